@@ -1,0 +1,50 @@
+"""The only place where time is read: everything else is given a `Clock`."""
+
+from __future__ import annotations
+
+import time
+from typing import Protocol
+
+
+class Clock(Protocol):
+    """A source of wall time and of time that only moves forward."""
+
+    def now_ms(self) -> int:
+        """Wall time in milliseconds since 1970-01-01 UTC."""
+
+    def monotonic_s(self) -> float:
+        """Seconds since some moment, never running backwards."""
+
+
+class SystemClock:
+    """The machine's own clocks."""
+
+    def now_ms(self) -> int:
+        """Wall time in milliseconds since 1970-01-01 UTC."""
+        return time.time_ns() // 1_000_000
+
+    monotonic_s = staticmethod(time.monotonic)
+
+
+class VirtualClock:
+    """A clock that stands still until it is told to move, for tests."""
+
+    def __init__(self, now_ms: int = 1_700_000_000_000) -> None:
+        self._now_ms = now_ms
+        self._elapsed_ms = 0
+
+    def now_ms(self) -> int:
+        """Wall time in milliseconds since 1970-01-01 UTC."""
+        return self._now_ms
+
+    def monotonic_s(self) -> float:
+        """Virtual seconds since this clock was made."""
+        return self._elapsed_ms / 1000
+
+    def advance(self, ms: int) -> None:
+        """Moves both times forward by `ms` milliseconds."""
+        self._now_ms += ms
+        self._elapsed_ms += ms
+
+
+SYSTEM_CLOCK = SystemClock()

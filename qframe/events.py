@@ -1,0 +1,38 @@
+"""What happens below the top is told as events; `telemetry` makes lines and numbers of them.
+
+An event nobody hears costs one `if`:
+
+    if events:
+        events.emit("delivery.stale", topic=topic, group=group, count=3)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+Listener = Callable[[str, dict[str, Any]], None]
+
+
+class Events:
+    """Hands each event to every listener, in the thread where it happens."""
+
+    def __init__(self) -> None:
+        self._listeners: tuple[Listener, ...] = ()
+
+    def __bool__(self) -> bool:
+        return bool(self._listeners)
+
+    def listen(self, listener: Listener) -> Callable[[], None]:
+        """Adds a listener, `listener(name, facts)`; returns the function that removes it."""
+        self._listeners = (*self._listeners, listener)
+
+        def stop() -> None:
+            self._listeners = tuple(each for each in self._listeners if each is not listener)
+
+        return stop
+
+    def emit(self, name: str, **facts: Any) -> None:
+        """Tells every listener that `name` happened, with its facts."""
+        for listener in self._listeners:
+            listener(name, facts)

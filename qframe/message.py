@@ -1,0 +1,153 @@
+"""A message as its handler sees it, and the delivery behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Any, Protocol
+
+import msgspec
+
+from qframe.codec import decode_body, tags_of
+
+
+class Delivery(msgspec.Struct, gc=False, eq=False):
+    """One handing of one message to one group, as a store gives it out.
+
+    Attributes:
+        slot: the slot it came from.
+        subject: what it is queued under; None for a message in the line of a stream, and the
+            text of its offset for one that left that line for a retry.
+        seq: its offset in a stream; elsewhere a number that grows with each message of the slot.
+        receipt: without it the delivery cannot be settled.
+        attempt: how often the message was handed out to the group, this time included.
+        lost: how many of its last deliveries in a row ended without a word from their worker.
+        id: the message's id.
+        key: the message's key.
+        headers: the message's headers, ours among them; None where it has none.
+        body: the message's body, as stored.
+        published_at_ms: when the store took it, in milliseconds since 1970 by the store's clock.
+    """
+
+    slot: int
+    subject: str | None
+    seq: int
+    receipt: str
+    attempt: int
+    lost: int
+    id: str
+    key: str | None
+    headers: dict[str, str] | None
+    body: bytes
+    published_at_ms: int
+
+
+class Acknowledger(Protocol):
+    """What a message asks of the line that handed it out."""
+
+    topic: str
+    group: str
+
+    def acknowledge(
+        self, message: Message, elapsed_s: float | None, error: BaseException | None
+    ) -> None:
+        """Settles the message for its handler."""
+
+    def extend(self, message: Message, seconds: float) -> None:
+        """Renews the message's lease."""
+
+
+class Message(msgspec.Struct, gc=False, eq=False, weakref=True):
+    """One message, in its handler's hands.
+
+    Attributes:
+        auto_ack: whether it is settled when its handler returns. A handler that sets it to False
+            at its entry settles the message itself, by `ack`, from any thread.
+        local_retries: how often this worker has handed it to its handler again already.
+        cancelled: whether it is no longer this worker's: what its handler does now may be done by
+            another one too, and its settlement will be refused.
+    """
+
+    delivery: Delivery
+    acknowledger: Acknowledger
+    auto_ack: bool = True
+    local_retries: int = 0
+    cancelled: bool = False
+    settled: bool = False
+    decoded: Any = msgspec.UNSET
+
+    @property
+    def id(self) -> str:
+        """The id it was published under."""
+        return self.delivery.id
+
+    @property
+    def topic(self) -> str:
+        """The name of its topic."""
+        return self.acknowledger.topic
+
+    @property
+    def group(self) -> str:
+        """The group it was handed to."""
+        return self.acknowledger.group
+
+    @property
+    def key(self) -> str | None:
+        """What must be handled serially and in order with it; None where it has no key."""
+        return self.delivery.key
+
+    @property
+    def slot(self) -> int:
+        """The slot it came from."""
+        return self.delivery.slot
+
+    @property
+    def attempt(self) -> int:
+        """How often it was handed out to this group, this time included; from 1."""
+        return self.delivery.attempt
+
+    @property
+    def published_at(self) -> datetime:
+        """When the store took it, by the store's clock, in UTC."""
+        return datetime.fromtimestamp(self.delivery.published_at_ms / 1000, UTC)
+
+    @property
+    def headers(self) -> Mapping[str, str]:
+        """The headers it was published with, without those of qframe's own."""
+        headers = self.delivery.headers
+        if not headers:
+            return {}
+        return {name: value for name, value in headers.items() if not name.startswith("qf-")}
+
+    @property
+    def tags(self) -> tuple[str, ...]:
+        """The tags it was published with."""
+        return tags_of(self.delivery.headers)
+
+    @property
+    def body(self) -> Any:
+        """Its body: JSON decoded to builtins (once), or the bytes that were published."""
+        body = self.decoded
+        if body is msgspec.UNSET:
+            body = self.decoded = decode_body(self.delivery.body, self.delivery.headers)
+        return body
+
+    def ack(self, elapsed: float | None = None, error: BaseException | None = None) -> None:
+        """Settles it, once, from any thread.
+
+        Args:
+            elapsed: how many seconds its handling took, where the caller knows better.
+            error: an exception, which then counts as if the handler had raised it.
+
+        Raises:
+            AlreadySettled: if it is settled already.
+        """
+        self.acknowledger.acknowledge(self, elapsed, error)
+
+    def extend(self, seconds: float) -> None:
+        """Keeps it hidden for `seconds` more; leases are renewed anyway while a handler runs."""
+        self.acknowledger.extend(self, seconds)
+
+    def __repr__(self) -> str:
+        where = f"{self.topic}/{self.slot}"
+        return f"<Message {self.id} {where} key={self.key!r} attempt={self.attempt}>"

@@ -1,0 +1,48 @@
+"""What comes of an operation: values, not exceptions."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+import msgspec
+
+
+class Outcome(StrEnum):
+    """What became of a published message."""
+
+    STORED = "stored"
+    MERGED = "merged"
+    REPLACED = "replaced"
+    DUPLICATE = "duplicate"
+    FULL = "full"
+
+
+class Published(msgspec.Struct, frozen=True):
+    """The answer to a publish: the message's id, and what became of it."""
+
+    id: str
+    outcome: Outcome
+
+
+class Verdict(StrEnum):
+    """How a delivery is settled, or given back."""
+
+    ACK = "ack"
+    RETRY = "retry"
+    DEAD = "dead"
+    RELEASE = "release"
+
+
+class Settled(StrEnum):
+    """What became of a settlement: a stale one changed nothing."""
+
+    SETTLED = "settled"
+    STALE = "stale"
+
+
+class Moved(StrEnum):
+    """What became of a change to a timer."""
+
+    DONE = "done"
+    ABSENT = "absent"
+    DOING = "doing"

@@ -1,0 +1,104 @@
+"""When a message comes again: the signals a handler raises, and the default backoff."""
+
+from __future__ import annotations
+
+import random
+from datetime import datetime, timedelta
+
+from qframe.errors import BadOption
+from qframe.topic import duration_ms
+
+
+class NeedRetry(Exception):
+    """Raised by a handler that wants its message again.
+
+    Without arguments: again in this worker after a short pause, its lane waiting, at most three
+    times, then delayed by the consumer's backoff. With one: back to the store until then.
+
+    Args:
+        why: a text for the record.
+        delay: seconds, a text such as "10m", or a timedelta, from now.
+        at: the moment, as a datetime with a time zone or as seconds since 1970.
+
+    Raises:
+        BadOption: if both are given, or one is not a time.
+    """
+
+    def __init__(
+        self,
+        why: str = "",
+        *,
+        delay: float | str | timedelta | None = None,
+        at: datetime | float | None = None,
+    ) -> None:
+        super().__init__(why or "the handler asked for a retry")
+        self.delay_ms, self.at_ms = checked_times(delay, at)
+
+    @property
+    def is_local(self) -> bool:
+        """Whether no time was named, so that the retry stays in the worker."""
+        return self.delay_ms is None and self.at_ms is None
+
+
+class Reject(Exception):
+    """Raised by a handler for a message that no retry can help: it goes to dead at once."""
+
+    def __init__(self, why: str = "the handler rejected it") -> None:
+        super().__init__(why)
+
+
+class Backoff:
+    """Exponential backoff with full jitter: a random time up to `first * factor ** n`, capped.
+
+    Source: Marc Brooker, "Exponential Backoff And Jitter", AWS Architecture Blog, 2015.
+
+    Args:
+        first: the bound for the first retry, a duration.
+        factor: what the bound grows by with each further attempt, at least 1.
+        cap: the largest bound, a duration.
+
+    Raises:
+        BadOption: if one of them is out of its bounds.
+    """
+
+    def __init__(
+        self, first: float | str = 1.0, factor: float = 2.0, cap: float | str = "10m"
+    ) -> None:
+        self.first_ms = duration_ms(first, "backoff first")
+        self.cap_ms = duration_ms(cap, "backoff cap")
+        if not isinstance(factor, int | float) or factor < 1:
+            raise BadOption("backoff factor", factor, "it must be at least 1", "use 2.0")
+        self.factor = float(factor)
+
+    def bound_ms(self, attempt: int) -> int:
+        """The longest wait after delivery number `attempt` (from 1), in milliseconds."""
+        exponent = min(attempt - 1, 64)
+        return int(min(self.cap_ms, self.first_ms * self.factor**exponent))
+
+    def delay_ms(self, attempt: int) -> int:
+        """A wait after delivery number `attempt` (from 1), in milliseconds."""
+        return int(random.uniform(0, self.bound_ms(attempt)))  # noqa: S311 - jitter, no secret
+
+
+def checked_times(
+    delay: float | str | timedelta | None, at: datetime | float | None
+) -> tuple[int | None, int | None]:
+    """A delay in milliseconds and a moment in milliseconds since 1970; at most one is not None.
+
+    Raises:
+        BadOption: if both are given, or one is not a time.
+    """
+    if delay is not None and at is not None:
+        raise BadOption("at", at, f"delay={delay!r} is given as well", "give one of them")
+    if delay is not None:
+        seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
+        return duration_ms(seconds, "delay"), None
+    if at is None:
+        return None, None
+    if isinstance(at, datetime):
+        if at.tzinfo is None:
+            raise BadOption(
+                "at", at, "it has no time zone", "use datetime.now(UTC), or any aware datetime"
+            )
+        return None, round(at.timestamp() * 1000)
+    return None, duration_ms(at, "at")

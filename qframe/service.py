@@ -1,0 +1,68 @@
+"""What every background part is: a thread that starts once, stops once, and has last words."""
+
+from __future__ import annotations
+
+import threading
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+
+
+class Service(ABC):
+    """A part with a thread of its own; start and stop are idempotent, stop is safe before start.
+
+    Args:
+        name: the thread's name, `qframe.<part>.<topic>.<group>`.
+        on_failure: called with the part's name and the error that ended it, from its thread.
+    """
+
+    def __init__(self, name: str, on_failure: Callable[[str, BaseException], None]) -> None:
+        self.name = name
+        self._on_failure = on_failure
+        self._thread: threading.Thread | None = None
+        self._guard = threading.Lock()
+        self._stopping = threading.Event()
+
+    @abstractmethod
+    def run(self) -> None:
+        """The part's work; returns soon after `wake` was called with `stopping` true."""
+
+    def wake(self) -> None:
+        """Ends a wait inside `run`, so that it sees `stopping`; a part that waits overrides it."""
+
+    @property
+    def stopping(self) -> bool:
+        """Whether the part was asked to stop."""
+        return self._stopping.is_set()
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+        thread = self._thread
+        return thread is not None and thread.is_alive()
+
+    def start(self) -> None:
+        """Starts the thread, unless it was started or stopped before."""
+        with self._guard:
+            if self._thread is None and not self._stopping.is_set():
+                self._thread = threading.Thread(target=self._main, name=self.name, daemon=True)
+                self._thread.start()
+
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Asks the part to stop and waits for it; answers whether its thread has ended."""
+        self.ask_to_stop()
+        thread = self._thread
+        if thread is None or thread is threading.current_thread():
+            return True
+        thread.join(timeout_s)
+        return not thread.is_alive()
+
+    def ask_to_stop(self) -> None:
+        """Asks the part to stop, and does not wait."""
+        self._stopping.set()
+        self.wake()
+
+    def _main(self) -> None:
+        try:
+            self.run()
+        except BaseException as error:  # last words: nobody else hears it
+            self._on_failure(self.name, error)

@@ -1,0 +1,1 @@
+"""The parts that keep messages: one contract (`base`), and a folder for each store."""

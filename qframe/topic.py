@@ -1,0 +1,172 @@
+"""Topics, and the rules for names, keys and slots."""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Final
+from zlib import crc32
+
+from qframe.errors import BadInput, BadKey, BadOption, BadTopic
+
+MAX_SLOTS: Final = 4096
+MAX_KEY_BYTES: Final = 512
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
+_MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
+
+
+class Kind(StrEnum):
+    """How a topic stores and orders its messages."""
+
+    STREAM = "stream"
+    ORDERED = "ordered"
+    DELAY = "delay"
+    PRIORITY = "priority"
+    MERGE = "merge"
+
+
+class Topic:
+    """A named flow of messages; its kind and its slots are fixed when it is first declared.
+
+    Durations are seconds, or a text such as "500ms", "30s", "24h", "7d".
+
+    Args:
+        name: 1 to 64 of the characters `A-Z a-z 0-9 _ . -`.
+        kind: `stream`, `ordered`, `delay`, `priority` or `merge`.
+        slots: how many partitions, a power of two from 1 to 4096.
+        retain: how long a stream keeps messages, settled ones too, for replay and new groups.
+        max_length: how many unsettled messages the topic may hold for any one group; a publish
+            beyond it raises `TopicFull`. It is kept per slot: `ceil(max_length / slots)` each.
+        dedupe_window: how long a repeated id is recognised as a duplicate.
+        gap_timeout: how long a missing `sequence=` number is waited for.
+
+    Raises:
+        BadTopic: if one of these is not as described.
+    """
+
+    __slots__ = (
+        "dedupe_window_ms", "gap_timeout_ms", "kind", "max_length", "name", "retain_ms", "slots",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        name: str,
+        kind: Kind | str = Kind.STREAM,
+        slots: int = 16,
+        *,
+        retain: float | str = "24h",
+        max_length: int | None = None,
+        dedupe_window: float | str = "1h",
+        gap_timeout: float | str = "30s",
+    ) -> None:
+        self.name = checked_name(name, "topic")
+        try:
+            self.kind = Kind(kind)
+        except ValueError:
+            kinds = ", ".join(Kind)
+            raise BadTopic("kind", kind, "there is no such kind", f"use one of {kinds}") from None
+        if (
+            not isinstance(slots, int)
+            or isinstance(slots, bool)
+            or not 1 <= slots <= MAX_SLOTS
+            or slots & (slots - 1)
+        ):
+            raise BadTopic(
+                "slots", slots, "it must be a power of two from 1 to 4096", "use 16, or 64"
+            )
+        self.slots = slots
+        if max_length is not None and (not isinstance(max_length, int) or max_length < 1):
+            raise BadTopic(
+                "max_length", max_length, "it must be a whole number from 1", "leave it out"
+            )
+        self.max_length = max_length
+        self.retain_ms = duration_ms(retain, "retain")
+        self.dedupe_window_ms = duration_ms(dedupe_window, "dedupe_window")
+        self.gap_timeout_ms = duration_ms(gap_timeout, "gap_timeout")
+
+    @property
+    def has_subjects(self) -> bool:
+        """Whether it queues subjects, as every kind but `stream` does."""
+        return self.kind is not Kind.STREAM
+
+    @property
+    def slot_max_length(self) -> int | None:
+        """How many unsettled messages one slot may hold for any one group."""
+        return None if self.max_length is None else -(-self.max_length // self.slots)
+
+    def slot_of(self, basis: bytes) -> int:
+        """The slot of a key, or of a body where there is no key: `crc32(basis) % slots`."""
+        return crc32(basis) & (self.slots - 1)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Topic) and all(
+            getattr(self, field) == getattr(other, field) for field in self.__slots__
+        )
+
+    def __hash__(self) -> int:
+        return hash(self.name)
+
+    def __repr__(self) -> str:
+        return f"Topic({self.name!r}, kind={str(self.kind)!r}, slots={self.slots})"
+
+
+def checked_name(name: object, what: str) -> str:
+    """The name itself, if it is one that a topic, group or namespace may have.
+
+    Raises:
+        BadTopic: if it is not a topic's name.
+        BadOption: if it is not the name of anything else.
+    """
+    if isinstance(name, str) and _NAME.fullmatch(name):
+        return name
+    error: type[BadInput] = BadTopic if what == "topic" else BadOption
+    raise error(
+        f"{what} name", name, "it has other characters or length",
+        "use 1 to 64 of the characters A-Z a-z 0-9 _ . -",
+    )  # fmt: skip
+
+
+def checked_key(key: object) -> str:
+    """The key itself, if it is a text of 1 to 512 bytes in UTF-8 without a NUL.
+
+    Raises:
+        BadKey: otherwise.
+    """
+    if (
+        isinstance(key, str)
+        and key
+        and (len(key) <= MAX_KEY_BYTES // 4 or len(key.encode("utf-8", "replace")) <= MAX_KEY_BYTES)
+        and "\0" not in key
+        and (key.isascii() or _encodes(key))
+    ):
+        return key
+    raise BadKey(
+        "key", key, f"it must be a text of 1 to {MAX_KEY_BYTES} bytes, without NUL",
+        "use str(...) of what must stay in order, such as an order id",
+    )  # fmt: skip
+
+
+def duration_ms(value: float | str, what: str) -> int:
+    """Milliseconds, from seconds or a text such as "500ms", "10s", "2h", "7d".
+
+    Raises:
+        BadOption: if it is neither, or negative.
+    """
+    if isinstance(value, str):
+        if match := _DURATION.fullmatch(value.strip()):
+            return round(float(match[1]) * _MS[match[2]])
+    elif isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11:
+        return round(value * 1000)
+    raise BadOption(
+        what, value, "it is not a duration", 'use seconds, or a text such as "500ms", "30s", "24h"'
+    )
+
+
+def _encodes(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:  # a lone surrogate
+        return False
+    return True
