@@ -40,6 +40,18 @@ class BadBody(BadInput):
     """Raised when a body cannot be encoded, or is larger than `max_body`."""
 
 
+class UndecodableBody(BadBody):
+    """Raised when a stored body is not what its handler takes; the message goes to dead."""
+
+    def __init__(self, message_id: str, expected: str, why: object) -> None:
+        super().__init__(
+            "body",
+            f"of {message_id}",
+            f"it cannot be decoded as {expected} ({why})",
+            "publish what the handler's annotation says, or widen the annotation",
+        )
+
+
 class BadOption(BadInput):
     """Raised when an option is unknown, mistyped, out of bounds, or at odds with another."""
 

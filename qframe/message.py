@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import msgspec
 
 from qframe.codec import decode_body, tags_of
+from qframe.errors import UndecodableBody
 
 
 class Delivery(msgspec.Struct, gc=False, eq=False):
@@ -126,10 +127,18 @@ class Message(msgspec.Struct, gc=False, eq=False, weakref=True):
 
     @property
     def body(self) -> Any:
-        """Its body: JSON decoded to builtins (once), or the bytes that were published."""
+        """Its body: JSON decoded to builtins (once), or the bytes that were published.
+
+        Raises:
+            UndecodableBody: if it is not JSON; left alone, it sends the message to dead.
+        """
         body = self.decoded
         if body is msgspec.UNSET:
-            body = self.decoded = decode_body(self.delivery.body, self.delivery.headers)
+            delivery = self.delivery
+            try:
+                body = self.decoded = decode_body(delivery.body, delivery.headers)
+            except msgspec.DecodeError as error:
+                raise UndecodableBody(delivery.id, "JSON", error) from error
         return body
 
     def ack(self, elapsed: float | None = None, error: BaseException | None = None) -> None:

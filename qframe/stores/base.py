@@ -240,7 +240,9 @@ class Stats(msgspec.Struct, kw_only=True):
     """Where the messages of one slot stand for one group; counts of messages, not of subjects.
 
     `published = waiting + todo + doing + settled + dead + cancelled`, always. For a stream,
-    `published` counts from where the group started or was last moved to.
+    `published` counts from where the group started or was last moved to. `retrying` are those of
+    the waiting that were handed out before: they wait for a retry. `oldest_ms` is when the oldest
+    message that is due was published.
     """
 
     slot: int
@@ -248,6 +250,7 @@ class Stats(msgspec.Struct, kw_only=True):
     epoch: str = NO_EPOCH
     published: int = 0
     waiting: int = 0
+    retrying: int = 0
     todo: int = 0
     doing: int = 0
     settled: int = 0

@@ -1,0 +1,322 @@
+"""What a person on call does: look where messages stand, decide on dead letters, move groups.
+
+Every operation names its topic and group, and refuses one that there is not before it does
+anything else. Reading changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Final, Literal, NoReturn, Protocol
+
+import msgspec
+
+from qframe.errors import BadOption, NotSupported, UnknownGroup, UnknownTopic
+from qframe.retry import checked_times
+from qframe.stores.base import Record, Stats, Store
+from qframe.topic import Kind, Topic, checked_name
+
+STATES: Final = ("waiting", "todo", "doing", "dead")
+_STEP: Final = 500
+_COUNTS: Final = (
+    "published", "waiting", "retrying", "todo", "doing", "settled", "dead", "cancelled",
+)  # fmt: skip
+
+
+class Totals(msgspec.Struct, kw_only=True, frozen=True):
+    """Where a topic's messages stand for a group, all slots together.
+
+    The group is `""` for what is kept in a topic that no group has subscribed to yet. `retrying`
+    are those of the waiting that were handed out before; `oldest_ms` is when the oldest message
+    that is due was published, in milliseconds since 1970.
+    """
+
+    group: str
+    published: int = 0
+    waiting: int = 0
+    retrying: int = 0
+    todo: int = 0
+    doing: int = 0
+    settled: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    oldest_ms: int | None = None
+
+    @property
+    def lag(self) -> int:
+        """How many messages the group has still to settle."""
+        return self.waiting + self.todo + self.doing
+
+
+class TopicTotals(msgspec.Struct, kw_only=True, frozen=True):
+    """A topic, and where its messages stand for each of its groups."""
+
+    name: str
+    kind: str
+    slots: int
+    groups: list[Totals]
+
+
+class Admin:
+    """Served as `app.admin`.
+
+    Topics are given by name, or as a `Topic`, whose name then counts.
+    """
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+
+    def topics(self) -> list[TopicTotals]:
+        """All topics, by name, with the totals of each group."""
+        return [self._totals(topic) for topic in self._store.topics()]
+
+    def topic(self, topic: Topic | str) -> TopicTotals:
+        """One topic, with the totals of each group."""
+        return self._totals(self._topic(topic))
+
+    def groups(self, topic: Topic | str) -> list[str]:
+        """The names of the groups that have subscribed to a topic."""
+        return self._store.groups(self._topic(topic))
+
+    def stats(self, topic: Topic | str, group: str | None = None) -> list[Stats]:
+        """Counts slot by slot, for each group, or for one."""
+        found = self._topic(topic)
+        return self._store.stats(found, None if group is None else self._group(found, group))
+
+    def lag(self, topic: Topic | str, group: str) -> int:
+        """How many messages a group has still to settle: waiting, due, and in hand."""
+        return _summed(group, self.stats(topic, group)).lag
+
+    def peek(
+        self,
+        topic: Topic | str,
+        group: str,
+        *,
+        states: Sequence[str] = ("waiting", "todo", "doing"),
+        limit: int = 20,
+    ) -> list[Record]:
+        """Messages that stand in one of these states for a group, slot by slot, next ones first."""
+        found = self._topic(topic)
+        self._group(found, group)
+        for state in states:
+            if state not in STATES:
+                raise BadOption(
+                    "state", state, "there is no such state", f"use some of {', '.join(STATES)}"
+                )
+        return self._store.peek(found, group, states=states, limit=_limit(limit))
+
+    def explain(self, topic: Topic | str, message_id: str) -> list[Record]:
+        """Where a message stands now: a record for each place; empty if it is in none."""
+        return self._store.explain(self._topic(topic), message_id)
+
+    def verify(self, topic: Topic | str | None = None) -> list[str]:
+        """Audits one topic or all; answers what is wrong, in sentences, or nothing."""
+        topics = self._store.topics() if topic is None else [self._topic(topic)]
+        return [
+            f"topic {each.name}: {fault}" for each in topics for fault in self._store.verify(each)
+        ]
+
+    def dead(self, topic: Topic | str, group: str, limit: int = 100) -> list[Record]:
+        """A group's dead letters, the longest dead first."""
+        found = self._topic(topic)
+        return self._store.dead(found, self._group(found, group), limit=_limit(limit))
+
+    def dead_show(self, topic: Topic | str, group: str, message_id: str) -> Record:
+        """One dead letter, with its error and traceback.
+
+        Raises:
+            BadOption: if it is not among the group's dead letters.
+        """
+        found = self._topic(topic)
+        records = self._store.dead(found, self._group(found, group), ids=[message_id], limit=1)
+        if not records:
+            raise BadOption(
+                "message", message_id, f"it is not among the dead of {found.name}/{group}",
+                f"see: qframe dead list {found.name} {group}",
+            )  # fmt: skip
+        return records[0]
+
+    def dead_retry(
+        self, topic: Topic | str, group: str, ids: Sequence[str] | Literal["all"]
+    ) -> int:
+        """Makes dead messages due again, their attempts from zero; answers how many."""
+        found = self._topic(topic)
+        self._group(found, group)
+        return self._in_steps(self._store.retry_dead, found, group, ids)
+
+    def dead_drop(self, topic: Topic | str, group: str, ids: Sequence[str] | Literal["all"]) -> int:
+        """Removes dead messages for good, counted as cancelled; answers how many."""
+        found = self._topic(topic)
+        self._group(found, group)
+        return self._in_steps(self._store.drop_dead, found, group, ids)
+
+    def drop_group(self, topic: Topic | str, group: str) -> None:
+        """Forgets a group and all that stands for it; other groups keep theirs."""
+        found = self._topic(topic)
+        if not self._store.drop_group(found, self._group(found, group)):
+            raise UnknownGroup(found.name, group, self._store.groups(found))
+
+    def seek(
+        self,
+        topic: Topic | str,
+        group: str,
+        to: Literal["earliest", "latest"] | None = None,
+        *,
+        offset: int | Mapping[int, int] | None = None,
+        time: datetime | float | None = None,
+    ) -> dict[int, int]:
+        """Moves a group of a stream: what it handles next is what was published from there on.
+
+        Retries that wait are dropped, dead letters stay.
+
+        Args:
+            topic: a stream.
+            group: the group.
+            to: `earliest`, the oldest message kept; or `latest`, only what comes from now on.
+            offset: one offset for every slot, or an offset for each slot named.
+            time: a moment, as a datetime with a time zone or as seconds since 1970.
+
+        Returns:
+            The offset of each slot that was moved.
+
+        Raises:
+            BadOption: unless exactly one of `to`, `offset` and `time` is given, and fits.
+        """
+        found = self._topic(topic)
+        if found.kind is not Kind.STREAM:
+            raise BadOption(
+                "topic", found.name, f"its kind is {found.kind}, and only a stream can be replayed",
+                "publish again what is to be handled again",
+            )  # fmt: skip
+        self._group(found, group)
+        if sum(each is not None for each in (to, offset, time)) != 1:
+            raise BadOption(
+                "position",
+                to,
+                "exactly one is needed",
+                'give "earliest", "latest", offset= or time=',
+            )
+        positions = self._positions(found, group, to, offset, time)
+        self._store.seek(found, group, positions)
+        return positions
+
+    def workers(self, *_: object, **__: object) -> NoReturn:
+        """Lists workers; not served yet."""
+        raise NotSupported("admin.workers", "look at your supervisor, such as systemctl status")
+
+    def owners(self, *_: object, **__: object) -> NoReturn:
+        """Tells who owns which slot; not served yet."""
+        raise NotSupported("admin.owners", "the worker started last owns all slots")
+
+    def skip(self, *_: object, **__: object) -> NoReturn:
+        """Skips what blocks a key; not served yet."""
+        raise NotSupported("admin.skip", "raise Reject in the handler: the message goes to dead")
+
+    def unblock(self, *_: object, **__: object) -> NoReturn:
+        """Makes a waiting key due now; not served yet."""
+        raise NotSupported("admin.unblock", "use app.timers.move(topic, key, delay=0)")
+
+    def pause(self, *_: object, **__: object) -> NoReturn:
+        """Pauses a group; not served yet."""
+        raise NotSupported("admin.pause", "stop its worker: nothing is lost meanwhile")
+
+    def resume(self, *_: object, **__: object) -> NoReturn:
+        """Resumes a paused group; not served yet."""
+        raise NotSupported("admin.resume", "start its worker again")
+
+    def tune(self, *_: object, **__: object) -> NoReturn:
+        """Changes a running consumer's options; not served yet."""
+        raise NotSupported("admin.tune", "change @consumer(threads=…) and start the worker again")
+
+    def resize(self, *_: object, **__: object) -> NoReturn:
+        """Changes a topic's slots; not served yet."""
+        raise NotSupported("admin.resize", "declare a topic of another name with more slots")
+
+    def _topic(self, topic: Topic | str) -> Topic:
+        name = topic.name if isinstance(topic, Topic) else checked_name(topic, "topic")
+        found = self._store.topic(name)
+        if found is None:
+            raise UnknownTopic(name)
+        return found
+
+    def _group(self, topic: Topic, group: str) -> str:
+        known = self._store.groups(topic)
+        if checked_name(group, "group") not in known:
+            raise UnknownGroup(topic.name, group, known)
+        return group
+
+    def _totals(self, topic: Topic) -> TopicTotals:
+        by_group: dict[str, list[Stats]] = {}
+        for stats in self._store.stats(topic):
+            by_group.setdefault(stats.group, []).append(stats)
+        groups = [_summed(group, stats) for group, stats in by_group.items()]
+        return TopicTotals(name=topic.name, kind=topic.kind, slots=topic.slots, groups=groups)
+
+    def _in_steps(
+        self, step: _DeadStep, topic: Topic, group: str, ids: Sequence[str] | Literal["all"]
+    ) -> int:
+        """Applies a step of limited size until all is done."""
+        if isinstance(ids, str):
+            if ids != "all":
+                raise BadOption("ids", ids, "it is one text", f'use ids=[{ids!r}], or "all"')
+            # Counted before: what dies again meanwhile would be retried for ever.
+            left = _summed(group, self._store.stats(topic, group)).dead
+            done = 0
+            while done < left:
+                changed = step(topic, group, None, min(_STEP, left - done))
+                if not changed:
+                    break
+                done += changed
+            return done
+        return sum(
+            step(topic, group, ids[first : first + _STEP], _STEP)
+            for first in range(0, len(ids), _STEP)
+        )
+
+    def _positions(
+        self,
+        topic: Topic,
+        group: str,
+        to: str | None,
+        offset: int | Mapping[int, int] | None,
+        time: datetime | float | None,
+    ) -> dict[int, int]:
+        heads = {stats.slot: stats.head for stats in self._store.stats(topic, group)}
+        if to is not None:
+            if to not in ("earliest", "latest"):
+                raise BadOption(
+                    "position", to, "there is none of that name", "use earliest, latest"
+                )
+            return dict.fromkeys(heads, 0) if to == "earliest" else heads
+        if offset is not None:
+            asked = offset if isinstance(offset, Mapping) else dict.fromkeys(heads, offset)
+            for slot, position in asked.items():
+                if slot not in heads or type(position) is not int or position < 0:
+                    raise BadOption(
+                        "offset", {slot: position}, f"slots are 0 to {topic.slots - 1}, "
+                        "and an offset is a whole number from 0", "look at admin.stats",
+                    )  # fmt: skip
+            return {slot: min(position, heads[slot]) for slot, position in asked.items()}
+        _, at_ms = checked_times(None, time)
+        return heads | self._store.offsets_at(topic, at_ms or 0)
+
+
+class _DeadStep(Protocol):
+    """A store's `retry_dead` or `drop_dead`."""
+
+    def __call__(
+        self, topic: Topic, group: str, ids: Sequence[str] | None, limit: int, /
+    ) -> int: ...
+
+
+def _summed(group: str, stats: Sequence[Stats]) -> Totals:
+    counts = {name: sum(getattr(each, name) for each in stats) for name in _COUNTS}
+    oldest = [each.oldest_ms for each in stats if each.oldest_ms is not None]
+    return Totals(group=group, oldest_ms=min(oldest, default=None), **counts)
+
+
+def _limit(limit: object) -> int:
+    if isinstance(limit, int) and not isinstance(limit, bool) and 1 <= limit <= 100_000:
+        return limit
+    raise BadOption("limit", limit, "it must be a whole number from 1 to 100000", "use 100")

@@ -1,0 +1,128 @@
+"""`qframe dead`: what was given up, until somebody decides."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+from qframe.app import QFrame
+from qframe.cli.flags import (
+    AsJson,
+    Config,
+    GroupName,
+    Limit,
+    Namespace,
+    Store,
+    TopicName,
+    opened,
+)  # fmt: skip
+from qframe.cli.look import say_record
+from qframe.cli.output import counted, say, say_json, table
+from qframe.cli.records import as_json as record_as_json
+from qframe.cli.records import second
+from qframe.errors import BadOption
+
+dead = typer.Typer(no_args_is_help=True, help="Shows, retries and drops dead letters.")
+
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The messages' ids.")]
+All = Annotated[bool, typer.Option("--all", help="All dead letters of the group.")]
+
+
+@dead.command("list")
+def list_dead(
+    topic: TopicName,
+    group: GroupName,
+    limit: Limit = 100,
+    as_json: AsJson = False,
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Lists a group's dead letters, the longest dead first."""
+    with opened(store, namespace, config) as app:
+        records = app.admin.dead(topic, group, limit)
+    if as_json:
+        say_json([record_as_json(record) for record in records])
+    elif not records:
+        say(f"no dead letters in {topic}/{group}")
+    else:
+        table(
+            ("id", "key", "attempts", "died", "error"),
+            [
+                (each.id, each.key, each.attempts, second(each.died_at_ms), each.error)
+                for each in records
+            ],
+        )
+
+
+@dead.command()
+def show(
+    topic: TopicName,
+    group: GroupName,
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.")],
+    as_json: AsJson = False,
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Shows one dead letter, with its error and traceback."""
+    with opened(store, namespace, config) as app:
+        record = app.admin.dead_show(topic, group, message_id)
+        now_ms = app.store.now_ms()
+    if as_json:
+        say_json(record_as_json(record))
+    else:
+        say_record(record, now_ms)
+
+
+@dead.command()
+def retry(
+    topic: TopicName,
+    group: GroupName,
+    ids: Ids = None,
+    everything: All = False,
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Makes dead letters due again, their attempts from zero."""
+    with opened(store, namespace, config) as app:
+        chosen = _chosen(app, topic, group, ids, everything)
+        done = app.admin.dead_retry(topic, group, chosen)
+    say(f"{counted(done, 'message')} of {topic}/{group} due again")
+
+
+@dead.command()
+def drop(
+    topic: TopicName,
+    group: GroupName,
+    ids: Ids = None,
+    everything: All = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Removes dead letters for good; asks first, unless --yes."""
+    with opened(store, namespace, config) as app:
+        chosen = _chosen(app, topic, group, ids, everything)
+        if not yes:
+            what = "all dead letters" if chosen == "all" else counted(len(chosen), "dead letter")
+            typer.confirm(f"Drop {what} of {topic}/{group} for good?", abort=True, err=True)
+        done = app.admin.dead_drop(topic, group, chosen)
+    say(f"{counted(done, 'message')} of {topic}/{group} dropped")
+
+
+def _chosen(
+    app: QFrame, topic: str, group: str, ids: list[str] | None, everything: bool
+) -> list[str] | Literal["all"]:
+    """What was named, if all of it is there."""
+    if everything == bool(ids):
+        raise BadOption("ids", ids, "give either ids or --all", f"qframe dead list {topic} {group}")
+    if not ids:
+        return "all"
+    distinct = list(dict.fromkeys(ids))
+    for message_id in distinct:
+        app.admin.dead_show(topic, group, message_id)
+    return distinct

@@ -1,0 +1,141 @@
+"""Messages read from files: JSON lines and CSV, line by line, a wrong line named by its number."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final, NamedTuple
+
+import msgspec
+
+from qframe.errors import BadBody, BadInput, BadOption, NotSupported
+
+ENVELOPE: Final = (
+    "body", "key", "headers", "tags", "id", "delay", "at", "priority", "within", "sequence",
+)  # fmt: skip
+_JSON_LINES: Final = (".jsonl", ".ndjson", ".json")
+
+
+class Line(NamedTuple):
+    """One message of a file: the number of its line, from 1, and what is to be published."""
+
+    number: int
+    envelope: dict[str, Any]
+
+
+class MessageFile(NamedTuple):
+    """A file of messages.
+
+    Attributes:
+        path: the file; its suffix tells what it is.
+        key_field: the field of each line that is the message's key; None for messages without.
+        body_field: the field that is the body; None if the whole line is.
+        envelopes: whether each line is an object of body, key, headers and so on.
+    """
+
+    path: Path
+    key_field: str | None = None
+    body_field: str | None = None
+    envelopes: bool = False
+
+    def lines(self) -> Iterator[Line]:
+        """The file's messages, in order.
+
+        Raises:
+            BadOption: if the file cannot be read.
+            NotSupported: if it is neither JSON lines nor CSV.
+            BadInput: if a line cannot be a message; the error names the line.
+        """
+        suffix = self.path.suffix.lower()
+        if suffix == ".csv":
+            rows = self._csv()
+        elif suffix in _JSON_LINES:
+            rows = self._json_lines()
+        else:
+            raise NotSupported(
+                f"publishing from {str(self.path)!r}",
+                f"write it as JSON lines ({_JSON_LINES[0]}) or as .csv",
+            )
+        try:
+            for number, row in rows:
+                yield Line(number, self._envelope(number, row))
+        except OSError as error:
+            why = (error.strerror or str(error)).lower()
+            raise BadOption(
+                "file", str(self.path), f"it cannot be read ({why})", "name a readable file"
+            ) from error
+
+    def at(self, number: int) -> str:
+        """A line's place, for messages."""
+        return f"{self.path} line {number}"
+
+    def _json_lines(self) -> Iterator[tuple[int, Any]]:
+        decode = msgspec.json.Decoder().decode
+        with self.path.open("rb") as file:
+            for number, line in enumerate(file, start=1):
+                if not (text := line.strip().removeprefix(b"\xef\xbb\xbf")):
+                    continue
+                try:
+                    row = decode(text)
+                except msgspec.DecodeError as error:
+                    raise BadBody(
+                        self.at(number), text.decode(errors="replace"), f"it is not JSON ({error})",
+                        "write one JSON value on each line",
+                    ) from None  # fmt: skip
+                yield number, row
+
+    def _csv(self) -> Iterator[tuple[int, Any]]:
+        with self.path.open(encoding="utf-8-sig", newline="") as file:
+            reader = csv.DictReader(file, strict=True)
+            try:
+                for row in reader:
+                    if None in row or None in row.values():
+                        raise BadBody(
+                            self.at(reader.line_num), list(row.values()),
+                            f"it has not the {len(reader.fieldnames or ())} fields of the header",
+                            "give each line as many fields as the first",
+                        )  # fmt: skip
+                    yield reader.line_num, row
+            except (csv.Error, UnicodeDecodeError) as error:
+                raise BadOption(
+                    "file", self.at(reader.line_num + 1), f"it is not CSV in UTF-8 ({error})",
+                    "save it as CSV in UTF-8, with a header",
+                ) from error  # fmt: skip
+
+    def _envelope(self, number: int, row: Any) -> dict[str, Any]:
+        if self.envelopes:
+            return self._checked_envelope(number, row)
+        envelope = {"body": row if self.body_field is None else self._field(number, row, "body")}
+        if self.key_field is not None:
+            key = self._field(number, row, "key")
+            if isinstance(key, bool) or not isinstance(key, str | int):
+                raise BadInput(
+                    self.at(number), key, f"field {self.key_field!r} is no key",
+                    "name a field of texts or whole numbers",
+                )  # fmt: skip
+            envelope["key"] = str(key)
+        return envelope
+
+    def _field(self, number: int, row: Any, what: str) -> Any:
+        name = self.key_field if what == "key" else self.body_field
+        if isinstance(row, dict) and name in row:
+            return row[name]
+        raise BadInput(
+            self.at(number), row, f"it has no field {name!r}",
+            f"name a field that every line has with --{what}-field",
+        )  # fmt: skip
+
+    def _checked_envelope(self, number: int, row: Any) -> dict[str, Any]:
+        if not isinstance(row, dict) or "body" not in row:
+            raise BadInput(
+                self.at(number), row, "it is not an envelope",
+                'write {"body": …, "key": …} on each line, or leave --envelopes out',
+            )  # fmt: skip
+        for name in row:
+            if name not in ENVELOPE:
+                raise BadInput(
+                    self.at(number), name, "an envelope has no such field",
+                    f"use {', '.join(ENVELOPE)}",
+                )  # fmt: skip
+        return {name: value for name, value in row.items() if value is not None or name == "body"}

@@ -1,0 +1,145 @@
+"""`qframe peek`, `qframe explain` and `qframe verify`: looking, and changing nothing."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from qframe.admin import STATES
+from qframe.cli.flags import (
+    AsJson,
+    Config,
+    GroupName,
+    Limit,
+    Namespace,
+    Store,
+    TopicName,
+    opened,
+)  # fmt: skip
+from qframe.cli.output import facts, say, say_json, table
+from qframe.cli.records import as_json as record_as_json
+from qframe.cli.records import body_text, moment, second, why
+from qframe.errors import BadOption
+from qframe.stores.base import Record
+
+
+def peek(
+    topic: TopicName,
+    group: GroupName,
+    state: Annotated[
+        list[str] | None,
+        typer.Option(metavar="STATE", help=f"Only these of {', '.join(STATES)}; may be repeated."),
+    ] = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Shows a group's messages, and takes none of them.
+
+    They come slot by slot, the next ones first.
+    """
+    with opened(store, namespace, config) as app:
+        records = app.admin.peek(
+            topic, group, states=state or ("waiting", "todo", "doing"), limit=limit
+        )
+    if as_json:
+        say_json([record_as_json(record) for record in records])
+    elif not records:
+        say(f"nothing stands there for {topic}/{group}")
+    else:
+        table(
+            ("slot", "state", "id", "key", "attempts", "due", "body"),
+            [
+                (
+                    each.slot, each.state, each.id, each.key, each.attempts, second(each.due_ms),
+                    body_text(each),
+                )
+                for each in records
+            ],
+        )  # fmt: skip
+
+
+def explain(
+    topic: TopicName,
+    message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.")],
+    as_json: AsJson = False,
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Tells where a message stands for each group, and why."""
+    with opened(store, namespace, config) as app:
+        records = app.admin.explain(topic, message_id)
+        now_ms = app.store.now_ms()
+    if as_json:
+        say_json([record_as_json(record) for record in records])
+    if not records:
+        raise BadOption(
+            "message", message_id, f"it stands nowhere in topic {topic}",
+            "it was never published there, or it is settled and not kept any longer",
+        )  # fmt: skip
+    if not as_json:
+        for index, record in enumerate(records):
+            if index:
+                say("")
+            say_record(record, now_ms)
+
+
+def verify(
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="All if left out.")] = None,
+    as_json: AsJson = False,
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Audits that no message is lost or in two places.
+
+    Exits with 1 if something is wrong.
+    """
+    with opened(store, namespace, config) as app:
+        names = [each.name for each in app.admin.topics()] if topic is None else [topic]
+        faults = {name: app.admin.verify(name) for name in names}
+    wrong = sum(len(found) for found in faults.values())
+    if as_json:
+        say_json([{"topic": name, "faults": found} for name, found in faults.items()])
+    else:
+        for name, found in faults.items():
+            say(f"{name}: {'ok' if not found else f'{len(found)} wrong'}")
+            for fault in found:
+                say(f"  {fault}")
+        if not names:
+            say("no topics yet: nothing to verify")
+    if wrong:
+        raise typer.Exit(1)
+
+
+def say_record(record: Record, now_ms: int) -> None:
+    """Everything about a message in one place, its body in full."""
+    group = "" if record.group is None else f", group {record.group}"
+    say(f"{record.state} in {record.topic}{group}: {why(record, now_ms)}")
+    headers = {
+        name: value for name, value in (record.headers or {}).items() if not name.startswith("qf-")
+    }
+    facts(
+        [
+            ("id", record.id),
+            ("key", record.key),
+            ("slot", record.slot),
+            ("seq", record.seq),
+            ("published", moment(record.published_at_ms)),
+            ("due", moment(record.due_ms)),
+            ("priority", record.priority or None),
+            ("attempts", record.attempts or None),
+            ("lost", record.lost or None),
+            ("lease until", moment(record.lease_until_ms)),
+            ("died", moment(record.died_at_ms)),
+            ("headers", headers or None),
+            ("body", body_text(record, limit=None)),
+            ("error", record.error),
+            ("traceback", record.traceback and record.traceback.rstrip()),
+        ],
+        indent="  ",
+    )

@@ -1,0 +1,171 @@
+"""`qframe publish`: one message, or a file of them."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import msgspec
+import typer
+
+from qframe.app import QFrame
+from qframe.cli.bulk import publish_file
+from qframe.cli.files import MessageFile
+from qframe.cli.flags import AsJson, Config, Namespace, Store, TopicName, opened
+from qframe.cli.output import say, say_json
+from qframe.cli.times import duration_of, moment_of
+from qframe.errors import BadBody, BadOption
+from qframe.topic import Topic, checked_name
+
+_OF_FILES = "--key-field, --body-field and --envelopes"
+
+
+def publish(
+    topic: TopicName,
+    body: Annotated[
+        str | None, typer.Argument(metavar="BODY", help="JSON; - reads it from stdin.")
+    ] = None,
+    text: Annotated[bool, typer.Option("--text", help="BODY is a text, not JSON.")] = False,
+    key: Annotated[
+        str | None, typer.Option(metavar="KEY", help="What must be handled in order with it.")
+    ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")
+    ] = None,
+    tag: Annotated[
+        list[str] | None, typer.Option(metavar="TAG", help="A tag; may be repeated.")
+    ] = None,
+    message_id: Annotated[
+        str | None, typer.Option("--id", metavar="ID", help="The same id again is a duplicate.")
+    ] = None,
+    delay: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="Due so much later: seconds, or such as 500ms, 10m, 2h."
+        ),
+    ] = None,
+    at: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="Due at a time, such as 2026-01-31T10:00:00Z."),
+    ] = None,
+    priority: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Higher goes first; on priority and ordered topics."),
+    ] = None,
+    within: Annotated[
+        str | None,
+        typer.Option(
+            metavar="DURATION", help="On merge topics: due so much later, unless due already."
+        ),
+    ] = None,
+    sequence: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="On ordered topics: its number among its key's, from 1."),
+    ] = None,
+    kind: Annotated[
+        str | None,
+        typer.Option(metavar="KIND", help="Declares the topic, if it is new, as of this kind."),
+    ] = None,
+    slots: Annotated[
+        int | None,
+        typer.Option(metavar="N", help="Declares the topic, if it is new, with so many slots."),
+    ] = None,
+    file: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="Publishes each line of a .jsonl or .csv.")
+    ] = None,
+    key_field: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="With --file: the field that is the key.")
+    ] = None,
+    body_field: Annotated[
+        str | None, typer.Option(metavar="FIELD", help="With --file: the field that is the body.")
+    ] = None,
+    envelopes: Annotated[
+        bool, typer.Option("--envelopes", help="With --file: each line has body, key, headers, ….")
+    ] = False,
+    as_json: AsJson = False,
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Publishes a message, or each line of a file.
+
+    A file is looked through before anything is published: if a line is wrong, nothing is.
+    """
+    options = _given(
+        key=key,
+        headers=_headers(header),
+        tags=tag or None,
+        id=message_id,
+        delay=duration_of(delay),
+        at=None if at is None else moment_of(at, "at"),
+        priority=priority,
+        within=duration_of(within),
+        sequence=sequence,
+    )
+    if file is not None:
+        if body is not None or text or options:
+            raise BadOption(
+                "file", str(file), "its lines say what is published, and more was given",
+                f"use it alone, or with {_OF_FILES}",
+            )  # fmt: skip
+        if envelopes and (key_field or body_field):
+            raise BadOption(
+                "envelopes", True, "each line names key and body itself", "leave the fields out"
+            )
+        source = MessageFile(file, key_field, body_field, envelopes)
+        with opened(store, namespace, config, reading=False) as app:
+            publish_file(app, _topic(app, topic, kind, slots), source, as_json=as_json)
+        return
+    if key_field or body_field or envelopes:
+        raise BadOption("file", None, f"{_OF_FILES} are for files", "give --file, or leave it out")
+    message = _body(body, text)
+    with opened(store, namespace, config, reading=False) as app:
+        published = app.publish(_topic(app, topic, kind, slots), message, **options)
+    if as_json:
+        say_json({"topic": topic, "id": published.id, "outcome": str(published.outcome)})
+    else:
+        say(f"{published.outcome} {published.id} in {topic}")
+
+
+def _given(**options: Any) -> dict[str, Any]:
+    return {name: value for name, value in options.items() if value is not None}
+
+
+def _topic(app: QFrame, name: str, kind: str | None, slots: int | None) -> Topic | str:
+    """The topic as it is declared; as it is to be declared, if it is new or asked for otherwise."""
+    if kind is None and slots is None:
+        return name
+    known = app.store.topic(checked_name(name, "topic"))
+    if known is None:
+        return Topic(name, kind or "stream", 16 if slots is None else slots)
+    asked = Topic(name, kind or known.kind, known.slots if slots is None else slots)
+    # The rest of a topic's options stays as it is: only a mismatch is to be refused.
+    return name if (asked.kind, asked.slots) == (known.kind, known.slots) else asked
+
+
+def _body(text: str | None, is_text: bool) -> Any:
+    if text is None:
+        raise typer.BadParameter("give the BODY, - to read it from stdin, or --file")
+    if text == "-":
+        text = sys.stdin.read()
+        if is_text:
+            text = text.removesuffix("\n")
+    if is_text:
+        return text
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise BadBody(
+            "body", text, f"it is not JSON ({error})", "quote it for the shell, or add --text"
+        ) from None
+
+
+def _headers(pairs: list[str] | None) -> dict[str, str] | None:
+    headers: dict[str, str] = {}
+    for pair in pairs or ():
+        name, equals, value = pair.partition("=")
+        if not equals or not name:
+            raise BadOption("header", pair, "it is no NAME=VALUE", "use such as --header from=shop")
+        headers[name] = value
+    return headers or None

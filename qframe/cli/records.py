@@ -1,0 +1,101 @@
+"""Messages where they stand, as rows, as sentences and as JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+from datetime import UTC, datetime
+from typing import Any, Final
+
+import msgspec
+
+from qframe.codec import decode_body, tags_of
+from qframe.stores.base import Record
+
+CUT_AT: Final = 200
+
+
+def as_json(record: Record) -> dict[str, Any]:
+    """A record as programs read it; a body that is not JSON is given in base64."""
+    headers = {
+        name: value for name, value in (record.headers or {}).items() if not name.startswith("qf-")
+    }
+    shown: dict[str, Any] = {
+        "topic": record.topic, "group": record.group, "slot": record.slot, "state": record.state,
+        "id": record.id, "key": record.key, "subject": record.subject, "seq": record.seq,
+        "headers": headers, "tags": list(tags_of(record.headers)),
+        "published_at": moment(record.published_at_ms), "due_at": moment(record.due_ms),
+        "lease_until": moment(record.lease_until_ms), "died_at": moment(record.died_at_ms),
+        "attempts": record.attempts, "lost": record.lost, "priority": record.priority,
+        "error": record.error, "traceback": record.traceback,
+    }  # fmt: skip
+    body = _decoded(record)
+    if isinstance(body, bytes):
+        return {**shown, "body": None, "body_base64": base64.b64encode(body).decode()}
+    return {**shown, "body": body}
+
+
+def body_text(record: Record, limit: int | None = CUT_AT) -> str:
+    """The body as JSON text, or as Python writes bytes; cut where it is too long for a row."""
+    body = _decoded(record)
+    text = repr(body) if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False)
+    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def moment(ms: int | None) -> str | None:
+    """A moment in UTC, to the millisecond."""
+    if ms is None:
+        return None
+    try:
+        at = datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+        return f"{ms} ms since 1970"
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+
+
+def second(ms: int | None) -> str | None:
+    """A moment in UTC, to the second, for tables."""
+    text = moment(ms)
+    return text if text is None or "since" in text else f"{text[:10]} {text[11:19]}"
+
+
+def why(record: Record, now_ms: int) -> str:
+    """Why a message is where it is, in a sentence."""
+    if record.group is None and record.state != "held":
+        return "no group has seen it yet; the first that subscribes gets it"
+    attempts = f"{record.attempts} attempt{'' if record.attempts == 1 else 's'}"
+    sentences = {
+        "todo": "it is due, and waits for a worker to take it",
+        "held": "it waits for the messages before it in its key's sequence",
+        "settled": "the group has settled it",
+        "dead": f"it was given up after {attempts}, and waits for somebody to decide",
+    }
+    if record.state == "waiting":
+        if record.due_ms is None or record.due_ms <= now_ms:
+            return "it waits behind the messages before it in its subject"
+        until = f"until {moment(record.due_ms)}{_distance(record.due_ms, now_ms)}"
+        if record.attempts:
+            return f"it waits for a retry after {attempts}, {until}"
+        return f"it is not due {until}"
+    if record.state == "doing":
+        if record.lease_until_ms is not None and record.lease_until_ms <= now_ms:
+            return "its worker's lease has ended, so the next pull hands it out again"
+        return f"a worker has it, attempt {record.attempts}, as long as it renews its lease"
+    if record.state == "todo" and record.attempts:
+        return f"it is due again after {attempts}, and waits for a worker to take it"
+    return sentences.get(record.state, record.state)
+
+
+def _distance(ms: int, now_ms: int) -> str:
+    left_s = (ms - now_ms) / 1000
+    for unit, length_s in (("d", 86_400), ("h", 3600), ("m", 60)):
+        if left_s >= 2 * length_s:
+            return f" (in {left_s / length_s:.0f} {unit})"
+    return f" (in {left_s:.0f} s)"
+
+
+def _decoded(record: Record) -> Any:
+    try:
+        return decode_body(record.body, record.headers)
+    except msgspec.DecodeError:
+        return record.body

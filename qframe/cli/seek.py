@@ -1,0 +1,53 @@
+"""`qframe seek`: moves a group of a stream to another place in it."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from qframe.cli.flags import AsJson, Config, GroupName, Namespace, Store, TopicName, opened
+from qframe.cli.output import say, say_json
+from qframe.cli.times import moment_of
+from qframe.errors import BadOption
+
+
+def seek(
+    topic: TopicName,
+    group: GroupName,
+    to: Annotated[
+        str,
+        typer.Argument(metavar="TO", help="earliest, latest, an offset, or a time with its zone."),
+    ],
+    slot: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Only this slot; with an offset.")
+    ] = None,
+    as_json: AsJson = False,
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Moves a group of a stream to another place in it.
+
+    It handles next what was published from there on. A number is an offset; a time is such as
+    2026-01-31T10:00:00Z. Retries that wait are dropped.
+    """
+    place = _place(to, slot)
+    with opened(store, namespace, config) as app:
+        positions = app.admin.seek(topic, group, **place)
+    if as_json:
+        say_json({"topic": topic, "group": group, "offsets": positions})
+        return
+    say(f"{topic}/{group} goes on at:")
+    for moved, offset in sorted(positions.items()):
+        say(f"  slot {moved}: {offset}")
+
+
+def _place(to: str, slot: int | None) -> dict[str, Any]:
+    if to.isascii() and to.isdigit():
+        return {"offset": int(to) if slot is None else {slot: int(to)}}
+    if slot is not None:
+        raise BadOption("slot", slot, f"{to!r} is not an offset", "leave --slot out")
+    if to in ("earliest", "latest"):
+        return {"to": to}
+    return {"time": moment_of(to, "to")}

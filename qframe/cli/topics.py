@@ -1,0 +1,135 @@
+"""`qframe topics`, `qframe topics declare`, `qframe groups`: what there is, and how far it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from qframe.admin import TopicTotals, Totals
+from qframe.cli.flags import AsJson, Config, Namespace, Store, TopicName, choose, opened
+from qframe.cli.output import say, say_json, table
+from qframe.topic import Kind, Topic
+
+topics = typer.Typer(invoke_without_command=True, help="Lists topics, or declares one.")
+
+_COUNTS = ("waiting", "todo", "doing", "dead", "settled")
+
+
+@topics.callback()
+def list_topics(
+    context: typer.Context,
+    as_json: AsJson = False,
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Lists all topics, and where their messages stand for each group."""
+    if context.invoked_subcommand is not None:
+        choose(store, namespace, config)
+        return
+    with opened(store, namespace, config) as app:
+        found = app.admin.topics()
+    if as_json:
+        say_json([_as_json(topic) for topic in found])
+    elif not found:
+        say("no topics yet; declare one: qframe topics declare NAME --kind stream --slots 16")
+    else:
+        table(
+            ("topic", "kind", "slots", "group", *_COUNTS),
+            [row for topic in found for row in _rows(topic)],
+        )
+
+
+@topics.command()
+def declare(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="The topic's name.")],
+    kind: Annotated[
+        str, typer.Option(metavar="KIND", help=f"One of {', '.join(Kind)}.")
+    ] = "stream",
+    slots: Annotated[
+        int, typer.Option(metavar="N", help="How many partitions, a power of two.")
+    ] = 16,
+    retain: Annotated[
+        str, typer.Option(metavar="TIME", help="How long a stream keeps messages.")
+    ] = "24h",
+    max_length: Annotated[
+        int | None, typer.Option(metavar="N", help="How many unsettled messages it holds at most.")
+    ] = None,
+    dedupe_window: Annotated[
+        str, typer.Option(metavar="TIME", help="How long a repeated id is known.")
+    ] = "1h",
+    gap_timeout: Annotated[
+        str, typer.Option(metavar="TIME", help="How long a gap in a sequence is waited for.")
+    ] = "30s",
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Declares a topic.
+
+    Its kind and its slots stay as they are from then on.
+    """
+    topic = Topic(
+        name, kind, slots, retain=retain, max_length=max_length, dedupe_window=dedupe_window,
+        gap_timeout=gap_timeout,
+    )  # fmt: skip
+    with opened(store, namespace, config, reading=False) as app:
+        app.declare(topic)
+    say(f"topic {topic.name}: {topic.kind}, {topic.slots} slots")
+
+
+def groups(
+    topic: TopicName,
+    as_json: AsJson = False,
+    store: Store = None,
+    namespace: Namespace = None,
+    config: Config = None,
+) -> None:
+    """Lists a topic's groups, and where its messages stand for each."""
+    with opened(store, namespace, config) as app:
+        found = app.admin.topic(topic)
+        names = app.admin.groups(topic)
+    listed = [totals for totals in found.groups if totals.group in names]
+    if as_json:
+        say_json([_totals_as_json(totals) for totals in listed])
+    elif not listed:
+        say(f"no group has subscribed to {found.name} yet; start a worker with a consumer for it")
+    else:
+        table(
+            ("group", "lag", *_COUNTS),
+            [(each.group, each.lag, *_counts(each)) for each in listed],
+        )
+
+
+def _rows(topic: TopicTotals) -> list[tuple[object, ...]]:
+    """A row for each group; the topic is named in the first."""
+    first: tuple[object, ...] = (topic.name, str(topic.kind), str(topic.slots))
+    if not topic.groups:
+        return [(*first, "(none yet)", *[0] * len(_COUNTS))]
+    return [
+        (*(first if index == 0 else ("", "", "")), totals.group or "(none yet)", *_counts(totals))
+        for index, totals in enumerate(topic.groups)
+    ]
+
+
+def _counts(totals: Totals) -> tuple[int, ...]:
+    return tuple(getattr(totals, name) for name in _COUNTS)
+
+
+def _as_json(topic: TopicTotals) -> dict[str, Any]:
+    return {
+        "name": topic.name,
+        "kind": str(topic.kind),
+        "slots": topic.slots,
+        "groups": [_totals_as_json(totals) for totals in topic.groups],
+    }
+
+
+def _totals_as_json(totals: Totals) -> dict[str, Any]:
+    return {
+        "group": totals.group, "lag": totals.lag, "published": totals.published,
+        "waiting": totals.waiting, "retrying": totals.retrying, "todo": totals.todo,
+        "doing": totals.doing, "settled": totals.settled, "dead": totals.dead,
+        "cancelled": totals.cancelled, "oldest_ms": totals.oldest_ms,
+    }  # fmt: skip

@@ -1,0 +1,59 @@
+"""The only module-level mutable state: the apps of this process, and which is the default one.
+
+Apps are added as they are made, so that `qframe worker MODULE` finds those of the modules that it
+has imported. They are known by weak references: an app that nobody holds any more is none.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from itertools import count
+from typing import Any, Final
+from weakref import WeakValueDictionary
+
+
+class Registry:
+    """What apps there are; any thread may ask."""
+
+    def __init__(self) -> None:
+        self._guard = threading.RLock()
+        self._numbers = count()
+        self._apps: WeakValueDictionary[int, Any] = WeakValueDictionary()
+        self._default: Any = None
+
+    def add(self, app: Any) -> None:
+        """Notes an app that was made."""
+        with self._guard:
+            self._apps[next(self._numbers)] = app
+
+    def apps(self) -> list[Any]:
+        """All apps that are held by somebody, in the order in which they were made."""
+        with self._guard:
+            return [app for _, app in sorted(self._apps.items(), key=lambda item: item[0])]
+
+    def default(self, make: Callable[[], Any]) -> Any:
+        """The default app; made by `make`, once, where there is none."""
+        with self._guard:
+            if self._default is None:
+                self._default = make()
+            return self._default
+
+    def forget(self, app: Any) -> None:
+        """Forgets an app that was closed; the next one who needs a default app makes another."""
+        with self._guard:
+            if self._default is app:
+                self._default = None
+            for number, each in list(self._apps.items()):
+                if each is app:
+                    del self._apps[number]
+
+    def reset(self) -> Any:
+        """Forgets all apps, for tests; answers the default one, for the caller to close."""
+        with self._guard:
+            default, self._default = self._default, None
+            self._apps.clear()
+            return default
+
+
+REGISTRY: Final = Registry()

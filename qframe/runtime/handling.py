@@ -1,0 +1,70 @@
+"""What becomes of a delivery whose handler raised: the rules of retrying, as one pure function."""
+
+from __future__ import annotations
+
+import random
+import traceback
+from typing import Final
+
+import msgspec
+
+from qframe.errors import UndecodableBody
+from qframe.message import Delivery
+from qframe.outcomes import Verdict
+from qframe.retry import Backoff, NeedRetry, Reject
+
+MAX_LOCAL_RETRIES: Final = 3
+FIRST_PAUSE_S: Final = 0.05
+MAX_ERROR_CHARS: Final = 500
+MAX_TRACEBACK_CHARS: Final = 8000
+
+
+class Ending(msgspec.Struct, gc=False, eq=False):
+    """How a delivery ends, on its way to the settler."""
+
+    delivery: Delivery
+    verdict: Verdict
+    delay_ms: int = 0
+    at_ms: int | None = None
+    error: str | None = None
+    traceback: str | None = None
+
+
+def retries_locally(error: BaseException, local_retries: int) -> bool:
+    """Whether the message stays in the worker and is handed to its handler again."""
+    return (
+        isinstance(error, NeedRetry) and error.is_local and local_retries < MAX_LOCAL_RETRIES
+    )
+
+
+def pause_s(local_retries: int) -> float:
+    """The pause before local retry number `local_retries` (from 1): 50 ms doubling, half jitter."""
+    bound: float = FIRST_PAUSE_S * 2 ** (local_retries - 1)
+    return bound * random.uniform(0.5, 1)  # noqa: S311 - jitter, no secret
+
+
+def ending_of(
+    delivery: Delivery, error: BaseException, *, max_attempts: int, backoff: Backoff
+) -> Ending:
+    """The retry or the death of a delivery whose handler raised `error`."""
+    attempt = delivery.attempt
+    gives_up = isinstance(error, Reject | UndecodableBody)
+    if gives_up or attempt >= max_attempts:
+        return Ending(
+            delivery, Verdict.DEAD, error=summary(error), traceback=_traceback(error)
+        )
+    if isinstance(error, NeedRetry) and not error.is_local:
+        delay_ms = error.delay_ms or 0
+        return Ending(delivery, Verdict.RETRY, delay_ms, error.at_ms, summary(error))
+    return Ending(delivery, Verdict.RETRY, backoff.delay_ms(attempt), None, summary(error))
+
+
+def summary(error: BaseException) -> str:
+    """The error in one line, cut where it is long."""
+    text = f"{type(error).__name__}: {error}".replace("\n", " ").rstrip(": ")
+    return text if len(text) <= MAX_ERROR_CHARS else text[: MAX_ERROR_CHARS - 1] + "…"
+
+
+def _traceback(error: BaseException) -> str:
+    text = "".join(traceback.format_exception(error))
+    return text if len(text) <= MAX_TRACEBACK_CHARS else "…" + text[-MAX_TRACEBACK_CHARS:]

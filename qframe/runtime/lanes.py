@@ -1,0 +1,79 @@
+"""One delivery of a key at a time: the others wait in its lane."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Collection, Iterable
+
+from qframe.message import Delivery
+
+
+class Lanes:
+    """The busy keys of a line, and what waits behind each.
+
+    A lane is busy from when its delivery is let through until `free` is called with it, however
+    many threads and pauses it passes through. A delivery without a key has no lane.
+
+    Args:
+        by_subject: whether lanes are subjects (all kinds but streams), or keys.
+    """
+
+    def __init__(self, *, by_subject: bool) -> None:
+        self._by_subject = by_subject
+        self._guard = threading.Lock()
+        self._waiting: dict[str, deque[Delivery] | None] = {}
+
+    def offer(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Puts deliveries into their lanes, in order; answers those whose lane was free."""
+        through = []
+        waiting = self._waiting
+        by_subject = self._by_subject
+        with self._guard:
+            for delivery in deliveries:
+                lane = delivery.subject if by_subject else delivery.key
+                if lane is None:
+                    through.append(delivery)
+                elif lane not in waiting:
+                    waiting[lane] = None
+                    through.append(delivery)
+                elif (behind := waiting[lane]) is None:
+                    waiting[lane] = deque((delivery,))
+                else:
+                    behind.append(delivery)
+        return through
+
+    def free(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Frees the lanes of deliveries that are through; answers the next one of each."""
+        following = []
+        waiting = self._waiting
+        by_subject = self._by_subject
+        with self._guard:
+            for delivery in deliveries:
+                lane = delivery.subject if by_subject else delivery.key
+                if lane is None:
+                    continue
+                behind = waiting[lane]
+                if behind:
+                    following.append(behind.popleft())
+                else:
+                    del waiting[lane]
+        return following
+
+    def give_up(self, delivery: Delivery) -> list[Delivery]:
+        """Frees a lane and empties it; answers what waited in it."""
+        lane = delivery.subject if self._by_subject else delivery.key
+        if lane is None:
+            return []
+        with self._guard:
+            return list(self._waiting.pop(lane) or ())
+
+    def withdraw(self, slots: Collection[int] | None = None) -> list[Delivery]:
+        """Takes out all that waits, of these slots or of all; lanes stay busy."""
+        taken: list[Delivery] = []
+        with self._guard:
+            for lane, behind in self._waiting.items():
+                if behind and (slots is None or behind[0].slot in slots):
+                    taken.extend(behind)
+                    self._waiting[lane] = None
+        return taken

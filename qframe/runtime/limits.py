@@ -1,0 +1,133 @@
+"""How much a line may have in flight, and why it begins with little."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Final
+
+from qframe.clock import Clock
+from qframe.message import Delivery
+
+_WARY_COMPANY: Final = 512
+_SURVIVED_S: Final = 0.05
+
+
+class InFlight:
+    """What was pulled and is not settled yet, counted in messages and in bytes.
+
+    Args:
+        max_messages: how many there may be.
+        max_bytes: how large their bodies together may be, the next ones taken to be as large as
+            the last ones were; one message is let through always.
+        on_room: called, from any thread, when there is room again after there was not enough.
+    """
+
+    def __init__(self, *, max_messages: int, max_bytes: int, on_room: Callable[[], None]) -> None:
+        self._max_messages = max_messages
+        self._max_bytes = max_bytes
+        self._on_room = on_room
+        self._guard = threading.Lock()
+        self._deliveries: set[Delivery] = set()
+        self._bytes = 0
+        self._bytes_each = 1
+        self._wanted = 0
+
+    def __len__(self) -> int:
+        return len(self._deliveries)
+
+    def __contains__(self, delivery: Delivery) -> bool:
+        return delivery in self._deliveries
+
+    def add(self, deliveries: list[Delivery]) -> None:
+        """Counts what was pulled."""
+        size = _size(deliveries)
+        with self._guard:
+            self._deliveries.update(deliveries)
+            self._bytes += size
+            self._bytes_each = max(1, size // len(deliveries))
+
+    def remove(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Forgets what is settled or lost; answers those that it had."""
+        with self._guard:
+            known = self._deliveries.intersection(deliveries)
+            self._deliveries -= known
+            self._bytes -= _size(known)
+            rings = 0 < self._wanted <= self._room()
+            if rings:
+                self._wanted = 0
+        if rings:
+            self._on_room()
+        return list(known)
+
+    def room(self, at_most: int) -> int:
+        """How many more to pull: half of `at_most` (or of what fits) or more, or none yet.
+
+        Small rooms are not worth a call; after a 0, `on_room` is called when there is enough.
+        """
+        with self._guard:
+            capacity = max(1, min(self._max_messages, self._max_bytes // self._bytes_each))
+            worth = max(1, min(at_most, capacity) // 2)
+            room = self._room()
+            self._wanted = worth if room < worth else 0
+            return 0 if room < worth else min(room, at_most)
+
+    def all(self) -> list[Delivery]:
+        """A copy of what is in flight."""
+        with self._guard:
+            return list(self._deliveries)
+
+    def _room(self) -> int:
+        if not self._deliveries:
+            return max(1, min(self._max_messages, self._max_bytes // self._bytes_each))
+        left = max(0, self._max_bytes - self._bytes) // self._bytes_each
+        return min(self._max_messages - len(self._deliveries), left)
+
+
+class Caution:
+    """Keeps a message that kills its worker from dragging others to dead with it.
+
+    A delivery counts when it is handed out, so all that a killed worker had in hand has lost an
+    attempt. Therefore a worker begins with one message, and may have twice as many in hand each
+    time that those are settled or were survived for 50 ms; and while something is in flight whose
+    last `lost` deliveries ended with their worker, no more than `512 >> lost` may be. The guilty
+    message is soon handed out alone, again and again until it is dead; the others are done.
+    """
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._allowed = 1
+        self._on_trial_since_s: float | None = None
+        self._suspects: list[Delivery] = []
+
+    def note(self, deliveries: list[Delivery]) -> None:
+        """Hears what was pulled."""
+        if deliveries and self._on_trial_since_s is None:
+            self._on_trial_since_s = self._clock.monotonic_s()
+        self._suspects += [delivery for delivery in deliveries if delivery.lost]
+
+    def room(self, in_flight: InFlight, room: int) -> int:
+        """How many more may be pulled where `room` says how many would fit."""
+        present = len(in_flight)
+        if self._suspects:
+            self._suspects = [each for each in self._suspects if each in in_flight]
+            worst = max([each.lost for each in self._suspects], default=0)
+            room = min(room, max(1, _WARY_COMPANY >> worst) - present)
+        since_s = self._on_trial_since_s
+        if self._allowed < _WARY_COMPANY:
+            if since_s is not None and (
+                not present or self._clock.monotonic_s() - since_s >= _SURVIVED_S
+            ):
+                self._allowed *= 2
+                self._on_trial_since_s = None
+            room = min(room, self._allowed - present)
+        return max(0, room)
+
+    @property
+    def wary(self) -> bool:
+        """Whether less than the full room may be given, so that asking again soon is worth it."""
+        return bool(self._suspects) or self._allowed < _WARY_COMPANY
+
+
+def _size(deliveries: Iterable[Delivery]) -> int:
+    return sum([len(delivery.body) for delivery in deliveries])

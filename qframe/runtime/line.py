@@ -1,0 +1,326 @@
+"""One consumer's line: what joins pull loop, lanes, pool, settler and renewal."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from qframe.clock import Clock
+from qframe.coordination.base import Coordinator, Membership
+from qframe.errors import AlreadySettled
+from qframe.events import Events
+from qframe.message import Delivery, Message
+from qframe.outcomes import Settled, Verdict
+from qframe.runtime.binding import Handler
+from qframe.runtime.handling import Ending, ending_of, pause_s, retries_locally
+from qframe.runtime.lanes import Lanes
+from qframe.runtime.limits import InFlight
+from qframe.runtime.pool import Hand, Pool
+from qframe.runtime.pull_loop import PullLoop
+from qframe.runtime.renewal import Renewal
+from qframe.runtime.settler import Settler
+from qframe.settings import ConsumerOptions
+from qframe.stores.base import Settlement, Stats, Store
+from qframe.topic import Topic
+
+
+class Line:
+    """Everything that one consumer of one worker needs between the store and its handler.
+
+    It is the `Acknowledger` of its messages, the `Work` of its pool and the `Taker` of its pull
+    loop; each part knows it by these narrow faces only.
+
+    Args:
+        topic: the topic, as declared.
+        group: the group.
+        handler: takes a message.
+        options: the consumer's.
+        store: the store.
+        coordinator: says which slots are this worker's.
+        max_bytes: the largest sum of bodies in flight.
+        events: told of what happens.
+        clock: the clock.
+        on_failure: called with a part's name and the error that ended it.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: Topic,
+        group: str,
+        handler: Handler,
+        options: ConsumerOptions,
+        store: Store,
+        coordinator: Coordinator,
+        max_bytes: int,
+        events: Events,
+        clock: Clock,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self.topic = topic.name
+        self.group = group
+        self._topic = topic
+        self._handler = handler
+        self._options = options
+        self._store = store
+        self._coordinator = coordinator
+        self._events = events
+        self._on_failure = on_failure
+        self._bell = store.bell([topic])
+        self._membership: Membership | None = None
+        self._taken: Mapping[int, str] = {}
+        self._taking = threading.Lock()
+        self._acknowledging = threading.Lock()
+        self._handed_over: dict[Delivery, weakref.ref[Message]] = {}
+        self._lanes = Lanes(by_subject=topic.has_subjects)
+        self.in_flight = InFlight(
+            max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=self._bell.ring
+        )
+        common: dict[str, Any] = {
+            "topic": topic, "group": group, "store": store, "in_flight": self.in_flight,
+            "events": events, "clock": clock, "on_failure": on_failure,
+        }  # fmt: skip
+        self.settler = Settler(
+            epochs=lambda: self._taken, on_settled=self._on_settled, **common
+        )
+        self.renewal = Renewal(
+            lease_ms=options.lease_ms, epochs=lambda: self._taken, on_lost=self._lose, **common
+        )
+        self.pull_loop = PullLoop(
+            bell=self._bell, taker=self, lease_ms=options.lease_ms,
+            max_attempts=options.max_attempts, **common,
+        )  # fmt: skip
+        self.pool = Pool(
+            name=f"qframe.pool.{topic.name}.{group}", threads=options.threads, clock=clock,
+            work=self, on_failure=on_failure,
+        )  # fmt: skip
+
+    # Starting and stopping: `terminator` stops the parts in their order.
+
+    def start(self) -> None:
+        """Subscribes the group, joins, and starts all parts."""
+        self._store.subscribe(self._topic, self.group, self._options.start)
+        self._membership = self._coordinator.join(
+            self._topic, self.group, on_change=self._on_change, on_failure=self._on_failure
+        )
+        for part in (self.settler, self.renewal, self.pool, self.pull_loop):
+            part.start()
+
+    def leave(self) -> None:
+        """Gives its slots up and closes its bell; the parts are stopped."""
+        if self._membership is not None:
+            self._membership.leave()
+        self._bell.close()
+
+    # For the pull loop.
+
+    def owned(self) -> Mapping[int, str]:
+        """The slots that may be pulled from now; takes those that are new in the store."""
+        if self._membership is None:
+            return {}
+        owned = self._membership.owned()
+        if owned is self._taken:
+            return owned
+        with self._taking:
+            new = {slot: epoch for slot, epoch in owned.items() if self._taken.get(slot) != epoch}
+            if new:
+                taken = set(self._store.take(self._topic, self.group, new))
+                if refused := [slot for slot in new if slot not in taken]:
+                    self.fenced(refused)
+                    return {}
+                if self._events:
+                    self._events.emit(
+                        "slot.taken", topic=self.topic, group=self.group, count=len(new)
+                    )
+            self._taken = owned
+        return owned
+
+    def offer(self, deliveries: list[Delivery]) -> None:
+        """Hands on what was pulled."""
+        self._go(self._lanes.offer(deliveries))
+
+    def fenced(self, slots: list[int]) -> None:
+        """Tells the membership that its epochs have passed."""
+        if self._membership is not None:
+            for slot in slots:
+                self._membership.fenced(slot)
+
+    # For the pool.
+
+    def handle(self, hand: Hand) -> None:
+        """Calls the handler for each message of a run. The hot path: see what each line costs."""
+        take = hand.run.popleft
+        done = hand.done.append
+        handler = self._handler
+        while True:
+            try:
+                message = take()
+            except IndexError:
+                hand.message = None
+                return
+            hand.message = message
+            try:
+                handler(message)
+            except BaseException as error:  # a handler's SystemExit must not end a thread
+                self._failed(message, error)
+            else:
+                if message.auto_ack and not message.settled:
+                    message.settled = True
+                    done(message.delivery)
+                else:
+                    hand.message = None
+                    self._returned(message)
+            hand.handled += 1
+
+    def through(self, deliveries: list[Delivery]) -> list[Message]:
+        """Acknowledges, and answers what waited behind."""
+        if not deliveries:
+            return []
+        self.settler.put(deliveries)
+        return self._messages(self._lanes.free(deliveries))
+
+    # For messages.
+
+    def acknowledge(
+        self, message: Message, elapsed_s: float | None, error: BaseException | None
+    ) -> None:
+        """Settles a message at its user's word, from any thread."""
+        with self._acknowledging:
+            if message.settled:
+                raise AlreadySettled(message.id)
+            message.settled = True
+            delivery = message.delivery
+            was_handed_over = self._handed_over.pop(delivery, None) is not None
+        if self._events and elapsed_s is not None:
+            self._events.emit(
+                "delivery.acknowledged", topic=self.topic, group=self.group, elapsed_s=elapsed_s
+            )
+        if error is not None:
+            self._end(message, error)
+        else:
+            self.settler.put([delivery])
+        # While its handler still runs, the lane stays busy: `_returned` frees it.
+        if was_handed_over:
+            self._free(delivery)
+
+    def extend(self, message: Message, seconds: float) -> None:
+        """Renews one message's lease, now, to end in `seconds` or later."""
+        lease_ms = max(self._options.lease_ms, int(seconds * 1000))
+        self.renewal.renew([message.delivery], lease_ms)
+
+    # What becomes of a message whose handler did not simply return.
+
+    def _returned(self, message: Message) -> None:
+        """The handler has returned and does, or did, the settling itself."""
+        delivery = message.delivery
+        with self._acknowledging:
+            if not message.settled:
+                # Nothing else refers to the message now: when its last user lets it go unsettled,
+                # the garbage collector says so. It may say so inside any lock: see Settler.put.
+                self._handed_over[delivery] = weakref.ref(message, self._leak_of(delivery))
+                return
+        self._free(delivery)
+
+    def _leak_of(self, delivery: Delivery) -> Callable[[weakref.ref[Message]], None]:
+        def leaked(_: weakref.ref[Message]) -> None:
+            self.settler.put(Ending(delivery, Verdict.RETRY, error="it was dropped unsettled"))
+
+        return leaked
+
+    def _failed(self, message: Message, error: BaseException) -> None:
+        """The handler raised."""
+        if message.settled:
+            if self._events:
+                self._emit("delivery.failed", message, error, settled=True)
+            self._free(message.delivery)
+            return
+        if retries_locally(error, message.local_retries) and not message.cancelled:
+            message.local_retries += 1
+            message.auto_ack = self._options.auto_ack
+            self.pool.pause(message, pause_s(message.local_retries))
+            return
+        message.settled = True
+        self._end(message, error)
+        self._free(message.delivery)
+
+    def _end(self, message: Message, error: BaseException) -> None:
+        """Sends a message to its retry, or to dead."""
+        options = self._options
+        ending = ending_of(
+            message.delivery, error, max_attempts=options.max_attempts, backoff=options.backoff
+        )
+        is_dead = ending.verdict is Verdict.DEAD
+        if self._events:
+            self._emit("delivery.dead" if is_dead else "delivery.retried", message, error)
+        if is_dead and options.on_dead is not None:
+            try:
+                options.on_dead(message, error)
+            except Exception as problem:  # the message dies whatever its mourners do
+                if self._events:
+                    self._emit("on_dead.failed", message, problem)
+        self.settler.put(ending)
+        if self._topic.has_subjects and not is_dead:
+            # The store parks the whole subject, so what waits behind goes back with it.
+            self.in_flight.remove(self._lanes.drop(message.delivery))
+
+    def _free(self, delivery: Delivery) -> None:
+        """Lets the next one of its lane through."""
+        self._go(self._lanes.free([delivery]))
+
+    def _go(self, deliveries: list[Delivery]) -> None:
+        if deliveries:
+            self.pool.dispatch(self._messages(deliveries))
+
+    def _messages(self, deliveries: list[Delivery]) -> list[Message]:
+        automatic = self._options.auto_ack
+        return [Message(delivery, self, automatic) for delivery in deliveries]
+
+    # What the store or the coordinator tells.
+
+    def _on_settled(self, settlements: list[Settlement], answers: list[Settled]) -> None:
+        if self._events and (stale := answers.count(Settled.STALE)):
+            self._events.emit("delivery.stale", topic=self.topic, group=self.group, count=stale)
+
+    def _on_change(self) -> None:
+        """Slots have come or gone; those that have gone are lost at once."""
+        if self._membership is None:
+            return
+        owned = self._membership.owned()
+        gone = {slot for slot, epoch in self._taken.items() if owned.get(slot) != epoch}
+        if gone:
+            self._lose([one for one in self.in_flight.all() if one.slot in gone])
+            if self._events:
+                self._events.emit("slot.lost", topic=self.topic, group=self.group, count=len(gone))
+        self._bell.ring()
+
+    def _lose(self, deliveries: list[Delivery]) -> None:
+        """Stops what is not this worker's any more, as far as it can be stopped."""
+        lost = set(self.in_flight.remove(deliveries))
+        if not lost:
+            return
+        for hand in self.pool.hands:
+            message = hand.message
+            if message is not None and message.delivery in lost:
+                message.cancelled = True
+        for delivery, reference in list(self._handed_over.items()):
+            message = reference()
+            if delivery in lost and message is not None:
+                message.cancelled = True
+        waiting = self.pool.withdraw()
+        self.pool.dispatch([message for message in waiting if message.delivery not in lost])
+        self._lanes.forget(lost)
+        for message in waiting:
+            if message.delivery in lost:
+                self._free(message.delivery)
+        if self._events:
+            self._events.emit(
+                "delivery.cancelled", topic=self.topic, group=self.group, count=len(lost)
+            )
+
+    def _emit(self, name: str, message: Message, error: BaseException, **facts: Any) -> None:
+        self._events.emit(
+            name, topic=self.topic, group=self.group, id=message.id, key=message.key,
+            attempt=message.attempt, error=error, **facts,
+        )  # fmt: skip

@@ -1,0 +1,191 @@
+"""Asks the store for what fits, and sleeps while there is nothing."""
+
+from __future__ import annotations
+
+import random
+from collections import Counter
+from collections.abc import Callable, Mapping
+from typing import Final, Protocol
+
+from qframe.clock import Clock
+from qframe.codec import new_token
+from qframe.errors import StoreUnavailable
+from qframe.events import Events
+from qframe.message import Delivery
+from qframe.retry import Backoff
+from qframe.runtime.limits import Caution, InFlight
+from qframe.service import Service
+from qframe.stores.base import Ask, Bell, Pulled, Store
+from qframe.topic import Topic
+
+PULL_AT_MOST: Final = 1024
+PROBE: Final = 16
+LONGEST_SLEEP_S: Final = 5.0
+WARY_SLEEP_S: Final = 0.02
+
+
+class Taker(Protocol):
+    """What the pull loop does with what it gets: the line."""
+
+    def owned(self) -> Mapping[int, str]:
+        """The slots that may be pulled from now, and their epochs; takes new ones."""
+
+    def offer(self, deliveries: list[Delivery]) -> None:
+        """Takes deliveries over."""
+
+    def fenced(self, slots: list[int]) -> None:
+        """Hears that the store refused the epochs of these slots."""
+
+
+class PullLoop(Service):
+    """Pulls for one consumer, for all its slots in one call.
+
+    Args:
+        topic: the topic.
+        group: the group.
+        store: the store.
+        bell: wakes it; the store rings it for new messages, the line when there is room.
+        taker: the line.
+        in_flight: says how much fits.
+        lease_ms: the length of a lease.
+        max_attempts: how often a message is handed out at most.
+        events: told of what the store found on the way.
+        clock: the clock.
+        on_failure: called when it ends by an error.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: Topic,
+        group: str,
+        store: Store,
+        bell: Bell,
+        taker: Taker,
+        in_flight: InFlight,
+        lease_ms: int,
+        max_attempts: int,
+        events: Events,
+        clock: Clock,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        super().__init__(f"qframe.pull.{topic.name}.{group}", on_failure)
+        self._topic = topic
+        self._group = group
+        self._store = store
+        self._bell = bell
+        self._taker = taker
+        self._in_flight = in_flight
+        self._caution = Caution(clock)
+        self._lease_ms = lease_ms
+        self._max_attempts = max_attempts
+        self._events = events
+        self._clock = clock
+        self._backoff = Backoff(0.05, cap=2)
+        self._turn = random.randrange(topic.slots)  # noqa: S311 - fairness, no secret
+        self._positions: dict[tuple[int, str], int] = {}
+        self._deep: set[int] = set()
+        self.idle = False
+        self.beat_s = clock.monotonic_s()
+
+    def wake(self) -> None:
+        """Ends its sleep."""
+        self._bell.ring()
+
+    def run(self) -> None:
+        """Pulls until it is stopped."""
+        failures = 0
+        while not self.stopping:
+            self.beat_s = self._clock.monotonic_s()
+            asks = self._asks(self._taker.owned())
+            if not asks:
+                self._bell.wait(WARY_SLEEP_S if self._caution.wary else LONGEST_SLEEP_S)
+                continue
+            receipt = new_token(self._clock)
+            try:
+                pulled = self._store.pull(
+                    self._topic, self._group, asks,
+                    receipt=receipt, lease_ms=self._lease_ms, max_attempts=self._max_attempts,
+                )  # fmt: skip
+            except StoreUnavailable as error:
+                failures += 1
+                self._tell(error)
+                self._bell.wait(self._backoff.bound_ms(failures) / 1000)
+                self._recall(asks, receipt)
+                continue
+            failures = 0
+            self._take(asks, pulled)
+            self._sleep(pulled)
+
+    def _asks(self, owned: Mapping[int, str]) -> list[Ask]:
+        """What to ask of each slot: those that had more last time get most of the room."""
+        room = self._caution.room(self._in_flight, self._in_flight.room(PULL_AT_MOST))
+        if not owned or room <= 0:
+            return []
+        self._turn += 1
+        slots = sorted(owned)
+        turn = self._turn % len(slots)
+        slots = (slots[turn:] + slots[:turn])[:room]
+        deep = [slot for slot in slots if slot in self._deep]
+        probe = min(PROBE, max(1, room // (2 * len(slots)))) if deep else room // len(slots)
+        share = probe
+        if deep:
+            share = max(probe, (room - probe * (len(slots) - len(deep))) // len(deep))
+        positions = self._positions
+        return [
+            Ask(slot, owned[slot], share if slot in self._deep else probe,
+                positions.get((slot, owned[slot])))
+            for slot in slots
+        ]  # fmt: skip
+
+    def _take(self, asks: list[Ask], pulled: Pulled) -> None:
+        deliveries = pulled.deliveries
+        if deliveries:
+            got = Counter([delivery.slot for delivery in deliveries])
+            self._deep = {ask.slot for ask in asks if got[ask.slot] >= ask.limit}
+            if not self._topic.has_subjects:
+                ends = {one.slot: one.seq + 1 for one in deliveries if one.subject is None}
+                epochs = {ask.slot: ask.epoch for ask in asks}
+                for slot, end in ends.items():
+                    self._positions[slot, epochs[slot]] = end
+            self.idle = False
+            self._in_flight.add(deliveries)
+            self._caution.note(deliveries)
+            self._taker.offer(deliveries)
+        else:
+            self._deep.clear()
+        if pulled.fenced:
+            self._taker.fenced(pulled.fenced)
+        if self._events and (pulled.dead or pulled.lost or pulled.gaps):
+            self._emit(pulled)
+
+    def _sleep(self, pulled: Pulled) -> None:
+        """Until the bell rings or something falls due, if there is nothing to be had now."""
+        if pulled.deliveries or pulled.next_due_ms == 0:
+            return
+        self.idle = True
+        wait_s = LONGEST_SLEEP_S
+        if pulled.next_due_ms is not None:
+            wait_s = min(wait_s, pulled.next_due_ms / 1000)
+        self._bell.wait(wait_s)
+
+    def _recall(self, asks: list[Ask], receipt: str) -> None:
+        """Gives back what an answer that never came may have handed out."""
+        try:
+            self._store.recall(self._topic, self._group, asks, receipt)
+        except StoreUnavailable as error:
+            # Its lease will pass: the delivery comes later, and counts.
+            self._tell(error)
+
+    def _tell(self, error: StoreUnavailable) -> None:
+        if self._events:
+            self._events.emit("store.unavailable", part=self.name, error=str(error))
+
+    def _emit(self, pulled: Pulled) -> None:
+        where = {"topic": self._topic.name, "group": self._group}
+        if pulled.dead:
+            self._events.emit("delivery.dead", count=pulled.dead, error="lost", **where)
+        if pulled.lost:
+            self._events.emit("delivery.lost", count=pulled.lost, **where)
+        if pulled.gaps:
+            self._events.emit("sequence.gap", count=pulled.gaps, **where)

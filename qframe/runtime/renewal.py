@@ -1,0 +1,108 @@
+"""Keeps the leases of what is in flight."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+
+from qframe.clock import Clock
+from qframe.errors import StoreUnavailable
+from qframe.events import Events
+from qframe.message import Delivery
+from qframe.runtime.limits import InFlight
+from qframe.service import Service
+from qframe.stores.base import NO_EPOCH, Hold, Store
+from qframe.topic import Topic
+
+
+class Renewal(Service):
+    """Renews every third of a lease; what cannot be renewed in time is lost.
+
+    A lease is counted from when its renewal was sent, never from when the answer came, so this
+    side always sees it pass before the store does.
+
+    Args:
+        topic: the topic.
+        group: the group.
+        store: the store.
+        in_flight: what is to be kept.
+        lease_ms: the length of a lease.
+        epochs: answers the epochs under which the slots are owned now.
+        on_lost: called with deliveries that are not this worker's any more.
+        events: told when the store cannot be reached.
+        clock: for the thirds.
+        on_failure: called when it ends by an error.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: Topic,
+        group: str,
+        store: Store,
+        in_flight: InFlight,
+        lease_ms: int,
+        epochs: Callable[[], Mapping[int, str]],
+        on_lost: Callable[[list[Delivery]], None],
+        events: Events,
+        clock: Clock,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        super().__init__(f"qframe.renewal.{topic.name}.{group}", on_failure)
+        self._topic = topic
+        self._group = group
+        self._store = store
+        self._in_flight = in_flight
+        self._lease_ms = lease_ms
+        self._epochs = epochs
+        self._on_lost = on_lost
+        self._events = events
+        self._clock = clock
+        self._awake = threading.Event()
+        self._kept_at_s: dict[Delivery, float] = {}
+
+    def wake(self) -> None:
+        """Ends the wait for the next round."""
+        self._awake.set()
+
+    def run(self) -> None:
+        """A round every third of a lease."""
+        while not self._awake.wait(self._lease_ms / 3000):
+            self.renew(self._in_flight.all(), self._lease_ms)
+
+    def renew(self, deliveries: list[Delivery], lease_ms: int) -> None:
+        """Renews the leases of these deliveries, once, and reports those that are lost."""
+        if not deliveries:
+            self._kept_at_s.clear()
+            return
+        epochs = self._epochs()
+        holds: dict[Hold, list[Delivery]] = {}
+        for one in deliveries:
+            hold = Hold(one.slot, epochs.get(one.slot, NO_EPOCH), one.subject, one.receipt)
+            holds.setdefault(hold, []).append(one)
+        sent_s = self._clock.monotonic_s()
+        try:
+            gone = self._store.renew(self._topic, self._group, list(holds), lease_ms)
+        except StoreUnavailable as error:
+            if self._events:
+                self._events.emit("store.unavailable", part=self.name, error=str(error))
+            self._expire(deliveries, sent_s)
+            return
+        lost = [one for hold in gone for one in holds[hold]]
+        self._kept_at_s = dict.fromkeys(deliveries, sent_s)
+        if lost:
+            self._on_lost(lost)
+
+    def _expire(self, deliveries: list[Delivery], now_s: float) -> None:
+        """Gives up what was not renewed for a whole lease, as the store will have done.
+
+        What was pulled since the last round counts from this one: it may be kept too long by a
+        third of a lease, but its settlement is refused by receipt all the same.
+        """
+        kept = self._kept_at_s
+        self._kept_at_s = {one: kept.get(one, now_s) for one in deliveries}
+        lost = [
+            one for one, at_s in self._kept_at_s.items() if now_s - at_s >= self._lease_ms / 1000
+        ]
+        if lost:
+            self._on_lost(lost)

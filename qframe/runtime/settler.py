@@ -1,0 +1,155 @@
+"""Sends settlements to the store, many at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Final
+
+from qframe.clock import Clock
+from qframe.errors import StoreUnavailable
+from qframe.events import Events
+from qframe.message import Delivery
+from qframe.outcomes import Settled, Verdict
+from qframe.retry import Backoff
+from qframe.runtime.handling import Ending
+from qframe.runtime.limits import InFlight
+from qframe.service import Service
+from qframe.stores.base import NO_EPOCH, Settlement, Store
+from qframe.topic import Topic
+
+LINGER_S: Final = 0.01
+FLUSH_AT: Final = 256
+MAX_FLUSH: Final = 2048
+
+Item = list[Delivery] | Ending | None
+
+
+class Settler(Service):
+    """Gathers settlements for up to 10 ms or 256 deliveries, whichever is first, and sends them.
+
+    When nothing else is in flight there is nothing to wait for, and they are sent at once. What
+    cannot be sent is sent again until it can, or until `abandon`.
+
+    Args:
+        topic: the topic.
+        group: the group.
+        store: the store.
+        in_flight: from which settled deliveries are removed.
+        epochs: answers the epochs under which the slots are owned now.
+        on_settled: called with what a flush has settled or found stale.
+        events: told of settlements refused.
+        clock: for the 10 ms.
+        on_failure: called when it ends by an error.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: Topic,
+        group: str,
+        store: Store,
+        in_flight: InFlight,
+        epochs: Callable[[], Mapping[int, str]],
+        on_settled: Callable[[list[Settlement], list[Settled]], None],
+        events: Events,
+        clock: Clock,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        super().__init__(f"qframe.settler.{topic.name}.{group}", on_failure)
+        self._topic = topic
+        self._group = group
+        self._store = store
+        self._in_flight = in_flight
+        self._epochs = epochs
+        self._on_settled = on_settled
+        self._events = events
+        self._clock = clock
+        self._inbox: SimpleQueue[Item] = SimpleQueue()
+        self._abandoned = threading.Event()
+        self._backoff = Backoff(0.05, cap=2)
+        self.settled = 0
+
+    def put(self, item: list[Delivery] | Ending) -> None:
+        """Takes deliveries that were acknowledged, or one that ended otherwise. Never blocks.
+
+        It may be called while any lock is held, also by the garbage collector.
+        """
+        self._inbox.put(item)
+
+    def wake(self) -> None:
+        """Ends a wait for settlements."""
+        self._inbox.put(None)
+
+    def abandon(self) -> None:
+        """Gives up sending what the store does not take; its leases will pass."""
+        self._abandoned.set()
+
+    def run(self) -> None:
+        """Gathers and sends until it is stopped and has nothing left."""
+        while True:
+            batch: list[Delivery | Ending] = []
+            item = self._inbox.get()
+            until_s = self._clock.monotonic_s() + LINGER_S
+            while True:
+                if isinstance(item, list):
+                    batch += item
+                elif item is not None:
+                    batch.append(item)
+                item = self._next(batch, until_s)
+                if item is None:
+                    break
+            if batch:
+                self._send(batch)
+            if self.stopping and self._inbox.empty():
+                return
+
+    def _next(self, batch: list[Delivery | Ending], until_s: float) -> Item:
+        """What is to be sent along with the batch; None if it is to be sent now."""
+        if len(batch) >= MAX_FLUSH:
+            return None
+        waits = not (
+            self.stopping or len(batch) >= FLUSH_AT or len(self._in_flight) <= len(batch)
+        )
+        left_s = until_s - self._clock.monotonic_s()
+        try:
+            if waits and left_s > 0:
+                return self._inbox.get(timeout=left_s)
+            return self._inbox.get_nowait()
+        except Empty:
+            return None
+
+    def _send(self, batch: list[Delivery | Ending]) -> None:
+        epochs = self._epochs()
+        settlements = [_settlement(item, epochs) for item in batch]
+        tries = 0
+        while True:
+            try:
+                answers = self._store.settle(self._topic, self._group, settlements)
+                break
+            except StoreUnavailable as error:
+                tries += 1
+                if self._events:
+                    self._events.emit("store.unavailable", part=self.name, error=str(error))
+                if self._abandoned.wait(self._backoff.bound_ms(tries) / 1000):
+                    return
+        self.settled += len(batch)
+        self._in_flight.remove(
+            [item.delivery if isinstance(item, Ending) else item for item in batch]
+        )
+        self._on_settled(settlements, answers)
+
+
+def _settlement(item: Delivery | Ending, epochs: Mapping[int, str]) -> Settlement:
+    if isinstance(item, Ending):
+        one = item.delivery
+        return Settlement(
+            one.slot, one.subject, one.seq, one.receipt, one.attempt,
+            epochs.get(one.slot, NO_EPOCH),
+            item.verdict, item.delay_ms, item.at_ms, item.error, item.traceback,
+        )  # fmt: skip
+    return Settlement(
+        item.slot, item.subject, item.seq, item.receipt, item.attempt,
+        epochs.get(item.slot, NO_EPOCH), Verdict.ACK,
+    )  # fmt: skip

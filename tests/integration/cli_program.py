@@ -1,0 +1,80 @@
+"""Runs the real program in a directory of its own."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Ran(NamedTuple):
+    """How the program ended, and what it said."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        return json.loads(self.out)
+
+
+class Program:
+    """`python -m qframe`, in a directory, without QFRAME_ variables unless they are given."""
+
+    def __init__(self, directory: Path) -> None:
+        self.directory = directory
+
+    def environment(self, **variables: str) -> dict[str, str]:
+        kept = {name: value for name, value in os.environ.items() if not name.startswith("QFRAME_")}
+        return {**kept, **variables}
+
+    def run(self, *words: str, stdin: str = "", **variables: str) -> Ran:
+        done = subprocess.run(
+            [sys.executable, "-m", "qframe", *words],
+            cwd=self.directory,
+            env=self.environment(**variables),
+            input=stdin,
+            capture_output=True,
+            encoding="utf-8",
+            timeout=60,
+            check=False,
+        )
+        return Ran(done.returncode, done.stdout, done.stderr)
+
+    def ok(self, *words: str, stdin: str = "", **variables: str) -> Ran:
+        ran = self.run(*words, stdin=stdin, **variables)
+        assert ran.code == 0, ran
+        return ran
+
+    def refused(self, *words: str, stdin: str = "", **variables: str) -> str:
+        """The one line in which the program refuses; it must have written nothing else."""
+        ran = self.run(*words, stdin=stdin, **variables)
+        assert ran.code == 1, ran
+        assert ran.out == "", ran
+        assert ran.err.startswith("error: "), ran
+        assert ran.err.count("\n") == 1, ran
+        return ran.err
+
+    def write(self, name: str, text: str) -> None:
+        (self.directory / name).write_text(text, encoding="utf-8")
+
+
+SHOP = """
+from qframe import Message, Reject, Topic, consumer
+
+orders = Topic("orders", kind="ordered", slots=4)
+
+
+@consumer(orders, group="billing", max_attempts=1, threads=2)
+def bill(message: Message) -> None:
+    if message.body.get("bad"):
+        raise ValueError(f"cannot bill {message.body}")
+    if message.body.get("never"):
+        raise Reject("no such customer")
+    with open("handled.txt", "a") as file:
+        file.write(f"{message.key} {message.body['n']}\\n")
+"""

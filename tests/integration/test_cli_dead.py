@@ -1,0 +1,87 @@
+"""`qframe dead`: dead letters are listed, shown, retried and dropped, and nothing by mistake."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_program import SHOP, Program
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Program:
+    """A shop with three dead letters: o-0 and o-1 failed, o-2 was rejected."""
+    program = Program(tmp_path)
+    program.write("shop.py", SHOP)
+    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4")
+    for number, what in enumerate(("bad", "bad", "never")):
+        body = json.dumps({"n": number, what: True})
+        program.ok("publish", "orders", body, "--key", f"k{number}", "--id", f"o-{number}")
+    program.ok("worker", "shop", "--burst")
+    return program
+
+
+def dead(program: Program) -> list[str]:
+    return sorted(
+        each["id"] for each in program.ok("dead", "list", "orders", "billing", "--json").json
+    )
+
+
+def test_dead_letters_are_listed_with_their_errors(shop: Program) -> None:
+    header, *rows = shop.ok("dead", "list", "orders", "billing").out.splitlines()
+    assert header.split() == ["id", "key", "attempts", "died", "error"]
+    assert len(rows) == 3
+    assert any("no such customer" in row for row in rows)
+    assert len(shop.ok("dead", "list", "orders", "billing", "--limit", "2").out.splitlines()) == 3
+
+
+def test_one_is_shown_with_its_traceback(shop: Program) -> None:
+    out = shop.ok("dead", "show", "orders", "billing", "o-0").out
+    assert out.startswith("dead in orders, group billing: it was given up after 1 attempt")
+    assert "raise ValueError" in out
+    record = shop.ok("dead", "show", "orders", "billing", "o-0", "--json").json
+    assert (record["id"], record["body"]) == ("o-0", {"n": 0, "bad": True})
+    assert "ValueError" in record["error"]
+
+
+def test_one_is_retried(shop: Program) -> None:
+    ran = shop.ok("dead", "retry", "orders", "billing", "o-0")
+    assert ran.out == "1 message of orders/billing due again\n"
+    assert dead(shop) == ["o-1", "o-2"]
+    assert shop.ok("groups", "orders", "--json").json[0]["todo"] == 1
+
+
+def test_all_are_retried(shop: Program) -> None:
+    ran = shop.ok("dead", "retry", "orders", "billing", "--all")
+    assert ran.out == "3 messages of orders/billing due again\n"
+    assert dead(shop) == []
+
+
+def test_dropping_asks_first(shop: Program) -> None:
+    ran = shop.run("dead", "drop", "orders", "billing", "o-0", "o-1", stdin="n\n")
+    assert ran.code == 1
+    assert "Drop 2 dead letters of orders/billing for good?" in ran.err
+    assert shop.run("dead", "drop", "orders", "billing", "--all", stdin="").code == 1
+    assert dead(shop) == ["o-0", "o-1", "o-2"]
+    assert shop.ok("dead", "drop", "orders", "billing", "o-0", stdin="y\n").out == (
+        "1 message of orders/billing dropped\n"
+    )
+    assert shop.ok("dead", "drop", "orders", "billing", "--all", "--yes").out == (
+        "2 messages of orders/billing dropped\n"
+    )
+    assert shop.ok("dead", "list", "orders", "billing").out == "no dead letters in orders/billing\n"
+    assert shop.ok("verify").out == "orders: ok\n"
+
+
+@pytest.mark.parametrize("verb", ["retry", "drop"])
+def test_an_id_that_is_not_dead_is_refused_and_nothing_done(shop: Program, verb: str) -> None:
+    said = shop.refused("dead", verb, "orders", "billing", "o-0", "o-9")
+    assert "'o-9': it is not among the dead of orders/billing" in said
+    assert dead(shop) == ["o-0", "o-1", "o-2"]
+
+
+@pytest.mark.parametrize("words", [[], ["o-0", "--all"]])
+def test_either_ids_or_all(shop: Program, words: list[str]) -> None:
+    assert "give either ids or --all" in shop.refused("dead", "retry", "orders", "billing", *words)
+    assert dead(shop) == ["o-0", "o-1", "o-2"]

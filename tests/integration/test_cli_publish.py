@@ -1,0 +1,174 @@
+"""`qframe publish`: what it takes, what it says, and that a wrong file publishes nothing."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_program import Program
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    program = Program(tmp_path)
+    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4")
+    return program
+
+
+def published(program: Program, topic: str = "orders") -> int:
+    """How many messages the topic has taken in, for its group or for the first that comes."""
+    for each in program.ok("topics", "--json").json:
+        if each["name"] == topic:
+            return sum(group["published"] for group in each["groups"])
+    return 0
+
+
+def test_a_message_is_stored_and_its_id_told(program: Program) -> None:
+    ran = program.ok("publish", "orders", '{"n": 1}', "--key", "k", "--id", "first")
+    assert ran.out == "stored first in orders\n"
+    assert program.ok("publish", "orders", '{"n": 1}', "--key", "k", "--id", "first").out == (
+        "duplicate first in orders\n"
+    )
+    again = program.ok("publish", "orders", '{"n": 2}', "--key", "k", "--json").json
+    assert again["outcome"] == "stored"
+    assert published(program) == 2
+
+
+def test_everything_that_is_given_arrives(program: Program) -> None:
+    program.ok(
+        "publish", "orders", "[1.5, null]", "--key", "k", "--header", "from=a=b", "--tag", "x",
+        "--tag", "y", "--id", "m-1", "--delay", "2h", "--priority", "7", "--sequence", "1",
+    )  # fmt: skip
+    (record,) = program.ok("explain", "orders", "m-1", "--json").json
+    assert record["body"] == [1.5, None]
+    assert (record["key"], record["headers"]) == ("k", {"from": "a=b"})
+    assert (record["tags"], record["priority"]) == (["x", "y"], 7)
+    assert record["due_at"] > record["published_at"]
+
+
+def test_a_body_comes_from_stdin_or_is_a_plain_text(program: Program) -> None:
+    program.ok("publish", "orders", "-", "--key", "k", "--id", "a", stdin='{"n": "é"}\n')
+    program.ok("publish", "orders", "-", "--text", "--key", "l", "--id", "b", stdin="two\nlines\n")
+    program.ok("publish", "orders", "--text", "--key", "m", "--id", "c", "--", "-1 is a text")
+    bodies = [program.ok("explain", "orders", each, "--json").json[0]["body"] for each in "abc"]
+    assert bodies == [{"n": "é"}, "two\nlines", "-1 is a text"]
+
+
+def test_a_topic_is_declared_on_the_way_and_stays_as_it_is(program: Program) -> None:
+    program.ok("publish", "wake", "1", "--key", "k", "--kind", "delay", "--slots", "2")
+    program.ok("publish", "wake", "2", "--key", "k", "--kind", "delay")
+    program.ok("publish", "wake", "3", "--key", "k", "--slots", "2")
+    assert "its kind is delay" in program.refused("publish", "wake", "4", "--kind", "merge")
+    assert "its slots is 2" in program.refused("publish", "wake", "4", "--slots", "4")
+    names = {each["name"]: each["kind"] for each in program.ok("topics", "--json").json}
+    assert names == {"orders": "ordered", "wake": "delay"}
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["publish", "nope", "1"], "'nope': nobody has declared it; declare it once"),
+        (["publish", "no such", "1"], "use 1 to 64 of the characters"),
+        (["publish", "orders", "{n: 1}", "--key", "k"], "it is not JSON"),
+        (["publish", "orders", "hello", "--key", "k"], "or add --text"),
+        (["publish", "new", "1", "--kind", "odd"], "there is no such kind; use one of stream"),
+        (["publish", "new", "1", "--slots", "3"], "it must be a power of two"),
+        (["publish", "orders", "1", "--key", ""], "it must be a text of 1 to 512 bytes"),
+        (["publish", "orders", "1", "--key", "k", "--header", "x"], "it is no NAME=VALUE"),
+        (["publish", "orders", "1", "--key", "k", "--delay", "soon"], "it is not a duration"),
+        (["publish", "orders", "1", "--key", "k", "--at", "soon"], "at 'soon': it is not a time"),
+        (["publish", "orders", "1", "--key", "k", "--at", "2026-01-31T10:00"], "no time zone"),
+        (["publish", "orders", "1", "--key", "k", "--id", "a b"], "use 1 to 128 of the characters"),
+        (["publish", "orders", "1", "--file", "a.jsonl"], "its lines say what is published"),
+        (["publish", "orders", "1", "--key-field", "k"], "are for files"),
+        (["publish", "orders", "--file", "a.jsonl"], "it cannot be read (no such file"),
+        (["publish", "orders", "--file", "a.parquet"], "write it as JSON lines"),
+    ],
+)
+def test_what_is_wrong_is_refused_in_one_line(
+    program: Program, words: list[str], shown: str
+) -> None:
+    assert shown in program.refused(*words)
+    assert published(program) == 0
+
+
+def test_a_body_too_large_is_refused(program: Program) -> None:
+    said = program.refused("publish", "orders", "12345", "--key", "k", QFRAME_MAX_BODY="4")
+    assert "max_body is 4" in said
+
+
+def test_no_body_at_all_is_a_wrong_use(program: Program) -> None:
+    ran = program.run("publish", "orders")
+    assert (ran.code, ran.out) == (2, "")
+    assert "give the BODY" in ran.err
+
+
+def test_a_file_of_json_lines_is_published_in_order(program: Program) -> None:
+    lines = [json.dumps({"order": n % 3, "n": n}) for n in range(1200)]
+    program.write("orders.jsonl", "\n".join(lines) + "\n\n")
+    ran = program.ok("publish", "orders", "--file", "orders.jsonl", "--key-field", "order")
+    assert ran.out.startswith("1200 messages of orders.jsonl published to orders (1200 stored), ")
+    assert ran.err == ""
+    assert published(program) == 1200
+    again = program.ok(
+        "publish", "orders", "--file", "orders.jsonl", "--key-field", "order", "--json"
+    )
+    assert again.json == {"topic": "orders", "published": 1200, "outcomes": {"stored": 1200}}
+
+
+def test_a_csv_and_envelopes_are_published(program: Program) -> None:
+    program.write("orders.csv", "order,n\n7,1\n8,2\n")
+    program.ok("publish", "orders", "--file", "orders.csv", "--key-field", "order")
+    program.write(
+        "orders.jsonl",
+        '{"body": 1, "key": "k", "id": "e-1", "headers": {"a": "b"}, "delay": "1h"}\n'
+        '{"body": 2, "key": "k", "id": "e-2", "at": "2099-01-01T00:00:00Z", "priority": 3}\n',
+    )
+    program.ok("publish", "orders", "--file", "orders.jsonl", "--envelopes")
+    (record,) = program.ok("explain", "orders", "e-2", "--json").json
+    assert (record["due_at"], record["priority"]) == ("2099-01-01T00:00:00.000Z", 3)
+    assert published(program) == 4
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "options", "shown"),
+    [
+        ("a.jsonl", '{"k": "a"}\n{"k": \n', ["--key-field", "k"], "a.jsonl line 2"),
+        ("a.jsonl", '{"k": "a"}\n{"x": 1}\n', ["--key-field", "k"], "line 2 {'x': 1}: it has no"),
+        ("a.jsonl", '{"k": "a"}\n{"k": ""}\n', ["--key-field", "k"], "a.jsonl line 2: key ''"),
+        ("a.csv", "k,n\na,1\nb\n", ["--key-field", "k"], "a.csv line 3"),
+        (
+            "a.jsonl",
+            '{"body": 1, "key": "a"}\n{"body": 1, "key": "a", "delay": "soon"}\n',
+            ["--envelopes"],
+            "a.jsonl line 2: delay 'soon': it is not a duration",
+        ),
+        (
+            "a.jsonl",
+            '{"body": 1, "key": "a"}\n{"body": 1, "key": "a", "priority": "high"}\n',
+            ["--envelopes"],
+            "a.jsonl line 2: priority 'high'",
+        ),
+    ],
+)
+def test_one_wrong_line_and_nothing_is_published(
+    program: Program, name: str, content: str, options: list[str], shown: str
+) -> None:
+    program.write(name, content)
+    assert shown in program.refused("publish", "orders", "--file", name, *options)
+    assert published(program) == 0
+
+
+def test_a_file_for_a_topic_that_there_is_not_is_refused(program: Program) -> None:
+    program.write("a.jsonl", "1\n")
+    assert "nobody has declared it" in program.refused("publish", "nope", "--file", "a.jsonl")
+
+
+def test_a_file_that_overfills_the_topic_says_how_far_it_came(program: Program) -> None:
+    program.ok("topics", "declare", "small", "--slots", "1", "--max-length", "15")
+    program.write("a.jsonl", "".join(f"{n}\n" for n in range(40)))
+    ran = program.run("publish", "small", "--file", "a.jsonl", QFRAME_PUBLISH_BATCH="10")
+    assert (ran.code, ran.out) == (1, "")
+    assert "15 of 40 messages in a.jsonl were published before" in ran.err
+    assert "topic 'small' is full" in ran.err

@@ -1,0 +1,155 @@
+"""`qframe topics`, `groups`, `peek`, `explain`, `verify`, `seek`: what they show, and to whom."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from cli_program import SHOP, Program
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Program:
+    """A shop with three handled orders, two dead ones, one due and one that waits."""
+    program = Program(tmp_path_factory.mktemp("shop"))
+    program.write("shop.py", SHOP)
+    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4")
+    program.ok("topics", "declare", "events", "--slots", "2")
+    program.ok("topics", "declare", "wake", "--kind", "delay", "--slots", "1")
+    program.ok("publish", "wake", "1", "--key", "k", "--delay", "1h")
+    for number, extra in enumerate(({}, {}, {}, {"bad": True}, {"never": True})):
+        body = json.dumps({"n": number, **extra})
+        program.ok("publish", "orders", body, "--key", f"k{number}", "--id", f"o-{number}")
+    program.ok("worker", "shop", "--burst")
+    program.ok("publish", "orders", '{"n": 5}', "--key", "k5", "--id", "o-5")
+    program.ok("publish", "orders", '{"n": 6}', "--key", "k6", "--id", "o-6", "--delay", "1h")
+    return program
+
+
+def test_topics_are_a_table_of_plain_text_in_80_columns(shop: Program) -> None:
+    lines = shop.ok("topics").out.splitlines()
+    assert lines[0].split() == [
+        "topic", "kind", "slots", "group", "waiting", "todo", "doing", "dead", "settled",
+    ]  # fmt: skip
+    rows = {line.split()[0]: line for line in lines[1:]}
+    assert rows["orders"].split() == ["orders", "ordered", "4", "billing", *"11023"]
+    assert rows["events"].split()[:5] == ["events", "stream", "2", "(none", "yet)"]
+    assert rows["wake"].split()[-5:] == list("10000")
+    assert all(len(line) <= 80 and line.isprintable() for line in lines)
+
+
+def test_json_is_all_that_is_on_stdout(shop: Program) -> None:
+    ran = shop.ok("topics", "--json")
+    assert ran.err == ""
+    assert [each["name"] for each in ran.json] == ["events", "orders", "wake"]
+    (billing,) = ran.json[1]["groups"]
+    assert (billing["group"], billing["lag"], billing["dead"]) == ("billing", 2, 2)
+    assert shop.ok("groups", "orders", "--json").json == [billing]
+    assert shop.ok("groups", "events", "--json").json == []
+
+
+def test_groups_are_listed_with_their_lag(shop: Program) -> None:
+    header, row = shop.ok("groups", "orders").out.splitlines()
+    assert header.split()[:2] == ["group", "lag"]
+    assert row.split() == ["billing", "2", *"11023"]
+    assert shop.ok("groups", "events").out.startswith("no group has subscribed to events yet")
+
+
+def test_peek_shows_what_stands_there(shop: Program) -> None:
+    records = shop.ok("peek", "orders", "billing", "--json").json
+    assert {each["id"]: each["state"] for each in records} == {"o-5": "todo", "o-6": "waiting"}
+    (dead, _) = shop.ok("peek", "orders", "billing", "--state", "dead", "--json").json
+    assert dead["state"] == "dead"
+    out = shop.ok("peek", "orders", "billing", "--state", "todo").out
+    assert '{"n": 5}' in out
+    assert "nothing stands there" in shop.ok("peek", "orders", "billing", "--state", "doing").out
+
+
+@pytest.mark.parametrize(
+    ("message_id", "shown"),
+    [
+        ("o-3", "dead in orders, group billing: it was given up after 1 attempt"),
+        ("o-5", "todo in orders, group billing: it is due, and waits for a worker"),
+        ("o-6", "waiting in orders, group billing: it is not due until 20"),
+    ],
+)
+def test_explain_tells_why_a_message_is_where_it_is(
+    shop: Program, message_id: str, shown: str
+) -> None:
+    assert shop.ok("explain", "orders", message_id).out.startswith(shown)
+
+
+def test_a_message_that_is_nowhere_is_said_to_be(shop: Program) -> None:
+    assert "it stands nowhere in topic orders" in shop.refused("explain", "orders", "o-99")
+    ran = shop.run("explain", "orders", "o-99", "--json")
+    assert (ran.code, ran.json) == (1, [])
+
+
+def test_verify_finds_no_fault(shop: Program) -> None:
+    assert shop.ok("verify").out == "events: ok\norders: ok\nwake: ok\n"
+    assert shop.ok("verify", "orders", "--json").json == [{"topic": "orders", "faults": []}]
+
+
+def test_a_group_of_a_stream_is_moved(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.write(
+        "feed.py",
+        "from qframe import Message, Topic, consumer\n\n"
+        "@consumer(Topic('feed', slots=1), group='g')\n"
+        "def handle(message: Message) -> None: ...\n",
+    )
+    program.ok("topics", "declare", "feed", "--slots", "1")
+    for number in range(3):
+        program.ok("publish", "feed", str(number))
+    program.ok("worker", "feed", "--burst")
+    assert program.ok("seek", "feed", "g", "earliest").out == "feed/g goes on at:\n  slot 0: 0\n"
+    assert program.ok("groups", "feed", "--json").json[0]["lag"] == 3
+    moved = program.ok("seek", "feed", "g", "1", "--slot", "0", "--json").json
+    assert moved["offsets"] == {"0": 1}
+    program.ok("seek", "feed", "g", "2099-01-01T00:00:00Z")
+    assert program.ok("groups", "feed", "--json").json[0]["lag"] == 0
+    assert "it is not a time" in program.refused("seek", "feed", "g", "yesterday")
+    assert "slots are 0 to 0" in program.refused("seek", "feed", "g", "1", "--slot", "3")
+
+
+def test_a_body_cannot_reach_the_readers_terminal(shop: Program) -> None:
+    body = json.dumps("\x1b[2J\x9b31m\u202egnp.exe")
+    shop.ok("publish", "wake", body, "--key", "evil\x1b]0;x\x07", "--id", "evil")
+    shop.ok("publish", "wake", "-", "--text", "--key", "raw", "--id", "raw", stdin="\x1b[31m\u202e")
+    for words in (["explain", "wake", "evil"], ["explain", "wake", "raw"]):
+        out = shop.ok(*words).out
+        assert all(line.isprintable() for line in out.splitlines()), out
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["groups", "nope"],
+        ["peek", "nope", "billing"],
+        ["explain", "nope", "o-1"],
+        ["verify", "nope"],
+        ["seek", "nope", "g", "earliest"],
+        ["dead", "list", "nope", "billing"],
+    ],
+)
+def test_a_topic_that_there_is_not_is_refused(shop: Program, words: list[str]) -> None:
+    assert "topic 'nope': nobody has declared it" in shop.refused(*words)
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["peek", "orders", "nope"],
+        ["seek", "events", "nope", "earliest"],
+        ["dead", "list", "orders", "nope"],
+        ["dead", "retry", "orders", "nope", "--all"],
+    ],
+)
+def test_a_group_that_there_is_not_is_refused(shop: Program, words: list[str]) -> None:
+    said = shop.refused(*words)
+    assert "group 'nope': it has never subscribed" in said
+
+
+def test_only_a_stream_can_be_sought_in(shop: Program) -> None:
+    assert "only a stream can be replayed" in shop.refused("seek", "orders", "billing", "earliest")

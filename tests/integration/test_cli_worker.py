@@ -1,0 +1,153 @@
+"""`qframe worker`: which modules it serves, how it refuses others, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from cli_program import SHOP, Program
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def test_it_handles_what_is_there_and_ends(program: Program) -> None:
+    program.write("shop.py", SHOP)
+    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4")
+    for number in range(5):
+        program.ok("publish", "orders", json.dumps({"n": number}), "--key", "k")
+    ran = program.ok("worker", "shop", "--burst")
+    assert ran.out == ""
+    assert (program.directory / "handled.txt").read_text().split() == [
+        word for number in range(5) for word in ("k", str(number))
+    ]
+    events = [json.loads(line)["event"] for line in ran.err.splitlines()]
+    assert events[0] == "worker.started"
+    assert events[-1] == "worker.stopped"
+
+
+def test_no_body_and_no_text_of_a_handlers_error_is_logged(program: Program) -> None:
+    program.write("shop.py", SHOP)
+    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4")
+    program.ok("publish", "orders", '{"bad": "hunter2"}', "--key", "k")
+    for log_format in ("json", "console"):
+        ran = program.ok(
+            "worker", "shop", "--burst", QFRAME_LOG_FORMAT=log_format, QFRAME_LOG_LEVEL="debug"
+        )
+        assert "worker.started" in ran.err
+        assert "hunter2" not in ran.err
+    assert "hunter2" in program.ok("dead", "list", "orders", "billing").out
+
+
+def test_its_flags_reach_the_apps_of_its_modules(program: Program) -> None:
+    program.write("shop.py", SHOP)
+    where = ["--store", "sqlite:///other.db", "--namespace", "test"]
+    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4", *where)
+    program.ok("publish", "orders", '{"n": 1}', "--key", "k", *where)
+    program.ok("worker", "shop", "--burst", *where)
+    assert program.ok(*where, "groups", "orders", "--json").json[0]["settled"] == 1
+    assert not (program.directory / "qframe.db").exists()
+
+
+def test_an_app_is_named_and_others_are_left_alone(program: Program) -> None:
+    program.write(
+        "two.py",
+        "from qframe import QFrame, Topic\n"
+        "first = QFrame(store='sqlite:///first.db')\n"
+        "second = QFrame(store='sqlite:///second.db')\n"
+        "topic = Topic('t', slots=1)\n\n"
+        "def handle(body: int) -> None: ...\n\n"
+        "first.consumer(topic, group='g')(handle)\n"
+        "second.consumer(topic, group='g')(handle)\n",
+    )
+    program.ok("publish", "t", "1", "--slots", "1", "--store", "sqlite:///first.db")
+    program.ok("worker", "two:first", "--burst")
+    assert program.ok("groups", "t", "--json", "--store", "sqlite:///first.db").json[0]["lag"] == 0
+    assert "its topic is of type Topic, not a QFrame" in program.refused("worker", "two:topic")
+    assert "it has no third, not a QFrame" in program.refused("worker", "two:third")
+
+
+def test_sigterm_ends_it_with_0(program: Program) -> None:
+    program.write("shop.py", SHOP)
+    with subprocess.Popen(
+        [sys.executable, "-m", "qframe", "worker", "shop"],
+        cwd=program.directory,
+        env=program.environment(),
+        stderr=subprocess.PIPE,
+        encoding="utf-8",
+    ) as worker:
+        assert worker.stderr is not None
+        try:
+            first = worker.stderr.readline()
+            assert json.loads(first)["event"] == "worker.started"
+            worker.send_signal(signal.SIGTERM)
+            rest = worker.stderr.read()
+            assert worker.wait(timeout=20) == 0
+        finally:
+            worker.kill()
+    assert json.loads(rest.splitlines()[-1])["event"] == "worker.stopped"
+
+
+@pytest.mark.parametrize(
+    ("module", "shown"),
+    [
+        ("nope", "module 'nope': there is none of that name in"),
+        ("nope.deeper", "module 'nope.deeper': there is none of that name in"),
+        ("shop.py", "it is not the name of a module; name the module: shop"),
+        ("./src/shop.py", "name the module: src.shop"),
+        ("no such", "it is not the name of a module; name it as in an import"),
+        (":app", "it is not the name of a module"),
+        (".shop", "it is not the name of a module"),
+        ("json", "module 'json': it registers no consumer; decorate a function"),
+    ],
+)
+def test_what_is_no_module_with_consumers_is_refused(
+    program: Program, module: str, shown: str
+) -> None:
+    assert shown in program.refused("worker", module)
+
+
+def test_an_error_inside_a_module_is_shown_with_its_own_traceback(program: Program) -> None:
+    program.write("broken.py", "def f():\n    return 1 / 0\n\n\nf()\n")
+    ran = program.run("worker", "broken")
+    assert (ran.code, ran.out) == (1, "")
+    lines = ran.err.splitlines()
+    assert lines[0] == "Traceback (most recent call last):"
+    assert "importlib" not in ran.err
+    assert "modules.py" not in ran.err
+    assert lines[-1].startswith("error: module 'broken': its import failed at broken.py line 5: ")
+    assert "ZeroDivisionError" in lines[-2]
+
+
+def test_a_missing_import_of_the_modules_own_is_its_error(program: Program) -> None:
+    program.write("broken.py", "import not_there_at_all\n")
+    ran = program.run("worker", "broken")
+    assert ran.code == 1
+    assert "No module named 'not_there_at_all'" in ran.err
+    assert "its import failed at broken.py line 1" in ran.err
+
+
+def test_a_syntax_error_is_named_with_its_line(program: Program) -> None:
+    program.write("broken.py", "x = 1\ndef f(:\n")
+    ran = program.run("worker", "broken")
+    assert ran.code == 1
+    assert ran.err.splitlines()[-1].startswith("error: module 'broken': its import failed at")
+    assert "broken.py line 2: SyntaxError" in ran.err
+
+
+def test_a_wrong_option_of_a_consumer_is_one_line_with_its_place(program: Program) -> None:
+    program.write("shop.py", SHOP.replace("threads=2", "threads=0"))
+    said = program.refused("worker", "shop")
+    assert "its import failed at shop.py line 7: threads 0: it must be a whole number" in said
+
+
+def test_more_than_one_process_is_not_served_yet(program: Program) -> None:
+    assert "--processes beyond 1 is not supported" in program.refused(
+        "worker", "shop", "--processes", "2"
+    )

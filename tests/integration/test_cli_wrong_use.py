@@ -1,0 +1,133 @@
+"""What a stranger gets wrong is answered in one line that says what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_program import Program
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+def test_help_is_there_for_everything(program: Program) -> None:
+    out = program.ok("--help").out
+    for name in (
+        "worker",
+        "publish",
+        "topics",
+        "groups",
+        "peek",
+        "explain",
+        "verify",
+        "dead",
+        "seek",
+    ):
+        assert name in out
+        assert "--" in program.ok(name, "--help").out
+    assert all(len(line) <= 80 for line in out.splitlines())
+    assert program.ok("--version").out.startswith("qframe ")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nope"],
+        ["topics", "--nope"],
+        ["worker"],
+        ["peek", "orders"],
+        ["peek", "orders", "g", "--limit", "0"],
+        ["publish", "orders", "1", "--priority", "high"],
+        ["dead", "nope"],
+    ],
+)
+def test_a_command_spelt_wrong_ends_with_2(program: Program, words: list[str]) -> None:
+    ran = program.run(*words)
+    assert (ran.code, ran.out) == (2, ""), ran
+    assert "Traceback" not in ran.err
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["topics"],
+        ["groups", "t"],
+        ["peek", "t", "g"],
+        ["explain", "t", "m"],
+        ["verify"],
+        ["seek", "t", "g", "earliest"],
+        ["dead", "list", "t", "g"],
+    ],
+)
+def test_reading_makes_no_database(program: Program, words: list[str]) -> None:
+    assert "there is no such database yet" in program.refused(*words)
+    assert list(program.directory.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["nonsense", "mongodb://host/db", "sqlite://", "://", "sqlite:///missing/folder/q.db"],
+)
+@pytest.mark.parametrize("words", [["topics"], ["topics", "declare", "t"], ["publish", "t", "1"]])
+def test_a_store_that_cannot_be_is_refused(program: Program, words: list[str], url: str) -> None:
+    said = program.refused(*words, "--store", url)
+    assert "Traceback" not in said
+
+
+def test_a_store_that_nobody_runs_is_refused_without_its_password(program: Program) -> None:
+    for url in ("redis://:hunter2@127.0.0.1:1/0", "postgresql+psycopg://me:hunter2@127.0.0.1:1/x"):
+        said = program.refused("topics", "--store", url)
+        assert "hunter2" not in said
+
+
+def test_a_file_that_is_no_database_is_refused(program: Program) -> None:
+    program.write("qframe.db", "this is no database at all, it is a text of some length\n" * 20)
+    program.refused("topics")
+    program.refused("topics", "declare", "t")
+
+
+@pytest.mark.parametrize(
+    ("words", "shown"),
+    [
+        (["topics", "--namespace", "a b"], "namespace 'a b': it must be 1 to 64"),
+        (["--namespace", "a b", "topics"], "namespace 'a b': it must be 1 to 64"),
+        (["topics", "--config", "none.toml"], "'none.toml': there is no such file"),
+        (["topics", "declare", "a b"], "use 1 to 64 of the characters"),
+        (["topics", "declare", "t", "--kind", "queue"], "there is no such kind"),
+        (["topics", "declare", "t", "--slots", "6"], "it must be a power of two"),
+        (["topics", "declare", "t", "--retain", "long"], "it is not a duration"),
+    ],
+)
+def test_a_wrong_value_is_named_with_its_rule(
+    program: Program, words: list[str], shown: str
+) -> None:
+    assert shown in program.refused(*words)
+    assert not (program.directory / "qframe.db").exists()
+
+
+def test_a_wrong_setting_is_named_with_its_source(program: Program) -> None:
+    assert "QFRAME_GRACE 'x': it must be seconds" in program.refused("topics", QFRAME_GRACE="x")
+    program.write("qframe.toml", "grace = [1]")
+    assert "in qframe.toml: grace [1]" in program.refused("topics")
+    program.write("qframe.toml", "stroe = 'x'")
+    assert "did you mean 'store'?" in program.refused("topics")
+    program.write("qframe.toml", "grace = ")
+    assert "file 'qframe.toml': it is not TOML" in program.refused("worker", "json")
+
+
+def test_a_topic_declared_otherwise_is_refused(program: Program) -> None:
+    assert program.ok("topics", "declare", "t", "--kind", "delay", "--slots", "8").out == (
+        "topic t: delay, 8 slots\n"
+    )
+    assert "its kind is delay" in program.refused("topics", "declare", "t", "--slots", "8")
+    assert "its slots is 8" in program.refused("topics", "declare", "t", "--kind", "delay")
+
+
+def test_an_empty_store_says_what_to_do(program: Program) -> None:
+    program.ok("topics", "declare", "t")
+    assert program.ok("topics", "--namespace", "other").out.startswith("no topics yet; declare one")
+    assert program.ok("topics", "--namespace", "other", "--json").json == []
+    assert program.ok("verify", "--namespace", "other").out == "no topics yet: nothing to verify\n"

@@ -1,0 +1,268 @@
+"""`app.admin`: looking, dead letters, seeking; a wrong name is refused before anything is done."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from qframe.admin import Admin
+from qframe.clock import VirtualClock
+from qframe.codec import subject_of
+from qframe.errors import (
+    BadOption,
+    BadTopic,
+    NotSupported,
+    UnknownGroup,
+    UnknownTopic,
+)
+from qframe.outcomes import Verdict
+from qframe.stores.base import Ask, Entry, Settlement
+from qframe.stores.model.store import ModelStore
+from qframe.topic import Topic
+
+EPOCH = "0" * 15 + "1"
+
+
+class Bench:
+    """A model store on a virtual clock, with two topics and a group that can be driven by hand."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = ModelStore(clock=self.clock)
+        self.admin = Admin(self.store)
+        self.stream = Topic("events", slots=2)
+        self.ordered = Topic("orders", kind="ordered", slots=2)
+        for topic in (self.stream, self.ordered):
+            self.store.declare(topic)
+            self.store.subscribe(topic, "billing")
+            self.store.take(topic, "billing", dict.fromkeys(range(2), EPOCH))
+
+    def publish(self, topic: Topic, number: int, first: int = 0, **options: Any) -> None:
+        entries = []
+        for index in range(first, first + number):
+            key, body = f"key-{index}", b"%d" % index
+            entries.append(
+                Entry(
+                    slot=topic.slot_of(key.encode()),
+                    subject=subject_of(key, body) if topic.has_subjects else None,
+                    id=f"m-{index}", mark=f"m-{index}", key=key, headers=None, body=body, **options,
+                )
+            )  # fmt: skip
+        self.store.publish(topic, entries)
+
+    def settle(self, topic: Topic, verdict: Verdict, limit: int = 1000) -> int:
+        """Pulls what is due, and ends it so."""
+        pulled = self.store.pull(
+            topic, "billing", [Ask(slot, EPOCH, limit) for slot in range(2)],
+            receipt=f"r-{self.clock.now_ms()}", lease_ms=30_000, max_attempts=16,
+        )  # fmt: skip
+        self.store.settle(
+            topic,
+            "billing",
+            [
+                Settlement(
+                    each.slot, each.subject, each.seq, each.receipt, each.attempt, EPOCH, verdict,
+                    error="boom", traceback="Traceback\n  boom",
+                )
+                for each in pulled.deliveries
+            ],
+        )  # fmt: skip
+        self.clock.advance(1)
+        return len(pulled.deliveries)
+
+    def total(self, topic: Topic, what: str) -> int:
+        return sum(getattr(each, what) for each in self.admin.stats(topic, "billing"))
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_topics_are_listed_by_name_with_the_totals_of_each_group(bench: Bench) -> None:
+    bench.publish(bench.ordered, 10)
+    bench.publish(bench.ordered, 2, first=10, delay_ms=60_000)
+    bench.settle(bench.ordered, Verdict.ACK, limit=2)
+    events, orders = bench.admin.topics()
+    assert (events.name, orders.name, orders.kind, orders.slots) == (
+        "events", "orders", "ordered", 2,
+    )  # fmt: skip
+    (totals,) = orders.groups
+    assert (totals.group, totals.published, totals.waiting) == ("billing", 12, 2)
+    assert totals.settled + totals.todo == 10
+    assert totals.lag == bench.admin.lag("orders", "billing") == 12 - totals.settled
+    assert totals.oldest_ms == 1_700_000_000_000
+
+
+def test_what_is_kept_for_the_first_group_is_shown_without_a_name(bench: Bench) -> None:
+    bench.store.declare(Topic("fresh", kind="delay", slots=1))
+    assert [totals.published for totals in bench.admin.topic("fresh").groups] in ([], [0])
+    bench.store.publish(
+        Topic("fresh", kind="delay", slots=1),
+        [Entry(0, "k", "m-1", "m-1", "k", None, b"1")],
+    )
+    (totals,) = bench.admin.topic("fresh").groups
+    assert (totals.group, totals.published) == ("", 1)
+    assert bench.admin.groups("fresh") == []
+
+
+CALLS: list[Callable[[Admin, str, str], Any]] = [
+    lambda admin, topic, group: admin.stats(topic, group),
+    lambda admin, topic, group: admin.lag(topic, group),
+    lambda admin, topic, group: admin.peek(topic, group),
+    lambda admin, topic, group: admin.dead(topic, group),
+    lambda admin, topic, group: admin.dead_show(topic, group, "m-1"),
+    lambda admin, topic, group: admin.dead_retry(topic, group, "all"),
+    lambda admin, topic, group: admin.dead_drop(topic, group, ["m-1"]),
+    lambda admin, topic, group: admin.drop_group(topic, group),
+    lambda admin, topic, group: admin.seek(topic, group, "earliest"),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_wrong_topic_or_group_is_refused_by_name(
+    bench: Bench, call: Callable[[Admin, str, str], Any]
+) -> None:
+    with pytest.raises(UnknownTopic, match="'nope'"):
+        call(bench.admin, "nope", "billing")
+    with pytest.raises(UnknownGroup, match=r"'audit'.*billing"):
+        call(bench.admin, "events", "audit")
+    with pytest.raises(BadTopic):
+        call(bench.admin, "no such", "billing")
+    with pytest.raises(BadOption):
+        call(bench.admin, "events", "no such")
+
+
+def test_topics_alone_are_checked_too(bench: Bench) -> None:
+    for call in (bench.admin.topic, bench.admin.groups, bench.admin.stats, bench.admin.verify):
+        with pytest.raises(UnknownTopic):
+            call("nope")
+    with pytest.raises(UnknownTopic):
+        bench.admin.explain("nope", "m-1")
+
+
+def test_peek_shows_and_takes_nothing(bench: Bench) -> None:
+    bench.publish(bench.ordered, 4)
+    assert len(bench.admin.peek("orders", "billing")) == 4
+    assert len(bench.admin.peek("orders", "billing", limit=3)) == 3
+    assert bench.admin.peek(bench.ordered, "billing", states=["doing"]) == []
+    assert bench.total(bench.ordered, "todo") == 4
+    with pytest.raises(BadOption, match="'lost'"):
+        bench.admin.peek("orders", "billing", states=["lost"])
+    for limit in (0, True, 10**6):
+        with pytest.raises(BadOption, match="limit"):
+            bench.admin.peek("orders", "billing", limit=limit)
+
+
+def test_explain_finds_a_message_and_verify_finds_no_fault(bench: Bench) -> None:
+    bench.publish(bench.ordered, 2)
+    (record,) = bench.admin.explain("orders", "m-1")
+    assert (record.state, record.key) == ("todo", "key-1")
+    assert bench.admin.explain("orders", "m-9") == []
+    assert bench.admin.verify() == []
+    assert bench.admin.verify("orders") == []
+
+
+def test_dead_letters_are_shown_with_their_error(bench: Bench) -> None:
+    bench.publish(bench.ordered, 3)
+    bench.settle(bench.ordered, Verdict.DEAD)
+    assert sorted(each.id for each in bench.admin.dead("orders", "billing")) == [
+        "m-0", "m-1", "m-2",
+    ]  # fmt: skip
+    record = bench.admin.dead_show("orders", "billing", "m-1")
+    assert (record.error, record.traceback) == ("boom", "Traceback\n  boom")
+    with pytest.raises(BadOption, match="'m-9': it is not among the dead of orders/billing"):
+        bench.admin.dead_show("orders", "billing", "m-9")
+
+
+@pytest.mark.parametrize("name", ["stream", "ordered"])
+def test_dead_letters_are_retried_or_dropped_by_id(bench: Bench, name: str) -> None:
+    topic = getattr(bench, name)
+    bench.publish(topic, 3)
+    bench.settle(topic, Verdict.DEAD)
+    assert bench.admin.dead_retry(topic, "billing", ["m-0"]) == 1
+    assert bench.admin.dead_drop(topic, "billing", ["m-1", "m-9"]) == 1
+    assert (bench.total(topic, "dead"), bench.total(topic, "cancelled")) == (1, 1)
+    assert bench.settle(topic, Verdict.ACK) == 1
+    assert bench.admin.verify() == []
+
+
+def test_all_are_more_than_one_step(bench: Bench) -> None:
+    bench.publish(bench.ordered, 1201)
+    assert bench.settle(bench.ordered, Verdict.DEAD) == 1201
+    assert bench.admin.dead_retry("orders", "billing", "all") == 1201
+    assert bench.settle(bench.ordered, Verdict.DEAD) == 1201
+    assert bench.admin.dead_drop("orders", "billing", [f"m-{n}" for n in range(700)]) == 700
+    assert bench.admin.dead_drop("orders", "billing", "all") == 501
+    assert bench.admin.dead_drop("orders", "billing", "all") == 0
+
+
+def test_a_single_text_is_no_list_of_ids(bench: Bench) -> None:
+    with pytest.raises(BadOption, match=r"use ids=\['m-1'\]"):
+        bench.admin.dead_drop("orders", "billing", "m-1")  # type: ignore[arg-type]
+
+
+def test_a_dropped_group_is_unknown_and_the_others_stay(bench: Bench) -> None:
+    bench.store.subscribe(bench.ordered, "audit")
+    bench.admin.drop_group("orders", "billing")
+    assert bench.admin.groups("orders") == ["audit"]
+
+
+def test_a_stream_is_replayed_from_the_start_the_end_an_offset_or_a_time(bench: Bench) -> None:
+    bench.publish(bench.stream, 10)
+    bench.clock.advance(60_000)
+    noon_s = bench.clock.now_ms() / 1000
+    bench.publish(bench.stream, 5, first=10)
+    assert bench.settle(bench.stream, Verdict.ACK) == 15
+    heads = {each.slot: each.head for each in bench.admin.stats("events", "billing")}
+
+    def due() -> int:
+        return bench.total(bench.stream, "todo")
+
+    assert bench.admin.seek("events", "billing", "earliest") == {0: 0, 1: 0}
+    assert due() == 15
+    assert bench.admin.seek("events", "billing", "latest") == heads
+    assert due() == 0
+    bench.admin.seek("events", "billing", time=noon_s)
+    assert due() == 5
+    bench.admin.seek("events", "billing", time=datetime.fromtimestamp(noon_s + 1, UTC))
+    assert due() == 0
+    assert bench.admin.seek("events", "billing", offset={1: heads[1] - 1}) == {1: heads[1] - 1}
+    assert due() == 1
+    assert bench.admin.seek("events", "billing", offset=10**9) == heads
+    assert bench.admin.verify() == []
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({}, "exactly one is needed"),
+        ({"to": "earliest", "offset": 1}, "exactly one is needed"),
+        ({"to": "tomorrow"}, "there is none of that name"),
+        ({"offset": -1}, "slots are 0 to 1"),
+        ({"offset": {7: 1}}, "slots are 0 to 1"),
+        ({"offset": True}, "slots are 0 to 1"),
+        ({"time": datetime(2026, 1, 1)}, "it has no time zone"),  # noqa: DTZ001 - that is the point
+    ],
+)
+def test_a_wrong_place_to_seek_is_refused(
+    bench: Bench, arguments: dict[str, Any], shown: str
+) -> None:
+    with pytest.raises(BadOption, match=shown):
+        bench.admin.seek("events", "billing", **arguments)
+
+
+def test_what_is_no_stream_cannot_be_replayed(bench: Bench) -> None:
+    with pytest.raises(BadOption, match="its kind is ordered"):
+        bench.admin.seek("orders", "billing", "earliest")
+
+
+@pytest.mark.parametrize(
+    "name", ["workers", "owners", "skip", "unblock", "pause", "resume", "tune", "resize"]
+)
+def test_what_is_not_served_yet_says_what_to_do_instead(bench: Bench, name: str) -> None:
+    with pytest.raises(NotSupported, match=rf"admin\.{name} is not supported in this version; \w"):
+        getattr(bench.admin, name)("orders", "billing")

@@ -1,0 +1,220 @@
+"""Options are checked whole, and a refusal names the option, the value, the rule and the source."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+
+from qframe.errors import BadOption, NotSupported
+from qframe.retry import Backoff
+from qframe.settings import (
+    ConsumerOptions,
+    Settings,
+    consumer_options,
+    option_table,
+)
+
+
+@pytest.fixture(autouse=True)
+def directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """An empty current directory, and no QFRAME_ variables."""
+    monkeypatch.chdir(tmp_path)
+    for variable in [name for name in os.environ if name.upper().startswith("QFRAME_")]:
+        monkeypatch.delenv(variable)
+    return tmp_path
+
+
+def test_without_anything_the_store_is_a_file_here() -> None:
+    settings = Settings.load()
+    assert settings.store == "sqlite:///qframe.db"
+    assert (settings.namespace, settings.grace, settings.max_body) == ("qframe", 30, 262_144)
+
+
+def test_the_strongest_source_wins(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (directory / "qframe.toml").write_text(
+        'namespace = "file"\nstore = "file"\ngrace = "1m"\nlog_level = "error"'
+    )
+    monkeypatch.setenv("QFRAME_NAMESPACE", "env")
+    monkeypatch.setenv("QFRAME_STORE", "env")
+    settings = Settings.load(store="argument", namespace=None)
+    assert settings.store == "argument"
+    assert settings.namespace == "env"
+    assert settings.grace == 60
+    assert settings.log_level == "error"
+
+
+def test_an_empty_variable_is_none(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QFRAME_STORE", "")
+    assert Settings.load().store == "sqlite:///qframe.db"
+
+
+@pytest.mark.parametrize(
+    ("text", "seconds"), [("5", 5), ("5.5", 5.5), ("500ms", 0.5), ("2h", 7200), ("0", 0)]
+)
+def test_a_duration_in_the_environment_may_bear_a_unit(
+    monkeypatch: pytest.MonkeyPatch, text: str, seconds: float
+) -> None:
+    monkeypatch.setenv("QFRAME_GRACE", text)
+    assert Settings.load().grace == seconds
+
+
+def test_another_file_is_named_by_a_variable(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (directory / "other.toml").write_text('namespace = "other"')
+    monkeypatch.setenv("QFRAME_CONFIG", "other.toml")
+    assert Settings.load().namespace == "other"
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"max_body": 0}, "max_body 0: it must be a whole number from 1 to"),
+        ({"max_body": "big"}, "max_body 'big': it must be a whole number"),
+        ({"namespace": "a b"}, "namespace 'a b': it must be 1 to 64 of the characters"),
+        ({"store": ""}, "store '': it must be a text"),
+        ({"grace": "3 weeks"}, "grace '3 weeks': it must be seconds, or a text"),
+        ({"grace": "2d"}, "grace '2d': it must be seconds"),
+        ({"grace": float("nan")}, "grace nan: it must be seconds"),
+        ({"log_format": "xml"}, "log_format 'xml': it must be one of auto, console, json"),
+        ({"stoer": "x"}, "option 'stoer': there is no such option; did you mean 'store'?"),
+        ({"zzz": 1}, "option 'zzz': there is no such option; there are: store, coordinator"),
+    ],
+)
+def test_a_wrong_argument_is_named_with_rule_and_remedy(
+    given: dict[str, object], shown: str
+) -> None:
+    with pytest.raises(BadOption) as caught:
+        Settings.load(**given)
+    assert str(caught.value).startswith(shown)
+
+
+def test_a_wrong_variable_is_named_as_it_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("QFRAME_PUBLISH_BATCH", "0")
+    with pytest.raises(BadOption, match=r"QFRAME_PUBLISH_BATCH '0': .* from 1 to 10000; use 500"):
+        Settings.load()
+
+
+def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("QFRAME_PORT_80_TCP", "tcp://10.0.0.1:80")
+    Settings.load()
+    monkeypatch.setenv("QFRAME_STOER", "x")
+    with pytest.raises(BadOption, match=r"'QFRAME_STOER': .* did you mean QFRAME_STORE?"):
+        Settings.load()
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("publish_batch = 0", "in qframe.toml: publish_batch 0: it must be a whole number"),
+        ('grace = "2d"', "in qframe.toml: grace '2d': it must be seconds"),
+        ("namespaec = 1", "in qframe.toml: option 'namespaec': there is no such option; did you"),
+        ("[store]\nurl = 1", "in qframe.toml: store {'url': 1}: it must be a text"),
+        ("store = ", "file 'qframe.toml': it is not TOML"),
+        ("store = 'caf\udce9'", "file 'qframe.toml': it is not TOML"),
+    ],
+)
+def test_a_wrong_file_is_named(directory: Path, text: str, shown: str) -> None:
+    (directory / "qframe.toml").write_text(text, errors="surrogateescape")
+    with pytest.raises(BadOption) as caught:
+        Settings.load()
+    assert str(caught.value).startswith(shown)
+
+
+def test_a_file_that_cannot_be_read_is_named(
+    directory: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("QFRAME_CONFIG", "missing.toml")
+    with pytest.raises(BadOption, match=r"QFRAME_CONFIG 'missing\.toml': there is no such file"):
+        Settings.load()
+    (directory / "qframe.toml").mkdir()
+    monkeypatch.delenv("QFRAME_CONFIG")
+    with pytest.raises(BadOption, match=r"file 'qframe\.toml': it cannot be read"):
+        Settings.load()
+
+
+def test_a_password_is_not_in_what_settings_print() -> None:
+    assert "s3cret" not in repr(Settings.load(store="redis://:s3cret@host"))
+
+
+def test_a_consumer_has_the_promised_defaults() -> None:
+    options = consumer_options()
+    assert (options.threads, options.max_attempts, options.lease_ms) == (8, 16, 30_000)
+    assert options.max_in_flight == 3000
+    assert options.backoff.bound_ms(1) == 1000
+    assert options.auto_ack
+    assert options.start == "earliest"
+
+
+def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
+    backoff = Backoff(first=3)
+    assert consumer_options(lease="200ms", backoff=backoff).lease_ms == 200
+    assert consumer_options(backoff=backoff).backoff is backoff
+    assert consumer_options(backoff="5s").backoff.bound_ms(1) == 5000
+    assert consumer_options(on_dead=print).on_dead is print
+
+
+@pytest.mark.parametrize(
+    ("given", "shown"),
+    [
+        ({"threads": 0}, "threads 0: it must be a whole number from 1 to 1024; use 8"),
+        ({"threads": "8"}, "threads '8': it must be a whole number"),
+        ({"threads": True}, "threads True: it must be a whole number"),
+        ({"max_attempts": 1001}, "max_attempts 1001: it must be a whole number from 1 to 1000"),
+        ({"max_in_flight": 100_001}, "max_in_flight 100001: it must be a whole number from 1 to"),
+        ({"lease": 0.1}, "lease 0.1: it must be seconds"),
+        ({"lease": "2d"}, "lease '2d': it must be seconds"),
+        ({"backoff": -1}, "backoff -1: it must be a Backoff, or its first wait"),
+        ({"backoff": None}, "backoff None: it must be a Backoff"),
+        ({"start": "now"}, "start 'now': it must be one of earliest, latest; use 'earliest'"),
+        ({"auto_ack": 1}, "auto_ack 1: it must be True or False"),
+        ({"on_dead": "mail"}, "on_dead 'mail': it must be a callable; leave it out"),
+        ({"thread": 1}, "consumer option 'thread': there is no such option; did you mean 'thr"),
+    ],
+)
+def test_a_wrong_consumer_option_is_named_with_its_bounds(
+    given: dict[str, object], shown: str
+) -> None:
+    with pytest.raises(BadOption) as caught:
+        consumer_options(**given)
+    assert str(caught.value).startswith(shown)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"idempotent_checker": "billing-db"},
+        {"timeout": 5},
+        {"rate_limit": 10},
+        {"tags": ["a"]},
+        {"broadcast": True},
+        {"batch": object()},
+        {"serial": True},
+        {"at_most_once": True},
+    ],
+)
+def test_what_is_not_served_yet_is_refused_with_a_remedy(given: dict[str, object]) -> None:
+    with pytest.raises(
+        NotSupported, match=rf"^{next(iter(given))}= of a consumer .*; leave it out"
+    ):
+        consumer_options(**given)
+
+
+def test_options_cannot_be_changed_behind_the_back() -> None:
+    with pytest.raises(ValueError, match="frozen"):
+        consumer_options().threads = 9  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("model", [Settings, ConsumerOptions])
+def test_every_option_says_what_it_is_for_and_what_it_may_be(
+    model: type[Settings] | type[ConsumerOptions],
+) -> None:
+    table = option_table(model)
+    assert {"store", "threads"} & {option.name for option in table}
+    for option in table:
+        assert option.help.endswith("."), option
+        assert option.rule != "a value", option

@@ -1,0 +1,167 @@
+"""`app.timers`: set, looked up, moved, changed and cancelled by key, on anything but a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from qframe.clock import VirtualClock
+from qframe.codec import encode_body, encode_headers, subject_of
+from qframe.errors import BadBody, BadKey, BadOption, BadTopic, UnknownTopic
+from qframe.outcomes import Moved, Outcome, Published
+from qframe.retry import checked_times
+from qframe.stores.base import Ask, Entry
+from qframe.stores.model.store import ModelStore
+from qframe.timers import Timers
+from qframe.topic import Topic
+
+EPOCH = "0" * 15 + "1"
+
+
+class Direct:
+    """The part of a producer that timers need, straight into a store."""
+
+    def __init__(self, store: ModelStore) -> None:
+        self.store = store
+
+    def publish(
+        self, topic: Topic | str, body: Any, *, key: Any = None, headers: Any = None,
+        tags: Any = None, id: Any = None, delay: Any = None, at: Any = None,  # noqa: A002
+    ) -> Published:  # fmt: skip
+        found = self.store.topic(topic) if isinstance(topic, str) else topic
+        assert found is not None
+        encoded, raw = encode_body(body, 1000)
+        delay_ms, at_ms = checked_times(delay, at)
+        entry = Entry(
+            found.slot_of(key.encode() if key else encoded), subject_of(key, encoded), id or "m-1",
+            id or "m-1", key, encode_headers(headers, tags, raw), encoded, delay_ms, at_ms,
+        )  # fmt: skip
+        (outcome,) = self.store.publish(found, [entry])
+        return Published(entry.id, outcome)
+
+
+class Bench:
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = ModelStore(clock=self.clock)
+        self.timers = Timers(self.store, Direct(self.store), max_body=100)
+        self.topic = Topic("wake", kind="delay", slots=2)
+        self.store.declare(self.topic)
+        self.store.declare(Topic("events"))
+        self.store.subscribe(self.topic, "g")
+        self.now_s = self.clock.now_ms() / 1000
+
+    def due_s(self, key: str) -> float:
+        (record,) = self.timers.get("wake", key)
+        assert record.due_ms is not None
+        return record.due_ms / 1000 - self.now_s
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_timer_is_set_looked_up_moved_changed_and_cancelled(bench: Bench) -> None:
+    timers = bench.timers
+    published = timers.schedule("wake", {"n": 1}, key="a", delay="10m", tags=["x"])
+    assert published.outcome is Outcome.STORED
+    assert bench.due_s("a") == 600
+    assert timers.move("wake", "a", delay=30) is Moved.DONE
+    assert bench.due_s("a") == 30
+    assert timers.move(bench.topic, "a", at=datetime.fromtimestamp(bench.now_s + 5, UTC)) == "done"
+    assert bench.due_s("a") == 5
+    assert timers.change("wake", "a", {"n": 2}, headers={"by": "me"}) is Moved.DONE
+    (record,) = timers.get("wake", "a")
+    assert (record.body, record.headers) == (b'{"n":2}', {"by": "me"})
+    assert timers.cancel("wake", "a") is Moved.DONE
+    assert timers.get("wake", "a") == []
+    assert timers.cancel("wake", "a") is Moved.ABSENT
+    assert bench.store.verify(bench.topic) == []
+
+
+def test_scheduled_again_it_is_replaced(bench: Bench) -> None:
+    bench.timers.schedule("wake", 1, key="a", delay=10, id="one")
+    again = bench.timers.schedule("wake", 2, key="a", at=bench.now_s + 99, id="two")
+    assert again.outcome is Outcome.REPLACED
+    assert bench.due_s("a") == 99
+
+
+def test_timers_are_found_by_time_the_next_first(bench: Bench) -> None:
+    for number in (3, 1, 2):
+        bench.timers.schedule("wake", number, key=f"k{number}", delay=number, id=f"m-{number}")
+
+    def found(**options: Any) -> list[str]:
+        return [record.id for record in bench.timers.find("wake", **options)]
+
+    assert found() == ["m-1", "m-2", "m-3"]
+    assert found(limit=2) == ["m-1", "m-2"]
+    assert found(since=bench.now_s + 2) == ["m-2", "m-3"]
+    assert found(until=datetime.fromtimestamp(bench.now_s + 2, UTC)) == ["m-1"]
+
+
+def test_one_without_a_key_is_found_by_its_subject(bench: Bench) -> None:
+    bench.timers.schedule("wake", "hello", delay=10)
+    (record,) = bench.timers.find("wake")
+    assert record.subject is not None
+    assert bench.timers.cancel("wake", record.subject) is Moved.DONE
+
+
+def test_what_a_handler_has_is_left_alone(bench: Bench) -> None:
+    bench.timers.schedule("wake", 1, key="a", delay=0)
+    bench.store.take(bench.topic, "g", {0: EPOCH, 1: EPOCH})
+    bench.store.pull(
+        bench.topic, "g", [Ask(0, EPOCH, 1), Ask(1, EPOCH, 1)], receipt="r", lease_ms=9000,
+        max_attempts=16,
+    )  # fmt: skip
+    assert bench.timers.move("wake", "a", delay=5) is Moved.DOING
+    assert bench.timers.change("wake", "a", 2) is Moved.DOING
+    assert bench.timers.cancel("wake", "a") is Moved.DOING
+
+
+CALLS: list[Callable[[Timers, Any], Any]] = [
+    lambda timers, topic: timers.schedule(topic, 1, key="a", delay=1),
+    lambda timers, topic: timers.move(topic, "a", delay=1),
+    lambda timers, topic: timers.change(topic, "a", 1),
+    lambda timers, topic: timers.cancel(topic, "a"),
+    lambda timers, topic: timers.get(topic, "a"),
+    lambda timers, topic: timers.find(topic),
+]
+
+
+@pytest.mark.parametrize("call", CALLS)
+def test_a_stream_and_an_unknown_topic_are_refused(
+    bench: Bench, call: Callable[[Timers, Any], Any]
+) -> None:
+    for stream in ("events", Topic("events")):
+        with pytest.raises(BadTopic, match="'events': it is a stream"):
+            call(bench.timers, stream)
+    with pytest.raises(UnknownTopic, match="'nope'"):
+        call(bench.timers, "nope")
+
+
+@pytest.mark.parametrize(
+    ("call", "error"),
+    [
+        (lambda timers: timers.schedule("wake", 1, key="a"), BadOption),
+        (lambda timers: timers.move("wake", "a"), BadOption),
+        (lambda timers: timers.move("wake", "a", at=1, delay=1), BadOption),
+        (lambda timers: timers.move("wake", "a", at=datetime(2026, 1, 1)), BadOption),  # noqa: DTZ001
+        (lambda timers: timers.move("wake", "", delay=1), BadKey),
+        (lambda timers: timers.cancel("wake", 7), BadKey),
+        (lambda timers: timers.change("wake", "a", "x" * 200), BadBody),
+        (lambda timers: timers.change("wake", "a", 1, headers={"qf-x": "1"}), BadOption),
+        (lambda timers: timers.find("wake", limit=0), BadOption),
+        (lambda timers: timers.find("wake", until="soon"), BadOption),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_anything_is_changed(
+    bench: Bench, call: Callable[[Timers], Any], error: type[Exception]
+) -> None:
+    bench.timers.schedule("wake", 1, key="a", delay=10)
+    with pytest.raises(error):
+        call(bench.timers)
+    assert bench.due_s("a") == 10
