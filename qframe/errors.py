@@ -142,6 +142,10 @@ class StoreUnavailable(QFrameError):
         self.store = store
 
 
+class AnswerLost(StoreUnavailable):
+    """Raised when the store's answer was lost: what was asked may or may not have been done."""
+
+
 class StoreFull(QFrameError):
     """Raised when the store has no room left; nothing was written."""
 
@@ -191,6 +195,17 @@ class AlreadySettled(QFrameError):
         super().__init__(
             f"message {message_id} is settled already; acknowledge it once, "
             "and set auto_ack = False at the handler's entry to do it yourself"
+        )
+        self.message_id = message_id
+
+
+class Forgotten(QFrameError):
+    """Raised for nobody: the error of a message that was taken over and let go unsettled."""
+
+    def __init__(self, message_id: str) -> None:
+        super().__init__(
+            f"message {message_id} was taken over with auto_ack = False and let go unsettled; "
+            "keep it until message.ack() is called"
         )
         self.message_id = message_id
 

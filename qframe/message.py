@@ -58,7 +58,7 @@ class Acknowledger(Protocol):
         """Renews the message's lease."""
 
 
-class Message(msgspec.Struct, gc=False, eq=False, weakref=True):
+class Message(msgspec.Struct, eq=False, weakref=True):
     """One message, in its handler's hands.
 
     Attributes:

@@ -16,7 +16,18 @@ from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
 from pathlib import Path
 from types import NoneType
-from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, Self, get_args, get_origin
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    Literal,
+    NamedTuple,
+    NoReturn,
+    Self,
+    TypedDict,
+    get_args,
+    get_origin,
+)
 
 from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
@@ -196,6 +207,27 @@ class ConsumerOptions(BaseModel):
     def lease_ms(self) -> int:
         """The lease in milliseconds, as stores take it."""
         return round(self.lease * 1000)
+
+
+class ConsumerKeywords(TypedDict, total=False):
+    """The keyword arguments of `consumer`, for editors and type checkers."""
+
+    threads: int
+    max_attempts: int
+    backoff: Backoff | float | str
+    lease: float | str
+    auto_ack: bool
+    max_in_flight: int
+    start: Literal["earliest", "latest"]
+    on_dead: OnDead | None
+    idempotent_checker: Any
+    timeout: Any
+    rate_limit: Any
+    tags: Any
+    broadcast: Any
+    batch: Any
+    serial: Any
+    at_most_once: Any
 
 
 _NOT_SERVED: Final = {

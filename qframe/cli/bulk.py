@@ -17,7 +17,7 @@ from qframe.cli.output import counted, say, say_error, say_json
 from qframe.cli.times import duration_of, moment_of
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadInput, QFrameError, TopicFull
-from qframe.producer import Outgoing
+from qframe.producer import Outgoing, Producer
 from qframe.topic import Topic
 
 
@@ -28,10 +28,11 @@ def publish_file(app: QFrame, topic: Topic | str, source: MessageFile, *, as_jso
         QFrameError: if a line is wrong, or the store refuses; what was published is told before.
     """
     total = 0
-    for line in source.lines():
-        _checked(app, topic, source, line)
-        total += 1
     name = topic.name if isinstance(topic, Topic) else topic
+    producer = app.producer
+    for line in source.lines():
+        _check(producer, topic, source, line)
+        total += 1
     outcomes: Counter[str] = Counter()
     begun_s = SYSTEM_CLOCK.monotonic_s()
     try:
@@ -57,9 +58,9 @@ def publish_file(app: QFrame, topic: Topic | str, source: MessageFile, *, as_jso
     say(f"{counted(total, 'message')} of {source.path} published to {name}{shown}, {took_s:.1f} s")
 
 
-def _checked(app: QFrame, topic: Topic | str, source: MessageFile, line: Line) -> None:
+def _check(producer: Producer, topic: Topic | str, source: MessageFile, line: Line) -> None:
     try:
-        app.producer.check(topic, [_outgoing(line)])
+        producer.check(topic, [_outgoing(line)])
     except BadInput as error:
         what = f"{source.at(line.number)}: {error.what}"
         raise BadInput(what, error.value, error.why, error.remedy) from None

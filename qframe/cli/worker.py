@@ -2,15 +2,21 @@
 
 from __future__ import annotations
 
+import threading
 from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
+from qframe.app import QFrame
 from qframe.cli.flags import Config, Namespace, Store, choose
 from qframe.cli.modules import apps_of
-from qframe.errors import BadModule, NotSupported
+from qframe.cli.serving import serve
+from qframe.cli.times import duration_of
+from qframe.clock import SYSTEM_CLOCK
+from qframe.errors import NotSupported, StoreUnavailable
 from qframe.telemetry.logs import log_events
+from qframe.topic import duration_ms
 
 
 def worker(
@@ -26,6 +32,9 @@ def worker(
     processes: Annotated[
         int, typer.Option(min=1, metavar="N", help="How many workers to run.")
     ] = 1,
+    wait: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long to wait for the store to come up.")
+    ] = "0",
     store: Store = None,
     namespace: Namespace = None,
     config: Config = None,
@@ -38,13 +47,27 @@ def worker(
         raise NotSupported(
             "--processes beyond 1", "run one process, and set threads= of its consumers"
         )
+    wait_ms = duration_ms(duration_of(wait) or 0, "wait")
     settings = choose(store, namespace, config)
     apps = apps_of(modules)
-    if len(apps) > 1:
-        names = " ".join(modules)
-        raise BadModule("module", names, "it has consumers in several apps", "name one: module:app")
     with ExitStack() as stack:
         for app in apps:
+            stack.callback(app.close)
             stack.callback(log_events(app.events, settings))
-        for app in apps:
-            app.run(burst=burst, drain=drain)
+            _wait_for_store(app, wait_ms)
+        serve(apps, burst=burst, drain=drain)
+
+
+def _wait_for_store(app: QFrame, wait_ms: int) -> None:
+    """Returns when the store answers; its last error is raised when the time is over."""
+    until_s = SYSTEM_CLOCK.monotonic_s() + wait_ms / 1000
+    pause = threading.Event()
+    while True:
+        try:
+            app.store.now_ms()
+        except StoreUnavailable:
+            if SYSTEM_CLOCK.monotonic_s() >= until_s:
+                raise
+            pause.wait(0.25)
+        else:
+            return

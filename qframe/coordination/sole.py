@@ -17,9 +17,10 @@ class SoleCoordinator:
     """Gives every slot to whoever joins, under an epoch above all earlier ones.
 
     The epochs are kept by the store, in the same place where they are checked, so they cannot run
-    backwards; their last 24 bits are random, so that two that join at once differ. A worker that joins later takes everything over at once; the earlier one is fenced,
-    hears of it at its next pull or settlement, and ends. A worker that was killed is therefore
-    replaced without waiting for anything to expire.
+    backwards; their last 24 bits are random, so that two that join at once differ. A worker that
+    joins later takes everything over at once; the earlier one is fenced, hears of it at its next
+    pull, and ends. A worker that was killed is therefore replaced without waiting for anything to
+    expire.
     """
 
     def __init__(self, ledger: Ledger) -> None:

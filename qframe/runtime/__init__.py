@@ -8,14 +8,16 @@ One *line* per consumer, of four parts with a thread or more each, joined by pla
                                     │
                                  renewal (keeps the leases of what is in flight)
 
-* The **pull loop** asks the store, in one call for all slots, for what fits into what is in flight.
-* **Lanes** let one delivery of a key through at a time; what comes behind it waits in its lane. Free
-  ones are cut into *runs*: many to a run where the handler is quick, single ones where it is slow.
-* A **pool** thread takes a run, calls the handler for each, and at the run's end hands over all that
-  were acknowledged in one list, frees their lanes, and goes on with what waited in them. Who is
-  stuck in a slow message is relieved of the rest of its run within 20 ms.
-* The **settler** gathers settlements for up to 10 ms or 256 deliveries and sends them in one call. It
-  repeats what failed: a settlement whose reply was lost is stale the second time and harms nothing.
+* The **pull loop** asks the store, in one call for all slots, for what fits.
+* **Lanes** let one delivery of a key through at a time; what comes behind it waits in its lane.
+  Free ones are cut into *runs*: many to a run where the handler is quick, single ones where it is
+  slow.
+* A **pool** thread takes a run, calls the handler for each, and at the run's end hands over all
+  that were acknowledged in one list, frees their lanes, and goes on with what waited in them. Who
+  is stuck in a slow message is relieved of the rest of its run within 20 ms.
+* The **settler** gathers settlements for up to 10 ms or 256 deliveries and sends them in one call.
+  It repeats what failed: a settlement whose reply was lost is stale the second time and harms
+  nothing.
 * **Renewal** prolongs leases every third of their length, on a connection of its own.
 
 What a delivery can become (`handling`): acknowledged; handed to its handler again after a short

@@ -35,7 +35,8 @@ def bind(function: Callable[..., Any]) -> Handler:
         raise NotSupported("an async handler", "write it as a plain function")
     name = getattr(function, "__qualname__", repr(function))
     fillers = [
-        _filler(name, parameter, annotation) for parameter, annotation in _parameters(name, function)
+        _filler(name, parameter, annotation)
+        for parameter, annotation in _parameters(name, function)
     ]
     if sum(filler is not _the_message for filler in fillers) > 1:
         raise BadHandler(
@@ -113,7 +114,10 @@ def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Message], A
         decode = msgspec.json.Decoder(annotation).decode
     except (TypeError, NotImplementedError) as error:
         raise BadHandler(
-            "parameter", f"{name}({parameter})", f"a body cannot be decoded to it ({error})", _FILLABLE
+            "parameter",
+            f"{name}({parameter})",
+            f"a body cannot be decoded to it ({error})",
+            _FILLABLE,
         ) from error
     expected = getattr(annotation, "__name__", str(annotation))
 

@@ -32,9 +32,7 @@ class Ending(msgspec.Struct, gc=False, eq=False):
 
 def retries_locally(error: BaseException, local_retries: int) -> bool:
     """Whether the message stays in the worker and is handed to its handler again."""
-    return (
-        isinstance(error, NeedRetry) and error.is_local and local_retries < MAX_LOCAL_RETRIES
-    )
+    return isinstance(error, NeedRetry) and error.is_local and local_retries < MAX_LOCAL_RETRIES
 
 
 def pause_s(local_retries: int) -> float:
@@ -50,9 +48,7 @@ def ending_of(
     attempt = delivery.attempt
     gives_up = isinstance(error, Reject | UndecodableBody)
     if gives_up or attempt >= max_attempts:
-        return Ending(
-            delivery, Verdict.DEAD, error=summary(error), traceback=_traceback(error)
-        )
+        return Ending(delivery, Verdict.DEAD, error=summary(error), traceback=_traceback(error))
     if isinstance(error, NeedRetry) and not error.is_local:
         delay_ms = error.delay_ms or 0
         return Ending(delivery, Verdict.RETRY, delay_ms, error.at_ms, summary(error))

@@ -60,20 +60,31 @@ class Lanes:
                     del waiting[lane]
         return following
 
-    def give_up(self, delivery: Delivery) -> list[Delivery]:
-        """Frees a lane and empties it; answers what waited in it."""
+    def drop(self, delivery: Delivery) -> list[Delivery]:
+        """Takes out what waits behind a delivery under its receipt; its lane stays busy."""
         lane = delivery.subject if self._by_subject else delivery.key
         if lane is None:
             return []
         with self._guard:
-            return list(self._waiting.pop(lane) or ())
+            behind = self._waiting.get(lane) or ()
+            dropped = [one for one in behind if one.receipt == delivery.receipt]
+            if dropped:
+                self._waiting[lane] = deque(one for one in behind if one not in dropped)
+        return dropped
 
-    def withdraw(self, slots: Collection[int] | None = None) -> list[Delivery]:
-        """Takes out all that waits, of these slots or of all; lanes stay busy."""
+    def forget(self, lost: Collection[Delivery]) -> None:
+        """Takes out what waits and is lost; lanes stay busy."""
+        with self._guard:
+            for lane, behind in self._waiting.items():
+                if behind:
+                    self._waiting[lane] = deque(one for one in behind if one not in lost)
+
+    def withdraw(self) -> list[Delivery]:
+        """Takes out all that waits; lanes stay busy."""
         taken: list[Delivery] = []
         with self._guard:
             for lane, behind in self._waiting.items():
-                if behind and (slots is None or behind[0].slot in slots):
+                if behind:
                     taken.extend(behind)
                     self._waiting[lane] = None
         return taken

@@ -9,10 +9,11 @@ from typing import Any
 
 from qframe.clock import Clock
 from qframe.coordination.base import Coordinator, Membership
-from qframe.errors import AlreadySettled
+from qframe.errors import AlreadySettled, Forgotten
 from qframe.events import Events
 from qframe.message import Delivery, Message
 from qframe.outcomes import Settled, Verdict
+from qframe.retry import Backoff
 from qframe.runtime.binding import Handler
 from qframe.runtime.handling import Ending, ending_of, pause_s, retries_locally
 from qframe.runtime.lanes import Lanes
@@ -20,9 +21,9 @@ from qframe.runtime.limits import InFlight
 from qframe.runtime.pool import Hand, Pool
 from qframe.runtime.pull_loop import PullLoop
 from qframe.runtime.renewal import Renewal
-from qframe.runtime.settler import Settler
+from qframe.runtime.settler import Leak, Settler
 from qframe.settings import ConsumerOptions
-from qframe.stores.base import Settlement, Stats, Store
+from qframe.stores.base import Settlement, Store
 from qframe.topic import Topic
 
 
@@ -83,7 +84,10 @@ class Line:
             "events": events, "clock": clock, "on_failure": on_failure,
         }  # fmt: skip
         self.settler = Settler(
-            epochs=lambda: self._taken, on_settled=self._on_settled, **common
+            epochs=lambda: self._taken,
+            on_settled=self._on_settled,
+            on_leaked=self._on_leaked,
+            **common,
         )
         self.renewal = Renewal(
             lease_ms=options.lease_ms, epochs=lambda: self._taken, on_lost=self._lose, **common
@@ -170,8 +174,8 @@ class Line:
                     message.settled = True
                     done(message.delivery)
                 else:
-                    hand.message = None
                     self._returned(message)
+                    hand.message = message = None  # type: ignore[assignment] # let it go
             hand.handled += 1
 
     def through(self, deliveries: list[Delivery]) -> list[Message]:
@@ -180,6 +184,47 @@ class Line:
             return []
         self.settler.put(deliveries)
         return self._messages(self._lanes.free(deliveries))
+
+    # For the terminator.
+
+    def give_back(self) -> None:
+        """Gives back, uncounted, what no handler has in hand."""
+        deliveries = [message.delivery for message in self.pool.withdraw()]
+        deliveries += self._lanes.withdraw()
+        deliveries.sort(key=lambda one: one.seq)
+        seen: set[tuple[str | None, str]] = set()
+        for one in deliveries:
+            # Giving back the first of a subject's run gives back the run.
+            if self._topic.has_subjects and (one.subject, one.receipt) in seen:
+                self.in_flight.remove([one])
+                continue
+            seen.add((one.subject, one.receipt))
+            self.settler.put(Ending(one, Verdict.RELEASE))
+
+    def abandon(self) -> None:
+        """Gives back, uncounted, what handlers have in hand still; they are cancelled."""
+        for message in self._in_hand():
+            message.cancelled = True
+            if not message.settled:
+                message.settled = True
+                self.settler.put(Ending(message.delivery, Verdict.RELEASE))
+
+    def is_quiet(self) -> bool:
+        """Whether nothing is in hand, nor waits for a thread or for its user's `ack`."""
+        return not self.pool.busy and not self._handed_over
+
+    def is_done(self, *, drained: bool) -> bool:
+        """Whether all is done: nothing is due, in doing or waiting for a retry.
+
+        Args:
+            drained: whether nothing may wait for its time either.
+        """
+        if not self.pull_loop.idle or len(self.in_flight) or not self.is_quiet():
+            return False
+        return not any(
+            slot.todo or slot.doing or (slot.waiting if drained else slot.retrying)
+            for slot in self._store.stats(self._topic, self.group)
+        )
 
     # For messages.
 
@@ -217,17 +262,31 @@ class Line:
         delivery = message.delivery
         with self._acknowledging:
             if not message.settled:
-                # Nothing else refers to the message now: when its last user lets it go unsettled,
-                # the garbage collector says so. It may say so inside any lock: see Settler.put.
-                self._handed_over[delivery] = weakref.ref(message, self._leak_of(delivery))
+                # When its last user lets it go unsettled, the garbage collector says so. It may do
+                # that while any lock is held, so the word goes through a queue that allows it.
+                leaks = self.settler.put
+                self._handed_over[delivery] = weakref.ref(message, lambda _: leaks(Leak(delivery)))
                 return
         self._free(delivery)
 
-    def _leak_of(self, delivery: Delivery) -> Callable[[weakref.ref[Message]], None]:
-        def leaked(_: weakref.ref[Message]) -> None:
-            self.settler.put(Ending(delivery, Verdict.RETRY, error="it was dropped unsettled"))
-
-        return leaked
+    def _on_leaked(self, delivery: Delivery) -> None:
+        """A message was let go unsettled: it is handed back at once, and counts."""
+        with self._acknowledging:
+            if self._handed_over.pop(delivery, None) is None:
+                return
+        ending = ending_of(
+            delivery,
+            Forgotten(delivery.id),
+            max_attempts=self._options.max_attempts,
+            backoff=Backoff(0),
+        )
+        if self._events:
+            self._events.emit(
+                "delivery.leaked", topic=self.topic, group=self.group, id=delivery.id,
+                key=delivery.key, attempt=delivery.attempt,
+            )  # fmt: skip
+        self._send(ending)
+        self._free(delivery)
 
     def _failed(self, message: Message, error: BaseException) -> None:
         """The handler raised."""
@@ -260,10 +319,13 @@ class Line:
             except Exception as problem:  # the message dies whatever its mourners do
                 if self._events:
                     self._emit("on_dead.failed", message, problem)
+        self._send(ending)
+
+    def _send(self, ending: Ending) -> None:
         self.settler.put(ending)
-        if self._topic.has_subjects and not is_dead:
+        if self._topic.has_subjects and ending.verdict is not Verdict.DEAD:
             # The store parks the whole subject, so what waits behind goes back with it.
-            self.in_flight.remove(self._lanes.drop(message.delivery))
+            self.in_flight.remove(self._lanes.drop(ending.delivery))
 
     def _free(self, delivery: Delivery) -> None:
         """Lets the next one of its lane through."""
@@ -280,8 +342,13 @@ class Line:
     # What the store or the coordinator tells.
 
     def _on_settled(self, settlements: list[Settlement], answers: list[Settled]) -> None:
-        if self._events and (stale := answers.count(Settled.STALE)):
-            self._events.emit("delivery.stale", topic=self.topic, group=self.group, count=stale)
+        if not self._events:
+            return
+        where = {"topic": self.topic, "group": self.group}
+        stale = answers.count(Settled.STALE)
+        if stale:
+            self._events.emit("delivery.stale", count=stale, **where)
+        self._events.emit("delivery.settled", count=len(settlements) - stale, **where)
 
     def _on_change(self) -> None:
         """Slots have come or gone; those that have gone are lost at once."""
@@ -300,13 +367,8 @@ class Line:
         lost = set(self.in_flight.remove(deliveries))
         if not lost:
             return
-        for hand in self.pool.hands:
-            message = hand.message
-            if message is not None and message.delivery in lost:
-                message.cancelled = True
-        for delivery, reference in list(self._handed_over.items()):
-            message = reference()
-            if delivery in lost and message is not None:
+        for message in self._in_hand():
+            if message.delivery in lost:
                 message.cancelled = True
         waiting = self.pool.withdraw()
         self.pool.dispatch([message for message in waiting if message.delivery not in lost])
@@ -318,6 +380,12 @@ class Line:
             self._events.emit(
                 "delivery.cancelled", topic=self.topic, group=self.group, count=len(lost)
             )
+
+    def _in_hand(self) -> list[Message]:
+        """The messages that handlers have in hand, and those they have taken over."""
+        held = [hand.message for hand in self.pool.hands]
+        held += [reference() for reference in list(self._handed_over.values())]
+        return [message for message in held if message is not None]
 
     def _emit(self, name: str, message: Message, error: BaseException, **facts: Any) -> None:
         self._events.emit(

@@ -187,7 +187,7 @@ class Pool(Service):
             self._on_failure(self.name, error)
 
     def _work_off(self, hand: Hand) -> None:
-        """Handles the run, then what waited behind it, until there is nothing more to go on with."""
+        """Handles the run, then what waited behind it, until nothing more may go on."""
         while True:
             started_s = self._clock.monotonic_s()
             before = hand.handled

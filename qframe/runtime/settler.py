@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
-from typing import Final
+from typing import Final, NamedTuple
 
 from qframe.clock import Clock
 from qframe.errors import StoreUnavailable
@@ -23,7 +23,14 @@ LINGER_S: Final = 0.01
 FLUSH_AT: Final = 256
 MAX_FLUSH: Final = 2048
 
-Item = list[Delivery] | Ending | None
+
+class Leak(NamedTuple):
+    """A delivery whose message was let go unsettled."""
+
+    delivery: Delivery
+
+
+Item = list[Delivery] | Ending | Leak | None
 
 
 class Settler(Service):
@@ -39,6 +46,7 @@ class Settler(Service):
         in_flight: from which settled deliveries are removed.
         epochs: answers the epochs under which the slots are owned now.
         on_settled: called with what a flush has settled or found stale.
+        on_leaked: called, from its thread, for a message that was let go unsettled.
         events: told of settlements refused.
         clock: for the 10 ms.
         on_failure: called when it ends by an error.
@@ -53,6 +61,7 @@ class Settler(Service):
         in_flight: InFlight,
         epochs: Callable[[], Mapping[int, str]],
         on_settled: Callable[[list[Settlement], list[Settled]], None],
+        on_leaked: Callable[[Delivery], None],
         events: Events,
         clock: Clock,
         on_failure: Callable[[str, BaseException], None],
@@ -64,6 +73,7 @@ class Settler(Service):
         self._in_flight = in_flight
         self._epochs = epochs
         self._on_settled = on_settled
+        self._on_leaked = on_leaked
         self._events = events
         self._clock = clock
         self._inbox: SimpleQueue[Item] = SimpleQueue()
@@ -71,10 +81,10 @@ class Settler(Service):
         self._backoff = Backoff(0.05, cap=2)
         self.settled = 0
 
-    def put(self, item: list[Delivery] | Ending) -> None:
-        """Takes deliveries that were acknowledged, or one that ended otherwise. Never blocks.
+    def put(self, item: list[Delivery] | Ending | Leak) -> None:
+        """Takes deliveries that were acknowledged, or one that ended otherwise.
 
-        It may be called while any lock is held, also by the garbage collector.
+        It never blocks, and may be called by the garbage collector, whatever lock is held.
         """
         self._inbox.put(item)
 
@@ -95,6 +105,8 @@ class Settler(Service):
             while True:
                 if isinstance(item, list):
                     batch += item
+                elif isinstance(item, Leak):
+                    self._on_leaked(item.delivery)
                 elif item is not None:
                     batch.append(item)
                 item = self._next(batch, until_s)
@@ -109,9 +121,7 @@ class Settler(Service):
         """What is to be sent along with the batch; None if it is to be sent now."""
         if len(batch) >= MAX_FLUSH:
             return None
-        waits = not (
-            self.stopping or len(batch) >= FLUSH_AT or len(self._in_flight) <= len(batch)
-        )
+        waits = not (self.stopping or len(batch) >= FLUSH_AT or len(self._in_flight) <= len(batch))
         left_s = until_s - self._clock.monotonic_s()
         try:
             if waits and left_s > 0:

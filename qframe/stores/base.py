@@ -29,7 +29,8 @@ next round (the other kinds), and those only while the head is in doing.
 
     order among due subjects      equal subject published again, head not in doing
     ordered   -priority, due, seq   appended behind the others
-    priority  -priority, due, seq   replaces: priority; due: as asked, else min(due, now)
+    priority  -priority, due, seq   replaces: priority; due: the new one's if that is to come,
+                                    else the earlier of both
     delay     due, seq              replaces: due
     merge     due, seq              merges: the due time stays
 
@@ -53,13 +54,16 @@ time; of one released or lost it is what it was.
 
 **Sequences** (`ordered`, with a key): a slot remembers for each key the next number, from 1. A
 message with that number is stored, and so are those behind it that were held; one with a larger
-number is held, before any group sees it, until the gap is filled or its `gap_timeout` has passed
-(looked at in every pull from the slot and every publish to the key); then the gap is passed: the
-lowest held number is stored and becomes the count. One with a smaller number (a late one) is
+number is held, before any group sees it, until the gap is filled or its own `gap_timeout` has
+passed (looked at in every pull from the slot and every publish to the key); then the gap is
+passed: the lowest held number is stored and becomes the count. One with a smaller number (a late one) is
 stored at once. Held messages count as waiting for every group.
 
+Messages of a stream that were delayed join the log in the order of their due times, then ids.
+
 **Groups.** Messages of subjects fan out per group at publish. What is published before there is a
-group is kept for the first that subscribes with `start="earliest"`.
+group is kept for the first that subscribes with `start="earliest"`. Where groups differ, an
+outcome is `stored` if the message is one of its own for any of them.
 
 **Attempts** count when a message is handed out, and are taken back by a release. A message that
 was handed out `max_attempts` times, and whose last delivery was lost, goes to dead in the pull that
@@ -238,6 +242,10 @@ class Record(msgspec.Struct, kw_only=True):
 
 class Stats(msgspec.Struct, kw_only=True):
     """Where the messages of one slot stand for one group; counts of messages, not of subjects.
+
+    What stands behind a head counts as the head does; behind a head in doing, what belongs to its
+    run is doing too and the rest is todo. What is held behind a gap, or delayed before it joins a
+    stream, is waiting.
 
     `published = waiting + todo + doing + settled + dead + cancelled`, always. For a stream,
     `published` counts from where the group started or was last moved to. `retrying` are those of

@@ -179,6 +179,8 @@ def _told(facts: dict[str, Any]) -> dict[str, Any]:
             told.update(_error(name, value))
         elif isinstance(value, bool | int | float):
             told[name] = round(value, 6) if isinstance(value, float) else value
+        elif isinstance(value, list | tuple):
+            told[name] = _first_line(", ".join(str(each) for each in value))
         else:
             told[name] = _first_line(str(value))
     return told

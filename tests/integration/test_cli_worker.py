@@ -17,6 +17,29 @@ def program(tmp_path: Path) -> Program:
     return Program(tmp_path)
 
 
+TWO = """
+from qframe import QFrame, Topic
+
+first = QFrame(store="sqlite:///first.db")
+second = QFrame(store="sqlite:///second.db")
+topic = Topic("t", slots=1)
+
+
+def handle(body: int) -> None:
+    if body < 0:
+        raise ValueError
+
+
+first.consumer(topic, group="g")(handle)
+second.consumer(topic, group="g")(handle)
+"""
+
+
+def lag(program: Program, store: str) -> int:
+    (group,) = program.ok("groups", "t", "--json", "--store", f"sqlite:///{store}.db").json
+    return int(group["lag"])
+
+
 def test_it_handles_what_is_there_and_ends(program: Program) -> None:
     program.write("shop.py", SHOP)
     program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4")
@@ -56,27 +79,28 @@ def test_its_flags_reach_the_apps_of_its_modules(program: Program) -> None:
 
 
 def test_an_app_is_named_and_others_are_left_alone(program: Program) -> None:
-    program.write(
-        "two.py",
-        "from qframe import QFrame, Topic\n"
-        "first = QFrame(store='sqlite:///first.db')\n"
-        "second = QFrame(store='sqlite:///second.db')\n"
-        "topic = Topic('t', slots=1)\n\n"
-        "def handle(body: int) -> None: ...\n\n"
-        "first.consumer(topic, group='g')(handle)\n"
-        "second.consumer(topic, group='g')(handle)\n",
-    )
+    program.write("two.py", TWO)
     program.ok("publish", "t", "1", "--slots", "1", "--store", "sqlite:///first.db")
     program.ok("worker", "two:first", "--burst")
-    assert program.ok("groups", "t", "--json", "--store", "sqlite:///first.db").json[0]["lag"] == 0
+    assert lag(program, "first") == 0
+    assert not (program.directory / "second.db").exists()
     assert "its topic is of type Topic, not a QFrame" in program.refused("worker", "two:topic")
     assert "it has no third, not a QFrame" in program.refused("worker", "two:third")
 
 
-def test_sigterm_ends_it_with_0(program: Program) -> None:
-    program.write("shop.py", SHOP)
+def test_several_apps_are_served_together(program: Program) -> None:
+    program.write("two.py", TWO)
+    for store in ("first", "second"):
+        program.ok("publish", "t", "1", "--slots", "1", "--store", f"sqlite:///{store}.db")
+    program.ok("worker", "two", "--burst")
+    assert (lag(program, "first"), lag(program, "second")) == (0, 0)
+
+
+@pytest.mark.parametrize(("module", "text"), [("shop", SHOP), ("two", TWO)])
+def test_sigterm_ends_it_with_0(program: Program, module: str, text: str) -> None:
+    program.write(f"{module}.py", text)
     with subprocess.Popen(
-        [sys.executable, "-m", "qframe", "worker", "shop"],
+        [sys.executable, "-m", "qframe", "worker", module],
         cwd=program.directory,
         env=program.environment(),
         stderr=subprocess.PIPE,
@@ -151,3 +175,10 @@ def test_more_than_one_process_is_not_served_yet(program: Program) -> None:
     assert "--processes beyond 1 is not supported" in program.refused(
         "worker", "shop", "--processes", "2"
     )
+
+
+def test_a_store_that_comes_up_late_is_waited_for_as_long_as_asked(program: Program) -> None:
+    program.write("shop.py", SHOP)
+    missing = ["--store", "redis://127.0.0.1:1/0"]
+    program.refused("worker", "shop", "--wait", "300ms", *missing)
+    assert "it is not a duration" in program.refused("worker", "shop", "--wait", "long")

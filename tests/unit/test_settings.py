@@ -10,6 +10,7 @@ import pytest
 from qframe.errors import BadOption, NotSupported
 from qframe.retry import Backoff
 from qframe.settings import (
+    ConsumerKeywords,
     ConsumerOptions,
     Settings,
     consumer_options,
@@ -218,3 +219,7 @@ def test_every_option_says_what_it_is_for_and_what_it_may_be(
     for option in table:
         assert option.help.endswith("."), option
         assert option.rule != "a value", option
+
+
+def test_the_keywords_for_editors_are_the_options() -> None:
+    assert set(ConsumerKeywords.__annotations__) == set(ConsumerOptions.model_fields)

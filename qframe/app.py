@@ -1,0 +1,289 @@
+"""The wiring: the only place that builds parts."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from typing import Any, NoReturn, Self, TypeVar, Unpack
+
+import msgspec
+
+from qframe.admin import Admin
+from qframe.clock import SYSTEM_CLOCK
+from qframe.coordination.open import open_coordinator
+from qframe.errors import BadOption, BadTopic, ConsumerExists, NotSupported, UnknownTopic
+from qframe.events import Events
+from qframe.outcomes import Published
+from qframe.producer import MessageOptions, Producer
+from qframe.registry import REGISTRY
+from qframe.runtime.binding import Handler, bind, name_of
+from qframe.runtime.line import Line
+from qframe.runtime.sweeper import Sweeper
+from qframe.runtime.worker import Worker
+from qframe.settings import ConsumerKeywords, ConsumerOptions, Settings, consumer_options
+from qframe.stores.base import Store
+from qframe.stores.open import open_store
+from qframe.timers import Timers
+from qframe.topic import Topic, checked_name
+
+Function = TypeVar("Function", bound=Callable[..., Any])
+OnFailure = Callable[[str, BaseException], None]
+
+
+class Consumer(msgspec.Struct, frozen=True):
+    """A registered handler: its topic (or its name), its group, its options."""
+
+    topic: Topic | str
+    group: str
+    function: Callable[..., Any]
+    handler: Handler
+    options: ConsumerOptions
+
+    @property
+    def topic_name(self) -> str:
+        """The name of its topic."""
+        return self.topic.name if isinstance(self.topic, Topic) else self.topic
+
+
+class QFrame:
+    """An app: a store, a coordinator, and the consumers and producers that share them.
+
+    Nothing is opened before it is needed, so that modules with decorated handlers can be imported
+    anywhere.
+
+    Args:
+        store: the store's URL; by default that of `qframe.toml` or `QFRAME_STORE`, or
+            `sqlite:///qframe.db`.
+        coordinator: the coordinator's URL; by default the store itself.
+        namespace: keeps apart what several systems keep in one store.
+        options: any other of `qframe.settings.Settings`.
+
+    Raises:
+        BadOption: if an option is unknown or wrong.
+    """
+
+    def __init__(
+        self,
+        store: str | None = None,
+        coordinator: str | None = None,
+        namespace: str | None = None,
+        **options: Any,
+    ) -> None:
+        self.settings = Settings.load(
+            store=store, coordinator=coordinator, namespace=namespace, **options
+        )
+        self.events = Events()
+        self.consumers: list[Consumer] = []
+        self._clock = SYSTEM_CLOCK
+        self._guard = threading.RLock()
+        self._store: Store | None = None
+        self._topics: dict[str, Topic] = {}
+        self._worker: Worker | None = None
+        REGISTRY.add(self)
+
+    # What the user registers.
+
+    def consumer(
+        self, topic: Topic | str, group: str, **options: Unpack[ConsumerKeywords]
+    ) -> Callable[[Function], Function]:
+        """Registers the decorated function as a group's handler, and returns it unchanged.
+
+        Args:
+            topic: a topic, or the name of one.
+            group: the group; every group sees every message.
+            options: `threads=8`, `max_attempts=16`, `backoff=Backoff()`, `lease=30`,
+                `auto_ack=True`, `max_in_flight=3000`, `start="earliest"`, `on_dead=None`;
+                `ConsumerOptions` tells what they mean.
+
+        Raises:
+            BadOption: if an option is unknown or wrong.
+            BadHandler: if the function's parameters cannot be filled.
+            ConsumerExists: if the app has a handler for this topic and group.
+            NotSupported: if this version does not serve an option.
+        """
+        if not isinstance(topic, Topic):
+            checked_name(topic, "topic")
+        checked_name(group, "group")
+        checked = consumer_options(**options)
+
+        def register(function: Function) -> Function:
+            consumer = Consumer(topic, group, function, bind(function), checked)
+            with self._guard:
+                for other in self.consumers:
+                    if (other.topic_name, other.group) == (consumer.topic_name, group):
+                        raise ConsumerExists(other.topic_name, group, name_of(other.function))
+                self.consumers.append(consumer)
+            return function
+
+        return register
+
+    def checker(self, name: str, checker: object) -> NoReturn:
+        """Registers an idempotent checker under a name."""
+        raise NotSupported(
+            f"the checker {name!r} ({type(checker).__name__})",
+            "let the handler recognise message.id in its own transaction",
+        )
+
+    def declare(self, topic: Topic) -> Topic:
+        """Makes a topic known to the store.
+
+        Raises:
+            TopicMismatch: if it was declared with another kind or slot count.
+        """
+        if not isinstance(topic, Topic):
+            raise BadTopic("topic", topic, "it is not a Topic", 'use Topic("name", kind="stream")')
+        with self._guard:
+            if self._topics.get(topic.name) != topic:
+                self.store.declare(topic)
+                self._topics[topic.name] = topic
+        return topic
+
+    # What the user calls.
+
+    def publish(
+        self, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
+    ) -> Published:
+        """Publishes one message: see `Outgoing` for the options, `Producer.publish` for errors."""
+        return self.producer.publish(topic, body, **options)
+
+    def publish_many(
+        self, topic: Topic | str, items: Iterable[Any], batch: int | None = None
+    ) -> list[Published]:
+        """Publishes many messages, in order: see `Producer.publish_many`."""
+        return self.producer.publish_many(topic, items, batch)
+
+    def buffered(self, linger: float | str = 0.005) -> NoReturn:
+        """A producer that gathers what many threads publish."""
+        raise NotSupported(f"buffered(linger={linger!r})", "use publish_many")
+
+    async def apublish(
+        self, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
+    ) -> NoReturn:
+        """Publishes from a coroutine."""
+        del topic, body, options
+        raise NotSupported("apublish", "use asyncio.to_thread(app.publish, topic, body)")
+
+    def pull(self, topic: Topic | str, group: str) -> NoReturn:
+        """Messages for a loop of the user's own."""
+        raise NotSupported(f"pull({str(topic)!r}, {group!r})", "decorate a function with consumer")
+
+    def run(self, *, burst: bool = False, drain: bool = False) -> None:
+        """Serves the app's consumers until `stop`, or SIGTERM or SIGINT in the main thread.
+
+        Args:
+            burst: return when nothing is due, leased or waiting for a retry.
+            drain: return when nothing waits at all, timers included.
+
+        Raises:
+            BadOption: if there is no consumer, or the app runs already.
+            UnknownTopic: if a consumer names a topic that nobody has declared.
+            WorkerFailed: if a part of the worker has failed.
+        """
+        if not self.consumers:
+            raise BadOption(
+                "consumers", [], "there are none", "decorate a function with @app.consumer"
+            )
+        with self._guard:
+            if self._worker is not None:
+                raise BadOption("run", "twice", "this app runs already", "stop() it first")
+            self._worker = worker = self._make_worker()
+        try:
+            worker.run(burst=burst, drain=drain)
+        finally:
+            self._worker = None
+
+    def stop(self) -> None:
+        """Asks a running worker to stop, from any thread; `run` returns when it has."""
+        worker = self._worker
+        if worker is not None:
+            worker.stop()
+
+    def close(self) -> None:
+        """Frees the store's connections; a closed app opens them again when it is used."""
+        self.stop()
+        with self._guard:
+            store, self._store = self._store, None
+            self._topics.clear()
+        if store is not None:
+            store.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    # The parts.
+
+    @property
+    def store(self) -> Store:
+        """The store; opened when it is first asked for."""
+        with self._guard:
+            if self._store is None:
+                settings = self.settings
+                self._store = open_store(
+                    settings.store, namespace=settings.namespace, clock=self._clock
+                )
+            return self._store
+
+    @property
+    def producer(self) -> Producer:
+        """What publishes."""
+        settings = self.settings
+        return Producer(
+            self.store, resolve=self._resolve, max_body=settings.max_body,
+            batch=settings.publish_batch, clock=self._clock,
+        )  # fmt: skip
+
+    @property
+    def admin(self) -> Admin:
+        """Looking and intervening by hand."""
+        return Admin(self.store)
+
+    @property
+    def timers(self) -> Timers:
+        """Messages that wait for their time."""
+        return Timers(self.store, self.producer, max_body=self.settings.max_body)
+
+    def _resolve(self, topic: Topic | str) -> Topic:
+        """The topic that is meant; one that is given whole is declared the first time."""
+        if isinstance(topic, Topic):
+            return topic if self._topics.get(topic.name) is topic else self.declare(topic)
+        name = checked_name(topic, "topic")
+        found = self._topics.get(name)
+        if found is None:
+            found = self._declared_by_consumer(name) or self.store.topic(name)
+            if found is None:
+                raise UnknownTopic(name)
+            self._topics[name] = found
+        return found
+
+    def _declared_by_consumer(self, name: str) -> Topic | None:
+        for consumer in self.consumers:
+            if isinstance(consumer.topic, Topic) and consumer.topic.name == name:
+                return self.declare(consumer.topic)
+        return None
+
+    def _make_worker(self) -> Worker:
+        topics = [self._resolve(consumer.topic) for consumer in self.consumers]
+        coordinator = open_coordinator(self.settings.coordinator, self.store)
+
+        def make_lines(on_failure: OnFailure) -> list[Line]:
+            return [
+                Line(
+                    topic=topic, group=consumer.group, handler=consumer.handler,
+                    options=consumer.options, store=self.store, coordinator=coordinator,
+                    max_bytes=self.settings.max_in_flight_bytes, events=self.events,
+                    clock=self._clock, on_failure=on_failure,
+                )
+                for consumer, topic in zip(self.consumers, topics, strict=True)
+            ]  # fmt: skip
+
+        def make_sweeper(on_failure: OnFailure) -> Sweeper:
+            once = list({topic.name: topic for topic in topics}.values())
+            return Sweeper(topics=once, store=self.store, on_failure=on_failure)
+
+        return Worker(
+            make_lines=make_lines, make_sweeper=make_sweeper, grace_s=self.settings.grace,
+            events=self.events, clock=self._clock,
+        )  # fmt: skip

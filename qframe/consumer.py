@@ -1,0 +1,46 @@
+"""The default app: what `qframe.consumer` and `qframe.publish` mean without a `QFrame`.
+
+It is wired by `qframe.toml` and `QFRAME_*`; its store is `sqlite:///qframe.db` if nothing is set.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any, Unpack
+
+from qframe.app import Function, QFrame
+from qframe.outcomes import Published
+from qframe.producer import MessageOptions
+from qframe.registry import REGISTRY
+from qframe.settings import ConsumerKeywords
+from qframe.topic import Topic
+
+
+def default_app() -> QFrame:
+    """The default app; made when it is first asked for."""
+    app: QFrame = REGISTRY.default(QFrame)
+    return app
+
+
+def consumer(
+    topic: Topic | str, group: str, **options: Unpack[ConsumerKeywords]
+) -> Callable[[Function], Function]:
+    """Registers the decorated function with the default app: see `QFrame.consumer`."""
+    return default_app().consumer(topic, group, **options)
+
+
+def publish(topic: Topic | str, body: Any, **options: Unpack[MessageOptions]) -> Published:
+    """Publishes one message through the default app: see `QFrame.publish`."""
+    return default_app().publish(topic, body, **options)
+
+
+def publish_many(
+    topic: Topic | str, items: Iterable[Any], batch: int | None = None
+) -> list[Published]:
+    """Publishes many messages through the default app: see `Producer.publish_many`."""
+    return default_app().publish_many(topic, items, batch)
+
+
+async def apublish(topic: Topic | str, body: Any, **options: Unpack[MessageOptions]) -> Published:
+    """Publishes from a coroutine through the default app: see `QFrame.apublish`."""
+    return await default_app().apublish(topic, body, **options)

@@ -1,0 +1,216 @@
+"""Where messages are put when they arrive: the log of a stream, or the queues of every group."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from sqlalchemy import bindparam, select
+
+from qframe.drivers.sql import Statement, Transaction
+from qframe.outcomes import Outcome
+from qframe.stores.sql import heads
+from qframe.stores.sql.schema import State, backlog, cursors, log, slots, subjects
+from qframe.topic import Kind
+
+MAX_IN: Final = 256
+
+HEADS: Final = Statement(
+    select(slots.c.slot, slots.c.head)
+    .where(slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end"))
+    .with_for_update(),
+    "first end",
+)
+SET_HEAD: Final = Statement(
+    slots.update().where(slots.c.slot == bindparam("at")).values(head=bindparam("to")), "to at"
+)
+APPEND: Final = Statement(log.insert(), "slot seq id key headers body published_at")
+COUNT: Final = Statement(
+    cursors.update()
+    .where(cursors.c.cursor == bindparam("at"))
+    .values(
+        published=cursors.c.published + bindparam("more"),
+        acked=cursors.c.acked + bindparam("ack"),
+        cancelled=cursors.c.cancelled + bindparam("cancel"),
+    ),
+    "more ack cancel at",
+)
+_REPLACE: Final = Statement(
+    subjects.update()
+    .where(subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
+    .values(
+        state=bindparam("s"), rank=bindparam("r"), due=bindparam("d"), priority=bindparam("p"),
+        tries=0, lost=0, error=None, id=bindparam("i"), key=bindparam("k"),
+        headers=bindparam("h"), body=bindparam("b"), published_at=bindparam("a"),
+    ),
+    "s r d p tries lost error i k h b a at of",
+)  # fmt: skip
+_BEHIND: Final = Statement(
+    subjects.update()
+    .where(subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
+    .values(behind=subjects.c.behind + bindparam("more")),
+    "more at of",
+)
+_NEXT_ROUND: Final = Statement(
+    select(backlog.c.seq, backlog.c.due).where(
+        backlog.c.cursor == bindparam("at"), backlog.c.subject == bindparam("of")
+    ),
+    "at of",
+)
+
+
+class Arrival(msgspec.Struct, gc=False):
+    """A message that a slot takes, with its place among the slot's messages."""
+
+    subject: str
+    due: int
+    priority: int
+    id: str
+    key: str | None
+    headers: str | None
+    body: bytes
+    published_at: int
+    seq: int = 0
+
+
+class Known(msgspec.Struct, gc=False):
+    """What publishing must know of a head."""
+
+    state: int
+    due: int
+    behind: int
+
+
+@lru_cache(maxsize=64)
+def _known(count: int) -> Statement:
+    names = [f"s{number}" for number in range(count)]
+    of = subjects.c.subject.in_([bindparam(name) for name in names])
+    query = select(subjects.c.subject, subjects.c.state, subjects.c.due, subjects.c.behind)
+    return Statement(query.where(subjects.c.cursor == bindparam("at"), of), f"at {' '.join(names)}")
+
+
+def padded(values: Sequence[str]) -> list[list[str]]:
+    """Values in groups of 1, 2, 4 … 256, the last repeated to fill: few texts of statements."""
+    groups = []
+    for start in range(0, len(values), MAX_IN):
+        group = list(values[start : start + MAX_IN])
+        size = 1 << (len(group) - 1).bit_length()
+        groups.append(group + [group[-1]] * (size - len(group)))
+    return groups
+
+
+def known_heads(transaction: Transaction, cursor: int, wanted: Sequence[str]) -> dict[str, Known]:
+    """Those of the wanted subjects that have a head."""
+    found: dict[str, Known] = {}
+    for group in padded(wanted):
+        for row in transaction.rows(_known(len(group)), (cursor, *group)):
+            found[row[0]] = Known(*row[1:])
+    return found
+
+
+def to_log(transaction: Transaction, slot: int, head: int, arrivals: Sequence[Arrival]) -> int:
+    """Appends to a stream's slot from offset `head` on; answers the next offset."""
+    transaction.run_many(
+        APPEND,
+        [
+            (slot, head + number, one.id, one.key, one.headers, one.body, one.published_at)
+            for number, one in enumerate(arrivals)
+        ],
+    )
+    return head + len(arrivals)
+
+
+def to_queue(
+    transaction: Transaction,
+    kind: Kind,
+    cursor: int,
+    arrivals: Sequence[Arrival],
+    known: dict[str, Known],
+    now_ms: int,
+) -> list[Outcome]:
+    """Queues arrivals for one group, in order; answers what became of each; `known` is kept true.
+
+    Args:
+        transaction: the transaction.
+        kind: the topic's.
+        cursor: the group's cursor of the slot.
+        arrivals: their `seq` given.
+        known: the heads of the arrivals' subjects that there are, from `known_heads`.
+        now_ms: the store's now.
+    """
+    fresh: dict[str, list[object]] = {}
+    behind: list[tuple[object, ...]] = []
+    more: dict[str, int] = {}
+    replacing: list[tuple[object, ...]] = []
+    outcomes: list[Outcome] = []
+    for one in arrivals:
+        envelope = (one.id, one.key, one.headers, one.body, one.published_at)
+        head = known.get(one.subject)
+        outcome = Outcome.STORED
+        if head is None:
+            state, rank = heads.stand(kind, one.due, one.priority, now_ms)
+            known[one.subject] = Known(state, one.due, 0)
+            fresh[one.subject] = [
+                cursor, one.subject, state, rank, one.due, one.seq, one.priority,
+                None, 0, 0, 0, 0, None, *envelope,
+            ]  # fmt: skip
+        elif kind is Kind.ORDERED:
+            behind.append((cursor, one.subject, one.seq, one.due, one.priority, *envelope))
+            more[one.subject] = more.get(one.subject, 0) + 1
+        elif head.state != State.DOING:
+            outcome = Outcome.MERGED if kind is Kind.MERGE else Outcome.REPLACED
+            head.due = heads.replaced_due(kind, head.due, one.due, now_ms)
+            state, rank = heads.stand(kind, head.due, one.priority, now_ms)
+            if one.subject in fresh:
+                row = fresh[one.subject]
+                row[2:5] = [state, rank, head.due]
+                row[6] = one.priority
+                row[13:] = envelope
+            else:
+                replacing.append(
+                    (
+                        state,
+                        rank,
+                        head.due,
+                        one.priority,
+                        0,
+                        0,
+                        None,
+                        *envelope,
+                        cursor,
+                        one.subject,
+                    )
+                )
+        else:
+            outcome = _next_round(transaction, kind, cursor, one, head, now_ms)
+        outcomes.append(outcome)
+    transaction.run_many(heads.INSERT, [tuple(row) for row in fresh.values()])
+    transaction.run_many(_REPLACE, replacing)
+    transaction.run_many(heads.ADD_BEHIND, behind)
+    transaction.run_many(_BEHIND, [(number, cursor, each) for each, number in more.items()])
+    return outcomes
+
+
+def _next_round(
+    transaction: Transaction, kind: Kind, cursor: int, one: Arrival, head: Known, now_ms: int
+) -> Outcome:
+    """Puts an arrival behind a head in doing: there is one next round, and it is replaced too."""
+    due, seq = one.due, one.seq
+    outcome = Outcome.STORED
+    if head.behind:
+        row = transaction.row(_NEXT_ROUND, (cursor, one.subject))
+        if row is not None:
+            seq, due = row[0], heads.replaced_due(kind, row[1], one.due, now_ms)
+            transaction.run(heads.DELETE_BEHIND, (cursor, one.subject, seq))
+            outcome = Outcome.MERGED if kind is Kind.MERGE else Outcome.REPLACED
+    else:
+        head.behind = 1
+        transaction.run(_BEHIND, (1, cursor, one.subject))
+    transaction.run(
+        heads.ADD_BEHIND,
+        (cursor, one.subject, seq, due, one.priority,
+         one.id, one.key, one.headers, one.body, one.published_at),
+    )  # fmt: skip
+    return outcome

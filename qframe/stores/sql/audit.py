@@ -1,0 +1,126 @@
+"""The audit behind `verify`: what must hold in the tables, and a sentence for what does not."""
+
+from __future__ import annotations
+
+from collections import Counter
+from typing import Final
+
+from sqlalchemy import bindparam, func, select
+
+from qframe.drivers.sql import Statement, Transaction
+from qframe.stores.sql import arrivals as arrive
+from qframe.stores.sql import inspect, ranges
+from qframe.stores.sql.heads import RANKED, Head
+from qframe.stores.sql.places import CURSORS, GROUPS, Cursor, Place
+from qframe.stores.sql.schema import PER_TOPIC, State, backlog, log, subjects
+from qframe.topic import Kind
+
+_HEADS: Final = Statement(
+    select(subjects).where(
+        subjects.c.cursor >= bindparam("first"), subjects.c.cursor < bindparam("end")
+    ),
+    "first end",
+)
+_BEHIND: Final = Statement(
+    select(backlog.c.cursor, backlog.c.subject, func.count())
+    .where(backlog.c.cursor >= bindparam("first"), backlog.c.cursor < bindparam("end"))
+    .group_by(backlog.c.cursor, backlog.c.subject),
+    "first end",
+)
+_LINE: Final = Statement(
+    select(func.count()).select_from(log).where(
+        log.c.slot == bindparam("at"), log.c.seq >= bindparam("start"), log.c.seq < bindparam("e")
+    ),
+    "at start e",
+)  # fmt: skip
+
+
+def verify(transaction: Transaction, place: Place, now_ms: int) -> list[str]:
+    """What is wrong in a topic's tables, in sentences; nothing if nothing is."""
+    wrong: list[str] = []
+    for number, name in transaction.rows(GROUPS, (place.id,)):
+        span = place.cursor_range(number)
+        who = f"{place.topic.name}/{name or '(no group)'}"
+        wrong += _counts(transaction, place, name, who, now_ms)
+        for row in transaction.rows(CURSORS, span):
+            if not place.topic.has_subjects:
+                wrong += _line(transaction, place, Cursor(*row), who)
+        wrong += _queues(transaction, place, span, who)
+    return wrong
+
+
+def _counts(transaction: Transaction, place: Place, name: str, who: str, now_ms: int) -> list[str]:
+    """Conservation."""
+    wrong = []
+    for one in inspect.stats(transaction, place, name, now_ms):
+        parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
+        if one.published != parts:
+            wrong.append(
+                f"{who} slot {one.slot}: {one.published} published, but {one.waiting} waiting + "
+                f"{one.todo} todo + {one.doing} doing + {one.settled} settled + {one.dead} dead + "
+                f"{one.cancelled} cancelled = {parts}"
+            )
+    return wrong
+
+
+def _line(transaction: Transaction, place: Place, cursor: Cursor, who: str) -> list[str]:
+    """A stream's cursor, and the log under it."""
+    slot = cursor.cursor % PER_TOPIC
+    where = f"{who} slot {slot}"
+    at = place.slot_number(slot)
+    heads: dict[int, int] = dict(transaction.rows(arrive.HEADS, place.slot_range()))
+    head = heads[at]
+    wrong = []
+    if not cursor.floor <= cursor.read <= head:
+        wrong.append(f"{where}: floor {cursor.floor}, read {cursor.read}, head {head} out of order")
+    edge = cursor.floor
+    for start, end in ranges.load(cursor.settled):
+        if not edge < start < end <= cursor.read:
+            wrong.append(f"{where}: settled range {start}-{end} is not between {edge} and the read")
+        edge = end
+    if cursor.has_window() and (cursor.receipt is None or not cursor.lease_until):
+        wrong.append(f"{where}: offsets from {cursor.floor} are in doing without lease or receipt")
+    there = transaction.rows(_LINE, (at, cursor.floor, head))[0][0]
+    if there != head - cursor.floor:
+        wrong.append(
+            f"{where}: {head - cursor.floor - there} unsettled messages are not in the log"
+        )
+    return wrong
+
+
+def _queues(transaction: Transaction, place: Place, span: tuple[int, int], who: str) -> list[str]:
+    """Heads, and what stands behind them."""
+    wrong = []
+    behind = Counter({(row[0], row[1]): row[2] for row in transaction.rows(_BEHIND, span)})
+    for row in transaction.rows(_HEADS, span):
+        head = Head(*row)
+        where = f"{who} slot {head.cursor % PER_TOPIC} subject {head.subject}"
+        there = behind.pop((head.cursor, head.subject), 0)
+        if head.behind != there:
+            wrong.append(f"{where}: {head.behind} messages should be behind it, {there} are")
+        wrong += [f"{where}: {fault}" for fault in _faults(place.topic.kind, head)]
+    wrong += [
+        f"{who} slot {at % PER_TOPIC} subject {subject}: {count} messages behind no head"
+        for (at, subject), count in behind.items()
+    ]
+    return wrong
+
+
+def _faults(kind: Kind, head: Head) -> list[str]:
+    """What is wrong with one head."""
+    faults = []
+    if head.state == State.DOING:
+        if head.receipt is None or head.rank <= 0:
+            faults.append("in doing without lease or receipt")
+        if not 1 <= head.given <= 1 + head.behind:
+            faults.append(f"a run of {head.given}, with {head.behind} behind it")
+        if head.tries < 1:
+            faults.append("in doing without an attempt")
+        return faults
+    if head.receipt is not None or head.given:
+        faults.append("not in doing, but with a receipt or a run")
+    if head.state == State.TODO and (kind not in RANKED or head.rank != -head.priority):
+        faults.append(f"in todo with rank {head.rank} and priority {head.priority}")
+    if head.behind and kind is not Kind.ORDERED:
+        faults.append("a next round behind a head that is not in doing")
+    return faults

@@ -1,0 +1,245 @@
+"""Topics and groups: declaring, subscribing, owning, moving."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+from sqlalchemy import bindparam, delete, func, select
+
+from qframe.drivers.sql import Statement, Transaction
+from qframe.errors import TopicMismatch
+from qframe.stores.sql import ranges, window
+from qframe.stores.sql.heads import Head
+from qframe.stores.sql.places import (
+    GROUPS,
+    SET_CURSOR,
+    UNCLAIMED,
+    Place,
+    add_group,
+    cursors_of,
+    group_id,
+    known_group,
+)
+from qframe.stores.sql.pull import lose_doing
+from qframe.stores.sql.schema import (
+    State,
+    backlog,
+    cursors,
+    dead,
+    groups,
+    log,
+    slots,
+    subjects,
+    topics,
+)
+from qframe.topic import Topic
+
+_TOPICS: Final = Statement(
+    select(topics).where(topics.c.namespace == bindparam("ns")).order_by(topics.c.name), "ns"
+)
+_TOPIC: Final = Statement(
+    select(topics).where(topics.c.namespace == bindparam("ns"), topics.c.name == bindparam("n")),
+    "ns n",
+)
+_LAST_TOPIC: Final = Statement(select(func.max(topics.c.id)), "")
+_ADD_TOPIC: Final = Statement(topics.insert(), "id namespace name kind slots options")
+_CHANGE_TOPIC: Final = Statement(
+    topics.update().where(topics.c.id == bindparam("of")).values(options=bindparam("o")), "o of"
+)
+_ADD_SLOT: Final = Statement(slots.insert(), "slot head")
+_RENAME: Final = Statement(
+    groups.update().where(groups.c.id == bindparam("of")).values(name=bindparam("n")), "n of"
+)
+_FORGET_GROUP: Final = Statement(delete(groups).where(groups.c.id == bindparam("of")), "of")
+_OF_GROUP: Final = [
+    Statement(
+        delete(table).where(
+            table.c.cursor >= bindparam("first"), table.c.cursor < bindparam("end")
+        ),
+        "first end",
+    )
+    for table in (cursors, subjects, backlog, dead)
+]
+SLOTS: Final = Statement(
+    select(slots.c.slot, slots.c.head, select(func.min(log.c.seq))
+           .where(log.c.slot == slots.c.slot).scalar_subquery())
+    .where(slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end"))
+    .order_by(slots.c.slot),
+    "first end",
+)  # fmt: skip
+_EPOCH: Final = Statement(
+    cursors.update().where(cursors.c.cursor == bindparam("at")).values(epoch=bindparam("e")),
+    "e at",
+)
+_DOING: Final = Statement(
+    select(subjects)
+    .where(subjects.c.cursor == bindparam("at"), subjects.c.state == State.DOING)
+    .order_by(subjects.c.rank, subjects.c.due, subjects.c.seq),
+    "at state_1",
+)
+_DROP_QUEUED: Final = Statement(delete(subjects).where(subjects.c.cursor == bindparam("at")), "at")
+_MOVE: Final = Statement(
+    cursors.update()
+    .where(cursors.c.cursor == bindparam("at"))
+    .values(
+        floor=bindparam("f"), read=bindparam("r"), base=bindparam("b"), settled=ranges.EMPTY,
+        receipt=None, lease_until=0, acked=0, cancelled=bindparam("c"),
+    ),
+    "f r b settled receipt lease_until acked c at",
+)  # fmt: skip
+_DEAD: Final = Statement(
+    select(func.count()).select_from(dead).where(dead.c.cursor == bindparam("at")), "at"
+)
+_SINCE: Final = Statement(
+    select(func.min(log.c.seq)).where(
+        log.c.slot == bindparam("at"), log.c.published_at >= bindparam("t")
+    ),
+    "at t",
+)
+
+
+class Options(msgspec.Struct):
+    """What of a topic may be changed later, as it lies in a column."""
+
+    retain_ms: int
+    max_length: int | None
+    dedupe_window_ms: int
+    gap_timeout_ms: int
+
+
+def declare(transaction: Transaction, namespace: str, topic: Topic) -> Place:
+    """Makes a topic known, or changes its options.
+
+    Raises:
+        TopicMismatch: if it has another kind or slot count.
+    """
+    options = msgspec.json.encode(
+        Options(topic.retain_ms, topic.max_length, topic.dedupe_window_ms, topic.gap_timeout_ms)
+    ).decode()
+    row = transaction.row(_TOPIC, (namespace, topic.name))
+    if row is not None:
+        for what, declared, asked in (
+            ("kind", row[3], str(topic.kind)),
+            ("slots", row[4], topic.slots),
+        ):
+            if declared != asked:
+                raise TopicMismatch(topic.name, what, declared, asked)
+        transaction.run(_CHANGE_TOPIC, (options, row[0]))
+        return Place(topic, row[0])
+    last = transaction.row(_LAST_TOPIC)
+    place = Place(topic, 1 + (last[0] or 0 if last else 0))
+    transaction.run(
+        _ADD_TOPIC, (place.id, namespace, topic.name, str(topic.kind), topic.slots, options)
+    )
+    transaction.run_many(_ADD_SLOT, [(place.slot_number(slot), 0) for slot in range(topic.slots)])
+    if topic.has_subjects:
+        add_group(transaction, place, UNCLAIMED)
+    return place
+
+
+def declared(transaction: Transaction, namespace: str, name: str | None = None) -> list[Place]:
+    """All topics, or the one of a name."""
+    rows = (
+        transaction.rows(_TOPICS, (namespace,))
+        if name is None
+        else transaction.rows(_TOPIC, (namespace, name))
+    )
+    places = []
+    for number, _, topic_name, kind, slot_count, text in rows:
+        options = msgspec.json.decode(text, type=Options)
+        topic = Topic(topic_name, kind, slot_count, max_length=options.max_length)
+        topic.retain_ms = options.retain_ms
+        topic.dedupe_window_ms = options.dedupe_window_ms
+        topic.gap_timeout_ms = options.gap_timeout_ms
+        places.append(Place(topic, number))
+    return places
+
+
+def subscribe(transaction: Transaction, place: Place, group: str, start: str) -> bool:
+    """Makes a group collect; False if it did before."""
+    if group_id(transaction, place, group) is not None:
+        return False
+    if place.topic.has_subjects:
+        kept = group_id(transaction, place, UNCLAIMED)
+        if kept is not None and start == "earliest":
+            transaction.run(_RENAME, (group, kept))
+        else:
+            add_group(transaction, place, group)
+        return True
+    starts = {
+        row[0] - place.slot_number(0): row[1] if start == "latest" or row[2] is None else row[2]
+        for row in transaction.rows(SLOTS, place.slot_range())
+    }
+    add_group(transaction, place, group, starts)
+    return True
+
+
+def names(transaction: Transaction, place: Place) -> list[str]:
+    """All groups of a topic, by name."""
+    return [row[1] for row in transaction.rows(GROUPS, (place.id,)) if row[1] != UNCLAIMED]
+
+
+def drop(transaction: Transaction, place: Place, group: str) -> bool:
+    """Forgets a group and all its rows; False if there is none."""
+    number = group_id(transaction, place, group)
+    if number is None:
+        return False
+    for statement in _OF_GROUP:
+        transaction.run(statement, place.cursor_range(number))
+    transaction.run(_FORGET_GROUP, (number,))
+    return True
+
+
+def seek(transaction: Transaction, place: Place, group: str, positions: Mapping[int, int]) -> None:
+    """Moves a stream's group; what was handed out or left the line is forgotten."""
+    known = cursors_of(transaction, place, known_group(transaction, place, group))
+    kept = {
+        row[0] - place.slot_number(0): (row[1] if row[2] is None else row[2], row[1])
+        for row in transaction.rows(SLOTS, place.slot_range())
+    }
+    for slot, asked in positions.items():
+        cursor = known[slot]
+        first, head = kept[slot]
+        to = min(max(asked, first), head)
+        transaction.run(_DROP_QUEUED, (cursor.cursor,))
+        # The dead of before still count as published, so the base lies that much lower.
+        gone = transaction.rows(_DEAD, (cursor.cursor,))[0][0]
+        transaction.run(_MOVE, (to, to, to - gone, ranges.EMPTY, None, 0, 0, 0, cursor.cursor))
+
+
+def offsets_at(transaction: Transaction, place: Place, at_ms: int) -> dict[int, int]:
+    """The first kept offset of each slot that was published at a time or later."""
+    found = {}
+    for number, head, _ in transaction.rows(SLOTS, place.slot_range()):
+        first = transaction.rows(_SINCE, (number, at_ms))[0][0]
+        found[number - place.slot_number(0)] = head if first is None else first
+    return found
+
+
+def epochs(transaction: Transaction, place: Place, group: str) -> dict[int, str]:
+    """The epoch of each slot."""
+    known = cursors_of(transaction, place, known_group(transaction, place, group))
+    return {slot: cursor.epoch for slot, cursor in known.items()}
+
+
+def take(
+    transaction: Transaction, place: Place, group: str, wanted: Mapping[int, str], now_ms: int
+) -> list[int]:
+    """Takes slots under epochs that are not below theirs; what is in doing there comes back."""
+    known = cursors_of(transaction, place, known_group(transaction, place, group))
+    taken = []
+    for slot, epoch in wanted.items():
+        cursor = known[slot]
+        if epoch < cursor.epoch:
+            continue
+        taken.append(slot)
+        if epoch == cursor.epoch:
+            continue
+        transaction.run(_EPOCH, (epoch, cursor.cursor))
+        rows = transaction.rows(_DOING, (cursor.cursor, State.DOING))
+        lose_doing(transaction, place, cursor, [Head(*row) for row in rows], now_ms)
+        if window.lose(transaction, place, cursor):
+            transaction.run(SET_CURSOR, cursor.row())
+    return taken

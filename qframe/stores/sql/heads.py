@@ -1,0 +1,170 @@
+"""Heads of subjects, one by one: how they stand, come back, and follow each other."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from sqlalchemy import bindparam, select
+
+from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.stores.sql.schema import State, backlog, subjects
+from qframe.topic import Kind
+
+RANKED: Final = (Kind.ORDERED, Kind.PRIORITY)
+FRONT: Final = 0
+"""The due time of what left a stream's line by a release or a loss: before everything else."""
+
+_ENVELOPE: Final = "id key headers body published_at"
+_OF: Final = (subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
+_BEHIND: Final = (backlog.c.cursor == bindparam("at"), backlog.c.subject == bindparam("of"))
+_FIELDS: Final = [column.name for column in subjects.c][2:]
+
+GET: Final = Statement(select(subjects).where(*_OF), "at of")
+INSERT: Final = Statement(subjects.insert(), f"cursor subject {' '.join(_FIELDS)}")
+SET: Final = Statement(
+    subjects.update().where(*_OF).values({name: bindparam(f"new_{name}") for name in _FIELDS}),
+    " ".join(f"new_{name}" for name in _FIELDS) + " at of",
+)
+DELETE: Final = Statement(subjects.delete().where(*_OF), "at of")
+ADD_BEHIND: Final = Statement(backlog.insert(), f"cursor subject seq due priority {_ENVELOPE}")
+BEHIND: Final = Statement(
+    select(backlog).where(*_BEHIND).order_by(backlog.c.seq).limit(bindparam("most")),
+    "at of most",
+)
+DELETE_BEHIND: Final = Statement(
+    backlog.delete().where(*_BEHIND, backlog.c.seq <= bindparam("last")), "at of last"
+)
+
+
+class Head(msgspec.Struct):
+    """A row of the table of subjects, its fields in the order of the columns."""
+
+    cursor: int
+    subject: str
+    state: int
+    rank: int
+    due: int
+    seq: int
+    priority: int
+    receipt: str | None
+    tries: int
+    lost: int
+    given: int
+    behind: int
+    error: str | None
+    id: str
+    key: str | None
+    headers: str | None
+    body: bytes
+    published_at: int
+
+    def row(self) -> Row:
+        """All columns."""
+        return msgspec.structs.astuple(self)
+
+    def envelope(self) -> Row:
+        """The message's five fields."""
+        return self.id, self.key, self.headers, self.body, self.published_at
+
+
+def fetched(transaction: Transaction, cursor: int, subject: str) -> Head | None:
+    """The head of a subject, or None."""
+    row = transaction.row(GET, (cursor, subject))
+    return Head(*row) if row else None
+
+
+def save(transaction: Transaction, head: Head) -> None:
+    """Writes a head that is there already."""
+    row = head.row()
+    transaction.run(SET, (*row[2:], head.cursor, head.subject))
+
+
+def rank_of(kind: Kind, priority: int) -> int:
+    """What orders a due head before its due time does."""
+    return -priority if kind in RANKED else 0
+
+
+def stand(kind: Kind, due: int, priority: int, now_ms: int) -> tuple[int, int]:
+    """The state and rank of a head that is not in doing."""
+    if kind in RANKED and due <= now_ms:
+        return State.TODO, -priority
+    return State.WAITING, 0
+
+
+def replaced_due(kind: Kind, old: int, new: int, now_ms: int) -> int:
+    """The due time when an equal subject is published again."""
+    if kind is Kind.MERGE:
+        return old
+    if kind is Kind.PRIORITY and new <= now_ms:
+        return min(old, new)
+    return new
+
+
+def come_back(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> int:
+    """Takes a head out of doing, due when it says; answers how many messages became one with it.
+
+    A next round that stands behind it replaces it, as if it were published now.
+    """
+    absorbed = 0
+    if head.behind and kind is not Kind.ORDERED:
+        row = transaction.rows(BEHIND, (head.cursor, head.subject, 1))[0]
+        transaction.run(DELETE_BEHIND, (head.cursor, head.subject, row[2]))
+        head.due = replaced_due(kind, head.due, row[3], now_ms)
+        head.priority = row[4]
+        head.id, head.key, head.headers, head.body, head.published_at = row[5:]
+        head.tries = head.lost = head.behind = 0
+        head.error = None
+        absorbed = 1
+    head.receipt = None
+    head.given = 0
+    head.state, head.rank = stand(kind, head.due, head.priority, now_ms)
+    save(transaction, head)
+    return absorbed
+
+
+def follow(
+    transaction: Transaction, kind: Kind, head: Head, now_ms: int, *, last: int, keeps: int = 0
+) -> None:
+    """Puts the next message in place of a head that is settled, or removes the subject.
+
+    Args:
+        transaction: the transaction.
+        kind: the topic's kind.
+        head: the head; it is changed.
+        now_ms: the store's now.
+        last: the seq of the last message that is settled: those up to it are gone.
+        keeps: how many messages of the run are still in doing; the new head is one of them.
+    """
+    transaction.run(DELETE_BEHIND, (head.cursor, head.subject, last))
+    rows = transaction.rows(BEHIND, (head.cursor, head.subject, 1)) if head.behind else []
+    if not rows:
+        transaction.run(DELETE, (head.cursor, head.subject))
+        return
+    row = rows[0]
+    transaction.run(DELETE_BEHIND, (head.cursor, head.subject, row[2]))
+    head.seq, head.priority = row[2], row[4]
+    head.due = max(now_ms, row[3]) if kind is Kind.ORDERED else row[3]
+    head.id, head.key, head.headers, head.body, head.published_at = row[5:]
+    head.lost = 0
+    head.error = None
+    head.behind -= 1
+    if keeps:
+        head.tries, head.given = 1, keeps
+    else:
+        head.tries, head.given, head.receipt = 0, 0, None
+        head.state, head.rank = stand(kind, head.due, head.priority, now_ms)
+    save(transaction, head)
+
+
+def headers_text(headers: dict[str, str] | None) -> str | None:
+    """Headers as they lie in a column."""
+    return msgspec.json.encode(headers).decode() if headers else None
+
+
+def headers_of(text: str | None) -> dict[str, str] | None:
+    """Headers from a column."""
+    if text is None:
+        return None
+    found: dict[str, str] = msgspec.json.decode(text, type=dict[str, str])
+    return found

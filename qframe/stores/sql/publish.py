@@ -1,0 +1,239 @@
+"""Taking messages in: recognise duplicates, keep to the limit, put them where they belong."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+from sqlalchemy import bindparam, func, select
+
+from qframe.codec import batch_mark_of
+from qframe.drivers.sql import Statement, Transaction
+from qframe.outcomes import Outcome
+from qframe.stores.base import Entry, due_of
+from qframe.stores.sql import arrivals as arrive
+from qframe.stores.sql import sequences
+from qframe.stores.sql.arrivals import Arrival, Known
+from qframe.stores.sql.heads import headers_text
+from qframe.stores.sql.places import Place, groups_of, unsettled
+from qframe.stores.sql.schema import State, held, later, marks
+from qframe.topic import Kind, Topic
+
+_MARK: Final = Statement(marks.insert(), "slot mark expires")
+_FORGET: Final = Statement(
+    marks.delete().where(marks.c.slot == bindparam("at"), marks.c.mark == bindparam("m")), "at m"
+)
+_DELAY: Final = Statement(later.insert(), "slot due id key headers body published_at")
+_LATER: Final = Statement(
+    select(func.count()).select_from(later).where(later.c.slot == bindparam("at")), "at"
+)
+_HELD: Final = Statement(
+    select(func.count()).select_from(held).where(held.c.slot == bindparam("at")), "at"
+)
+
+
+@lru_cache(maxsize=64)
+def _marked(count: int) -> Statement:
+    names = [f"m{number}" for number in range(count)]
+    among = marks.c.mark.in_([bindparam(name) for name in names])
+    query = select(marks.c.mark, marks.c.expires)
+    return Statement(query.where(marks.c.slot == bindparam("at"), among), f"at {' '.join(names)}")
+
+
+def publish(
+    transaction: Transaction, place: Place, entries: Sequence[Entry], now_ms: int
+) -> list[Outcome]:
+    """Stores the entries in order; answers what became of each."""
+    outcomes: list[Outcome] = [Outcome.STORED] * len(entries)
+    by_slot: dict[int, list[int]] = {}
+    for number, entry in enumerate(entries):
+        by_slot.setdefault(entry.slot, []).append(number)
+    topic = place.topic
+    slot_heads: dict[int, int] = dict(transaction.rows(arrive.HEADS, place.slot_range()))
+    groups = groups_of(transaction, place) if topic.has_subjects else []
+    moved: list[tuple[int, int]] = []
+    for slot, numbers in by_slot.items():
+        at = place.slot_number(slot)
+        new = _not_seen(transaction, at, [entries[each] for each in numbers], now_ms)
+        candidates = []
+        for each, is_new in zip(numbers, new, strict=True):
+            if is_new:
+                candidates.append(each)
+            else:
+                outcomes[each] = Outcome.DUPLICATE
+        if not candidates:
+            continue
+        chosen = [entries[each] for each in candidates]
+        head = slot_heads[at]
+        if topic.has_subjects:
+            head, answers = _queue(transaction, place, slot, head, groups, chosen, now_ms)
+        else:
+            head, answers = _append(transaction, place, slot, head, chosen, now_ms)
+        for each, answer in zip(candidates, answers, strict=True):
+            outcomes[each] = answer
+        taken = [entries[each] for each in candidates if outcomes[each] is not Outcome.FULL]
+        _remember(transaction, topic, at, taken, now_ms)
+        moved.append((head, at))
+    transaction.run_many(arrive.SET_HEAD, moved)
+    return outcomes
+
+
+def _not_seen(
+    transaction: Transaction, at: int, entries: Sequence[Entry], now_ms: int
+) -> list[bool]:
+    """Which entries are no duplicates."""
+    wanted: dict[str, None] = {}
+    for entry in entries:
+        wanted[entry.mark] = None
+        if entry.mark == entry.id and (batch := batch_mark_of(entry.id)):
+            wanted[batch] = None
+    known: set[str] = set()
+    for group in arrive.padded(list(wanted)):
+        for mark, expires in transaction.rows(_marked(len(group)), (at, *group)):
+            if expires > now_ms:
+                known.add(mark)
+            else:
+                transaction.run(_FORGET, (at, mark))
+    seen: set[str] = set()
+    answers = []
+    for entry in entries:
+        named = entry.mark == entry.id
+        is_new = entry.id not in seen and entry.mark not in known
+        if is_new and named and (batch := batch_mark_of(entry.id)):
+            is_new = batch not in known
+        answers.append(is_new)
+        if is_new:
+            seen.add(entry.id)
+    return answers
+
+
+def _remember(
+    transaction: Transaction, topic: Topic, at: int, entries: Sequence[Entry], now_ms: int
+) -> None:
+    """Remembers the marks of entries that were taken."""
+    expires_ms = now_ms + topic.dedupe_window_ms
+    taken = dict.fromkeys([entry.mark for entry in entries])
+    transaction.run_many(_MARK, [(at, mark, expires_ms) for mark in taken])
+
+
+def _append(
+    transaction: Transaction, place: Place, slot: int, head: int, entries: list[Entry], now_ms: int
+) -> tuple[int, list[Outcome]]:
+    """A stream's: into the log, or aside until they are due."""
+    at = place.slot_number(slot)
+    room = _room(transaction, place, slot)
+    fitting = entries if room is None or room >= len(entries) else entries[:room]
+    due: list[Arrival] = []
+    aside = []
+    for entry in fitting:
+        text = headers_text(entry.headers)
+        if entry.delay_ms is None and entry.at_ms is None:
+            due.append(Arrival("", 0, 0, entry.id, entry.key, text, entry.body, now_ms))
+            continue
+        due_ms = due_of(entry, now_ms, merges=False)
+        if due_ms > now_ms:
+            aside.append((at, due_ms, entry.id, entry.key, text, entry.body, now_ms))
+        else:
+            due.append(Arrival("", 0, 0, entry.id, entry.key, text, entry.body, now_ms))
+    transaction.run_many(_DELAY, aside)
+    head = arrive.to_log(transaction, at, head, due)
+    stored = [Outcome.STORED] * len(fitting)
+    return head, stored + [Outcome.FULL] * (len(entries) - len(fitting))
+
+
+def _queue(
+    transaction: Transaction,
+    place: Place,
+    slot: int,
+    head: int,
+    groups: Sequence[int],
+    entries: list[Entry],
+    now_ms: int,
+) -> tuple[int, list[Outcome]]:
+    """Where subjects are queued: into the queue of every group."""
+    kind = place.topic.kind
+    cursors = [place.cursor_number(group, slot) for group in groups]
+    wanted = list({entry.subject or "" for entry in entries})
+    known = [arrive.known_heads(transaction, cursor, wanted) for cursor in cursors]
+    fits = _fitting(transaction, place, slot, entries, known)
+    at = place.slot_number(slot)
+    outcomes = [Outcome.STORED if fit else Outcome.FULL for fit in fits]
+    arriving: list[Arrival] = []
+    numbers: list[int | None] = []
+    for number, entry in enumerate(entries):
+        if not fits[number]:
+            continue
+        one = Arrival(
+            entry.subject or "",
+            due_of(entry, now_ms, kind is Kind.MERGE),
+            entry.priority,
+            entry.id,
+            entry.key,
+            headers_text(entry.headers),
+            entry.body,
+            now_ms,
+        )
+        if entry.sequence is None:
+            released = [one]
+        else:
+            released = sequences.released(
+                transaction, at, one, entry.sequence, now_ms, place.topic.gap_timeout_ms
+            )
+        for each in released:
+            each.seq = head
+            head += 1
+            arriving.append(each)
+            numbers.append(number if each is one else None)
+    for cursor, heads in zip(cursors, known, strict=True):
+        answers = arrive.to_queue(transaction, kind, cursor, arriving, heads, now_ms)
+        stored = answers.count(Outcome.STORED)
+        transaction.run(arrive.COUNT, (stored, 0, 0, cursor))
+        for place_of, answer in zip(numbers, answers, strict=True):
+            if place_of is None:
+                continue
+            if cursor == cursors[0] or answer is Outcome.STORED:
+                outcomes[place_of] = answer
+    return head, outcomes
+
+
+def _fitting(
+    transaction: Transaction,
+    place: Place,
+    slot: int,
+    entries: Sequence[Entry],
+    known: Sequence[dict[str, Known]],
+) -> list[bool]:
+    """Which entries fit: none that would be stored does from the first on that does not."""
+    room = _room(transaction, place, slot)
+    if room is None:
+        return [True] * len(entries)
+    fits = []
+    mine: set[str] = set()
+    for entry in entries:
+        subject = entry.subject or ""
+        adds = place.topic.kind is Kind.ORDERED or (
+            subject not in mine and any(_would_add(heads.get(subject)) for heads in known)
+        )
+        fit = not adds or room > 0
+        if adds and fit:
+            room -= 1
+            mine.add(subject)
+        elif not fit:
+            room = 0
+        fits.append(fit)
+    return fits
+
+
+def _would_add(head: Known | None) -> bool:
+    return head is None or (head.state == State.DOING and not head.behind)
+
+
+def _room(transaction: Transaction, place: Place, slot: int) -> int | None:
+    """How many more messages a slot takes; None where there is no limit."""
+    limit = place.topic.slot_max_length
+    if limit is None:
+        return None
+    at = place.slot_number(slot)
+    waiting: int = transaction.rows(_LATER, (at,))[0][0] + transaction.rows(_HELD, (at,))[0][0]
+    return max(0, limit - waiting - unsettled(transaction, place, slot))
