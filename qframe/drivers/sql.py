@@ -32,7 +32,7 @@ class Statement:
     """A Core statement, and the order in which its parameters are given.
 
     Args:
-        core: the statement.
+        core: the statement; constants in it are written into its text.
         names: its parameters' names, in the order in which the compiled statement wants them;
             this is checked when it is compiled, so that tuples cannot be given in another order.
     """
@@ -46,10 +46,14 @@ class Statement:
     def compiled(self, engine: Engine) -> str:
         """Its text for an engine."""
         compiled = self.core.compile(dialect=engine.dialect)
-        order = getattr(compiled, "positiontup", None) or []
-        if order != self.names:
+        order: list[str] = getattr(compiled, "positiontup", None) or []
+        known = set(self.names)
+        constants = [None if name in known else _literal(compiled.params[name]) for name in order]
+        if [name for name in order if name in known] != self.names:
             raise AssertionError(f"parameters are {order}, not {self.names}: {compiled}")
-        return str(compiled)
+        first, *rest = str(compiled).split("?")
+        pairs = zip(constants, rest, strict=True)
+        return first + "".join(("?" if it is None else it) + after for it, after in pairs)
 
 
 class Transaction:
@@ -228,6 +232,17 @@ class Database:
         if isinstance(cause, sqlite3.OperationalError):
             return (AnswerLost if committing else StoreUnavailable)(self.shown, text)
         return error
+
+
+def _literal(value: object) -> str:
+    """A constant of ours, as SQL; never anything from outside."""
+    if value is None:
+        return "NULL"
+    if isinstance(value, bytes):
+        return f"X'{value.hex()}'"
+    if isinstance(value, int):
+        return str(int(value))
+    raise AssertionError(f"a parameter without a name: {value!r}")
 
 
 def _checked(url: str) -> tuple[URL, dict[str, str]]:

@@ -45,7 +45,7 @@ _REPLACE: Final = Statement(
         tries=0, lost=0, error=None, id=bindparam("i"), key=bindparam("k"),
         headers=bindparam("h"), body=bindparam("b"), published_at=bindparam("a"),
     ),
-    "s r d p tries lost error i k h b a at of",
+    "s r d p i k h b a at of",
 )  # fmt: skip
 _BEHIND: Final = Statement(
     subjects.update()

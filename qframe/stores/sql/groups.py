@@ -77,7 +77,7 @@ _DOING: Final = Statement(
     select(subjects)
     .where(subjects.c.cursor == bindparam("at"), subjects.c.state == State.DOING)
     .order_by(subjects.c.rank, subjects.c.due, subjects.c.seq),
-    "at state_1",
+    "at",
 )
 _DROP_QUEUED: Final = Statement(delete(subjects).where(subjects.c.cursor == bindparam("at")), "at")
 _MOVE: Final = Statement(
@@ -85,9 +85,9 @@ _MOVE: Final = Statement(
     .where(cursors.c.cursor == bindparam("at"))
     .values(
         floor=bindparam("f"), read=bindparam("r"), base=bindparam("b"), settled=ranges.EMPTY,
-        receipt=None, lease_until=0, acked=0, cancelled=bindparam("c"),
+        receipt=None, lease_until=0, acked=0, cancelled=0,
     ),
-    "f r b settled receipt lease_until acked c at",
+    "f r b at",
 )  # fmt: skip
 _DEAD: Final = Statement(
     select(func.count()).select_from(dead).where(dead.c.cursor == bindparam("at")), "at"
@@ -206,7 +206,7 @@ def seek(transaction: Transaction, place: Place, group: str, positions: Mapping[
         transaction.run(_DROP_QUEUED, (cursor.cursor,))
         # The dead of before still count as published, so the base lies that much lower.
         gone = transaction.rows(_DEAD, (cursor.cursor,))[0][0]
-        transaction.run(_MOVE, (to, to, to - gone, ranges.EMPTY, None, 0, 0, 0, cursor.cursor))
+        transaction.run(_MOVE, (to, to, to - gone, cursor.cursor))
 
 
 def offsets_at(transaction: Transaction, place: Place, at_ms: int) -> dict[int, int]:
@@ -238,7 +238,7 @@ def take(
         if epoch == cursor.epoch:
             continue
         transaction.run(_EPOCH, (epoch, cursor.cursor))
-        rows = transaction.rows(_DOING, (cursor.cursor, State.DOING))
+        rows = transaction.rows(_DOING, (cursor.cursor,))
         lose_doing(transaction, place, cursor, [Head(*row) for row in rows], now_ms)
         if window.lose(transaction, place, cursor):
             transaction.run(SET_CURSOR, cursor.row())

@@ -35,7 +35,7 @@ _HEADS: Final = Statement(
     )
     .where(_c.cursor >= bindparam("first"), _c.cursor < bindparam("end"))
     .group_by(_c.cursor, _c.state, "is_due", "tried"),
-    "now param_1 param_2 tries_1 param_3 param_4 first end",
+    "now first end",
 )
 _DEAD: Final = Statement(
     select(dead.c.cursor, func.count())
@@ -134,7 +134,7 @@ def _stats_of(
     for at, count in transaction.rows(_DEAD, span):
         by_slot[at - span[0]].dead = count
     for at, state, is_due, tried, count, behind, given, oldest in transaction.rows(
-        _HEADS, (now_ms, 1, 0, 0, 1, 0, *span)
+        _HEADS, (now_ms, *span)
     ):
         one = by_slot[at - span[0]]
         if state == State.DOING:

@@ -52,7 +52,7 @@ _LOOK: Final = Statement(
     )
     .where(cursors.c.cursor >= bindparam("first"), cursors.c.cursor < bindparam("end"))
     .order_by(cursors.c.cursor),
-    "delta state_1 param_1 state_2 param_2 state_3 param_3 delta param_4 delta param_5 first end",
+    "delta delta delta first end",
 )  # fmt: skip
 _DUE_LATER: Final = Statement(
     select(later).where(later.c.slot == bindparam("at"), later.c.due <= bindparam("now"))
@@ -70,17 +70,17 @@ _EXPIRED: Final = Statement(
         subjects.c.rank <= bindparam("now"),
     )
     .order_by(subjects.c.rank, subjects.c.due, subjects.c.seq),
-    "at state_1 now",
+    "at now",
 )
 _PROMOTE: Final = Statement(
     subjects.update()
     .where(
         subjects.c.cursor == bindparam("at"),
-        subjects.c.state == bindparam("waiting"),
+        subjects.c.state == State.WAITING,
         subjects.c.due <= bindparam("now"),
     )
-    .values(state=bindparam("todo"), rank=-subjects.c.priority),
-    "todo at waiting now",
+    .values(state=State.TODO, rank=-subjects.c.priority),
+    "at now",
 )
 _CLAIMABLE: Final = Statement(
     select(subjects)
@@ -97,13 +97,13 @@ _CLAIM: Final = Statement(
     subjects.update()
     .where(subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
     .values(
-        state=bindparam("doing"),
+        state=State.DOING,
         rank=bindparam("until"),
         receipt=bindparam("token"),
         tries=bindparam("attempt"),
         given=bindparam("run"),
     ),
-    "doing until token attempt run at of",
+    "until token attempt run at of",
 )
 _RENEW: Final = Statement(
     subjects.update()
@@ -121,7 +121,7 @@ _HANDED_OUT: Final = Statement(
         subjects.c.state == State.DOING,
         subjects.c.receipt == bindparam("token"),
     ),
-    "at state_1 token",
+    "at token",
 )
 
 
@@ -177,8 +177,7 @@ def look(transaction: Transaction, place: Place, group: int) -> dict[int, View]:
     """All slots of a group, at one glance."""
     first, end = place.cursor_range(group)
     delta = place.slot_number(0) - first
-    states = (State.WAITING, 1, State.TODO, 1, State.DOING, 1)
-    rows = transaction.rows(_LOOK, (delta, *states, delta, 1, delta, 1, first, end))
+    rows = transaction.rows(_LOOK, (delta, delta, delta, first, end))
     views = [View(Cursor(*row[:11]), *row[11:]) for row in rows]
     return {view.cursor.slot: view for view in views}
 
@@ -260,7 +259,7 @@ def recall(
         cursor = known[ask.slot]
         if cursor.epoch != ask.epoch:
             continue
-        rows = transaction.rows(_HANDED_OUT, (cursor.cursor, State.DOING, receipt))
+        rows = transaction.rows(_HANDED_OUT, (cursor.cursor, receipt))
         for row in rows:
             head = Head(*row)
             head.tries -= 1
@@ -312,7 +311,7 @@ def _pull_slot(
     if view.held_due is not None and view.held_due <= now_ms:
         pulled.gaps += _pass_gaps(transaction, place, ask.slot, view.head, now_ms)
     if view.doing_until is not None and view.doing_until <= now_ms:
-        rows = transaction.rows(_EXPIRED, (cursor.cursor, State.DOING, now_ms))
+        rows = transaction.rows(_EXPIRED, (cursor.cursor, now_ms))
         pulled.lost += lose_doing(transaction, place, cursor, [Head(*row) for row in rows], now_ms)
     before = cursor.row()
     if streams and cursor.has_window() and cursor.lease_until <= now_ms:
@@ -363,7 +362,7 @@ def _claim(
     kind, now_ms = place.topic.kind, terms.now_ms
     standing = State.WAITING
     if kind in heads.RANKED:
-        transaction.run(_PROMOTE, (State.TODO, at, State.WAITING, now_ms))
+        transaction.run(_PROMOTE, (at, now_ms))
         standing = State.TODO
     left = ask.limit
     while left > 0:
@@ -381,7 +380,7 @@ def _claim(
             given = _hand_out(transaction, kind, row, ask.slot, left, terms, pulled.deliveries)
             left -= given
             claims.append(
-                (State.DOING, terms.lease_until_ms, terms.receipt, row[_TRIES] + 1, given,
+                (terms.lease_until_ms, terms.receipt, row[_TRIES] + 1, given,
                  at, row[1])
             )  # fmt: skip
         transaction.run_many(_CLAIM, claims)

@@ -41,7 +41,7 @@ _OVERDUE: Final = Statement(
     .where(held.c.slot == bindparam("at"), held.c.due <= bindparam("now"))
     .order_by(held.c.due, held.c.key, held.c.sequence)
     .limit(1),
-    "at now param_1",
+    "at now",
 )
 
 
@@ -73,7 +73,7 @@ def overdue(transaction: Transaction, at: int, now_ms: int) -> tuple[list[Arriva
     """What goes on in a slot because gaps have been waited for long enough, and how many gaps."""
     going: list[Arrival] = []
     gaps = 0
-    while row := transaction.row(_OVERDUE, (at, now_ms, 1)):
+    while row := transaction.row(_OVERDUE, (at, now_ms)):
         going += _pass_gap(transaction, at, row[0], now_ms)
         gaps += 1
     return going, gaps

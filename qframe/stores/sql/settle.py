@@ -35,7 +35,7 @@ def _doing(count: int) -> Statement:
         c.subject.in_([bindparam(name) for name in names]),
         c.state == State.DOING,
     )
-    return Statement(query, f"at {' '.join(names)} state_1")
+    return Statement(query, f"at {' '.join(names)}")
 
 
 def settle(
@@ -89,7 +89,7 @@ def _settle_queued(
     at = cursor.cursor
     doing = {}
     for wanted in arrive.padded(list(by_subject)) if by_subject else ():
-        for row in transaction.rows(_doing(len(wanted)), (at, *wanted, State.DOING)):
+        for row in transaction.rows(_doing(len(wanted)), (at, *wanted)):
             doing[row[0]] = row
     gone: list[tuple[int, str]] = []
     acked = absorbed = 0

@@ -34,7 +34,7 @@ _WAITING: Final = Statement(
     )
     .order_by(subjects.c.due, subjects.c.seq)
     .limit(bindparam("most")),
-    "at state_1 rank_1 since until most",
+    "at since until most",
 )
 
 
@@ -96,7 +96,7 @@ def timers(
     for group, name in transaction.rows(GROUPS, (place.id,)):
         for slot in range(place.topic.slots):
             at = place.cursor_number(group, slot)
-            rows = transaction.rows(_WAITING, (at, State.WAITING, 0, since, until, limit))
+            rows = transaction.rows(_WAITING, (at, since, until, limit))
             found += [record_of_head(place, name, Head(*row), now_ms) for row in rows]
     found.sort(key=lambda record: (record.due_ms or 0, record.seq or 0))
     return found[:limit]
