@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from typing import Annotated, Literal
 
 import typer
@@ -109,7 +110,7 @@ def drop(
         chosen = _chosen(app, topic, group, ids, everything)
         if not yes:
             what = "all dead letters" if chosen == "all" else counted(len(chosen), "dead letter")
-            typer.confirm(f"Drop {what} of {topic}/{group} for good?", abort=True, err=True)
+            _ask(f"Drop {what} of {topic}/{group} for good?")
         done = app.admin.dead_drop(topic, group, chosen)
     say(f"{counted(done, 'message')} of {topic}/{group} dropped")
 
@@ -126,3 +127,12 @@ def _chosen(
     for message_id in distinct:
         app.admin.dead_show(topic, group, message_id)
     return distinct
+
+
+def _ask(question: str) -> None:
+    """Goes on if the answer is yes; asks on stderr, so that stdout stays the command's own."""
+    sys.stderr.write(f"{question} [y/N] ")
+    sys.stderr.flush()
+    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
+        sys.stderr.write("nothing was dropped\n")
+        raise typer.Exit(1)

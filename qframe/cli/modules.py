@@ -45,13 +45,13 @@ def apps_of(names: Sequence[str]) -> list[QFrame]:
 
 
 def _checked(name: str) -> str:
-    if _NAME.fullmatch(name):
-        return name
     path, *_ = name.split(":")
     if path.endswith(".py") and Path(path).name != ".py":
-        *folders, file = Path(path).with_suffix("").parts
-        module = ".".join([*(part for part in folders if part not in ("/", ".", "..")), file])
+        parts = Path(path).with_suffix("").parts
+        module = ".".join(part for part in parts if part not in ("/", ".", ".."))
         remedy = f"name the module: {module}"
+    elif _NAME.fullmatch(name):
+        return name
     else:
         remedy = "name it as in an import: shop, shop.orders, or shop:app"
     raise BadModule("module", name, "it is not the name of a module", remedy)

@@ -177,7 +177,8 @@ class Database:
                 if not open_[0]:
                     return 0
                 cursor.execute("PRAGMA data_version")
-                return int(cursor.fetchone()[0])
+                row: Row = cursor.fetchone()  # type: ignore[assignment] # a pragma answers always
+                return int(row[0])
 
         def release() -> None:
             with guard:

@@ -56,8 +56,8 @@ time; of one released or lost it is what it was.
 message with that number is stored, and so are those behind it that were held; one with a larger
 number is held, before any group sees it, until the gap is filled or its own `gap_timeout` has
 passed (looked at in every pull from the slot and every publish to the key); then the gap is
-passed: the lowest held number is stored and becomes the count. One with a smaller number (a late one) is
-stored at once. Held messages count as waiting for every group.
+passed: the lowest held number is stored and becomes the count. One with a smaller number (a late
+one) is stored at once. Held messages count as waiting for every group.
 
 Messages of a stream that were delayed join the log in the order of their due times, then ids.
 

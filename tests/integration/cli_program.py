@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from qframe import QFrame, Topic
+
 
 class Ran(NamedTuple):
     """How the program ended, and what it said."""
@@ -59,10 +61,15 @@ class Program:
         assert ran.err.count("\n") == 1, ran
         return ran.err
 
+    def app(self) -> QFrame:
+        """An app on the same store in this process, to prepare and to look."""
+        return QFrame(store=f"sqlite:///{self.directory}/qframe.db")
+
     def write(self, name: str, text: str) -> None:
         (self.directory / name).write_text(text, encoding="utf-8")
 
 
+ORDERS = Topic("orders", kind="ordered", slots=4)
 SHOP = """
 from qframe import Message, Reject, Topic, consumer
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import pytest
-from cli_program import SHOP, Program
+from cli_program import ORDERS, SHOP, Program
 
 
 @pytest.fixture
@@ -14,18 +13,16 @@ def shop(tmp_path: Path) -> Program:
     """A shop with three dead letters: o-0 and o-1 failed, o-2 was rejected."""
     program = Program(tmp_path)
     program.write("shop.py", SHOP)
-    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4")
-    for number, what in enumerate(("bad", "bad", "never")):
-        body = json.dumps({"n": number, what: True})
-        program.ok("publish", "orders", body, "--key", f"k{number}", "--id", f"o-{number}")
+    with program.app() as app:
+        for number, what in enumerate(("bad", "bad", "never")):
+            app.publish(ORDERS, {"n": number, what: True}, key=f"k{number}", id=f"o-{number}")
     program.ok("worker", "shop", "--burst")
     return program
 
 
 def dead(program: Program) -> list[str]:
-    return sorted(
-        each["id"] for each in program.ok("dead", "list", "orders", "billing", "--json").json
-    )
+    with program.app() as app:
+        return sorted(each.id for each in app.admin.dead("orders", "billing"))
 
 
 def test_dead_letters_are_listed_with_their_errors(shop: Program) -> None:

@@ -4,24 +4,32 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import pytest
-from cli_program import Program
+from cli_program import ORDERS, Program
+
+from qframe import Topic
 
 
 @pytest.fixture
 def program(tmp_path: Path) -> Program:
     program = Program(tmp_path)
-    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4")
+    with program.app() as app:
+        app.declare(ORDERS)
     return program
 
 
 def published(program: Program, topic: str = "orders") -> int:
     """How many messages the topic has taken in, for its group or for the first that comes."""
-    for each in program.ok("topics", "--json").json:
-        if each["name"] == topic:
-            return sum(group["published"] for group in each["groups"])
-    return 0
+    with program.app() as app:
+        return sum(totals.published for totals in app.admin.topic(topic).groups)
+
+
+def record(program: Program, message_id: str) -> Any:
+    """Where a message stands."""
+    (found,) = program.ok("explain", "orders", message_id, "--json").json
+    return found
 
 
 def test_a_message_is_stored_and_its_id_told(program: Program) -> None:
@@ -38,20 +46,20 @@ def test_a_message_is_stored_and_its_id_told(program: Program) -> None:
 def test_everything_that_is_given_arrives(program: Program) -> None:
     program.ok(
         "publish", "orders", "[1.5, null]", "--key", "k", "--header", "from=a=b", "--tag", "x",
-        "--tag", "y", "--id", "m-1", "--delay", "2h", "--priority", "7", "--sequence", "1",
+        "--tag", "y", "--id", "m-1", "--delay", "2h", "--priority", "7",
     )  # fmt: skip
-    (record,) = program.ok("explain", "orders", "m-1", "--json").json
-    assert record["body"] == [1.5, None]
-    assert (record["key"], record["headers"]) == ("k", {"from": "a=b"})
-    assert (record["tags"], record["priority"]) == (["x", "y"], 7)
-    assert record["due_at"] > record["published_at"]
+    found = record(program, "m-1")
+    assert found["body"] == [1.5, None]
+    assert (found["key"], found["headers"]) == ("k", {"from": "a=b"})
+    assert (found["tags"], found["priority"]) == (["x", "y"], 7)
+    assert found["due_at"] > found["published_at"]
 
 
 def test_a_body_comes_from_stdin_or_is_a_plain_text(program: Program) -> None:
     program.ok("publish", "orders", "-", "--key", "k", "--id", "a", stdin='{"n": "é"}\n')
     program.ok("publish", "orders", "-", "--text", "--key", "l", "--id", "b", stdin="two\nlines\n")
     program.ok("publish", "orders", "--text", "--key", "m", "--id", "c", "--", "-1 is a text")
-    bodies = [program.ok("explain", "orders", each, "--json").json[0]["body"] for each in "abc"]
+    bodies = [record(program, each)["body"] for each in "abc"]
     assert bodies == [{"n": "é"}, "two\nlines", "-1 is a text"]
 
 
@@ -126,8 +134,8 @@ def test_a_csv_and_envelopes_are_published(program: Program) -> None:
         '{"body": 2, "key": "k", "id": "e-2", "at": "2099-01-01T00:00:00Z", "priority": 3}\n',
     )
     program.ok("publish", "orders", "--file", "orders.jsonl", "--envelopes")
-    (record,) = program.ok("explain", "orders", "e-2", "--json").json
-    assert (record["due_at"], record["priority"]) == ("2099-01-01T00:00:00.000Z", 3)
+    found = record(program, "e-2")
+    assert (found["due_at"], found["priority"]) == ("2099-01-01T00:00:00.000Z", 3)
     assert published(program) == 4
 
 
@@ -166,7 +174,8 @@ def test_a_file_for_a_topic_that_there_is_not_is_refused(program: Program) -> No
 
 
 def test_a_file_that_overfills_the_topic_says_how_far_it_came(program: Program) -> None:
-    program.ok("topics", "declare", "small", "--slots", "1", "--max-length", "15")
+    with program.app() as app:
+        app.declare(Topic("small", slots=1, max_length=15))
     program.write("a.jsonl", "".join(f"{n}\n" for n in range(40)))
     ran = program.run("publish", "small", "--file", "a.jsonl", QFRAME_PUBLISH_BATCH="10")
     assert (ran.code, ran.out) == (1, "")

@@ -6,7 +6,9 @@ import json
 from pathlib import Path
 
 import pytest
-from cli_program import SHOP, Program
+from cli_program import ORDERS, SHOP, Program
+
+from qframe import Topic
 
 
 @pytest.fixture(scope="module")
@@ -14,16 +16,14 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Program:
     """A shop with three handled orders, two dead ones, one due and one that waits."""
     program = Program(tmp_path_factory.mktemp("shop"))
     program.write("shop.py", SHOP)
-    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4")
-    program.ok("topics", "declare", "events", "--slots", "2")
-    program.ok("topics", "declare", "wake", "--kind", "delay", "--slots", "1")
-    program.ok("publish", "wake", "1", "--key", "k", "--delay", "1h")
-    for number, extra in enumerate(({}, {}, {}, {"bad": True}, {"never": True})):
-        body = json.dumps({"n": number, **extra})
-        program.ok("publish", "orders", body, "--key", f"k{number}", "--id", f"o-{number}")
-    program.ok("worker", "shop", "--burst")
-    program.ok("publish", "orders", '{"n": 5}', "--key", "k5", "--id", "o-5")
-    program.ok("publish", "orders", '{"n": 6}', "--key", "k6", "--id", "o-6", "--delay", "1h")
+    with program.app() as app:
+        app.declare(Topic("events", slots=2))
+        app.publish(Topic("wake", kind="delay", slots=1), 1, key="k", delay="1h")
+        for number, extra in enumerate(({}, {}, {}, {"bad": True}, {"never": True})):
+            app.publish(ORDERS, {"n": number, **extra}, key=f"k{number}", id=f"o-{number}")
+        program.ok("worker", "shop", "--burst")
+        app.publish(ORDERS, {"n": 5}, key="k5", id="o-5")
+        app.publish(ORDERS, {"n": 6}, key="k6", id="o-6", delay="1h")
     return program
 
 
@@ -99,9 +99,8 @@ def test_a_group_of_a_stream_is_moved(tmp_path: Path) -> None:
         "@consumer(Topic('feed', slots=1), group='g')\n"
         "def handle(message: Message) -> None: ...\n",
     )
-    program.ok("topics", "declare", "feed", "--slots", "1")
-    for number in range(3):
-        program.ok("publish", "feed", str(number))
+    with program.app() as app:
+        app.publish_many(Topic("feed", slots=1), range(3))
     program.ok("worker", "feed", "--burst")
     assert program.ok("seek", "feed", "g", "earliest").out == "feed/g goes on at:\n  slot 0: 0\n"
     assert program.ok("groups", "feed", "--json").json[0]["lag"] == 3
@@ -114,9 +113,10 @@ def test_a_group_of_a_stream_is_moved(tmp_path: Path) -> None:
 
 
 def test_a_body_cannot_reach_the_readers_terminal(shop: Program) -> None:
-    body = json.dumps("\x1b[2J\x9b31m\u202egnp.exe")
-    shop.ok("publish", "wake", body, "--key", "evil\x1b]0;x\x07", "--id", "evil")
-    shop.ok("publish", "wake", "-", "--text", "--key", "raw", "--id", "raw", stdin="\x1b[31m\u202e")
+    with shop.app() as app:
+        body = "\x1b[2J\x9b31m\u202egnp.exe"
+        app.publish("wake", body, key="evil\x1b]0;x\x07", id="evil", delay=3600)
+        app.publish("wake", body.encode(), key="raw", id="raw", delay=3600, headers={"a": body})
     for words in (["explain", "wake", "evil"], ["explain", "wake", "raw"]):
         out = shop.ok(*words).out
         assert all(line.isprintable() for line in out.splitlines()), out

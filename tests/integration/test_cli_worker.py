@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 
 import pytest
-from cli_program import SHOP, Program
+from cli_program import ORDERS, SHOP, Program
+
+from qframe import Outgoing
 
 
 @pytest.fixture
@@ -42,9 +44,8 @@ def lag(program: Program, store: str) -> int:
 
 def test_it_handles_what_is_there_and_ends(program: Program) -> None:
     program.write("shop.py", SHOP)
-    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4")
-    for number in range(5):
-        program.ok("publish", "orders", json.dumps({"n": number}), "--key", "k")
+    with program.app() as app:
+        app.publish_many(ORDERS, [Outgoing({"n": number}, key="k") for number in range(5)])
     ran = program.ok("worker", "shop", "--burst")
     assert ran.out == ""
     assert (program.directory / "handled.txt").read_text().split() == [
@@ -57,8 +58,8 @@ def test_it_handles_what_is_there_and_ends(program: Program) -> None:
 
 def test_no_body_and_no_text_of_a_handlers_error_is_logged(program: Program) -> None:
     program.write("shop.py", SHOP)
-    program.ok("topics", "declare", "orders", "--kind", "ordered", "--slots", "4")
-    program.ok("publish", "orders", '{"bad": "hunter2"}', "--key", "k")
+    with program.app() as app:
+        app.publish(ORDERS, {"bad": "hunter2"}, key="k")
     for log_format in ("json", "console"):
         ran = program.ok(
             "worker", "shop", "--burst", QFRAME_LOG_FORMAT=log_format, QFRAME_LOG_LEVEL="debug"

@@ -94,9 +94,9 @@ def _settle_queued(
     gone: list[tuple[int, str]] = []
     acked = absorbed = 0
     for subject, numbers in by_subject.items():
-        row = doing.get(subject)
-        if row is None:
+        if subject not in doing:
             continue
+        row = doing[subject]
         one = settlements[numbers[0]]
         if (
             not row[4] and len(numbers) == 1 and one.verdict is Verdict.ACK

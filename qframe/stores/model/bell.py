@@ -1,0 +1,29 @@
+"""A bell in memory."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+
+class EventBell:
+    """Rings when it is rung, which the store does at every publish."""
+
+    def __init__(self, release: Callable[[EventBell], None]) -> None:
+        self._rung = threading.Event()
+        self._release = release
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits until something may have changed, at most so long; answers whether it may have."""
+        rung = self._rung.wait(timeout_s)
+        self._rung.clear()
+        return rung
+
+    def ring(self) -> None:
+        """Ends a wait now, or the next one if there is none."""
+        self._rung.set()
+
+    def close(self) -> None:
+        """Ends a wait, and is rung no more."""
+        self._rung.set()
+        self._release(self)

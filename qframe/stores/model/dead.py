@@ -1,0 +1,53 @@
+"""Dead letters: list, retry, drop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from qframe.stores.model.queues import queue
+from qframe.stores.model.state import Cursor, Grave, Head, TopicState
+from qframe.topic import Kind
+
+
+def chosen(
+    group: list[Cursor], ids: Sequence[str] | None, limit: int
+) -> list[tuple[int, Cursor, Grave]]:
+    """Dead messages with slot and cursor, the longest dead first."""
+    graves = [
+        (grave.died_at_ms, number, grave.seq, cursor, grave)
+        for number, cursor in enumerate(group)
+        for grave in cursor.dead
+        if ids is None or grave.letter.id in ids
+    ]
+    graves.sort(key=lambda each: each[:3])
+    return [(number, cursor, grave) for _, number, _, cursor, grave in graves[:limit]]
+
+
+def retry(
+    state: TopicState, group: list[Cursor], ids: Sequence[str] | None, limit: int, now_ms: int
+) -> int:
+    """Makes dead messages due again."""
+    found = chosen(group, ids, limit)
+    for number, cursor, grave in found:
+        cursor.dead.remove(grave)
+        if not state.topic.has_subjects:
+            cursor.heads[str(grave.seq)] = Head(grave.letter, now_ms, grave.seq)
+            continue
+        cursor.published -= 1
+        letter = grave.letter
+        if state.topic.kind is Kind.ORDERED or letter.subject not in cursor.heads:
+            seq = state.slots[number].take_number()
+            again = msgspec.structs.replace(letter, due_ms=now_ms, seq=seq)
+            queue(cursor, state.topic.kind, again, now_ms)
+    return len(found)
+
+
+def drop(group: list[Cursor], ids: Sequence[str] | None, limit: int) -> int:
+    """Removes dead messages for good."""
+    found = chosen(group, ids, limit)
+    for _, cursor, grave in found:
+        cursor.dead.remove(grave)
+        cursor.cancelled += 1
+    return len(found)

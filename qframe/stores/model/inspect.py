@@ -1,0 +1,185 @@
+"""Looking, and changing nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from qframe.stores.base import Record, Stats
+from qframe.stores.model.state import UNCLAIMED, Cursor, Head, Letter, TopicState
+from qframe.topic import Kind
+
+
+def stats(state: TopicState, group: str | None, now_ms: int) -> list[Stats]:
+    """Counts for each group and slot."""
+    names = [name for name in sorted(state.groups) if name != UNCLAIMED] or sorted(state.groups)
+    return [
+        _stats_of(state, name, number, cursor, now_ms)
+        for name in (names if group is None else [group])
+        for number, cursor in enumerate(state.groups[name])
+    ]
+
+
+def _stats_of(state: TopicState, name: str, number: int, cursor: Cursor, now_ms: int) -> Stats:
+    slot = state.slots[number]
+    waiting = len(slot.later) + sum(len(held) for held in slot.held.values())
+    one = Stats(
+        slot=number, group=name, epoch=cursor.epoch, waiting=waiting, settled=cursor.acked,
+        published=cursor.published + waiting, dead=len(cursor.dead), cancelled=cursor.cancelled,
+        head=slot.head,
+    )  # fmt: skip
+    due = []
+    if not state.topic.has_subjects:
+        one.floor = cursor.floor
+        one.published += slot.head - cursor.base
+        one.todo = slot.head - cursor.read
+        one.doing = cursor.read - cursor.floor - len(cursor.settled)
+        due = [slot.log[cursor.read].published_at_ms] if one.todo else []
+    for head in cursor.heads.values():
+        if head.in_doing:
+            one.doing += head.given
+            one.todo += 1 + len(head.behind) - head.given
+        elif head.due_ms <= now_ms:
+            one.todo += 1 + len(head.behind)
+            due.append(head.letter.published_at_ms)
+        else:
+            one.waiting += 1 + len(head.behind)
+            one.retrying += head.tries > 0
+    one.oldest_ms = min(due, default=None)
+    return one
+
+
+def records(state: TopicState, group: str, number: int, now_ms: int) -> Iterator[Record]:
+    """A slot's messages that are not settled: doing, todo, waiting, held back, dead."""
+    cursor, slot = state.groups[group][number], state.slots[number]
+    where: dict[str, object] = {"topic": state.topic.name, "group": group or None, "slot": number}
+    for seq in range(cursor.floor, cursor.read):
+        if seq not in cursor.settled:
+            yield _record(slot.log[seq], seq, state="doing", **where)
+    heads = sorted(cursor.heads.items(), key=lambda each: _rank(state.topic.kind, each[1], now_ms))
+    ahead = [each for each in heads if each[1].in_doing or each[1].due_ms <= now_ms]
+    for subject, head in ahead:
+        yield from _of_head(subject, head, now_ms, where)
+    for seq in range(cursor.read, slot.head if not state.topic.has_subjects else 0):
+        yield _record(slot.log[seq], seq, state="todo", **where)
+    for subject, head in heads[len(ahead) :]:
+        yield from _of_head(subject, head, now_ms, where)
+    yield from kept_back(state, number)
+    for grave in cursor.dead:
+        yield _record(
+            grave.letter, grave.seq, state="dead", attempts=grave.attempts, error=grave.error,
+            traceback=grave.traceback, died_at_ms=grave.died_at_ms,
+            subject=grave.letter.subject or None, priority=grave.letter.priority, **where,
+        )  # fmt: skip
+
+
+def kept_back(state: TopicState, number: int) -> Iterator[Record]:
+    """What no group has seen yet: delayed before a stream, held behind gaps."""
+    slot = state.slots[number]
+    where: dict[str, object] = {"topic": state.topic.name, "group": None, "slot": number}
+    for letter in sorted(slot.later, key=lambda each: (each.due_ms, each.id)):
+        yield _record(letter, None, state="waiting", due_ms=letter.due_ms, **where)
+    for key, held in sorted(slot.held.items()):
+        for sequence, each in sorted(held.items()):
+            yield _record(
+                each.letter, None, state="held", subject=key, due_ms=each.passed_at_ms,
+                priority=each.letter.priority, **where,
+                error=f"waits for a sequence number before {sequence}",
+            )  # fmt: skip
+
+
+def peek(
+    state: TopicState, group: str, states: Sequence[str], limit: int, now_ms: int
+) -> list[Record]:
+    """Messages that stand in one of these states, slot by slot, next ones first."""
+    found = [
+        record
+        for number in range(state.topic.slots)
+        for record in records(state, group, number, now_ms)
+        if record.state in states
+    ]
+    return found[:limit]
+
+
+def explain(state: TopicState, message_id: str, now_ms: int) -> list[Record]:
+    """Where a message stands now: a record for each place."""
+    found = []
+    for number, slot in enumerate(state.slots):
+        offset = next((seq for seq, one in slot.log.items() if one.id == message_id), None)
+        for group in sorted(state.groups):
+            mine = [
+                record
+                for record in records(state, group, number, now_ms)
+                if record.id == message_id and (record.group is not None or record.seq is not None)
+            ]
+            if not mine and offset is not None:
+                facts: dict[str, object] = {
+                    "topic": state.topic.name,
+                    "group": group,
+                    "slot": number,
+                }
+                mine = [_record(slot.log[offset], offset, state="settled", **facts)]
+            found += mine
+        found += [each for each in kept_back(state, number) if each.id == message_id]
+        if not state.groups and offset is not None:
+            nobody: dict[str, object] = {"topic": state.topic.name, "group": None, "slot": number}
+            found.append(_record(slot.log[offset], offset, state="todo", **nobody))
+    return found
+
+
+def verify(state: TopicState, now_ms: int) -> list[str]:
+    """What is wrong, in sentences; nothing if nothing is."""
+    wrong = []
+    for one in stats(state, None, now_ms):
+        where = f"{state.topic.name}/{one.group} slot {one.slot}"
+        parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
+        if one.published != parts:
+            wrong.append(f"{where}: {one.published} published, {parts} accounted for")
+        cursor = state.groups[one.group][one.slot]
+        if not cursor.floor <= cursor.read <= max(one.head, cursor.read):
+            wrong.append(f"{where}: floor {cursor.floor} is above read {cursor.read}")
+        for subject, head in cursor.heads.items():
+            if head.in_doing != bool(head.given) or head.given > 1 + len(head.behind):
+                wrong.append(f"{where} subject {subject}: a run of {head.given}")
+            if head.behind and not head.in_doing and state.topic.kind is not Kind.ORDERED:
+                wrong.append(f"{where} subject {subject}: a next round behind a free head")
+    return wrong
+
+
+def record_of_head(
+    state: TopicState, group: str, number: int, subject: str, head: Head, now_ms: int
+) -> Record:
+    """A head, for people."""
+    where: dict[str, object] = {"topic": state.topic.name, "group": group or None, "slot": number}
+    return next(_of_head(subject, head, now_ms, where))
+
+
+def _of_head(subject: str, head: Head, now_ms: int, where: dict[str, object]) -> Iterator[Record]:
+    stands = "doing" if head.in_doing else "todo" if head.due_ms <= now_ms else "waiting"
+    yield _record(
+        head.letter, head.seq, state=stands, subject=subject, due_ms=head.due_ms,
+        priority=head.letter.priority, attempts=head.tries, lost=head.lost, error=head.error,
+        lease_until_ms=head.lease_until_ms if head.in_doing else None, **where,
+    )  # fmt: skip
+    for place, letter in enumerate(head.behind, start=1):
+        behind = stands if not head.in_doing else "doing" if place < head.given else "todo"
+        yield _record(
+            letter, letter.seq, state=behind, subject=subject, due_ms=letter.due_ms,
+            priority=letter.priority, **where,
+        )  # fmt: skip
+
+
+def _rank(kind: Kind, head: Head, now_ms: int) -> tuple[int, tuple[int, ...]]:
+    """Doing before todo before waiting, each in its order."""
+    if head.in_doing:
+        return 0, (head.lease_until_ms, head.due_ms, head.seq)
+    if head.due_ms <= now_ms:
+        return 1, head.order(kind)
+    return 2, (head.due_ms, head.seq)
+
+
+def _record(letter: Letter, seq: int | None, **facts: object) -> Record:
+    fields: dict[str, object] = {"subject": None, **facts}
+    return Record(
+        seq=seq, id=letter.id, key=letter.key, headers=letter.headers, body=letter.body,
+        published_at_ms=letter.published_at_ms, **fields,  # type: ignore[arg-type]
+    )  # fmt: skip

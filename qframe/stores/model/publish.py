@@ -1,0 +1,98 @@
+"""Taking messages in."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qframe.codec import batch_mark_of
+from qframe.outcomes import Outcome
+from qframe.stores.base import Entry, due_of
+from qframe.stores.model.queues import queue
+from qframe.stores.model.sequences import released
+from qframe.stores.model.state import Cursor, Letter, Slot, TopicState
+from qframe.topic import Kind
+
+
+def publish(state: TopicState, entries: Sequence[Entry], now_ms: int) -> list[Outcome]:
+    """Stores the entries in order; answers what became of each."""
+    seen_before = [{m for m, at in slot.marks.items() if at > now_ms} for slot in state.slots]
+    ids: set[tuple[int, str]] = set()
+    full: set[int] = set()
+    outcomes = []
+    for entry in entries:
+        slot = state.slots[entry.slot]
+        if (entry.slot, entry.id) in ids or _is_known(entry, seen_before[entry.slot]):
+            outcomes.append(Outcome.DUPLICATE)
+            continue
+        ids.add((entry.slot, entry.id))
+        if _adds(state, entry) and (entry.slot in full or not _room(state, entry.slot)):
+            full.add(entry.slot)
+            outcomes.append(Outcome.FULL)
+            continue
+        slot.marks[entry.mark] = now_ms + state.topic.dedupe_window_ms
+        outcomes.append(_store(state, slot, entry, now_ms))
+    return outcomes
+
+
+def _is_known(entry: Entry, marks: set[str]) -> bool:
+    if entry.mark in marks:
+        return True
+    return entry.mark == entry.id and batch_mark_of(entry.id) in marks
+
+
+def _store(state: TopicState, slot: Slot, entry: Entry, now_ms: int) -> Outcome:
+    kind = state.topic.kind
+    letter = Letter(
+        entry.id, entry.key, entry.headers, entry.body, now_ms,
+        due_of(entry, now_ms, kind is Kind.MERGE), entry.priority, entry.subject or "",
+    )  # fmt: skip
+    if kind is Kind.STREAM:
+        if letter.due_ms > now_ms:
+            slot.later.append(letter)
+        else:
+            slot.log[slot.head] = letter
+            letter.seq = slot.take_number()
+        return Outcome.STORED
+    going = [letter]
+    if entry.sequence is not None:
+        going = released(slot, letter, entry.sequence, now_ms, state.topic.gap_timeout_ms)
+    return arrive(state, entry.slot, going, now_ms).get(letter.id, Outcome.STORED)
+
+
+def arrive(
+    state: TopicState, number: int, letters: Sequence[Letter], now_ms: int
+) -> dict[str, Outcome]:
+    """Queues letters for every group; answers what became of each, by id."""
+    outcomes: dict[str, Outcome] = {}
+    for letter in letters:
+        letter.seq = state.slots[number].take_number()
+        answers = [
+            queue(cursors[number], state.topic.kind, letter, now_ms)
+            for cursors in state.collecting()
+        ]
+        outcomes[letter.id] = Outcome.STORED if Outcome.STORED in answers else answers[0]
+    return outcomes
+
+
+def _adds(state: TopicState, entry: Entry) -> bool:
+    """Whether an entry would be stored as one more message, for any group."""
+    if state.topic.kind in (Kind.STREAM, Kind.ORDERED):
+        return True
+    heads = [cursors[entry.slot].heads.get(entry.subject or "") for cursors in state.collecting()]
+    return any(head is None or (head.in_doing and not head.behind) for head in heads)
+
+
+def _room(state: TopicState, number: int) -> bool:
+    limit = state.topic.slot_max_length
+    if limit is None:
+        return True
+    slot = state.slots[number]
+    waiting = len(slot.later) + sum(len(held) for held in slot.held.values())
+    groups = state.collecting()
+    most = max((_unsettled(state, slot, group[number]) for group in groups), default=len(slot.log))
+    return most + waiting < limit
+
+
+def _unsettled(state: TopicState, slot: Slot, cursor: Cursor) -> int:
+    published = cursor.published if state.topic.has_subjects else slot.head - cursor.base
+    return published - cursor.acked - cursor.cancelled - len(cursor.dead)

@@ -1,0 +1,218 @@
+"""Handing messages out, and keeping them hidden."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+
+from qframe.message import Delivery
+from qframe.stores.base import LOST_ERROR, Ask, Hold, Pulled
+from qframe.stores.model.publish import arrive
+from qframe.stores.model.queues import bury, come_back, follow
+from qframe.stores.model.sequences import overdue
+from qframe.stores.model.state import FRONT, Cursor, Head, Letter, TopicState
+from qframe.topic import Kind
+
+
+class Terms(msgspec.Struct, frozen=True):
+    """The terms of one pull."""
+
+    receipt: str
+    lease_until_ms: int
+    max_attempts: int
+    run: int
+    now_ms: int
+
+
+def pull(state: TopicState, group: list[Cursor], asks: Sequence[Ask], terms: Terms) -> Pulled:
+    """Hands out what is due, slot by slot as asked."""
+    pulled = Pulled([], [])
+    more = False
+    for ask in asks:
+        cursor = group[ask.slot]
+        if cursor.epoch != ask.epoch:
+            pulled.fenced.append(ask.slot)
+            continue
+        _bring_in(state, ask.slot, cursor, terms.now_ms, pulled)
+        got = _heads(state, cursor, ask, terms, pulled)
+        if not state.topic.has_subjects and len(got) < ask.limit:
+            got += _line(state, cursor, ask, ask.limit - len(got), terms)
+        pulled.deliveries += got
+        more = more or len(got) >= ask.limit
+    times = [
+        time for ask in asks if ask.slot not in pulled.fenced
+        for time in _times(state, ask.slot, group[ask.slot])
+    ]  # fmt: skip
+    if more:
+        pulled.next_due_ms = 0
+    elif times:
+        pulled.next_due_ms = max(0, min(times) - terms.now_ms)
+    return pulled
+
+
+def renew(group: list[Cursor], holds: Sequence[Hold], until_ms: int) -> list[Hold]:
+    """Prolongs leases; answers those that are not held any more."""
+    gone = []
+    for hold in holds:
+        cursor = group[hold.slot]
+        held: Cursor | Head | None = cursor
+        if hold.subject is not None:
+            held = cursor.heads.get(hold.subject)
+        elif cursor.floor >= cursor.read:
+            held = None
+        if held is None or cursor.epoch != hold.epoch or held.receipt != hold.receipt:
+            gone.append(hold)
+        else:
+            held.lease_until_ms = until_ms
+    return gone
+
+
+def recall(
+    state: TopicState, group: list[Cursor], asks: Sequence[Ask], receipt: str, now_ms: int
+) -> int:
+    """Gives back what was handed out under a receipt, uncounted."""
+    count = 0
+    for ask in asks:
+        cursor = group[ask.slot]
+        for head in list(cursor.heads.values()):
+            if cursor.epoch == ask.epoch and head.receipt == receipt:
+                head.tries -= 1
+                to_front(state, head)
+                come_back(cursor, state.topic.kind, head, now_ms)
+                count += 1
+    return count
+
+
+def lose(state: TopicState, cursor: Cursor, heads: Sequence[Head], now_ms: int) -> int:
+    """Takes heads out of doing whose worker is gone."""
+    for head in heads:
+        head.lost += 1
+        to_front(state, head)
+        come_back(cursor, state.topic.kind, head, now_ms)
+    return len(heads)
+
+
+def lose_window(state: TopicState, number: int, cursor: Cursor) -> int:
+    """Takes a stream's window back: what is unsettled in it leaves the line, lost once."""
+    offsets = [each for each in range(cursor.floor, cursor.read) if each not in cursor.settled]
+    for offset in offsets:
+        leave(cursor, state.slots[number].log[offset], offset, FRONT, tries=1, lost=1)
+    cursor.receipt = None
+    return len(offsets)
+
+
+def leave(
+    cursor: Cursor,
+    letter: Letter,
+    offset: int,
+    due_ms: int,
+    *,
+    tries: int,
+    lost: int = 0,
+    error: str | None = None,
+) -> None:
+    """Takes a message out of the line, to be queued for itself."""
+    cursor.settle(offset)
+    cursor.heads[str(offset)] = Head(letter, due_ms, offset, tries, lost, error=error)
+
+
+def to_front(state: TopicState, head: Head) -> None:
+    """In a stream, what comes back uncounted or lost goes before everything else."""
+    if not state.topic.has_subjects:
+        head.due_ms = FRONT
+
+
+def _bring_in(state: TopicState, number: int, cursor: Cursor, now_ms: int, pulled: Pulled) -> None:
+    """What was delayed joins the log, gaps are passed, lost leases are taken back."""
+    slot = state.slots[number]
+    joining = [letter for letter in slot.later if letter.due_ms <= now_ms]
+    for letter in sorted(joining, key=lambda each: (each.due_ms, each.id)):
+        slot.later.remove(letter)
+        slot.log[slot.head] = letter
+        letter.seq = slot.take_number()
+    going, gaps = overdue(slot, now_ms)
+    pulled.gaps += gaps
+    arrive(state, number, going, now_ms)
+    late = [
+        head for head in cursor.heads.values() if head.in_doing and head.lease_until_ms <= now_ms
+    ]
+    pulled.lost += lose(state, cursor, late, now_ms)
+    if cursor.floor < cursor.read and cursor.lease_until_ms <= now_ms:
+        pulled.lost += lose_window(state, number, cursor)
+
+
+def _heads(
+    state: TopicState, cursor: Cursor, ask: Ask, terms: Terms, pulled: Pulled
+) -> list[Delivery]:
+    """Hands out heads that are due, and the runs behind them."""
+    kind, now_ms = state.topic.kind, terms.now_ms
+    got: list[Delivery] = []
+    while len(got) < ask.limit:
+        due = [
+            (head.order(kind), subject)
+            for subject, head in cursor.heads.items()
+            if not head.in_doing and head.due_ms <= now_ms
+        ]
+        if not due:
+            break
+        subject = min(due)[1]
+        head = cursor.heads[subject]
+        if head.tries >= terms.max_attempts:
+            bury(cursor, head, now_ms, head.error or LOST_ERROR, None)
+            follow(cursor, kind, head, now_ms)
+            pulled.dead += 1
+            continue
+        head.tries += 1
+        head.receipt, head.lease_until_ms, head.given = terms.receipt, terms.lease_until_ms, 1
+        got.append(_delivery(ask.slot, subject, head.seq, head.letter, terms.receipt,
+                             head.tries, head.lost))  # fmt: skip
+        if kind is not Kind.ORDERED or head.lost:
+            continue
+        for letter in head.behind[: terms.run - 1]:
+            if letter.due_ms > now_ms or len(got) >= ask.limit:
+                break
+            head.given += 1
+            got.append(_delivery(ask.slot, subject, letter.seq, letter, terms.receipt, 1, 0))
+    return got
+
+
+def _line(state: TopicState, cursor: Cursor, ask: Ask, limit: int, terms: Terms) -> list[Delivery]:
+    """Reads on in a stream's line, from the caller's position where that is behind."""
+    slot = state.slots[ask.slot]
+    start = cursor.read
+    if ask.position is not None and cursor.floor <= ask.position < cursor.read:
+        start = ask.position
+    offsets = range(start, min(start + limit, slot.head))
+    if not offsets:
+        return []
+    if cursor.floor == cursor.read:
+        cursor.receipt = terms.receipt
+    cursor.read = max(cursor.read, offsets[-1] + 1)
+    cursor.lease_until_ms = terms.lease_until_ms
+    return [
+        _delivery(ask.slot, None, each, slot.log[each], cursor.receipt or "", 1, 0)
+        for each in offsets
+    ]
+
+
+def _delivery(
+    slot: int, subject: str | None, seq: int, letter: Letter, receipt: str, attempt: int, lost: int
+) -> Delivery:
+    return Delivery(
+        slot, subject, seq, receipt, attempt, lost,
+        letter.id, letter.key, letter.headers, letter.body, letter.published_at_ms,
+    )  # fmt: skip
+
+
+def _times(state: TopicState, number: int, cursor: Cursor) -> list[int]:
+    """When something of a slot falls due or loses its lease."""
+    slot = state.slots[number]
+    times = [
+        head.lease_until_ms if head.in_doing else head.due_ms for head in cursor.heads.values()
+    ]
+    times += [letter.due_ms for letter in slot.later]
+    times += [each.passed_at_ms for held in slot.held.values() for each in held.values()]
+    if cursor.floor < cursor.read:
+        times.append(cursor.lease_until_ms)
+    return times

@@ -1,0 +1,84 @@
+"""How the head of a subject stands, is replaced, comes back, and is followed."""
+
+from __future__ import annotations
+
+import msgspec
+
+from qframe.outcomes import Outcome
+from qframe.stores.model.state import Cursor, Grave, Head, Letter
+from qframe.topic import Kind
+
+
+def queue(cursor: Cursor, kind: Kind, letter: Letter, now_ms: int) -> Outcome:
+    """Queues a letter for a group; answers what became of it."""
+    head = cursor.heads.get(letter.subject)
+    outcome = Outcome.MERGED if kind is Kind.MERGE else Outcome.REPLACED
+    if head is None:
+        cursor.heads[letter.subject] = Head(letter, letter.due_ms, letter.seq)
+        outcome = Outcome.STORED
+    elif kind is Kind.ORDERED:
+        head.behind.append(letter)
+        outcome = Outcome.STORED
+    elif not head.in_doing:
+        replace(head, kind, letter, now_ms)
+    elif not head.behind:
+        head.behind.append(letter)
+        outcome = Outcome.STORED
+    else:
+        first = head.behind[0]
+        due_ms = _due(kind, first.due_ms, letter.due_ms, now_ms)
+        following = msgspec.structs.replace(letter, due_ms=due_ms, seq=first.seq)
+        head.behind = [following]
+    cursor.published += outcome is Outcome.STORED
+    return outcome
+
+
+def replace(head: Head, kind: Kind, letter: Letter, now_ms: int) -> None:
+    """Puts a newer message of an equal subject in place of a head."""
+    head.due_ms = _due(kind, head.due_ms, letter.due_ms, now_ms)
+    head.letter = letter
+    head.tries = head.lost = 0
+    head.error = None
+
+
+def come_back(cursor: Cursor, kind: Kind, head: Head, now_ms: int) -> None:
+    """Takes a head out of doing; a next round behind it replaces it."""
+    head.receipt = None
+    head.given = 0
+    if head.behind and kind is not Kind.ORDERED:
+        replace(head, kind, head.behind.pop(), now_ms)
+        cursor.published -= 1
+
+
+def follow(cursor: Cursor, kind: Kind, head: Head, now_ms: int, *, keeps: int = 0) -> None:
+    """Puts the next message in place of a head that is settled, or removes the subject.
+
+    `keeps` is how many messages of its run are still in doing; the new head is one of them.
+    """
+    if not head.behind:
+        del cursor.heads[_name(cursor, head)]
+        return
+    letter = head.behind.pop(0)
+    due_ms = max(now_ms, letter.due_ms) if kind is Kind.ORDERED else letter.due_ms
+    head.letter, head.due_ms, head.seq = letter, due_ms, letter.seq
+    head.tries, head.lost, head.error, head.given = int(keeps > 0), 0, None, keeps
+    if not keeps:
+        head.receipt = None
+
+
+def bury(cursor: Cursor, head: Head, now_ms: int, error: str | None, traceback: str | None) -> None:
+    """Writes a head among the dead; who calls it lets the next one follow."""
+    cursor.dead.append(Grave(head.letter, head.seq, head.tries, error, traceback, now_ms))
+
+
+def _due(kind: Kind, old_ms: int, new_ms: int, now_ms: int) -> int:
+    """The due time when an equal subject is published again."""
+    if kind is Kind.MERGE:
+        return old_ms
+    if kind is Kind.PRIORITY and new_ms <= now_ms:
+        return min(old_ms, new_ms)
+    return new_ms
+
+
+def _name(cursor: Cursor, head: Head) -> str:
+    return next(name for name, each in cursor.heads.items() if each is head)

@@ -1,0 +1,59 @@
+"""Releasing in sequence what several producers send out of order."""
+
+from __future__ import annotations
+
+from qframe.stores.model.state import Held, Letter, Slot
+
+
+def released(
+    slot: Slot, letter: Letter, sequence: int, now_ms: int, gap_timeout_ms: int
+) -> list[Letter]:
+    """What goes on when a numbered message arrives: it and others, or nothing yet."""
+    key = letter.subject
+    held = slot.held.setdefault(key, {})
+    going: list[Letter] = []
+    while True:
+        following = slot.following.get(key, 1)
+        if sequence == following:
+            slot.following[key] = sequence + 1
+            return [*going, letter, *_in_line(slot, key)]
+        if sequence < following or sequence in held:
+            return [*going, letter]
+        if not any(each.passed_at_ms <= now_ms for each in held.values()):
+            held[sequence] = Held(letter, now_ms + gap_timeout_ms)
+            return going
+        going += _pass_gap(slot, key)
+
+
+def overdue(slot: Slot, now_ms: int) -> tuple[list[Letter], int]:
+    """What goes on because gaps have been waited for long enough, and how many gaps."""
+    going: list[Letter] = []
+    gaps = 0
+    while late := sorted(
+        (each.passed_at_ms, key, sequence)
+        for key, held in slot.held.items()
+        for sequence, each in held.items()
+        if each.passed_at_ms <= now_ms
+    ):
+        going += _pass_gap(slot, late[0][1])
+        gaps += 1
+    return going, gaps
+
+
+def _pass_gap(slot: Slot, key: str) -> list[Letter]:
+    """Goes on at the lowest held message of a key."""
+    lowest = min(slot.held[key])
+    slot.following[key] = lowest
+    return _in_line(slot, key)
+
+
+def _in_line(slot: Slot, key: str) -> list[Letter]:
+    """Takes out those that follow without a gap."""
+    going = []
+    held = slot.held[key]
+    while (following := slot.following[key]) in held:
+        letter = held.pop(following).letter
+        letter.due_ms = letter.published_at_ms
+        going.append(letter)
+        slot.following[key] = following + 1
+    return going

@@ -1,0 +1,81 @@
+"""Ending deliveries."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qframe.outcomes import Settled, Verdict
+from qframe.stores.base import NO_EPOCH, Settlement
+from qframe.stores.model.pull import leave, to_front
+from qframe.stores.model.queues import bury, come_back, follow
+from qframe.stores.model.state import FRONT, Cursor, Grave, TopicState
+
+
+def settle(
+    state: TopicState, group: list[Cursor], settlements: Sequence[Settlement], now_ms: int
+) -> list[Settled]:
+    """Settles each, in order; what is not held any more changes nothing."""
+    answers = []
+    for one in settlements:
+        cursor = group[one.slot]
+        held = one.epoch == cursor.epoch != NO_EPOCH
+        if held and one.subject is None:
+            held = _line(state, cursor, one, now_ms)
+        elif held:
+            held = _head(state, cursor, one, now_ms)
+        answers.append(Settled.SETTLED if held else Settled.STALE)
+    return answers
+
+
+def _line(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bool:
+    """Settles a delivery of a stream's line; answers whether it was held."""
+    if (
+        one.receipt != cursor.receipt
+        or not cursor.floor <= one.seq < cursor.read
+        or one.seq in cursor.settled
+    ):
+        return False
+    letter = state.slots[one.slot].log[one.seq]
+    if one.verdict is Verdict.ACK:
+        cursor.acked += 1
+        cursor.settle(one.seq)
+    elif one.verdict is Verdict.DEAD:
+        cursor.settle(one.seq)
+        grave = Grave(letter, one.seq, one.attempt, one.error, one.traceback, now_ms)
+        cursor.dead.append(grave)
+    elif one.verdict is Verdict.RETRY:
+        leave(cursor, letter, one.seq, _retry_ms(one, now_ms), tries=1, error=one.error)
+    else:
+        leave(cursor, letter, one.seq, FRONT, tries=0)
+    return True
+
+
+def _head(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bool:
+    """Settles a delivery of a subject, or of its run; answers whether it was held."""
+    kind = state.topic.kind
+    head = cursor.heads.get(one.subject or "")
+    if head is None or head.receipt != one.receipt:
+        return False
+    if one.seq != head.seq:
+        run = [letter.seq for letter in head.behind[: head.given - 1]]
+        if one.verdict is not Verdict.RELEASE or one.seq not in run:
+            return False
+        head.given = 1 + run.index(one.seq)
+    elif one.verdict is Verdict.ACK:
+        cursor.acked += 1
+        follow(cursor, kind, head, now_ms, keeps=head.given - 1)
+    elif one.verdict is Verdict.DEAD:
+        bury(cursor, head, now_ms, one.error, one.traceback)
+        follow(cursor, kind, head, now_ms, keeps=head.given - 1)
+    elif one.verdict is Verdict.RETRY:
+        head.due_ms, head.lost, head.error = _retry_ms(one, now_ms), 0, one.error
+        come_back(cursor, kind, head, now_ms)
+    else:
+        head.tries -= 1
+        to_front(state, head)
+        come_back(cursor, kind, head, now_ms)
+    return True
+
+
+def _retry_ms(one: Settlement, now_ms: int) -> int:
+    return now_ms + one.delay_ms if one.at_ms is None else one.at_ms

@@ -1,0 +1,123 @@
+"""What the store holds."""
+
+from __future__ import annotations
+
+import msgspec
+
+from qframe.stores.base import NO_EPOCH
+from qframe.topic import Kind, Topic
+
+RANKED = (Kind.ORDERED, Kind.PRIORITY)
+FRONT = 0
+UNCLAIMED = ""
+
+
+class Letter(msgspec.Struct, eq=False):
+    """A message, wherever it stands."""
+
+    id: str
+    key: str | None
+    headers: dict[str, str] | None
+    body: bytes
+    published_at_ms: int
+    due_ms: int
+    priority: int
+    subject: str
+    seq: int = 0
+
+
+class Head(msgspec.Struct, eq=False):
+    """The first message of a subject, or one that left a stream's line."""
+
+    letter: Letter
+    due_ms: int
+    seq: int
+    tries: int = 0
+    lost: int = 0
+    receipt: str | None = None
+    lease_until_ms: int = 0
+    given: int = 0
+    error: str | None = None
+    behind: list[Letter] = []
+
+    @property
+    def in_doing(self) -> bool:
+        """Whether it is handed out."""
+        return self.receipt is not None
+
+    def order(self, kind: Kind) -> tuple[int, int, int]:
+        """Its place among those that are due."""
+        return (-self.letter.priority if kind in RANKED else 0), self.due_ms, self.seq
+
+
+class Grave(msgspec.Struct, eq=False):
+    """A dead letter."""
+
+    letter: Letter
+    seq: int
+    attempts: int
+    error: str | None
+    traceback: str | None
+    died_at_ms: int
+
+
+class Cursor(msgspec.Struct, eq=False):
+    """What a group has done of a slot."""
+
+    epoch: str = NO_EPOCH
+    floor: int = 0
+    read: int = 0
+    base: int = 0
+    settled: set[int] = set()
+    receipt: str | None = None
+    lease_until_ms: int = 0
+    heads: dict[str, Head] = {}
+    dead: list[Grave] = []
+    published: int = 0
+    acked: int = 0
+    cancelled: int = 0
+
+    def settle(self, offset: int) -> None:
+        """Notes an offset as settled; the floor moves up as far as it can."""
+        self.settled.add(offset)
+        while self.floor in self.settled:
+            self.settled.remove(self.floor)
+            self.floor += 1
+
+
+class Held(msgspec.Struct, eq=False):
+    """A message behind a gap in its key's sequence."""
+
+    letter: Letter
+    passed_at_ms: int
+
+
+class Slot(msgspec.Struct, eq=False):
+    """One partition."""
+
+    head: int = 0
+    log: dict[int, Letter] = {}
+    later: list[Letter] = []
+    marks: dict[str, int] = {}
+    following: dict[str, int] = {}
+    held: dict[str, dict[int, Held]] = {}
+
+    def take_number(self) -> int:
+        """The next offset, or seq."""
+        self.head += 1
+        return self.head - 1
+
+
+class TopicState(msgspec.Struct, eq=False):
+    """A topic with its slots, and each group's cursors."""
+
+    topic: Topic
+    slots: list[Slot]
+    groups: dict[str, list[Cursor]] = {}
+
+    def collecting(self) -> list[list[Cursor]]:
+        """The groups that get what is published: those with a name, or else the unclaimed one."""
+        named = [cursors for name, cursors in sorted(self.groups.items()) if name != UNCLAIMED]
+        if not named and self.topic.has_subjects:
+            named = [self.groups.setdefault(UNCLAIMED, [Cursor() for _ in self.slots])]
+        return named
