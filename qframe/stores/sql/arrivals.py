@@ -170,18 +170,7 @@ def to_queue(
                 row[13:] = envelope
             else:
                 replacing.append(
-                    (
-                        state,
-                        rank,
-                        head.due,
-                        one.priority,
-                        0,
-                        0,
-                        None,
-                        *envelope,
-                        cursor,
-                        one.subject,
-                    )
+                    (state, rank, head.due, one.priority, *envelope, cursor, one.subject)
                 )
         else:
             outcome = _next_round(transaction, kind, cursor, one, head, now_ms)
