@@ -113,6 +113,7 @@ class QFrame:
                     if (other.topic_name, other.group) == (consumer.topic_name, group):
                         raise ConsumerExists(other.topic_name, group, name_of(other.function))
                 self.consumers.append(consumer)
+                self._topics.clear()  # so that the next publish subscribes the new group first
             return function
 
         return register
@@ -125,7 +126,7 @@ class QFrame:
         )
 
     def declare(self, topic: Topic) -> Topic:
-        """Makes a topic known to the store.
+        """Makes a topic known to the store, and the groups of the app's consumers collect from it.
 
         Raises:
             TopicMismatch: if it was declared with another kind or slot count.
@@ -135,7 +136,7 @@ class QFrame:
         with self._guard:
             if self._topics.get(topic.name) != topic:
                 self.store.declare(topic)
-                self._topics[topic.name] = topic
+                self._note(topic)
         return topic
 
     # What the user calls.
@@ -255,8 +256,15 @@ class QFrame:
             found = self._declared_by_consumer(name) or self.store.topic(name)
             if found is None:
                 raise UnknownTopic(name)
-            self._topics[name] = found
+            self._note(found)
         return found
+
+    def _note(self, topic: Topic) -> None:
+        """Remembers a declared topic; its consumers here miss nothing that is published here."""
+        for consumer in self.consumers:
+            if consumer.topic_name == topic.name:
+                self.store.subscribe(topic, consumer.group, consumer.options.start)
+        self._topics[topic.name] = topic
 
     def _declared_by_consumer(self, name: str) -> Topic | None:
         for consumer in self.consumers:

@@ -17,6 +17,7 @@ from qframe.cli.output import counted, say, say_error, say_json
 from qframe.cli.times import duration_of, moment_of
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadInput, QFrameError, TopicFull
+from qframe.outcomes import Outcome
 from qframe.producer import Outgoing, Producer
 from qframe.topic import Topic
 
@@ -41,13 +42,11 @@ def publish_file(app: QFrame, topic: Topic | str, source: MessageFile, *, as_jso
             for batch in _batches(source, app.settings.publish_batch):
                 outcomes.update(_published(app, topic, batch))
                 progress.update(task, completed=sum(outcomes.values()))
-    except QFrameError as error:
-        stored = sum(outcomes.values())
+    except (QFrameError, KeyboardInterrupt) as error:
+        done = sum(outcomes.values())
         if isinstance(error, TopicFull):
-            stored += sum(1 for each in error.outcomes if each.outcome != "full")
-        say_error(
-            f"{stored} of {counted(total, 'message')} in {source.path} were published before:"
-        )
+            done += sum(1 for each in error.outcomes if each.outcome is not Outcome.FULL)
+        say_error(f"{done} of {counted(total, 'message')} in {source.path} were published before:")
         raise
     took_s = SYSTEM_CLOCK.monotonic_s() - begun_s
     if as_json:

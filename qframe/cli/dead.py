@@ -54,6 +54,7 @@ def list_dead(
                 (each.id, each.key, each.attempts, second(each.died_at_ms), each.error)
                 for each in records
             ],
+            cut=True,
         )
 
 

@@ -59,6 +59,7 @@ def peek(
                 )
                 for each in records
             ],
+            cut=True,
         )  # fmt: skip
 
 

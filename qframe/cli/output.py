@@ -7,6 +7,7 @@ import sys
 from collections.abc import Iterable, Sequence
 from typing import Any
 
+from rich.cells import cell_len
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -14,6 +15,7 @@ from rich.text import Text
 from qframe.telemetry.redaction import redacted
 
 _PIPED_WIDTH = 10_000
+_LEAST_WIDTH = 10
 
 
 def escaped(text: str) -> str:
@@ -43,23 +45,40 @@ def say_error(text: str) -> None:
     console.print(Text(f"error: {line}", style="red"), soft_wrap=True)
 
 
-def table(columns: Sequence[str], rows: Iterable[Sequence[object]]) -> None:
-    """Prints rows in columns; numbers stand to the right, a column named `body` is cut to fit."""
+def table(columns: Sequence[str], rows: Iterable[Sequence[object]], cut: bool = False) -> None:
+    """Prints rows in columns, numbers to the right.
+
+    Args:
+        columns: the columns' names.
+        rows: the rows' cells.
+        cut: whether the last column is cut where a terminal ends, so that the others stay whole.
+    """
     rows = list(rows)
+    cells = [[escaped(_cell(value)) for value in row] for row in rows]
+    out = console()
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)
-        is_body = name == "body"
+        is_cut = cut and index == len(columns) - 1
         shown.add_column(
             name,
             justify="right" if numeric else "left",
-            overflow="ellipsis" if is_body else "fold",
-            no_wrap=is_body or numeric,
-            ratio=None,
+            overflow="ellipsis" if is_cut else "fold",
+            no_wrap=is_cut or numeric,
+            max_width=_left_over(columns, cells, out.width) if is_cut else None,
         )
-    for row in rows:
-        shown.add_row(*(Text(escaped(_cell(value))) for value in row))
-    console().print(shown)
+    for row in cells:
+        shown.add_row(*map(Text, row))
+    out.print(shown)
+
+
+def _left_over(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
+    """What the other columns leave to the last one, gaps of two between them."""
+    taken = [
+        max(cell_len(name), *(cell_len(row[index]) for row in rows), 0)
+        for index, name in enumerate(columns[:-1])
+    ]
+    return max(width - sum(taken) - 2 * len(taken), _LEAST_WIDTH)
 
 
 def facts(pairs: Iterable[tuple[str, object]], indent: str = "") -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, MutableMapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -163,10 +163,19 @@ def make_logger(log_format: str, stream: TextIO) -> Any:
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),
+            _when_and_what_first,
             renderer,
         ],
         wrapper_class=structlog.BoundLogger,
     )
+
+
+def _when_and_what_first(
+    _logger: Any, _method: str, line: MutableMapping[str, Any]
+) -> dict[str, Any]:
+    """The line with what every line has at its front."""
+    first = {name: line.pop(name) for name in ("timestamp", "level", "event")}
+    return {**first, **line}
 
 
 def _told(facts: dict[str, Any]) -> dict[str, Any]:
