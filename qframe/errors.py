@@ -45,8 +45,8 @@ class UndecodableBody(BadBody):
 
     def __init__(self, message_id: str, expected: str, why: object) -> None:
         super().__init__(
-            "body",
-            f"of {message_id}",
+            "body of message",
+            message_id,
             f"it cannot be decoded as {expected} ({why})",
             "publish what the handler's annotation says, or widen the annotation",
         )

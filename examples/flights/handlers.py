@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from zlib import crc32
 
-from examples.flights.events import DEPARTURES, Departure
-from examples.flights.statistics import airports, database, is_new, planes
 from sqlalchemy.dialects.sqlite import insert
 
+from examples.flights.events import DEPARTURES, Departure
+from examples.flights.statistics import airports, database, is_new, planes
 from qframe import Message, NeedRetry, consumer
 
 

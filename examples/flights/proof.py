@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
-from examples.flights.events import DEPARTURES, Departure
-from examples.flights.statistics import airports, applied, database, planes
 from sqlalchemy import func, select
 
+from examples.flights.events import DEPARTURES, Departure
+from examples.flights.statistics import airports, applied, database, planes
 from qframe import QFrame
 
 GROUPS = ("airport-stats", "plane-order")

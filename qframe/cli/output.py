@@ -69,7 +69,9 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], cut: bool = 
         )
     for row in cells:
         shown.add_row(*map(Text, row))
-    out.print(shown)
+    with out.capture() as captured:
+        out.print(shown)
+    sys.stdout.writelines(line.rstrip() + "\n" for line in captured.get().splitlines())
 
 
 def _left_over(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:

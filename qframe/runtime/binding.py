@@ -50,7 +50,7 @@ def bind(function: Callable[..., Any]) -> Handler:
             return function
         case [fill]:
             return lambda message: function(fill(message))
-        case [one, two]:
+        case [one, two] if one is not two:
             return lambda message: function(one(message), two(message))
     raise BadHandler("handler", name, "the message is asked for twice", "ask for it once")
 
@@ -111,6 +111,7 @@ def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Message], A
     if annotation is Any or annotation is object:
         return lambda message: message.body
     try:
+        kind = msgspec.inspect.type_info(annotation)
         decode = msgspec.json.Decoder(annotation).decode
     except (TypeError, NotImplementedError) as error:
         raise BadHandler(
@@ -119,6 +120,10 @@ def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Message], A
             f"a body cannot be decoded to it ({error})",
             _FILLABLE,
         ) from error
+    if isinstance(kind, msgspec.inspect.CustomType):
+        raise BadHandler(
+            "parameter", f"{name}({parameter})", "nothing in JSON is decoded to its type", _FILLABLE
+        )
     expected = getattr(annotation, "__name__", str(annotation))
 
     def body(message: Message) -> Any:

@@ -111,7 +111,8 @@ class Caution:
         present = len(in_flight)
         if self._suspects:
             self._suspects = [each for each in self._suspects if each in in_flight]
-            worst = max([each.lost for each in self._suspects], default=0)
+        if self._suspects:
+            worst = max([each.lost for each in self._suspects])
             room = min(room, max(1, _WARY_COMPANY >> worst) - present)
         since_s = self._on_trial_since_s
         if self._allowed < _WARY_COMPANY:

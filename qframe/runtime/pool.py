@@ -182,6 +182,7 @@ class Pool(Service):
         try:
             while (run := self._runs.get()) is not None:
                 hand.run.extend(run)
+                run.clear()  # a message that its handler lets go must not be kept here
                 self._work_off(hand)
         except BaseException as error:  # last words: nobody else hears it
             self._on_failure(self.name, error)
@@ -203,6 +204,7 @@ class Pool(Service):
             hand.run.extend(following[:length])
             if len(following) > length:
                 self.dispatch(following[length:])
+            following.clear()
 
     def _relieve(self) -> None:
         for hand in self.hands:

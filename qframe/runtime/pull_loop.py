@@ -85,6 +85,8 @@ class PullLoop(Service):
         self._turn = random.randrange(topic.slots)  # noqa: S311 - fairness, no secret
         self._positions: dict[tuple[int, str], int] = {}
         self._deep: set[int] = set()
+        self._empty = 0
+        self._next_due_ms: int | None = None
         self.idle = False
         self.beat_s = clock.monotonic_s()
 
@@ -97,7 +99,8 @@ class PullLoop(Service):
         failures = 0
         while not self.stopping:
             self.beat_s = self._clock.monotonic_s()
-            asks = self._asks(self._taker.owned())
+            owned = self._taker.owned()
+            asks = self._asks(owned)
             if not asks:
                 self._bell.wait(WARY_SLEEP_S if self._caution.wary else LONGEST_SLEEP_S)
                 continue
@@ -115,17 +118,17 @@ class PullLoop(Service):
                 continue
             failures = 0
             self._take(asks, pulled)
-            self._sleep(pulled)
+            self._sleep(asks, len(owned), pulled)
 
     def _asks(self, owned: Mapping[int, str]) -> list[Ask]:
         """What to ask of each slot: those that had more last time get most of the room."""
         room = self._caution.room(self._in_flight, self._in_flight.room(PULL_AT_MOST))
         if not owned or room <= 0:
             return []
-        self._turn += 1
         slots = sorted(owned)
         turn = self._turn % len(slots)
         slots = (slots[turn:] + slots[:turn])[:room]
+        self._turn += max(1, len(slots) % len(owned))
         deep = [slot for slot in slots if slot in self._deep]
         probe = min(PROBE, max(1, room // (2 * len(slots)))) if deep else room // len(slots)
         share = probe
@@ -159,14 +162,22 @@ class PullLoop(Service):
         if self._events and (pulled.dead or pulled.lost or pulled.gaps):
             self._emit(pulled)
 
-    def _sleep(self, pulled: Pulled) -> None:
-        """Until the bell rings or something falls due, if there is nothing to be had now."""
+    def _sleep(self, asks: list[Ask], owned: int, pulled: Pulled) -> None:
+        """Until the bell rings or something falls due, once every slot was found empty."""
         if pulled.deliveries or pulled.next_due_ms == 0:
+            self._empty, self._next_due_ms = 0, None
             return
-        self.idle = True
+        # Where room is small a pull asks some slots only, and the others may be full.
+        self._empty += len(asks)
+        times = [self._next_due_ms, pulled.next_due_ms]
+        self._next_due_ms = min((time for time in times if time is not None), default=None)
+        if self._empty < owned:
+            return
         wait_s = LONGEST_SLEEP_S
-        if pulled.next_due_ms is not None:
-            wait_s = min(wait_s, pulled.next_due_ms / 1000)
+        if self._next_due_ms is not None:
+            wait_s = min(wait_s, self._next_due_ms / 1000)
+        self._empty, self._next_due_ms = 0, None
+        self.idle = True
         self._bell.wait(wait_s)
 
     def _recall(self, asks: list[Ask], receipt: str) -> None:

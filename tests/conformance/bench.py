@@ -92,7 +92,9 @@ class Bench:
             lease_ms=lease_ms, max_attempts=max_attempts, run=run,
         )  # fmt: skip
 
-    def got(self, topic: Topic, group: str = "g", limit: int = 100, **options: Any) -> list[Delivery]:
+    def got(
+        self, topic: Topic, group: str = "g", limit: int = 100, **options: Any
+    ) -> list[Delivery]:
         """The deliveries of a pull."""
         return self.pull(topic, group, limit, **options).deliveries
 

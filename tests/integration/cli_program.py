@@ -6,10 +6,22 @@ import json
 import os
 import subprocess
 import sys
+import threading
+import time
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from qframe import QFrame, Topic
+
+
+def eventually(is_so: Callable[[], bool], *, within_s: float) -> None:
+    """Returns when it is so."""
+    pause = threading.Event()
+    until_s = time.monotonic() + within_s
+    while not is_so():
+        assert time.monotonic() < until_s, "it never was so"
+        pause.wait(0.05)
 
 
 class Ran(NamedTuple):

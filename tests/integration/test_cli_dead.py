@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,14 @@ def test_an_id_that_is_not_dead_is_refused_and_nothing_done(shop: Program, verb:
 def test_either_ids_or_all(shop: Program, words: list[str]) -> None:
     assert "give either ids or --all" in shop.refused("dead", "retry", "orders", "billing", *words)
     assert dead(shop) == ["o-0", "o-1", "o-2"]
+
+
+def test_verify_ends_with_1_when_messages_are_missing(shop: Program) -> None:
+    with closing(sqlite3.connect(shop.directory / "qframe.db")) as database:
+        database.execute("DELETE FROM qframe_dead")
+        database.commit()
+    ran = shop.run("verify", "orders")
+    assert ran.code == 1
+    assert ran.out.startswith("orders: ")
+    assert " wrong\n  topic orders: " in ran.out
+    assert shop.run("verify", "--json").json[0]["faults"]

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 import json
+import re
+import signal
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from cli_program import ORDERS, Program
+from cli_program import ORDERS, Program, eventually
 
 from qframe import Topic
 
@@ -181,3 +185,21 @@ def test_a_file_that_overfills_the_topic_says_how_far_it_came(program: Program) 
     assert (ran.code, ran.out) == (1, "")
     assert "15 of 40 messages in a.jsonl were published before" in ran.err
     assert "topic 'small' is full" in ran.err
+
+
+def test_one_who_stops_it_is_told_how_far_it_came(program: Program) -> None:
+    program.write("a.jsonl", '"a message of some length"\n' * 200_000)
+    with subprocess.Popen(
+        [sys.executable, "-m", "qframe", "publish", "orders", "--file", "a.jsonl"],
+        cwd=program.directory, env=program.environment(QFRAME_PUBLISH_BATCH="10"),
+        stderr=subprocess.PIPE, encoding="utf-8",
+    ) as publishing:  # fmt: skip
+        try:
+            eventually(lambda: published(program) > 0, within_s=30)
+            publishing.send_signal(signal.SIGINT)
+            _, err = publishing.communicate(timeout=20)
+        finally:
+            publishing.kill()
+    assert publishing.returncode == 130
+    done = int(re.fullmatch(r"error: (\d+) of 200000 messages .* published before:\n", err)[1])
+    assert done <= published(program) <= done + 10

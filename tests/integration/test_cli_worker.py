@@ -172,6 +172,12 @@ def test_a_wrong_option_of_a_consumer_is_one_line_with_its_place(program: Progra
     assert "its import failed at shop.py line 7: threads 0: it must be a whole number" in said
 
 
+def test_a_topic_that_nobody_declared_is_refused_with_the_remedy(program: Program) -> None:
+    program.write("shop.py", SHOP.replace("@consumer(orders,", "@consumer('order-events',"))
+    said = program.refused("worker", "shop", "--burst")
+    assert "topic 'order-events': nobody has declared it; declare it once: Topic(" in said
+
+
 def test_more_than_one_process_is_not_served_yet(program: Program) -> None:
     assert "--processes beyond 1 is not supported" in program.refused(
         "worker", "shop", "--processes", "2"

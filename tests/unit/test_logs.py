@@ -63,6 +63,14 @@ def test_an_event_is_a_line_of_its_level(name: str, level: str) -> None:
     }  # fmt: skip
 
 
+def test_a_line_begins_with_when_how_important_and_what() -> None:
+    lines = Lines()
+    lines.events.emit("worker.started", consumers=["orders/billing", "orders/audit"])
+    (line,) = lines.read()
+    assert list(line) == ["timestamp", "level", "event", "consumers"]
+    assert line["consumers"] == "orders/billing, orders/audit"
+
+
 def test_lines_below_the_level_are_left_out() -> None:
     lines = Lines(level="error")
     lines.events.emit("worker.started")

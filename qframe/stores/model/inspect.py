@@ -135,14 +135,24 @@ def verify(state: TopicState, now_ms: int) -> list[str]:
         if one.published != parts:
             wrong.append(f"{where}: {one.published} published, {parts} accounted for")
         cursor = state.groups[one.group][one.slot]
-        if not cursor.floor <= cursor.read <= max(one.head, cursor.read):
-            wrong.append(f"{where}: floor {cursor.floor} is above read {cursor.read}")
+        if not state.topic.has_subjects and not cursor.floor <= cursor.read <= one.head:
+            wrong.append(f"{where}: floor {cursor.floor}, read {cursor.read}, head {one.head}")
+        if cursor.floor < cursor.read and not (cursor.receipt and cursor.lease_until_ms):
+            wrong.append(f"{where}: a window without receipt and lease")
         for subject, head in cursor.heads.items():
+            if head.in_doing and not head.lease_until_ms:
+                wrong.append(f"{where} subject {subject}: in doing without a lease")
+            if not state.topic.has_subjects and _stands_in_line(cursor, int(subject)):
+                wrong.append(f"{where} subject {subject}: it stands in the line as well")
             if head.in_doing != bool(head.given) or head.given > 1 + len(head.behind):
                 wrong.append(f"{where} subject {subject}: a run of {head.given}")
             if head.behind and not head.in_doing and state.topic.kind is not Kind.ORDERED:
                 wrong.append(f"{where} subject {subject}: a next round behind a free head")
     return wrong
+
+
+def _stands_in_line(cursor: Cursor, offset: int) -> bool:
+    return offset >= cursor.floor and offset not in cursor.settled
 
 
 def record_of_head(

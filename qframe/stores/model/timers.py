@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import msgspec
+
 from qframe.outcomes import Moved
 from qframe.stores.model.state import Cursor, Head, TopicState
 
@@ -30,7 +32,8 @@ def change(state: TopicState, subject: str, body: bytes, headers: dict[str, str]
     answer = _answer(state, subject)
     if answer is Moved.DONE:
         for _, _, head in find(state, subject):
-            head.letter.body, head.letter.headers = body, headers
+            # The letter itself may stand elsewhere too: behind another head, or among the dead.
+            head.letter = msgspec.structs.replace(head.letter, body=body, headers=headers)
     return answer
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -136,12 +137,18 @@ def known_group(transaction: Transaction, place: Place, group: str) -> int:
     return found
 
 
-def groups_of(transaction: Transaction, place: Place) -> list[int]:
-    """The groups that get what is published: those with a name, or else the unclaimed one."""
+def named_groups(transaction: Transaction, place: Place) -> list[int]:
+    """The groups that have subscribed."""
     rows = transaction.rows(GROUPS, (place.id,))
-    if named := [row[0] for row in rows if row[1] != UNCLAIMED]:
+    return [row[0] for row in rows if row[1] != UNCLAIMED]
+
+
+def groups_of(transaction: Transaction, place: Place) -> list[int]:
+    """The groups whose queues get what is published: those named, or else the unclaimed one."""
+    if named := named_groups(transaction, place):
         return named
-    return [rows[0][0] if rows else add_group(transaction, place, UNCLAIMED)]
+    kept = group_id(transaction, place, UNCLAIMED)
+    return [add_group(transaction, place, UNCLAIMED) if kept is None else kept]
 
 
 def add_group(
@@ -170,20 +177,20 @@ def cursors_of(transaction: Transaction, place: Place, group: int) -> dict[int, 
     return {row[0] % PER_TOPIC: Cursor(*row) for row in rows}
 
 
-def unsettled(transaction: Transaction, place: Place, slot: int) -> int:
-    """How many messages of a slot the group that is furthest behind has to settle still."""
-    groups_there = transaction.rows(GROUPS, (place.id,))
-    if not groups_there:
-        return int(transaction.rows(_KEPT, (place.slot_number(slot),))[0][0])
-    most = 0
-    for group, _ in groups_there:
+def unsettled(
+    transaction: Transaction, place: Place, slot: int, groups: Sequence[int]
+) -> list[int]:
+    """How many messages of a slot each group has to settle still; of a stream without any: all."""
+    if not groups:
+        return [int(transaction.rows(_KEPT, (place.slot_number(slot),))[0][0])]
+    found = []
+    for group in groups:
         at = place.cursor_number(group, slot)
-        row = transaction.rows(CURSORS, (at, at + 1))[0]
-        one = Cursor(*row)
-        published = one.published
+        cursor = Cursor(*transaction.rows(CURSORS, (at, at + 1))[0])
+        published = cursor.published
         if not place.topic.has_subjects:
             head = transaction.rows(_HEAD, (place.slot_number(slot),))[0][0]
-            published = head - one.base
+            published = head - cursor.base
         gone = transaction.rows(_DEAD, (at,))[0][0]
-        most = max(most, published - one.acked - one.cancelled - gone)
-    return most
+        found.append(published - cursor.acked - cursor.cancelled - gone)
+    return found

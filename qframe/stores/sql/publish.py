@@ -16,7 +16,7 @@ from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import sequences
 from qframe.stores.sql.arrivals import Arrival, Known
 from qframe.stores.sql.heads import headers_text
-from qframe.stores.sql.places import Place, groups_of, unsettled
+from qframe.stores.sql.places import Place, groups_of, named_groups, unsettled
 from qframe.stores.sql.schema import State, held, later, marks
 from qframe.topic import Kind, Topic
 
@@ -122,8 +122,8 @@ def _append(
 ) -> tuple[int, list[Outcome]]:
     """A stream's: into the log, or aside until they are due."""
     at = place.slot_number(slot)
-    room = _room(transaction, place, slot)
-    fitting = entries if room is None or room >= len(entries) else entries[:room]
+    rooms = _rooms(transaction, place, slot, named_groups(transaction, place))
+    fitting = entries if rooms is None else entries[: min(rooms)]
     due: list[Arrival] = []
     aside = []
     for entry in fitting:
@@ -156,7 +156,7 @@ def _queue(
     cursors = [place.cursor_number(group, slot) for group in groups]
     wanted = list({entry.subject or "" for entry in entries})
     known = [arrive.known_heads(transaction, cursor, wanted) for cursor in cursors]
-    fits = _fitting(transaction, place, slot, entries, known)
+    fits = _fitting(transaction, place, slot, groups, entries, known)
     at = place.slot_number(slot)
     outcomes = [Outcome.STORED if fit else Outcome.FULL for fit in fits]
     arriving: list[Arrival] = []
@@ -201,27 +201,32 @@ def _fitting(
     transaction: Transaction,
     place: Place,
     slot: int,
+    groups: Sequence[int],
     entries: Sequence[Entry],
     known: Sequence[dict[str, Known]],
 ) -> list[bool]:
     """Which entries fit: none that would be stored does from the first on that does not."""
-    room = _room(transaction, place, slot)
-    if room is None:
+    rooms = _rooms(transaction, place, slot, groups)
+    if rooms is None:
         return [True] * len(entries)
     fits = []
-    mine: set[str] = set()
+    mine: list[set[str]] = [set() for _ in known]
     for entry in entries:
         subject = entry.subject or ""
-        adds = place.topic.kind is Kind.ORDERED or (
-            subject not in mine and any(_would_add(heads.get(subject)) for heads in known)
-        )
-        fit = not adds or room > 0
-        if adds and fit:
-            room -= 1
-            mine.add(subject)
-        elif not fit:
-            room = 0
+        adds = [
+            place.topic.kind is Kind.ORDERED
+            or (subject not in seen and _would_add(heads.get(subject)))
+            for seen, heads in zip(mine, known, strict=True)
+        ]
+        fit = not any(adds) or min(rooms) > 0
         fits.append(fit)
+        if not fit:
+            rooms = [0] * len(rooms)
+            continue
+        rooms = [room - add for room, add in zip(rooms, adds, strict=True)]
+        for seen, add in zip(mine, adds, strict=True):
+            if add:
+                seen.add(subject)
     return fits
 
 
@@ -229,11 +234,13 @@ def _would_add(head: Known | None) -> bool:
     return head is None or (head.state == State.DOING and not head.behind)
 
 
-def _room(transaction: Transaction, place: Place, slot: int) -> int | None:
-    """How many more messages a slot takes; None where there is no limit."""
+def _rooms(
+    transaction: Transaction, place: Place, slot: int, groups: Sequence[int]
+) -> list[int] | None:
+    """How many more messages a slot takes for each group; None where there is no limit."""
     limit = place.topic.slot_max_length
     if limit is None:
         return None
     at = place.slot_number(slot)
     waiting: int = transaction.rows(_LATER, (at,))[0][0] + transaction.rows(_HELD, (at,))[0][0]
-    return max(0, limit - waiting - unsettled(transaction, place, slot))
+    return [max(0, limit - waiting - each) for each in unsettled(transaction, place, slot, groups)]

@@ -1,0 +1,545 @@
+"""A worker in this process, on a real SQLite file: what becomes of messages and their handlers."""
+
+from __future__ import annotations
+
+import gc
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eventually import eventually
+
+from qframe import (
+    AlreadySettled,
+    Backoff,
+    Message,
+    NeedRetry,
+    Outgoing,
+    QFrame,
+    Reject,
+    Topic,
+    WorkerFailed,
+)
+
+KINDS = ("stream", "ordered", "delay", "priority", "merge")
+SOON = Backoff(0.02, cap=0.02)
+
+
+class Shop:
+    """An app, what it was told to record, and its events."""
+
+    def __init__(self, url: str) -> None:
+        self.app = QFrame(store=url, grace=5)
+        self.seen: list[Any] = []
+        self.events: Counter[str] = Counter()
+        self.app.events.listen(self._listen)
+        self._worker: threading.Thread | None = None
+        self.failure: BaseException | None = None
+
+    def _listen(self, name: str, facts: dict[str, Any]) -> None:
+        self.events[name] += facts.get("count", 1)
+
+    def start(self) -> None:
+        """Runs a worker in a thread, until `stop`."""
+
+        def run() -> None:
+            try:
+                self.app.run()
+            except WorkerFailed as error:
+                self.failure = error
+
+        self._worker = threading.Thread(target=run)
+        self._worker.start()
+
+    def stop(self) -> None:
+        self.app.stop()
+        self.join()
+
+    def join(self) -> None:
+        if self._worker is not None:
+            self._worker.join(30)
+            assert not self._worker.is_alive()
+
+    def dead(self, topic: Topic) -> list[Any]:
+        return self.app.admin.dead(topic, "g")
+
+
+@pytest.fixture
+def url(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal"
+
+
+@pytest.fixture
+def shop(url: str) -> Iterator[Shop]:
+    shop = Shop(url)
+    yield shop
+    shop.stop()
+    for topic in shop.app.store.topics():
+        assert shop.app.store.verify(topic) == []
+    shop.app.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_message_of_every_kind_is_handled_once(shop: Shop, kind: str) -> None:
+    topic = Topic("t", kind=kind, slots=8)
+
+    @shop.app.consumer(topic, group="g")
+    def handle(message: Message) -> None:
+        shop.seen.append(message.body)
+
+    shop.app.publish_many(topic, [Outgoing(number, key=f"k{number}") for number in range(500)])
+    shop.app.run(burst=True)
+    assert sorted(shop.seen) == list(range(500))
+    [totals] = shop.app.admin.topic(topic).groups
+    assert (totals.settled, totals.lag) == (500, 0)
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_key_is_handled_in_order_and_one_at_a_time(shop: Shop, kind: str) -> None:
+    topic = Topic("t", kind=kind, slots=4)
+    running: set[str] = set()
+    overlaps: list[str] = []
+
+    @shop.app.consumer(topic, group="g", threads=8)
+    def handle(message: Message) -> None:
+        key = message.key or ""
+        if key in running:
+            overlaps.append(key)
+        running.add(key)
+        threading.Event().wait(0.0002)
+        shop.seen.append((key, message.body))
+        running.discard(key)
+
+    items = [Outgoing(number, key=f"k{number % 7}") for number in range(700)]
+    shop.app.publish_many(topic, items)
+    shop.app.run(burst=True)
+    assert not overlaps
+    for key in {f"k{number}" for number in range(7)}:
+        bodies = [body for each, body in shop.seen if each == key]
+        assert bodies == sorted(bodies)
+        assert len(bodies) == 100
+
+
+def test_ordered_keeps_a_keys_order_through_delayed_retries_and_holds_up_no_other(
+    shop: Shop,
+) -> None:
+    topic = Topic("t", kind="ordered", slots=1)
+
+    @shop.app.consumer(topic, group="g", threads=2)
+    def handle(message: Message) -> None:
+        if message.key == "bad" and message.attempt < 3:
+            raise NeedRetry(delay="60ms")
+        shop.seen.append((message.key, message.body))
+
+    shop.app.publish_many(topic, [Outgoing(number, key="bad") for number in range(5)])
+    shop.app.publish_many(topic, [Outgoing(number, key="good") for number in range(5)])
+    shop.app.run(burst=True)
+    assert [body for key, body in shop.seen if key == "bad"] == list(range(5))
+    assert shop.seen[:5] == [("good", number) for number in range(5)]
+
+
+def test_on_a_stream_a_delayed_retry_gives_up_its_place(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @shop.app.consumer(topic, group="g", threads=1)
+    def handle(message: Message) -> None:
+        if message.body == 0 and message.attempt == 1:
+            raise NeedRetry(delay="50ms")
+        shop.seen.append(message.body)
+
+    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(4)])
+    shop.app.run(burst=True)
+    assert shop.seen == [1, 2, 3, 0]
+
+
+def test_a_plain_need_retry_is_tried_in_place_three_times_and_keeps_order(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @shop.app.consumer(topic, group="g", backoff=SOON)
+    def handle(message: Message) -> None:
+        shop.seen.append((message.body, message.attempt, message.local_retries))
+        if message.body == 0 and message.attempt == 1:
+            raise NeedRetry
+
+    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
+    shop.app.run(burst=True)
+    assert shop.seen == [(0, 1, 0), (0, 1, 1), (0, 1, 2), (0, 1, 3), (1, 1, 0), (0, 2, 0)]
+
+
+def test_a_handler_that_keeps_failing_gets_max_attempts_and_then_its_message_is_dead(
+    shop: Shop,
+) -> None:
+    topic = Topic("t", slots=1)
+    mourned: list[tuple[str, str]] = []
+
+    @shop.app.consumer(
+        topic,
+        group="g",
+        max_attempts=3,
+        backoff=SOON,
+        on_dead=lambda message, error: mourned.append((message.id, str(error))),
+    )
+    def handle(message: Message) -> None:
+        shop.seen.append(message.attempt)
+        raise ValueError("never")
+
+    shop.app.publish(topic, 1, id="poison")
+    shop.app.run(burst=True)
+    assert shop.seen == [1, 2, 3]
+    [letter] = shop.dead(topic)
+    assert (letter.id, letter.attempts, letter.error) == ("poison", 3, "ValueError: never")
+    assert 'raise ValueError("never")' in letter.traceback
+    assert mourned == [("poison", "never")]
+
+
+def test_a_rejected_message_and_one_that_cannot_be_decoded_die_at_once(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @dataclass
+    class Order:
+        id: int
+
+    # A local class cannot be found by its name in annotations, so it is given as an object.
+    def handle(order: Any) -> None:
+        shop.seen.append(order.id)
+        raise Reject("no such order")
+
+    handle.__annotations__["order"] = Order
+    shop.app.consumer(topic, group="g")(handle)
+    shop.app.publish(topic, {"id": 1}, id="rejected")
+    shop.app.publish(topic, {"id": "one"}, id="undecodable")
+    shop.app.publish(topic, b"\xff", id="raw")
+    shop.app.run(burst=True)
+    letters = {letter.id: letter for letter in shop.dead(topic)}
+    assert set(letters) == {"rejected", "undecodable", "raw"}
+    assert letters["rejected"].error == "Reject: no such order"
+    assert "cannot be decoded as Order" in letters["undecodable"].error
+    assert {letter.attempts for letter in letters.values()} == {1}
+    assert shop.seen == [1]
+
+
+def test_a_message_can_be_acknowledged_later_from_another_thread(shop: Shop) -> None:
+    topic = Topic("t", kind="ordered", slots=1)
+    taken: list[Message] = []
+
+    @shop.app.consumer(topic, group="g", auto_ack=False)
+    def handle(message: Message) -> None:
+        taken.append(message)
+
+    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(3)])
+    shop.start()
+    for number in range(3):
+        eventually(lambda number=number: len(taken) == number + 1)
+        eventually(lambda number=number: shop.app.admin.lag(topic, "g") == 3 - number)
+        threading.Thread(target=taken[number].ack).start()
+    eventually(lambda: shop.app.admin.lag(topic, "g") == 0)
+    assert [message.body for message in taken] == [0, 1, 2]
+    with pytest.raises(AlreadySettled):
+        taken[0].ack()
+
+
+def test_acknowledging_with_an_error_counts_as_raising_it(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @shop.app.consumer(topic, group="g", max_attempts=2, backoff=SOON)
+    def handle(message: Message) -> None:
+        message.auto_ack = False
+        shop.seen.append(message.attempt)
+        message.ack(elapsed=0.5, error=OSError("down"))
+
+    shop.app.publish(topic, 1)
+    shop.app.run(burst=True)
+    assert shop.seen == [1, 2]
+    assert [letter.error for letter in shop.dead(topic)] == ["OSError: down"]
+
+
+def test_a_handler_that_raises_settles_its_message_whatever_auto_ack_says(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @shop.app.consumer(topic, group="g", auto_ack=False)
+    def handle(message: Message) -> None:
+        shop.seen.append(message.attempt)
+        raise Reject
+
+    shop.app.publish(topic, 1)
+    shop.app.run(burst=True)
+    assert len(shop.dead(topic)) == 1
+
+
+def test_an_error_after_the_ack_changes_nothing_any_more(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @shop.app.consumer(topic, group="g")
+    def handle(message: Message) -> None:
+        message.ack()
+        shop.seen.append(message.attempt)
+        raise ValueError
+
+    shop.app.publish(topic, 1)
+    shop.app.run(burst=True)
+    assert shop.seen == [1]
+    assert not shop.dead(topic)
+    assert shop.events["delivery.failed"] == 1
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_message_that_was_taken_over_and_forgotten_is_handed_back_and_counted(
+    shop: Shop, kind: str
+) -> None:
+    topic = Topic("t", kind=kind, slots=1)
+
+    @shop.app.consumer(topic, group="g", lease="60s")
+    def handle(message: Message) -> None:
+        shop.seen.append((message.body, message.attempt))
+        message.auto_ack = message.attempt > 1
+
+    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
+    shop.start()
+    eventually(lambda: gc.collect() >= 0 and shop.app.admin.lag(topic, "g") == 0)
+    assert sorted(shop.seen) == [(0, 1), (0, 2), (1, 1), (1, 2)]
+    assert shop.events["delivery.leaked"] == 2
+
+
+def test_a_handler_that_outlasts_its_lease_many_times_is_delivered_once(shop: Shop) -> None:
+    topic = Topic("t", kind="ordered", slots=2)
+    stream = Topic("s", slots=2)
+    for each in (topic, stream):
+
+        def handle(message: Message) -> None:
+            shop.seen.append(message.attempt)
+            threading.Event().wait(1.2)
+
+        shop.app.consumer(each, group="g", lease="300ms")(handle)
+        shop.app.publish(each, 1, key="k")
+    shop.app.run(burst=True)
+    assert shop.seen == [1, 1]
+    assert not shop.events["delivery.stale"]
+
+
+def test_slow_keys_delay_no_other_key(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+    gate = threading.Event()
+
+    @shop.app.consumer(topic, group="g", threads=3)
+    def handle(message: Message) -> None:
+        if message.key in ("slow", "slower"):
+            gate.wait(20)
+        shop.seen.append(message.key)
+
+    items = [Outgoing(1, key="slow"), Outgoing(1, key="slower")]
+    items += [Outgoing(1, key=f"k{number}") for number in range(300)]
+    shop.app.publish_many(topic, items)
+    shop.start()
+    eventually(lambda: len(shop.seen) == 300)
+    assert not {"slow", "slower"} & set(shop.seen)
+    gate.set()
+    eventually(lambda: len(shop.seen) == 302)
+
+
+def test_no_more_than_max_in_flight_is_taken_from_the_store(shop: Shop) -> None:
+    topic = Topic("t", slots=4)
+    gate = threading.Event()
+
+    @shop.app.consumer(topic, group="g", threads=2, max_in_flight=10)
+    def handle(message: Message) -> None:
+        gate.wait(20)
+        shop.seen.append(message.body)
+
+    shop.app.publish_many(topic, range(100))
+    shop.start()
+    [totals] = eventually(
+        lambda: [each for each in shop.app.admin.topic(topic).groups if each.doing >= 6]
+    )
+    assert totals.doing <= 10
+    assert totals.todo == 100 - totals.doing
+    gate.set()
+    eventually(lambda: len(shop.seen) == 100)
+
+
+def test_every_group_sees_every_message_and_none_disturbs_another(shop: Shop) -> None:
+    topic = Topic("t", kind="ordered", slots=2)
+
+    @shop.app.consumer(topic, group="good")
+    def good(message: Message) -> None:
+        shop.seen.append(message.body)
+
+    @shop.app.consumer(topic, group="bad", max_attempts=1)
+    def bad(message: Message) -> None:
+        raise ValueError
+
+    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(20)])
+    shop.app.run(burst=True)
+    assert shop.seen == list(range(20))
+    assert len(shop.app.admin.dead(topic, "bad")) == 20
+    assert len(shop.app.admin.dead(topic, "good")) == 0
+
+
+def test_a_worker_that_comes_later_takes_over_and_the_earlier_one_is_fenced_and_ends(
+    shop: Shop, url: str
+) -> None:
+    topic = Topic("t", kind="ordered", slots=2)
+    gate = threading.Event()
+    cancelled: list[bool] = []
+
+    @shop.app.consumer(topic, group="g")
+    def handle(message: Message) -> None:
+        shop.seen.append("first")
+        gate.wait(20)
+        cancelled.append(message.cancelled)
+
+    shop.app.publish(topic, 1, key="k", id="m")
+    shop.start()
+    eventually(lambda: shop.seen == ["first"])
+    other = Shop(url)
+    other.app.consumer(topic, group="g")(lambda: other.seen.append("second"))
+    other.app.run(burst=True)
+    assert other.seen == ["second"]
+    # A publish wakes the first worker, which then is refused and ends.
+    shop.app.publish(topic, 2, key="other")
+    eventually(lambda: shop.events["slot.lost"])
+    gate.set()
+    shop.join()
+    assert isinstance(shop.failure, WorkerFailed)
+    assert "another worker has taken its slots" in str(shop.failure)
+    assert cancelled == [True]
+    assert shop.events["delivery.stale"] == 1
+    other.app.run(burst=True)
+    assert other.seen == ["second", "second"]
+    other.app.close()
+
+
+def test_stopping_finishes_what_runs_and_gives_the_rest_back_uncounted(
+    shop: Shop, url: str
+) -> None:
+    stream, ordered = Topic("s", slots=2), Topic("o", kind="ordered", slots=2)
+    gate = threading.Event()
+    attempts: Counter[tuple[str, int]] = Counter()
+
+    def handle(message: Message) -> None:
+        gate.wait(20)
+        attempts[message.topic, message.attempt] += 1
+
+    for topic in (stream, ordered):
+        shop.app.consumer(topic, group="g", threads=2)(handle)
+        items = [Outgoing(number, key=f"k{number % 5}") for number in range(50)]
+        shop.app.publish_many(topic, items)
+    shop.start()
+    eventually(lambda: sum(t.doing for t in shop.app.admin.topic(stream).groups) >= 10)
+    eventually(lambda: sum(t.doing for t in shop.app.admin.topic(ordered).groups) >= 5)
+    shop.app.stop()
+    gate.set()
+    shop.join()
+    assert shop.failure is None
+    assert shop.events["worker.stopped"] == 1
+    for topic in (stream, ordered):
+        assert sum(totals.doing for totals in shop.app.admin.topic(topic).groups) == 0
+    before = sum(attempts.values())
+    assert before < 100
+    shop.app.run(burst=True)
+    assert sum(attempts.values()) == 100
+    assert {attempt for _, attempt in attempts} == {1}
+
+
+def test_what_outlasts_the_grace_is_cancelled_and_given_back(url: str) -> None:
+    shop = Shop(url)
+    shop.app.settings = shop.app.settings.model_copy(update={"grace": 0.2})
+    topic = Topic("t", slots=1)
+    gate, cancelled = threading.Event(), []
+
+    @shop.app.consumer(topic, group="g")
+    def handle(message: Message) -> None:
+        shop.seen.append(message.attempt)
+        if len(shop.seen) == 1:
+            gate.wait(20)
+            cancelled.append(message.cancelled)
+
+    shop.app.publish(topic, 1)
+    shop.start()
+    eventually(lambda: shop.seen == [1])
+    shop.stop()
+    [totals] = shop.app.admin.topic(topic).groups
+    assert (totals.doing, totals.todo) == (0, 1)
+    gate.set()
+    eventually(lambda: cancelled == [True])
+    shop.app.run(burst=True)
+    assert shop.seen == [1, 1]
+    shop.app.close()
+
+
+def test_a_burst_waits_for_retries_but_not_for_what_is_due_later(shop: Shop) -> None:
+    topic = Topic("t", kind="delay", slots=1)
+
+    @shop.app.consumer(topic, group="g")
+    def handle(message: Message) -> None:
+        if message.attempt == 1:
+            raise NeedRetry(delay="100ms")
+        shop.seen.append(message.body)
+
+    shop.app.publish(topic, "now", key="a")
+    shop.app.publish(topic, "later", key="b", delay="1h")
+    shop.app.run(burst=True)
+    assert shop.seen == ["now"]
+    [totals] = shop.app.admin.topic(topic).groups
+    assert (totals.waiting, totals.settled) == (1, 1)
+
+
+def test_a_drain_waits_for_everything(shop: Shop) -> None:
+    topic = Topic("t", kind="delay", slots=1)
+    shop.app.consumer(topic, group="g")(lambda: shop.seen.append(1))
+    shop.app.publish(topic, "later", delay="200ms")
+    shop.app.run(drain=True)
+    assert shop.seen == [1]
+
+
+def test_nothing_is_handled_before_it_is_due(shop: Shop) -> None:
+    topics = [Topic(kind, kind=kind, slots=2) for kind in KINDS]
+    early: list[int] = []
+
+    def handle(message: Message) -> None:
+        early.append(shop.app.store.now_ms() - message.body)
+
+    for topic in topics:
+        shop.app.consumer(topic, group="g")(handle)
+        for ms in (30, 60, 120, 180):
+            due_ms = shop.app.store.now_ms() + ms
+            shop.app.publish(topic, due_ms, key=f"k{ms}", at=due_ms / 1000)
+    shop.app.run(drain=True)
+    assert len(early) == 20
+    assert min(early) >= 0
+
+
+def test_a_message_published_while_its_equal_is_handled_is_one_more_round(shop: Shop) -> None:
+    topic = Topic("t", kind="merge", slots=1)
+    gate = threading.Event()
+
+    @shop.app.consumer(topic, group="g", threads=4)
+    def handle(message: Message) -> None:
+        shop.seen.append(message.body)
+        gate.wait(20)
+
+    shop.app.publish(topic, 1, key="k")
+    shop.start()
+    eventually(lambda: shop.seen == [1])
+    assert shop.app.publish(topic, 2, key="k").outcome == "stored"
+    assert shop.app.publish(topic, 3, key="k").outcome == "merged"
+    gate.set()
+    eventually(lambda: shop.app.admin.lag(topic, "g") == 0)
+    assert shop.seen == [1, 3]
+
+
+def test_a_system_exit_in_a_handler_is_a_failure_of_its_message_only(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @shop.app.consumer(topic, group="g", threads=1, backoff=SOON)
+    def handle(message: Message) -> None:
+        if message.attempt == 1:
+            raise SystemExit(3)
+        shop.seen.append(message.body)
+
+    shop.app.publish_many(topic, range(3))
+    shop.app.run(burst=True)
+    assert sorted(shop.seen) == [0, 1, 2]

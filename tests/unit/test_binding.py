@@ -1,0 +1,162 @@
+"""A handler's parameters are filled by annotation, and what cannot be filled is refused at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import msgspec
+import pytest
+from sqlalchemy.orm import Session
+
+from qframe.codec import encode_headers
+from qframe.errors import BadHandler, NotSupported, UndecodableBody
+from qframe.message import Delivery, Message
+from qframe.runtime.binding import bind, name_of
+
+
+class Line:
+    topic = "t"
+    group = "g"
+
+    def acknowledge(self, *_: object) -> None: ...
+    def extend(self, *_: object) -> None: ...
+
+
+def message(body: bytes, raw: bool = False) -> Message:
+    headers = encode_headers(None, None, raw)
+    return Message(Delivery(3, None, 7, "r", 2, 0, "m1", "k", headers, body, 1000), Line())
+
+
+@dataclass
+class Order:
+    id: int
+    status: str = "new"
+
+
+class Bench:
+    """No type of a body."""
+
+
+class Point(msgspec.Struct):
+    x: int
+
+
+def takes_message(m: Message) -> Any:
+    return m.id, m.topic, m.group, m.slot, m.attempt, m.key, m.body
+
+
+def takes_both(order: Order, m: Message) -> Any:
+    return order, m.id
+
+
+def takes_both_the_other_way(m: Message, order: Order) -> Any:
+    return order, m.id
+
+
+def takes_dict(body: dict[str, int]) -> Any:
+    return body
+
+
+def takes_struct(point: Point, verbose: bool = True) -> Any:
+    return point, verbose
+
+
+def takes_anything(body: Any) -> Any:
+    return body
+
+
+def takes_bytes(body: bytes) -> Any:
+    return body
+
+
+def takes_nothing() -> Any:
+    return "called"
+
+
+@pytest.mark.parametrize(
+    ("function", "body", "result"),
+    [
+        (takes_message, b'{"a":1}', ("m1", "t", "g", 3, 2, "k", {"a": 1})),
+        (takes_both, b'{"id":5}', (Order(5), "m1")),
+        (takes_both_the_other_way, b'{"id":5}', (Order(5), "m1")),
+        (takes_dict, b'{"a":1}', {"a": 1}),
+        (takes_struct, b'{"x":1}', (Point(1), True)),
+        (takes_anything, b"[1]", [1]),
+        (takes_bytes, b"[1]", b"[1]"),
+        (takes_nothing, b"1", "called"),
+    ],
+)
+def test_parameters_get_what_their_annotations_ask_for(
+    function: Callable[..., Any], body: bytes, result: Any
+) -> None:
+    assert bind(function)(message(body)) == result
+
+
+def test_bytes_come_as_they_were_published() -> None:
+    assert bind(takes_bytes)(message(b"\xff\x00", raw=True)) == b"\xff\x00"
+    assert bind(takes_anything)(message(b"\xff\x00", raw=True)) == b"\xff\x00"
+
+
+@pytest.mark.parametrize(
+    ("function", "body", "raw"),
+    [
+        (takes_both, b'{"id":"five"}', False),
+        (takes_both, b"not json", False),
+        (takes_both, b"{}", True),
+        (takes_anything, b"not json", False),
+    ],
+)
+def test_a_body_that_does_not_fit_is_told_as_such(
+    function: Callable[..., Any], body: bytes, raw: bool
+) -> None:
+    with pytest.raises(UndecodableBody, match="of message .m1."):
+        bind(function)(message(body, raw))
+
+
+def no_annotation(body): ...  # type: ignore[no-untyped-def]
+def two_bodies(a: dict[str, int], b: list[int]) -> None: ...
+def keyword_only(*, body: dict[str, int]) -> None: ...
+def unknown_type(body: Missing) -> None: ...  # type: ignore[name-defined] # noqa: F821
+def not_decodable(body: list[int] | set[int]) -> None: ...
+def not_json(body: Bench) -> None: ...
+def the_message_twice(a: Message, b: Message) -> None: ...
+
+
+@pytest.mark.parametrize(
+    ("function", "text"),
+    [
+        (no_annotation, "has no annotation; annotate it"),
+        (two_bodies, "two of its parameters would be the body"),
+        (keyword_only, "it is keyword-only"),
+        (unknown_type, "its annotations cannot be read"),
+        (not_decodable, "a body cannot be decoded to it"),
+        (not_json, "nothing in JSON is decoded to its type"),
+        (the_message_twice, "the message is asked for twice"),
+        (42, "it cannot be called"),
+    ],
+)
+def test_what_cannot_be_filled_is_refused_when_it_is_registered(function: Any, text: str) -> None:
+    with pytest.raises(BadHandler, match=text):
+        bind(function)
+
+
+async def coroutine(m: Message) -> None: ...
+def wants_session(m: Message, session: Session) -> None: ...
+def wants_batch(messages: list[Message]) -> None: ...
+
+
+@pytest.mark.parametrize("function", [coroutine, wants_session, wants_batch])
+def test_what_a_later_version_serves_is_refused_by_name(function: Callable[..., Any]) -> None:
+    with pytest.raises(NotSupported):
+        bind(function)
+
+
+def test_a_callable_object_can_be_a_handler() -> None:
+    class Handler:
+        def __call__(self, m: Message) -> str:
+            return m.id
+
+    assert bind(Handler())(message(b"1")) == "m1"
+    assert name_of(takes_nothing).endswith("test_binding.takes_nothing")

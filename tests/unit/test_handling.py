@@ -1,0 +1,56 @@
+"""What becomes of a delivery whose handler raised."""
+
+from __future__ import annotations
+
+import pytest
+
+from qframe.errors import UndecodableBody
+from qframe.message import Delivery
+from qframe.outcomes import Verdict
+from qframe.retry import Backoff, NeedRetry, Reject
+from qframe.runtime.handling import ending_of, pause_s, retries_locally, summary
+
+
+def delivery(attempt: int = 1) -> Delivery:
+    return Delivery(0, None, 0, "r", attempt, 0, "m", None, None, b"1", 0)
+
+
+def end(error: BaseException, attempt: int = 1) -> tuple[Verdict, int, int | None]:
+    ending = ending_of(delivery(attempt), error, max_attempts=3, backoff=Backoff(10, cap=10))
+    return ending.verdict, ending.delay_ms, ending.at_ms
+
+
+def test_any_error_is_a_delayed_retry_until_the_attempts_are_spent() -> None:
+    verdict, delay_ms, _ = end(ValueError("no"), attempt=2)
+    assert verdict is Verdict.RETRY
+    assert 0 <= delay_ms <= 10_000
+    assert end(ValueError("no"), attempt=3)[0] is Verdict.DEAD
+
+
+def test_a_time_that_is_asked_for_is_kept_exactly() -> None:
+    assert end(NeedRetry(delay="2m")) == (Verdict.RETRY, 120_000, None)
+    assert end(NeedRetry(at=1_800_000_000)) == (Verdict.RETRY, 0, 1_800_000_000_000)
+    assert end(NeedRetry(delay=1), attempt=3)[0] is Verdict.DEAD
+
+
+@pytest.mark.parametrize("error", [Reject("never"), UndecodableBody("m", "int", "no")])
+def test_what_no_retry_can_help_dies_at_once(error: Exception) -> None:
+    ending = ending_of(delivery(), error, max_attempts=16, backoff=Backoff())
+    assert ending.verdict is Verdict.DEAD
+    assert ending.error is not None
+    assert ending.error.startswith(type(error).__name__)
+    assert type(error).__name__ in (ending.traceback or "")
+
+
+def test_a_plain_need_retry_stays_in_the_worker_three_times() -> None:
+    assert [retries_locally(NeedRetry(), number) for number in range(5)] == [True] * 3 + [False] * 2
+    assert not retries_locally(NeedRetry(delay=1), 0)
+    assert not retries_locally(ValueError(), 0)
+    assert 0.025 <= pause_s(1) <= 0.05
+    assert 0.1 <= pause_s(3) <= 0.2
+
+
+def test_an_error_is_summed_up_in_one_line_of_bounded_length() -> None:
+    assert summary(ValueError("a\nb")) == "ValueError: a b"
+    assert summary(KeyError()) == "KeyError"
+    assert len(summary(ValueError("x" * 9999))) == 500

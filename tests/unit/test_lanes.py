@@ -1,0 +1,66 @@
+"""A lane lets one delivery through at a time, in order."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qframe.message import Delivery
+from qframe.runtime.lanes import Lanes
+
+
+def delivery(key: str | None, seq: int, receipt: str = "r") -> Delivery:
+    return Delivery(0, key, seq, receipt, 1, 0, f"m{seq}", key, None, b"1", 0)
+
+
+@given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=30), st.data())
+def test_each_key_has_at_most_one_delivery_through_and_keeps_its_order(
+    keys: list[str | None], data: st.DataObject
+) -> None:
+    lanes = Lanes(by_subject=False)
+    waiting = [delivery(key, seq) for seq, key in enumerate(keys)]
+    through: list[Delivery] = []
+    done: list[Delivery] = []
+    while waiting or through:
+        if waiting and (not through or data.draw(st.booleans())):
+            size = data.draw(st.integers(1, len(waiting)))
+            through += lanes.offer(waiting[:size])
+            del waiting[:size]
+        else:
+            one = through.pop(data.draw(st.integers(0, len(through) - 1)))
+            done.append(one)
+            through += lanes.free([one])
+        busy = [each.key for each in through if each.key is not None]
+        assert len(busy) == len(set(busy))
+    assert len(done) == len(keys)
+    for key in ("a", "b", "c"):
+        seqs = [each.seq for each in done if each.key == key]
+        assert seqs == sorted(seqs)
+
+
+def test_dropping_takes_what_waits_under_the_same_receipt_and_leaves_the_rest() -> None:
+    lanes = Lanes(by_subject=True)
+    first, second, other = delivery("a", 1), delivery("a", 2), delivery("a", 3, "later")
+    assert lanes.offer([first, second, other]) == [first]
+    assert lanes.drop(first) == [second]
+    assert lanes.free([first]) == [other]
+    assert lanes.free([other]) == []
+    assert lanes.offer([delivery("a", 4)]) != []
+
+
+def test_withdrawing_takes_all_that_waits_and_keeps_lanes_busy() -> None:
+    lanes = Lanes(by_subject=False)
+    first, second = delivery("a", 1), delivery("a", 2)
+    lanes.offer([first, second])
+    assert lanes.withdraw() == [second]
+    third = delivery("a", 3)
+    assert lanes.offer([third]) == []
+    assert lanes.free([first]) == [third]
+
+
+def test_forgetting_takes_out_only_what_is_lost() -> None:
+    lanes = Lanes(by_subject=False)
+    first, second, third = (delivery("a", seq) for seq in (1, 2, 3))
+    lanes.offer([first, second, third])
+    lanes.forget({second})
+    assert lanes.free([first]) == [third]

@@ -1,0 +1,91 @@
+"""How much may be in flight, and how a message that kills its worker is kept from the others."""
+
+from __future__ import annotations
+
+from qframe.clock import VirtualClock
+from qframe.message import Delivery
+from qframe.runtime.limits import Caution, InFlight
+
+
+def delivery(seq: int, size: int = 1, lost: int = 0) -> Delivery:
+    return Delivery(0, None, seq, "r", 1 + lost, lost, f"m{seq}", None, None, b"x" * size, 0)
+
+
+def in_flight(messages: int = 100, size: int = 1_000_000) -> tuple[InFlight, list[int]]:
+    rung: list[int] = []
+    return InFlight(max_messages=messages, max_bytes=size, on_room=lambda: rung.append(1)), rung
+
+
+def test_room_is_what_is_left_and_none_where_it_is_not_worth_a_call() -> None:
+    held, rung = in_flight(messages=100)
+    assert held.room(1000) == 100
+    first = [delivery(seq) for seq in range(40)]
+    held.add(first)
+    assert held.room(1000) == 60
+    held.add([delivery(seq) for seq in range(40, 60)])
+    assert held.room(1000) == 0
+    assert not rung
+    held.remove(first[:20])
+    assert rung == [1]
+    assert held.room(1000) == 60
+
+
+def test_bytes_bound_what_is_in_flight_but_one_message_is_always_let_through() -> None:
+    held, _ = in_flight(size=1000)
+    held.add([delivery(0, size=400)])
+    assert held.room(10) == 1
+    held.add([delivery(1, size=5000)])
+    assert held.room(10) == 0
+    held.remove(held.all())
+    assert held.room(10) == 1
+
+
+def test_removing_answers_only_what_was_there() -> None:
+    held, _ = in_flight()
+    one, other = delivery(1), delivery(2)
+    held.add([one])
+    assert held.remove([one, other]) == [one]
+    assert held.remove([one]) == []
+    assert len(held) == 0
+
+
+def test_a_worker_begins_with_one_message_and_doubles_when_it_is_settled() -> None:
+    held, _ = in_flight(messages=3000)
+    caution = Caution(VirtualClock())
+    allowed = []
+    for round_ in range(6):
+        room = caution.room(held, 1024)
+        allowed.append(room)
+        batch = [delivery(round_ * 1000 + number) for number in range(room)]
+        held.add(batch)
+        caution.note(batch)
+        held.remove(batch)
+    assert allowed == [1, 2, 4, 8, 16, 32]
+
+
+def test_slow_handlers_are_given_more_when_their_messages_were_survived() -> None:
+    held, _ = in_flight(messages=3000)
+    clock = VirtualClock()
+    caution = Caution(clock)
+    first = [delivery(0)]
+    held.add(first)
+    caution.note(first)
+    assert caution.room(held, 1024) == 0
+    clock.advance(50)
+    assert caution.room(held, 1024) == 1
+
+
+def test_the_more_often_a_message_was_lost_the_fewer_may_be_beside_it() -> None:
+    held, _ = in_flight(messages=3000)
+    caution = Caution(VirtualClock())
+    for _ in range(12):
+        caution.note([delivery(0)])
+        caution.room(held, 1024)
+    assert caution.room(held, 1024) == 1024
+    for lost, company in ((1, 256), (4, 32), (12, 1)):
+        suspect = [delivery(100 + lost, lost=lost)]
+        held.add(suspect)
+        caution.note(suspect)
+        assert caution.room(held, 1024) == company - 1
+        held.remove(suspect)
+        assert caution.room(held, 1024) == held.room(1024)
