@@ -40,6 +40,26 @@ applied = Table(
 )
 
 
+_new_airport = insert(airports)
+COUNT_DEPARTURE = _new_airport.on_conflict_do_update(
+    index_elements=["airport"],
+    set_={
+        name: airports.c[name] + _new_airport.excluded[name]
+        for name in ("departures", "cancelled", "delay", "miles")
+    },
+)
+_new_plane = insert(planes)
+FOLLOW_PLANE = _new_plane.on_conflict_do_update(
+    index_elements=["plane"],
+    set_={
+        "departures": planes.c.departures + 1,
+        "last": _new_plane.excluded.last,
+        "violations": planes.c.violations + (planes.c.last > _new_plane.excluded.last),
+    },
+)
+NOTE = insert(applied).on_conflict_do_nothing()
+
+
 @lru_cache(maxsize=1)
 def database() -> Engine:
     """The database of `FLIGHTS_DATABASE`, its tables made if need be.
@@ -60,5 +80,4 @@ def database() -> Engine:
 
 def is_new(connection: Connection, group: str, message_id: str) -> bool:
     """Whether a group has not applied a message yet; it is noted in the same transaction."""
-    note = insert(applied).values(group=group, message=message_id).on_conflict_do_nothing()
-    return connection.execute(note).rowcount == 1
+    return connection.execute(NOTE, {"group": group, "message": message_id}).rowcount == 1

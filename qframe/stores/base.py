@@ -55,9 +55,10 @@ time; of one released or lost it is what it was.
 **Sequences** (`ordered`, with a key): a slot remembers for each key the next number, from 1. A
 message with that number is stored, and so are those behind it that were held; one with a larger
 number is held, before any group sees it, until the gap is filled or its own `gap_timeout` has
-passed (looked at in every pull from the slot and every publish to the key); then the gap is
+passed (looked at in every pull from the slot and when another would be held); then the gap is
 passed: the lowest held number is stored and becomes the count. One with a smaller number (a late
-one) is stored at once. Held messages count as waiting for every group.
+one), or with that of one that is held already, is stored at once. Held messages count as waiting
+for every group.
 
 Messages of a stream that were delayed join the log in the order of their due times, then ids.
 
@@ -66,12 +67,13 @@ group is kept for the first that subscribes with `start="earliest"`. Where group
 outcome is `stored` if the message is one of its own for any of them.
 
 **Attempts** count when a message is handed out, and are taken back by a release. A message that
-was handed out `max_attempts` times, and whose last delivery was lost, goes to dead in the pull that
-would hand it out again.
+was handed out `max_attempts` times goes to dead in the pull that would hand it out again, with the
+error of its last retry, or `LOST_ERROR` where it never had one; what follows it is handed out in
+that same pull.
 
 **Epochs** are texts of 16 hexadecimal digits that only grow; a pull or settlement with another
 epoch than the slot's own changes nothing. Any epoch may be given to `take`, and it is refused if
-it is smaller than the slot's.
+it is smaller than the slot's. Under `NO_EPOCH`, which is nobody's, nothing can be settled.
 """
 
 from __future__ import annotations
@@ -163,7 +165,7 @@ class Pulled(msgspec.Struct):
         deliveries: slot by slot as asked, in the order in which they are to be handled.
         fenced: the slots whose epoch is another now.
         next_due_ms: milliseconds until the next message of these slots falls due or loses its
-            lease; None where none will. 0 where more was due than the limits let through.
+            lease; None where none will. 0 where a limit was reached, since more may be due.
         dead: how many went to dead, their attempts spent.
         lost: how many deliveries were found to have lost their lease.
         gaps: how many gaps in sequences were passed.
@@ -250,7 +252,8 @@ class Stats(msgspec.Struct, kw_only=True):
     `published = waiting + todo + doing + settled + dead + cancelled`, always. For a stream,
     `published` counts from where the group started or was last moved to. `retrying` are those of
     the waiting that were handed out before: they wait for a retry. `oldest_ms` is when the oldest
-    message that is due was published.
+    of those that are next was published: the heads that are todo, and the first of the line that
+    is not handed out.
     """
 
     slot: int
@@ -299,8 +302,9 @@ class Publishing(Protocol):
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         """Stores the entries in order; answers what became of each.
 
-        An entry is a `duplicate` if its id, or the mark of the batch that its id belongs to
-        (`codec.batch_mark_of`), was remembered before this call, or its id earlier in this call.
+        An entry is a `duplicate` if its mark, or where a user named its id the mark of the batch
+        that the id would belong to (`codec.batch_mark_of`), was remembered before this call, or
+        if its id came earlier in this call. Marks are remembered by each slot for itself.
         From the first entry of a slot on that would make it longer than `slot_max_length`, all
         entries of that slot that would be stored are `full`.
         """
@@ -361,8 +365,9 @@ class Groups(Protocol):
     def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
         """Moves a stream's group to an offset in each slot named (cut to what is kept).
 
-        What was handed out is fenced off, what left the line (retries) is dropped; dead letters
-        stay. The offsets for a time are found with `offsets_at`.
+        What was handed out is fenced off, what left the line (retries) is dropped. Dead letters
+        below the offset stay; the others are dropped, as the line hands them out again. The
+        offsets for a time are found with `offsets_at`.
         """
 
     def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:

@@ -1,4 +1,4 @@
-"""A store on a bench: short words for the contract's operations, so that tests read as sentences."""
+"""A store on a bench: short words for operations, so that tests read as sentences."""
 
 from __future__ import annotations
 

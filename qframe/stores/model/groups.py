@@ -42,11 +42,16 @@ def subscribe(state: TopicState, group: str, start: str) -> bool:
 
 
 def seek(state: TopicState, group: list[Cursor], positions: Mapping[int, int]) -> None:
-    """Moves a stream's group; what was handed out or left the line is forgotten."""
+    """Moves a stream's group; what was handed out or left the line is forgotten.
+
+    Dead letters from the new offset on are forgotten too: the line hands them out again, and a
+    message stands in one place.
+    """
     for number, asked in positions.items():
         slot, cursor = state.slots[number], group[number]
         to = min(max(asked, min(slot.log, default=slot.head)), slot.head)
         cursor.floor = cursor.read = to
+        cursor.dead = [grave for grave in cursor.dead if grave.seq < to]
         cursor.base = to - len(cursor.dead)
         cursor.settled.clear()
         cursor.heads.clear()
