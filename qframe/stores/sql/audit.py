@@ -96,9 +96,9 @@ def _queues(transaction: Transaction, place: Place, span: tuple[int, int], who: 
         head = Head(*row)
         where = f"{who} slot {head.cursor % PER_TOPIC} subject {head.subject}"
         there = behind.pop((head.cursor, head.subject), 0)
-        if head.behind != there:
-            wrong.append(f"{where}: {head.behind} messages should be behind it, {there} are")
-        wrong += [f"{where}: {fault}" for fault in _faults(place.topic.kind, head)]
+        if bool(head.behind) != bool(there):
+            wrong.append(f"{where}: behind is {head.behind}, and {there} messages are behind it")
+        wrong += [f"{where}: {fault}" for fault in _faults(place.topic.kind, head, there)]
     wrong += [
         f"{who} slot {at % PER_TOPIC} subject {subject}: {count} messages behind no head"
         for (at, subject), count in behind.items()
@@ -106,14 +106,14 @@ def _queues(transaction: Transaction, place: Place, span: tuple[int, int], who: 
     return wrong
 
 
-def _faults(kind: Kind, head: Head) -> list[str]:
+def _faults(kind: Kind, head: Head, behind: int) -> list[str]:
     """What is wrong with one head."""
     faults = []
     if head.state == State.DOING:
         if head.receipt is None or head.rank <= 0:
             faults.append("in doing without lease or receipt")
-        if not 1 <= head.given <= 1 + head.behind:
-            faults.append(f"a run of {head.given}, with {head.behind} behind it")
+        if not 1 <= head.given <= 1 + behind:
+            faults.append(f"a run of {head.given}, with {behind} behind it")
         if head.tries < 1:
             faults.append("in doing without an attempt")
         return faults
@@ -121,6 +121,6 @@ def _faults(kind: Kind, head: Head) -> list[str]:
         faults.append("not in doing, but with a receipt or a run")
     if head.state == State.TODO and (kind not in RANKED or head.rank != -head.priority):
         faults.append(f"in todo with rank {head.rank} and priority {head.priority}")
-    if head.behind and kind is not Kind.ORDERED:
+    if behind and kind is not Kind.ORDERED:
         faults.append("a next round behind a head that is not in doing")
     return faults

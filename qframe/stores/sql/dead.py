@@ -85,16 +85,18 @@ def _publish_again(
 ) -> None:
     """Queues a dead message for its group, unless an equal subject, which is newer, is there."""
     known = arrive.known_heads(transaction, cursor, [subject])
+    # It was counted when it was published first; where two become one, one less was published.
+    transaction.run(arrive.COUNT, (-1, 0, 0, cursor))
     if known and place.topic.kind is not Kind.ORDERED:
-        # Two have become one, so one less was published.
-        transaction.run(arrive.COUNT, (-1, 0, 0, cursor))
         return
     at = place.slot_number(cursor % PER_TOPIC)
     head = transaction.rows(_HEAD, (at,))[0][0]
     transaction.run(arrive.SET_HEAD, (head + 1, at))
     one = Arrival(subject, now_ms, priority, *envelope)
     one.seq = head
-    arrive.to_queue(transaction, place.topic.kind, cursor, [one], known, now_ms)
+    writes = arrive.Writes(transaction)
+    writes.to_queue(place.topic.kind, cursor, [one], known, now_ms)
+    writes.flush()
 
 
 def _chosen(

@@ -92,6 +92,9 @@ _MOVE: Final = Statement(
 _DEAD: Final = Statement(
     select(func.count()).select_from(dead).where(dead.c.cursor == bindparam("at")), "at"
 )
+_DROP_DEAD: Final = Statement(
+    delete(dead).where(dead.c.cursor == bindparam("at"), dead.c.seq >= bindparam("to")), "at to"
+)
 _SINCE: Final = Statement(
     select(func.min(log.c.seq)).where(
         log.c.slot == bindparam("at"), log.c.published_at >= bindparam("t")
@@ -193,7 +196,7 @@ def drop(transaction: Transaction, place: Place, group: str) -> bool:
 
 
 def seek(transaction: Transaction, place: Place, group: str, positions: Mapping[int, int]) -> None:
-    """Moves a stream's group; what was handed out or left the line is forgotten."""
+    """Moves a stream's group; what will be handed out again is forgotten elsewhere."""
     known = cursors_of(transaction, place, known_group(transaction, place, group))
     kept = {
         row[0] - place.slot_number(0): (row[1] if row[2] is None else row[2], row[1])
@@ -204,6 +207,7 @@ def seek(transaction: Transaction, place: Place, group: str, positions: Mapping[
         first, head = kept[slot]
         to = min(max(asked, first), head)
         transaction.run(_DROP_QUEUED, (cursor.cursor,))
+        transaction.run(_DROP_DEAD, (cursor.cursor, to))
         # The dead of before still count as published, so the base lies that much lower.
         gone = transaction.rows(_DEAD, (cursor.cursor,))[0][0]
         transaction.run(_MOVE, (to, to, to - gone, cursor.cursor))

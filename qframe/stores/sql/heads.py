@@ -137,7 +137,7 @@ def follow(
         keeps: how many messages of the run are still in doing; the new head is one of them.
     """
     transaction.run(DELETE_BEHIND, (head.cursor, head.subject, last))
-    rows = transaction.rows(BEHIND, (head.cursor, head.subject, 1)) if head.behind else []
+    rows = transaction.rows(BEHIND, (head.cursor, head.subject, 2)) if head.behind else []
     if not rows:
         transaction.run(DELETE, (head.cursor, head.subject))
         return
@@ -148,7 +148,7 @@ def follow(
     head.id, head.key, head.headers, head.body, head.published_at = row[5:]
     head.lost = 0
     head.error = None
-    head.behind -= 1
+    head.behind = len(rows) - 1
     if keeps:
         head.tries, head.given = 1, keeps
     else:

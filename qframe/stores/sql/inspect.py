@@ -29,12 +29,25 @@ _HEADS: Final = Statement(
         case((_c.due <= bindparam("now"), 1), else_=0).label("is_due"),
         case((_c.tries > 0, 1), else_=0).label("tried"),
         func.count(),
-        func.sum(_c.behind),
         func.sum(_c.given),
         func.min(_c.published_at),
     )
     .where(_c.cursor >= bindparam("first"), _c.cursor < bindparam("end"))
     .group_by(_c.cursor, _c.state, "is_due", "tried"),
+    "now first end",
+)
+_BEHIND: Final = Statement(
+    select(
+        _c.cursor,
+        _c.state,
+        case((_c.due <= bindparam("now"), 1), else_=0).label("is_due"),
+        func.count(),
+    )
+    .select_from(
+        subjects.join(backlog, (backlog.c.cursor == _c.cursor) & (backlog.c.subject == _c.subject))
+    )
+    .where(_c.cursor >= bindparam("first"), _c.cursor < bindparam("end"))
+    .group_by(_c.cursor, _c.state, "is_due"),
     "now first end",
 )
 _DEAD: Final = Statement(
@@ -133,19 +146,24 @@ def _stats_of(
                 one.oldest_ms = transaction.rows(window.READ, (at, cursor.read, 1))[0][5]
     for at, count in transaction.rows(_DEAD, span):
         by_slot[at - span[0]].dead = count
-    for at, state, is_due, tried, count, behind, given, oldest in transaction.rows(
-        _HEADS, (now_ms, *span)
-    ):
+    for at, state, is_due, tried, count, given, oldest in transaction.rows(_HEADS, (now_ms, *span)):
         one = by_slot[at - span[0]]
         if state == State.DOING:
+            # What of a run stands in the backlog is counted there as todo.
             one.doing += given
-            one.todo += behind - (given - count)
+            one.todo -= given - count
         elif state == State.TODO or is_due:
-            one.todo += count + behind
+            one.todo += count
             one.oldest_ms = min(oldest, one.oldest_ms or oldest)
         else:
-            one.waiting += count + behind
+            one.waiting += count
             one.retrying += count if tried else 0
+    for at, state, is_due, count in transaction.rows(_BEHIND, (now_ms, *span)):
+        one = by_slot[at - span[0]]
+        if state == State.WAITING and not is_due:
+            one.waiting += count
+        else:
+            one.todo += count
     return [by_slot[slot] for slot in sorted(by_slot)]
 
 
@@ -219,8 +237,8 @@ def _kept_back(transaction: Transaction, place: Place, slot: int, limit: int) ->
     """What no group has seen yet: delayed before a stream, held behind gaps."""
     at = place.slot_number(slot)
     for row in transaction.rows(_LATER, (at, limit)):
-        record = record_of_log(place, None, slot, "waiting", (None, *row[2:]))
-        record.due_ms = row[1]
+        record = record_of_log(place, None, slot, "waiting", (None, *row[3:]))
+        record.due_ms = row[2]
         yield record
     for _, key, sequence, due, priority, message_id, headers, body, at_ms in transaction.rows(
         _HELD, (at, limit)
@@ -242,8 +260,15 @@ def explain(transaction: Transaction, place: Place, message_id: str, now_ms: int
         found += [record_of_head(place, name, Head(*row), now_ms) for row in rows]
         for row in transaction.rows(_FIND[backlog.name], (*span, message_id)):
             head = heads.fetched(transaction, row[0], row[1])
-            state = "todo" if head is None else state_of_head(head, now_ms)
-            found.append(record_behind(place, name, state, row))
+            found += (
+                [
+                    record
+                    for record in _with_behind(transaction, place, name, head, -1, now_ms)
+                    if record.seq == row[2]
+                ]
+                if head is not None
+                else []
+            )
         rows = transaction.rows(_FIND[dead.name], (*span, message_id))
         found += [record_of_dead(place, name, row) for row in rows]
         found += _in_log(transaction, place, number, name, message_id)

@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import bindparam, func, select
 
 from qframe.codec import batch_mark_of
-from qframe.drivers.sql import Statement, Transaction
+from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Outcome
 from qframe.stores.base import Entry, due_of
 from qframe.stores.sql import arrivals as arrive
@@ -18,13 +18,16 @@ from qframe.stores.sql.arrivals import Arrival, Known
 from qframe.stores.sql.heads import headers_text
 from qframe.stores.sql.places import Place, groups_of, named_groups, unsettled
 from qframe.stores.sql.schema import State, held, later, marks
-from qframe.topic import Kind, Topic
+from qframe.topic import Kind
 
 _MARK: Final = Statement(marks.insert(), "slot mark expires")
 _FORGET: Final = Statement(
     marks.delete().where(marks.c.slot == bindparam("at"), marks.c.mark == bindparam("m")), "at m"
 )
-_DELAY: Final = Statement(later.insert(), "slot due id key headers body published_at")
+_DELAY: Final = Statement(later.insert(), "slot number due id key headers body published_at")
+_LAST_DELAYED: Final = Statement(
+    select(func.max(later.c.number)).where(later.c.slot == bindparam("at")), "at"
+)
 _LATER: Final = Statement(
     select(func.count()).select_from(later).where(later.c.slot == bindparam("at")), "at"
 )
@@ -52,7 +55,10 @@ def publish(
     topic = place.topic
     slot_heads: dict[int, int] = dict(transaction.rows(arrive.HEADS, place.slot_range()))
     groups = groups_of(transaction, place) if topic.has_subjects else []
-    moved: list[tuple[int, int]] = []
+    writes = arrive.Writes(transaction)
+    moved: list[Row] = []
+    taken: list[Row] = []
+    expires_ms = now_ms + topic.dedupe_window_ms
     for slot, numbers in by_slot.items():
         at = place.slot_number(slot)
         new = _not_seen(transaction, at, [entries[each] for each in numbers], now_ms)
@@ -67,14 +73,16 @@ def publish(
         chosen = [entries[each] for each in candidates]
         head = slot_heads[at]
         if topic.has_subjects:
-            head, answers = _queue(transaction, place, slot, head, groups, chosen, now_ms)
+            head, answers = _queue(transaction, writes, place, slot, head, groups, chosen, now_ms)
         else:
-            head, answers = _append(transaction, place, slot, head, chosen, now_ms)
+            head, answers = _append(transaction, writes, place, slot, head, chosen, now_ms)
         for each, answer in zip(candidates, answers, strict=True):
             outcomes[each] = answer
-        taken = [entries[each] for each in candidates if outcomes[each] is not Outcome.FULL]
-        _remember(transaction, topic, at, taken, now_ms)
+        known = {entries[each].mark for each in candidates if outcomes[each] is not Outcome.FULL}
+        taken += [(at, mark, expires_ms) for mark in known]
         moved.append((head, at))
+    writes.flush()
+    transaction.run_many(_MARK, taken)
     transaction.run_many(arrive.SET_HEAD, moved)
     return outcomes
 
@@ -108,17 +116,14 @@ def _not_seen(
     return answers
 
 
-def _remember(
-    transaction: Transaction, topic: Topic, at: int, entries: Sequence[Entry], now_ms: int
-) -> None:
-    """Remembers the marks of entries that were taken."""
-    expires_ms = now_ms + topic.dedupe_window_ms
-    taken = dict.fromkeys([entry.mark for entry in entries])
-    transaction.run_many(_MARK, [(at, mark, expires_ms) for mark in taken])
-
-
 def _append(
-    transaction: Transaction, place: Place, slot: int, head: int, entries: list[Entry], now_ms: int
+    transaction: Transaction,
+    writes: arrive.Writes,
+    place: Place,
+    slot: int,
+    head: int,
+    entries: list[Entry],
+    now_ms: int,
 ) -> tuple[int, list[Outcome]]:
     """A stream's: into the log, or aside until they are due."""
     at = place.slot_number(slot)
@@ -133,17 +138,21 @@ def _append(
             continue
         due_ms = due_of(entry, now_ms, merges=False)
         if due_ms > now_ms:
-            aside.append((at, due_ms, entry.id, entry.key, text, entry.body, now_ms))
+            aside.append((due_ms, entry.id, entry.key, text, entry.body, now_ms))
         else:
             due.append(Arrival("", 0, 0, entry.id, entry.key, text, entry.body, now_ms))
-    transaction.run_many(_DELAY, aside)
-    head = arrive.to_log(transaction, at, head, due)
+    if aside:
+        last = transaction.rows(_LAST_DELAYED, (at,))[0][0] or 0
+        numbered = enumerate(aside, start=last + 1)
+        transaction.run_many(_DELAY, [(at, number, *row) for number, row in numbered])
+    head = writes.to_log(at, head, due)
     stored = [Outcome.STORED] * len(fitting)
     return head, stored + [Outcome.FULL] * (len(entries) - len(fitting))
 
 
 def _queue(
     transaction: Transaction,
+    writes: arrive.Writes,
     place: Place,
     slot: int,
     head: int,
@@ -186,9 +195,7 @@ def _queue(
             arriving.append(each)
             numbers.append(number if each is one else None)
     for cursor, heads in zip(cursors, known, strict=True):
-        answers = arrive.to_queue(transaction, kind, cursor, arriving, heads, now_ms)
-        stored = answers.count(Outcome.STORED)
-        transaction.run(arrive.COUNT, (stored, 0, 0, cursor))
+        answers = writes.to_queue(kind, cursor, arriving, heads, now_ms)
         for place_of, answer in zip(numbers, answers, strict=True):
             if place_of is None:
                 continue

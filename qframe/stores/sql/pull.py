@@ -10,7 +10,6 @@ from sqlalchemy import bindparam, delete, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.message import Delivery
-from qframe.outcomes import Outcome
 from qframe.stores.base import LOST_ERROR, Ask, Hold, Pulled
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, sequences, window
@@ -333,9 +332,11 @@ def _join(transaction: Transaction, place: Place, slot: int, head: int, now_ms: 
     """What was delayed and is due joins the log."""
     at = place.slot_number(slot)
     rows = transaction.rows(_DUE_LATER, (at, now_ms))
-    joining = [arrive.Arrival("", 0, 0, *row[2:]) for row in rows]
+    joining = [arrive.Arrival("", 0, 0, *row[3:]) for row in rows]
     transaction.run(_JOINED, (at, now_ms))
-    transaction.run(arrive.SET_HEAD, (arrive.to_log(transaction, at, head, joining), at))
+    writes = arrive.Writes(transaction)
+    transaction.run(arrive.SET_HEAD, (writes.to_log(at, head, joining), at))
+    writes.flush()
 
 
 def _pass_gaps(transaction: Transaction, place: Place, slot: int, head: int, now_ms: int) -> int:
@@ -347,11 +348,12 @@ def _pass_gaps(transaction: Transaction, place: Place, slot: int, head: int, now
         head += 1
     transaction.run(arrive.SET_HEAD, (head, at))
     wanted = list({one.subject for one in going})
+    writes = arrive.Writes(transaction)
     for group in groups_of(transaction, place):
         cursor = place.cursor_number(group, slot)
         known = arrive.known_heads(transaction, cursor, wanted)
-        answers = arrive.to_queue(transaction, Kind.ORDERED, cursor, going, known, now_ms)
-        transaction.run(arrive.COUNT, (answers.count(Outcome.STORED), 0, 0, cursor))
+        writes.to_queue(Kind.ORDERED, cursor, going, known, now_ms)
+    writes.flush()
     return gaps
 
 
@@ -370,11 +372,13 @@ def _claim(
         most = max(1, left // 4) if kind is Kind.ORDERED else left
         rows = transaction.rows(_CLAIMABLE, (at, standing, now_ms, most))
         claims: list[tuple[object, ...]] = []
+        buried = False
         for row in rows:
             if row[_TRIES] >= terms.max_attempts:
                 _bury_lost(transaction, kind, Head(*row), now_ms)
                 pulled.dead += 1
-                continue
+                buried = True  # what follows it may come before the other rows: look again
+                break
             if left <= 0:
                 break
             given = _hand_out(transaction, kind, row, ask.slot, left, terms, pulled.deliveries)
@@ -384,7 +388,7 @@ def _claim(
                  at, row[1])
             )  # fmt: skip
         transaction.run_many(_CLAIM, claims)
-        if len(rows) < most:
+        if len(rows) < most and not buried:
             break
     return ask.limit - left
 

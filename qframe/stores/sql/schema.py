@@ -95,7 +95,8 @@ cursors = _table(
 log = _table("log", _integer("slot", key=True), _integer("seq", key=True), *_envelope())
 
 # Heads of subjects, and messages that have left the line of a stream. `rank` orders within a
-# state: 0 in waiting, -priority (or 0) in todo, when the lease ends in doing.
+# state: 0 in waiting, -priority (or 0) in todo, when the lease ends in doing. `behind` says only
+# whether something stands in the backlog, so that a long queue costs no update per message.
 subjects = _table(
     "subjects",
     _integer("cursor", key=True),
@@ -150,13 +151,11 @@ dead = _table(
 later = _table(
     "later",
     _integer("slot", key=True),
-    _integer("due", key=True),
-    _text("id", key=True),
-    _text("key", nullable=True),
-    _text("headers", nullable=True),
-    Column("body", LargeBinary, nullable=False),
-    _integer("published_at"),
+    _integer("number", key=True),
+    _integer("due"),
+    *_envelope(),
 )
+Index(PREFIX + "later_due", later.c.slot, later.c.due, later.c.id)
 
 marks = _table("marks", _integer("slot", key=True), _text("mark", key=True), _integer("expires"))
 Index(PREFIX + "marks_expires", marks.c.slot, marks.c.expires)

@@ -138,7 +138,6 @@ class _Subject:
         self._head: Head | None = heads.fetched(transaction, at, subject)
         self._run = self._seqs_of_run()
         self._done: int | None = None
-        self._gone = 0
         self.acked = 0
         self.absorbed = 0
 
@@ -161,7 +160,6 @@ class _Subject:
             return Settled.STALE
         if one.verdict is Verdict.ACK:
             self._done = self._run.pop(0)
-            self._gone += 1
             self.acked += 1
             return Settled.SETTLED
         self._write_acknowledged()
@@ -188,9 +186,6 @@ class _Subject:
         head = self._head
         if head is None:
             return
-        # The first that is gone was the head itself, the others stood behind it.
-        head.behind -= self._gone - 1
-        self._gone = 0
         heads.follow(
             self._transaction, self._kind, head, self._now_ms, last=last, keeps=len(self._run)
         )
@@ -207,7 +202,6 @@ class _Subject:
             attempts=head.tries, error=one.error, traceback=one.traceback,
             died_at_ms=self._now_ms, envelope=head.envelope(),
         )  # fmt: skip
-        self._gone = 1
         self._follow(self._run.pop(0))
 
     def _give_back(self, one: Settlement) -> None:

@@ -65,9 +65,9 @@ def cancel(transaction: Transaction, place: Place, subject: str) -> Moved:
     """Takes a subject out with all its messages, for every group."""
 
     def cancelled(head: Head) -> None:
-        transaction.run(_DROP_BEHIND, (head.cursor, subject))
+        behind = transaction.run(_DROP_BEHIND, (head.cursor, subject))
         transaction.run(heads.DELETE, (head.cursor, subject))
-        transaction.run(arrive.COUNT, (0, 0, 1 + head.behind, head.cursor))
+        transaction.run(arrive.COUNT, (0, 0, 1 + behind, head.cursor))
 
     return _change(transaction, place, subject, cancelled)
 
