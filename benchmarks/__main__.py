@@ -35,7 +35,7 @@ def main() -> None:
     parser.add_argument("--dir", help="where the databases are put; by default a temporary place")
     options = parser.parse_args()
     table = Table(title=f"SQLite, one process, {options.count:,} messages, medians, messages/s")
-    for name in ("kind", "", "qframe", "bare loop", "ratio", "bar", "min – max"):
+    for name in ("kind", "", "qframe", "bare loop", "ratio", "bar", "least to most"):
         table.add_column(name, justify="left" if name in ("kind", "") else "right")
     results = {}
     for kind in options.kinds:
@@ -47,7 +47,7 @@ def main() -> None:
             goal = BARS.get(kind, OTHER_BARS)[which]
             table.add_row(
                 kind, what, f"{statistics.median(mine):,.0f}", f"{statistics.median(loop):,.0f}",
-                f"{ratio:.2f}", f"{goal:,}", f"{min(mine):,.0f} – {max(mine):,.0f}",
+                f"{ratio:.2f}", f"{goal:,}", f"{min(mine):,.0f} to {max(mine):,.0f}",
             )  # fmt: skip
             results[f"{kind} {what}"] = {
                 "qframe": mine, "bare": loop, "ratio": ratio, "bar": goal,

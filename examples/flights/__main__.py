@@ -99,9 +99,7 @@ def report(
         table.add_column(name, justify=justify)
     for airport, (departures, cancelled, delay, miles) in counted().items():
         mean = delay / max(1, departures - cancelled)
-        table.add_row(
-            airport, f"{departures:,}", f"{cancelled:,}", f"{mean:.1f} min", f"{miles:,}"
-        )
+        table.add_row(airport, f"{departures:,}", f"{cancelled:,}", f"{mean:.1f} min", f"{miles:,}")
     console.print(table)
     all_claims = claims(app, events)
     for claim in all_claims:

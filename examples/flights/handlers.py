@@ -6,7 +6,6 @@ from zlib import crc32
 
 from examples.flights.events import DEPARTURES, Departure
 from examples.flights.statistics import COUNT_DEPARTURE, FOLLOW_PLANE, database, is_new
-
 from qframe import Message, NeedRetry, consumer
 
 

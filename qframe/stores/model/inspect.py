@@ -101,28 +101,30 @@ def peek(
 
 
 def explain(state: TopicState, message_id: str, now_ms: int) -> list[Record]:
-    """Where a message stands now: a record for each place."""
+    """Where a message stands now: a record for each place.
+
+    An id may be that of several messages, once it is no longer remembered.
+    """
     found = []
+    names: list[str | None] = [*sorted(state.groups)] or [None]
     for number, slot in enumerate(state.slots):
-        offset = next((seq for seq, one in slot.log.items() if one.id == message_id), None)
-        for group in sorted(state.groups):
+        log = {seq: letter for seq, letter in slot.log.items() if letter.id == message_id}
+        for group in names:
             mine = [
                 record
-                for record in records(state, group, number, now_ms)
-                if record.id == message_id and (record.group is not None or record.seq is not None)
+                for record in (records(state, group, number, now_ms) if group is not None else ())
+                if record.id == message_id and record.seq is not None
             ]
-            if not mine and offset is not None:
-                facts: dict[str, object] = {
-                    "topic": state.topic.name,
-                    "group": group,
-                    "slot": number,
-                }
-                mine = [_record(slot.log[offset], offset, state="settled", **facts)]
+            stands = {record.seq for record in mine}
+            facts: dict[str, object] = {"topic": state.topic.name, "group": group, "slot": number}
+            rest = "todo" if group is None else "settled"
+            mine += [
+                _record(letter, seq, state=rest, **facts)
+                for seq, letter in log.items()
+                if seq not in stands
+            ]
             found += mine
         found += [each for each in kept_back(state, number) if each.id == message_id]
-        if not state.groups and offset is not None:
-            nobody: dict[str, object] = {"topic": state.topic.name, "group": None, "slot": number}
-            found.append(_record(slot.log[offset], offset, state="todo", **nobody))
     return found
 
 

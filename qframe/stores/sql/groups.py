@@ -12,6 +12,7 @@ from qframe.drivers.sql import Statement, Transaction
 from qframe.errors import TopicMismatch
 from qframe.stores.sql import ranges, window
 from qframe.stores.sql.heads import Head
+from qframe.stores.sql.leases import lose_doing
 from qframe.stores.sql.places import (
     GROUPS,
     SET_CURSOR,
@@ -22,7 +23,6 @@ from qframe.stores.sql.places import (
     group_id,
     known_group,
 )
-from qframe.stores.sql.pull import lose_doing
 from qframe.stores.sql.schema import (
     State,
     backlog,

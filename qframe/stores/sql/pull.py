@@ -10,9 +10,9 @@ from sqlalchemy import bindparam, delete, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.message import Delivery
-from qframe.stores.base import LOST_ERROR, Ask, Hold, Pulled
+from qframe.stores.base import LOST_ERROR, Ask, Pulled
 from qframe.stores.sql import arrivals as arrive
-from qframe.stores.sql import heads, sequences, window
+from qframe.stores.sql import heads, leases, sequences, window
 from qframe.stores.sql.graves import bury
 from qframe.stores.sql.heads import Head
 from qframe.stores.sql.places import (
@@ -61,16 +61,6 @@ _DUE_LATER: Final = Statement(
 _JOINED: Final = Statement(
     delete(later).where(later.c.slot == bindparam("at"), later.c.due <= bindparam("now")), "at now"
 )
-_EXPIRED: Final = Statement(
-    select(subjects)
-    .where(
-        subjects.c.cursor == bindparam("at"),
-        subjects.c.state == State.DOING,
-        subjects.c.rank <= bindparam("now"),
-    )
-    .order_by(subjects.c.rank, subjects.c.due, subjects.c.seq),
-    "at now",
-)
 _PROMOTE: Final = Statement(
     subjects.update()
     .where(
@@ -104,26 +94,6 @@ _CLAIM: Final = Statement(
     ),
     "until token attempt run at of",
 )
-_RENEW: Final = Statement(
-    subjects.update()
-    .where(
-        subjects.c.cursor == bindparam("at"),
-        subjects.c.subject == bindparam("of"),
-        subjects.c.receipt == bindparam("token"),
-    )
-    .values(rank=bindparam("until")),
-    "until at of token",
-)
-_HANDED_OUT: Final = Statement(
-    select(subjects).where(
-        subjects.c.cursor == bindparam("at"),
-        subjects.c.state == State.DOING,
-        subjects.c.receipt == bindparam("token"),
-    ),
-    "at token",
-)
-
-
 _TRIES: Final = 8
 
 
@@ -222,69 +192,6 @@ def pull(
     return pulled
 
 
-def renew(
-    transaction: Transaction, place: Place, group: str, holds: Sequence[Hold], until_ms: int
-) -> list[Hold]:
-    """Prolongs leases; answers those that are not held any more."""
-    known = cursors_of(transaction, place, known_group(transaction, place, group))
-    gone = []
-    for hold in holds:
-        cursor = known[hold.slot]
-        if cursor.epoch != hold.epoch:
-            gone.append(hold)
-        elif hold.subject is None:
-            if cursor.receipt == hold.receipt and cursor.has_window():
-                cursor.lease_until = until_ms
-                transaction.run(SET_CURSOR, cursor.row())
-            else:
-                gone.append(hold)
-        elif not transaction.run(_RENEW, (until_ms, cursor.cursor, hold.subject, hold.receipt)):
-            gone.append(hold)
-    return gone
-
-
-def recall(
-    transaction: Transaction,
-    place: Place,
-    group: str,
-    asks: Sequence[Ask],
-    receipt: str,
-    now_ms: int,
-) -> int:
-    """Gives back what was handed out under a receipt, uncounted."""
-    known = cursors_of(transaction, place, known_group(transaction, place, group))
-    count = 0
-    for ask in asks:
-        cursor = known[ask.slot]
-        if cursor.epoch != ask.epoch:
-            continue
-        rows = transaction.rows(_HANDED_OUT, (cursor.cursor, receipt))
-        for row in rows:
-            head = Head(*row)
-            head.tries -= 1
-            if not place.topic.has_subjects:
-                head.due = heads.FRONT
-            absorbed = heads.come_back(transaction, place.topic.kind, head, now_ms)
-            transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
-            count += 1
-    return count
-
-
-def lose_doing(
-    transaction: Transaction, place: Place, cursor: Cursor, rows: Sequence[Head], now_ms: int
-) -> int:
-    """Takes heads out of doing whose worker is gone; answers how many."""
-    absorbed = 0
-    for head in rows:
-        head.lost += 1
-        if not place.topic.has_subjects:
-            head.due = heads.FRONT
-        absorbed += heads.come_back(transaction, place.topic.kind, head, now_ms)
-    if absorbed:
-        transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
-    return len(rows)
-
-
 def _has_work(place: Place, view: View, ask: Ask, now_ms: int) -> bool:
     if not place.topic.has_subjects and view.head > view.cursor.read:
         return True
@@ -310,8 +217,7 @@ def _pull_slot(
     if view.held_due is not None and view.held_due <= now_ms:
         pulled.gaps += _pass_gaps(transaction, place, ask.slot, view.head, now_ms)
     if view.doing_until is not None and view.doing_until <= now_ms:
-        rows = transaction.rows(_EXPIRED, (cursor.cursor, now_ms))
-        pulled.lost += lose_doing(transaction, place, cursor, [Head(*row) for row in rows], now_ms)
+        pulled.lost += leases.lose_expired(transaction, place, cursor, now_ms)
     before = cursor.row()
     if streams and cursor.has_window() and cursor.lease_until <= now_ms:
         pulled.lost += window.lose(transaction, place, cursor)

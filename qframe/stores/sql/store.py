@@ -25,6 +25,7 @@ from qframe.stores.sql import (
     dead,
     groups,
     inspect,
+    leases,
     publish,
     pull,
     settle,
@@ -148,13 +149,13 @@ class SqlStore:
         """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
         place = self._place(topic)
         with self._database.write() as transaction:
-            return pull.renew(transaction, place, group, holds, self.now_ms() + lease_ms)
+            return leases.renew(transaction, place, group, holds, self.now_ms() + lease_ms)
 
     def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> int:
         """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
         place = self._place(topic)
         with self._database.write() as transaction:
-            return pull.recall(transaction, place, group, asks, receipt, self.now_ms())
+            return leases.recall(transaction, place, group, asks, receipt, self.now_ms())
 
     # Settling
 

@@ -1,0 +1,116 @@
+"""Keeping what is handed out, giving it back, losing it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import bindparam, select
+
+from qframe.drivers.sql import Statement, Transaction
+from qframe.stores.base import Ask, Hold
+from qframe.stores.sql import arrivals as arrive
+from qframe.stores.sql import heads
+from qframe.stores.sql.heads import Head
+from qframe.stores.sql.places import SET_CURSOR, Cursor, Place, cursors_of, known_group
+from qframe.stores.sql.schema import State, subjects
+
+_RENEW: Final = Statement(
+    subjects.update()
+    .where(
+        subjects.c.cursor == bindparam("at"),
+        subjects.c.subject == bindparam("of"),
+        subjects.c.receipt == bindparam("token"),
+    )
+    .values(rank=bindparam("until")),
+    "until at of token",
+)
+_HANDED_OUT: Final = Statement(
+    select(subjects).where(
+        subjects.c.cursor == bindparam("at"),
+        subjects.c.state == State.DOING,
+        subjects.c.receipt == bindparam("token"),
+    ),
+    "at token",
+)
+
+
+_EXPIRED: Final = Statement(
+    select(subjects)
+    .where(
+        subjects.c.cursor == bindparam("at"),
+        subjects.c.state == State.DOING,
+        subjects.c.rank <= bindparam("now"),
+    )
+    .order_by(subjects.c.rank, subjects.c.due, subjects.c.seq),
+    "at now",
+)
+
+
+def renew(
+    transaction: Transaction, place: Place, group: str, holds: Sequence[Hold], until_ms: int
+) -> list[Hold]:
+    """Prolongs leases; answers those that are not held any more."""
+    known = cursors_of(transaction, place, known_group(transaction, place, group))
+    gone = []
+    for hold in holds:
+        cursor = known[hold.slot]
+        if cursor.epoch != hold.epoch:
+            gone.append(hold)
+        elif hold.subject is None:
+            if cursor.receipt == hold.receipt and cursor.has_window():
+                cursor.lease_until = until_ms
+                transaction.run(SET_CURSOR, cursor.row())
+            else:
+                gone.append(hold)
+        elif not transaction.run(_RENEW, (until_ms, cursor.cursor, hold.subject, hold.receipt)):
+            gone.append(hold)
+    return gone
+
+
+def recall(
+    transaction: Transaction,
+    place: Place,
+    group: str,
+    asks: Sequence[Ask],
+    receipt: str,
+    now_ms: int,
+) -> int:
+    """Gives back what was handed out under a receipt, uncounted."""
+    known = cursors_of(transaction, place, known_group(transaction, place, group))
+    count = 0
+    for ask in asks:
+        cursor = known[ask.slot]
+        if cursor.epoch != ask.epoch:
+            continue
+        rows = transaction.rows(_HANDED_OUT, (cursor.cursor, receipt))
+        for row in rows:
+            head = Head(*row)
+            head.tries -= 1
+            if not place.topic.has_subjects:
+                head.due = heads.FRONT
+            absorbed = heads.come_back(transaction, place.topic.kind, head, now_ms)
+            transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
+            count += 1
+    return count
+
+
+def lose_expired(transaction: Transaction, place: Place, cursor: Cursor, now_ms: int) -> int:
+    """Takes heads out of doing whose lease has passed; answers how many."""
+    rows = transaction.rows(_EXPIRED, (cursor.cursor, now_ms))
+    return lose_doing(transaction, place, cursor, [Head(*row) for row in rows], now_ms)
+
+
+def lose_doing(
+    transaction: Transaction, place: Place, cursor: Cursor, rows: Sequence[Head], now_ms: int
+) -> int:
+    """Takes heads out of doing whose worker is gone; answers how many."""
+    absorbed = 0
+    for head in rows:
+        head.lost += 1
+        if not place.topic.has_subjects:
+            head.due = heads.FRONT
+        absorbed += heads.come_back(transaction, place.topic.kind, head, now_ms)
+    if absorbed:
+        transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
+    return len(rows)

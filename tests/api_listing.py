@@ -1,0 +1,50 @@
+"""The public API as text: `python tests/api_listing.py > docs/api.txt`."""
+
+from __future__ import annotations
+
+import enum
+import inspect
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import qframe
+
+
+def listing() -> str:
+    """Every public name with its signature; classes with their public methods and properties."""
+    lines: list[str] = []
+    for name in qframe.__all__:
+        lines += list(_described(name, getattr(qframe, name)))
+    return "\n".join(lines) + "\n"
+
+
+def _described(name: str, thing: Any) -> Iterator[str]:
+    if not inspect.isclass(thing):
+        yield f"{name}{_signature(thing)}"
+        return
+    if issubclass(thing, enum.Enum):
+        yield f"{name}: {', '.join(member.value for member in thing)}"
+        return
+    bases = ", ".join(base.__name__ for base in thing.__bases__ if base is not object)
+    yield f"{name}({bases}){_signature(thing)}" if bases else f"{name}{_signature(thing)}"
+    for field in getattr(thing, "__struct_fields__", ()):
+        yield f"    {name}.{field}"
+    for attribute, value in sorted(vars(thing).items()):
+        if attribute.startswith("_"):
+            continue
+        if isinstance(value, property):
+            yield f"    {name}.{attribute}"
+        elif inspect.isfunction(value):
+            yield f"    {name}.{attribute}{_signature(value)}"
+
+
+def _signature(thing: Any) -> str:
+    try:
+        return str(inspect.signature(thing))
+    except (TypeError, ValueError):
+        return "(…)"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(listing())
