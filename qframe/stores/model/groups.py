@@ -41,6 +41,13 @@ def subscribe(state: TopicState, group: str, start: str) -> bool:
     return True
 
 
+def drop(state: TopicState, group: str) -> bool:
+    """Forgets a group; after the last one, what comes is kept for the next first one."""
+    dropped = state.groups.pop(group, None) is not None
+    state.collecting()
+    return dropped
+
+
 def seek(state: TopicState, group: list[Cursor], positions: Mapping[int, int]) -> None:
     """Moves a stream's group; what was handed out or left the line is forgotten.
 

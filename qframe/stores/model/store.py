@@ -141,7 +141,7 @@ class ModelStore:
     def drop_group(self, topic: Topic, group: str) -> bool:
         """Forgets the group and all that stands for it; False if there was none."""
         with self._lock:
-            return self._state(topic).groups.pop(group, None) is not None
+            return groups.drop(self._state(topic), group)
 
     def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
         """Moves a stream's group to an offset in each slot named (cut to what is kept)."""

@@ -1,0 +1,247 @@
+"""What is wrong is refused whole: a typed error, value and remedy, and nothing is written."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from qframe import (
+    BadBody,
+    BadHandler,
+    BadInput,
+    BadKey,
+    BadOption,
+    BadTopic,
+    BadUrl,
+    ConsumerExists,
+    Message,
+    NotSupported,
+    Outgoing,
+    QFrame,
+    Topic,
+    TopicFull,
+    TopicMismatch,
+    UnknownTopic,
+)
+
+TOPICS = {
+    kind: Topic(kind, kind=kind, slots=4)
+    for kind in ("stream", "ordered", "delay", "priority", "merge")
+}
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[QFrame]:
+    with QFrame(store=f"sqlite:///{tmp_path / 'q.db'}", max_body=1000) as app:
+        for topic in TOPICS.values():
+            app.declare(topic)
+        yield app
+
+
+def count(app: QFrame) -> int:
+    """How many messages there are in all topics."""
+    found = 0
+    for topic in TOPICS.values():
+        app.store.subscribe(topic, "counter")
+        found += sum(one.published for one in app.store.stats(topic, "counter"))
+    return found
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "options", "error", "text"),
+    [
+        ("stream", {1, object()}, {}, BadBody, "it cannot be written as JSON"),
+        ("stream", object(), {}, BadBody, "publish dicts, lists, texts"),
+        ("stream", "x" * 1000, {}, BadBody, "of 1002 bytes.*max_body is 1000.*raise max_body"),
+        ("stream", b"x" * 1001, {}, BadBody, "of 1001 bytes"),
+        ("stream", 1, {"key": 5}, BadKey, "key 5.*use str"),
+        ("stream", 1, {"key": ""}, BadKey, "1 to 512 bytes"),
+        ("stream", 1, {"key": "é" * 257}, BadKey, "1 to 512 bytes"),
+        ("stream", 1, {"key": "a\0b"}, BadKey, "without NUL"),
+        ("stream", 1, {"key": "\ud800"}, BadKey, "1 to 512 bytes"),
+        ("stream", 1, {"id": "has space"}, BadOption, "id 'has space'.*use 1 to 128"),
+        ("stream", 1, {"id": ""}, BadOption, "other characters or length"),
+        ("stream", 1, {"headers": {"a": 1}}, BadOption, "it is not a text"),
+        ("stream", 1, {"headers": {"qf-tags": "a"}}, BadOption, "names from qf- on are qframe's"),
+        ("stream", 1, {"tags": "red"}, BadOption, r"use tags=\['red'\]"),
+        ("stream", 1, {"tags": ["a,b"]}, BadOption, "without a comma"),
+        ("stream", 1, {"delay": -1}, BadOption, "delay -1.*not a duration"),
+        ("stream", 1, {"delay": "soon"}, BadOption, "delay 'soon'.*500ms"),
+        ("stream", 1, {"at": datetime(2030, 1, 1)}, BadOption, "it has no time zone"),  # noqa: DTZ001
+        ("stream", 1, {"at": 5, "delay": 5}, BadOption, "delay=5 is given as well"),
+        ("stream", 1, {"priority": 1}, BadOption, "of kind stream, which has no use for it"),
+        ("priority", 1, {"priority": 1.5}, BadOption, "whole number within"),
+        ("priority", 1, {"priority": 2**31}, BadOption, "whole number within"),
+        ("delay", 1, {"within": 5}, BadOption, "of kind delay, which has no use for it"),
+        ("merge", 1, {"within": 5, "delay": 5}, BadOption, "a time is given as well"),
+        ("stream", 1, {"sequence": 1, "key": "k"}, BadOption, "of kind stream"),
+        ("ordered", 1, {"sequence": 1}, BadKey, "sequence= counts a key's messages"),
+        ("ordered", 1, {"sequence": 0, "key": "k"}, BadOption, "whole number from 1"),
+        ("ordered", 1, {"sequence": 1, "key": "k", "delay": 1}, BadOption, "a time is given"),
+    ],
+)
+def test_a_wrong_message_is_refused_with_all_that_came_along(
+    app: QFrame, kind: str, body: Any, options: dict[str, Any], error: type[BadInput], text: str
+) -> None:
+    with pytest.raises(error, match=text) as caught:
+        app.publish(kind, body, **options)
+    assert caught.value.remedy in str(caught.value)
+    good = [Outgoing(number, key="k") for number in range(700)]
+    with pytest.raises(error, match=text):
+        app.publish_many(kind, [*good, Outgoing(body, **options)])
+    assert count(app) == 0
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "text"),
+    [
+        (lambda: Topic("has space"), BadTopic, "topic name 'has space'.*use 1 to 64"),
+        (lambda: Topic("x" * 65), BadTopic, "other characters or length"),
+        (lambda: Topic("t", kind="fifo"), BadTopic, "kind 'fifo': there is no such kind; use one"),
+        (lambda: Topic("t", slots=12), BadTopic, "slots 12: it must be a power of two"),
+        (lambda: Topic("t", slots=True), BadTopic, "power of two"),
+        (lambda: Topic("t", max_length=0), BadTopic, "whole number from 1"),
+        (lambda: Topic("t", retain="a day"), BadOption, "retain 'a day'.*not a duration"),
+        (lambda: QFrame(store="nonsense").store, BadUrl, "it names no store"),
+        (lambda: QFrame(store="sqlite:///no/such/dir/q.db").store, BadUrl, "there is no directory"),
+        (lambda: QFrame(store="sqlite://host/q.db").store, BadUrl, "where no host can be"),
+        (lambda: QFrame(store="sqlite://").store, BadUrl, "it names no file"),
+        (lambda: QFrame(store="sqlite:///q.db?mode=ro").store, BadUrl, "is not an option of it"),
+        (lambda: QFrame(store="redis://localhost").store, NotSupported, "store redis://"),
+        (lambda: QFrame(namespace="a b"), BadOption, "namespace"),
+        (lambda: QFrame(max_body="big"), BadOption, "max_body"),
+        (lambda: QFrame(colour="red"), BadOption, "colour"),
+    ],
+)
+def test_a_wrong_topic_url_or_option_is_refused(
+    make: Callable[[], object], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        make()
+
+
+def test_a_coordinator_that_is_not_served_or_not_known_is_refused(tmp_path: Path) -> None:
+    for url, error in (("zookeeper://localhost", NotSupported), ("etcd://x", BadUrl)):
+        with QFrame(store=f"sqlite:///{tmp_path / 'q.db'}", coordinator=url) as app:
+            app.consumer(Topic("t"), group="g")(lambda: None)
+            with pytest.raises(error, match="coordinator"):
+                app.run(burst=True)
+
+
+def test_a_topic_nobody_has_declared_is_refused_with_how_to_declare_it(app: QFrame) -> None:
+    with pytest.raises(UnknownTopic, match=r'Topic\("orders", kind="stream", slots=16\)'):
+        app.publish("orders", 1)
+    app.consumer("orders", group="g")(lambda: None)
+    with pytest.raises(UnknownTopic, match="orders"):
+        app.run(burst=True)
+    assert app.store.topic("orders") is None
+
+
+def test_a_topic_declared_otherwise_is_refused_and_stays_as_it_was(app: QFrame) -> None:
+    with pytest.raises(TopicMismatch, match="its kind is ordered since it was first declared"):
+        app.publish(Topic("ordered", kind="delay", slots=4), 1)
+    with pytest.raises(TopicMismatch, match="its slots is 4"):
+        app.declare(Topic("ordered", kind="ordered", slots=8))
+    found = app.store.topic("ordered")
+    assert found is not None
+    assert (found.kind, found.slots) == ("ordered", 4)
+    assert count(app) == 0
+
+
+@pytest.mark.parametrize(
+    ("options", "error", "text"),
+    [
+        ({"threads": 0}, BadOption, "threads"),
+        ({"lease": 0.01}, BadOption, "lease"),
+        ({"max_attempts": "many"}, BadOption, "max_attempts"),
+        ({"start": "middle"}, BadOption, "start"),
+        ({"on_dead": 5}, BadOption, "on_dead"),
+        ({"thread": 4}, BadOption, "did you mean 'threads'"),
+        ({"idempotent_checker": "db"}, NotSupported, "idempotent_checker="),
+        ({"timeout": 5}, NotSupported, "timeout="),
+        ({"rate_limit": "100/s"}, NotSupported, "rate_limit="),
+        ({"tags": ["red"]}, NotSupported, "tags="),
+        ({"broadcast": True}, NotSupported, "broadcast="),
+        ({"batch": 5}, NotSupported, "batch="),
+    ],
+)
+def test_a_wrong_option_of_a_consumer_registers_nothing(
+    app: QFrame, options: dict[str, Any], error: type[Exception], text: str
+) -> None:
+    with pytest.raises(error, match=text):
+        app.consumer("stream", group="g", **options)
+    assert app.consumers == []
+
+
+def test_a_handler_that_cannot_be_filled_or_stands_there_already_is_refused(app: QFrame) -> None:
+    def unclear(body): ...  # type: ignore[no-untyped-def]
+    def handle(message: Message) -> None: ...
+
+    with pytest.raises(BadHandler, match="has no annotation"):
+        app.consumer("stream", group="g")(unclear)
+    assert app.consumer("stream", group="g")(handle) is handle
+    with pytest.raises(ConsumerExists, match="give this one another group"):
+        app.consumer(TOPICS["stream"], group="g")(handle)
+    assert len(app.consumers) == 1
+
+
+def test_an_app_without_consumers_does_not_run(app: QFrame) -> None:
+    with pytest.raises(BadOption, match=r"decorate a function with @app\.consumer"):
+        app.run(burst=True)
+
+
+def test_a_full_topic_says_what_was_stored_and_what_was_not(app: QFrame) -> None:
+    topic = Topic("small", slots=1, max_length=3)
+    app.store.declare(topic)
+    app.store.subscribe(topic, "g")
+    with pytest.raises(TopicFull, match="2 of 5 messages were refused") as caught:
+        app.publish_many(topic, range(5), batch=2)
+    assert [each.outcome for each in caught.value.outcomes] == ["stored"] * 3 + ["full"] * 2
+    assert sum(one.published for one in app.store.stats(topic)) == 3
+
+
+def test_a_message_is_what_was_published_with_headers_tags_and_time(app: QFrame) -> None:
+    seen: list[Message] = []
+    app.consumer("stream", group="g")(_keeper(seen))
+    before = datetime.now(UTC) - timedelta(seconds=1)
+    published = app.publish(
+        "stream", {"a": [1, None, "é"]}, key="k", headers={"trace": "1"}, tags=["red", "big"]
+    )
+    assert published.outcome == "stored"
+    again = app.publish("stream", "other", key="k", id=published.id)
+    assert (again.id, again.outcome) == (published.id, "duplicate")
+    app.run(burst=True)
+    [message] = seen
+    assert message.id == published.id
+    assert message.body == {"a": [1, None, "é"]}
+    assert (message.key, message.headers, message.tags) == ("k", {"trace": "1"}, ("red", "big"))
+    assert before < message.published_at < datetime.now(UTC) + timedelta(seconds=1)
+    assert (message.topic, message.group, message.attempt) == ("stream", "g", 1)
+
+
+def _keeper(seen: list[Message]) -> Callable[[Message], None]:
+    def keep(message: Message) -> None:
+        seen.append(message)
+
+    return keep
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda app: app.buffered(),
+        lambda app: app.pull("stream", "g"),
+        lambda app: app.checker("db", object()),
+        lambda app: app.admin.workers(),
+        lambda app: app.admin.tune("stream", "g", threads=2),
+    ],
+)
+def test_what_a_later_version_serves_says_so_and_what_to_do_meanwhile(
+    app: QFrame, use: Callable[[QFrame], object]
+) -> None:
+    with pytest.raises(NotSupported, match="is not supported in this version; "):
+        use(app)
