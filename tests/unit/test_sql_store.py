@@ -1,0 +1,282 @@
+"""The SQL store's own affairs: files, versions, other processes, and an audit that can speak."""
+
+from __future__ import annotations
+
+import signal
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eventually import eventually
+from sqlalchemy import bindparam, event, select
+
+from qframe import BadUrl, Outgoing, QFrame, SchemaMismatch, StoreFull, StoreUnavailable, Topic
+from qframe.clock import VirtualClock
+from qframe.drivers.sql import Database, Statement
+from qframe.outcomes import Verdict
+from qframe.stores.base import Ask, Settlement
+from qframe.stores.open import open_store
+from qframe.stores.sql import ranges
+from qframe.stores.sql.schema import slots
+from qframe.stores.sql.store import SqlStore
+
+EPOCH = "0" * 15 + "1"
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "store.db"
+
+
+@pytest.fixture
+def app(path: Path) -> Iterator[QFrame]:
+    with QFrame(store=f"sqlite:///{path}") as app:
+        yield app
+
+
+def change(path: Path, *statements: str) -> None:
+    """Does behind the store's back what the store never does."""
+    connection = sqlite3.connect(path)
+    for statement in statements:
+        assert connection.execute(statement).rowcount != 0, statement
+    connection.commit()
+    connection.close()
+
+
+def filled(app: QFrame, kind: str) -> Topic:
+    """A topic of one slot with messages in doing, todo and dead."""
+    topic = Topic(f"a-{kind}", kind=kind, slots=1)
+    app.declare(topic)
+    app.store.subscribe(topic, "g")
+    app.store.take(topic, "g", {0: EPOCH})
+    keys = 3 if kind == "ordered" else 9
+    app.publish_many(topic, [Outgoing(number, key=f"k{number % keys}") for number in range(9)])
+    pulled = app.store.pull(
+        topic, "g", [Ask(0, EPOCH, 3)], receipt="r", lease_ms=60_000, max_attempts=9, run=2
+    )
+    one = pulled.deliveries[0]
+    app.store.settle(
+        topic, "g",
+        [Settlement(0, one.subject, one.seq, "r", 1, EPOCH, Verdict.DEAD, error="e")],
+    )  # fmt: skip
+    assert app.store.verify(topic) == []
+    return topic
+
+
+@pytest.mark.parametrize(
+    ("kind", "damage", "complaint"),
+    [
+        ("stream", "UPDATE qframe_cursors SET acked = acked + 1", "9 published, but"),
+        ("stream", "UPDATE qframe_cursors SET floor = 8", "floor 8, read 3, head 9 out of order"),
+        ("stream", "UPDATE qframe_cursors SET receipt = NULL", "in doing without lease or receipt"),
+        ("stream", "DELETE FROM qframe_log WHERE seq = 5", "1 unsettled messages are not in the"),
+        ("stream", "DELETE FROM qframe_dead", "9 published, but"),
+        ("ordered", "DELETE FROM qframe_subjects WHERE state = 1", "messages behind no head"),
+        ("ordered", "DELETE FROM qframe_backlog WHERE seq = 8", "published, but"),
+        ("ordered", "UPDATE qframe_subjects SET receipt = NULL WHERE state = 2", "without lease"),
+        ("ordered", "UPDATE qframe_subjects SET given = 9 WHERE state = 2", "a run of 9"),
+        ("ordered", "UPDATE qframe_subjects SET behind = 0 WHERE state = 1", "behind is 0"),
+        ("ordered", "UPDATE qframe_subjects SET receipt = 'x' WHERE state = 1", "with a receipt"),
+        ("priority", "UPDATE qframe_subjects SET rank = 4 WHERE state = 1", "todo with rank 4"),
+        ("delay", "UPDATE qframe_subjects SET state = 1 WHERE state = 0", "in todo with rank"),
+        ("delay", "UPDATE qframe_cursors SET published = 40", "40 published, but"),
+    ],
+)
+def test_verify_speaks_when_the_tables_are_damaged(
+    app: QFrame, path: Path, kind: str, damage: str, complaint: str
+) -> None:
+    topic = filled(app, kind)
+    change(path, damage)
+    found = app.store.verify(topic)
+    assert any(complaint in each for each in found), found
+
+
+def test_a_settled_range_out_of_place_is_found(app: QFrame, path: Path) -> None:
+    topic = filled(app, "stream")
+    blob = ranges.dump([(1, 2)]).hex()
+    change(path, f"UPDATE qframe_cursors SET settled = X'{blob}'")
+    assert any("settled range 1-2" in each for each in app.store.verify(topic))
+
+
+def test_tables_of_a_later_version_are_refused_and_left_alone(app: QFrame, path: Path) -> None:
+    filled(app, "stream")
+    app.close()
+    change(path, "UPDATE qframe_version SET version = 99")
+    with pytest.raises(SchemaMismatch, match=r"at version 99 .* knows up to 1; upgrade qframe"):
+        SqlStore(f"sqlite:///{path}")
+
+
+def test_opening_again_finds_everything_as_it_was(app: QFrame) -> None:
+    topic = filled(app, "ordered")
+    before = app.store.stats(topic)
+    app.close()
+    assert app.store.stats(topic) == before
+    found = app.store.topic(topic.name)
+    assert found == topic
+
+
+def test_a_file_that_is_no_database_and_one_that_cannot_be_opened_are_told_apart(
+    tmp_path: Path,
+) -> None:
+    text = tmp_path / "notes.txt"
+    text.write_text("not a database, " * 100)
+    with pytest.raises(BadUrl, match="the file is not a database"):
+        SqlStore(f"sqlite:///{text}")
+    folder = tmp_path / "folder.db"
+    folder.mkdir()
+    with pytest.raises(BadUrl, match="the file cannot be opened"):
+        SqlStore(f"sqlite:///{folder}")
+
+
+def test_a_full_database_refuses_the_batch_whole_and_goes_on_when_there_is_room(
+    path: Path,
+) -> None:
+    store = SqlStore(f"sqlite:///{path}")
+    database: Database = store._database
+    small = [True]
+
+    @event.listens_for(database.engine, "checkout")
+    def limit(connection: Any, *_: object) -> None:
+        pages = connection.execute("PRAGMA page_count").fetchone()[0]
+        connection.execute(f"PRAGMA max_page_count={pages + 5 if small[0] else 10**6}")
+
+    app = QFrame(store=f"sqlite:///{path}")
+    app._store = store
+    topic = Topic("t", slots=1)
+    app.declare(topic)
+    app.store.subscribe(topic, "g")
+    with pytest.raises(StoreFull, match="has no room: database or disk is full; free space"):
+        app.publish_many(topic, ["x" * 1000] * 100)
+    assert sum(one.published for one in store.stats(topic)) == 0
+    small[0] = False
+    app.publish_many(topic, ["x" * 1000] * 100)
+    assert sum(one.published for one in store.stats(topic)) == 100
+    app.close()
+
+
+def test_a_database_that_another_process_holds_locked_is_unavailable_and_nothing_is_written(
+    app: QFrame, path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("qframe.drivers.sql.BUSY_TIMEOUT_MS", 50)
+    topic = filled(app, "stream")
+    app.close()
+    other = sqlite3.connect(path, isolation_level=None)
+    before = app.store.stats(topic)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreUnavailable, match="locked"):
+        app.publish(topic, 1)
+    other.execute("ROLLBACK")
+    other.close()
+    assert app.store.stats(topic) == before
+    assert app.publish(topic, 1).outcome == "stored"
+
+
+PUBLISHER = """
+import sys
+from qframe import QFrame, Topic
+app = QFrame(store=sys.argv[1])
+topic = Topic("t", slots=4)
+for number in range(100_000):
+    published = app.publish(topic, number, id=f"{sys.argv[2]}-{number}")
+    print(published.id, flush=True)
+"""
+
+
+def test_processes_publish_side_by_side_and_a_killed_one_loses_nothing_it_was_told_is_stored(
+    tmp_path: Path, path: Path
+) -> None:
+    url = f"sqlite:///{path}"
+    open_store(url).close()
+    outputs = [tmp_path / f"{name}.txt" for name in "ab"]
+    processes = []
+    for output in outputs:
+        with output.open("wb") as file:
+            command = [sys.executable, "-c", PUBLISHER, url, output.stem]
+            processes.append(subprocess.Popen(command, stdout=file))
+    try:
+        eventually(lambda: all(out.read_bytes().count(b"\n") > 200 for out in outputs), within=30)
+    finally:
+        for process in processes:
+            process.send_signal(signal.SIGKILL)
+            process.wait()
+    told = {line for out in outputs for line in out.read_text().split("\n")[:-1]}
+    seen: set[str] = set()
+    with QFrame(store=url) as app:
+        app.consumer("t", group="g")(lambda: None)
+        app.run(burst=True)
+        assert app.store.verify(Topic("t", slots=4)) == []
+    connection = sqlite3.connect(path)
+    seen = {row[0] for row in connection.execute("SELECT id FROM qframe_log")}
+    connection.close()
+    assert told <= seen
+    assert len(seen - told) <= 2  # each process was killed before it could tell of one
+
+
+def test_namespaces_keep_apart_what_lies_in_one_file(path: Path) -> None:
+    one, other = (SqlStore(f"sqlite:///{path}", namespace=name) for name in ("one", "other"))
+    one.declare(Topic("t", slots=2))
+    assert other.topic("t") is None
+    other.declare(Topic("t", kind="delay", slots=4))
+    assert [topic.kind for topic in one.topics()] == ["stream"]
+    one.close()
+    other.close()
+
+
+def test_a_bell_rings_for_what_another_connection_commits_and_when_it_is_rung(path: Path) -> None:
+    topic = Topic("t", slots=1)
+    store, other = SqlStore(f"sqlite:///{path}"), SqlStore(f"sqlite:///{path}")
+    store.declare(topic)
+    bell = store.bell([topic])
+    bell.wait(0.05)
+    assert not bell.wait(0.05)
+    other.subscribe(topic, "g")
+    assert bell.wait(5)
+    bell.ring()
+    assert bell.wait(5)
+    bell.close()
+    store.close()
+    other.close()
+
+
+def test_a_statement_whose_parameters_are_named_in_another_order_is_refused(path: Path) -> None:
+    database = Database(f"sqlite:///{path}")
+    query = select(slots.c.head).where(
+        slots.c.slot == bindparam("a"), slots.c.head > bindparam("b")
+    )
+    assert Statement(query, "a b").compiled(database.engine).count("?") == 2
+    with pytest.raises(AssertionError, match="parameters are"):
+        Statement(query, "b a").compiled(database.engine)
+    constant = select(slots.c.head).where(slots.c.slot == 5, slots.c.head > bindparam("b"))
+    assert "= 5" in Statement(constant, "b").compiled(database.engine)
+    database.close()
+
+
+def test_a_failed_transaction_leaves_nothing_behind(path: Path) -> None:
+    store = SqlStore(f"sqlite:///{path}", clock=VirtualClock())
+    store.declare(Topic("t", slots=2))
+
+    def fail_half_way() -> None:
+        with store._database.write() as transaction:
+            transaction.run(Statement(slots.update().values(head=bindparam("to")), "to"), (99,))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        fail_half_way()
+    assert list(store.offsets_at(Topic("t", slots=2), 0).values()) == [0, 0]
+    store.close()
+
+
+def test_ranges_add_up_whatever_the_order() -> None:
+    floor, held = ranges.added(0, [], [3, 1, 7])
+    assert (floor, held) == (0, [(1, 2), (3, 4), (7, 8)])
+    floor, held = ranges.added(floor, held, [0, 2, 6])
+    assert (floor, held) == (4, [(6, 8)])
+    assert ranges.count(held) == 2
+    assert ranges.contains(held, 7)
+    assert not ranges.contains(held, 5)
+    assert list(ranges.gaps(4, 10, held)) == [4, 5, 8, 9]
+    assert ranges.load(ranges.dump(held)) == held
