@@ -1,0 +1,237 @@
+"""What each kind does with order, with an equal subject published again, and with a retry."""
+
+from __future__ import annotations
+
+import pytest
+from bench import SETTLED, STALE, Bench, body_of
+
+SUBJECTS = ("ordered", "delay", "priority", "merge")
+
+
+def test_a_stream_hands_out_by_offset(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(5):
+        bench.publish(topic, number, f"k{number}")
+    got = bench.got(topic)
+    assert [(body_of(one), one.seq, one.subject) for one in got] == [
+        (number, number, None) for number in range(5)
+    ]
+
+
+def test_ordered_hands_out_subjects_first_in_first_out_and_inside_a_subject_too(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("ordered", "g")
+    for body, key in ((1, "b"), (2, "a"), (3, "b"), (4, "c")):
+        bench.publish(topic, body, key)
+        bench.advance(5)
+    got = bench.got(topic, run=1)
+    assert [body_of(one) for one in got] == [1, 2, 4]
+    bench.ack(topic, *got)
+    assert bench.bodies(topic) == [3]
+
+
+def test_ordered_ranks_subjects_by_their_heads_priority(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    bench.publish(topic, 1, "low")
+    bench.publish(topic, 2, "high", priority=5)
+    bench.publish(topic, 3, "low", priority=9)
+    assert bench.bodies(topic, run=1) == [2, 1]
+
+
+def test_priority_hands_out_the_highest_first_and_equal_ones_first_in_first_out(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("priority", "g")
+    for key, priority in (("a", 1), ("b", 3), ("c", -2), ("d", 3), ("e", 1)):
+        bench.publish(topic, key, key, priority=priority)
+        bench.advance(2)
+    assert bench.bodies(topic) == ["b", "d", "a", "e", "c"]
+
+
+def test_delay_hands_out_what_is_due_earliest_first_and_nothing_early(bench: Bench) -> None:
+    topic = bench.topic("delay", "g")
+    for key, delay_ms in (("late", 300), ("soon", 100), ("now", 0), ("later", 200)):
+        bench.publish(topic, key, key, delay_ms=delay_ms)
+    pulled = bench.pull(topic)
+    assert [body_of(one) for one in pulled.deliveries] == ["now"]
+    bench.advance(99)
+    assert bench.bodies(topic) == []
+    bench.advance(151)
+    assert bench.bodies(topic) == ["soon", "later"]
+
+
+def test_delay_replaces_with_the_last_body_and_the_last_time(bench: Bench) -> None:
+    topic = bench.topic("delay", "g")
+    assert bench.publish(topic, 1, "k", delay_ms=50) == "stored"
+    assert bench.publish(topic, 2, "k", delay_ms=200) == "replaced"
+    bench.advance(100)
+    assert bench.bodies(topic) == []
+    assert bench.publish(topic, 3, "k") == "replaced"
+    assert bench.bodies(topic) == [3]
+    assert bench.total(topic).published == 1
+
+
+def test_priority_replaces_with_the_last_body_and_the_last_priority_and_keeps_its_place(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("priority", "g")
+    for key in ("a", "b"):
+        bench.publish(topic, key, key, priority=1)
+        bench.advance(2)
+    assert bench.publish(topic, "a2", "a", priority=1) == "replaced"
+    bench.publish(topic, "c", "c", priority=9)
+    assert bench.publish(topic, "c2", "c", priority=0) == "replaced"
+    assert bench.bodies(topic) == ["a2", "b", "c2"]
+
+
+def test_merge_keeps_the_first_due_time_and_takes_the_last_body_also_when_overdue(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("merge", "g")
+    assert bench.publish(topic, 1, "k", within_ms=100) == "stored"
+    bench.advance(90)
+    assert bench.publish(topic, 2, "k", within_ms=100) == "merged"
+    bench.advance(10)
+    assert bench.publish(topic, 3, "k", within_ms=100) == "merged"
+    assert bench.bodies(topic) == [3]
+    assert bench.total(topic).published == 1
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_an_equal_subject_published_while_it_is_in_doing_is_one_more_round(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    [first] = bench.got(topic)
+    assert bench.publish(topic, 2, "k") == "stored"
+    assert bench.publish(topic, 3, "k") == ("merged" if kind == "merge" else "replaced")
+    assert bench.got(topic) == []
+    assert bench.ack(topic, first) == SETTLED
+    [second] = bench.got(topic)
+    assert (body_of(second), second.attempt) == (3, 1)
+    assert bench.ack(topic, first) == STALE
+    assert bench.ack(topic, second) == SETTLED
+    assert bench.total(topic).settled == 2
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+@pytest.mark.parametrize("how", ["retry", "release", "lose"])
+def test_a_delivery_that_comes_back_becomes_one_with_the_next_round(
+    bench: Bench, kind: str, how: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    [first] = bench.got(topic, lease_ms=100)
+    bench.publish(topic, 2, "k")
+    assert bench.total(topic).published == 2
+    if how == "lose":
+        bench.advance(100)
+    else:
+        getattr(bench, how)(topic, first)
+    [again] = bench.got(topic)
+    assert (body_of(again), again.attempt, again.lost) == (2, 1, 0)
+    assert bench.total(topic).published == 1
+    assert bench.ack(topic, again) == SETTLED
+
+
+def test_on_a_stream_an_equal_message_is_a_new_one(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    assert [bench.publish(topic, 1, "k") for _ in range(2)] == ["stored", "stored"]
+    assert bench.bodies(topic) == [1, 1]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_without_a_key_equal_bodies_are_one_subject(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    for body in ("same", "same", "other"):
+        bench.publish(topic, body)
+    expected = 2 if kind == "ordered" else 1
+    got = bench.got(topic, run=9)
+    assert [body_of(one) for one in got].count("same") == expected
+    assert len({one.subject for one in got}) == 2
+
+
+def test_a_delayed_retry_on_a_stream_leaves_the_line_and_comes_back_alone(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(3):
+        bench.publish(topic, number, "k")
+    first, second, third = bench.got(topic)
+    bench.retry(topic, first, delay_ms=100, error="busy")
+    assert bench.ack(topic, second, third) == SETTLED * 2
+    assert bench.total(topic).retrying == 1
+    assert bench.got(topic) == []
+    bench.advance(100)
+    [again] = bench.got(topic)
+    assert (body_of(again), again.attempt, again.seq, again.subject) == (0, 2, 0, "0")
+    assert bench.ack(topic, again) == SETTLED
+
+
+def test_a_delayed_retry_on_ordered_parks_its_key_and_no_other(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    for body, key in ((1, "a"), (2, "a"), (3, "b")):
+        bench.publish(topic, body, key)
+    got = {body_of(one): one for one in bench.got(topic)}
+    assert set(got) == {1, 2, 3}
+    bench.retry(topic, got[1], delay_ms=100)
+    assert bench.ack(topic, got[2]) == STALE
+    assert bench.ack(topic, got[3]) == SETTLED
+    bench.publish(topic, 4, "a")
+    bench.publish(topic, 5, "b")
+    assert bench.bodies(topic) == [5]
+    bench.advance(100)
+    again = bench.got(topic)
+    assert [(body_of(one), one.attempt) for one in again] == [(1, 2), (2, 1), (4, 1)]
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_a_retry_comes_back_at_its_time_at_once_or_at_a_moment(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    for key in ("a", "b", "c"):
+        bench.publish(topic, key, key)
+    first, second, third = bench.got(topic)
+    bench.retry(topic, first, delay_ms=50)
+    bench.retry(topic, second)
+    bench.retry(topic, third, at_ms=bench.store.now_ms() + 150)
+    assert bench.bodies(topic) == ["b"]
+    bench.advance(50)
+    assert bench.bodies(topic) == ["a"]
+    bench.advance(100)
+    assert bench.bodies(topic) == ["c"]
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
+def test_every_kind_takes_a_delay_and_tells_when_to_look_again(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    assert bench.pull(topic).next_due_ms is None
+    bench.publish(topic, "late", "k", delay_ms=150)
+    assert bench.total(topic).waiting == 1
+    assert bench.pull(topic).next_due_ms == 150
+    bench.advance(100)
+    assert bench.pull(topic).next_due_ms == 50
+    bench.advance(50)
+    assert bench.bodies(topic) == ["late"]
+
+
+def test_on_ordered_a_delayed_message_holds_back_what_is_behind_it(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    bench.publish(topic, 1, "k")
+    bench.publish(topic, 2, "k", delay_ms=200)
+    bench.publish(topic, 3, "k")
+    [first] = bench.got(topic)
+    assert body_of(first) == 1
+    bench.ack(topic, first)
+    assert bench.bodies(topic) == []
+    bench.advance(200)
+    assert bench.bodies(topic) == [2, 3]
+
+
+def test_delayed_messages_of_a_stream_join_the_log_by_due_time_then_id(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    at_ms = bench.store.now_ms() + 100
+    for message_id, moment in (("c", at_ms), ("a", at_ms), ("b", at_ms - 50)):
+        bench.publish(topic, message_id, id=message_id, at_ms=moment)
+    bench.publish(topic, "now")
+    bench.advance(100)
+    assert bench.bodies(topic) == ["now", "b", "a", "c"]

@@ -1,0 +1,93 @@
+"""Several messages of one ordered subject under one receipt."""
+
+from __future__ import annotations
+
+from bench import SETTLED, STALE, Bench, body_of
+
+from qframe.message import Delivery
+from qframe.topic import Topic
+
+
+def run_of(bench: Bench, count: int, **options: int) -> tuple[Topic, list[Delivery]]:
+    topic = bench.topic("ordered", "g")
+    for number in range(count):
+        bench.publish(topic, number, "k")
+    return topic, bench.got(topic, **options)
+
+
+def test_a_run_is_as_long_as_the_limit_and_run_allow(bench: Bench) -> None:
+    topic, got = run_of(bench, 6, run=4)
+    assert [(body_of(one), one.attempt) for one in got] == [(n, 1) for n in range(4)]
+    assert len({one.receipt for one in got}) == 1
+    total = bench.total(topic)
+    assert (total.doing, total.todo) == (4, 2)
+    other, got = run_of(bench, 6, limit=2)
+    assert len(got) == 2
+
+
+def test_a_run_is_settled_in_order_and_the_next_head_stays_in_doing(bench: Bench) -> None:
+    topic, (first, second, third) = run_of(bench, 3)
+    assert bench.ack(topic, second) == STALE
+    assert bench.ack(topic, first) == SETTLED
+    assert bench.got(topic) == []
+    assert bench.ack(topic, second, third) == SETTLED * 2
+    assert bench.total(topic).settled == 3
+    assert bench.ack(topic, first, second, third) == STALE * 3
+
+
+def test_retrying_the_head_gives_the_rest_back_uncounted(bench: Bench) -> None:
+    topic, (first, second, third) = run_of(bench, 3)
+    bench.ack(topic, first)
+    bench.retry(topic, second, delay_ms=50)
+    assert bench.ack(topic, third) == STALE
+    bench.advance(50)
+    assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(1, 2), (2, 1)]
+
+
+def test_a_dead_head_lets_the_rest_of_the_run_go_on(bench: Bench) -> None:
+    topic, (first, second, _) = run_of(bench, 3)
+    assert bench.kill(topic, first, error="no") == SETTLED
+    assert bench.ack(topic, second) == SETTLED
+    assert (bench.total(topic).dead, bench.total(topic).doing) == (1, 1)
+
+
+def test_releasing_behind_the_head_cuts_the_run_off_there(bench: Bench) -> None:
+    topic, (first, second, third, fourth) = run_of(bench, 4)
+    assert bench.release(topic, third) == SETTLED
+    assert bench.ack(topic, fourth) == STALE
+    assert bench.total(topic).doing == 2
+    assert bench.ack(topic, first, second) == SETTLED * 2
+    assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(2, 1), (3, 1)]
+
+
+def test_releasing_the_head_gives_the_whole_run_back_uncounted(bench: Bench) -> None:
+    topic, (first, *_) = run_of(bench, 3)
+    assert bench.release(topic, first) == SETTLED
+    assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(0, 1), (1, 1), (2, 1)]
+
+
+def test_a_run_that_is_lost_counts_for_its_head_only_which_is_then_handed_out_alone(
+    bench: Bench,
+) -> None:
+    topic, got = run_of(bench, 3, lease_ms=100)
+    bench.advance(100)
+    pulled = bench.pull(topic)
+    assert pulled.lost == 1
+    [alone] = pulled.deliveries
+    assert (body_of(alone), alone.attempt, alone.lost) == (0, 2, 1)
+    assert bench.ack(topic, got[0]) == STALE
+    assert bench.ack(topic, alone) == SETTLED
+    assert [(body_of(one), one.attempt, one.lost) for one in bench.got(topic)] == [
+        (1, 1, 0), (2, 1, 0),
+    ]  # fmt: skip
+
+
+def test_a_subject_whose_run_is_done_goes_behind_the_others(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    for number in range(3):
+        bench.publish(topic, number, "a")
+    bench.publish(topic, "b", "b")
+    bench.advance(5)
+    [first] = bench.got(topic, limit=1)
+    bench.ack(topic, first)
+    assert bench.bodies(topic, run=1) == ["b", 1]
