@@ -21,7 +21,7 @@ def test_a_run_is_as_long_as_the_limit_and_run_allow(bench: Bench) -> None:
     assert len({one.receipt for one in got}) == 1
     total = bench.total(topic)
     assert (total.doing, total.todo) == (4, 2)
-    other, got = run_of(bench, 6, limit=2)
+    _, got = run_of(bench, 6, limit=2)
     assert len(got) == 2
 
 
