@@ -1,14 +1,10 @@
-"""What all tests share: no settings but their own, and helpers beside this file."""
+"""What all tests share: no settings but their own."""
 
 from __future__ import annotations
 
 import os
-import sys
-from pathlib import Path
 
 import pytest
-
-sys.path.insert(0, str(Path(__file__).parent))
 
 
 @pytest.fixture(autouse=True)

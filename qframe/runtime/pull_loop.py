@@ -99,13 +99,14 @@ class PullLoop(Service):
         failures = 0
         while not self.stopping:
             self.beat_s = self._clock.monotonic_s()
-            owned = self._taker.owned()
-            asks = self._asks(owned)
-            if not asks:
-                self._bell.wait(WARY_SLEEP_S if self._caution.wary else LONGEST_SLEEP_S)
-                continue
+            asks: list[Ask] = []
             receipt = new_token(self._clock)
             try:
+                owned = self._taker.owned()
+                asks = self._asks(owned)
+                if not asks:
+                    self._bell.wait(WARY_SLEEP_S if self._caution.wary else LONGEST_SLEEP_S)
+                    continue
                 pulled = self._store.pull(
                     self._topic, self._group, asks,
                     receipt=receipt, lease_ms=self._lease_ms, max_attempts=self._max_attempts,
@@ -182,6 +183,8 @@ class PullLoop(Service):
 
     def _recall(self, asks: list[Ask], receipt: str) -> None:
         """Gives back what an answer that never came may have handed out."""
+        if not asks:
+            return
         try:
             self._store.recall(self._topic, self._group, asks, receipt)
         except StoreUnavailable as error:

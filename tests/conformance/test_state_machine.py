@@ -42,7 +42,7 @@ from qframe.topic import Kind, Topic
 
 EXAMPLES = 150
 STEPS = 40
-AT_LEAST = 3
+AT_LEAST = 1
 KEYS = ("a", "b", "c")
 GROUPS = ("g", "h")
 SLOTS = 2

@@ -21,6 +21,7 @@ from qframe.stores.sql.places import (
     add_group,
     cursors_of,
     group_id,
+    groups_of,
     known_group,
 )
 from qframe.stores.sql.schema import (
@@ -192,6 +193,8 @@ def drop(transaction: Transaction, place: Place, group: str) -> bool:
     for statement in _OF_GROUP:
         transaction.run(statement, place.cursor_range(number))
     transaction.run(_FORGET_GROUP, (number,))
+    if place.topic.has_subjects:
+        groups_of(transaction, place)  # where it was the last, what comes is kept for the next
     return True
 
 
