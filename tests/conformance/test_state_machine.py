@@ -40,7 +40,7 @@ from qframe.stores.model.store import ModelStore
 from qframe.stores.sql.store import SqlStore
 from qframe.topic import Kind, Topic
 
-EXAMPLES = 150
+EXAMPLES = 130
 STEPS = 40
 AT_LEAST = 1
 KEYS = ("a", "b", "c")
@@ -87,7 +87,7 @@ class Machine(RuleBasedStateMachine):
         return expected
 
     @initialize(
-        limited=st.sampled_from([False, False, True]), subscribed=st.sampled_from([0, 1, 2])
+        limited=st.sampled_from([False, False, True]), subscribed=st.sampled_from([2, 1, 0])
     )
     def declare(self, limited: bool, subscribed: int) -> None:
         # Seven subjects at most, but any number of messages where they do not replace each other.
@@ -341,7 +341,10 @@ def by_place(records: list[Any]) -> list[Any]:
 
 
 def operations(kind: Kind) -> st.SearchStrategy[Op]:
-    """What may be done to a topic; what weighs more is done more often."""
+    """What may be done to a topic; what weighs more is done more often.
+
+    Hypothesis prefers what stands first, so that is what drives a message through its life.
+    """
     group = st.sampled_from(GROUPS)
     slot = st.integers(0, SLOTS - 1)
     verdict = st.sampled_from([*Verdict, Verdict.ACK, Verdict.ACK, Verdict.RETRY])
@@ -356,20 +359,20 @@ def operations(kind: Kind) -> st.SearchStrategy[Op]:
         st.sampled_from([*4 * [None], 1, 2, 3, 5]),
     )
     weighed: dict[str, tuple[int, dict[str, st.SearchStrategy[Any]]]] = {
-        "publish": (6, {
-            "items": st.lists(item, min_size=1, max_size=5),
-            "lost": st.booleans(),
-        }),
         "work": (16, {
             "group": group,
-            "ms": st.sampled_from([0, 1, 50, 150, LEASE_MS, 401, 1100]),
+            "ms": st.sampled_from([LEASE_MS, 0, 0, 1, 50, 150, 401, 1100]),
             "limit": st.sampled_from([1, 2, 3, 10, 10]),
             "run": st.sampled_from([1, 2, 32]),
             "reply": st.sampled_from(["received"] * 4 + ["lost", "fenced"]),
-            "verdicts": st.sampled_from([0, 2, 4, 6]).flatmap(
+            "verdicts": st.sampled_from([2, 0, 4, 6]).flatmap(
                     lambda most: st.lists(verdict, min_size=most, max_size=most)
                 ),
                 "backwards": st.sampled_from([False, False, True]),
+        }),
+        "publish": (6, {
+            "items": st.lists(item, min_size=1, max_size=5),
+            "lost": st.booleans(),
         }),
         "settle": (
             7, {
@@ -395,7 +398,7 @@ def operations(kind: Kind) -> st.SearchStrategy[Op]:
         "dead_letters": (5, {
             "group": group,
             "what": st.sampled_from(["retry_dead", "retry_dead", "drop_dead"]),
-            "number": st.sampled_from([None, None, 0, 1]),
+            "number": st.sampled_from([None, 0]),
         }),
         "sweep": (1, {}),
         "look": (3, {"group": group, "number": st.integers(1, 6)}),
