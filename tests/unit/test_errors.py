@@ -1,0 +1,165 @@
+"""Errors: one root, facts as attributes, and a message that names the value and the remedy."""
+
+from __future__ import annotations
+
+import inspect
+from typing import Any
+
+import pytest
+
+from qframe import errors
+from qframe.errors import (
+    AlreadySettled,
+    AnswerLost,
+    BadBody,
+    BadInput,
+    BadOption,
+    BadTopic,
+    ConsumerExists,
+    Forgotten,
+    NotSupported,
+    PublishUnknown,
+    QFrameError,
+    SchemaMismatch,
+    StoreFull,
+    StoreUnavailable,
+    TopicFull,
+    TopicMismatch,
+    UndecodableBody,
+    UnknownGroup,
+    UnknownTopic,
+    WorkerFailed,
+)
+from qframe.outcomes import Outcome, Published
+
+ALL = [
+    value
+    for value in vars(errors).values()
+    if inspect.isclass(value) and issubclass(value, Exception)
+]
+REFUSED = BadOption("max_length", -1, "it must be a whole number from 1", "leave it out")
+
+
+@pytest.mark.parametrize("error", ALL)
+def test_every_error_has_the_one_root_and_says_when_it_is_raised(error: type[Exception]) -> None:
+    assert issubclass(error, QFrameError)
+    opening = "Root of all errors" if error is QFrameError else "Raised "
+    assert (error.__doc__ or "").startswith(opening)
+
+
+def test_bad_input_is_a_value_error_too() -> None:
+    with pytest.raises(ValueError, match="max_length -1"):
+        raise REFUSED
+
+
+def test_bad_input_names_the_value_why_and_the_remedy() -> None:
+    assert str(REFUSED) == "max_length -1: it must be a whole number from 1; leave it out"
+    facts = (REFUSED.what, REFUSED.value, REFUSED.why, REFUSED.remedy)
+    assert facts == ("max_length", -1, "it must be a whole number from 1", "leave it out")
+
+
+def test_a_value_is_shown_as_it_was_typed() -> None:
+    assert "key 'a b'" in str(BadInput("key", "a b", "why", "remedy"))
+
+
+@pytest.mark.parametrize(("length", "is_cut"), [(78, False), (79, True), (100_000, True)])
+def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
+    length: int, is_cut: bool
+) -> None:
+    error = BadInput("body", "x" * length, "why", "remedy")
+    shown = f"'{'x' * 59}… ({length + 2} characters)" if is_cut else f"'{'x' * length}'"
+    assert str(error) == f"body {shown}: why; remedy"
+    assert error.value == "x" * length
+
+
+@pytest.mark.parametrize(
+    ("error", "parents", "facts", "parts"),
+    [
+        (
+            UndecodableBody("m-1", "Flight", "no tail"),
+            (BadBody, BadInput),
+            {"value": "m-1"},
+            ("body of message 'm-1'", "as Flight (no tail)", "widen the annotation"),
+        ),
+        (
+            UnknownTopic("flights"),
+            (BadInput,),
+            {"value": "flights"},
+            ("'flights'", 'Topic("flights"', "qframe topics declare flights"),
+        ),
+        (
+            UnknownGroup("flights", "board", ["audit", "bill"]),
+            (BadInput,),
+            {"value": "board"},
+            ("'board'", "'flights'", "name one of these: audit, bill"),
+        ),
+        (UnknownGroup("t", "g"), (BadInput,), {}, ("name one of these: none yet",)),
+        (
+            TopicMismatch("t", "slots", 16, 8),
+            (BadInput,),
+            {"value": "t"},
+            ("'t'", "its slots is 16", "8 was asked", "declare it with slots=16"),
+        ),
+        (NotSupported("push", "use pull"), (), {"what": "push", "remedy": "use pull"}, ("push",)),
+        (
+            StoreUnavailable("redis://h", "refused"),
+            (),
+            {"store": "redis://h"},
+            ("redis://h", "refused", "check that it runs"),
+        ),
+        (AnswerLost("s", "reset"), (StoreUnavailable,), {"store": "s"}, ("reset",)),
+        (StoreFull("s", "disk full"), (), {"store": "s"}, ("disk full", "free space")),
+        (
+            SchemaMismatch("db", 3, 2),
+            (),
+            {"found": 3, "known": 2},
+            ("version 3", "up to 2", "upgrade qframe"),
+        ),
+        (AlreadySettled("m-1"), (), {"message_id": "m-1"}, ("m-1", "auto_ack = False")),
+        (Forgotten("m-1"), (), {"message_id": "m-1"}, ("m-1", "message.ack()")),
+        (
+            ConsumerExists("t", "g", "app.on_flight"),
+            (BadInput,),
+            {"value": "t/g"},
+            ("'t/g'", "app.on_flight", "another group"),
+        ),
+        (
+            WorkerFailed("flusher", OSError("gone")),
+            (),
+            {"part": "flusher"},
+            ("flusher failed: gone", "start the worker again"),
+        ),
+        (BadTopic("slots", 3, "why", "use 16"), (BadInput,), {"what": "slots"}, ("slots 3",)),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, Exception) else "",
+)
+def test_each_error_has_its_facts_and_tells_them(
+    error: QFrameError, parents: tuple[type, ...], facts: dict[str, Any], parts: tuple[str, ...]
+) -> None:
+    assert all(isinstance(error, parent) for parent in parents)
+    assert {name: getattr(error, name) for name in facts} == facts
+    assert [part for part in parts if part not in str(error)] == []
+
+
+def test_what_is_no_bad_input_is_no_value_error() -> None:
+    for error in (StoreUnavailable("s", "w"), TopicFull("t", []), PublishUnknown("t", ["m"])):
+        assert not isinstance(error, ValueError)
+
+
+def test_a_full_topic_tells_how_many_were_refused_and_keeps_every_outcome() -> None:
+    outcomes = [
+        Published("a", Outcome.STORED), Published("b", Outcome.FULL), Published("c", Outcome.FULL),
+    ]  # fmt: skip
+    error = TopicFull("t", outcomes)
+    assert "'t' is full: 2 of 3 messages were refused" in str(error)
+    assert (error.topic, error.outcomes) == ("t", outcomes)
+
+
+@pytest.mark.parametrize(
+    ("ids", "shown"), [(["m-1"], "whether m-1 was"), (["a", "b", "c"], "whether a and 2 more was")]
+)
+def test_an_unknown_publish_names_the_ids_to_publish_again(ids: list[str], shown: str) -> None:
+    error = PublishUnknown("t", ids)
+    assert shown in str(error)
+    assert "same id=" in str(error)
+    assert (error.topic, error.ids, error.id) == ("t", ids, ids[0])

@@ -1,0 +1,80 @@
+"""Events: every listener hears each, in the thread where it happens, until it is removed."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from qframe.events import Events
+
+Heard = list[tuple[str, dict[str, Any]]]
+
+
+def listener(heard: Heard) -> Any:
+    return lambda name, facts: heard.append((name, facts))
+
+
+def test_events_are_true_only_while_somebody_listens() -> None:
+    events = Events()
+    assert not events
+    stop = events.listen(listener([]))
+    assert events
+    stop()
+    assert not events
+
+
+def test_an_event_nobody_hears_is_no_error() -> None:
+    Events().emit("slot.lost", slot=1)
+
+
+def test_every_listener_hears_name_and_facts_in_the_order_in_which_they_were_added() -> None:
+    events, order = Events(), []
+    for number in range(3):
+        events.listen(lambda name, facts, number=number: order.append((number, name, facts)))
+    events.emit("delivery.stale", topic="t", count=3)
+    facts = {"topic": "t", "count": 3}
+    assert order == [(number, "delivery.stale", facts) for number in range(3)]
+
+
+def test_a_removed_listener_hears_nothing_more_and_the_others_do() -> None:
+    events, mine, theirs = Events(), Heard(), Heard()
+    stop = events.listen(listener(mine))
+    events.listen(listener(theirs))
+    events.emit("first")
+    stop()
+    stop()
+    events.emit("second")
+    assert [name for name, _ in mine] == ["first"]
+    assert [name for name, _ in theirs] == ["first", "second"]
+
+
+def test_a_listener_that_removes_itself_while_it_hears_disturbs_no_other() -> None:
+    events, heard = Events(), Heard()
+
+    def once(name: str, facts: dict[str, Any]) -> None:
+        stop()
+        heard.append(("once", facts))
+
+    stop = events.listen(once)
+    events.listen(listener(heard))
+    events.emit("a")
+    events.emit("b")
+    assert [name for name, _ in heard] == ["once", "a", "b"]
+
+
+def test_an_event_is_heard_in_the_thread_where_it_happens() -> None:
+    events, threads = Events(), []
+    events.listen(lambda name, facts: threads.append(threading.current_thread()))
+    other = threading.Thread(target=events.emit, args=("x",))
+    other.start()
+    other.join()
+    assert threads == [other]
+
+
+def test_an_error_of_a_listener_reaches_the_one_who_told() -> None:
+    events = Events()
+    events.listen(lambda name, facts: {}[name])
+    with pytest.raises(KeyError, match="gone"):
+        events.emit("gone")

@@ -1,0 +1,171 @@
+"""A service: a thread that starts once, stops once, and has last words."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+
+import pytest
+from eventually import eventually
+
+from qframe.service import Service
+
+
+class Part(Service):
+    """A part that waits until it is asked to stop."""
+
+    def __init__(self, on_failure: Callable[[str, BaseException], None] | None = None) -> None:
+        super().__init__("qframe.part.topic.group", on_failure or fail)
+        self.threads: list[threading.Thread] = []
+        self.awake = threading.Event()
+
+    def run(self) -> None:
+        self.threads.append(threading.current_thread())
+        while not self.stopping:
+            self.awake.wait()
+            self.awake.clear()
+
+    def wake(self) -> None:
+        self.awake.set()
+
+
+class Failing(Part):
+    """A part that ends by an error."""
+
+    def __init__(self, error: BaseException, on_failure: Callable[..., None]) -> None:
+        super().__init__(on_failure)
+        self.error = error
+
+    def run(self) -> None:
+        raise self.error
+
+
+class Stubborn(Part):
+    """A part that goes on until it is let go, whatever it is asked."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.let_go = threading.Event()
+
+    def run(self) -> None:
+        self.let_go.wait()
+
+
+def fail(name: str, error: BaseException) -> None:
+    raise AssertionError(f"{name} failed") from error
+
+
+def test_a_part_runs_once_in_a_daemon_thread_of_its_name_however_often_it_is_started() -> None:
+    part = Part()
+    for _ in range(3):
+        part.start()
+    [thread] = eventually(lambda: part.threads)
+    assert (thread.name, thread.daemon) == ("qframe.part.topic.group", True)
+    assert part.alive
+    assert not part.stopping
+    assert part.stop(10)
+    assert len(part.threads) == 1
+
+
+def test_stopping_wakes_the_part_and_waits_for_its_end_however_often_it_is_stopped() -> None:
+    part = Part()
+    part.start()
+    eventually(lambda: part.threads)
+    assert [part.stop(10) for _ in range(3)] == [True] * 3
+    assert part.stopping
+    assert not part.alive
+
+
+def test_a_part_that_was_stopped_before_it_started_never_runs() -> None:
+    part = Part()
+    assert part.stop()
+    part.start()
+    assert not part.alive
+    assert part.threads == []
+
+
+def test_a_part_that_has_ended_is_not_started_again() -> None:
+    part = Part()
+    part.start()
+    assert part.stop(10)
+    part.start()
+    assert not part.alive
+    assert len(part.threads) <= 1
+
+
+def test_a_part_is_alive_from_its_start_to_its_end() -> None:
+    part = Stubborn()
+    assert not part.alive
+    part.start()
+    assert part.alive
+    part.let_go.set()
+    eventually(lambda: not part.alive)
+
+
+def test_stopping_answers_false_where_the_part_has_not_ended_in_time() -> None:
+    part = Stubborn()
+    part.start()
+    assert not part.stop(0.01)
+    assert part.alive
+    part.let_go.set()
+    assert part.stop(10)
+
+
+def test_asking_to_stop_does_not_wait() -> None:
+    part = Stubborn()
+    part.start()
+    part.ask_to_stop()
+    assert part.stopping
+    assert part.alive
+    part.let_go.set()
+    assert part.stop(10)
+
+
+def test_a_part_may_stop_itself() -> None:
+    answers: list[bool] = []
+
+    class Self(Part):
+        def run(self) -> None:
+            answers.append(self.stop())
+
+    part = Self()
+    part.start()
+    assert eventually(lambda: answers) == [True]
+    assert part.stop(10)
+
+
+@pytest.mark.parametrize("error", [ValueError("boom"), SystemExit(3), KeyboardInterrupt()])
+def test_what_ends_a_part_is_told_with_its_name_from_its_own_thread(error: BaseException) -> None:
+    told: list[tuple[str, BaseException, str]] = []
+    part = Failing(
+        error, lambda name, error: told.append((name, error, threading.current_thread().name))
+    )
+    part.start()
+    assert part.stop(10)
+    assert told == [("qframe.part.topic.group", error, "qframe.part.topic.group")]
+
+
+def test_a_part_that_was_stopped_in_peace_has_no_last_words() -> None:
+    told: list[str] = []
+    part = Part(lambda name, error: told.append(name))
+    part.start()
+    assert part.stop(10)
+    assert told == []
+
+
+def test_many_threads_that_start_it_at_once_start_it_once() -> None:
+    part = Part()
+    gate = threading.Barrier(8)
+
+    def start() -> None:
+        gate.wait()
+        part.start()
+
+    starters = [threading.Thread(target=start) for _ in range(8)]
+    for each in starters:
+        each.start()
+    for each in starters:
+        each.join()
+    eventually(lambda: part.threads)
+    assert part.stop(10)
+    assert len(part.threads) == 1
