@@ -68,12 +68,14 @@ class Renewal(Service):
     def run(self) -> None:
         """A round every third of a lease."""
         while not self._awake.wait(self._lease_ms / 3000):
-            self.renew(self._in_flight.all(), self._lease_ms)
+            present = self._in_flight.all()
+            kept = self._kept_at_s
+            self._kept_at_s = {one: kept[one] for one in present if one in kept}
+            self.renew(present, self._lease_ms)
 
     def renew(self, deliveries: list[Delivery], lease_ms: int) -> None:
         """Renews the leases of these deliveries, once, and reports those that are lost."""
         if not deliveries:
-            self._kept_at_s.clear()
             return
         epochs = self._epochs()
         holds: dict[Hold, list[Delivery]] = {}
@@ -89,7 +91,7 @@ class Renewal(Service):
             self._expire(deliveries, sent_s)
             return
         lost = [one for hold in gone for one in holds[hold]]
-        self._kept_at_s = dict.fromkeys(deliveries, sent_s)
+        self._kept_at_s.update(dict.fromkeys(deliveries, sent_s))
         if lost:
             self._on_lost(lost)
 
@@ -99,10 +101,9 @@ class Renewal(Service):
         What was pulled since the last round counts from this one: it may be kept too long by a
         third of a lease, but its settlement is refused by receipt all the same.
         """
-        kept = self._kept_at_s
-        self._kept_at_s = {one: kept.get(one, now_s) for one in deliveries}
+        lease_s = self._lease_ms / 1000
         lost = [
-            one for one, at_s in self._kept_at_s.items() if now_s - at_s >= self._lease_ms / 1000
+            one for one in deliveries if now_s - self._kept_at_s.setdefault(one, now_s) >= lease_s
         ]
         if lost:
             self._on_lost(lost)

@@ -40,7 +40,7 @@ from qframe.stores.model.store import ModelStore
 from qframe.stores.sql.store import SqlStore
 from qframe.topic import Kind, Topic
 
-EXAMPLES = 130
+EXAMPLES = 100
 STEPS = 40
 AT_LEAST = 1
 KEYS = ("a", "b", "c")
@@ -230,7 +230,7 @@ class Machine(RuleBasedStateMachine):
                 lease_ms=LEASE_MS,
                 max_attempts=attempts,
                 run=run,
-            )  # fmt: skip
+            )
         )
         self.reached["delivery"] += len(pulled["deliveries"])
         self.reached["again"] += sum(one["attempt"] > 1 for one in pulled["deliveries"])

@@ -87,7 +87,7 @@ def test_names_are_1_to_64_of_letters_digits_and_three_signs(name: str) -> None:
 def test_any_other_name_is_refused(name: str) -> None:
     allowed = set("ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789_.-")
     if not (1 <= len(name) <= 64 and set(name) <= allowed):
-        with pytest.raises(BadOption, match="^group name "):
+        with pytest.raises(BadOption, match=r"^group name "):
             checked_name(name, "group")
 
 

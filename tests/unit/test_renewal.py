@@ -1,0 +1,78 @@
+"""Leases are renewed in time, and what could not be renewed for a whole lease is given up."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from qframe.clock import VirtualClock
+from qframe.errors import StoreUnavailable
+from qframe.events import Events
+from qframe.message import Delivery
+from qframe.runtime.limits import InFlight
+from qframe.runtime.renewal import Renewal
+from qframe.stores.base import Hold
+from qframe.topic import Topic
+
+
+class Keeper:
+    """A store's renewing, as far as it can be reached."""
+
+    def __init__(self) -> None:
+        self.away = False
+        self.gone: list[Hold] = []
+        self.asked: list[Hold] = []
+
+    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> list[Hold]:
+        self.asked = list(holds)
+        if self.away:
+            raise StoreUnavailable("store", "away")
+        return self.gone
+
+
+def renewal_of(keeper: Keeper, clock: VirtualClock, lost: list[Delivery]) -> Renewal:
+    store: Any = keeper
+    return Renewal(
+        topic=Topic("t"), group="g", store=store,
+        in_flight=InFlight(max_messages=9, max_bytes=9, on_room=lambda: None),
+        lease_ms=300, epochs=lambda: {0: "e"}, on_lost=lost.extend, events=Events(), clock=clock,
+        on_failure=lambda *_: None,
+    )  # fmt: skip
+
+
+def delivery(seq: int, subject: str | None = None) -> Delivery:
+    return Delivery(0, subject, seq, "r", 1, 0, f"m{seq}", None, None, b"1", 0)
+
+
+def test_a_streams_window_is_renewed_once_for_all_of_its_messages() -> None:
+    keeper, lost = Keeper(), []
+    renewal = renewal_of(keeper, VirtualClock(), lost)
+    renewal.renew([delivery(1), delivery(2), delivery(3, "k")], 300)
+    assert keeper.asked == [Hold(0, "e", None, "r"), Hold(0, "e", "k", "r")]
+    assert lost == []
+
+
+def test_what_the_store_does_not_hold_any_more_is_lost() -> None:
+    keeper, lost = Keeper(), []
+    renewal = renewal_of(keeper, VirtualClock(), lost)
+    first, second, other = delivery(1), delivery(2), delivery(3, "k")
+    keeper.gone = [Hold(0, "e", None, "r")]
+    renewal.renew([first, second, other], 300)
+    assert lost == [first, second]
+
+
+def test_a_lease_is_counted_from_the_last_renewal_that_was_answered() -> None:
+    keeper, clock, lost = Keeper(), VirtualClock(), []
+    renewal = renewal_of(keeper, clock, lost)
+    old, young = delivery(1), delivery(2, "k")
+    renewal.renew([old], 300)
+    keeper.away = True
+    clock.advance(200)
+    renewal.renew([old, young], 300)
+    assert lost == []
+    clock.advance(100)
+    renewal.renew([old, young], 300)
+    assert lost == [old]
+    clock.advance(200)
+    renewal.renew([young], 300)
+    assert lost == [old, young]
