@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import random
 from datetime import datetime, timedelta
+from typing import Final
 
 from qframe.errors import BadOption
 from qframe.topic import duration_ms
+
+MAX_FACTOR: Final = 100
 
 
 class NeedRetry(Exception):
@@ -54,7 +57,7 @@ class Backoff:
 
     Args:
         first: the bound for the first retry, a duration.
-        factor: what the bound grows by with each further attempt, at least 1.
+        factor: what the bound grows by with each further attempt, from 1 to 100.
         cap: the largest bound, a duration.
 
     Raises:
@@ -66,8 +69,8 @@ class Backoff:
     ) -> None:
         self.first_ms = duration_ms(first, "backoff first")
         self.cap_ms = duration_ms(cap, "backoff cap")
-        if not isinstance(factor, int | float) or factor < 1:
-            raise BadOption("backoff factor", factor, "it must be at least 1", "use 2.0")
+        if not isinstance(factor, int | float) or not 1 <= factor <= MAX_FACTOR:
+            raise BadOption("backoff factor", factor, "it must be from 1 to 100", "use 2.0")
         self.factor = float(factor)
 
     def bound_ms(self, attempt: int) -> int:
