@@ -24,7 +24,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("runtime",),
     ("producer", "outbox", "timers", "versions", "admin"),
     ("app",),
-    ("consumer",),
+    ("consumer", "testing"),
     ("telemetry",),
     ("cli",),
     ("__init__", "__main__"),

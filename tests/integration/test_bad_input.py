@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
 from qframe import (
     BadBody,
@@ -17,16 +19,28 @@ from qframe import (
     BadOption,
     BadTopic,
     BadUrl,
+    Batch,
+    BatchExecutor,
     ConsumerExists,
+    DatabaseChecker,
+    Flusher,
+    Group,
     Message,
+    MultipleQueueFlusher,
     NotSupported,
+    Outbox,
     Outgoing,
     QFrame,
+    RedisChecker,
     Topic,
     TopicFull,
     TopicMismatch,
+    TransactionalChecker,
     UnknownTopic,
+    apublish,
+    versions,
 )
+from qframe.testing import Harness
 
 TOPICS = {
     kind: Topic(kind, kind=kind, slots=4)
@@ -245,3 +259,28 @@ def test_what_a_later_version_serves_says_so_and_what_to_do_meanwhile(
 ) -> None:
     with pytest.raises(NotSupported, match="is not supported in this version; "):
         use(app)
+
+
+@pytest.mark.parametrize(
+    "use",
+    [
+        lambda: Batch(5, 1),
+        lambda: BatchExecutor("b", 5, print, 1),
+        lambda: Flusher("f", 5, 1, 10, 1, print),
+        lambda: Group(0, []),
+        lambda: MultipleQueueFlusher("m", 2, 10, 5, 1, 1, hash, print),
+        lambda: RedisChecker("redis://localhost"),
+        lambda: DatabaseChecker(create_engine("sqlite://")),
+        lambda: TransactionalChecker(create_engine("sqlite://")),
+        lambda: Outbox(create_engine("sqlite://")),
+        lambda: versions.apply_if_newer(),
+        lambda: versions.apply_next(),
+        lambda: Harness(QFrame(store="model://")),
+        lambda: asyncio.run(apublish("t", 1)),
+    ],
+)
+def test_every_name_of_a_later_version_says_what_to_do_meanwhile(
+    use: Callable[[], object],
+) -> None:
+    with pytest.raises(NotSupported, match="is not supported in this version; "):
+        use()
