@@ -3,16 +3,21 @@
 set -eu
 cd "$(dirname "$0")/.."
 
+is_new_enough() {
+    command -v "$1" >/dev/null 2>&1 &&
+        "$1" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null
+}
+
 python=""
-for candidate in ${PYTHON:-} python3 python3.14 python3.13 python3.12 python3.11 python; do
-    if command -v "$candidate" >/dev/null 2>&1 &&
-        "$candidate" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+for candidate in ${PYTHON:-python3 python3.14 python3.13 python3.12 python3.11 python}; do
+    if is_new_enough "$candidate"; then
         python=$candidate
         break
     fi
 done
 if [ -z "$python" ]; then
-    echo "qframe needs Python 3.11 or newer; install it, or name one: PYTHON=/path/to/python make …" >&2
+    found=${PYTHON:-$(python3 --version 2>/dev/null || echo none)}
+    echo "qframe needs Python 3.11 or newer (found: $found); name one: make PYTHON=/path/to/python" >&2
     exit 1
 fi
 
@@ -26,7 +31,7 @@ quietly() {
     fi
 }
 
-if ! .venv/bin/python -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then
+if ! is_new_enough .venv/bin/python; then
     rm -rf .venv
     echo "making .venv with $("$python" --version)"
     if ! "$python" -m venv .venv >"$log" 2>&1; then

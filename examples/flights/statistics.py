@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sqlite3
+import threading
 from functools import lru_cache
 
 from sqlalchemy import (
@@ -30,7 +31,8 @@ planes = Table(
     "planes",
     metadata,
     Column("plane", String, primary_key=True),
-    *[Column(name, Integer, default=0) for name in ("departures", "last", "violations")],
+    *[Column(name, Integer, default=0) for name in ("departures", "violations")],
+    Column("last", String),
 )
 applied = Table(
     "applied",
@@ -60,12 +62,18 @@ FOLLOW_PLANE = _new_plane.on_conflict_do_update(
 NOTE = insert(applied).on_conflict_do_nothing()
 
 
-@lru_cache(maxsize=1)
-def database() -> Engine:
-    """The database of `FLIGHTS_DATABASE`, its tables made if need be.
+_opening = threading.Lock()
 
-    SQLite has one writer at a time, so a pool of one connection is the queue for it.
-    """
+
+def database() -> Engine:
+    """The database of `FLIGHTS_DATABASE`, its tables made if need be."""
+    with _opening:  # all threads ask for it at once; a cache alone would make one for each
+        return _open()
+
+
+@lru_cache(maxsize=1)
+def _open() -> Engine:
+    """SQLite has one writer at a time, so a pool of one connection is the queue for it."""
     url = os.environ.get("FLIGHTS_DATABASE", "sqlite:///flights-statistics.db")
     engine = create_engine(url, pool_size=1, max_overflow=0, pool_timeout=60)
 

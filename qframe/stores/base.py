@@ -60,7 +60,8 @@ passed: the lowest held number is stored and becomes the count. One with a small
 one), or with that of one that is held already, is stored at once. Held messages count as waiting
 for every group.
 
-Messages of a stream that were delayed join the log in the order of their due times, then ids.
+Messages of a stream that were delayed join the log in the order of their due times, then ids. How
+old a message of the log is counts from when it joined, so that the oldest are the first.
 
 **Groups.** Messages of subjects fan out per group at publish. What is published before there is a
 group is kept for the first that subscribes with `start="earliest"`. Where groups differ, an
@@ -371,7 +372,7 @@ class Groups(Protocol):
         """
 
     def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
-        """For each slot of a stream, the first kept offset published at or after that moment."""
+        """For each slot of a stream, the first kept offset that joined the log at or after then."""
 
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
         """The epoch of each slot; `NO_EPOCH` where nobody has ever owned it."""

@@ -25,13 +25,27 @@ def epoch(number: int) -> str:
 class Bench:
     """A store, its clock, and the topics that a test has made on it."""
 
-    def __init__(self, store: Store, advance: Callable[[int], None], prefix: str) -> None:
-        self.store = store
+    def __init__(
+        self, opened: Callable[[str], Store], advance: Callable[[int], None], prefix: str
+    ) -> None:
+        self._opened = opened
+        self._stores = [opened("qframe")]
+        self.store = self._stores[0]
         self.advance = advance
         self._prefix = prefix
         self._numbers = count()
         self._epochs = count(1)
         self.topics: list[Topic] = []
+
+    def beside(self, namespace: str) -> Store:
+        """Another store in the same place, under another namespace."""
+        self._stores.append(self._opened(namespace))
+        return self._stores[-1]
+
+    def close(self) -> None:
+        """Closes all stores."""
+        for store in self._stores:
+            store.close()
 
     def topic(self, kind: str, *groups: str, slots: int = 1, **options: Any) -> Topic:
         """A declared topic of its own name, with these groups subscribed and owned."""

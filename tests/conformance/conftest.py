@@ -9,6 +9,7 @@ import pytest
 from bench import Bench
 
 from qframe.clock import VirtualClock
+from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.stores.sql.store import SqlStore
 
@@ -17,12 +18,16 @@ from qframe.stores.sql.store import SqlStore
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     """A store with nothing in it, and a check of all topics afterwards."""
     clock = VirtualClock()
-    store: ModelStore | SqlStore
-    if request.param == "model":
-        store = ModelStore(clock=clock)
-    else:
-        store = SqlStore(f"sqlite:///{tmp_path / 'store.db'}?synchronous=normal", clock=clock)
-    bench = Bench(store, clock.advance, "topic")
-    yield bench
-    bench.check()
-    store.close()
+
+    def opened(namespace: str) -> Store:
+        if request.param == "model":
+            return ModelStore(namespace=namespace, clock=clock)
+        url = f"sqlite:///{tmp_path / 'store.db'}?synchronous=normal"
+        return SqlStore(url, namespace=namespace, clock=clock)
+
+    bench = Bench(opened, clock.advance, "topic")
+    try:
+        yield bench
+        bench.check()
+    finally:
+        bench.close()

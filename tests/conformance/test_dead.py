@@ -82,3 +82,170 @@ def test_the_longest_dead_come_first(bench: Bench) -> None:
     assert [int(letter.body) for letter in bench.store.dead(topic, "g")] == list(range(6))
     assert len(bench.store.dead(topic, "g", limit=2)) == 2
     assert [letter.body for letter in bench.store.dead(topic, "g", ids=[got[3].id])] == [b"3"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dead_letter_stands_for_its_group_only(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h")
+    bench.publish(topic, 1, "k", id="m-1")
+    bench.kill(topic, *bench.got(topic))
+    assert bench.store.dead(topic, "h") == []
+    assert bench.store.retry_dead(topic, "h") == bench.store.drop_dead(topic, "h") == 0
+    [letter] = bench.store.dead(topic, "g")
+    assert (letter.topic, letter.group, letter.slot) == (topic.name, "g", 0)
+    assert bench.store.retry_dead(topic, "g") == 1
+    assert (bench.total(topic, "g").todo, bench.total(topic, "h").todo) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_unknown_ids_and_no_ids_name_nothing(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", id="m-1")
+    bench.kill(topic, *bench.got(topic))
+    for ids in ([], ["unknown"], ["m-"]):
+        assert bench.store.dead(topic, "g", ids=ids) == []
+        assert bench.store.retry_dead(topic, "g", ids) == 0
+        assert bench.store.drop_dead(topic, "g", ids) == 0
+    assert bench.total(topic).dead == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_limits_take_the_longest_dead(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=4)
+    for number in range(6):
+        bench.publish(topic, number, f"k{number}", id=f"m{number}")
+    for one in sorted(bench.got(topic), key=body_of):
+        bench.kill(topic, one)
+        bench.advance(5)
+    assert bench.store.retry_dead(topic, "g", limit=2) == 2
+    assert [letter.id for letter in bench.store.dead(topic, "g")] == ["m2", "m3", "m4", "m5"]
+    assert bench.store.drop_dead(topic, "g", limit=3) == 3
+    assert [letter.id for letter in bench.store.dead(topic, "g")] == ["m5"]
+    assert sorted(bench.bodies(topic)) == [0, 1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_retried_dead_letter_is_the_message_it_was_and_forgets_its_error(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, {"n": 1}, "k", id="m-1", headers={"h": "x"})
+    for _ in range(3):
+        bench.retry(topic, *bench.got(topic), error="busy")
+    bench.kill(topic, *bench.got(topic), error="no", traceback="line 1")
+    bench.advance(10)
+    assert bench.store.retry_dead(topic, "g") == 1
+    [record] = bench.store.explain(topic, "m-1")
+    assert (record.state, record.attempts, record.error) == ("todo", 0, None)
+    [one] = bench.got(topic)
+    assert (one.id, one.key, one.headers, one.body) == ("m-1", "k", {"h": "x"}, b'{"n":1}')
+    assert (one.attempt, one.lost) == (1, 0)
+    assert bench.ack(topic, one) == SETTLED
+    total = bench.total(topic)
+    assert (total.published, total.settled, total.dead) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_retried_dead_letter_may_die_again(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    for round_ in range(3):
+        bench.kill(topic, *bench.got(topic), error=f"no {round_}")
+        [letter] = bench.store.dead(topic, "g")
+        assert (letter.error, letter.attempts) == (f"no {round_}", 1)
+        assert bench.store.retry_dead(topic, "g") == 1
+    assert bench.total(topic).published == 1
+
+
+def test_a_retried_dead_letter_of_a_stream_comes_back_alone_under_its_offset(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(3):
+        bench.publish(topic, number, "k")
+    got = bench.got(topic)
+    bench.kill(topic, got[1])
+    bench.ack(topic, got[0], got[2])
+    assert bench.store.stats(topic)[0].floor == 3
+    bench.store.retry_dead(topic, "g")
+    [again] = bench.got(topic)
+    assert (body_of(again), again.subject, again.seq, again.attempt) == (1, "1", 1, 1)
+    assert bench.store.stats(topic)[0].floor == 3
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_a_retried_dead_letter_is_absorbed_by_an_equal_subject_that_is_in_doing(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, "old", "k")
+    bench.kill(topic, *bench.got(topic))
+    bench.publish(topic, "new", "k")
+    [one] = bench.got(topic)
+    assert bench.store.retry_dead(topic, "g") == 1
+    assert bench.ack(topic, one) == SETTLED
+    assert bench.got(topic) == []
+    total = bench.total(topic)
+    assert (total.published, total.settled, total.dead) == (1, 1, 0)
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_two_dead_letters_of_one_subject_are_retried_as_one(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    for body in ("older", "newer"):
+        bench.publish(topic, body, "k")
+        bench.kill(topic, *bench.got(topic))
+        bench.advance(5)
+    assert bench.total(topic).dead == 2
+    assert bench.store.retry_dead(topic, "g") == 2
+    assert len(bench.got(topic)) == 1
+    total = bench.total(topic)
+    assert (total.published, total.doing, total.dead) == (1, 1, 0)
+
+
+def test_retried_dead_letters_of_ordered_are_appended_the_longest_dead_first(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("ordered", "g")
+    for number in range(3):
+        bench.publish(topic, number, "k")
+    for one in bench.got(topic):
+        bench.kill(topic, one)
+        bench.advance(5)
+    bench.publish(topic, 3, "k")
+    assert bench.store.retry_dead(topic, "g") == 3
+    assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [
+        (3, 1), (0, 1), (1, 1), (2, 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["ordered", "priority"])
+def test_a_dead_letter_keeps_its_priority_when_it_is_retried(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, "high", "a", priority=9)
+    bench.kill(topic, *bench.got(topic))
+    bench.publish(topic, "middle", "b", priority=5)
+    bench.store.retry_dead(topic, "g")
+    assert bench.bodies(topic) == ["high", "middle"]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dead_letter_without_error_and_traceback_has_none(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1)
+    bench.kill(topic, *bench.got(topic))
+    [letter] = bench.store.dead(topic, "g")
+    assert (letter.error, letter.traceback) == (None, None)
+    assert (letter.key, letter.headers) == (None, None)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_dead_is_handed_out_to_nobody_and_lost_by_nobody(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    bench.kill(topic, *bench.got(topic, lease_ms=50))
+    bench.advance(400)
+    bench.take(topic)
+    pulled = bench.pull(topic)
+    assert (pulled.deliveries, pulled.lost, pulled.next_due_ms) == ([], 0, None)
+    assert bench.total(topic).dead == 1

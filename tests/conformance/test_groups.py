@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import pytest
-from bench import SETTLED, Bench, body_of
+from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.errors import UnknownGroup
+from qframe.stores.base import NO_EPOCH
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)
@@ -125,3 +126,253 @@ def test_the_offsets_of_a_time_are_the_first_at_or_after_it(bench: Bench) -> Non
     assert bench.store.offsets_at(topic, then) == {0: 2}
     assert bench.store.offsets_at(topic, 0) == {0: 0}
     assert bench.store.offsets_at(topic, bench.store.now_ms()) == {0: 3}
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_what_is_kept_for_the_first_group_obeys_its_kind(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind)
+    outcomes = [bench.publish(topic, number, "k", delay_ms=50) for number in range(2)]
+    again = {"ordered": "stored", "merge": "merged"}.get(kind, "replaced")
+    assert outcomes == ["stored", again]
+    bench.store.subscribe(topic, "g")
+    bench.take(topic)
+    assert bench.pull(topic).next_due_ms == 50
+    bench.advance(50)
+    assert bench.bodies(topic) == ([0, 1] if kind == "ordered" else [1])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_delayed_before_a_group_came_is_for_it_where_it_started_at_the_earliest(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind)
+    bench.publish(topic, 1, "k", delay_ms=50)
+    bench.store.subscribe(topic, "g")
+    bench.take(topic)
+    bench.advance(50)
+    assert bench.bodies(topic) == [1]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_a_later_group_sees_nothing_that_another_has_seen(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "a")
+    bench.store.subscribe(topic, "late")
+    bench.take(topic, "late")
+    bench.publish(topic, 2, "b")
+    assert bench.bodies(topic, "late") == [2]
+    assert bench.bodies(topic, "g") == [1, 2]
+    assert (bench.total(topic, "g").published, bench.total(topic, "late").published) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_what_the_first_group_did_not_want_is_kept_for_the_first_that_does(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind)
+    bench.publish(topic, 1, "a")
+    bench.store.subscribe(topic, "new", "latest")
+    bench.store.subscribe(topic, "all", "earliest")
+    for group in ("new", "all"):
+        bench.take(topic, group)
+    assert bench.bodies(topic, "new") == []
+    assert bench.bodies(topic, "all") == [1]
+
+
+def test_a_later_group_of_a_stream_gets_all_that_is_kept_settled_or_not(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(3):
+        bench.publish(topic, number)
+    bench.ack(topic, *bench.got(topic)[:2])
+    bench.store.subscribe(topic, "late")
+    bench.take(topic, "late")
+    assert bench.bodies(topic, "late") == [0, 1, 2]
+    assert bench.total(topic, "late").published == 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_retries_losses_and_dead_letters_of_a_group_are_its_own(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h")
+    for key in ("a", "b", "c"):
+        bench.publish(topic, key, key)
+    before = bench.total(topic, "h")
+    first, second, _ = bench.got(topic, "g", lease_ms=50)
+    bench.retry(topic, first, delay_ms=200)
+    bench.kill(topic, second)
+    bench.advance(50)
+    bench.take(topic, "g")
+    bench.pull(topic, "g")
+    assert bench.total(topic, "h") == before
+    assert [(body_of(one), one.attempt) for one in bench.got(topic, "h")] == [
+        ("a", 1), ("b", 1), ("c", 1),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_epochs_of_groups_are_their_own(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h", slots=2)
+    before = bench.store.epochs(topic, "h")
+    new = bench.take(topic, "g")
+    assert bench.store.epochs(topic, "g") == {0: new, 1: new}
+    assert bench.store.epochs(topic, "h") == before
+    assert new not in before.values()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_that_is_dropped_and_comes_again_starts_anew(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h")
+    for key in ("a", "b"):
+        bench.publish(topic, key, key)
+    first, second = bench.got(topic, "g")
+    bench.kill(topic, first)
+    bench.store.drop_group(topic, "g")
+    assert bench.store.subscribe(topic, "g", "latest")
+    assert set(bench.store.epochs(topic, "g").values()) == {NO_EPOCH}
+    bench.take(topic, "g")
+    assert bench.ack(topic, second) == STALE
+    assert bench.store.dead(topic, "g") == []
+    bench.publish(topic, "c", "c")
+    assert bench.bodies(topic, "g") == ["c"]
+    total = bench.total(topic, "g")
+    assert (total.published, total.doing) == (1, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dropped_group_is_unknown_to_every_operation(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h")
+    bench.store.drop_group(topic, "g")
+    store = bench.store
+    for ask in (
+        lambda: store.pull(topic, "g", [], receipt="r", lease_ms=1, max_attempts=1),
+        lambda: store.settle(topic, "g", []),
+        lambda: store.renew(topic, "g", [], 1),
+        lambda: store.recall(topic, "g", [], "r"),
+        lambda: store.epochs(topic, "g"),
+        lambda: store.take(topic, "g", {}),
+        lambda: store.dead(topic, "g"),
+        lambda: store.retry_dead(topic, "g"),
+        lambda: store.drop_dead(topic, "g"),
+        lambda: store.stats(topic, "g"),
+        lambda: store.peek(topic, "g", states=["todo"]),
+    ):
+        with pytest.raises(UnknownGroup, match="g"):
+            ask()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_dropped_group_holds_back_no_limit(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "slow", "quick", max_length=1)
+    bench.publish(topic, 1, "a")
+    bench.ack(topic, *bench.got(topic, "quick"), group="quick")
+    assert bench.publish(topic, 2, "b") == "full"
+    bench.store.drop_group(topic, "slow")
+    assert bench.publish(topic, 2, "b") == "stored"
+
+
+def test_seeking_moves_only_the_slots_that_are_named_and_only_this_group(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", "h", slots=2)
+    for number in range(20):
+        bench.publish(topic, number, f"k{number}")
+    sizes = [one.head for one in bench.store.stats(topic, "g")]
+    assert min(sizes) > 0
+    for group in ("g", "h"):
+        bench.ack(topic, *bench.got(topic, group), group=group)
+    bench.store.seek(topic, "g", {1: 1})
+    assert [(one.slot, one.seq) for one in bench.got(topic)] == [
+        (1, seq) for seq in range(1, sizes[1])
+    ]
+    assert bench.got(topic, "h") == []
+
+
+def test_seeking_forwards_skips_what_lies_between(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(5):
+        bench.publish(topic, number)
+    bench.got(topic, limit=2)
+    bench.store.seek(topic, "g", {0: 4})
+    assert bench.bodies(topic) == [4]
+    one = bench.store.stats(topic)[0]
+    assert (one.floor, one.published, one.doing) == (4, 1, 1)
+
+
+def test_after_a_seek_counts_begin_where_the_group_was_moved_to(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(5):
+        bench.publish(topic, number)
+    got = bench.got(topic)
+    bench.ack(topic, *got[:3])
+    bench.kill(topic, got[3])
+    bench.store.seek(topic, "g", {0: 2})
+    one = bench.store.stats(topic)[0]
+    assert (one.published, one.todo, one.settled, one.dead, one.doing) == (3, 3, 0, 0, 0)
+    assert (one.floor, one.head) == (2, 5)
+
+
+def test_after_a_seek_old_receipts_are_stale_and_retries_are_gone(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(4):
+        bench.publish(topic, number)
+    got = bench.got(topic)
+    bench.retry(topic, got[0], delay_ms=50)
+    bench.release(topic, got[1])
+    [released] = [one for one in bench.got(topic) if body_of(one) == 1]
+    bench.store.seek(topic, "g", {0: 3})
+    for old in (got[2], got[3], released):
+        for settle in (bench.ack, bench.retry, bench.kill, bench.release):
+            assert settle(topic, old) == STALE
+    holds = bench.holds(topic, got[3])
+    assert bench.store.renew(topic, "g", holds, 100) == holds
+    bench.advance(50)
+    again = bench.got(topic)
+    assert [(body_of(one), one.attempt) for one in again] == [(3, 1)]
+    assert bench.ack(topic, *again) == SETTLED
+    assert bench.store.stats(topic)[0].floor == 4
+
+
+def test_a_dead_letter_that_stayed_through_a_seek_can_be_retried_and_dropped(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(3):
+        bench.publish(topic, number, id=f"m{number}")
+    bench.kill(topic, *bench.got(topic)[:2])
+    bench.store.seek(topic, "g", {0: 2})
+    assert bench.store.drop_dead(topic, "g", ["m0"]) == 1
+    assert bench.store.retry_dead(topic, "g", ["m1"]) == 1
+    assert bench.bodies(topic) == [1, 2]
+    total = bench.total(topic)
+    assert (total.published, total.cancelled, total.doing) == (3, 1, 2)
+
+
+def test_the_offsets_of_a_time_are_told_for_each_slot_and_of_what_is_kept(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2, retain="100ms")
+    keys = {topic.slot_of(key.encode()): key for key in map(str, range(20))}
+    began = bench.store.now_ms()
+    bench.publish(topic, 1, keys[0])
+    bench.advance(50)
+    bench.publish(topic, 2, keys[1])
+    bench.publish(topic, 3, keys[0])
+    assert bench.store.offsets_at(topic, began) == {0: 0, 1: 0}
+    assert bench.store.offsets_at(topic, began + 1) == {0: 1, 1: 0}
+    assert bench.store.offsets_at(topic, began + 50) == {0: 1, 1: 0}
+    assert bench.store.offsets_at(topic, began + 51) == {0: 2, 1: 1}
+    bench.ack(topic, *bench.got(topic))
+    bench.advance(50)
+    bench.store.sweep(topic)
+    assert bench.store.offsets_at(topic, began) == {0: 1, 1: 0}
+
+
+def test_the_offset_of_a_time_counts_a_delayed_one_from_when_it_joined_the_log(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g")
+    began = bench.store.now_ms()
+    bench.publish(topic, "delayed", delay_ms=100)
+    bench.advance(50)
+    bench.publish(topic, "before it")
+    bench.advance(50)
+    bench.pull(topic)
+    bench.advance(20)
+    bench.publish(topic, "after it")
+    found = [bench.store.offsets_at(topic, began + ms)[0] for ms in (0, 1, 50, 51, 120, 121)]
+    assert found == [0, 0, 0, 1, 2, 3]

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import pytest
-from bench import Bench
+from bench import Bench, body_of
 
-KINDS = ("stream", "ordered", "delay", "priority", "merge")
+from qframe.stores.base import Stats
+
+SUBJECTS = ("ordered", "delay", "priority", "merge")
+KINDS = ("stream", *SUBJECTS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -91,3 +94,249 @@ def test_the_oldest_due_message_is_told(bench: Bench) -> None:
         assert bench.store.stats(topic)[0].oldest_ms == began
         bench.ack(topic, *bench.got(topic))
         assert bench.store.stats(topic)[0].oldest_ms is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_looking_changes_nothing(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    for key in ("a", "b", "c"):
+        bench.publish(topic, key, key, id=key)
+    first, *_ = bench.got(topic, limit=2, lease_ms=300)
+    bench.retry(topic, first, delay_ms=100)
+    store = bench.store
+    before = store.stats(topic)
+    for _ in range(2):
+        store.peek(topic, "g", states=["todo", "doing", "waiting", "dead", "held"])
+        store.explain(topic, "a")
+        store.dead(topic, "g")
+        store.verify(topic)
+        assert store.stats(topic) == before
+    pulled = bench.pull(topic, lease_ms=300)
+    assert ([body_of(one) for one in pulled.deliveries], pulled.next_due_ms) == (["c"], 100)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_stats_go_by_group_and_slot_and_tell_each_ones_epoch(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "h", "g", slots=2)
+    own = bench.store.epochs(topic, "g")
+    found = bench.store.stats(topic)
+    assert [(one.group, one.slot) for one in found] == [("g", 0), ("g", 1), ("h", 0), ("h", 1)]
+    assert [one.epoch for one in found[:2]] == [own[0], own[1]]
+    assert [(one.group, one.slot) for one in bench.store.stats(topic, "h")] == [("h", 0), ("h", 1)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_group_without_messages_counts_nothing(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind)
+    bench.store.subscribe(topic, "g")
+    [one] = bench.store.stats(topic)
+    empty = Stats(slot=0, group="g", floor=0 if kind == "stream" else None)
+    assert one == empty
+
+
+def test_only_a_stream_has_a_floor_and_its_head_is_the_next_offset(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(3):
+        bench.publish(topic, number)
+    bench.publish(topic, "later", delay_ms=50)
+    [one] = bench.store.stats(topic)
+    assert (one.floor, one.head, one.published, one.waiting) == (0, 3, 4, 1)
+    bench.ack(topic, *bench.got(topic))
+    [one] = bench.store.stats(topic)
+    assert (one.floor, one.head) == (3, 3)
+
+
+def test_a_stream_without_groups_has_no_counts_and_topics_with_subjects_have(
+    bench: Bench,
+) -> None:
+    for kind in KINDS:
+        topic = bench.topic(kind)
+        bench.publish(topic, 1, "k")
+        groups = [one.group for one in bench.store.stats(topic)]
+        assert groups == ([] if kind == "stream" else [""])
+        bench.store.subscribe(topic, "g")
+        assert [one.group for one in bench.store.stats(topic)] == ["g"]
+
+
+def test_after_the_last_group_is_dropped_what_is_kept_is_shown_without_a_name(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("ordered", "g")
+    bench.publish(topic, 1, "a")
+    bench.store.drop_group(topic, "g")
+    assert [(one.group, one.published) for one in bench.store.stats(topic)] == [("", 0)]
+    bench.publish(topic, 2, "a", sequence=2)
+    assert [(one.group, one.waiting) for one in bench.store.stats(topic)] == [("", 1)]
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_a_next_round_is_todo_while_the_head_is_in_doing(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", id="one")
+    bench.got(topic)
+    bench.publish(topic, 2, "k", id="two", delay_ms=100)
+    total = bench.total(topic)
+    assert (total.published, total.doing, total.todo, total.waiting) == (2, 1, 1, 0)
+    assert [bench.store.explain(topic, name)[0].state for name in ("one", "two")] == [
+        "doing", "todo",
+    ]  # fmt: skip
+
+
+def test_what_stands_behind_a_head_that_waits_is_waiting(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    bench.publish(topic, 1, "k", delay_ms=100)
+    bench.publish(topic, 2, "k", id="behind")
+    total = bench.total(topic)
+    assert (total.waiting, total.todo, total.retrying) == (2, 0, 0)
+    assert bench.store.explain(topic, "behind")[0].state == "waiting"
+    bench.advance(100)
+    assert bench.total(topic).todo == 2
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_retried_is_retrying_only_while_it_waits(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    bench.retry(topic, *bench.got(topic), delay_ms=50)
+    assert bench.total(topic).retrying == 1
+    bench.advance(50)
+    total = bench.total(topic)
+    assert (total.retrying, total.waiting, total.todo) == (0, 0, 1)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_oldest_leaves_out_what_waits_and_what_is_in_doing(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, "waits", "a", delay_ms=400)
+    bench.advance(10)
+    bench.publish(topic, "doing", "b")
+    bench.got(topic)
+    assert bench.store.stats(topic)[0].oldest_ms is None
+    bench.advance(10)
+    bench.publish(topic, "todo", "c")
+    began = bench.store.now_ms()
+    bench.advance(10)
+    assert bench.store.stats(topic)[0].oldest_ms == began
+
+
+def test_the_oldest_of_a_stream_is_also_looked_for_among_what_left_the_line(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g")
+    began = bench.store.now_ms()
+    bench.publish(topic, 1)
+    bench.advance(10)
+    bench.publish(topic, 2)
+    bench.release(topic, *bench.got(topic, limit=1))
+    assert bench.store.stats(topic)[0].oldest_ms == began
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_peek_goes_slot_by_slot_with_the_next_ones_first(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    for number in range(8):
+        bench.publish(topic, number, f"k{number}")
+        bench.advance(1)
+    expected = [body_of(one) for one in bench.got(topic)]
+    bench.take(topic)
+    assert len(expected) == 8
+    peeked = bench.store.peek(topic, "g", states=["todo"])
+    assert [int(one.body) for one in peeked] == expected
+    assert [one.slot for one in peeked] == sorted(one.slot for one in peeked)
+    assert [int(one.body) for one in bench.store.peek(topic, "g", states=["todo"], limit=3)] == (
+        expected[:3]
+    )
+    assert bench.store.peek(topic, "g", states=[]) == []
+    assert bench.store.peek(topic, "g", states=["doing"]) == []
+
+
+def test_peek_ranks_as_a_pull_would(bench: Bench) -> None:
+    topic = bench.topic("priority", "g")
+    for key, priority in (("low", 1), ("high", 9), ("middle", 5)):
+        bench.publish(topic, key, key, priority=priority)
+    peeked = bench.store.peek(topic, "g", states=["todo"])
+    assert [(one.key, one.priority) for one in peeked] == [("high", 9), ("middle", 5), ("low", 1)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_record_tells_where_and_how_a_message_stands(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    began = bench.store.now_ms()
+    bench.publish(topic, {"n": 1}, "k", id="m-1", headers={"h": "x"})
+    [one] = bench.got(topic, lease_ms=300)
+    bench.retry(topic, one, error="busy")
+    bench.got(topic, lease_ms=300)
+    [record] = bench.store.peek(topic, "g", states=["doing"])
+    assert (record.topic, record.group, record.slot) == (topic.name, "g", topic.slot_of(b"k"))
+    assert (record.id, record.key, record.headers) == ("m-1", "k", {"h": "x"})
+    assert (record.body, record.published_at_ms) == (b'{"n":1}', began)
+    assert (record.state, record.attempts, record.lost) == ("doing", 2, 0)
+    assert (record.lease_until_ms, record.error) == (began + 300, "busy")
+    assert (record.subject, record.seq) == ("0" if kind == "stream" else "k", one.seq)
+    assert record.died_at_ms is None
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_message_is_explained_for_each_group(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "a", "b", "c")
+    bench.publish(topic, 1, "k", id="m-1")
+    bench.got(topic, "b")
+    bench.kill(topic, *bench.got(topic, "c"), group="c", error="no")
+    found = {one.group: one.state for one in bench.store.explain(topic, "m-1")}
+    assert found == {"a": "todo", "b": "doing", "c": "dead"}
+    assert len(bench.store.explain(topic, "m-1")) == 3
+
+
+def test_what_no_group_has_seen_is_explained_without_one(bench: Bench) -> None:
+    stream = bench.topic("stream", "g")
+    bench.publish(stream, 1, id="later", delay_ms=100)
+    [record] = bench.store.explain(stream, "later")
+    assert (record.group, record.state, record.seq) == (None, "waiting", None)
+    assert record.due_ms == bench.store.now_ms() + 100
+    empty = bench.topic("stream")
+    bench.publish(empty, 1, id="early")
+    [record] = bench.store.explain(empty, "early")
+    assert (record.group, record.state, record.seq) == (None, "todo", 0)
+    queue = bench.topic("delay")
+    bench.publish(queue, 1, "k", id="kept")
+    [record] = bench.store.explain(queue, "kept")
+    assert (record.group, record.state) == (None, "todo")
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_what_was_settled_or_cancelled_or_replaced_is_nowhere(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "a", id="settled")
+    bench.ack(topic, *bench.got(topic))
+    bench.publish(topic, 2, "b", id="cancelled")
+    bench.store.cancel(topic, "b")
+    for name in ("settled", "cancelled"):
+        assert bench.store.explain(topic, name) == []
+
+
+def test_a_held_message_can_be_peeked_at(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", gap_timeout="100ms")
+    bench.publish(topic, 3, "k", sequence=3, id="three")
+    bench.publish(topic, 2, "k", sequence=2, id="two")
+    held = bench.store.peek(topic, "g", states=["held"])
+    assert [(one.id, one.state, one.group, one.key) for one in held] == [
+        ("two", "held", None, "k"), ("three", "held", None, "k"),
+    ]  # fmt: skip
+    assert {one.due_ms for one in held} == {bench.store.now_ms() + 100}
+    assert bench.store.peek(topic, "g", states=["todo", "waiting", "doing", "dead"]) == []
+
+
+def test_the_stores_clock_is_the_one_that_times_are_counted_from(bench: Bench) -> None:
+    before = bench.store.now_ms()
+    bench.advance(70)
+    assert bench.store.now_ms() == before + 70
+    topic = bench.topic("delay", "g")
+    bench.publish(topic, 1, "k", delay_ms=30)
+    assert bench.store.timers(topic)[0].due_ms == before + 100
+
+
+def test_a_store_tells_its_url_and_what_it_can_do(bench: Bench) -> None:
+    assert "://" in bench.store.url
+    able = bench.store.capabilities
+    for fact in (able.durable, able.shared, able.bell, able.transactional):
+        assert isinstance(fact, bool)

@@ -235,3 +235,131 @@ def test_delayed_messages_of_a_stream_join_the_log_by_due_time_then_id(bench: Be
     bench.publish(topic, "now")
     bench.advance(100)
     assert bench.bodies(topic) == ["now", "b", "a", "c"]
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_what_replaces_or_merges_keeps_the_seq_and_is_otherwise_the_new_message(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, "old", "k", id="old", headers={"h": "old"})
+    [first] = bench.got(topic)
+    bench.retry(topic, first, error="busy")
+    bench.advance(10)
+    bench.publish(topic, "new", "k", id="new", headers={"h": "new"})
+    [one] = bench.got(topic)
+    assert (one.id, one.key, one.headers, body_of(one)) == ("new", "k", {"h": "new"}, "new")
+    assert (one.seq, one.published_at_ms) == (first.seq, bench.store.now_ms())
+    assert (one.attempt, one.lost) == (1, 0)
+    assert bench.store.explain(topic, "old") == []
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_what_replaces_or_merges_starts_its_attempts_over_also_after_a_loss(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    for _ in range(2):
+        bench.got(topic, lease_ms=50)
+        bench.advance(50)
+    bench.pull(topic, limit=0)
+    bench.publish(topic, 2, "k")
+    assert [(body_of(one), one.attempt, one.lost) for one in bench.got(topic)] == [(2, 1, 0)]
+
+
+@pytest.mark.parametrize(
+    ("first_ms", "second_ms", "due_ms"),
+    [(100, 200, 200), (200, 100, 100), (100, 0, 0), (0, 100, 100), (100, 100, 100)],
+)
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_the_due_time_when_an_equal_subject_is_published_again(
+    bench: Bench, kind: str, first_ms: int, second_ms: int, due_ms: int
+) -> None:
+    """The new time on delay and priority (where it is to come), the first one on merge."""
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", delay_ms=first_ms)
+    bench.publish(topic, 2, "k", delay_ms=second_ms)
+    [record] = bench.store.timer(topic, "k")
+    expected_ms = first_ms if kind == "merge" else due_ms
+    assert record.due_ms == bench.store.now_ms() + expected_ms
+
+
+@pytest.mark.parametrize(("kind", "order"), [("priority", ["a2", "b"]), ("delay", ["b", "a2"])])
+def test_an_overdue_subject_published_again_keeps_its_place_on_priority_and_not_on_delay(
+    bench: Bench, kind: str, order: list[str]
+) -> None:
+    topic = bench.topic(kind, "g")
+    for key in ("a", "b"):
+        bench.publish(topic, key, key)
+        bench.advance(10)
+    assert bench.publish(topic, "a2", "a") == "replaced"
+    assert bench.bodies(topic) == order
+
+
+def test_on_priority_the_earlier_of_two_passed_times_is_kept(bench: Bench) -> None:
+    topic = bench.topic("priority", "g")
+    now = bench.store.now_ms()
+    bench.publish(topic, 1, "k", at_ms=now - 10)
+    bench.publish(topic, 2, "k", at_ms=now - 30)
+    assert bench.store.timer(topic, "k")[0].due_ms == now - 30
+    bench.publish(topic, 3, "k", at_ms=now - 20)
+    assert bench.store.timer(topic, "k")[0].due_ms == now - 30
+
+
+@pytest.mark.parametrize(
+    ("kind", "body", "left"), [("delay", 2, None), ("priority", 2, None), ("merge", 2, 80)]
+)
+def test_what_waits_for_a_retry_is_replaced_or_merged_as_what_waits_for_its_time(
+    bench: Bench, kind: str, body: int, left: int | None
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    bench.retry(topic, *bench.got(topic), delay_ms=100)
+    bench.advance(20)
+    assert bench.publish(topic, 2, "k") == ("merged" if kind == "merge" else "replaced")
+    if left is not None:
+        assert bench.pull(topic).next_due_ms == left
+        bench.advance(left)
+    assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(body, 1)]
+    assert bench.total(topic).published == 1
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_after_a_subject_is_settled_an_equal_one_is_a_new_message(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    for number in range(3):
+        assert bench.publish(topic, number, "k") == "stored"
+        bench.ack(topic, *bench.got(topic))
+    assert (bench.total(topic).published, bench.total(topic).settled) == (3, 3)
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_a_failing_subject_holds_up_no_other(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    for key in ("bad", "good"):
+        bench.publish(topic, key, key)
+    bench.retry(topic, *bench.got(topic, limit=1), delay_ms=100)
+    assert bench.bodies(topic, lease_ms=300) == ["good"]
+    bench.advance(100)
+    assert bench.bodies(topic) == ["bad"]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_a_subject_in_doing_is_handed_to_nobody_else(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    assert bench.bodies(topic) == [1]
+    for number in range(3):
+        bench.publish(topic, number, "k")
+        assert bench.bodies(topic) == []
+
+
+def test_equal_keys_and_bodies_are_one_subject_only_if_both_have_a_key_or_none(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("delay", "g")
+    assert bench.publish(topic, "x", "k") == "stored"
+    assert bench.publish(topic, "x") == "stored"
+    assert bench.publish(topic, "y", "k") == "replaced"
+    assert sorted(bench.bodies(topic)) == ["x", "y"]

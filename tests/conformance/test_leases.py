@@ -207,3 +207,235 @@ def test_no_more_is_handed_out_of_a_slot_than_was_asked_for(bench: Bench, kind: 
     pulled = bench.pull(topic, limit=5)
     slots = [one.slot for one in pulled.deliveries]
     assert (slots.count(0), slots.count(1), pulled.next_due_ms) == (5, 5, 0)
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+def test_each_subject_has_a_lease_of_its_own(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    for key in ("a", "b"):
+        bench.publish(topic, key, key)
+    kept, _ = bench.got(topic, lease_ms=100)
+    assert bench.store.renew(topic, "g", bench.holds(topic, kept), 250) == []
+    bench.advance(100)
+    pulled = bench.pull(topic, lease_ms=400)
+    assert ([body_of(one) for one in pulled.deliveries], pulled.lost) == (["b"], 1)
+    assert pulled.next_due_ms == 150
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_renewal_counts_from_now_and_may_shorten_a_lease(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    [one] = bench.got(topic, lease_ms=400)
+    bench.advance(10)
+    assert bench.store.renew(topic, "g", bench.holds(topic, one), 60) == []
+    assert bench.pull(topic).next_due_ms == 60
+    bench.advance(60)
+    assert bench.pull(topic).lost == 1
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_lease_that_has_passed_can_be_renewed_until_it_is_noticed(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    [one] = bench.got(topic, lease_ms=50)
+    bench.advance(80)
+    assert bench.store.renew(topic, "g", bench.holds(topic, one), 100) == []
+    assert bench.pull(topic).lost == 0
+    bench.advance(100)
+    assert bench.pull(topic, limit=0).lost == 1
+    assert bench.store.renew(topic, "g", bench.holds(topic, one), 100) == bench.holds(topic, one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_renewal_answers_just_those_that_are_not_held(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    for number in range(8):
+        bench.publish(topic, number, f"k{number}")
+    got = bench.got(topic)
+    mine = next(one for one in got if one.slot == 0)
+    theirs = next(one for one in got if one.slot == 1)
+    good, other = bench.holds(topic, mine, theirs)
+    forged = other._replace(receipt="forged")
+    foreign = other._replace(epoch=epoch(999))
+    nobodys = Hold(1, other.epoch, "none" if theirs.subject else "77", other.receipt)
+    answered = bench.store.renew(topic, "g", [forged, good, foreign, other, nobodys], 100)
+    assert answered == [forged, foreign, nobodys]
+    assert bench.store.renew(topic, "g", [], 100) == []
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+def test_a_renewal_that_is_refused_prolongs_nothing(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    [one] = bench.got(topic, lease_ms=50)
+    [hold] = bench.holds(topic, one)
+    for wrong in (hold._replace(receipt="forged"), hold._replace(epoch=epoch(999))):
+        assert bench.store.renew(topic, "g", [wrong], 400) == [wrong]
+    bench.advance(50)
+    assert bench.pull(topic).lost == 1
+
+
+def test_one_hold_of_a_window_stands_for_all_of_it(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(4):
+        bench.publish(topic, number)
+    got = bench.got(topic, lease_ms=50)
+    assert bench.store.renew(topic, "g", bench.holds(topic, got[2])[:1], 200) == []
+    bench.advance(199)
+    assert bench.pull(topic).lost == 0
+    bench.advance(1)
+    assert bench.pull(topic).lost == 4
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_epoch_takes_back_all_that_is_in_doing_and_nothing_else(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    for number in range(12):
+        bench.publish(topic, number, f"k{number}")
+    got = bench.got(topic)
+    per_slot = [sum(one.slot == slot for one in got) for slot in (0, 1)]
+    settled = next(one for one in got if one.slot == 0)
+    bench.ack(topic, settled)
+    parked = next(one for one in got if one.slot == 0 and one is not settled)
+    bench.retry(topic, parked, delay_ms=200)
+    assert bench.store.take(topic, "g", {0: epoch(500)}) == [0]
+    mine, theirs = bench.store.stats(topic)
+    assert (mine.doing, mine.todo, mine.settled, mine.waiting) == (0, per_slot[0] - 2, 1, 1)
+    assert (theirs.doing, theirs.todo) == (per_slot[1], 0)
+    again = bench.got(topic)
+    assert {(one.slot, one.attempt, one.lost) for one in again} == {(0, 2, 1)}
+    assert len(again) == per_slot[0] - 2
+    assert bench.ack(topic, *[one for one in got if one.slot == 1]) == SETTLED * per_slot[1]
+
+
+def test_an_epoch_is_taken_by_anybody_and_answered_slot_by_slot(bench: Bench) -> None:
+    topic = bench.topic("stream", slots=4)
+    bench.store.subscribe(topic, "g")
+    store = bench.store
+    assert store.epochs(topic, "g") == dict.fromkeys(range(4), NO_EPOCH)
+    assert store.take(topic, "g", {0: epoch(5), 2: epoch(7)}) == [0, 2]
+    assert store.take(topic, "g", {2: epoch(6), 0: epoch(6), 3: epoch(1)}) == [0, 3]
+    assert store.epochs(topic, "g") == {0: epoch(6), 1: NO_EPOCH, 2: epoch(7), 3: epoch(1)}
+    assert store.take(topic, "g", {}) == []
+
+
+def test_epochs_are_compared_over_their_whole_length(bench: Bench) -> None:
+    topic = bench.topic("stream")
+    bench.store.subscribe(topic, "g")
+    for text in ("00000000000000ff", "0000000100000000", "7fffffffffffffff", "f" * 16):
+        assert bench.store.take(topic, "g", {0: text}) == [0]
+        assert bench.store.epochs(topic, "g") == {0: text}
+    assert bench.store.take(topic, "g", {0: "8" + "0" * 15}) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_taking_a_slot_under_its_own_epoch_changes_nothing(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    [one] = bench.got(topic)
+    before = bench.total(topic)
+    assert bench.store.take(topic, "g", bench.store.epochs(topic, "g")) == [0]
+    assert bench.total(topic) == before
+    assert bench.ack(topic, one) == SETTLED
+
+
+def test_a_run_that_a_new_owner_finds_counts_for_its_head_only(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    for number in range(3):
+        bench.publish(topic, number, "k")
+    old = bench.got(topic)
+    bench.take(topic)
+    [alone] = bench.got(topic)
+    assert (body_of(alone), alone.attempt, alone.lost) == (0, 2, 1)
+    assert bench.ack(topic, *old) == STALE * 3
+    bench.ack(topic, alone)
+    assert [(body_of(one), one.attempt, one.lost) for one in bench.got(topic)] == [
+        (1, 1, 0), (2, 1, 0),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pull_under_another_epoch_takes_back_no_leases_and_buries_nothing(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    bench.got(topic, lease_ms=50)
+    bench.advance(50)
+    before = bench.total(topic)
+    pulled = bench.pull(topic, epoch=epoch(999), max_attempts=1)
+    assert (pulled.fenced, pulled.lost, pulled.dead, pulled.next_due_ms) == ([0], 0, 0, None)
+    assert bench.total(topic) == before
+
+
+# Recalls
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+def test_a_recall_takes_all_subjects_of_its_receipt_and_no_others(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    for number in range(12):
+        bench.publish(topic, number, f"k{number}")
+    first = bench.got(topic, limit=2, receipt="kept")
+    lost = bench.got(topic, receipt="lost")
+    own = bench.store.epochs(topic, "g")
+    asks = [Ask(slot, own[slot], 1) for slot in (0, 1)]
+    assert bench.store.recall(topic, "g", asks, "lost") == len(lost) == 8
+    assert bench.ack(topic, *lost) == STALE * 8
+    assert bench.ack(topic, *first) == SETTLED * 4
+    assert {(one.attempt, one.lost) for one in bench.got(topic)} == {(1, 0)}
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+def test_a_recall_under_another_epoch_or_for_another_slot_changes_nothing(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    bench.publish(topic, 1, "k")
+    [one] = bench.got(topic, receipt="lost")
+    own = bench.store.epochs(topic, "g")[one.slot]
+    for ask in (Ask(one.slot, epoch(999), 9), Ask(1 - one.slot, own, 9)):
+        assert bench.store.recall(topic, "g", [ask], "lost") == 0
+    assert bench.ack(topic, one) == SETTLED
+
+
+def test_a_recall_gives_a_whole_run_back_uncounted(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    for number in range(3):
+        bench.publish(topic, number, "k")
+    bench.got(topic, receipt="lost")
+    own = bench.store.epochs(topic, "g")[0]
+    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost") == 1
+    assert bench.total(topic).todo == 3
+    assert [(body_of(one), one.attempt, one.lost) for one in bench.got(topic)] == [
+        (number, 1, 0) for number in range(3)
+    ]
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_a_recalled_subject_becomes_one_with_its_next_round(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    bench.got(topic, receipt="lost")
+    bench.publish(topic, 2, "k")
+    own = bench.store.epochs(topic, "g")[0]
+    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost") == 1
+    assert (bench.bodies(topic), bench.total(topic).published) == ([2], 1)
+
+
+def test_a_recall_on_a_stream_gives_back_what_had_left_the_line(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(2):
+        bench.publish(topic, number)
+    bench.retry(topic, *bench.got(topic, limit=1))
+    assert bench.bodies(topic, receipt="lost") == [0, 1]
+    own = bench.store.epochs(topic, "g")[0]
+    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost") == 1
+    again = bench.got(topic, position=1)
+    assert [(body_of(one), one.attempt, one.lost) for one in again] == [(0, 2, 0), (1, 1, 0)]
+    assert bench.ack(topic, *again) == SETTLED * 2

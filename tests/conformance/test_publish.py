@@ -120,3 +120,232 @@ def test_a_topic_that_was_never_declared_is_unknown_to_every_operation(bench: Be
         bench.store.publish(topic, [bench.entry(topic, 1)])
     with pytest.raises(UnknownTopic, match="never"):
         bench.store.subscribe(topic, "g")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_outcomes_are_answered_in_the_order_of_the_entries(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=4)
+    bench.publish(topic, 0, "k0", id="known")
+    entries = [
+        bench.entry(topic, 1, "k1"),
+        bench.entry(topic, 2, "k0", id="known"),
+        bench.entry(topic, 3, "k1"),
+        bench.entry(topic, 4, "k2"),
+    ]
+    again = {"merge": "merged", "delay": "replaced", "priority": "replaced"}.get(kind, "stored")
+    assert bench.store.publish(topic, entries) == ["stored", "duplicate", again, "stored"]
+    assert bench.store.publish(topic, []) == []
+
+
+def test_marks_are_remembered_by_each_slot_for_itself(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    keys = {topic.slot_of(key.encode()): key for key in map(str, range(20))}
+    assert bench.publish(topic, 1, keys[0], id="same") == "stored"
+    assert bench.publish(topic, 2, keys[1], id="same") == "stored"
+    assert bench.publish(topic, 3, keys[0], id="same") == "duplicate"
+
+
+def test_a_batchs_mark_is_remembered_only_in_the_slots_it_reached(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    keys = {topic.slot_of(key.encode()): key for key in map(str, range(20))}
+    token = "a" * 20
+    mine = bench.entry(topic, 1, keys[0], id=f"{token}-0", mark=batch_mark(token))
+    assert bench.store.publish(topic, [mine]) == ["stored"]
+    assert bench.publish(topic, 2, keys[1], id=f"{token}-1") == "stored"
+    assert bench.publish(topic, 3, keys[0], id=f"{token}-7") == "duplicate"
+
+
+def test_the_messages_of_one_batch_are_no_duplicates_of_each_other(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    token = "a" * 20
+    entries = [
+        bench.entry(topic, number, id=f"{token}-{number}", mark=batch_mark(token))
+        for number in range(3)
+    ]
+    assert bench.store.publish(topic, entries) == ["stored"] * 3
+    assert bench.bodies(topic) == [0, 1, 2]
+
+
+def test_ids_that_users_named_do_not_stand_for_a_batch(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    token = "a" * 20
+    assert bench.publish(topic, 1, id=f"{token}-0") == "stored"
+    assert bench.publish(topic, 2, id=f"{token}-1") == "stored"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_batch_is_recognised_within_the_window_and_not_after_it(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", dedupe_window="100ms")
+    token = "a" * 20
+    entry = bench.entry(topic, 1, "k", id=f"{token}-0", mark=batch_mark(token))
+    assert bench.store.publish(topic, [entry]) == ["stored"]
+    bench.advance(99)
+    assert bench.store.publish(topic, [entry]) == ["duplicate"]
+    bench.ack(topic, *bench.got(topic))
+    bench.advance(1)
+    assert bench.store.publish(topic, [entry]) == ["stored"]
+
+
+def test_a_duplicate_does_not_prolong_the_window(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", dedupe_window="100ms")
+    bench.publish(topic, 1, id="x")
+    bench.advance(90)
+    assert bench.publish(topic, 1, id="x") == "duplicate"
+    bench.advance(10)
+    assert bench.publish(topic, 1, id="x") == "stored"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_settled_message_is_still_recognised_as_a_duplicate(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", id="x")
+    bench.ack(topic, *bench.got(topic))
+    assert bench.publish(topic, 1, "k", id="x") == "duplicate"
+    assert bench.got(topic) == []
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_an_id_whose_message_was_replaced_is_still_a_duplicate(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", id="one")
+    bench.publish(topic, 2, "k", id="two")
+    assert bench.publish(topic, 1, "k", id="one") == "duplicate"
+    assert bench.bodies(topic) == [2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_full_slot_refuses_nothing_of_another_slot(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2, max_length=4)
+    keys: dict[int, list[str]] = {0: [], 1: []}
+    for key in map(str, range(40)):
+        keys[topic.slot_of(key.encode())].append(key)
+    first, second = keys[0], keys[1]
+    order = [first[0], first[1], first[2], second[0], first[3], second[1]]
+    entries = [bench.entry(topic, key, key) for key in order]
+    assert bench.store.publish(topic, entries) == [
+        "stored", "stored", "full", "stored", "full", "stored",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_waits_for_its_time_counts_towards_the_limit(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", max_length=2)
+    for key in ("a", "b"):
+        assert bench.publish(topic, key, key, delay_ms=200) == "stored"
+    assert bench.publish(topic, "c", "c") == "full"
+
+
+def test_what_is_held_behind_a_gap_counts_towards_the_limit(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", max_length=2)
+    bench.publish(topic, 2, "k", sequence=2)
+    bench.publish(topic, 3, "k", sequence=3)
+    assert bench.publish(topic, 4, "k", sequence=4) == "full"
+    assert bench.publish(topic, "x", "other") == "full"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_dead_letters_do_not_count_towards_the_limit_and_doing_does(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", max_length=1)
+    bench.publish(topic, 1, "a")
+    [one] = bench.got(topic)
+    assert bench.publish(topic, 2, "b") == "full"
+    bench.kill(topic, one)
+    assert bench.publish(topic, 2, "b") == "stored"
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_a_next_round_is_one_more_message_for_the_limit(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", max_length=1)
+    bench.publish(topic, 1, "k")
+    bench.got(topic)
+    assert bench.publish(topic, 2, "k") == "full"
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+def test_the_limit_holds_before_there_is_a_group(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, max_length=1)
+    assert bench.publish(topic, 1, "a") == "stored"
+    assert bench.publish(topic, 2, "b") == "full"
+
+
+def test_a_limit_that_is_raised_holds_from_then_on(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", max_length=1)
+    bench.publish(topic, 1)
+    assert bench.publish(topic, 2) == "full"
+    wider = Topic(topic.name, "stream", 1, max_length=2)
+    bench.store.declare(wider)
+    assert bench.publish(wider, 2) == "stored"
+    assert bench.publish(wider, 3) == "full"
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_bodies_come_out_byte_for_byte(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bodies = [bytes(range(256)), b"", b"\xff\xfe", b"x" * 100_000, "é🛫".encode()]
+    entries = []
+    for number, body in enumerate(bodies):
+        entry = bench.entry(topic, number, f"k{number}")
+        entry.body = body
+        entries.append(entry)
+    bench.store.publish(topic, entries)
+    assert [one.body for one in bench.got(topic)] == bodies
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_keys_of_any_text_come_out_as_they_were(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    keys = [
+        "A",
+        "a",
+        " ",
+        "a ",
+        "ä",
+        "a\u0308",
+        "k" * 512,
+        "%",
+        "_",
+        "'",
+        '"',
+        "\\",
+        "\n",
+        "#",
+        "0",
+    ]
+    for key in keys:
+        assert bench.publish(topic, key, key) == "stored"
+    assert [one.key for one in bench.got(topic)] == keys
+
+
+def test_topics_are_listed_by_name(bench: Bench) -> None:
+    declared = [bench.topic(kind, slots=2) for kind in KINDS]
+    assert bench.store.topics() == sorted(declared, key=lambda topic: topic.name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_declaration_comes_back_as_it_was_made(bench: Bench, kind: str) -> None:
+    topic = bench.topic(
+        kind, slots=8, retain="2h", max_length=99, dedupe_window="3m", gap_timeout="4s"
+    )
+    assert bench.store.topic(topic.name) == topic
+
+
+def test_a_refused_declaration_changes_nothing(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", slots=4, retain="2h")
+    bench.publish(topic, 1, "k")
+    with pytest.raises(TopicMismatch, match="kind is ordered"):
+        bench.store.declare(Topic(topic.name, "delay", 4, retain="9h"))
+    with pytest.raises(TopicMismatch, match="slots is 4"):
+        bench.store.declare(Topic(topic.name, "ordered", 8, retain="9h"))
+    assert bench.store.topic(topic.name) == topic
+    assert bench.bodies(topic) == [1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_declaring_again_keeps_what_is_in_the_topic(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    bench.store.declare(Topic(topic.name, kind, 1, retain="1h"))
+    assert bench.store.groups(topic) == ["g"]
+    assert bench.bodies(topic) == [1]

@@ -72,3 +72,139 @@ def test_a_held_message_is_explained(bench: Bench) -> None:
     [record] = bench.store.explain(topic, "five")
     assert (record.state, record.group, record.key) == ("held", None, "k")
     assert record.error == "waits for a sequence number before 5"
+
+
+def test_a_message_that_is_held_is_seen_by_no_group_and_waits_for_each(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", "h", gap_timeout="200ms")
+    bench.publish(topic, 2, "k", sequence=2)
+    for group in ("g", "h"):
+        assert bench.got(topic, group) == []
+        total = bench.total(topic, group)
+        assert (total.published, total.waiting, total.todo) == (1, 1, 0)
+
+
+def test_numbers_are_counted_from_one_and_not_from_the_first_that_comes(bench: Bench) -> None:
+    topic = topic_of(bench)
+    bench.publish(topic, "seventh", "k", sequence=7)
+    assert bench.bodies(topic) == []
+    bench.advance(200)
+    assert bench.bodies(topic) == ["seventh"]
+    bench.publish(topic, "eighth", "k", sequence=8)
+    assert bench.total(topic).waiting == 0
+
+
+def test_each_held_message_is_waited_for_by_its_own_time(bench: Bench) -> None:
+    topic = topic_of(bench)
+    bench.publish(topic, 3, "k", sequence=3)
+    bench.advance(100)
+    bench.publish(topic, 6, "k", sequence=6)
+    bench.advance(100)
+    pulled = bench.pull(topic, lease_ms=1000)
+    assert ([body_of(one) for one in pulled.deliveries], pulled.gaps) == ([3], 1)
+    assert pulled.next_due_ms == 100
+    bench.ack(topic, *pulled.deliveries)
+    bench.advance(99)
+    assert bench.pull(topic).gaps == 0
+    bench.advance(1)
+    pulled = bench.pull(topic)
+    assert ([body_of(one) for one in pulled.deliveries], pulled.gaps) == ([6], 1)
+
+
+def test_a_gap_that_was_waited_for_is_also_passed_when_another_number_would_be_held(
+    bench: Bench,
+) -> None:
+    topic = topic_of(bench)
+    bench.publish(topic, 2, "k", sequence=2)
+    bench.advance(200)
+    bench.publish(topic, 5, "k", sequence=5)
+    total = bench.total(topic)
+    assert (total.todo, total.waiting) == (1, 1)
+    bench.publish(topic, 3, "k", sequence=3)
+    assert bench.total(topic).todo == 2
+    pulled = bench.pull(topic)
+    assert [body_of(one) for one in pulled.deliveries] == [2, 3]
+
+
+def test_a_missing_number_that_comes_in_time_is_no_gap(bench: Bench) -> None:
+    topic = topic_of(bench)
+    bench.publish(topic, 2, "k", sequence=2)
+    bench.advance(199)
+    bench.publish(topic, 1, "k", sequence=1)
+    bench.advance(100)
+    pulled = bench.pull(topic)
+    assert ([body_of(one) for one in pulled.deliveries], pulled.gaps) == ([1, 2], 0)
+
+
+def test_a_number_that_is_held_already_is_handed_on_at_once(bench: Bench) -> None:
+    topic = topic_of(bench)
+    assert bench.publish(topic, "held", "k", sequence=2) == "stored"
+    assert bench.publish(topic, "again", "k", sequence=2) == "stored"
+    assert bench.bodies(topic) == ["again"]
+    assert bench.total(topic).waiting == 1
+
+
+def test_a_gap_of_one_key_holds_up_no_other(bench: Bench) -> None:
+    topic = topic_of(bench)
+    bench.publish(topic, "a2", "a", sequence=2)
+    bench.publish(topic, "b1", "b", sequence=1)
+    bench.publish(topic, "c", "c")
+    assert bench.bodies(topic) == ["b1", "c"]
+
+
+def test_gaps_of_several_keys_are_passed_in_one_pull(bench: Bench) -> None:
+    topic = topic_of(bench)
+    for key in ("a", "b"):
+        bench.publish(topic, key, key, sequence=2)
+    bench.advance(200)
+    pulled = bench.pull(topic)
+    assert ([body_of(one) for one in pulled.deliveries], pulled.gaps) == (["a", "b"], 2)
+
+
+def test_unnumbered_messages_of_a_key_are_not_held(bench: Bench) -> None:
+    topic = topic_of(bench)
+    bench.publish(topic, "numbered", "k", sequence=2)
+    bench.publish(topic, "plain", "k")
+    assert bench.bodies(topic) == ["plain"]
+
+
+def test_the_pull_of_one_group_passes_a_gap_for_all(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", "h", gap_timeout="100ms")
+    bench.publish(topic, 2, "k", sequence=2)
+    bench.advance(100)
+    assert bench.pull(topic, "g").gaps == 1
+    pulled = bench.pull(topic, "h")
+    assert ([body_of(one) for one in pulled.deliveries], pulled.gaps) == ([2], 0)
+
+
+def test_what_is_held_when_a_group_comes_is_for_it_too(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", gap_timeout="100ms")
+    bench.publish(topic, 2, "k", sequence=2)
+    bench.store.subscribe(topic, "late")
+    bench.take(topic, "late")
+    bench.publish(topic, 1, "k", sequence=1)
+    assert bench.bodies(topic, "late") == [1, 2]
+
+
+def test_numbers_are_released_in_order_before_there_is_a_group_too(bench: Bench) -> None:
+    topic = bench.topic("ordered")
+    for number in (2, 3, 1):
+        bench.publish(topic, number, "k", sequence=number)
+    bench.store.subscribe(topic, "g")
+    bench.take(topic)
+    assert bench.bodies(topic) == [1, 2, 3]
+
+
+def test_a_held_message_that_comes_again_is_a_duplicate(bench: Bench) -> None:
+    topic = topic_of(bench)
+    assert bench.publish(topic, 2, "k", sequence=2, id="two") == "stored"
+    assert bench.publish(topic, 2, "k", sequence=2, id="two") == "duplicate"
+    bench.publish(topic, 1, "k", sequence=1)
+    assert bench.bodies(topic) == [1, 2]
+
+
+def test_a_batch_out_of_order_is_released_in_sequence(bench: Bench) -> None:
+    topic = topic_of(bench)
+    order = [3, 1, 5, 2, 4]
+    entries = [bench.entry(topic, number, "k", sequence=number) for number in order]
+    assert bench.store.publish(topic, entries) == ["stored"] * 5
+    assert bench.bodies(topic) == [1, 2, 3, 4, 5]

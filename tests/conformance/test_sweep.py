@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from bench import Bench
+import pytest
+from bench import SETTLED, Bench, body_of
 
 
 def test_a_stream_keeps_settled_messages_for_retain_and_unsettled_ones_for_ever(
@@ -58,3 +59,118 @@ def test_marks_go_after_the_window_in_steps_no_larger_than_asked(bench: Bench) -
     assert bench.store.sweep(topic) == 0
     bench.advance(100)
     assert [bench.store.sweep(topic, 2) for _ in range(4)] == [2, 2, 1, 0]
+
+
+def test_a_delayed_message_that_is_older_than_those_before_it_leaves_no_hole_in_the_log(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g", retain="200ms")
+    bench.publish(topic, "delayed", delay_ms=100)
+    bench.advance(50)
+    bench.publish(topic, "before it")
+    bench.advance(50)
+    bench.ack(topic, *bench.got(topic))
+    bench.advance(100)
+    bench.store.sweep(topic)
+    bench.store.subscribe(topic, "late")
+    bench.take(topic, "late")
+    assert bench.bodies(topic, "late") == ["before it", "delayed"]
+    assert bench.total(topic, "late").doing == 2
+    bench.take(topic, "late")
+    assert bench.bodies(topic, "late") == ["before it", "delayed"]
+    bench.advance(100)
+    while bench.store.sweep(topic):
+        pass
+    bench.store.seek(topic, "g", {0: 0})
+    assert bench.got(topic) == []
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
+def test_what_is_not_settled_survives_any_sweep(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", retain="50ms", dedupe_window="50ms")
+    for key in ("todo", "doing", "dead", "parked", "settled"):
+        bench.publish(topic, key, key)
+    got = {body_of(one): one for one in bench.got(topic)}
+    bench.ack(topic, got["settled"])
+    bench.kill(topic, got["dead"])
+    bench.release(topic, got["todo"])
+    bench.retry(topic, got["parked"], delay_ms=300)
+    bench.publish(topic, "late", "late", delay_ms=300)
+    bench.advance(250)
+    before = bench.total(topic)
+    while bench.store.sweep(topic):
+        pass
+    assert bench.total(topic) == before
+    assert bench.ack(topic, got["doing"]) == SETTLED
+    assert [letter.body for letter in bench.store.dead(topic, "g")] == [b'"dead"']
+    bench.store.retry_dead(topic, "g")
+    bench.advance(50)
+    assert sorted(bench.bodies(topic)) == ["dead", "late", "parked", "todo"]
+
+
+def test_a_dead_letter_can_be_retried_after_its_log_was_trimmed(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", retain="50ms")
+    bench.publish(topic, 1, headers={"h": "x"})
+    bench.kill(topic, *bench.got(topic), error="no")
+    bench.advance(50)
+    assert bench.store.sweep(topic) == 1
+    assert bench.store.retry_dead(topic, "g") == 1
+    [one] = bench.got(topic)
+    assert (body_of(one), one.headers, one.attempt) == (1, {"h": "x"}, 1)
+
+
+def test_a_sweep_removes_no_more_rows_than_asked_in_whatever_slots(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=4, retain="50ms", dedupe_window="1h")
+    for number in range(20):
+        bench.publish(topic, number, f"k{number}")
+    bench.ack(topic, *bench.got(topic))
+    bench.advance(50)
+    removed = []
+    while count := bench.store.sweep(topic, 7):
+        removed.append(count)
+    assert (max(removed), sum(removed)) == (7, 20)
+
+
+def test_what_was_trimmed_is_not_in_the_log_and_offsets_go_on(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", retain="50ms")
+    for number in range(3):
+        bench.publish(topic, number, id=f"m{number}")
+    bench.ack(topic, *bench.got(topic))
+    bench.advance(50)
+    assert bench.store.sweep(topic) == 3
+    assert bench.store.explain(topic, "m1") == []
+    bench.publish(topic, 3)
+    [one] = bench.got(topic)
+    assert (body_of(one), one.seq) == (3, 3)
+    bench.store.seek(topic, "g", {0: 0})
+    assert bench.store.stats(topic)[0].floor == 3
+
+
+def test_trimming_changes_no_counts(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", retain="50ms")
+    for number in range(4):
+        bench.publish(topic, number)
+    bench.ack(topic, *bench.got(topic)[:3])
+    bench.advance(50)
+    before = bench.total(topic)
+    assert bench.store.sweep(topic) == 3
+    assert bench.total(topic) == before
+
+
+def test_a_mark_that_was_swept_is_no_duplicate_and_one_that_was_not_is(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", dedupe_window="100ms")
+    bench.publish(topic, 1, "k", id="old")
+    bench.advance(60)
+    bench.publish(topic, 2, "k", id="young")
+    bench.advance(40)
+    assert bench.store.sweep(topic) == 1
+    assert bench.publish(topic, 2, "k", id="young") == "duplicate"
+    assert bench.publish(topic, 1, "k", id="old") == "stored"
+
+
+def test_a_topic_with_nothing_old_has_nothing_to_sweep(bench: Bench) -> None:
+    for kind in ("stream", "ordered", "delay", "priority", "merge"):
+        topic = bench.topic(kind, "g")
+        assert bench.store.sweep(topic) == 0
+        bench.publish(topic, 1)
+        assert bench.store.sweep(topic) == 0

@@ -87,3 +87,214 @@ def test_timers_are_listed_by_due_time_within_a_span(bench: Bench) -> None:
     [record] = bench.store.timer(topic, "k200")
     assert (record.state, record.due_ms, record.group) == ("waiting", now + 200, "g")
     assert bench.store.timer(topic, "none") == []
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_what_is_due_can_be_put_off(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    assert bench.store.move(topic, "k", bench.store.now_ms() + 80) == "done"
+    assert (bench.total(topic).todo, bench.total(topic).waiting) == (0, 1)
+    assert bench.pull(topic).next_due_ms == 80
+    bench.advance(80)
+    assert bench.bodies(topic) == [1]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_a_timer_moved_into_the_past_is_due_now(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", delay_ms=300)
+    assert bench.store.move(topic, "k", bench.store.now_ms() - 1) == "done"
+    assert bench.bodies(topic) == [1]
+
+
+def test_moved_timers_go_in_the_order_of_their_new_times(bench: Bench) -> None:
+    topic = bench.topic("delay", "g")
+    now = bench.store.now_ms()
+    for key in ("a", "b", "c"):
+        bench.publish(topic, key, key, delay_ms=100)
+    bench.store.move(topic, "c", now + 50)
+    bench.store.move(topic, "a", now + 70)
+    bench.advance(100)
+    assert bench.bodies(topic) == ["c", "a", "b"]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_what_nobody_has_is_absent(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "settled")
+    bench.publish(topic, 2, "dead")
+    got = {body_of(one): one for one in bench.got(topic)}
+    bench.ack(topic, got[1])
+    bench.kill(topic, got[2])
+    for subject in ("settled", "dead", "never"):
+        assert bench.store.move(topic, subject, 0) == "absent"
+        assert bench.store.change(topic, subject, b"0", None) == "absent"
+        assert bench.store.cancel(topic, subject) == "absent"
+        assert bench.store.timer(topic, subject) == []
+    assert bench.total(topic).dead == 1
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_what_only_one_group_has_is_changed_for_that_one(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h")
+    bench.publish(topic, 1, "k", id="m-1")
+    bench.ack(topic, *bench.got(topic, "h"), group="h")
+    assert bench.store.change(topic, "k", b"2", None) == "done"
+    assert [record.group for record in bench.store.timer(topic, "k")] == ["g"]
+    assert bench.store.cancel(topic, "k") == "done"
+    assert (bench.total(topic, "g").cancelled, bench.total(topic, "h").cancelled) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_while_one_group_has_it_in_doing_nothing_is_changed_for_any(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", "h")
+    bench.publish(topic, 1, "k", delay_ms=0)
+    bench.got(topic, "h")
+    before = bench.store.timer(topic, "k")
+    assert bench.store.move(topic, "k", bench.store.now_ms() + 300) == "doing"
+    assert bench.store.change(topic, "k", b"2", {"h": "x"}) == "doing"
+    assert bench.store.cancel(topic, "k") == "doing"
+    after = bench.store.timer(topic, "k")
+    assert [(one.group, one.due_ms, one.body) for one in after] == [
+        (one.group, one.due_ms, one.body) for one in before
+    ]
+    assert bench.bodies(topic, "g") == [1]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_what_waits_for_a_retry_is_moved_changed_and_cancelled(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", id="m-1")
+    bench.retry(topic, *bench.got(topic), delay_ms=300)
+    assert bench.store.move(topic, "k", bench.store.now_ms() + 50) == "done"
+    assert bench.store.change(topic, "k", b"2", None) == "done"
+    bench.advance(50)
+    [one] = bench.got(topic)
+    assert (body_of(one), one.id, one.attempt) == (2, "m-1", 2)
+    bench.retry(topic, one, delay_ms=50)
+    assert bench.store.cancel(topic, "k") == "done"
+    assert (bench.total(topic).cancelled, bench.total(topic).waiting) == (1, 0)
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_a_change_leaves_id_key_and_times_as_they_were(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    began = bench.store.now_ms()
+    bench.publish(topic, 1, "k", id="m-1", headers={"h": "x"}, delay_ms=100, priority=0)
+    [before] = bench.store.timer(topic, "k")
+    bench.advance(40)
+    bench.store.change(topic, "k", b"2", None)
+    [after] = bench.store.timer(topic, "k")
+    assert (after.body, after.headers) == (b"2", None)
+    assert (after.id, after.key, after.seq) == ("m-1", "k", before.seq)
+    assert (after.published_at_ms, after.due_ms) == (began, began + 100)
+
+
+def test_on_ordered_the_head_is_moved_and_changed_and_holds_back_what_is_behind(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("ordered", "g")
+    for number in range(2):
+        bench.publish(topic, number, "k")
+    assert bench.store.move(topic, "k", bench.store.now_ms() + 60) == "done"
+    assert bench.store.change(topic, "k", b"9", None) == "done"
+    assert bench.total(topic).waiting == 2
+    assert bench.bodies(topic) == []
+    bench.advance(60)
+    assert bench.bodies(topic) == [9, 1]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_a_cancelled_subject_may_be_published_again(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", delay_ms=50)
+    bench.store.cancel(topic, "k")
+    assert bench.publish(topic, 2, "k") == "stored"
+    assert bench.bodies(topic) == [2]
+    total = bench.total(topic)
+    assert (total.published, total.cancelled, total.doing) == (2, 1, 1)
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_what_is_kept_before_there_is_a_group_is_a_timer_too(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind)
+    bench.publish(topic, 1, "k", delay_ms=300)
+    bench.publish(topic, 2, "gone", delay_ms=300)
+    assert bench.store.move(topic, "k", bench.store.now_ms() + 50) == "done"
+    assert bench.store.change(topic, "k", b"3", None) == "done"
+    assert bench.store.cancel(topic, "gone") == "done"
+    [record] = bench.store.timer(topic, "k")
+    assert (record.group, record.state, record.body) == (None, "waiting", b"3")
+    bench.store.subscribe(topic, "g")
+    bench.take(topic)
+    bench.advance(50)
+    assert bench.bodies(topic) == [3]
+    assert bench.total(topic).cancelled == 1
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_a_timer_is_told_for_each_group_where_it_stands(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "a", "b", "c")
+    bench.publish(topic, 1, "k", id="m-1")
+    bench.got(topic, "b", lease_ms=300)
+    bench.retry(topic, *bench.got(topic, "c"), group="c", delay_ms=60, error="busy")
+    now = bench.store.now_ms()
+    todo, doing, waiting = bench.store.timer(topic, "k")
+    assert [(one.group, one.state) for one in (todo, doing, waiting)] == [
+        ("a", "todo"), ("b", "doing"), ("c", "waiting"),
+    ]  # fmt: skip
+    assert (doing.lease_until_ms, doing.attempts) == (now + 300, 1)
+    assert (waiting.due_ms, waiting.error, waiting.attempts) == (now + 60, "busy", 1)
+    assert {one.id for one in (todo, doing, waiting)} == {"m-1"}
+    assert {one.subject for one in (todo, doing, waiting)} == {"k"}
+
+
+def test_only_heads_that_wait_are_listed(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    bench.publish(topic, "doing", "doing")
+    bench.got(topic)
+    bench.publish(topic, "behind", "doing", delay_ms=50)
+    bench.publish(topic, "todo", "todo")
+    bench.publish(topic, "waiting", "waiting", delay_ms=100)
+    bench.publish(topic, "behind too", "waiting", delay_ms=10)
+    assert [record.body for record in bench.store.timers(topic)] == [b'"waiting"']
+    bench.advance(100)
+    assert bench.store.timers(topic) == []
+
+
+def test_timers_of_one_moment_are_listed_by_seq_and_for_each_group(bench: Bench) -> None:
+    topic = bench.topic("delay", "g", "h")
+    at_ms = bench.store.now_ms() + 100
+    for key in ("c", "a", "b"):
+        bench.publish(topic, key, key, at_ms=at_ms)
+    listed = [(record.key, record.group) for record in bench.store.timers(topic)]
+    assert [key for key, group in listed if group == "g"] == ["c", "a", "b"]
+    assert [key for key, _ in listed] == ["c", "c", "a", "a", "b", "b"]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_a_retry_that_waits_is_listed_as_a_timer(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    bench.retry(topic, *bench.got(topic), delay_ms=70)
+    [record] = bench.store.timers(topic)
+    assert (record.due_ms, record.attempts) == (bench.store.now_ms() + 70, 1)
+
+
+def test_the_span_of_a_list_takes_in_its_start_and_leaves_out_its_end(bench: Bench) -> None:
+    topic = bench.topic("delay", "g")
+    now = bench.store.now_ms()
+    for ms in (100, 101, 199, 200):
+        bench.publish(topic, ms, f"k{ms}", delay_ms=ms)
+
+    def listed(**span: int) -> list[int]:
+        return [int(record.body) for record in bench.store.timers(topic, **span)]
+
+    assert listed(from_ms=now + 100, until_ms=now + 200) == [100, 101, 199]
+    assert listed(from_ms=now + 101) == [101, 199, 200]
+    assert listed(until_ms=now + 100) == []
+    assert listed(until_ms=now + 101) == [100]
+    assert listed(from_ms=now + 101, limit=2) == [101, 199]

@@ -109,6 +109,11 @@ def test_a_wait_is_between_nothing_and_its_bound_which_grows_up_to_the_cap(
     assert 0 <= backoff.delay_ms(attempt) <= bound
 
 
+def test_the_largest_backoff_there_is_does_not_overflow() -> None:
+    backoff = Backoff("1000d", 100, "1000d")
+    assert backoff.bound_ms(10**6) == backoff.cap_ms == 86_400_000_000
+
+
 def test_the_jitter_is_full_so_that_waits_fill_the_whole_span() -> None:
     backoff = Backoff(1)
     waits = [backoff.delay_ms(1) for _ in range(2000)]
@@ -124,6 +129,9 @@ def test_the_jitter_is_full_so_that_waits_fill_the_whole_span() -> None:
         ({"cap": None}, "backoff cap"),
         ({"factor": 0.9}, "backoff factor"),
         ({"factor": "2"}, "backoff factor"),
+        ({"factor": 100.1}, "backoff factor"),
+        ({"factor": float("nan")}, "backoff factor"),
+        ({"factor": float("inf")}, "backoff factor"),
     ],
 )
 def test_a_wrong_backoff_is_refused_by_name(options: dict[str, Any], what: str) -> None:

@@ -67,10 +67,10 @@ def seek(state: TopicState, group: list[Cursor], positions: Mapping[int, int]) -
 
 
 def offsets_at(state: TopicState, at_ms: int) -> dict[int, int]:
-    """The first kept offset of each slot that was published at a time or later."""
+    """The first kept offset of each slot that joined the log at a time or later."""
     return {
         number: min(
-            (seq for seq, letter in slot.log.items() if letter.published_at_ms >= at_ms),
+            (seq for seq, letter in slot.log.items() if letter.joined_at_ms >= at_ms),
             default=slot.head,
         )
         for number, slot in enumerate(state.slots)
@@ -106,7 +106,7 @@ def sweep(state: TopicState, limit: int, now_ms: int) -> int:
         floor = min((cursors[number].floor for cursors in state.groups.values()), default=2**62)
         then_ms = now_ms - state.topic.retain_ms
         for seq in sorted(slot.log):
-            if removed < limit and seq < floor and slot.log[seq].published_at_ms <= then_ms:
+            if removed < limit and seq < floor and slot.log[seq].joined_at_ms <= then_ms:
                 del slot.log[seq]
                 removed += 1
     return removed

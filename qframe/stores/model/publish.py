@@ -51,7 +51,7 @@ def _store(state: TopicState, slot: Slot, entry: Entry, now_ms: int) -> Outcome:
             slot.later.append(letter)
         else:
             slot.log[slot.head] = letter
-            letter.seq = slot.take_number()
+            letter.seq, letter.joined_at_ms = slot.take_number(), now_ms
         return Outcome.STORED
     going = [letter]
     if entry.sequence is not None:

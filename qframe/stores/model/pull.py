@@ -130,7 +130,7 @@ def _bring_in(state: TopicState, number: int, cursor: Cursor, now_ms: int, pulle
     for letter in sorted(joining, key=lambda each: (each.due_ms, each.id)):
         slot.later.remove(letter)
         slot.log[slot.head] = letter
-        letter.seq = slot.take_number()
+        letter.seq, letter.joined_at_ms = slot.take_number(), now_ms
     going, gaps = overdue(slot, now_ms)
     pulled.gaps += gaps
     arrive(state, number, going, now_ms)

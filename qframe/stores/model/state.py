@@ -24,6 +24,7 @@ class Letter(msgspec.Struct, eq=False):
     priority: int
     subject: str
     seq: int = 0
+    joined_at_ms: int = 0
 
 
 class Head(msgspec.Struct, eq=False):

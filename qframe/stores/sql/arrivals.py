@@ -26,7 +26,7 @@ HEADS: Final = Statement(
 SET_HEAD: Final = Statement(
     slots.update().where(slots.c.slot == bindparam("at")).values(head=bindparam("to")), "to at"
 )
-_APPEND: Final = Statement(log.insert(), "slot seq id key headers body published_at")
+_APPEND: Final = Statement(log.insert(), "slot seq id key headers body published_at joined_at")
 COUNT: Final = Statement(
     cursors.update()
     .where(cursors.c.cursor == bindparam("at"))
@@ -126,10 +126,10 @@ class Writes:
         self._first_behind: list[Row] = []
         self._counts: list[Row] = []
 
-    def to_log(self, slot: int, head: int, arrivals: Sequence[Arrival]) -> int:
+    def to_log(self, slot: int, head: int, arrivals: Sequence[Arrival], now_ms: int) -> int:
         """Appends to a stream's slot from offset `head` on; answers the next offset."""
         self._log += [
-            (slot, number, one.id, one.key, one.headers, one.body, one.published_at)
+            (slot, number, one.id, one.key, one.headers, one.body, one.published_at, now_ms)
             for number, one in enumerate(arrivals, start=head)
         ]
         return head + len(arrivals)

@@ -98,7 +98,7 @@ _DROP_DEAD: Final = Statement(
 )
 _SINCE: Final = Statement(
     select(func.min(log.c.seq)).where(
-        log.c.slot == bindparam("at"), log.c.published_at >= bindparam("t")
+        log.c.slot == bindparam("at"), log.c.joined_at >= bindparam("t")
     ),
     "at t",
 )

@@ -145,7 +145,7 @@ def _append(
         last = transaction.rows(_LAST_DELAYED, (at,))[0][0] or 0
         numbered = enumerate(aside, start=last + 1)
         transaction.run_many(_DELAY, [(at, number, *row) for number, row in numbered])
-    head = writes.to_log(at, head, due)
+    head = writes.to_log(at, head, due, now_ms)
     stored = [Outcome.STORED] * len(fitting)
     return head, stored + [Outcome.FULL] * (len(entries) - len(fitting))
 

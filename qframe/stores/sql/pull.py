@@ -241,7 +241,7 @@ def _join(transaction: Transaction, place: Place, slot: int, head: int, now_ms: 
     joining = [arrive.Arrival("", 0, 0, *row[3:]) for row in rows]
     transaction.run(_JOINED, (at, now_ms))
     writes = arrive.Writes(transaction)
-    transaction.run(arrive.SET_HEAD, (writes.to_log(at, head, joining), at))
+    transaction.run(arrive.SET_HEAD, (writes.to_log(at, head, joining, now_ms), at))
     writes.flush()
 
 

@@ -40,8 +40,8 @@ def record_behind(place: Place, group: str, state: str, row: Row) -> Record:
 
 
 def record_of_log(place: Place, group: str | None, slot: int, state: str, row: Row) -> Record:
-    """A message of a stream's log, from (seq, id, key, headers, body, published_at)."""
-    seq, message_id, key, headers, body, published_at = row
+    """A message of a stream's log, from (seq, id, key, headers, body, published_at, …)."""
+    seq, message_id, key, headers, body, published_at = row[:6]
     return Record(
         topic=place.topic.name, group=group, slot=slot, state=state, subject=None, seq=seq,
         id=message_id, key=key, headers=headers_of(headers), body=body,

@@ -92,7 +92,14 @@ cursors = _table(
     _integer("cancelled", default=0),
 )
 
-log = _table("log", _integer("slot", key=True), _integer("seq", key=True), *_envelope())
+# `joined_at` grows with `seq`; `published_at` need not, since what was delayed joins later.
+log = _table(
+    "log",
+    _integer("slot", key=True),
+    _integer("seq", key=True),
+    *_envelope(),
+    _integer("joined_at"),
+)
 
 # Heads of subjects, and messages that have left the line of a stream. `rank` orders within a
 # state: 0 in waiting, -priority (or 0) in todo, when the lease ends in doing. `behind` says only

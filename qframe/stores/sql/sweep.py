@@ -15,7 +15,7 @@ _OLD: Final = Statement(
     .where(
         log.c.slot == bindparam("at"),
         log.c.seq < bindparam("floor"),
-        log.c.published_at <= bindparam("then"),
+        log.c.joined_at <= bindparam("then"),
     )
     .order_by(log.c.seq)
     .limit(bindparam("most")),
@@ -55,7 +55,7 @@ def sweep(transaction: Transaction, place: Place, limit: int, now_ms: int) -> in
         floors = [
             transaction.rows(_FLOOR, (place.cursor_number(group, slot),))[0][0] for group in groups
         ]
-        # Offsets only grow, and so do the times of publishing: the old ones are the first ones.
+        # Offsets only grow, and so do the times of joining: the old ones are the first ones.
         then_ms = now_ms - place.topic.retain_ms
         rows = transaction.rows(_OLD, (at, min(floors, default=2**62), then_ms, limit - removed))
         transaction.run_many(_TRIM, [(at, row[0]) for row in rows])

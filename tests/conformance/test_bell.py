@@ -1,0 +1,82 @@
+"""A bell wakes an idle pull loop: by itself where the store can, and whenever it is rung."""
+
+from __future__ import annotations
+
+import threading
+
+import pytest
+from bench import Bench
+from eventually import eventually
+
+from qframe.stores.base import Bell
+from qframe.topic import Topic
+
+LONG_S = 60.0
+
+
+class Waiting:
+    """A wait in a thread of its own."""
+
+    def __init__(self, bell: Bell, timeout_s: float) -> None:
+        self.answers: list[bool] = []
+        self.thread = threading.Thread(
+            target=lambda: self.answers.append(bell.wait(timeout_s)), daemon=True
+        )
+        self.thread.start()
+
+
+def silent(bench: Bench, topic: Topic) -> Bell:
+    """A bell that has told of all that was before."""
+    bell = bench.store.bell([topic])
+    bell.ring()
+    assert bell.wait(LONG_S)
+    return bell
+
+
+def test_ringing_ends_the_next_wait_if_there_is_none_and_only_that_one(bench: Bench) -> None:
+    bell = silent(bench, bench.topic("stream", "g"))
+    bell.ring()
+    bell.ring()
+    assert bell.wait(LONG_S)
+    waiting = Waiting(bell, 0.1)
+    eventually(lambda: (bench.advance(100), waiting.answers)[1])
+    assert waiting.answers == [False]
+    bell.close()
+
+
+def test_ringing_ends_a_wait_from_any_thread(bench: Bench) -> None:
+    bell = silent(bench, bench.topic("stream", "g"))
+    waiting = Waiting(bell, LONG_S)
+    bell.ring()
+    assert eventually(lambda: waiting.answers) == [True]
+    bell.close()
+
+
+def test_closing_ends_a_wait(bench: Bench) -> None:
+    bell = silent(bench, bench.topic("stream", "g"))
+    waiting = Waiting(bell, LONG_S)
+    bell.close()
+    eventually(lambda: not waiting.thread.is_alive())
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
+def test_a_store_that_has_a_bell_rings_it_at_a_publish(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bell = silent(bench, topic)
+    if bench.store.capabilities.bell:
+        waiting = Waiting(bell, LONG_S)
+        bench.publish(topic, 1, "k")
+        assert eventually(lambda: waiting.answers) == [True]
+        bench.publish(topic, 2, "k")
+        assert bell.wait(LONG_S)
+    bell.close()
+
+
+def test_every_bell_rings_for_itself(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    bells = [silent(bench, topic) for _ in range(2)]
+    if bench.store.capabilities.bell:
+        bench.publish(topic, 1)
+        assert [bell.wait(LONG_S) for bell in bells] == [True, True]
+    for bell in bells:
+        bell.close()

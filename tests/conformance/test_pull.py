@@ -1,0 +1,410 @@
+"""Handing out: the order among due subjects, due times that are replaced, windows and limits."""
+
+from __future__ import annotations
+
+import pytest
+from bench import SETTLED, STALE, Bench, body_of
+
+from qframe.stores.base import Ask
+
+SUBJECTS = ("ordered", "delay", "priority", "merge")
+KINDS = ("stream", *SUBJECTS)
+REPLACING = ("delay", "priority", "merge")
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_among_equal_priorities_the_earlier_due_goes_before_the_earlier_published(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    for key, delay_ms in (("a", 90), ("b", 60), ("c", 30)):
+        bench.publish(topic, key, key, delay_ms=delay_ms)
+    bench.advance(100)
+    assert bench.bodies(topic) == ["c", "b", "a"]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_what_is_due_at_the_same_moment_goes_in_the_order_of_publishing(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    at_ms = bench.store.now_ms() + 50
+    for key in ("z", "m", "a", "q"):
+        bench.publish(topic, key, key, at_ms=at_ms)
+    bench.advance(50)
+    assert bench.bodies(topic) == ["z", "m", "a", "q"]
+
+
+@pytest.mark.parametrize("kind", ["ordered", "priority"])
+def test_a_higher_priority_goes_before_an_earlier_due_but_not_before_it_is_due(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, "high", "high", priority=9, delay_ms=100)
+    for key in ("low", "lower"):
+        bench.publish(topic, key, key)
+    assert bench.bodies(topic, limit=1) == ["low"]
+    bench.advance(100)
+    assert bench.bodies(topic) == ["high", "lower"]
+
+
+@pytest.mark.parametrize("kind", ["delay", "merge"])
+def test_delay_and_merge_do_not_look_at_priorities(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    for key, priority in (("a", 0), ("b", 9), ("c", 5)):
+        bench.publish(topic, key, key, priority=priority)
+    assert bench.bodies(topic) == ["a", "b", "c"]
+
+
+def test_a_replaced_priority_takes_a_due_time_that_is_to_come(bench: Bench) -> None:
+    topic = bench.topic("priority", "g")
+    bench.publish(topic, 1, "k")
+    bench.advance(10)
+    assert bench.publish(topic, 2, "k", delay_ms=100) == "replaced"
+    assert bench.pull(topic).next_due_ms == 100
+    assert bench.publish(topic, 3, "k", delay_ms=200) == "replaced"
+    assert bench.pull(topic).next_due_ms == 200
+    bench.advance(200)
+    assert bench.bodies(topic) == [3]
+
+
+def test_a_replaced_priority_that_is_due_keeps_the_earlier_due_of_both(bench: Bench) -> None:
+    topic = bench.topic("priority", "g")
+    bench.publish(topic, "a", "a")
+    bench.advance(10)
+    bench.publish(topic, "b", "b")
+    bench.advance(10)
+    assert bench.publish(topic, "a2", "a") == "replaced"
+    bench.publish(topic, "c", "c", delay_ms=300)
+    assert bench.publish(topic, "c2", "c") == "replaced"
+    assert bench.bodies(topic) == ["a2", "b", "c2"]
+
+
+def test_a_replaced_delay_is_due_when_the_new_one_is_also_behind_the_others(bench: Bench) -> None:
+    topic = bench.topic("delay", "g")
+    for key in ("a", "b"):
+        bench.publish(topic, key, key)
+        bench.advance(10)
+    assert bench.publish(topic, "a2", "a") == "replaced"
+    assert bench.bodies(topic) == ["b", "a2"]
+
+
+def test_a_merged_head_keeps_its_due_time_whatever_delay_the_new_one_asks(bench: Bench) -> None:
+    topic = bench.topic("merge", "g")
+    bench.publish(topic, 1, "k", within_ms=100)
+    assert bench.publish(topic, 2, "k", delay_ms=300) == "merged"
+    assert bench.publish(topic, 3, "k", delay_ms=0) == "merged"
+    assert bench.pull(topic).next_due_ms == 100
+    bench.advance(100)
+    assert bench.bodies(topic) == [3]
+
+
+def test_in_merge_a_delay_goes_before_the_window(bench: Bench) -> None:
+    topic = bench.topic("merge", "g")
+    bench.publish(topic, 1, "k", within_ms=300, delay_ms=50)
+    assert bench.pull(topic).next_due_ms == 50
+
+
+@pytest.mark.parametrize("kind", REPLACING)
+def test_a_replaced_head_keeps_its_seq_and_takes_everything_else(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", id="old", headers={"h": "old"})
+    [first] = bench.got(topic)
+    bench.retry(topic, first)
+    bench.publish(topic, 0, "other")
+    bench.advance(20)
+    bench.publish(topic, 2, "k", id="new", headers={"h": "new"})
+    [one] = [each for each in bench.got(topic) if each.key == "k"]
+    assert (one.seq, one.attempt) == (first.seq, 1)
+    assert (one.id, one.headers, body_of(one)) == ("new", {"h": "new"}, 2)
+    assert one.published_at_ms == first.published_at_ms + 20
+
+
+@pytest.mark.parametrize("kind", REPLACING)
+def test_the_next_round_is_due_at_its_own_time_once_the_first_is_settled(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    for verdict in (bench.ack, bench.kill):
+        bench.publish(topic, 1, "k")
+        [first] = bench.got(topic)
+        assert bench.publish(topic, 2, "k", delay_ms=100) == "stored"
+        assert verdict(topic, first) == SETTLED
+        assert bench.total(topic).waiting == 1
+        bench.advance(99)
+        assert bench.got(topic) == []
+        bench.advance(1)
+        [second] = bench.got(topic)
+        assert (body_of(second), second.attempt) == (2, 1)
+        bench.ack(topic, second)
+
+
+@pytest.mark.parametrize(
+    ("kind", "due_ms"),
+    [("delay", [50, 300]), ("priority", [50, 300]), ("merge", [50, 50])],
+)
+def test_a_further_one_replaces_the_next_round_by_the_kinds_own_rule(
+    bench: Bench, kind: str, due_ms: list[int]
+) -> None:
+    for delay_ms, expected in zip((50, 300), due_ms, strict=True):
+        topic = bench.topic(kind, "g")
+        bench.publish(topic, 1, "k")
+        [first] = bench.got(topic)
+        assert bench.publish(topic, 2, "k", delay_ms=50) == "stored"
+        bench.publish(topic, 3, "k", delay_ms=delay_ms)
+        bench.ack(topic, first)
+        assert bench.pull(topic).next_due_ms == expected
+        assert bench.total(topic).published == 2
+
+
+@pytest.mark.parametrize(("kind", "expected"), [("delay", 300), ("priority", 300), ("merge", 100)])
+def test_a_next_round_to_come_is_applied_to_the_due_time_of_the_retry(
+    bench: Bench, kind: str, expected: int
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    [first] = bench.got(topic)
+    bench.publish(topic, 2, "k", delay_ms=300)
+    bench.retry(topic, first, delay_ms=100)
+    assert bench.pull(topic).next_due_ms == expected
+    bench.advance(expected)
+    assert bench.bodies(topic) == [2]
+    assert bench.total(topic).published == 1
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority"])
+def test_a_next_round_that_is_due_does_not_wait_for_the_retry(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    [first] = bench.got(topic)
+    bench.publish(topic, 2, "k")
+    bench.retry(topic, first, delay_ms=300)
+    assert bench.bodies(topic) == [2]
+
+
+def test_in_merge_a_next_round_waits_for_the_retry_it_merged_into(bench: Bench) -> None:
+    topic = bench.topic("merge", "g")
+    bench.publish(topic, 1, "k")
+    [first] = bench.got(topic)
+    bench.publish(topic, 2, "k")
+    bench.retry(topic, first, delay_ms=300)
+    bench.advance(299)
+    assert bench.got(topic) == []
+    bench.advance(1)
+    assert bench.bodies(topic) == [2]
+
+
+def test_an_absorbed_next_round_brings_its_priority(bench: Bench) -> None:
+    topic = bench.topic("priority", "g")
+    bench.publish(topic, "a", "a", priority=1)
+    [first] = bench.got(topic)
+    bench.publish(topic, "b", "b", priority=5)
+    bench.publish(topic, "a2", "a", priority=9)
+    bench.release(topic, first)
+    assert bench.bodies(topic) == ["a2", "b"]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+@pytest.mark.parametrize("how", ["release", "lose"])
+def test_what_was_released_or_lost_is_due_when_it_was(bench: Bench, kind: str, how: str) -> None:
+    topic = bench.topic(kind, "g")
+    for key in ("a", "b"):
+        bench.publish(topic, key, key)
+        bench.advance(10)
+    [first] = bench.got(topic, limit=1, lease_ms=50)
+    bench.advance(50)
+    if how == "release":
+        bench.release(topic, first)
+    assert bench.bodies(topic) == ["a", "b"]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_what_is_retried_is_due_at_its_retry_time_and_so_behind_the_others(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    for key in ("a", "b"):
+        bench.publish(topic, key, key)
+        bench.advance(10)
+    bench.retry(topic, *bench.got(topic, limit=1))
+    assert bench.bodies(topic) == ["b", "a"]
+
+
+def test_a_run_ends_before_a_message_that_is_not_due(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    for body, delay_ms in ((1, None), (2, None), (3, 100), (4, None)):
+        bench.publish(topic, body, "k", delay_ms=delay_ms)
+    got = bench.got(topic)
+    assert [body_of(one) for one in got] == [1, 2]
+    total = bench.total(topic)
+    assert (total.doing, total.todo) == (2, 2)
+    bench.ack(topic, *got)
+    assert bench.pull(topic).next_due_ms == 100
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_attempt_that_was_released_never_leads_to_dead(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    for _ in range(4):
+        pulled = bench.pull(topic, max_attempts=1)
+        [one] = pulled.deliveries
+        assert (one.attempt, pulled.dead) == (1, 0)
+        bench.release(topic, one)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_handed_out_too_often_is_dead_with_the_error_of_its_last_retry(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    for error in ("first", "second"):
+        bench.retry(topic, *bench.got(topic, max_attempts=3), error=error)
+    bench.got(topic, lease_ms=50, max_attempts=3)
+    bench.advance(50)
+    pulled = bench.pull(topic, max_attempts=3)
+    assert (pulled.deliveries, pulled.dead) == ([], 1)
+    [letter] = bench.store.dead(topic, "g")
+    assert (letter.error, letter.attempts) == ("second", 3)
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_a_head_that_was_buried_leaves_its_subject_free(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    bench.got(topic, lease_ms=50)
+    bench.advance(50)
+    assert bench.pull(topic, max_attempts=1).dead == 1
+    assert bench.publish(topic, 2, "k") == "stored"
+    assert bench.bodies(topic, max_attempts=1) == [2]
+
+
+@pytest.mark.parametrize("kind", REPLACING)
+def test_what_absorbed_its_next_round_is_not_buried_for_the_attempts_of_the_first(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    bench.got(topic, lease_ms=50)
+    bench.publish(topic, 2, "k")
+    bench.advance(50)
+    pulled = bench.pull(topic, max_attempts=1)
+    assert (pulled.dead, pulled.lost) == (0, 1)
+    assert [body_of(one) for one in pulled.deliveries] == [2]
+
+
+def test_all_of_a_streams_window_bears_the_receipt_under_which_it_began(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(4):
+        bench.publish(topic, number)
+    first = bench.got(topic, limit=2, receipt="one")
+    second = bench.got(topic, limit=1, receipt="two")
+    assert {one.receipt for one in (*first, *second)} == {"one"}
+    assert bench.ack(topic, *first, *second) == SETTLED * 3
+    assert [one.receipt for one in bench.got(topic, receipt="three")] == ["three"]
+
+
+def test_one_of_a_streams_window_renews_the_lease_of_all(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(3):
+        bench.publish(topic, number)
+    first, *others = bench.got(topic, lease_ms=100)
+    bench.advance(90)
+    assert bench.store.renew(topic, "g", bench.holds(topic, first), 200) == []
+    bench.advance(199)
+    assert bench.pull(topic).lost == 0
+    assert bench.ack(topic, first, *others) == SETTLED * 3
+
+
+def test_only_what_is_unsettled_leaves_the_line_with_a_streams_lease(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(5):
+        bench.publish(topic, number)
+    got = bench.got(topic, limit=4, lease_ms=100)
+    bench.ack(topic, got[0], got[2])
+    bench.advance(100)
+    pulled = bench.pull(topic)
+    assert [(body_of(one), one.subject, one.attempt) for one in pulled.deliveries] == [
+        (1, "1", 2), (3, "3", 2), (4, None, 1),
+    ]  # fmt: skip
+    assert pulled.lost == 2
+    assert bench.ack(topic, got[1], got[3]) == STALE * 2
+    assert bench.ack(topic, *pulled.deliveries) == SETTLED * 3
+
+
+def test_a_streams_line_waits_while_one_of_the_front_does_and_not_for_a_retry(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(5):
+        bench.publish(topic, number)
+    got = bench.got(topic, limit=3)
+    bench.retry(topic, got[0], delay_ms=300)
+    bench.release(topic, got[1], got[2])
+    assert bench.bodies(topic, limit=1) == [1]
+    assert bench.bodies(topic, limit=1) == [2]
+    assert bench.bodies(topic) == [3, 4]
+    bench.advance(300)
+    assert bench.bodies(topic) == [0]
+
+
+def test_retried_messages_of_a_stream_come_by_due_time_and_not_by_offset(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(3):
+        bench.publish(topic, number)
+    for one, delay_ms in zip(bench.got(topic), (90, 30, 60), strict=True):
+        bench.retry(topic, one, delay_ms=delay_ms)
+    bench.advance(90)
+    assert bench.bodies(topic) == [1, 2, 0]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slots_are_answered_as_they_were_asked(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=4)
+    for number in range(40):
+        bench.publish(topic, number, f"k{number}")
+    own = bench.store.epochs(topic, "g")
+    asks = [Ask(slot, own[slot], limit) for slot, limit in ((2, 3), (0, 1), (3, 0), (1, 2))]
+    pulled = bench.store.pull(topic, "g", asks, receipt="r", lease_ms=300, max_attempts=9)
+    assert [one.slot for one in pulled.deliveries] == [2, 2, 2, 0, 1, 1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_fenced_slot_gives_nothing_and_the_others_do(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    for number in range(10):
+        bench.publish(topic, number, f"k{number}")
+    own = bench.store.epochs(topic, "g")
+    before = bench.store.stats(topic)[0]
+    asks = [Ask(0, "f" * 16, 9), Ask(1, own[1], 9)]
+    pulled = bench.store.pull(topic, "g", asks, receipt="r", lease_ms=300, max_attempts=9)
+    assert pulled.fenced == [0]
+    assert {one.slot for one in pulled.deliveries} == {1}
+    assert bench.store.stats(topic)[0] == before
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_next_due_time_is_the_nearest_of_delays_retries_and_leases(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "a")
+    bench.publish(topic, 2, "b")
+    first, _ = bench.got(topic, lease_ms=300)
+    assert bench.pull(topic).next_due_ms == 300
+    bench.publish(topic, 3, "c", delay_ms=200)
+    assert bench.pull(topic).next_due_ms == 200
+    bench.retry(topic, first, delay_ms=100)
+    assert bench.pull(topic).next_due_ms == 100
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_nothing_is_recalled_under_another_epoch_or_receipt(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    [one] = bench.got(topic, receipt="mine")
+    own = bench.store.epochs(topic, "g")[0]
+    assert bench.store.recall(topic, "g", [Ask(0, "f" * 16, 9)], "mine") == 0
+    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "other") == 0
+    assert bench.ack(topic, one) == SETTLED
