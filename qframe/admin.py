@@ -28,8 +28,8 @@ class Totals(msgspec.Struct, kw_only=True, frozen=True):
     """Where a topic's messages stand for a group, all slots together.
 
     The group is `""` for what is kept in a topic that no group has subscribed to yet. `retrying`
-    are those of the waiting that were handed out before; `oldest_ms` is when the oldest message
-    that is due was published, in milliseconds since 1970.
+    are those of the waiting that were handed out before; `oldest_ms` is when the oldest of those
+    that are next in their slots was published, in milliseconds since 1970.
     """
 
     group: str
@@ -312,7 +312,7 @@ class _DeadStep(Protocol):
 
 def _summed(group: str, stats: Sequence[Stats]) -> Totals:
     counts = {name: sum(getattr(each, name) for each in stats) for name in _COUNTS}
-    oldest = [each.oldest_ms for each in stats if each.oldest_ms is not None]
+    oldest = [each.next_ms for each in stats if each.next_ms is not None]
     return Totals(group=group, oldest_ms=min(oldest, default=None), **counts)
 
 

@@ -12,10 +12,18 @@ from qframe.codec import decode_body, tags_of
 from qframe.errors import UndecodableBody
 
 
-class Delivery(msgspec.Struct, gc=False, eq=False):
+class Delivery(msgspec.Struct, array_like=True, gc=False, eq=False):
     """One handing of one message to one group, as a store gives it out.
 
+    Its first four fields are those of an envelope, so that a store that keeps envelopes in msgpack
+    decodes them into deliveries, and then says which.
+
     Attributes:
+        id: the message's id.
+        key: the message's key.
+        headers: the message's headers, ours among them; None where it has none.
+        body: the message's body, as stored.
+        published_at_ms: when the store took it, in milliseconds since 1970 by the store's clock.
         slot: the slot it came from.
         subject: what it is queued under; None for a message in the line of a stream, and the
             text of its offset for one that left that line for a retry.
@@ -23,24 +31,19 @@ class Delivery(msgspec.Struct, gc=False, eq=False):
         receipt: without it the delivery cannot be settled.
         attempt: how often the message was handed out to the group, this time included.
         lost: how many of its last deliveries in a row ended without a word from their worker.
-        id: the message's id.
-        key: the message's key.
-        headers: the message's headers, ours among them; None where it has none.
-        body: the message's body, as stored.
-        published_at_ms: when the store took it, in milliseconds since 1970 by the store's clock.
     """
 
-    slot: int
-    subject: str | None
-    seq: int
-    receipt: str
-    attempt: int
-    lost: int
     id: str
     key: str | None
     headers: dict[str, str] | None
     body: bytes
-    published_at_ms: int
+    published_at_ms: int = 0
+    slot: int = 0
+    subject: str | None = None
+    seq: int = 0
+    receipt: str = ""
+    attempt: int = 1
+    lost: int = 0
 
 
 class Acknowledger(Protocol):

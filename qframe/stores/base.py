@@ -80,7 +80,7 @@ it is smaller than the slot's. Under `NO_EPOCH`, which is nobody's, nothing can 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import NamedTuple, Protocol
 
 import msgspec
 
@@ -252,9 +252,9 @@ class Stats(msgspec.Struct, kw_only=True):
 
     `published = waiting + todo + doing + settled + dead + cancelled`, always. For a stream,
     `published` counts from where the group started or was last moved to. `retrying` are those of
-    the waiting that were handed out before: they wait for a retry. `oldest_ms` is when the oldest
-    of those that are next was published: the heads that are todo, and the first of the line that
-    is not handed out.
+    the waiting that were handed out before: they wait for a retry. `next_ms` is when that
+    message was published which is next to be handed out: of the heads that are todo, else of the
+    line.
     """
 
     slot: int
@@ -270,7 +270,7 @@ class Stats(msgspec.Struct, kw_only=True):
     cancelled: int = 0
     head: int = 0
     floor: int | None = None
-    oldest_ms: int | None = None
+    next_ms: int | None = None
 
 
 class Topics(Protocol):
@@ -500,8 +500,3 @@ def due_of(entry: Entry, now_ms: int, merges: bool) -> int:
     if entry.delay_ms is not None:
         return now_ms + entry.delay_ms
     return now_ms + entry.within_ms if merges else now_ms
-
-
-def envelope(entry: Entry, published_at_ms: int) -> list[Any]:
-    """The five fields that every store keeps of a message, in the order of docs/wire.md."""
-    return [entry.id, entry.key, entry.headers, entry.body, published_at_ms]

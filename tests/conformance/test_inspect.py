@@ -84,16 +84,16 @@ def test_before_there_is_a_group_what_is_kept_is_shown_without_a_name(bench: Ben
     assert (one.group, one.todo) == ("", 1)
 
 
-def test_the_oldest_due_message_is_told(bench: Bench) -> None:
+def test_it_is_told_when_the_next_message_was_published(bench: Bench) -> None:
     for kind in KINDS:
         topic = bench.topic(kind, "g")
         began = bench.store.now_ms()
         for key in ("a", "b"):
             bench.publish(topic, key, key)
             bench.advance(10)
-        assert bench.store.stats(topic)[0].oldest_ms == began
+        assert bench.store.stats(topic)[0].next_ms == began
         bench.ack(topic, *bench.got(topic))
-        assert bench.store.stats(topic)[0].oldest_ms is None
+        assert bench.store.stats(topic)[0].next_ms is None
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -205,21 +205,21 @@ def test_what_was_retried_is_retrying_only_while_it_waits(bench: Bench, kind: st
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_the_oldest_leaves_out_what_waits_and_what_is_in_doing(bench: Bench, kind: str) -> None:
+def test_the_next_one_is_none_that_waits_or_is_in_doing(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, "waits", "a", delay_ms=400)
     bench.advance(10)
     bench.publish(topic, "doing", "b")
     bench.got(topic)
-    assert bench.store.stats(topic)[0].oldest_ms is None
+    assert bench.store.stats(topic)[0].next_ms is None
     bench.advance(10)
     bench.publish(topic, "todo", "c")
     began = bench.store.now_ms()
     bench.advance(10)
-    assert bench.store.stats(topic)[0].oldest_ms == began
+    assert bench.store.stats(topic)[0].next_ms == began
 
 
-def test_the_oldest_of_a_stream_is_also_looked_for_among_what_left_the_line(
+def test_the_next_one_of_a_stream_is_first_looked_for_among_what_left_the_line(
     bench: Bench,
 ) -> None:
     topic = bench.topic("stream", "g")
@@ -228,7 +228,7 @@ def test_the_oldest_of_a_stream_is_also_looked_for_among_what_left_the_line(
     bench.advance(10)
     bench.publish(topic, 2)
     bench.release(topic, *bench.got(topic, limit=1))
-    assert bench.store.stats(topic)[0].oldest_ms == began
+    assert bench.store.stats(topic)[0].next_ms == began
 
 
 @pytest.mark.parametrize("kind", KINDS)

@@ -565,7 +565,7 @@ def test_delay_platform_backlog_and_what_was_dropped_after_its_retries_can_be_wa
     assert (pulled.dead, [body_of(one) for one in pulled.deliveries]) == (1, ["late"])
     bench.release(topic, *pulled.deliveries)
     [one] = bench.store.stats(topic)
-    assert (one.todo, one.waiting, one.dead, one.oldest_ms) == (1, 1, 1, began + 1)
+    assert (one.todo, one.waiting, one.dead, one.next_ms) == (1, 1, 1, began + 1)
 
 
 def test_delay_platform_a_person_intervenes_by_hand(bench: Bench) -> None:

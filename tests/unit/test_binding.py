@@ -26,7 +26,7 @@ class Line:
 
 def message(body: bytes, raw: bool = False) -> Message:
     headers = encode_headers(None, None, raw)
-    return Message(Delivery(3, None, 7, "r", 2, 0, "m1", "k", headers, body, 1000), Line())
+    return Message(Delivery("m1", "k", headers, body, 1000, 3, None, 7, "r", 2), Line())
 
 
 @dataclass

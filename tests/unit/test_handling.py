@@ -12,7 +12,7 @@ from qframe.runtime.handling import ending_of, pause_s, retries_locally, summary
 
 
 def delivery(attempt: int = 1) -> Delivery:
-    return Delivery(0, None, 0, "r", attempt, 0, "m", None, None, b"1", 0)
+    return Delivery("m", None, None, b"1", receipt="r", attempt=attempt)
 
 
 def end(error: BaseException, attempt: int = 1) -> tuple[Verdict, int, int | None]:

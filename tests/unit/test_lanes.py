@@ -10,7 +10,7 @@ from qframe.runtime.lanes import Lanes
 
 
 def delivery(key: str | None, seq: int, receipt: str = "r") -> Delivery:
-    return Delivery(0, key, seq, receipt, 1, 0, f"m{seq}", key, None, b"1", 0)
+    return Delivery(f"m{seq}", key, None, b"1", subject=key, seq=seq, receipt=receipt)
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=30), st.data())

@@ -8,7 +8,9 @@ from qframe.runtime.limits import Caution, InFlight
 
 
 def delivery(seq: int, size: int = 1, lost: int = 0) -> Delivery:
-    return Delivery(0, None, seq, "r", 1 + lost, lost, f"m{seq}", None, None, b"x" * size, 0)
+    return Delivery(
+        f"m{seq}", None, None, b"x" * size, seq=seq, receipt="r", attempt=1 + lost, lost=lost
+    )
 
 
 def in_flight(messages: int = 100, size: int = 1_000_000) -> tuple[InFlight, list[int]]:

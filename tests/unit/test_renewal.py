@@ -41,7 +41,7 @@ def renewal_of(keeper: Keeper, clock: VirtualClock, lost: list[Delivery]) -> Ren
 
 
 def delivery(seq: int, subject: str | None = None) -> Delivery:
-    return Delivery(0, subject, seq, "r", 1, 0, f"m{seq}", None, None, b"1", 0)
+    return Delivery(f"m{seq}", None, None, b"1", subject=subject, seq=seq, receipt="r")
 
 
 def test_a_streams_window_is_renewed_once_for_all_of_its_messages() -> None:

@@ -27,24 +27,26 @@ def _stats_of(state: TopicState, name: str, number: int, cursor: Cursor, now_ms:
         published=cursor.published + waiting, dead=len(cursor.dead), cancelled=cursor.cancelled,
         head=slot.head,
     )  # fmt: skip
-    due = []
+    line: list[int] = []
+    due: list[Head] = []
     if not state.topic.has_subjects:
         one.floor = cursor.floor
         one.published += slot.head - cursor.base
         one.todo = slot.head - cursor.read
         one.doing = cursor.read - cursor.floor - len(cursor.settled)
-        due = [slot.log[cursor.read].published_at_ms] if one.todo else []
+        line = [slot.log[cursor.read].published_at_ms] if one.todo else []
     for head in cursor.heads.values():
         if head.in_doing:
             one.doing += head.given
             one.todo += 1 + len(head.behind) - head.given
         elif head.due_ms <= now_ms:
             one.todo += 1 + len(head.behind)
-            due.append(head.letter.published_at_ms)
+            due.append(head)
         else:
             one.waiting += 1 + len(head.behind)
             one.retrying += head.tries > 0
-    one.oldest_ms = min(due, default=None)
+    due.sort(key=lambda head: head.order(state.topic.kind))
+    one.next_ms = next(iter([head.letter.published_at_ms for head in due] + line), None)
     return one
 
 

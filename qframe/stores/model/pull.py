@@ -200,8 +200,8 @@ def _delivery(
     slot: int, subject: str | None, seq: int, letter: Letter, receipt: str, attempt: int, lost: int
 ) -> Delivery:
     return Delivery(
-        slot, subject, seq, receipt, attempt, lost,
         letter.id, letter.key, letter.headers, letter.body, letter.published_at_ms,
+        slot, subject, seq, receipt, attempt, lost,
     )  # fmt: skip
 
 

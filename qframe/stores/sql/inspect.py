@@ -30,11 +30,17 @@ _HEADS: Final = Statement(
         case((_c.tries > 0, 1), else_=0).label("tried"),
         func.count(),
         func.sum(_c.given),
-        func.min(_c.published_at),
     )
     .where(_c.cursor >= bindparam("first"), _c.cursor < bindparam("end"))
     .group_by(_c.cursor, _c.state, "is_due", "tried"),
     "now first end",
+)
+_NEXT: Final = Statement(
+    select(_c.published_at)
+    .where(_c.cursor == bindparam("at"), _c.state != State.DOING, _c.due <= bindparam("now"))
+    .order_by(-_c.priority, _c.due, _c.seq)
+    .limit(1),
+    "at now",
 )
 _BEHIND: Final = Statement(
     select(
@@ -143,10 +149,10 @@ def _stats_of(
             settled = ranges.count(ranges.load(cursor.settled))
             one.doing = cursor.read - cursor.floor - settled
             if one.todo:
-                one.oldest_ms = transaction.rows(window.READ, (at, cursor.read, 1))[0][5]
+                one.next_ms = transaction.rows(window.READ, (at, cursor.read, 1))[0][5]
     for at, count in transaction.rows(_DEAD, span):
         by_slot[at - span[0]].dead = count
-    for at, state, is_due, tried, count, given, oldest in transaction.rows(_HEADS, (now_ms, *span)):
+    for at, state, is_due, tried, count, given in transaction.rows(_HEADS, (now_ms, *span)):
         one = by_slot[at - span[0]]
         if state == State.DOING:
             # What of a run stands in the backlog is counted there as todo.
@@ -154,7 +160,7 @@ def _stats_of(
             one.todo -= given - count
         elif state == State.TODO or is_due:
             one.todo += count
-            one.oldest_ms = min(oldest, one.oldest_ms or oldest)
+            one.next_ms = transaction.rows(_NEXT, (at, now_ms))[0][0]
         else:
             one.waiting += count
             one.retrying += count if tried else 0

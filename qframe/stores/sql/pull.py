@@ -313,8 +313,8 @@ def _hand_out(
     receipt = terms.receipt
     message_id, key, headers, body, published_at = row[13:]
     deliveries.append(
-        Delivery(slot, subject, seq, receipt, tries + 1, lost, message_id, key,
-                 None if headers is None else heads.headers_of(headers), body, published_at)
+        Delivery(message_id, key, None if headers is None else heads.headers_of(headers), body,
+                 published_at, slot, subject, seq, receipt, tries + 1, lost)
     )  # fmt: skip
     most = min(terms.run - 1, left - 1)
     if not behind or lost or kind is not Kind.ORDERED or most <= 0:
@@ -326,8 +326,8 @@ def _hand_out(
         if due > terms.now_ms:
             break
         deliveries.append(
-            Delivery(slot, subject, seq, receipt, 1, 0, message_id, key,
-                     None if headers is None else heads.headers_of(headers), body, published_at)
+            Delivery(message_id, key, None if headers is None else heads.headers_of(headers),
+                     body, published_at, slot, subject, seq, receipt)
         )  # fmt: skip
         given += 1
     return given

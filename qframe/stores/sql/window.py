@@ -52,7 +52,7 @@ def hand_out(
     cursor.lease_until = lease_until_ms
     slot = ask.slot
     return [
-        Delivery(slot, None, seq, token, 1, 0, id_, key, heads.headers_of(text), body, at_ms)
+        Delivery(id_, key, heads.headers_of(text), body, at_ms, slot, None, seq, token)
         for seq, id_, key, text, body, at_ms in rows
     ]
 

@@ -1,0 +1,494 @@
+"""Redis: one server, the primary behind Sentinels, or a cluster. Nothing of queues.
+
+Scripts and commands go many at a time: all that belong to one server in one write, to all servers
+before the first reply is read. A reply that says that nothing was done (the script is not known, the
+slot has moved, the server loads its data or has become a replica) is followed by another try, for a
+few seconds. A reply that never came is not: only the caller knows whether asking again is safe.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
+from threading import Event
+from typing import Any, Final, NamedTuple, Protocol
+from urllib.parse import parse_qsl, unquote, urlsplit
+
+import redis as client
+from hiredis import pack_command
+from redis.backoff import NoBackoff
+from redis.cluster import ClusterNode, RedisCluster
+from redis.exceptions import (
+    AskError,
+    AuthenticationError,
+    AuthorizationError,
+    BusyLoadingError,
+    ClusterDownError,
+    MovedError,
+    NoPermissionError,
+    NoScriptError,
+    OutOfMemoryError,
+    ReadOnlyError,
+    RedisClusterException,
+    RedisError,
+    ResponseError,
+    TryAgainError,
+)
+from redis.retry import Retry
+from redis.sentinel import Sentinel
+
+from qframe.clock import SYSTEM_CLOCK
+from qframe.drivers.scripts import Script
+from qframe.errors import AnswerLost, BadUrl, StoreFull, StoreUnavailable
+
+PATIENCE_S: Final = 5.0
+FIRST_PAUSE_S: Final = 0.02
+LONGEST_PAUSE_S: Final = 0.5
+TRUSTED_S: Final = 1.0
+CONNECT_TIMEOUT_S: Final = 3.0
+ANSWER_TIMEOUT_S: Final = 10.0
+SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster",
+                  "rediss+cluster")  # fmt: skip
+
+_BROKEN: Final = (client.ConnectionError, client.TimeoutError, OSError)
+# Replies of a server that has done nothing, and may do it later or elsewhere.
+_AGAIN: Final = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError)
+_AGAIN_TEXTS: Final = ("LOADING", "BUSY ", "MASTERDOWN", "NOREPLICAS", "READONLY", "UNBLOCKED")
+
+
+class Call(NamedTuple):
+    """A script with its one key and its arguments."""
+
+    script: Script
+    key: bytes
+    arguments: Sequence[bytes | str | int]
+
+    def packed(self, known: bool) -> bytes:
+        """As sent to a server that knows the script, or to one that does not."""
+        by, name = ("EVALSHA", self.script.digest) if known else ("EVAL", self.script.text)
+        return pack_command((by, name, 1, self.key, *self.arguments))
+
+
+class Command(NamedTuple):
+    """A plain command about one key."""
+
+    key: bytes
+    words: tuple[bytes | str | int, ...]
+
+    def packed(self, known: bool) -> bytes:  # noqa: ARG002 - a command is always known
+        """As sent to a server."""
+        return pack_command(self.words)
+
+
+Request = Call | Command
+
+
+class _Lost(NamedTuple):
+    """In place of a reply that never came."""
+
+    why: BaseException
+
+
+class Node:
+    """One server's connections; each is used by one thread at a time, and kept for the next."""
+
+    def __init__(self, pool: client.ConnectionPool) -> None:
+        self._pool = pool
+        self._free: deque[tuple[Any, float]] = deque()
+
+    def send(self, requests: Sequence[bytes]) -> Callable[[], list[Any]]:
+        """Sends; answers what reads the replies: values, errors, or `_Lost`.
+
+        Raises:
+            one of `_BROKEN`: if nothing was sent.
+        """
+        connection = self._checked_out()
+        try:
+            connection.send_packed_command([b"".join(requests)], check_health=False)
+        except _BROKEN as error:
+            self._give_up(connection)
+            lost = error
+
+            def nothing() -> list[Any]:
+                return [_Lost(lost)] * len(requests)
+
+            return nothing
+        return lambda: self._replies(connection, len(requests))
+
+    def disconnect(self) -> None:
+        """Closes the connections that nobody uses now."""
+        while self._free:
+            self._give_up(self._free.popleft()[0])
+
+    def _replies(self, connection: Any, count: int) -> list[Any]:
+        replies: list[Any] = []
+        try:
+            for _ in range(count):
+                try:
+                    replies.append(connection.read_response())
+                except (ResponseError, BusyLoadingError) as error:
+                    replies.append(error)
+        except BaseException as error:
+            # What is still to come would answer somebody else.
+            self._give_up(connection)
+            self.disconnect()
+            if not isinstance(error, _BROKEN):
+                raise
+            return replies + [_Lost(error)] * (count - len(replies))
+        self._free.append((connection, SYSTEM_CLOCK.monotonic_s()))
+        return replies
+
+    def _checked_out(self) -> Any:
+        while self._free:
+            connection, used_s = self._free.pop()
+            if SYSTEM_CLOCK.monotonic_s() - used_s < TRUSTED_S:
+                return connection
+            with suppress(*_BROKEN):
+                if not connection.can_read():
+                    return connection
+            self._give_up(connection)
+        return self._pool.get_connection()
+
+    def _give_up(self, connection: Any) -> None:
+        with suppress(*_BROKEN):
+            connection.disconnect()
+        self._pool.release(connection)
+
+
+class Servers(Protocol):
+    """Where requests go."""
+
+    def node_of(self, key: bytes) -> Node:
+        """The server that has a key."""
+
+    def asked(self, error: AskError) -> Node:
+        """The server that a redirection names."""
+
+    def look_again(self) -> None:
+        """Finds out anew who has what."""
+
+    def client_of(self, key: bytes) -> client.Redis:
+        """A client of the server that has a key, for what is rare."""
+
+    def all(self) -> list[client.Redis]:
+        """A client of each server that takes writes."""
+
+    def close(self) -> None:
+        """Closes all connections."""
+
+
+class _One:
+    """A single server, or whichever is the primary behind Sentinels."""
+
+    def __init__(self, server: client.Redis, sentinel: Sentinel | None = None) -> None:
+        self._client = server
+        self._sentinel = sentinel
+        self._node = Node(server.connection_pool)
+
+    def node_of(self, key: bytes) -> Node:  # noqa: ARG002 - it has them all
+        return self._node
+
+    def asked(self, error: AskError) -> Node:  # noqa: ARG002 - nobody else is known
+        return self._node
+
+    def look_again(self) -> None:
+        self._node.disconnect()
+
+    def client_of(self, key: bytes) -> client.Redis:  # noqa: ARG002
+        return self._client
+
+    def all(self) -> list[client.Redis]:
+        return [self._client]
+
+    def close(self) -> None:
+        self._node.disconnect()
+        self._client.close()
+        for sentinel in self._sentinel.sentinels if self._sentinel else ():
+            sentinel.close()
+
+
+class _Cluster:
+    """A cluster; redis-py keeps the map of its slots."""
+
+    def __init__(self, seeds: list[ClusterNode], options: dict[str, Any]) -> None:
+        self._make = lambda: RedisCluster(startup_nodes=seeds, **options)
+        self._cluster: RedisCluster | None = None
+        self._nodes: dict[str, Node] = {}
+
+    @property
+    def cluster(self) -> RedisCluster:
+        """The cluster, found when it is first needed."""
+        if self._cluster is None:
+            self._cluster = self._make()
+        return self._cluster
+
+    def node_of(self, key: bytes) -> Node:
+        cluster = self.cluster
+        return self._node(cluster.nodes_manager.get_node_from_slot(cluster.keyslot(key)))
+
+    def asked(self, error: AskError) -> Node:
+        node = self.cluster.get_node(host=error.host, port=error.port)
+        if node is None:
+            raise client.ConnectionError(f"no such node: {error.host}:{error.port}")
+        return self._node(node)
+
+    def look_again(self) -> None:
+        self.cluster.nodes_manager.initialize()
+
+    def client_of(self, key: bytes) -> client.Redis:
+        cluster = self.cluster
+        node = cluster.nodes_manager.get_node_from_slot(cluster.keyslot(key))
+        return self._client(node)
+
+    def all(self) -> list[client.Redis]:
+        return [self._client(node) for node in self.cluster.get_primaries()]
+
+    def close(self) -> None:
+        for node in self._nodes.values():
+            node.disconnect()
+        if self._cluster is not None:
+            self._cluster.close()
+
+    def _client(self, node: ClusterNode) -> client.Redis:
+        found: client.Redis = self.cluster.get_redis_connection(node)
+        return found
+
+    def _node(self, node: ClusterNode) -> Node:
+        known = self._nodes.get(node.name)
+        if known is None:
+            known = self._nodes[node.name] = Node(self._client(node).connection_pool)
+        return known
+
+
+class Redis:
+    """Requests to a server, a primary behind Sentinels, or a cluster.
+
+    Args:
+        url: `redis://host:port/db`, `rediss://` for TLS, `redis+sentinel://host:port,…/name`,
+            `redis+cluster://host:port,…`; with `user:password@` where needed. Options after `?` are
+            redis-py's, such as `socket_timeout=5` or `ssl_ca_certs=…`.
+
+    Raises:
+        BadUrl: if the URL cannot be used.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._servers, self.shown = _servers_of(url)
+        self._pause = Event()
+
+    def run(self, requests: Sequence[Request]) -> list[Any]:
+        """The replies, in order; those that one server gets are done by it in order.
+
+        Raises:
+            StoreUnavailable: if nothing was done.
+            AnswerLost: if it is unknown what was done, or only a part of it was.
+            StoreFull: if there was no room for any of it.
+        """
+        replies: list[Any] = [None] * len(requests)
+        open_ = list(range(len(requests)))
+        known = dict.fromkeys(open_, True)
+        ask: dict[int, AskError] = {}
+        until_s, pause_s = SYSTEM_CLOCK.monotonic_s() + PATIENCE_S, FIRST_PAUSE_S
+        while True:
+            pauses, moved = self._round(requests, open_, known, ask, replies)
+            open_ = [number for number in open_ if isinstance(replies[number], _Again)]
+            if not open_ or SYSTEM_CLOCK.monotonic_s() >= until_s:
+                break
+            if pauses:
+                self._pause.wait(pause_s * random.uniform(0.5, 1))  # noqa: S311 - jitter
+                pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+            if moved:
+                with suppress(RedisError, OSError):
+                    self._servers.look_again()
+        return self._judged(replies)
+
+    def ask(self, key: bytes, *words: bytes | str | int) -> Any:
+        """The reply to one plain command about a key; raises what `run` raises."""
+        return self.run([Command(key, (words[0], key, *words[1:]))])[0]
+
+    def reconnect(self) -> None:
+        """Closes what is open and finds servers anew."""
+        with suppress(RedisError, OSError):
+            self._servers.look_again()
+
+    def check(self, check: Callable[[dict[str, Any]], None]) -> None:
+        """Calls `check` with what each server tells of itself.
+
+        Raises:
+            StoreUnavailable: if one cannot be reached.
+            BadUrl: if it refuses the name or the password.
+        """
+        try:
+            for server in self._servers.all():
+                check(server.info("everything"))
+        except (RedisError, OSError) as error:
+            raise self._translated(error) from error
+
+    def listener(self, channel: str) -> client.client.PubSub:
+        """A subscription to a channel; on a cluster any server hears it."""
+        return self._servers.all()[0].pubsub()
+
+    def close(self) -> None:
+        """Closes all connections."""
+        self._servers.close()
+
+    def _round(
+        self,
+        requests: Sequence[Request],
+        open_: Iterable[int],
+        known: dict[int, bool],
+        ask: dict[int, AskError],
+        replies: list[Any],
+    ) -> tuple[bool, bool]:
+        """Sends all that is open, and reads; answers whether to pause and to look again."""
+        pauses = moved = False
+        batches: dict[Node, list[tuple[int, bytes]]] = {}
+        for number in open_:
+            request = requests[number]
+            packed = request.packed(known[number])
+            try:
+                if number in ask:
+                    node = self._servers.asked(ask.pop(number))
+                    packed = pack_command(("ASKING",)) + packed
+                    batches.setdefault(node, []).append((-1, b""))
+                else:
+                    node = self._servers.node_of(request.key)
+            except (RedisError, OSError) as error:
+                replies[number] = _Again(error)
+                pauses = moved = True
+                continue
+            batches.setdefault(node, []).append((number, packed))
+        readers = []
+        for node, batch in batches.items():
+            try:
+                readers.append((batch, node.send([packed for _, packed in batch])))
+            except (RedisError, OSError) as error:
+                for number, _ in batch:
+                    if number >= 0:
+                        replies[number] = _Again(error)
+                pauses = moved = True
+        for batch, read in readers:
+            for (number, _), reply in zip(batch, read(), strict=True):
+                if number < 0:
+                    continue
+                replies[number] = reply
+                if isinstance(reply, Exception):
+                    again = self._again(reply)
+                    if again is None:
+                        continue
+                    replies[number] = again
+                    if isinstance(reply, NoScriptError):
+                        known[number] = False
+                    elif isinstance(reply, AskError) and not isinstance(reply, MovedError):
+                        ask[number] = reply
+                    else:
+                        moved = True
+                        pauses = pauses or not isinstance(reply, MovedError)
+        return pauses, moved
+
+    @staticmethod
+    def _again(reply: Exception) -> _Again | None:
+        """Whether an error says that nothing was done, and may be done later or elsewhere."""
+        if isinstance(reply, (NoScriptError, AskError, *_AGAIN)):
+            return _Again(reply)
+        return _Again(reply) if str(reply).startswith(_AGAIN_TEXTS) else None
+
+    def _judged(self, replies: list[Any]) -> list[Any]:
+        """The replies, if all came; else the one error that tells what is known."""
+        failed = [
+            reply for reply in replies
+            if isinstance(reply, Exception) or type(reply) is _Lost or type(reply) is _Again
+        ]  # fmt: skip
+        if not failed:
+            return replies
+        for reply in failed:
+            if isinstance(reply, Exception) and not isinstance(reply, OutOfMemoryError):
+                raise self._translated(reply) from reply
+        first = failed[0]
+        why = first if isinstance(first, Exception) else first.why
+        if len(failed) < len(replies) or any(type(reply) is _Lost for reply in failed):
+            raise AnswerLost(self.shown, str(why) or type(why).__name__) from why
+        raise self._translated(why) from why
+
+    def _translated(self, error: BaseException) -> BaseException:
+        """What a driver's error means here."""
+        if isinstance(error, AuthenticationError | AuthorizationError) or "NOAUTH" in str(error):
+            return BadUrl(
+                "store", self.shown, f"the server refuses the name or password ({error})",
+                "put the right ones into the URL: redis://user:password@host",
+            )  # fmt: skip
+        if isinstance(error, NoPermissionError):
+            return BadUrl(
+                "store", self.shown, f"its user lacks a permission ({error})",
+                "grant it; docs/wire.md lists what each role needs",
+            )  # fmt: skip
+        if isinstance(error, OutOfMemoryError):
+            return StoreFull(self.shown, "its maxmemory is reached")
+        if isinstance(error, (*_BROKEN, RedisClusterException, *_AGAIN)):
+            return StoreUnavailable(self.shown, str(error) or type(error).__name__)
+        if isinstance(error, ResponseError) and str(error).startswith(_AGAIN_TEXTS):
+            return StoreUnavailable(self.shown, str(error))
+        return error
+
+
+class _Again(NamedTuple):
+    """In place of a reply that says that nothing was done yet."""
+
+    why: BaseException
+
+
+def _servers_of(url: str) -> tuple[Servers, str]:
+    """Where a URL's requests go, and the URL without its password."""
+    parts = urlsplit(url)
+    credentials, _, hosts = parts.netloc.rpartition("@")
+    shown = url.replace(credentials + "@", "***@", 1) if credentials else url
+    scheme = parts.scheme.lower()
+    remedy = "use redis://host:6379/0, redis+sentinel://host:26379/name or redis+cluster://host:6379"
+    if scheme not in SCHEMES or not hosts:
+        raise BadUrl("store", shown, "it names no server", remedy)
+    options: dict[str, Any] = {
+        "retry": Retry(NoBackoff(), 0), "protocol": 2, "socket_timeout": ANSWER_TIMEOUT_S,
+        "socket_connect_timeout": CONNECT_TIMEOUT_S, "max_connections": 2**31 - 1,
+    }  # fmt: skip
+    name, _, password = credentials.partition(":")
+    if password:
+        options["password"] = unquote(password)
+    if name:
+        options["username"] = unquote(name)
+    for option, value in parse_qsl(parts.query):
+        options[option] = float(value) if option.endswith("timeout") else value
+    if scheme.startswith("rediss"):
+        options["ssl"] = True
+    path = parts.path.strip("/")
+    try:
+        places = [_place(host, 26379 if "sentinel" in scheme else 6379) for host in hosts.split(",")]
+        if scheme.endswith("+cluster"):
+            if path not in ("", "0"):
+                raise BadUrl("store", shown, "a cluster has no databases", "leave the path out")
+            options.pop("max_connections")
+            return _Cluster([ClusterNode(host, port) for host, port in places], options), shown
+        if scheme.endswith("+sentinel"):
+            service, _, database = path.partition("/")
+            if not service:
+                raise BadUrl("store", shown, "it names no service", remedy)
+            own = {key: value for key, value in options.items() if key.startswith("s")}
+            sentinel = Sentinel(places, sentinel_kwargs={**own, "protocol": 2})
+            primary = sentinel.master_for(service, db=int(database or 0), **options)
+            return _One(primary, sentinel), shown
+        if len(places) > 1:
+            raise BadUrl("store", shown, "it names several servers", remedy)
+        [(host, port)] = places
+        return _One(client.Redis(host=host, port=port, db=int(path or 0), **options)), shown
+    except (ValueError, TypeError) as error:
+        if isinstance(error, BadUrl):
+            raise
+        raise BadUrl("store", shown, str(error), remedy) from error
+
+
+def _place(text: str, port: int) -> tuple[str, int]:
+    parsed = urlsplit(f"//{text}")
+    if not parsed.hostname:
+        raise ValueError(f"{text!r} is no host")
+    return parsed.hostname, parsed.port or port

@@ -1,0 +1,78 @@
+#!lua
+-- Purpose: appends messages to a stream's slot, as one entry of its log, or keeps them till due.
+-- KEYS[1] slot: the slot's prefix; what is touched begins with it.
+-- ARGV[1] now, ARGV[2] window, ARGV[3] limit, ARGV[4] mark; then for each item three: how it comes,
+--   how many messages it has, their envelopes one after the other. `how` is empty for messages that
+--   are due now under the mark of ARGV[4]; else msgpack of [mark, other mark, at, delay, id].
+--   `window` is for how many ms marks are remembered; `limit` is 0 or how many unsettled messages the
+--   slot may hold, and then each item has one message.
+-- Reply: a letter for each item: s stored, d duplicate, f full.
+-- Cost: 7 commands for a batch that is due now; 3 more for each item that is delayed.
+-- Promise: one atomic step; an item whose mark is remembered adds nothing.
+local slot = KEYS[1]
+local given, window, limit, mark = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
+--@include time many bell marks
+local function unsettled()
+  local head = tonumber(redis.call('GET', slot .. 'head') or 0)
+  local most
+  for _, name in ipairs(redis.call('HKEYS', slot .. 'groups')) do
+    local at = slot .. 'g:' .. name .. ':'
+    local base, settled, cancelled = unpack(
+      redis.call('HMGET', at .. 'cursor', 'base', 'acked', 'cancelled'))
+    local open = head - base - (settled or 0) - (cancelled or 0) - redis.call('ZCARD', at .. 'dead')
+    most = math.max(most or 0, open)
+  end
+  most = most or head - tonumber(redis.call('GET', slot .. 'first') or 0)
+  return most + redis.call('ZCARD', slot .. 'later')
+end
+
+local now = time_ms(given)
+local marks, items = { mark ~= '' and mark or nil }, {}
+for i = 5, #ARGV, 3 do
+  local item = { mark = mark, size = tonumber(ARGV[i + 1]), envelopes = ARGV[i + 2] }
+  if ARGV[i] ~= '' then
+    local own, other, at, delay, id = unpack(cmsgpack.unpack(ARGV[i]))
+    item.mark, item.other, item.id = own, other, id
+    item.due = at or (delay and now + delay)
+    marks[#marks + 1] = own
+    if other then
+      marks[#marks + 1] = other
+    end
+  end
+  items[#items + 1] = item
+end
+
+local known = known_marks(slot, marks, now)
+local room = limit > 0 and limit - unsettled() or nil
+local outcomes, new, parts, size, delayed = {}, {}, {}, 0, 0
+for i, item in ipairs(items) do
+  if known[item.mark] or (item.other and known[item.other]) then
+    outcomes[i] = 'd'
+  elseif room and room < item.size then
+    outcomes[i], room = 'f', 0
+  else
+    outcomes[i], new[item.mark] = 's', true
+    room = room and room - item.size
+    if item.due and item.due > now then
+      local ticket = redis.call('INCR', slot .. 'ticket')
+      redis.call('ZADD', slot .. 'later', string.format('%.0f', item.due),
+        item.id .. string.char(0) .. struct.pack('>I8I8', ticket, now) .. item.envelopes)
+      delayed = delayed + 1
+    else
+      parts[#parts + 1] = item.envelopes
+      size = size + item.size
+    end
+  end
+end
+if size > 0 then
+  local first = redis.call('INCRBY', slot .. 'head', size) - size
+  redis.call('XADD', slot .. 'log', string.format('%.0f-%d', first, size),
+    'b', table.concat(parts), 't', string.format('%.0f', now))
+end
+if next(new) then
+  remember(slot, new, now + window)
+end
+if size + delayed > 0 then
+  ring(slot)
+end
+return table.concat(outcomes)

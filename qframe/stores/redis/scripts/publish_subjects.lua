@@ -1,0 +1,161 @@
+#!lua
+-- Purpose: queues messages under their subjects for every group of a slot.
+-- KEYS[1] slot: the slot's prefix; what is touched begins with it.
+-- ARGV[1] now, ARGV[2] kind, ARGV[3] window, ARGV[4] limit, ARGV[5] gap timeout, ARGV[6] mark; then
+--   for each message three: how it comes, its subject, its envelope. `how` is empty for a message
+--   that is due now under the mark of ARGV[6]; else msgpack of
+--   [mark, other mark, at, delay, priority, sequence].
+-- Reply: a letter for each message: s stored, m merged, r replaced, d duplicate, f full.
+-- Cost: for new subjects 6 commands and 3 for each group; 3 to 8 more for each that meets an equal.
+-- Promise: one atomic step; a message whose mark is remembered adds nothing.
+local slot = KEYS[1]
+local given, kind, window = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local limit, gap_timeout, mark = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+--@include time many bell marks head arrive sequence
+
+-- Queues messages for a group: new subjects all together, the others one by one.
+local function arrive_many(group, going, now, outcomes)
+  local subjects = {}
+  for i, each in ipairs(going) do
+    subjects[i] = each.subject
+  end
+  local bodies = read_many('HMGET', group.body, subjects)
+  local bodies_new, todo_new, seen, stored = {}, {}, {}, 0
+  local rank = rank_of
+  local function flush()
+    call_many('HSET', group.body, bodies_new)
+    call_many('ZADD', group.todo, todo_new)
+    bodies_new, todo_new = {}, {}
+  end
+  for i, each in ipairs(going) do
+    local subject, head = each.subject, each.head
+    local outcome = 's'
+    if bodies[i] or seen[subject] then
+      if kind == 'ordered' then
+        redis.call('RPUSH', behind_of(group, subject), pack_head(head))
+        stored = stored + 1
+        if bodies[i] then
+          local due, _, _, published = struct.unpack(META, bodies[i])
+          if is_parked(group, subject, { due = due, published = published }) then
+            count(group, 'parked', 1)
+          end
+        elseif seen[subject] > now then
+          count(group, 'parked', 1)
+        end
+      else
+        flush()
+        outcome = queue(group, subject, head, now)
+      end
+    else
+      seen[subject] = head.due
+      stored = stored + 1
+      if head.due <= now then
+        local n = #bodies_new
+        bodies_new[n + 1], bodies_new[n + 2] = subject, pack_head(head)
+        todo_new[n + 1], todo_new[n + 2] = rank(kind, head.priority), member_of(head, subject)
+      else
+        redis.call('HSET', group.body, subject, pack_head(head))
+        place(group, subject, head, now)
+      end
+    end
+    if outcome == 's' or not outcomes[i] then
+      outcomes[i] = outcome
+    end
+  end
+  flush()
+  count(group, 'published', stored)
+end
+
+-- Whether a message would be one more for any group.
+local function adds(groups, subject)
+  if kind == 'ordered' then
+    return true
+  end
+  for _, group in ipairs(groups) do
+    local head = load_head(group, subject)
+    if not head or (head.receipt ~= ''
+        and redis.call('HEXISTS', group.following, subject) == 0) then
+      return true
+    end
+  end
+  return false
+end
+
+local function has_room(groups)
+  local most = 0
+  for _, group in ipairs(groups) do
+    local stored, settled, cancelled = unpack(
+      redis.call('HMGET', group.cursor, 'published', 'acked', 'cancelled'))
+    most = math.max(most, (stored or 0) - (settled or 0) - (cancelled or 0)
+      - redis.call('ZCARD', group.dead))
+  end
+  return most + redis.call('HLEN', slot .. 'letters') < limit
+end
+
+local now = time_ms(given)
+local marks, messages = { mark ~= '' and mark or nil }, {}
+for i = 7, #ARGV, 3 do
+  local head = { due = now, seq = 0, priority = 0, published = now, envelope = ARGV[i + 2],
+                 tries = 0, lost = 0, given = 0, receipt = '', error = '' }
+  local message = { subject = ARGV[i + 1], head = head, mark = mark }
+  if ARGV[i] ~= '' then
+    local own, other, at, delay, priority, sequence = unpack(cmsgpack.unpack(ARGV[i]))
+    message.mark, message.other, message.sequence = own, other, sequence
+    head.due, head.priority = at or now + delay, priority
+    marks[#marks + 1] = own
+    if other then
+      marks[#marks + 1] = other
+    end
+  end
+  messages[#messages + 1] = message
+end
+
+local known = known_marks(slot, marks, now)
+local groups = collecting(slot, kind)
+local outcomes, new, full, going, place_of = {}, {}, false, {}, {}
+for i, message in ipairs(messages) do
+  if known[message.mark] or (message.other and known[message.other]) then
+    outcomes[i] = 'd'
+  elseif limit > 0 and adds(groups, message.subject) and (full or not has_room(groups)) then
+    outcomes[i], full = 'f', true
+  else
+    new[message.mark] = true
+    outcomes[i] = 's'
+    local before = #going
+    if message.sequence then
+      release(slot, message.subject, message.head, message.sequence, now, gap_timeout, going)
+    else
+      going[before + 1] = { subject = message.subject, head = message.head, arrives = true }
+    end
+    for j = before + 1, #going do
+      place_of[j] = going[j].arrives and i or nil
+    end
+    if limit > 0 then
+      for j, outcome in ipairs(arrive(slot, kind, going, now)) do
+        outcomes[place_of[j] or #messages + 1] = outcome
+      end
+      going, place_of = {}, {}
+    end
+  end
+end
+if #going > 0 then
+  local seq = redis.call('INCRBY', slot .. 'head', #going) - #going
+  for j, each in ipairs(going) do
+    each.head.seq = seq + j - 1
+  end
+  local found = {}
+  for _, group in ipairs(groups) do
+    arrive_many(group, going, now, found)
+  end
+  for j, outcome in ipairs(found) do
+    if place_of[j] then
+      outcomes[place_of[j]] = outcome
+    end
+  end
+end
+outcomes[#messages + 1] = nil
+if next(new) then
+  remember(slot, new, now + window)
+  ring(slot)
+end
+return table.concat(outcomes)

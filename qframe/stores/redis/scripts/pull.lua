@@ -1,0 +1,46 @@
+#!lua flags=allow-oom
+-- Purpose: hands out what is due of a slot's subjects.
+-- KEYS[1] slot: the slot's prefix; what is touched begins with it.
+-- ARGV[1] now, ARGV[2] kind, ARGV[3] group, ARGV[4] epoch, ARGV[5] receipt, ARGV[6] limit,
+--   ARGV[7] lease (ms), ARGV[8] max attempts, ARGV[9] run.
+-- Reply: [0, next due (ms from now; -1 never), dead, lost, gaps, items]; items are flat: subject,
+--   head's value, attempt, lost. [-1] if the epoch is another now, [-2] if there is no such group.
+-- Cost: 13 commands, 1 for each subject of an ordered topic, some for what is lost or promoted.
+-- Promise: one atomic step; nothing before its time, nothing under an epoch that has passed.
+local slot = KEYS[1]
+local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local limit, lease = tonumber(ARGV[6]), tonumber(ARGV[7])
+local max_attempts, run = tonumber(ARGV[8]), tonumber(ARGV[9])
+--@include time many head arrive sequence bring_in hand_out
+local group = group_of(slot, name, kind)
+local owner = redis.call('HGET', group.cursor, 'epoch')
+if owner ~= epoch then
+  return { owner and -1 or -2 }
+end
+local now = time_ms(given)
+local gaps = 0
+if kind == 'ordered' then
+  local first = first_of(slot .. 'gaps')
+  if first and first <= now then
+    local going = {}
+    gaps = pass_overdue(slot, now, going)
+    arrive(slot, kind, going, now)
+  end
+end
+local lost = take_back(group, now)
+promote(group, now)
+local items, count_out, buried = hand_out(group, {
+  now = now, receipt = receipt, limit = limit, lease_until = now + lease,
+  max_attempts = max_attempts, run = run,
+})
+local due = 0
+if count_out < limit then
+  due = next_due(now, {
+    waiting = first_of(group.waiting), retry = first_of(group.retry),
+    doing = first_of(group.doing), gaps = kind == 'ordered' and first_of(slot .. 'gaps') or nil,
+  })
+end
+if count_out == 0 and due ~= 0 then
+  redis.call('SET', slot .. 'asleep', 1)
+end
+return { 0, due, buried, lost, gaps, items }

@@ -1,0 +1,44 @@
+#!lua flags=allow-oom
+-- Purpose: makes dead messages of a slot due again at once, attempts from zero.
+-- KEYS[1] slot: the slot's prefix; what is touched begins with it.
+-- ARGV[1] now, ARGV[2] kind, ARGV[3] group; then the members of those in `dead`, in order.
+-- Reply: how many. -2 if there is no such group.
+-- Cost: 3 commands, and 6 to 10 for each.
+-- Promise: one atomic step; one that is not dead any more is left alone.
+local slot = KEYS[1]
+local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
+--@include time many bell head arrive
+local group = group_of(slot, name, kind)
+if redis.call('EXISTS', group.cursor) == 0 then
+  return -2
+end
+local now, done = time_ms(given), 0
+for i = 4, #ARGV do
+  local member = ARGV[i]
+  local grave = redis.call('HGET', group.graves, member)
+  if grave then
+    redis.call('ZREM', group.dead, member)
+    redis.call('HDEL', group.graves, member)
+    done = done + 1
+    local published, size = struct.unpack('>I8I4', grave)
+    local subject, priority = unpack(cmsgpack.unpack(string.sub(grave, 13, 12 + size)))
+    local head = { due = now, seq = struct.unpack('>I8', member), priority = priority,
+                   published = published, envelope = string.sub(grave, 13 + size),
+                   tries = 0, lost = 0, given = 0, receipt = '', error = '' }
+    if kind == 'stream' then
+      subject = string.format('%.0f', head.seq)
+      redis.call('HSET', group.body, subject, pack_head(head))
+      place(group, subject, head, now)
+    else
+      count(group, 'published', -1)
+      if kind == 'ordered' or redis.call('HEXISTS', group.body, subject) == 0 then
+        head.seq = redis.call('INCR', slot .. 'head') - 1
+        queue(group, subject, head, now)
+      end
+    end
+  end
+end
+if done > 0 then
+  ring(slot)
+end
+return done

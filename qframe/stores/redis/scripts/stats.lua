@@ -1,0 +1,63 @@
+#!lua flags=allow-oom
+-- Purpose: counts where a slot's messages stand for a group.
+-- KEYS[1] slot: the slot's prefix; what is touched begins with it.
+-- ARGV[1] now, ARGV[2] kind, ARGV[3] group.
+-- Reply: flat: epoch, published, waiting, retrying, todo, doing, settled, dead, cancelled, head,
+--   floor (-1 where there is none), when the next one was published (-1 where none is next).
+--   [1] if more has come due than one step promotes: ask again. [-2] if there is no such group.
+-- Cost: 14 commands.
+-- Promise: it changes nothing but what pulling would do first: what is due goes to todo.
+local slot = KEYS[1]
+local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
+--@include time many head log window bring_in
+local group = group_of(slot, name, kind)
+local now = time_ms(given)
+local cursor = redis.call('HMGET', group.cursor, 'epoch', 'published', 'acked', 'cancelled',
+  'parked', 'running', 'floor', 'read', 'base', 'settled', 'entry')
+if name ~= '' and not cursor[1] then
+  return { -2 }
+end
+promote(group, now)
+local due = next_due(now, { first_of(group.waiting), first_of(group.retry) })
+if due == 0 then
+  return { 1 }
+end
+local function number(text)
+  return tonumber(text or 0)
+end
+local function card(key)
+  return redis.call('ZCARD', key)
+end
+local waiting, doing, todo = card(group.waiting) + card(group.retry), card(group.doing), card(group.todo)
+local dead, retrying = card(group.dead), card(group.retry)
+local head = number(redis.call('GET', slot .. 'head'))
+local kept_back = card(slot .. 'later') + redis.call('HLEN', slot .. 'letters')
+local settled, cancelled = number(cursor[3]), number(cursor[4])
+local published, floor, oldest = number(cursor[2]), -1, -1
+local first = redis.call('ZRANGE', group.todo, 0, 0)[1]
+if first then
+  oldest = unpack_head(redis.call('HGET', group.body, string.sub(first, 17))).published
+end
+if kind == 'stream' then
+  local read = number(cursor[8])
+  floor = number(cursor[7])
+  published = head - number(cursor[9])
+  todo = todo + head - read
+  doing = doing + read - floor
+  local ranges = load_ranges(cursor[10])
+  for i = 1, #ranges, 2 do
+    doing = doing - (ranges[i + 1] - ranges[i])
+  end
+  if oldest < 0 and read < head then
+    local fields = fields_of(entry_at(slot .. 'log', read))
+    oldest = tonumber(fields.p or fields.t)
+  end
+elseif kind == 'ordered' then
+  waiting = waiting + number(cursor[5])
+  doing = number(cursor[6])
+  todo = published - settled - cancelled - dead - waiting - doing
+else
+  todo = todo + redis.call('HLEN', group.following)
+end
+return { cursor[1] or '0000000000000000', published + kept_back, waiting + kept_back, retrying, todo,
+  doing, settled, dead, cancelled, head, floor, oldest }

@@ -1,0 +1,52 @@
+#!lua
+-- Purpose: makes a group collect from a slot.
+-- KEYS[1] slot: the slot's prefix; what is touched begins with it.
+-- ARGV[1] kind, ARGV[2] group, ARGV[3] start: earliest or latest in a stream; elsewhere earliest in
+--   the slot that decides, then what that slot answered (claims or joins), or latest.
+-- Reply: [1 if it is new, else 0; claims if it has what was kept for the first group, else joins].
+--   [-3] if remains of a dropped group of this name are there still.
+-- Cost: 3 to 14 commands.
+-- Promise: one atomic step; what was published before any group existed goes to one group whole.
+local slot = KEYS[1]
+local kind, name, start = ARGV[1], ARGV[2], ARGV[3]
+--@include head log
+local before = redis.call('HGET', slot .. 'groups', name)
+if before then
+  return { 0, before }
+end
+local group = group_of(slot, name, kind)
+if redis.call('EXISTS', group.body) == 1 then
+  return { -3 }
+end
+if kind == 'stream' then
+  local head = tonumber(redis.call('GET', slot .. 'head') or 0)
+  local first = start == 'latest' and head or tonumber(redis.call('GET', slot .. 'first') or 0)
+  local text = string.format('%.0f', first)
+  redis.call('HSET', group.cursor, 'epoch', '0000000000000000', 'floor', text, 'read', text,
+    'base', text, 'entry', string.format('%.0f', entry_start(slot .. 'log', first)),
+    'receipt', '', 'lease', 0, 'settled', '')
+  redis.call('HSET', slot .. 'groups', name, 'joins')
+  return { 1, 'joins' }
+end
+local claims = start == 'claims'
+  or (start == 'earliest' and redis.call('EXISTS', slot .. 'groups') == 0)
+if claims then
+  local unclaimed = group_of(slot, '', kind)
+  for _, part in ipairs({ 'cursor', 'waiting', 'retry', 'todo', 'doing', 'body', 'tries',
+                          'following', 'dead', 'graves' }) do
+    if redis.call('EXISTS', unclaimed[part]) == 1 then
+      redis.call('RENAME', unclaimed[part], group[part])
+    end
+  end
+  if kind == 'ordered' then
+    for _, subject in ipairs(redis.call('HKEYS', group.body)) do
+      local behind = behind_of(unclaimed, subject)
+      if redis.call('EXISTS', behind) == 1 then
+        redis.call('RENAME', behind, behind_of(group, subject))
+      end
+    end
+  end
+end
+redis.call('HSET', group.cursor, 'epoch', '0000000000000000')
+redis.call('HSET', slot .. 'groups', name, claims and 'claims' or 'joins')
+return { 1, claims and 'claims' or 'joins' }

@@ -1,0 +1,29 @@
+#!lua flags=allow-oom
+-- Purpose: takes a slot under a new epoch; what is in doing there comes back, counted and lost.
+-- KEYS[1] slot: the slot's prefix; what is touched begins with it.
+-- ARGV[1] now, ARGV[2] kind, ARGV[3] group, ARGV[4] epoch.
+-- Reply: 1 taken, 0 refused since the slot's epoch is larger. -2 if there is no such group.
+-- Cost: 3 commands, and 8 for each that comes back.
+-- Promise: one atomic step; epochs only grow, and whoever had the slot before is fenced from here on.
+local slot = KEYS[1]
+local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+--@include time many head log window
+local group = group_of(slot, name, kind)
+local owner = redis.call('HGET', group.cursor, 'epoch')
+if not owner then
+  return -2
+end
+if epoch <= owner then
+  return epoch == owner and 1 or 0
+end
+local now = time_ms(given)
+redis.call('HSET', group.cursor, 'epoch', epoch)
+lose(group, redis.call('ZRANGE', group.doing, 0, -1), now)
+if kind == 'stream' then
+  local cursor = redis.call('HMGET', group.cursor, 'floor', 'read', 'settled')
+  local floor, read = tonumber(cursor[1]), tonumber(cursor[2])
+  if floor < read then
+    lose_window(group, floor, read, load_ranges(cursor[3]), now)
+  end
+end
+return 1
