@@ -306,7 +306,16 @@ class Redis:
 
     def ask(self, key: bytes, *words: bytes | str | int) -> Any:
         """The reply to one plain command about a key; raises what `run` raises."""
-        return self.run([Command(key, (words[0], key, *words[1:]))])[0]
+        return self.ask_many([(key, *words)])[0]
+
+    def ask_many(self, questions: Sequence[tuple[Any, ...]]) -> list[Any]:
+        """The replies to plain commands, each given as key, command, arguments."""
+        return self.run([Command(key, (word, key, *rest)) for key, word, *rest in questions])
+
+    def time(self, key: bytes) -> tuple[int, int]:
+        """Seconds and microseconds since 1970, by the clock of the server that has a key."""
+        [(seconds, micros)] = self.run([Command(key, ("TIME",))])
+        return int(seconds), int(micros)
 
     def reconnect(self) -> None:
         """Closes what is open and finds servers anew."""
@@ -326,8 +335,8 @@ class Redis:
         except (RedisError, OSError) as error:
             raise self._translated(error) from error
 
-    def listener(self, channel: str) -> client.client.PubSub:
-        """A subscription to a channel; on a cluster any server hears it."""
+    def listener(self) -> client.client.PubSub:
+        """What can subscribe to channels; on a cluster any server hears them all."""
         return self._servers.all()[0].pubsub()
 
     def close(self) -> None:

@@ -1,0 +1,85 @@
+"""Dead letters: list, retry, drop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qframe.drivers.redis import Redis
+from qframe.stores.base import Record
+from qframe.stores.redis.envelopes import NUMBER, record_of_grave
+from qframe.stores.redis.groups import epochs, known
+from qframe.stores.redis.keys import Place
+
+PAGE = 500
+
+
+def listed(
+    redis: Redis, place: Place, group: str, ids: Sequence[str] | None, limit: int
+) -> list[Record]:
+    """Dead messages, the longest dead first."""
+    epochs(redis, place, group)  # refuses a group that there is not
+    found = [
+        record
+        for slot in range(place.topic.slots)
+        for record in of_slot(redis, place, group, slot, ids, limit)
+    ]
+    found.sort(key=lambda one: (one.died_at_ms or 0, one.slot, one.seq or 0))
+    return found[:limit]
+
+
+def of_slot(
+    redis: Redis, place: Place, group: str, slot: int, ids: Sequence[str] | None, limit: int
+) -> list[Record]:
+    """Dead messages of one slot, page by page, until there are enough."""
+    wanted = None if ids is None else set(ids)
+    found: list[Record] = []
+    start = 0
+    while len(found) < limit:
+        page = redis.ask(
+            place.key(slot, "dead", group), "ZRANGE", start, start + PAGE - 1, "WITHSCORES"
+        )
+        members = page[::2]
+        if not members:
+            break
+        graves = redis.ask(place.key(slot, "graves", group), "HMGET", *members)
+        for member, died_at, grave in zip(members, page[1::2], graves, strict=True):
+            if grave is None:
+                continue
+            one = record_of_grave(place.topic.name, group, slot, member, float(died_at), grave)
+            if wanted is None or one.id in wanted:
+                found.append(one)
+        start += PAGE
+    return found[:limit]
+
+
+def retry(
+    redis: Redis, place: Place, group: str, ids: Sequence[str] | None, limit: int, now: str
+) -> int:
+    """Makes dead messages due again."""
+    return _each_slot(redis, place, group, ids, limit, "retry_dead",
+                      now, str(place.topic.kind), group)  # fmt: skip
+
+
+def drop(redis: Redis, place: Place, group: str, ids: Sequence[str] | None, limit: int) -> int:
+    """Removes dead messages for good."""
+    return _each_slot(redis, place, group, ids, limit, "drop_dead", group)
+
+
+def _each_slot(
+    redis: Redis,
+    place: Place,
+    group: str,
+    ids: Sequence[str] | None,
+    limit: int,
+    script: str,
+    *arguments: str,
+) -> int:
+    members: dict[int, list[bytes]] = {}
+    for one in listed(redis, place, group, ids, limit):
+        members.setdefault(one.slot, []).append(NUMBER.pack(one.seq or 0))
+    calls = [
+        place.call(script, slot, *arguments, *chosen[start : start + PAGE])
+        for slot, chosen in members.items()
+        for start in range(0, len(chosen), PAGE)
+    ]
+    return sum(known(redis, place, group, reply) for reply in (redis.run(calls) if calls else ()))

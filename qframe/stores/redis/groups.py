@@ -1,0 +1,177 @@
+"""Topics and groups: declaring, subscribing, owning, moving."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from qframe.drivers.redis import Call, Redis
+from qframe.errors import TopicMismatch, UnknownGroup
+from qframe.stores.base import NO_EPOCH
+from qframe.stores.redis.keys import Place, of, topics_key
+from qframe.topic import Topic
+
+_NO_GROUP = -2
+_REMAINS = -3
+
+
+class Options(msgspec.Struct):
+    """What of a topic may be changed later."""
+
+    retain_ms: int
+    max_length: int | None
+    dedupe_window_ms: int
+    gap_timeout_ms: int
+
+
+def known(redis: Redis, place: Place, group: str, reply: Any) -> int:
+    """The reply, where it is a number; refuses one that says that there is no such group."""
+    if reply == _NO_GROUP:
+        raise UnknownGroup(place.topic.name, group, names(redis, place))
+    return reply if isinstance(reply, int) else 0
+
+
+def declare(redis: Redis, namespace: str, topic: Topic) -> None:
+    """Makes a topic known, or changes its options."""
+    options = Options(
+        topic.retain_ms, topic.max_length, topic.dedupe_window_ms, topic.gap_timeout_ms
+    )
+    [before] = redis.run(
+        [
+            Call(
+                of("declare"), topics_key(namespace),
+                (topic.name, f"{topic.kind} {topic.slots}", msgspec.json.encode(options)),
+            )
+        ]
+    )  # fmt: skip
+    if before:
+        kind, slots = before.decode().split()
+        if kind != topic.kind:
+            raise TopicMismatch(topic.name, "kind", kind, str(topic.kind))
+        raise TopicMismatch(topic.name, "slots", int(slots), topic.slots)
+
+
+def declared(redis: Redis, namespace: str, name: str) -> Topic | None:
+    """A topic as declared, or None."""
+    value = redis.ask(topics_key(namespace), "HGET", name)
+    return None if value is None else _topic(name, value)
+
+
+def all_declared(redis: Redis, namespace: str) -> list[Topic]:
+    """All topics, by name."""
+    flat = redis.ask(topics_key(namespace), "HGETALL")
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    return [_topic(name.decode(), value) for name, value in sorted(pairs)]
+
+
+def subscribe(redis: Redis, place: Place, group: str, start: str) -> bool:
+    """Makes a group collect; False if it did before.
+
+    The first slot decides whether the group gets what was kept for the first one; the others
+    follow it, also when a subscription that broke off half way is repeated.
+    """
+    kind = str(place.topic.kind)
+    is_new, decision = _subscribe_slot(redis, place, group, 0, start)
+    follow = decision if place.topic.has_subjects else start
+    rest = [
+        place.call("subscribe", slot, kind, group, follow) for slot in range(1, place.topic.slots)
+    ]
+    for slot, reply in enumerate(redis.run(rest) if rest else [], start=1):
+        if reply[0] == _REMAINS:
+            _subscribe_slot(redis, place, group, slot, follow)
+    return is_new
+
+
+def _subscribe_slot(
+    redis: Redis, place: Place, group: str, slot: int, start: str
+) -> tuple[bool, str]:
+    call = place.call("subscribe", slot, str(place.topic.kind), group, start)
+    [reply] = redis.run([call])
+    while reply[0] == _REMAINS:
+        redis.run([place.call("drop_group", slot, str(place.topic.kind), group)])
+        [reply] = redis.run([call])
+    return bool(reply[0]), reply[1].decode()
+
+
+def names(redis: Redis, place: Place) -> list[str]:
+    """All groups of a topic, by name."""
+    return sorted(name.decode() for name in redis.ask(place.key(0, "groups"), "HKEYS"))
+
+
+def drop(redis: Redis, place: Place, group: str) -> bool:
+    """Forgets a group, the first slot last, in steps; False if there was none."""
+    was = False
+    slots = list(reversed(range(place.topic.slots)))
+    while slots:
+        calls = [place.call("drop_group", slot, str(place.topic.kind), group) for slot in slots]
+        replies = redis.run(calls)
+        was = was or any(reply[0] for reply in replies)
+        slots = [slot for slot, reply in zip(slots, replies, strict=True) if reply[1]]
+    return was
+
+
+def seek(redis: Redis, place: Place, group: str, positions: Mapping[int, int]) -> None:
+    """Moves a stream's group to an offset in each slot named."""
+    calls = [
+        place.call("seek", slot, group, max(0, offset)) for slot, offset in positions.items()
+    ]
+    for reply in redis.run(calls) if calls else []:
+        known(redis, place, group, reply)
+
+
+def offsets_at(redis: Redis, place: Place, at_ms: int) -> dict[int, int]:
+    """The first kept offset of each slot that joined the log at a time or later."""
+    slots = range(place.topic.slots)
+    replies = redis.run([place.call("offsets_at", slot, at_ms) for slot in slots])
+    return {slot: int(reply) for slot, reply in zip(slots, replies, strict=True)}
+
+
+def epochs(redis: Redis, place: Place, group: str) -> dict[int, str]:
+    """The epoch of each slot."""
+    slots = range(place.topic.slots)
+    found = redis.ask_many([(place.key(slot, "cursor", group), "HGET", "epoch") for slot in slots])
+    if found[0] is None:
+        known(redis, place, group, _NO_GROUP)
+    return {slot: epoch.decode() if epoch else NO_EPOCH for slot, epoch in enumerate(found)}
+
+
+def take(
+    redis: Redis, place: Place, group: str, wanted: Mapping[int, str], now: str
+) -> list[int]:
+    """Takes slots under new epochs; answers those taken."""
+    kind = str(place.topic.kind)
+    calls = [place.call("take", slot, now, kind, group, epoch) for slot, epoch in wanted.items()]
+    replies = redis.run(calls) if calls else []
+    return [
+        slot for slot, reply in zip(wanted, replies, strict=True)
+        if known(redis, place, group, reply)
+    ]  # fmt: skip
+
+
+def sweep(redis: Redis, place: Place, limit: int, now: str) -> int:
+    """Removes up to `limit` rows that are no longer needed; answers how many."""
+    removed = 0
+    topic = place.topic
+    for slot in range(topic.slots):
+        while removed < limit:
+            step = min(500, limit - removed)
+            [gone] = redis.run(
+                [place.call("sweep", slot, now, str(topic.kind), topic.retain_ms, step)]
+            )
+            removed += gone
+            if gone < step:
+                break
+    return removed
+
+
+def _topic(name: str, value: bytes) -> Topic:
+    kind, slots, options = value.split(b" ", 2)
+    known_options = msgspec.json.decode(options, type=Options)
+    return Topic(
+        name, kind.decode(), int(slots),
+        retain=known_options.retain_ms / 1000, max_length=known_options.max_length,
+        dedupe_window=known_options.dedupe_window_ms / 1000,
+        gap_timeout=known_options.gap_timeout_ms / 1000,
+    )  # fmt: skip

@@ -1,0 +1,65 @@
+"""What a topic's keys are called, and how its scripts are called.
+
+All keys of a slot begin with `qf:{namespace:topic:slot}:`, so that a cluster keeps them on one node
+and every script is legal there. A script is given that prefix as its one key and makes the others'
+names from it, since which groups and subjects it meets is known to it alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+
+from qframe.drivers.redis import Call
+from qframe.drivers.scripts import Script, script
+from qframe.topic import Topic
+
+UNCLAIMED = ""
+
+Argument = bytes | str | int
+
+
+class Place:
+    """Where a topic lies.
+
+    Attributes:
+        topic: the topic.
+        slots: the prefix of each slot's keys.
+        channel: what its bell rings on.
+    """
+
+    __slots__ = ("channel", "slots", "topic")
+
+    def __init__(self, namespace: str, topic: Topic) -> None:
+        self.topic = topic
+        self.slots = [
+            f"qf:{{{namespace}:{topic.name}:{slot}}}:".encode() for slot in range(topic.slots)
+        ]
+        self.channel = f"qf:bell:{namespace}:{topic.name}"
+
+    def call(self, name: str, slot: int, *arguments: Argument) -> Call:
+        """A script's call for a slot."""
+        return Call(of(name), self.slots[slot], arguments)
+
+    def key(self, slot: int, name: str, group: str | None = None) -> bytes:
+        """The name of one of a slot's keys, or of a group's in it."""
+        return self.slots[slot] + (name if group is None else f"g:{group}:{name}").encode()
+
+
+def topics_key(namespace: str) -> bytes:
+    """The hash of a namespace's topics."""
+    return f"qf:{{{namespace}}}:topics".encode()
+
+
+@lru_cache
+def of(name: str) -> Script:
+    """A script of this store."""
+    return script("qframe.stores.redis", name)
+
+
+def by_slot(slots: Sequence[int]) -> dict[int, list[int]]:
+    """The places at which each slot stands, slots in the order in which they come."""
+    found: dict[int, list[int]] = {}
+    for place, slot in enumerate(slots):
+        found.setdefault(slot, []).append(place)
+    return found

@@ -1,0 +1,137 @@
+"""Taking messages in: one script for each slot that a call touches."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from qframe.codec import batch_mark_of
+from qframe.drivers.redis import Call, Redis
+from qframe.outcomes import Outcome
+from qframe.stores.base import Entry
+from qframe.stores.redis.envelopes import envelope, envelopes, pack
+from qframe.stores.redis.keys import Argument, Place
+from qframe.topic import Kind
+
+OUTCOMES: Final = {
+    "s": Outcome.STORED, "m": Outcome.MERGED, "r": Outcome.REPLACED, "d": Outcome.DUPLICATE,
+    "f": Outcome.FULL,
+}  # fmt: skip
+_BY_BYTE: Final = {ord(letter): outcome for letter, outcome in OUTCOMES.items()}
+_STORED: Final = Outcome.STORED
+
+
+def publish(redis: Redis, place: Place, entries: Sequence[Entry], now: str) -> list[Outcome]:
+    """Stores the entries in order; answers what became of each."""
+    shares: dict[int, list[Entry]] = {}
+    places: dict[int, list[int]] = {}
+    outcomes = [_STORED] * len(entries)
+    repeated = _repeated(entries)
+    for number, entry in enumerate(entries):
+        if number in repeated:
+            outcomes[number] = Outcome.DUPLICATE
+            continue
+        share = shares.get(entry.slot)
+        if share is None:
+            shares[entry.slot] = [entry]
+            places[entry.slot] = [number]
+        else:
+            share.append(entry)
+            places[entry.slot].append(number)
+    compiled = _stream_call if place.topic.kind is Kind.STREAM else _subjects_call
+    calls, sizes = [], []
+    for slot, share in shares.items():
+        call, counts = compiled(place, slot, share, now)
+        calls.append(call)
+        sizes.append(counts)
+    for slot, counts, reply in zip(shares, sizes, redis.run(calls), strict=True):
+        if reply.count(b"s") == len(reply):
+            continue
+        numbers = iter(places[slot])
+        for letter, count in zip(reply, counts or [1] * len(reply), strict=True):
+            for _ in range(count):
+                outcomes[next(numbers)] = _BY_BYTE[letter]
+    return outcomes
+
+
+def _repeated(entries: Sequence[Entry]) -> set[int]:
+    """Where an id comes again that came earlier in this call; only named ones can."""
+    if all(entry.mark != entry.id for entry in entries):
+        return set()
+    seen: set[tuple[int, str]] = set()
+    again = set()
+    for number, entry in enumerate(entries):
+        if (entry.slot, entry.id) in seen:
+            again.add(number)
+        seen.add((entry.slot, entry.id))
+    return again
+
+
+def _stream_call(
+    place: Place, slot: int, share: list[Entry], now: str
+) -> tuple[Call, list[int]]:
+    """The call that appends, and how many messages each of its items has."""
+    topic = place.topic
+    limit = topic.slot_max_length or 0
+    mark = next((entry.mark for entry in share if entry.mark != entry.id), "")
+    arguments: list[Argument] = [now, topic.dedupe_window_ms, limit, mark]
+    counts: list[int] = []
+    run: list[Entry] = []
+
+    def end_run() -> None:
+        if run:
+            arguments.extend(("", len(run), envelopes(run)))
+            counts.append(len(run))
+            run.clear()
+
+    for entry in share:
+        if entry.mark == mark and not limit and entry.at_ms is None and entry.delay_ms is None:
+            run.append(entry)
+            continue
+        end_run()
+        how = pack((entry.mark, _other_mark(entry), _time(entry.at_ms), _time(entry.delay_ms),
+                    entry.id))  # fmt: skip
+        arguments.extend((how, 1, envelope(entry)))
+        counts.append(1)
+    end_run()
+    return place.call("publish_stream", slot, *arguments), counts
+
+
+def _subjects_call(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Call, None]:
+    """The call that queues."""
+    topic = place.topic
+    mark = next((entry.mark for entry in share if entry.mark != entry.id), "")
+    arguments: list[Argument] = [
+        now, str(topic.kind), topic.dedupe_window_ms, topic.slot_max_length or 0,
+        topic.gap_timeout_ms, mark,
+    ]  # fmt: skip
+    merges = topic.kind is Kind.MERGE
+    for entry in share:
+        how: Argument = ""
+        if (
+            entry.mark != mark
+            or entry.at_ms is not None
+            or entry.delay_ms is not None
+            or entry.priority
+            or entry.sequence is not None
+            or (merges and entry.within_ms)
+        ):
+            delay = entry.delay_ms
+            if delay is None:
+                delay = entry.within_ms if merges else 0
+            how = pack((entry.mark, _other_mark(entry), _time(entry.at_ms), delay, entry.priority,
+                        entry.sequence or False))  # fmt: skip
+        arguments += (how, entry.subject or "", envelope(entry))
+    return place.call("publish_subjects", slot, *arguments), None
+
+
+def _time(ms: int | None) -> int | bool:
+    """A time that Lua can tell from none, and that is not before 1970."""
+    return False if ms is None else max(0, ms)
+
+
+def _other_mark(entry: Entry) -> str | bool:
+    """The mark of the batch to which a named id would belong."""
+    if entry.mark != entry.id:
+        return False
+    return batch_mark_of(entry.id) or False
