@@ -31,6 +31,10 @@ START_S = 30.0
 STOP_S = 10.0
 PR_SET_PDEATHSIG = 1
 
+# A sentinel reconnects to a server at most once a second, and a promotion cuts its connection: with
+# less than a second here it takes the new primary for dead, and the roles go to and fro.
+DOWN_AFTER_MS = 1500
+
 _libc = ctypes.CDLL(None)
 _given: set[int] = set()
 
@@ -211,7 +215,7 @@ class Sentinel(_Child):
     def __init__(self, folder: Path, name: str, primary: int) -> None:
         lines = [
             f"sentinel monitor {name} {HOST} {primary} 2",
-            f"sentinel down-after-milliseconds {name} 500",
+            f"sentinel down-after-milliseconds {name} {DOWN_AFTER_MS}",
             f"sentinel failover-timeout {name} 2000",
             f"sentinel parallel-syncs {name} 1",
         ]
