@@ -59,6 +59,12 @@ def _is_free(port: int) -> bool:
     return True
 
 
+def connect(port: int, timeout_s: float = 5.0) -> redis.Redis:
+    """A new client, to be closed, which tries nothing twice: a test sees what happened."""
+    once = Retry(NoBackoff(), 0)
+    return redis.Redis(host=HOST, port=port, retry=once, socket_timeout=timeout_s)
+
+
 class _Child:
     """A server in the foreground, which dies with the thread that has started it.
 
@@ -99,8 +105,8 @@ class _Child:
         return self._process is not None and self._process.poll() is None
 
     def client(self) -> redis.Redis:
-        """A new client, to be closed, which tries nothing twice: a test sees what happened."""
-        return redis.Redis(host=HOST, port=self.port, retry=Retry(NoBackoff(), 0))
+        """A new client of it, as `connect` makes it."""
+        return connect(self.port)
 
     def call(self, *words: str | int | bytes) -> Any:
         """What one command answers, on a connection of its own."""

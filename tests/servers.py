@@ -16,9 +16,9 @@ from typing import Self
 
 import redis
 from eventually import eventually
-from redis_servers import HOST, RedisServer, Sentinel, free_port
+from redis_servers import HOST, RedisServer, Sentinel, connect, free_port
 
-__all__ = ["Proxy", "RedisCluster3", "RedisServer", "SentinelSet", "free_port"]
+__all__ = ["Proxy", "RedisCluster3", "RedisServer", "SentinelSet", "connect", "free_port"]
 
 SLOTS = 16384
 NODES = 3
@@ -27,7 +27,11 @@ RESET = struct.pack("ii", 1, 0)
 
 
 class SentinelSet:
-    """A primary and its replica, watched by three sentinels of whom two must agree."""
+    """A primary and its replica, watched by three sentinels of whom two must agree.
+
+    A promotion takes some three seconds. A primary that comes back is made a replica after ten, and
+    whenever a server's role changes the sentinels cut its clients' connections.
+    """
 
     NAME = "primary"
 
@@ -75,7 +79,7 @@ class SentinelSet:
     def _knows_all(self, sentinel: Sentinel) -> bool:
         with sentinel.client() as client:
             seen = client.sentinel_master(self.NAME)
-            return seen["num-slaves"] == 1 and seen["num-other-sentinels"] == 2
+            return (seen["num-slaves"], seen["num-other-sentinels"]) == (1, 2)
 
 
 class RedisCluster3:

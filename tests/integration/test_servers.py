@@ -14,12 +14,12 @@ import pytest
 import redis
 from eventually import eventually
 from redis.cluster import ClusterNode, RedisCluster
-from servers import Proxy, RedisCluster3, RedisServer, SentinelSet, free_port
+from servers import Proxy, RedisCluster3, RedisServer, SentinelSet, connect, free_port
 
 
-def through(proxy: Proxy, timeout: float = 5.0) -> redis.Redis:
-    """A client of a proxy that is connected and tries nothing twice."""
-    client = redis.Redis(port=proxy.port, host="127.0.0.1", retry=None, socket_timeout=timeout)
+def through(proxy: Proxy, timeout_s: float = 5.0) -> redis.Redis:
+    """A client of a proxy that is connected already."""
+    client = connect(proxy.port, timeout_s)
     client.ping()
     return client
 
@@ -58,7 +58,7 @@ def test_a_server_keeps_what_it_has_acknowledged_when_killed(tmp_path: Path) -> 
 
 def test_a_frozen_server_answers_once_it_is_thawed(tmp_path: Path) -> None:
     with RedisServer(tmp_path) as server:
-        with redis.Redis(port=server.port, retry=None, socket_timeout=0.2) as client:
+        with connect(server.port, 0.2) as client:
             client.ping()
             server.freeze()
             with pytest.raises(redis.TimeoutError):
@@ -78,7 +78,7 @@ def test_a_server_ends_with_the_process_that_has_started_it(tmp_path: Path) -> N
     )
     folder = Path(__file__).parent.parent
     ended = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
-    with redis.Redis(port=int(ended.stdout), retry=None) as client:
+    with connect(int(ended.stdout)) as client:
         eventually(lambda: not answers(client))
 
 
@@ -127,8 +127,6 @@ def test_sentinels_promote_the_replica_when_the_primary_is_killed(tmp_path: Path
         with servers.replica.client() as client:
             assert client.role()[0] == b"master"
             assert client.get("key") == b"value"
-        servers.primary.restart()
-        eventually(lambda: servers.primary.call("ROLE")[0] == b"slave", within=15)
 
 
 def test_a_cluster_serves_a_key_on_each_node(
@@ -142,6 +140,15 @@ def test_a_cluster_serves_a_key_on_each_node(
     assert nodes == {0, 1, 2}
 
 
+def refusal(client: redis.Redis, *words: str) -> str:
+    """The name of the error that a command gets."""
+    try:
+        client.execute_command(*words)
+    except redis.ResponseError as error:
+        return type(error).__name__
+    return ""
+
+
 def test_a_slot_moves_with_all_its_keys_while_they_are_read(
     redis_cluster: RedisCluster3, everywhere: RedisCluster, key: str
 ) -> None:
@@ -151,17 +158,15 @@ def test_a_slot_moves_with_all_its_keys_while_they_are_read(
     slot = everywhere.keyslot(key)
     old = redis_cluster.node_of(slot)
     new = (old + 1) % 3
-    move = threading.Thread(target=lambda: redis_cluster.migrate_slot(slot, new, pause_s=0.02))
+    move = threading.Thread(target=lambda: redis_cluster.migrate_slot(slot, new, pause_s=0.05))
     refusals: set[str] = set()
     move.start()
     with redis_cluster.servers[old].client() as client:
         while move.is_alive():
-            assert all(everywhere.get(each) == each.encode() for each in keys)
-            for words in (["GET", keys[0]], ["MGET", *keys]):
-                try:
-                    client.execute_command(*words)
-                except redis.ResponseError as error:
-                    refusals.add(type(error).__name__)
+            for each in keys:
+                assert everywhere.get(each) == each.encode()
+                refusals.add(refusal(client, "GET", f"{{{key}}}-absent"))
+                refusals.add(refusal(client, "MGET", *keys))
     move.join()
     assert {"AskError", "TryAgainError"} <= refusals
     assert redis_cluster.node_of(slot) == new
@@ -194,7 +199,7 @@ def test_a_proxy_swallows_the_reply_of_what_was_done(
 
 
 def test_a_stalled_proxy_holds_back_and_then_delivers(proxy: Proxy, key: str) -> None:
-    with through(proxy, timeout=0.2) as waiting, through(proxy) as patient:
+    with through(proxy, timeout_s=0.2) as waiting, through(proxy) as patient:
         proxy.stall()
         with pytest.raises(redis.TimeoutError):
             waiting.incr(key)
