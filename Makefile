@@ -3,6 +3,7 @@
 .PHONY: help demo check test bench api clean
 
 READY := .venv/.ready
+SERVERS := .venv/.servers
 # Not PYTHON: that one is the user's, and names what .venv is made with.
 VENV_PYTHON := .venv/bin/python
 
@@ -17,10 +18,10 @@ check: $(READY) ## Lints, checks the format and the types.
 	@$(VENV_PYTHON) -m ruff format --quiet --check . && echo "ruff format: ok"
 	@$(VENV_PYTHON) -m mypy --no-error-summary && echo "mypy --strict: ok"
 
-test: check ## Runs check, then every test.
+test: check $(SERVERS) ## Runs check, then every test.
 	@$(VENV_PYTHON) -m pytest $(ARGS)
 
-bench: $(READY) ## Measures the store and the worker beside bare loops.
+bench: $(READY) $(SERVERS) ## Measures the store and the worker beside bare loops.
 	@$(VENV_PYTHON) -m benchmarks $(ARGS)
 
 api: $(READY) ## Writes docs/api.txt anew.
@@ -31,3 +32,7 @@ clean: ## Removes what the other targets have made.
 
 $(READY): pyproject.toml scripts/bootstrap.sh
 	@sh scripts/bootstrap.sh
+
+$(SERVERS): scripts/servers.sh | $(READY)
+	@sh scripts/servers.sh
+	@touch $@

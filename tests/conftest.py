@@ -1,10 +1,12 @@
-"""What all tests share: no settings but their own."""
+"""What all tests share: no settings but their own, and servers that are started when first used."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 
 import pytest
+from servers import RedisCluster3, RedisServer
 
 
 @pytest.fixture(autouse=True)
@@ -12,3 +14,17 @@ def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes QFRAME_ variables out of the environment."""
     for name in [name for name in os.environ if name.startswith("QFRAME_")]:
         monkeypatch.delenv(name)
+
+
+@pytest.fixture(scope="session")
+def redis_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """One server for all tests: nobody kills it or flushes it, each has a namespace of its own."""
+    with RedisServer(tmp_path_factory.mktemp("redis-server")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisCluster3]:
+    """One cluster for all tests, shared as the server is; its slots may be moved."""
+    with RedisCluster3(tmp_path_factory.mktemp("redis-cluster")) as cluster:
+        yield cluster
