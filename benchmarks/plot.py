@@ -93,9 +93,7 @@ def publish_bars(facts: dict[str, Any]) -> list[Bar]:
 
 def own_bars(facts: dict[str, Any], measure: str) -> list[Bar]:
     """A bar for each rate of qframe's, and one for each different bare loop."""
-    rows = [
-        row for row in facts["rows"] if row["measure"] == measure and row["unit"] == "messages/s"
-    ]
+    rows = [row for row in facts["rows"] if row["measure"] == measure and row["unit"] == "/s"]
     bars = [Bar(f"qframe {label(row)}", row["median"], "qframe") for row in rows]
     bare: dict[str, Bar] = {}
     for row in rows:

@@ -1,4 +1,4 @@
-"""What qframe does on Redis, each measure beside its bare loop, in turns, on a server of its own."""
+"""What qframe does on Redis, measure by measure, in turns with bare loops on the same server."""
 
 from __future__ import annotations
 
@@ -14,8 +14,6 @@ from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
 from typing import Any
-
-from rich.console import Console
 
 from benchmarks import drive, plot, redis_bare, report
 from benchmarks.peers import run as peers
@@ -64,7 +62,7 @@ class Bench:
 
 def main(options: argparse.Namespace) -> None:
     """Measures, prints, and writes the figures to benchmarks/results/redis.json and .png."""
-    console = Console()
+    console = report.console()
     rows: list[Row] = []
     others: list[dict[str, Any]] = []
     with RedisServer() as server:
@@ -123,7 +121,7 @@ def publish_singly(bench: Bench) -> Row:
 
     mine, bare = zip(*bench.rounds(measure), strict=True)
     what = "stream publish, one by one"
-    return Row("publish", what, "messages/s", list(mine), list(bare), ratio_bar="0.8")
+    return Row("publish", what, "/s", list(mine), list(bare), ratio_bar="0.8")
 
 
 def publish_many(bench: Bench, kind: str) -> Reading:
@@ -137,7 +135,7 @@ def publish_many(bench: Bench, kind: str) -> Reading:
 
 
 def publish_buffered(bench: Bench) -> list[Row]:
-    """A call a message on 8 threads, gathered by `app.buffered()`; nothing where it is not served."""
+    """A call a message on 8 threads, gathered by `app.buffered()`, where that is served."""
     count = max(THREADS, bench.count // SINGLY)
     topic = drive.topic_of("stream")
 
@@ -158,7 +156,7 @@ def publish_buffered(bench: Bench) -> list[Row]:
     except (AttributeError, NotSupported):
         print("publish buffered: not served by this version")
         return []
-    return [Row("publish", "stream publish, buffered, 8 threads", "messages/s", rates)]
+    return [Row("publish", "stream publish, buffered, 8 threads", "/s", rates)]
 
 
 # Consuming.
@@ -206,11 +204,11 @@ def rate_and_cpu(
     bare, mine = zip(*found, strict=True)
     return [
         Row(
-            measure, what, "messages/s",
+            measure, what, "/s",
             [one.rate for one in mine], [one.rate for one in bare], bar, ratio_bar,
         ),
         Row(
-            measure, f"{what}, Redis CPU", "µs/message",
+            measure, f"{what}, Redis CPU", "µs",
             [one.redis_us for one in mine], [one.redis_us for one in bare], cpu_bar,
         ),
     ]  # fmt: skip
@@ -226,7 +224,7 @@ def processes(bench: Bench) -> list[Row]:
         found = bench.rounds(lambda kind=kind: (workers(bench, kind, 2), workers(bench, kind, 1)))
         two, one = zip(*found, strict=True)
         what = f"{kind} consume, 2 processes beside 1"
-        rows.append(Row("processes", what, "messages/s", list(two), list(one), ratio_bar="1.8"))
+        rows.append(Row("processes", what, "/s", list(two), list(one), ratio_bar="1.8"))
     if (os.cpu_count() or 1) < 3:
         print("two processes and the server want three cores; this machine has fewer")
     return rows
@@ -284,7 +282,7 @@ def latency(bench: Bench) -> list[Row]:
         for percent, bar in ((50, "< 0.6"), (99, "< 1.5")):
             rows.append(
                 Row(
-                    "latency", f"{kind}, {percent} % within", "ms",
+                    "latency", f"{kind}, p{percent}", "ms",
                     [percentile(mine, percent)], [percentile(beside, percent)], bar,
                 )
             )  # fmt: skip
@@ -366,11 +364,7 @@ def idle(bench: Bench) -> list[Row]:
 def idle_worker(url: str, pipe: Connection) -> None:
     """The program of a process: a worker that is ended by a signal."""
     with QFrame(url) as app:
-
-        @app.consumer(drive.topic_of("stream"), group="g", threads=THREADS)
-        def handle(message: Message) -> None:
-            del message
-
+        app.consumer(drive.topic_of("stream"), group="g", threads=THREADS)(ignore)
         app.declare(drive.topic_of("stream"))
         pipe.send("ready")
         app.run()
@@ -410,13 +404,12 @@ def backlog(bench: Bench) -> list[Row]:
             published, consumed = (list(each) for each in zip(*times, strict=True))
             of_kind.append(
                 (
-                    Row("backlog", f"{kind} publish_many, {size:,}", "µs/message", published),
-                    Row("backlog", f"{kind} consume, {size:,}", "µs/message", consumed),
+                    Row("backlog", f"{kind} publish_many, {size:,}", "µs", published),
+                    Row("backlog", f"{kind} consume, {size:,}", "µs", consumed),
                 )
             )
-        for what, found in zip(
-            ("publish_many", "consume"), zip(*of_kind, strict=True), strict=True
-        ):
+        by_what = zip(*of_kind, strict=True)
+        for what, found in zip(("publish_many", "consume"), by_what, strict=True):
             growth = found[-1].median / found[0].median
             rows += found
             rows.append(Row("backlog", f"{kind} {what}, growth", "times", [growth], bar="< 1.3"))
@@ -445,7 +438,7 @@ def groups(bench: Bench) -> list[Row]:
     """Publishing to a stream that several groups read."""
     found = bench.rounds(lambda: [publish_for_groups(bench, number) for number in GROUPS])
     rows = [
-        Row("groups", f"stream publish_many, {number} groups", "µs/message", list(times))
+        Row("groups", f"stream publish_many, {number} groups", "µs", list(times))
         for number, times in zip(GROUPS, zip(*found, strict=True), strict=True)
     ]
     growth = statistics.median(times[-1] / times[0] for times in found)
@@ -453,12 +446,17 @@ def groups(bench: Bench) -> list[Row]:
     return [*rows, Row("groups", what, "times", [growth], bar="flat")]
 
 
+def ignore(message: Message) -> None:
+    """A handler that does nothing."""
+    del message
+
+
 def publish_for_groups(bench: Bench, number: int) -> float:
     """Microseconds a message, with so many groups."""
     topic = drive.topic_of("stream")
     with QFrame(bench.empty_store()) as app:
         for group in range(number):
-            app.consumer(topic, group=f"g{group}")(lambda message: None)
+            app.consumer(topic, group=f"g{group}")(ignore)
         app.declare(topic)
         return drive.publish(app, topic, bench.count) / bench.count * 1e6
 
@@ -488,7 +486,7 @@ def run_peers(server: RedisServer, count: int | None) -> list[dict[str, Any]]:
 MEASURES: dict[str, tuple[str, Callable[[Bench], list[Row]]]] = {
     "publish": ("publish", publish),
     "consume": ("consume a backlog, one process, 8 threads", consume),
-    "processes": ('consume with two processes ("bare loop": with one)', processes),
+    "processes": ('consume with two processes ("bare loop": one)', processes),
     "latency": ("latency from publish to handler, 100 messages/s", latency),
     "idle": ("an idle worker, one consumer, 16 slots", idle),
     "memory": ("memory of a waiting message", memory),

@@ -11,11 +11,12 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from rich import box
 from rich.console import Console
 from rich.table import Table
 
 RESULTS = Path(__file__).parent / "results"
-COLUMNS = ("", "", "qframe", "bar", "bare loop", "ratio", "bar", "least to most")
+NARROW = 100
 
 
 @dataclass
@@ -25,7 +26,7 @@ class Row:
     Attributes:
         measure: which measure it belongs to.
         what: what it is, in words.
-        unit: of what, such as "messages/s".
+        unit: of what, such as "/s", messages a second, or "µs", microseconds a message.
         mine: qframe's, a figure a round.
         bare: the bare loop's, a figure a round; empty where there is none.
         bar: what is to be reached; as a text, since some are to be stayed under.
@@ -67,21 +68,39 @@ class Row:
         }
 
 
-def show(title: str, rows: Iterable[Row], console: Console | None = None) -> None:
-    """Prints rows as a table."""
-    table = Table(title=title, title_justify="left")
-    for number, name in enumerate(COLUMNS):
-        table.add_column(name, justify="left" if number < 2 else "right")
+def console() -> Console:
+    """Where tables are printed; wide enough for them where the output is no terminal."""
+    made = Console()
+    return made if made.is_terminal else Console(width=110)
+
+
+def show(title: str, rows: Iterable[Row], printer: Console | None = None) -> None:
+    """Prints rows as a table; beside a figure stands, in parentheses, what it is to reach."""
+    printer = printer or console()
+    is_wide = printer.width >= NARROW
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
+    table.add_column("medians (to be reached)", no_wrap=True)
+    table.add_column("unit")
+    for name in ("qframe", "bare loop", "ratio"):
+        table.add_column(name, justify="right", no_wrap=True)
+    if is_wide:
+        table.add_column("least to most", justify="right", no_wrap=True)
     for row in rows:
-        bare = row.bare_median
-        table.add_row(
-            row.what, row.unit, number_of(row.median), row.bar,
-            "" if bare is None else number_of(bare),
-            "" if row.ratio is None else f"{row.ratio:.2f}", row.ratio_bar,
-            f"{number_of(min(row.mine))} to {number_of(max(row.mine))}"
-            if len(row.mine) > 1 else "",
-        )  # fmt: skip
-    (console or Console()).print(table)
+        cells = [
+            with_bar(row.median, row.bar),
+            "" if row.bare_median is None else number_of(row.bare_median),
+            "" if row.ratio is None else with_bar(row.ratio, row.ratio_bar),
+        ]
+        if is_wide:
+            least, most = number_of(min(row.mine)), number_of(max(row.mine))
+            cells.append(f"{least} to {most}" if len(row.mine) > 1 else "")
+        table.add_row(row.what, row.unit, *cells)
+    printer.print(table)
+
+
+def with_bar(value: float, bar: str) -> str:
+    """A figure, and what it is to reach."""
+    return f"{number_of(value)} ({bar})" if bar else number_of(value)
 
 
 def number_of(value: float) -> str:
@@ -112,15 +131,16 @@ def dump(results: object, name: str) -> Path:
     return path
 
 
-def show_peers(peers: Iterable[dict[str, Any]], console: Console | None = None) -> None:
+def show_peers(peers: Iterable[dict[str, Any]], printer: Console | None = None) -> None:
     """Prints what other frameworks did on the same server."""
-    table = Table(title="Redis: other frameworks, one process, one by one", title_justify="left")
+    title = "Redis: other frameworks, one process, published one by one"
+    table = Table(title=title, title_justify="left", box=box.SIMPLE_HEAD)
     table.add_column("")
-    for name in ("version", "publish/s", "consume/s", "Redis CPU µs, publish", "consume"):
+    names = ("version", "publish/s", "consume/s", "Redis µs, publish", "Redis µs, consume")
+    for name in names:
         table.add_column(name, justify="right")
     for one in peers:
-        figures = (
-            one[name] for name in ("publish", "consume", "publish_redis_us", "consume_redis_us")
-        )
-        table.add_row(one["name"], one["version"], *(number_of(figure) for figure in figures))
-    (console or Console()).print(table)
+        figures = ("publish", "consume", "publish_redis_us", "consume_redis_us")
+        cells = [number_of(one[figure]) for figure in figures]
+        table.add_row(one["name"], one["version"], *cells)
+    (printer or console()).print(table)

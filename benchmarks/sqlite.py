@@ -30,8 +30,8 @@ def main(options: argparse.Namespace) -> None:
             mine = [count / one[0][which] for one in rounds]
             bare = [count / one[1][which] for one in rounds]
             bar = f"{BARS.get(kind, OTHER_BARS)[which]:,}"
-            rows.append(Row(what, f"{kind} {what}", "messages/s", mine, bare, bar))
-    report.show(f"SQLite, one process, {count:,} messages, medians", rows)
+            rows.append(Row(what, f"{kind} {what}", "/s", mine, bare, bar))
+    report.show(f"SQLite, one process, {count:,} messages", rows)
     facts = {"count": count, "synchronous": options.synchronous, "machine": report.machine()}
     report.dump(facts | {"rows": report.facts_of(rows)}, "sqlite.json")
 
