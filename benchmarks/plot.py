@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import math
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from benchmarks.report import RESULTS, number_of
 
-COLOURS = {"qframe": "#1f6f8b", "bare loop": "#b8b8b8", "others": "#e0a458"}
+COLOURS = {"qframe": "#1f6f8b", "bare loop": "#b8b8b8", "other frameworks": "#e0a458"}
+
+SO_MANY = ", 500 to a call"
 
 
 class Bar(NamedTuple):
@@ -58,6 +61,7 @@ def draw(facts: dict[str, Any], target: Path) -> None:
     for axis, (title, bars) in zip(axes[:, 0], panels, strict=True):
         panel(axis, title, sorted(bars, key=lambda bar: bar.rate))
     handles = [pyplot.Rectangle((0, 0), 1, 1, color=colour) for colour in COLOURS.values()]
+    figure.get_layout_engine().set(w_pad=0.15, h_pad=0.15)
     figure.legend(handles, COLOURS, loc="outside lower center", ncols=len(COLOURS), frameon=False)
     figure.savefig(target, dpi=130)
     pyplot.close(figure)
@@ -72,7 +76,8 @@ def panel(axis: Any, title: str, bars: list[Bar]) -> None:
     axis.bar_label(drawn, [number_of(bar.rate) for bar in bars], padding=4, fontsize=9)
     axis.set_xscale("log")
     rates = [bar.rate for bar in bars]
-    axis.set_xlim(min(rates) / 2, max(rates) * 2.5)
+    axis.set_xlim(10 ** math.floor(math.log10(min(rates) / 2)), max(rates) * 2.5)
+    axis.margins(y=0.02)
     axis.set_title(title, loc="left", fontsize=11)
     axis.grid(axis="x", which="major", color="#dddddd")
     axis.set_axisbelow(True)
@@ -105,19 +110,26 @@ def own_bars(facts: dict[str, Any], measure: str) -> list[Bar]:
 
 def label(row: dict[str, Any]) -> str:
     """What a row's bar is called."""
-    return row["what"].removesuffix(" consume").replace(" publish_many", ", 500 to a call")
+    return (
+        row["what"]
+        .replace(" consume", "")
+        .replace(" publish_many", SO_MANY)
+        .replace(" publish,", ",")
+    )
 
 
 def bare_name(row: dict[str, Any]) -> str:
     """What the bar of a row's bare loop is called."""
     if "one by one" in row["what"]:
         return "bare XADD, one by one"
-    return "bare stream" if row["what"].startswith("stream") else "bare subjects"
+    name = "bare stream" if row["what"].startswith("stream") else "bare subjects"
+    return name + SO_MANY if row["measure"] == "publish" else name
 
 
 def peer_bars(facts: dict[str, Any], measure: str) -> list[Bar]:
     """A bar for each peer."""
-    return [Bar(one["name"], one[measure], "others") for one in facts["peers"]]
+    manner = ", one by one" if measure == "publish" else ""
+    return [Bar(one["name"] + manner, one[measure], "other frameworks") for one in facts["peers"]]
 
 
 if __name__ == "__main__":

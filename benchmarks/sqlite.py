@@ -51,4 +51,6 @@ def qframe(kind: str, store: str, count: int) -> Seconds:
     topic = drive.topic_of(kind)
     with QFrame(store=store) as app:
         drain = drive.Drain(app, topic, count)
-        return drive.publish(app, topic, count), drain.run()
+        seconds = drive.publish(app, topic, count), drain.run()
+        drain.check()
+    return seconds

@@ -12,6 +12,7 @@ app.conf.update(
     task_acks_late=True,
     task_ignore_result=True,
     worker_hijack_root_logger=False,
+    worker_redirect_stdouts=False,
     broker_connection_retry_on_startup=True,
 )
 

@@ -46,7 +46,10 @@ def _run(server: RedisServer, name: str, action: str, count: int) -> Reading:
             raise PeerFailed(f"{action}: not done within {WITHIN_S} s") from None
     if done.returncode:
         raise PeerFailed(f"{action}: {_last_line(done.stderr)}")
-    reading.seconds = json.loads(_last_line(done.stdout))["seconds"]
+    try:
+        reading.seconds = json.loads(_last_line(done.stdout))["seconds"]
+    except ValueError:
+        raise PeerFailed(f"{action}: it ended with {_last_line(done.stdout)!r}") from None
     return reading
 
 
