@@ -21,7 +21,7 @@ check: $(READY) ## Lints, checks the format and the types.
 test: check $(SERVERS) ## Runs check, then every test.
 	@$(VENV_PYTHON) -m pytest $(ARGS)
 
-bench: $(READY) $(SERVERS) ## Measures the store and the worker beside bare loops.
+bench: $(READY) $(SERVERS) .venv/.bench ## Measures both stores beside bare loops; ARGS="redis --peers" others too.
 	@$(VENV_PYTHON) -m benchmarks $(ARGS)
 
 api: $(READY) ## Writes docs/api.txt anew.
@@ -29,6 +29,11 @@ api: $(READY) ## Writes docs/api.txt anew.
 
 clean: ## Removes what the other targets have made.
 	@rm -rf .venv .mypy_cache .ruff_cache .hypothesis
+
+.venv/.bench: $(READY)
+	@echo "installing the benchmarks' packages"
+	@$(VENV_PYTHON) -m pip install --quiet --group bench && touch $@ || \
+		echo "they cannot be had: no picture, and no other frameworks"
 
 $(READY): pyproject.toml scripts/bootstrap.sh
 	@sh scripts/bootstrap.sh

@@ -1,9 +1,9 @@
 """Redis: one server, the primary behind Sentinels, or a cluster. Nothing of queues.
 
 Scripts and commands go many at a time: all that belong to one server in one write, to all servers
-before the first reply is read. A reply that says that nothing was done (the script is not known, the
-slot has moved, the server loads its data or has become a replica) is followed by another try, for a
-few seconds. A reply that never came is not: only the caller knows whether asking again is safe.
+before the first reply is read. A reply that says that nothing was done (the script is not known,
+the slot has moved, the server loads its data or has become a replica) is followed by another try,
+for a few seconds. A reply that never came is not: only the caller knows whether to ask again.
 """
 
 from __future__ import annotations
@@ -335,6 +335,10 @@ class Redis:
         except (RedisError, OSError) as error:
             raise self._translated(error) from error
 
+    def publish(self, channel: str) -> None:
+        """Publishes a word to a channel, that all servers' subscribers hear."""
+        self.run([Command(channel.encode(), ("PUBLISH", channel, ""))])
+
     def listener(self) -> client.client.PubSub:
         """What can subscribe to channels; on a cluster any server hears them all."""
         return self._servers.all()[0].pubsub()
@@ -454,7 +458,9 @@ def _servers_of(url: str) -> tuple[Servers, str]:
     credentials, _, hosts = parts.netloc.rpartition("@")
     shown = url.replace(credentials + "@", "***@", 1) if credentials else url
     scheme = parts.scheme.lower()
-    remedy = "use redis://host:6379/0, redis+sentinel://host:26379/name or redis+cluster://host:6379"
+    remedy = (
+        "use redis://host:6379/0, redis+sentinel://host:26379/name or redis+cluster://host:6379"
+    )
     if scheme not in SCHEMES or not hosts:
         raise BadUrl("store", shown, "it names no server", remedy)
     options: dict[str, Any] = {
@@ -472,7 +478,9 @@ def _servers_of(url: str) -> tuple[Servers, str]:
         options["ssl"] = True
     path = parts.path.strip("/")
     try:
-        places = [_place(host, 26379 if "sentinel" in scheme else 6379) for host in hosts.split(",")]
+        places = [
+            _place(host, 26379 if "sentinel" in scheme else 6379) for host in hosts.split(",")
+        ]
         if scheme.endswith("+cluster"):
             if path not in ("", "0"):
                 raise BadUrl("store", shown, "a cluster has no databases", "leave the path out")

@@ -1,4 +1,4 @@
-"""Lua scripts: one file for each atomic operation, its parts included, known to servers by digest."""
+"""Lua scripts: a file for each atomic operation, its parts included, known by its digest."""
 
 from __future__ import annotations
 

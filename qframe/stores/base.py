@@ -466,7 +466,11 @@ class Inspecting(Protocol):
 
 
 class Bell(Protocol):
-    """Wakes an idle pull loop; a hint, so a wait always ends by itself too."""
+    """Wakes an idle pull loop; a hint, so a wait always ends by itself too.
+
+    Who waits has looked first: a store need not ring for what comes before a pull has found a slot
+    empty, and may ring more often than it must.
+    """
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until something may have changed, at most so long; answers whether it may have."""

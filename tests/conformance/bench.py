@@ -17,6 +17,9 @@ from qframe.topic import Topic
 LEASE_MS = 400
 
 
+SERVERS = {"redis": "redis_server", "redis-cluster": "redis_cluster"}
+
+
 def epoch(number: int) -> str:
     """The text of an epoch."""
     return f"{number:016x}"

@@ -20,7 +20,7 @@ from typing import Any, ClassVar
 
 import msgspec
 import pytest
-from bench import epoch
+from bench import SERVERS, epoch
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import (
@@ -37,6 +37,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.stores.base import NO_EPOCH, Ask, Entry, Hold, Settlement, Store
 from qframe.stores.model.store import ModelStore
+from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql.store import SqlStore
 from qframe.topic import Kind, Topic
 
@@ -51,12 +52,14 @@ NOT_MINE = epoch(99999)
 START_MS = VirtualClock().now_ms()
 
 Op = tuple[str, dict[str, Any]]
+Opener = Callable[[Path, VirtualClock], Store]
 
 
 class Machine(RuleBasedStateMachine):
     """One topic of one kind, on the model and on another store."""
 
     kind = Kind.STREAM
+    open_other: ClassVar[Opener]
     reached: ClassVar[Counter[str]] = Counter()
 
     def __init__(self) -> None:
@@ -64,17 +67,12 @@ class Machine(RuleBasedStateMachine):
         self.folder = tempfile.TemporaryDirectory()
         self.clock = VirtualClock()
         self.model: Store = ModelStore(clock=self.clock)
-        self.store: Store = self.other(Path(self.folder.name), self.clock)
+        self.store: Store = self.open_other(Path(self.folder.name), self.clock)
         self.numbers = count(1)
         self.ids: list[str] = []
         self.in_hand: list[tuple[str, Delivery, str]] = []
         self.epochs: dict[str, dict[int, str]] = {}
         self.positions: dict[tuple[str, int, str], int] = {}
-
-    @staticmethod
-    def other(folder: Path, clock: VirtualClock) -> Store:
-        """The store that is held against the model."""
-        return SqlStore(f"sqlite:///{folder / 'store.db'}?synchronous=normal", clock=clock)
 
     def teardown(self) -> None:
         self.store.close()
@@ -210,7 +208,7 @@ class Machine(RuleBasedStateMachine):
         pulled, _ = self._pull(group, asks, run, attempts)
         got = [
             (group, one, owned[one.slot])
-            for one in msgspec.convert(pulled["deliveries"], list[Delivery])
+            for one in [Delivery(**each) for each in pulled["deliveries"]]
         ]
         for _, one, own in got:
             if one.subject is None:
@@ -339,7 +337,11 @@ class Machine(RuleBasedStateMachine):
 
 def plain(answer: Any) -> Any:
     """An answer as builtins, so that it can be compared."""
-    return msgspec.to_builtins(answer, builtin_types=(bytes,))
+    if isinstance(answer, msgspec.Struct):
+        return {name: plain(getattr(answer, name)) for name in answer.__struct_fields__}
+    if isinstance(answer, list):
+        return [plain(each) for each in answer]
+    return answer
 
 
 def by_place(records: list[Any]) -> list[Any]:
@@ -433,17 +435,19 @@ def operations(kind: Kind) -> st.SearchStrategy[Op]:
     return operation()
 
 
-def machine_of(kind: Kind, reached: Counter[str]) -> type[Machine]:
+def machine_of(kind: Kind, opener: Opener, reached: Counter[str]) -> type[Machine]:
     """The machine for a kind, which counts what it reaches."""
     step = rule(op=operations(kind))(Machine.step)
-    fields = {"kind": kind, "reached": reached, "step": step}
+    fields = {
+        "kind": kind, "open_other": staticmethod(opener), "reached": reached, "step": step,
+    }  # fmt: skip
     return type(f"{kind.title()}Machine", (Machine,), fields)
 
 
-def run(kind: Kind, reached: Counter[str]) -> None:
+def run(kind: Kind, opener: Opener, reached: Counter[str]) -> None:
     """Runs the machine of a kind."""
     run_state_machine_as_test(
-        machine_of(kind, reached),
+        machine_of(kind, opener, reached),
         settings=settings(
             max_examples=EXAMPLES,
             stateful_step_count=STEPS,
@@ -457,25 +461,40 @@ def run(kind: Kind, reached: Counter[str]) -> None:
     )
 
 
+@pytest.fixture(scope="module", params=["sqlite", "redis", "redis-cluster"])
+def opener(request: pytest.FixtureRequest) -> Opener:
+    """Opens the store that is held against the model, with nothing in it."""
+    if request.param == "sqlite":
+        return lambda folder, clock: SqlStore(
+            f"sqlite:///{folder / 'store.db'}?synchronous=normal", clock=clock
+        )
+    server = request.getfixturevalue(SERVERS[request.param])
+    return lambda folder, clock: RedisStore(server.url, namespace=folder.name, clock=clock)
+
+
 @pytest.fixture(scope="module")
-def reached() -> dict[Kind, Counter[str]]:
-    """What the machine of each kind has reached."""
+def reached(opener: Opener) -> dict[Kind, Counter[str]]:
+    """What the machine of each kind has reached on a store."""
     return {}
 
 
 @pytest.mark.parametrize("kind", tuple(Kind))
-def test_a_store_answers_as_the_model_does(kind: Kind, reached: dict[Kind, Counter[str]]) -> None:
+def test_a_store_answers_as_the_model_does(
+    kind: Kind, opener: Opener, reached: dict[Kind, Counter[str]]
+) -> None:
     counts = reached[kind] = Counter()
-    run(kind, counts)
+    run(kind, opener, counts)
     # A machine that reaches nothing agrees with everything.
     for what in REACHED_BY_EACH:
         assert counts[what] >= AT_LEAST, f"{what}: {counts}"
 
 
-def test_together_the_machines_have_reached_everything(reached: dict[Kind, Counter[str]]) -> None:
+def test_together_the_machines_have_reached_everything(
+    opener: Opener, reached: dict[Kind, Counter[str]]
+) -> None:
     for kind in Kind:
         if kind not in reached:
-            run(kind, reached.setdefault(kind, Counter()))
+            run(kind, opener, reached.setdefault(kind, Counter()))
     total = sum(reached.values(), Counter())
     for what in (*REACHED_BY_EACH, *REACHED_BY_ANY):
         assert total[what] >= AT_LEAST, f"{what}: {total}"

@@ -108,9 +108,7 @@ def _subjects(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[st
         yield f"{where}: {len(dead)} dead letters with {graves} graves"
 
 
-def _lengths(
-    redis: Redis, place: Place, one: Stats, subjects: list[bytes]
-) -> dict[bytes, int]:
+def _lengths(redis: Redis, place: Place, one: Stats, subjects: list[bytes]) -> dict[bytes, int]:
     """How many messages stand behind each head."""
     found: dict[bytes, int] = {}
     for start in range(0, len(subjects), PAGE):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qframe.drivers.redis import Redis
 from qframe.stores.base import Record
 from qframe.stores.redis.envelopes import NUMBER, record_of_grave
-from qframe.stores.redis.groups import epochs, known
+from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Place
 
 PAGE = 500
@@ -17,7 +17,7 @@ def listed(
     redis: Redis, place: Place, group: str, ids: Sequence[str] | None, limit: int
 ) -> list[Record]:
     """Dead messages, the longest dead first."""
-    epochs(redis, place, group)  # refuses a group that there is not
+    require(redis, place, group)
     found = [
         record
         for slot in range(place.topic.slots)

@@ -33,6 +33,12 @@ def known(redis: Redis, place: Place, group: str, reply: Any) -> int:
     return reply if isinstance(reply, int) else 0
 
 
+def require(redis: Redis, place: Place, group: str) -> None:
+    """Refuses a group that there is not."""
+    if not redis.ask(place.key(0, "groups"), "HEXISTS", group):
+        raise UnknownGroup(place.topic.name, group, names(redis, place))
+
+
 def declare(redis: Redis, namespace: str, topic: Topic) -> None:
     """Makes a topic known, or changes its options."""
     options = Options(
@@ -114,10 +120,10 @@ def drop(redis: Redis, place: Place, group: str) -> bool:
 
 def seek(redis: Redis, place: Place, group: str, positions: Mapping[int, int]) -> None:
     """Moves a stream's group to an offset in each slot named."""
-    calls = [
-        place.call("seek", slot, group, max(0, offset)) for slot, offset in positions.items()
-    ]
-    for reply in redis.run(calls) if calls else []:
+    calls = [place.call("seek", slot, group, max(0, offset)) for slot, offset in positions.items()]
+    if not calls:
+        require(redis, place, group)
+    for reply in redis.run(calls):
         known(redis, place, group, reply)
 
 
@@ -137,13 +143,13 @@ def epochs(redis: Redis, place: Place, group: str) -> dict[int, str]:
     return {slot: epoch.decode() if epoch else NO_EPOCH for slot, epoch in enumerate(found)}
 
 
-def take(
-    redis: Redis, place: Place, group: str, wanted: Mapping[int, str], now: str
-) -> list[int]:
+def take(redis: Redis, place: Place, group: str, wanted: Mapping[int, str], now: str) -> list[int]:
     """Takes slots under new epochs; answers those taken."""
     kind = str(place.topic.kind)
     calls = [place.call("take", slot, now, kind, group, epoch) for slot, epoch in wanted.items()]
-    replies = redis.run(calls) if calls else []
+    if not calls:
+        require(redis, place, group)
+    replies = redis.run(calls)
     return [
         slot for slot, reply in zip(wanted, replies, strict=True)
         if known(redis, place, group, reply)

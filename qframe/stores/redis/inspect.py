@@ -235,9 +235,7 @@ class Looking:
             )
             start += PAGE
 
-    def _with_behind(
-        self, heads: list[tuple[str, Letter, State, int | None]]
-    ) -> Iterator[Record]:
+    def _with_behind(self, heads: list[tuple[str, Letter, State, int | None]]) -> Iterator[Record]:
         for subject, letter, state, lease in heads:
             head = _record_of_head(
                 self._place, self._group, self._slot, subject, letter, state, lease, self._now_ms

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from qframe.drivers.redis import Redis
 from qframe.stores.base import Ask, Hold
-from qframe.stores.redis.groups import known
+from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Place
 
 
@@ -17,6 +17,8 @@ def renew(
     shares: dict[tuple[int, str], list[Hold]] = {}
     for hold in holds:
         shares.setdefault((hold.slot, hold.epoch), []).append(hold)
+    if not holds:
+        require(redis, place, group)
     replies = redis.run(
         [
             place.call(
@@ -37,6 +39,8 @@ def recall(
     redis: Redis, place: Place, group: str, asks: Sequence[Ask], receipt: str, now: str
 ) -> int:
     """Gives back, uncounted, all subjects handed out under a receipt."""
+    if not asks:
+        require(redis, place, group)
     replies = redis.run(
         [
             place.call("recall", ask.slot, now, str(place.topic.kind), group, ask.epoch, receipt)

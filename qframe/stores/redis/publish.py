@@ -67,9 +67,7 @@ def _repeated(entries: Sequence[Entry]) -> set[int]:
     return again
 
 
-def _stream_call(
-    place: Place, slot: int, share: list[Entry], now: str
-) -> tuple[Call, list[int]]:
+def _stream_call(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
     """The call that appends, and how many messages each of its items has."""
     topic = place.topic
     limit = topic.slot_max_length or 0

@@ -8,8 +8,8 @@ from typing import Any
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
 from qframe.stores.base import Ask, Pulled
-from qframe.stores.redis.envelopes import META, delivery_of, deliveries_of, header
-from qframe.stores.redis.groups import known
+from qframe.stores.redis.envelopes import META, deliveries_of, delivery_of, header
+from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Place
 from qframe.topic import Kind
 
@@ -48,6 +48,8 @@ def pull(
                 for ask in asks
             ]
         )  # fmt: skip
+    if not asks:
+        require(redis, place, group)
     pulled = Pulled([], [])
     for ask, reply in zip(asks, replies, strict=True):
         if known(redis, place, group, reply[0]) < 0:

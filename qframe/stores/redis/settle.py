@@ -9,7 +9,7 @@ from qframe.drivers.redis import Call, Redis
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.base import Settlement
 from qframe.stores.redis.envelopes import pack
-from qframe.stores.redis.groups import known
+from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Argument, Place
 
 _STALE: Final = ord("t")
@@ -20,6 +20,8 @@ def settle(
     redis: Redis, place: Place, group: str, settlements: Sequence[Settlement], now: str
 ) -> list[Settled]:
     """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
+    if not settlements:
+        require(redis, place, group)
     answers = [Settled.SETTLED] * len(settlements)
     lines: dict[tuple[int, str, str], list[int]] = {}
     heads: dict[tuple[int, str], list[int]] = {}

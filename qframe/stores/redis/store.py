@@ -52,9 +52,7 @@ class RedisStore:
         StoreUnavailable: if a server cannot be reached.
     """
 
-    def __init__(
-        self, url: str, *, namespace: str = "qframe", clock: Clock | None = None
-    ) -> None:
+    def __init__(self, url: str, *, namespace: str = "qframe", clock: Clock | None = None) -> None:
         self._redis = Redis(url)
         self.url = self._redis.shown
         self.capabilities = _CAPABILITIES

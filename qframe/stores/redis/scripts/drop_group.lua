@@ -3,13 +3,16 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] kind, ARGV[2] group.
 -- Reply: [1 if it collected till now, else 0; 1 if there is more to remove, else 0].
--- Cost: 4 commands, and in ordered topics one for each subject of a step.
+-- Cost: 6 commands, and in ordered topics one for each subject of a step.
 -- Promise: the group is gone with the first step; what is left is seen by nobody.
 local slot = KEYS[1]
 local kind, name = ARGV[1], ARGV[2]
 --@include head
 local group = group_of(slot, name, kind)
 local was = redis.call('HDEL', slot .. 'groups', name)
+if redis.call('EXISTS', slot .. 'groups') == 0 then
+  redis.call('DEL', slot .. 'claimed')
+end
 redis.call('UNLINK', group.cursor, group.waiting, group.retry, group.todo, group.doing, group.tries,
   group.following, group.dead, group.graves)
 if kind == 'ordered' then

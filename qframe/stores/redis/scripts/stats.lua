@@ -12,15 +12,15 @@ local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
 --@include time many head log window bring_in
 local group = group_of(slot, name, kind)
 local now = time_ms(given)
-local cursor = redis.call('HMGET', group.cursor, 'epoch', 'published', 'acked', 'cancelled',
-  'parked', 'running', 'floor', 'read', 'base', 'settled', 'entry')
-if name ~= '' and not cursor[1] then
-  return { -2 }
-end
 promote(group, now)
 local due = next_due(now, { first_of(group.waiting), first_of(group.retry) })
 if due == 0 then
   return { 1 }
+end
+local cursor = redis.call('HMGET', group.cursor, 'epoch', 'published', 'acked', 'cancelled',
+  'parked', 'running', 'floor', 'read', 'base', 'settled')
+if name ~= '' and not cursor[1] then
+  return { -2 }
 end
 local function number(text)
   return tonumber(text or 0)

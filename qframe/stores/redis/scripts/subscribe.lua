@@ -29,8 +29,9 @@ if kind == 'stream' then
   return { 1, 'joins' }
 end
 local claims = start == 'claims'
-  or (start == 'earliest' and redis.call('EXISTS', slot .. 'groups') == 0)
+  or (start == 'earliest' and redis.call('EXISTS', slot .. 'claimed') == 0)
 if claims then
+  redis.call('SET', slot .. 'claimed', 1)
   local unclaimed = group_of(slot, '', kind)
   for _, part in ipairs({ 'cursor', 'waiting', 'retry', 'todo', 'doing', 'body', 'tries',
                           'following', 'dead', 'graves' }) do

@@ -2,25 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import sqlite3
 import time
 from pathlib import Path
 
 import msgspec
 
-SLOTS = 16
-PUBLISH = 500
+from benchmarks.workload import PUBLISH, SLOTS, body
+
 CLAIM = 100
 READ = 500
-
-
-def body(number: int) -> dict[str, object]:
-    """A body of about 100 bytes."""
-    return {
-        "order": number, "status": "paid", "amount": 12.5, "customer": "someone",
-        "note": "x" * 30,
-    }  # fmt: skip
 
 
 def connect(path: Path, synchronous: str) -> sqlite3.Connection:
@@ -117,9 +108,3 @@ def subjects(path: Path, count: int, synchronous: str) -> tuple[float, float]:
     consumed = time.perf_counter() - began
     c.close()
     return published, consumed
-
-
-def dump(results: object, path: Path) -> None:
-    """Writes results as JSON."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(results, indent=2) + "\n", encoding="utf-8")
