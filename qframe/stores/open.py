@@ -6,11 +6,11 @@ from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import BadUrl, NotSupported
 from qframe.stores.base import Store
 
-_LATER = ("redis", "rediss", "postgresql", "mysql", "mariadb")
+_LATER = ("postgresql", "mysql", "mariadb")
 
 
 def open_store(url: str, *, namespace: str = "qframe", clock: Clock = SYSTEM_CLOCK) -> Store:
-    """The store at a URL: `sqlite:///file.db`, or `model://` in this process's memory.
+    """The store at a URL: `redis://host`, `sqlite:///file.db`, `model://` in this process's memory.
 
     Raises:
         NotSupported: for a store that this version does not serve.
@@ -21,10 +21,14 @@ def open_store(url: str, *, namespace: str = "qframe", clock: Clock = SYSTEM_CLO
         from qframe.stores.sql.store import SqlStore
 
         return SqlStore(url, namespace=namespace, clock=clock)
+    if scheme in ("redis", "rediss"):
+        from qframe.stores.redis.store import RedisStore
+
+        return RedisStore(url, namespace=namespace, clock=None if clock is SYSTEM_CLOCK else clock)
     if scheme == "model":
         from qframe.stores.model.store import ModelStore
 
         return ModelStore(namespace=namespace, clock=clock)
     if scheme in _LATER:
-        raise NotSupported(f"store {scheme}://", "use sqlite:///file.db")
-    raise BadUrl("store", url, "it names no store", "use sqlite:///file.db")
+        raise NotSupported(f"store {scheme}://", "use redis://host, or sqlite:///file.db")
+    raise BadUrl("store", url, "it names no store", "use redis://host:6379, or sqlite:///file.db")

@@ -10,7 +10,7 @@ import msgspec
 from qframe.drivers.redis import Call, Redis
 from qframe.errors import TopicMismatch, UnknownGroup
 from qframe.stores.base import NO_EPOCH
-from qframe.stores.redis.keys import Place, of, topics_key
+from qframe.stores.redis.keys import UNCLAIMED, Place, of, topics_key
 from qframe.topic import Topic
 
 _NO_GROUP = -2
@@ -104,6 +104,12 @@ def _subscribe_slot(
 def names(redis: Redis, place: Place) -> list[str]:
     """All groups of a topic, by name."""
     return sorted(name.decode() for name in redis.ask(place.key(0, "groups"), "HKEYS"))
+
+
+def keeping(redis: Redis, place: Place) -> list[str]:
+    """The groups that may have something of a topic with subjects: the unclaimed one too."""
+    claimed = redis.ask(place.key(0, "claimed"), "EXISTS")
+    return [*([] if claimed else [UNCLAIMED]), *names(redis, place)]
 
 
 def drop(redis: Redis, place: Place, group: str) -> bool:

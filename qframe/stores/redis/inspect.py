@@ -22,7 +22,7 @@ from qframe.stores.redis.envelopes import (
     state_of,
     unpack,
 )
-from qframe.stores.redis.groups import known, names
+from qframe.stores.redis.groups import keeping, known, names
 from qframe.stores.redis.keys import UNCLAIMED, Place
 
 PAGE = 200
@@ -313,9 +313,11 @@ def explain(redis: Redis, place: Place, message_id: str, now_ms: int) -> list[Re
     """Where a message stands now: a record for each place."""
     found: list[Record] = []
     everything = 2**31
-    groups: list[str | None] = list(names(redis, place))
-    if not groups:
-        groups = [UNCLAIMED if place.topic.has_subjects else None]
+    groups: list[str | None] = [None]
+    if place.topic.has_subjects:
+        groups = list(keeping(redis, place))
+    elif named := names(redis, place):
+        groups = list(named)
     for slot in range(place.topic.slots):
         logged = []
         if not place.topic.has_subjects:

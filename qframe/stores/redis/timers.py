@@ -6,9 +6,9 @@ from qframe.drivers.redis import Redis
 from qframe.outcomes import Moved
 from qframe.stores.base import Record
 from qframe.stores.redis.envelopes import pack
-from qframe.stores.redis.groups import names
+from qframe.stores.redis.groups import keeping
 from qframe.stores.redis.inspect import records_of_heads
-from qframe.stores.redis.keys import UNCLAIMED, Argument, Place
+from qframe.stores.redis.keys import Argument, Place
 
 
 def move(redis: Redis, place: Place, subject: str, at_ms: int, now: str) -> Moved:
@@ -32,7 +32,7 @@ def cancel(redis: Redis, place: Place, subject: str) -> Moved:
 def timer(redis: Redis, place: Place, subject: str, now_ms: int) -> list[Record]:
     """Where the subject stands: a record for each group that has it."""
     found = []
-    for group in names(redis, place) or [UNCLAIMED]:
+    for group in keeping(redis, place):
         for slot in range(place.topic.slots):
             found += records_of_heads(redis, place, group, slot, [subject.encode()], now_ms)
     return found
@@ -45,7 +45,7 @@ def timers(
     found = []
     first = max(from_ms, now_ms + 1)
     last = "+inf" if until_ms is None else f"({until_ms}"
-    for group in names(redis, place) or [UNCLAIMED]:
+    for group in keeping(redis, place):
         for slot in range(place.topic.slots):
             subjects: list[bytes] = []
             for name in ("waiting", "retry"):

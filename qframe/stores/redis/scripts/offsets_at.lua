@@ -13,6 +13,9 @@ local low = tonumber(redis.call('GET', slot .. 'first') or 0)
 local high = head
 while low < high do
   local entry = entry_at(slot .. 'log', math.floor((low + high) / 2))
+  if not entry then
+    return string.format('%.0f', head) -- subjects have no log
+  end
   local first, size = first_and_count(entry[1])
   if tonumber(fields_of(entry).t) >= time then
     high = math.max(low, first)

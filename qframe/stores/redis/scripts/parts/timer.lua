@@ -1,8 +1,8 @@
 -- Changes the heads of a subject in all groups of a slot, or none if one of them is handed out.
 local function change_heads(slot, kind, subject, change)
   local names = redis.call('HKEYS', slot .. 'groups')
-  if #names == 0 then
-    names = { '' }
+  if redis.call('EXISTS', slot .. 'claimed') == 0 then
+    names[#names + 1] = ''
   end
   local found = {}
   for _, name in ipairs(names) do
