@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from qframe.codec import batch_mark_of
@@ -39,12 +39,15 @@ def publish(redis: Redis, place: Place, entries: Sequence[Entry], now: str) -> l
             share.append(entry)
             places[entry.slot].append(number)
     compiled = _stream_call if place.topic.kind is Kind.STREAM else _subjects_call
-    calls, sizes = [], []
-    for slot, share in shares.items():
-        call, counts = compiled(place, slot, share, now)
-        calls.append(call)
-        sizes.append(counts)
-    for slot, counts, reply in zip(shares, sizes, redis.run(calls), strict=True):
+    sizes: list[list[int] | None] = []
+
+    def calls() -> Iterator[Call]:
+        for slot, share in shares.items():
+            call, counts = compiled(place, slot, share, now)
+            sizes.append(counts)
+            yield call
+
+    for slot, counts, reply in zip(shares, sizes, redis.run(calls()), strict=True):
         if reply.count(b"s") == len(reply):
             continue
         numbers = iter(places[slot])

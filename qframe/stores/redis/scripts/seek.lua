@@ -7,7 +7,7 @@
 -- Promise: one atomic step; what was handed out is fenced off, what left the line is forgotten.
 local slot = KEYS[1]
 local name, offset = ARGV[1], tonumber(ARGV[2])
---@include head log
+--@include head
 local group = group_of(slot, name, 'stream')
 if redis.call('EXISTS', group.cursor) == 0 then
   return -2
@@ -25,6 +25,5 @@ redis.call('DEL', group.waiting, group.retry, group.todo, group.doing, group.bod
 local text = string.format('%.0f', to)
 redis.call('HSET', group.cursor, 'floor', text, 'read', text,
   'base', string.format('%.0f', to - redis.call('ZCARD', group.dead)),
-  'entry', string.format('%.0f', entry_start(slot .. 'log', to)),
   'receipt', '', 'lease', 0, 'settled', '', 'acked', 0, 'cancelled', 0)
 return 0

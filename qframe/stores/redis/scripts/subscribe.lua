@@ -9,7 +9,7 @@
 -- Promise: one atomic step; what was published before any group existed goes to one group whole.
 local slot = KEYS[1]
 local kind, name, start = ARGV[1], ARGV[2], ARGV[3]
---@include head log
+--@include head
 local before = redis.call('HGET', slot .. 'groups', name)
 if before then
   return { 0, before }
@@ -23,8 +23,7 @@ if kind == 'stream' then
   local first = start == 'latest' and head or tonumber(redis.call('GET', slot .. 'first') or 0)
   local text = string.format('%.0f', first)
   redis.call('HSET', group.cursor, 'epoch', '0000000000000000', 'floor', text, 'read', text,
-    'base', text, 'entry', string.format('%.0f', entry_start(slot .. 'log', first)),
-    'receipt', '', 'lease', 0, 'settled', '')
+    'base', text, 'receipt', '', 'lease', 0, 'settled', '')
   redis.call('HSET', slot .. 'groups', name, 'joins')
   return { 1, 'joins' }
 end

@@ -7,7 +7,7 @@
 -- Promise: one atomic step; epochs only grow, and whoever had the slot before is fenced from here on.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time many head log window
+--@include time head log ranges window
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if not owner then
