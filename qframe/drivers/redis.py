@@ -69,7 +69,7 @@ class Call(NamedTuple):
     def packed(self, known: bool) -> bytes:
         """As sent to a server that knows the script, or to one that does not."""
         by, name = ("EVALSHA", self.script.digest) if known else ("EVAL", self.script.text)
-        return pack_command((by, name, 1, self.key, *self.arguments))
+        return _pack(by, name, 1, self.key, *self.arguments)
 
 
 class Command(NamedTuple):
@@ -80,10 +80,15 @@ class Command(NamedTuple):
 
     def packed(self, known: bool) -> bytes:  # noqa: ARG002 - a command is always known
         """As sent to a server."""
-        return pack_command(self.words)
+        return _pack(*self.words)
 
 
 Request = Call | Command
+
+
+def _pack(*words: Any) -> bytes:
+    packed: bytes = pack_command(words)
+    return packed
 
 
 class _Lost(NamedTuple):
@@ -264,7 +269,8 @@ class _Cluster:
     """A cluster; redis-py keeps the map of its slots."""
 
     def __init__(self, seeds: list[ClusterNode], options: dict[str, Any]) -> None:
-        self._make = lambda: RedisCluster(startup_nodes=seeds, **options)
+        self._seeds = seeds
+        self._options = options
         self._cluster: RedisCluster | None = None
         self._nodes: dict[str, Node] = {}
 
@@ -276,7 +282,7 @@ class _Cluster:
     def cluster(self) -> RedisCluster:
         """The cluster, found when it is first needed."""
         if self._cluster is None:
-            self._cluster = self._make()
+            self._cluster = RedisCluster(startup_nodes=self._seeds, **self._options)
         return self._cluster
 
     def node_of(self, key: bytes) -> Node:
@@ -405,7 +411,8 @@ class Redis:
 
     def listener(self) -> client.client.PubSub:
         """What can subscribe to channels; on a cluster any server hears them all."""
-        return self._servers.all()[0].pubsub()
+        subscription: client.client.PubSub = self._servers.all()[0].pubsub()
+        return subscription
 
     def close(self) -> None:
         """Closes all connections."""
@@ -437,7 +444,7 @@ class Redis:
                     pauses = moved = True
                     continue
                 if redirected is not None:
-                    sending.add(-1, pack_command(("ASKING",)))
+                    sending.add(-1, _pack("ASKING"))
                 sending.add(number, request.packed(number not in unknown))
         except BaseException:
             for sending in sendings.values():

@@ -78,7 +78,8 @@ def header(count: int) -> bytes:
 
 def letter_of(value: bytes) -> Letter:
     """A head, or what stands behind one."""
-    return Letter(*META.unpack_from(value), delivery_of(value[META.size :]))
+    due, seq, priority, published = META.unpack_from(value)
+    return Letter(due, seq, priority, published, delivery_of(value[META.size :]))
 
 
 def state_of(value: bytes | None) -> State:

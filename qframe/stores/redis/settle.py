@@ -2,18 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from qframe.drivers.redis import Call, Redis
+from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.base import Settlement
+from qframe.stores.base import NO_EPOCH, Settlement, acks
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Argument, Place
 
+_SETTLED: Final = ord("s")
 _STALE: Final = ord("t")
 _PARTLY: Final = ord("p")
+
+
+def acknowledge(
+    redis: Redis,
+    place: Place,
+    group: str,
+    deliveries: Sequence[Delivery],
+    epochs: Mapping[int, str],
+    now: str,
+) -> list[Delivery]:
+    """Acknowledges each, in order; answers those that were stale. The hot path of settling."""
+    lines: dict[int, list[int]] = {}
+    receipts: dict[int, str] = {}
+    others: list[Delivery] = []
+    for one in deliveries:
+        slot = one.slot
+        if one.subject is not None or receipts.setdefault(slot, one.receipt) != one.receipt:
+            others.append(one)
+        elif slot in lines:
+            lines[slot].append(one.seq)
+        else:
+            lines[slot] = [one.seq]
+    stale: list[Delivery] = []
+    if others or not lines:
+        stale = _stale(redis, place, group, others, epochs, now)
+    if not lines:
+        return stale
+    calls, ranges = [], []
+    for slot, offsets in lines.items():
+        ranges.append(_ranges_of(offsets))
+        epoch = epochs.get(slot, NO_EPOCH)
+        call = place.call("settle_stream", slot, group, epoch, receipts[slot], *ranges[-1])
+        calls.append(call)
+    for slot, flat, reply in zip(lines, ranges, redis.run(calls), strict=True):
+        known(redis, place, group, reply)
+        if reply.count(b"s") == len(reply):
+            continue
+        for first, end, letter in zip(flat[::2], flat[1::2], reply, strict=True):
+            if letter == _SETTLED:
+                continue
+            within = [
+                one for one in deliveries
+                if one.slot == slot and one.subject is None and first <= one.seq < end
+                and one.receipt == receipts[slot]
+            ]  # fmt: skip
+            if letter == _PARTLY:
+                within = _stale(redis, place, group, within, epochs, now)
+            stale += within
+    return stale
+
+
+def _stale(
+    redis: Redis,
+    place: Place,
+    group: str,
+    deliveries: Sequence[Delivery],
+    epochs: Mapping[int, str],
+    now: str,
+) -> list[Delivery]:
+    answers = settle(redis, place, group, acks(deliveries, epochs), now)
+    pairs = zip(deliveries, answers, strict=True)
+    return [delivery for delivery, answer in pairs if answer is Settled.STALE]
+
+
+def _ranges_of(offsets: list[int]) -> list[int]:
+    """Starts and ends of what is acknowledged; an offset that comes twice stands alone."""
+    offsets.sort()
+    first, last = offsets[0], offsets[-1]
+    if last - first + 1 == len(set(offsets)) == len(offsets):
+        return [first, last + 1]
+    flat: list[int] = []
+    end = -1
+    for offset in offsets:
+        if offset == end:
+            end += 1
+            flat[-1] = end
+        else:
+            end = offset + 1
+            flat += (offset, end)
+    return flat
 
 
 def settle(

@@ -9,6 +9,7 @@ from typing import Any, Final
 from qframe.clock import Clock
 from qframe.drivers.redis import Redis
 from qframe.errors import BadUrl, UnknownTopic
+from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.stores.base import (
     Ask,
@@ -140,6 +141,17 @@ class RedisStore:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
         place = self._place(topic)
         return settle.settle(self._redis, place, group, settlements, self._now())
+
+    def acknowledge(
+        self,
+        topic: Topic,
+        group: str,
+        deliveries: Sequence[Delivery],
+        epochs: Mapping[int, str],
+    ) -> list[Delivery]:
+        """Acknowledges each, in order, under its slot's epoch; answers those that were stale."""
+        place = self._place(topic)
+        return settle.acknowledge(self._redis, place, group, deliveries, epochs, self._now())
 
     # Groups
 
