@@ -77,6 +77,7 @@ class QFrame:
         self._clock = SYSTEM_CLOCK
         self._guard = threading.RLock()
         self._store: Store | None = None
+        self._producer: Producer | None = None
         self._topics: dict[str, Topic] = {}
         self._worker: Worker | None = None
         REGISTRY.add(self)
@@ -204,6 +205,7 @@ class QFrame:
         self.stop()
         with self._guard:
             store, self._store = self._store, None
+            self._producer = None
             self._topics.clear()
         if store is not None:
             store.close()
@@ -230,11 +232,15 @@ class QFrame:
     @property
     def producer(self) -> Producer:
         """What publishes."""
-        settings = self.settings
-        return Producer(
-            self.store, resolve=self._resolve, max_body=settings.max_body,
-            batch=settings.publish_batch, clock=self._clock,
-        )  # fmt: skip
+        producer = self._producer
+        if producer is None:
+            with self._guard:
+                settings = self.settings
+                producer = self._producer = Producer(
+                    self.store, resolve=self._resolve, max_body=settings.max_body,
+                    batch=settings.publish_batch, clock=self._clock,
+                )  # fmt: skip
+        return producer
 
     @property
     def admin(self) -> Admin:
@@ -250,9 +256,9 @@ class QFrame:
         """The topic that is meant; one that is given whole is declared the first time."""
         if isinstance(topic, Topic):
             return topic if self._topics.get(topic.name) is topic else self.declare(topic)
-        name = checked_name(topic, "topic")
-        found = self._topics.get(name)
+        found = self._topics.get(topic) if isinstance(topic, str) else None
         if found is None:
+            name = checked_name(topic, "topic")
             found = self._declared_by_consumer(name) or self.store.topic(name)
             if found is None:
                 raise UnknownTopic(name)

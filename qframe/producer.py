@@ -101,7 +101,17 @@ class Producer:
             PublishUnknown: if the store's answer was lost.
             StoreUnavailable: if the store cannot be reached; nothing was written.
         """
-        return self.publish_many(topic, (Outgoing(body, **options),))[0]
+        found = self._resolve(topic)
+        token = new_token(self._clock)
+        item = Outgoing(body, **options)
+        entry = self._entry(
+            found, found.has_subjects, found.slots - 1, item, f"{token}-0", batch_mark(token)
+        )
+        [outcome] = self._send(found, (entry,))
+        published = Published(entry.id, outcome)
+        if outcome is Outcome.FULL:
+            raise TopicFull(found.name, [published])
+        return published
 
     def publish_many(
         self, topic: Topic | str, items: Iterable[Any], batch: int | None = None

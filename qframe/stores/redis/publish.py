@@ -21,6 +21,10 @@ OUTCOMES: Final = {
 
 def publish(redis: Redis, place: Place, entries: Sequence[Entry], now: str) -> list[Outcome]:
     """Stores the entries in order; answers what became of each."""
+    if len(entries) == 1:
+        [entry] = entries
+        reply = redis.one(_call_of(place, entry.slot, [entry], now)[0])
+        return [OUTCOMES[reply[0]]]
     repeated = _repeated(entries)
     if repeated:
         kept = [entry for number, entry in enumerate(entries) if number not in repeated]
@@ -30,39 +34,26 @@ def publish(redis: Redis, place: Place, entries: Sequence[Entry], now: str) -> l
             for number in range(len(entries))
         ]
     shares: dict[int, list[Entry]] = {}
-    special: set[int] = set()
     for entry in entries:
-        slot = entry.slot
-        share = shares.get(slot)
+        share = shares.get(entry.slot)
         if share is None:
-            share = shares[slot] = []
-        share.append(entry)
-        if (
-            entry.mark != share[0].mark
-            or entry.mark == entry.id
-            or entry.at_ms is not None
-            or entry.delay_ms is not None
-        ):
-            special.add(slot)
-    counts: dict[int, list[int]] = {}
+            shares[entry.slot] = [entry]
+        else:
+            share.append(entry)
+    counts: list[list[int]] = []
 
     def calls() -> Iterator[Call]:
         for slot, share in shares.items():
-            if place.topic.has_subjects:
-                call = _subjects_call(place, slot, share, now)
-            elif slot in special or place.topic.max_length is not None:
-                call, counts[slot] = _stream_call(place, slot, share, now)
-            else:
-                call = _batch_call(place, slot, share, now)
-                counts[slot] = [len(share)]
+            call, sizes = _call_of(place, slot, share, now)
+            counts.append(sizes)
             yield call
 
     outcomes = [Outcome.STORED] * len(entries)
-    for slot, reply in zip(shares, redis.run(calls()), strict=True):
+    for slot, reply, sizes in zip(shares, redis.run(calls()), counts, strict=True):
         if reply.count(b"s") == len(reply):
             continue
         numbers = iter([number for number, entry in enumerate(entries) if entry.slot == slot])
-        for letter, count in zip(reply, counts.get(slot) or [1] * len(reply), strict=True):
+        for letter, count in zip(reply, sizes or [1] * len(reply), strict=True):
             for _ in range(count):
                 outcomes[next(numbers)] = OUTCOMES[letter]
     return outcomes
@@ -81,12 +72,24 @@ def _repeated(entries: Sequence[Entry]) -> set[int]:
     return again
 
 
-def _batch_call(place: Place, slot: int, share: list[Entry], now: str) -> Call:
-    """The call that appends one batch that is due now, under one mark."""
-    return place.call(
-        "publish_stream", slot, now, place.topic.dedupe_window_ms, 0, share[0].mark, "",
-        len(share), envelopes(share),
-    )  # fmt: skip
+def _call_of(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
+    """The call for a slot's share, and how many messages each item of it has (none: one each)."""
+    topic = place.topic
+    if topic.has_subjects:
+        return _subjects_call(place, slot, share, now), []
+    mark = share[0].mark
+    if topic.max_length is None and not [
+        1 for entry in share
+        if entry.mark != mark or mark == entry.id
+        or entry.at_ms is not None or entry.delay_ms is not None
+    ]:  # fmt: skip
+        # One batch that is due now under one mark, as nearly always.
+        call = place.call(
+            "publish_stream", slot, now, topic.dedupe_window_ms, 0, mark, "", len(share),
+            envelopes(share),
+        )  # fmt: skip
+        return call, [len(share)]
+    return _stream_call(place, slot, share, now)
 
 
 def _stream_call(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
