@@ -420,14 +420,19 @@ class Redis:
         except (RedisError, OSError) as error:
             raise self._translated(error) from error
 
-    def publish(self, channel: str) -> None:
-        """Publishes a word to a channel, that all servers' subscribers hear."""
-        self.run([Command(channel.encode(), ("PUBLISH", channel, ""))])
+    def listener(self) -> Any:
+        """A connection of its own, to subscribe with; on a cluster any server hears all channels.
 
-    def listener(self) -> client.client.PubSub:
-        """What can subscribe to channels; on a cluster any server hears them all."""
-        subscription: client.client.PubSub = self._servers.all()[0].pubsub()
-        return subscription
+        Raises:
+            StoreUnavailable: if there is none to be had.
+        """
+        try:
+            pool = self._servers.all()[0].connection_pool
+            connection = pool.make_connection()
+            connection.connect()
+        except (RedisError, OSError) as error:
+            raise self._translated(error) from error
+        return connection
 
     def close(self) -> None:
         """Closes all connections."""

@@ -118,6 +118,11 @@ class Line:
             self._membership.leave()
         self._bell.close()
 
+    def reconnect(self) -> None:
+        """Lets go of connections that may be broken."""
+        self._store.reconnect()
+        self._bell.ring()
+
     # For the pull loop.
 
     def owned(self) -> Mapping[int, str]:

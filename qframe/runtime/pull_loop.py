@@ -15,12 +15,13 @@ from qframe.message import Delivery
 from qframe.retry import Backoff
 from qframe.runtime.limits import Caution, InFlight
 from qframe.service import Service
-from qframe.stores.base import Ask, Bell, Pulled, Store
+from qframe.stores.base import QUIET, Ask, Bell, Pulled, Store
 from qframe.topic import Topic
 
 PULL_AT_MOST: Final = 2048
 PROBE: Final = 16
 LONGEST_SLEEP_S: Final = 5.0
+LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
 WARY_SLEEP_S: Final = 0.02
 
 
@@ -85,10 +86,18 @@ class PullLoop(Service):
         self._turn = random.randrange(topic.slots)  # noqa: S311 - fairness, no secret
         self._positions: dict[tuple[int, str], int] = {}
         self._deep: set[int] = set()
-        self._empty = 0
-        self._next_due_ms: int | None = None
+        self._quiet: set[int] = set()
+        self._hinted: frozenset[int] | None = None
+        self._due_s: float | None = None
+        bell_rings = store.capabilities.bell
+        self._longest_s = LONGEST_SLEEP_WITH_BELL_S if bell_rings else LONGEST_SLEEP_S
+        self._busy_since_s: float | None = None
         self.idle = False
-        self.beat_s = clock.monotonic_s()
+
+    def busy_s(self) -> float:
+        """How long it has been at one thing other than waiting."""
+        since_s = self._busy_since_s
+        return 0.0 if since_s is None else self._clock.monotonic_s() - since_s
 
     def wake(self) -> None:
         """Ends its sleep."""
@@ -98,14 +107,14 @@ class PullLoop(Service):
         """Pulls until it is stopped."""
         failures = 0
         while not self.stopping:
-            self.beat_s = self._clock.monotonic_s()
+            self._busy_since_s = self._clock.monotonic_s()
             asks: list[Ask] = []
             receipt = new_token(self._clock)
             try:
                 owned = self._taker.owned()
                 asks = self._asks(owned)
                 if not asks:
-                    self._bell.wait(WARY_SLEEP_S if self._caution.wary else LONGEST_SLEEP_S)
+                    self._wait(WARY_SLEEP_S if self._caution.wary else LONGEST_SLEEP_S)
                     continue
                 pulled = self._store.pull(
                     self._topic, self._group, asks,
@@ -114,12 +123,29 @@ class PullLoop(Service):
             except StoreUnavailable as error:
                 failures += 1
                 self._tell(error)
-                self._bell.wait(self._backoff.bound_ms(failures) / 1000)
+                self._wait(self._backoff.bound_ms(failures) / 1000)
                 self._recall(asks, receipt)
                 continue
             failures = 0
             self._take(asks, pulled)
-            self._sleep(asks, len(owned), pulled)
+            if self._may_sleep(asks, owned, pulled):
+                self.idle = True
+                self._wait(self._sleep_s(), all_are_quiet=True)
+        self._busy_since_s = None
+
+    def _wait(self, timeout_s: float, *, all_are_quiet: bool = False) -> None:
+        """Waits for the bell.
+
+        It says which slots to ask, if all were quiet; those that were not are not rung for.
+        """
+        self._busy_since_s = None
+        rung = self._bell.wait(timeout_s)
+        self._busy_since_s = self._clock.monotonic_s()
+        hints = self._bell.hints()
+        self._quiet.clear()
+        self._hinted = hints if rung and all_are_quiet else None
+        if self._hinted is None:
+            self._due_s = None
 
     def _asks(self, owned: Mapping[int, str]) -> list[Ask]:
         """What to ask of each slot: those that had more last time get most of the room."""
@@ -127,6 +153,8 @@ class PullLoop(Service):
         if not owned or room <= 0:
             return []
         slots = sorted(owned)
+        if self._hinted is not None:
+            slots = [slot for slot in slots if slot in self._hinted] or slots
         turn = self._turn % len(slots)
         slots = (slots[turn:] + slots[:turn])[:room]
         self._turn += max(1, len(slots) % len(owned))
@@ -163,23 +191,25 @@ class PullLoop(Service):
         if self._events and (pulled.dead or pulled.lost or pulled.gaps):
             self._emit(pulled)
 
-    def _sleep(self, asks: list[Ask], owned: int, pulled: Pulled) -> None:
-        """Until the bell rings or something falls due, once every slot was found empty."""
-        if pulled.deliveries or pulled.next_due_ms == 0:
-            self._empty, self._next_due_ms = 0, None
-            return
+    def _may_sleep(self, asks: list[Ask], owned: Mapping[int, str], pulled: Pulled) -> bool:
+        """Whether every slot is quiet, so that the bell will ring for what comes next."""
+        got = Counter([delivery.slot for delivery in pulled.deliveries])
+        if pulled.next_due_ms == 0 or any(count > QUIET for count in got.values()):
+            self._quiet.clear()
+            self._hinted = self._due_s = None
+            return False
+        if pulled.next_due_ms is not None:
+            due_s = self._clock.monotonic_s() + pulled.next_due_ms / 1000
+            self._due_s = due_s if self._due_s is None else min(self._due_s, due_s)
         # Where room is small a pull asks some slots only, and the others may be full.
-        self._empty += len(asks)
-        times = [self._next_due_ms, pulled.next_due_ms]
-        self._next_due_ms = min((time for time in times if time is not None), default=None)
-        if self._empty < owned:
-            return
-        wait_s = LONGEST_SLEEP_S
-        if self._next_due_ms is not None:
-            wait_s = min(wait_s, self._next_due_ms / 1000)
-        self._empty, self._next_due_ms = 0, None
-        self.idle = True
-        self._bell.wait(wait_s)
+        self._quiet.update(ask.slot for ask in asks)
+        return self._quiet.issuperset(owned if self._hinted is None else self._hinted & set(owned))
+
+    def _sleep_s(self) -> float:
+        """Until something falls due, but not for ever: the bell is a hint."""
+        if self._due_s is None:
+            return self._longest_s
+        return min(self._longest_s, max(0.0, self._due_s - self._clock.monotonic_s()))
 
     def _recall(self, asks: list[Ask], receipt: str) -> None:
         """Gives back what an answer that never came may have handed out."""

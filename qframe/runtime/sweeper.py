@@ -11,11 +11,14 @@ from qframe.stores.base import Store
 from qframe.topic import Topic
 
 EVERY_S: Final = 30.0
+SELDOM_S: Final = 480.0
 STEP: Final = 500
 
 
 class Sweeper(Service):
     """Sweeps each topic of a worker every 30 s, in steps of 500 rows with a pause after each.
+
+    While nothing is found it looks less and less often, down to every 8 minutes.
 
     Args:
         topics: the worker's.
@@ -36,15 +39,21 @@ class Sweeper(Service):
 
     def run(self) -> None:
         """Sweeps until it is stopped."""
-        while not self._stopping.wait(EVERY_S):
-            for topic in self._topics:
-                self._sweep(topic)
+        pause_s = EVERY_S
+        while not self._stopping.wait(pause_s):
+            removed = sum(self._sweep(topic) for topic in self._topics)
+            pause_s = EVERY_S if removed else min(SELDOM_S, pause_s * 2)
 
-    def _sweep(self, topic: Topic) -> None:
+    def _sweep(self, topic: Topic) -> int:
+        """Removes what it finds; answers how much."""
+        removed = 0
         try:
-            while self._store.sweep(topic, STEP) >= STEP:
-                if self._stopping.wait(0.05):
-                    return
+            while not self._stopping.is_set():
+                step = self._store.sweep(topic, STEP)
+                removed += step
+                if step < STEP:
+                    break
+                self._stopping.wait(0.05)
         except StoreUnavailable:
-            # The lines have said so already, and there is time.
-            return
+            pass  # the lines have said so already, and there is time
+        return removed

@@ -21,6 +21,7 @@ from qframe.runtime.terminator import terminate
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LOOK_EVERY_S: Final = 0.02
+DOUBTFUL_S: Final = 20.0
 STALLED_S: Final = 60.0
 
 
@@ -50,6 +51,7 @@ class Worker:
         self._grace_s = grace_s
         self._stop = threading.Event()
         self._failure: QFrameError | None = None
+        self._doubted: set[Line] = set()
         self._lines = make_lines(self._fail)
         self._sweeper = make_sweeper(self._fail)
 
@@ -89,10 +91,17 @@ class Worker:
                 self._look_after(line)
 
     def _look_after(self, line: Line) -> None:
-        """The watchdog: a loop that has stood still too long ends the worker, to start anew."""
-        stalled_s = self._clock.monotonic_s() - line.pull_loop.beat_s
-        if line.pull_loop.alive and stalled_s > STALLED_S:
+        """The watchdog: a loop that stands still is given new connections, then ends the worker."""
+        busy_s = line.pull_loop.busy_s() if line.pull_loop.alive else 0.0
+        if busy_s > STALLED_S:
             self._fail(line.pull_loop.name, WorkerFailed(line.pull_loop.name, "it stands still"))
+        elif busy_s > DOUBTFUL_S and line not in self._doubted:
+            self._doubted.add(line)
+            if self._events:
+                self._events.emit("store.reconnecting", part=line.pull_loop.name)
+            line.reconnect()
+        elif busy_s < DOUBTFUL_S:
+            self._doubted.discard(line)
 
     def _terminate(self) -> None:
         if self._events:

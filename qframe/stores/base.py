@@ -89,6 +89,7 @@ from qframe.outcomes import Moved, Outcome, Settled, Verdict
 from qframe.topic import Topic
 
 NO_EPOCH = "0" * 16
+QUIET = 4
 LOST_ERROR = "its worker ended without settling it"
 
 
@@ -477,12 +478,15 @@ class Inspecting(Protocol):
 class Bell(Protocol):
     """Wakes an idle pull loop; a hint, so a wait always ends by itself too.
 
-    Who waits has looked first: a store need not ring for what comes before a pull has found a slot
-    empty, and may ring more often than it must.
+    Who waits has looked first: a store rings for what comes into a slot after a pull has emptied it
+    (handed out less than its limit, and `QUIET` messages at most). It may ring more often.
     """
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until something may have changed, at most so long; answers whether it may have."""
+
+    def hints(self) -> frozenset[int] | None:
+        """The slots for which it has rung since this was asked; None where it may be any."""
 
     def ring(self) -> None:
         """Ends a wait now, or the next one if there is none; from any thread."""
@@ -501,6 +505,9 @@ class Store(
 
     def bell(self, topics: Sequence[Topic]) -> Bell:
         """A bell that rings when one of these topics may have something new."""
+
+    def reconnect(self) -> None:
+        """Lets go of connections that may be broken; they are made anew when they are needed."""
 
     def close(self) -> None:
         """Frees connections; the store cannot be used any more."""

@@ -82,3 +82,33 @@ def test_every_bell_rings_for_itself(bench: Bench) -> None:
         assert [bell.wait(LONG_S) for bell in bells] == [True, True]
     for bell in bells:
         bell.close()
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("ending", ["retry", "release"])
+def test_a_store_that_has_a_bell_rings_it_for_what_comes_back(
+    bench: Bench, kind: str, ending: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    bell = silent(bench, topic)
+    got = bench.got(topic)
+    if bench.store.capabilities.bell:
+        answers = Waiting(bell, LONG_S).answers
+        getattr(bench, ending)(topic, *got)
+        assert eventually(lambda: answers) == [True]
+    bell.close()
+
+
+def test_a_store_that_has_a_bell_rings_it_for_what_follows_in_a_subject(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    for number in range(2):
+        bench.publish(topic, number, "k")
+    bell = silent(bench, topic)
+    got = bench.got(topic, run=1)
+    assert len(got) == 1
+    if bench.store.capabilities.bell:
+        answers = Waiting(bell, LONG_S).answers
+        bench.ack(topic, *got)
+        assert eventually(lambda: answers) == [True]
+    bell.close()

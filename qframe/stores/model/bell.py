@@ -19,6 +19,9 @@ class EventBell:
         self._rung.clear()
         return rung
 
+    def hints(self) -> None:
+        """Nothing is known of slots: any may have something new."""
+
     def ring(self) -> None:
         """Ends a wait now, or the next one if there is none."""
         self._rung.set()

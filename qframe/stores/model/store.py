@@ -51,6 +51,9 @@ class ModelStore:
         """The store's clock."""
         return self._clock.now_ms()
 
+    def reconnect(self) -> None:
+        """Has no connections."""
+
     def close(self) -> None:
         """Ends all waits."""
         for bell in list(self._bells):
@@ -120,13 +123,17 @@ class ModelStore:
         """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
         with self._lock:
             cursors = self._group(topic, group)
-            return pull.recall(self._state(topic), cursors, asks, receipt, self.now_ms())
+            count = pull.recall(self._state(topic), cursors, asks, receipt, self.now_ms())
+        self._ring()
+        return count
 
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
         with self._lock:
             cursors = self._group(topic, group)
-            return settle.settle(self._state(topic), cursors, settlements, self.now_ms())
+            answers = settle.settle(self._state(topic), cursors, settlements, self.now_ms())
+        self._ring()
+        return answers
 
     def acknowledge(
         self,

@@ -53,6 +53,9 @@ class PolledBell:
             self._rung.wait(min(pause_s, left_s))
             pause_s = min(LONGEST_S, pause_s * GROWTH)
 
+    def hints(self) -> None:
+        """Nothing is known of slots: any may have something new."""
+
     def ring(self) -> None:
         """Ends a wait now, or the next one if there is none."""
         self._rung.set()

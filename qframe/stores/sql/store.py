@@ -77,6 +77,10 @@ class SqlStore:
         """The store's clock."""
         return self._clock.now_ms()
 
+    def reconnect(self) -> None:
+        """Lets go of connections that nobody uses now."""
+        self._database.close()
+
     def close(self) -> None:
         """Frees connections; the store cannot be used any more."""
         for bell in list(self._bells):

@@ -8,7 +8,7 @@
 -- Promise: one atomic step; nothing ends without epoch and receipt in force.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time head log ranges window
+--@include time bell head log ranges window
 local group = group_of(slot, name, 'stream')
 local cursor = redis.call('HMGET', group.cursor, 'epoch', 'floor', 'read', 'receipt', 'settled')
 if not cursor[1] then
@@ -40,4 +40,5 @@ for number = 1, total do
 end
 redis.call('HSET', group.cursor, 'floor', string.format('%.0f', floor),
   'settled', pack_ranges(ranges))
+ring(slot)
 return table.concat(answers)

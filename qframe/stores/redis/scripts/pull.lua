@@ -40,7 +40,7 @@ if count_out < limit then
     doing = first_of(group.doing), gaps = kind == 'ordered' and first_of(slot .. 'gaps') or nil,
   })
 end
-if count_out == 0 and due ~= 0 then
+if count_out <= 4 and count_out < limit and due ~= 0 then -- as stores.base.QUIET says
   redis.call('SET', slot .. 'asleep', 1)
 end
 return { 0, due, buried, lost, gaps, items }

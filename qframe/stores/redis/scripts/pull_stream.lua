@@ -72,7 +72,7 @@ if handed < limit then
     due = due < 0 and wait or math.min(due, wait)
   end
 end
-if handed == 0 and due ~= 0 then
+if handed <= 4 and handed < limit and due ~= 0 then -- as stores.base.QUIET says
   redis.call('SET', slot .. 'asleep', 1)
 end
 return { 0, due, buried, lost, items, window, start, stop }

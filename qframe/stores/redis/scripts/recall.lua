@@ -7,7 +7,7 @@
 -- Promise: one atomic step; under another epoch nothing changes.
 local slot = KEYS[1]
 local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
---@include time many head
+--@include time many bell head
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if owner ~= epoch then
@@ -26,5 +26,8 @@ for i, state in ipairs(#doing > 0 and read_many('HMGET', group.tries, doing) or 
     come_back(group, doing[i], head, now)
     count_back = count_back + 1
   end
+end
+if count_back > 0 then
+  ring(slot)
 end
 return count_back

@@ -1,0 +1,91 @@
+"""A worker on Redis sleeps until the bell rings, and hears every slot."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from servers import RedisServer
+
+from qframe import Message, NeedRetry, QFrame, Topic
+
+KINDS = ("stream", "ordered", "delay", "priority", "merge")
+
+
+@contextmanager
+def running(app: QFrame) -> Iterator[None]:
+    """The app's worker, in a thread."""
+    thread = threading.Thread(target=app.run)
+    thread.start()
+    try:
+        yield
+    finally:
+        app.stop()
+        thread.join()
+
+
+@pytest.fixture
+def app(redis_server: RedisServer, tmp_path: Path) -> Iterator[QFrame]:
+    with QFrame(redis_server.url, namespace=tmp_path.name) as app:
+        yield app
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_an_idle_worker_hears_every_slot_and_each_message_after_the_other(
+    app: QFrame, kind: str
+) -> None:
+    topic = Topic("orders", kind, slots=16)
+    handled: list[int] = []
+
+    @app.consumer(topic, "billing")
+    def handle(message: Message) -> None:
+        handled.append(message.body)
+
+    with running(app):
+        for number in range(160):
+            app.publish(topic, number, key=f"k{number}")
+            eventually(lambda count=number + 1: len(handled) >= count, within=5)
+    assert sorted(handled) == list(range(160))
+    assert app.admin.verify("orders") == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_retry_and_a_delayed_message_end_the_sleep_in_time(app: QFrame, kind: str) -> None:
+    topic = Topic("orders", kind, slots=4)
+    handled: list[tuple[str, int]] = []
+
+    @app.consumer(topic, "billing")
+    def handle(message: Message) -> None:
+        if message.body == "fails" and message.attempt == 1:
+            raise NeedRetry(delay=0.2)
+        handled.append((message.body, message.attempt))
+
+    with running(app):
+        app.publish(topic, "fails", key="a")
+        app.publish(topic, "waits", key="b", delay=0.3)
+        eventually(lambda: len(handled) == 2, within=5)
+    assert sorted(handled) == [("fails", 2), ("waits", 1)]
+
+
+def test_an_idle_worker_costs_redis_next_to_nothing(app: QFrame, redis_server: RedisServer) -> None:
+    topic = Topic("orders", "ordered", slots=16)
+    handled: list[int] = []
+
+    @app.consumer(topic, "billing")
+    def handle(message: Message) -> None:
+        handled.append(message.body)
+
+    with running(app), redis_server.client() as client:
+        app.publish(topic, 1, key="a")
+        eventually(lambda: handled == [1], within=5)
+        eventually(lambda: app.admin.lag("orders", "billing") == 0, within=5)
+        sleeps = [f"qf:{{{app.settings.namespace}:orders:{slot}}}:asleep" for slot in range(16)]
+        eventually(lambda: client.exists(*sleeps) == 16, within=5)
+        before = client.info("stats")["total_commands_processed"]
+        threading.Event().wait(2)
+        after = client.info("stats")["total_commands_processed"]
+    assert after - before <= 4
