@@ -1,26 +1,27 @@
 #!lua flags=allow-oom
 -- Purpose: hands out what is due of a stream's slot: first what left the line, then the line.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] group, ARGV[3] epoch, ARGV[4] receipt, ARGV[5] limit, ARGV[6] lease (ms),
---   ARGV[7] max attempts, ARGV[8] position ('' for none).
--- Reply: [0, next due (ms from now; -1 never), dead, lost, items, receipt of the window, start, stop,
---   entries]; items as those of pull; entries of the log, of which [start, stop) are handed out.
---   [-1] if the epoch is another now, [-2] if there is no such group.
--- Cost: 6 commands; 7 more where something has left the line, 4 for each that joins it.
--- Promise: one atomic step; one read of the log and one write of the cursor, however many messages.
+-- ARGV[1] given now, ARGV[2] group name, ARGV[3] epoch, ARGV[4] receipt, ARGV[5] limit,
+--   ARGV[6] lease (ms), ARGV[7] max attempts, ARGV[8] position ('' for none).
+-- Reply: [0, next due (ms from now; -1 never), dead, lost, items, receipt of the window, start,
+--   stop, entries]; items as those of pull; entries of the log, of which [start, stop) are handed
+--   out. [-1] if the epoch is another now, [-2] if there is no such group.
+-- Cost: 6 commands; up to 12 where something has left the line; 3, and 2 for each, where something
+--   joins it; a read more where entries hold less than expected.
+-- Promise: one atomic step; one write of the cursor, however many messages.
 local slot = KEYS[1]
-local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local given_now, group_name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local limit, lease, max_attempts, position =
   tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
 --@include time many head log window bring_in hand_out
-local group = group_of(slot, name, 'stream')
+local group = group_of(slot, group_name, 'stream')
 local log = slot .. 'log'
 local cursor = redis.call('HMGET', group.cursor,
   'epoch', 'floor', 'read', 'entry', 'receipt', 'lease', 'settled')
 if cursor[1] ~= epoch then
   return { cursor[1] and -1 or -2 }
 end
-local now = time_ms(given)
+local now = time_ms(given_now)
 local floor, read, entry = tonumber(cursor[2]), tonumber(cursor[3]), tonumber(cursor[4])
 local window, leased = cursor[5], tonumber(cursor[6])
 

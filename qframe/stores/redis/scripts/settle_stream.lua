@@ -1,17 +1,18 @@
 #!lua flags=allow-oom
 -- Purpose: ends deliveries of a stream's line.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] group, ARGV[3] epoch, ARGV[4] receipt; then for each settlement three: how it
---   ends, start, end. `how` is empty where all of [start, end) is acknowledged; else msgpack of
---   [verdict, delay, at, error, traceback, attempt] and only `start` ends.
+-- ARGV[1] given now, ARGV[2] group name, ARGV[3] epoch, ARGV[4] receipt; then for each settlement
+--   three: how it ends, start, end. `how` is empty where all of [start, end) is acknowledged; else
+--   msgpack of [verdict, delay, at, error, traceback, attempt] and only `start` ends.
 -- Reply: a letter for each: s settled, t stale (changed nothing), or p where part of a range was
 --   stale: then nothing of it changed. -2 if there is no such group.
--- Cost: 2 commands for any number of acks; for each other end 4 and the entry that holds it.
--- Promise: one atomic step; one write of the cursor; nothing ends without epoch and receipt in force.
+-- Cost: 2 commands for any number of acks; for other ends 1, and 4 or 5 for each.
+-- Promise: one atomic step; one write of the cursor; nothing ends without epoch and receipt in
+--   force.
 local slot = KEYS[1]
-local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time many head log window
-local group = group_of(slot, name, 'stream')
+local given_now, group_name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+--@include time head log window
+local group = group_of(slot, group_name, 'stream')
 local cursor = redis.call('HMGET', group.cursor,
   'epoch', 'floor', 'read', 'receipt', 'settled', 'acked')
 if not cursor[1] then
@@ -42,7 +43,7 @@ end
 
 local function end_one(offset, how)
   local verdict, delay, at, error, traceback, attempt = unpack(cmsgpack.unpack(how))
-  now = now or time_ms(given)
+  now = now or time_ms(given_now)
   each_message(slot .. 'log', offset, offset + 1, function(_, envelope, published)
     if verdict == 'dead' then
       bury(group, '', { seq = offset, priority = 0, tries = attempt, published = published,
