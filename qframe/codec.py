@@ -18,6 +18,7 @@ TAGS_HEADER: Final = "qf-tags"
 TYPE_HEADER: Final = "qf-type"
 RAW: Final = "bytes"
 
+_BYTES: Final = (bytes, bytearray, memoryview)
 _ID = re.compile(r"[A-Za-z0-9_.:/@+=-]{1,128}")
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in lower case
 _encode_json = msgspec.json.Encoder(decimal_format="string").encode
@@ -30,7 +31,7 @@ def encode_body(body: Any, max_body: int) -> tuple[bytes, bool]:
     Raises:
         BadBody: if it cannot be encoded, or is larger than `max_body` bytes.
     """
-    raw = isinstance(body, bytes | bytearray | memoryview)
+    raw = isinstance(body, _BYTES)
     if raw:
         encoded = bytes(body)
     else:

@@ -163,20 +163,28 @@ class Producer:
         entries: list[Entry] = []
         add = entries.append
         plain = Outgoing(None)
+        has_subjects, last_slot = topic.has_subjects, topic.slots - 1
         token = mark = ""
         for number, item in enumerate(items):
             place = number % batch
             if not place:
                 token = new_token(self._clock)
                 mark = batch_mark(token)
-            if isinstance(item, Outgoing):
-                add(self._entry(topic, item, f"{token}-{place}", mark))
-            else:
+            if not isinstance(item, Outgoing):
                 plain.body = item
-                add(self._entry(topic, plain, f"{token}-{place}", mark))
+                item = plain
+            add(self._entry(topic, has_subjects, last_slot, item, f"{token}-{place}", mark))
         return entries
 
-    def _entry(self, topic: Topic, item: Outgoing, made_up: str, mark: str) -> Entry:
+    def _entry(
+        self,
+        topic: Topic,
+        has_subjects: bool,
+        last_slot: int,
+        item: Outgoing,
+        made_up: str,
+        mark: str,
+    ) -> Entry:
         """One item. The way of a plain body and key through here is hot."""
         body, raw = encode_body(item.body, self._max_body)
         key = item.key
@@ -187,8 +195,8 @@ class Producer:
             headers = encode_headers(item.headers, item.tags, raw)
         if item.id is not None:
             made_up = mark = checked_id(item.id)
-        subject = subject_of(key, body) if topic.has_subjects else None
-        slot = crc32(body if key is None else key.encode()) & (topic.slots - 1)
+        subject = subject_of(key, body) if has_subjects else None
+        slot = crc32(body if key is None else key.encode()) & last_slot
         entry = Entry(slot, subject, made_up, mark, key, headers, body)
         if (
             item.delay is not None

@@ -59,5 +59,5 @@ def repeated_in(head: str) -> int:
     [arguments] = [part for part in sections(head) if part.startswith("ARGV")]
     if "then the members" in arguments:
         return 1
-    found = re.search(r"; then for each \w+ (\w+):", arguments)
+    found = re.search(r"; then for each [\w ]+? (two|three|four):", arguments)
     return SIZES[found[1]] if found else 0

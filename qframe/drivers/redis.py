@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from threading import Event
 from typing import Any, Final, NamedTuple, Protocol
@@ -47,6 +47,7 @@ PATIENCE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.02
 LONGEST_PAUSE_S: Final = 0.5
 TRUSTED_S: Final = 1.0
+PIECE: Final = 16_384
 CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 10.0
 SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster",
@@ -68,7 +69,7 @@ class Call(NamedTuple):
     def packed(self, known: bool) -> bytes:
         """As sent to a server that knows the script, or to one that does not."""
         by, name = ("EVALSHA", self.script.digest) if known else ("EVAL", self.script.text)
-        return pack_command((by, name, 1, self.key, *self.arguments))
+        return _pack(by, name, 1, self.key, *self.arguments)
 
 
 class Command(NamedTuple):
@@ -79,10 +80,15 @@ class Command(NamedTuple):
 
     def packed(self, known: bool) -> bytes:  # noqa: ARG002 - a command is always known
         """As sent to a server."""
-        return pack_command(self.words)
+        return _pack(*self.words)
 
 
 Request = Call | Command
+
+
+def _pack(*words: Any) -> bytes:
+    packed: bytes = pack_command(words)
+    return packed
 
 
 class _Lost(NamedTuple):
@@ -92,53 +98,39 @@ class _Lost(NamedTuple):
 
 
 class Node:
-    """One server's connections; each is used by one thread at a time, and kept for the next."""
+    """One server's connections; each is used by one thread at a time, and kept for the next.
+
+    Attributes:
+        breaks: how many connections have broken so far.
+    """
 
     def __init__(self, pool: client.ConnectionPool) -> None:
         self._pool = pool
         self._free: deque[tuple[Any, float]] = deque()
+        self.breaks = 0
 
-    def send(self, requests: Sequence[bytes]) -> Callable[[], list[Any]]:
-        """Sends; answers what reads the replies: values, errors, or `_Lost`.
+    def begin(self) -> Sending:
+        """A sequence of requests on one connection.
 
         Raises:
-            one of `_BROKEN`: if nothing was sent.
+            one of `_BROKEN`: if there is no connection to be had.
         """
-        connection = self._checked_out()
-        try:
-            connection.send_packed_command([b"".join(requests)], check_health=False)
-        except _BROKEN as error:
-            self._give_up(connection)
-            lost = error
+        return Sending(self, self._checked_out())
 
-            def nothing() -> list[Any]:
-                return [_Lost(lost)] * len(requests)
+    def give_back(self, connection: Any) -> None:
+        """Keeps a connection for the next."""
+        self._free.append((connection, SYSTEM_CLOCK.monotonic_s()))
 
-            return nothing
-        return lambda: self._replies(connection, len(requests))
+    def give_up(self, connection: Any) -> None:
+        """Closes a connection that has broken, and all others that nobody uses now."""
+        self.breaks += 1
+        self._close(connection)
+        self.disconnect()
 
     def disconnect(self) -> None:
         """Closes the connections that nobody uses now."""
         while self._free:
-            self._give_up(self._free.popleft()[0])
-
-    def _replies(self, connection: Any, count: int) -> list[Any]:
-        replies: list[Any] = []
-        try:
-            for _ in range(count):
-                try:
-                    replies.append(connection.read_response())
-                except (ResponseError, BusyLoadingError) as error:
-                    replies.append(error)
-        except BaseException as error:
-            # What is still to come would answer somebody else.
-            self._give_up(connection)
-            self.disconnect()
-            if not isinstance(error, _BROKEN):
-                raise
-            return replies + [_Lost(error)] * (count - len(replies))
-        self._free.append((connection, SYSTEM_CLOCK.monotonic_s()))
-        return replies
+            self._close(self._free.popleft()[0])
 
     def _checked_out(self) -> Any:
         while self._free:
@@ -148,17 +140,77 @@ class Node:
             with suppress(*_BROKEN):
                 if not connection.can_read():
                     return connection
-            self._give_up(connection)
+            self.breaks += 1
+            self._close(connection)
         return self._pool.get_connection()
 
-    def _give_up(self, connection: Any) -> None:
+    def _close(self, connection: Any) -> None:
         with suppress(*_BROKEN):
             connection.disconnect()
         self._pool.release(connection)
 
 
+class Sending:
+    """Requests on their way to one server, written in large pieces while more are made."""
+
+    def __init__(self, node: Node, connection: Any) -> None:
+        self._node = node
+        self._connection = connection
+        self._pending: list[bytes] = []
+        self._size = 0
+        self._broken: BaseException | None = None
+        self.numbers: list[int] = []
+
+    def add(self, number: int, packed: bytes) -> None:
+        """Takes a request; its reply goes to `number`, or to nobody if that is negative."""
+        self.numbers.append(number)
+        self._pending.append(packed)
+        self._size += len(packed)
+        if self._size >= PIECE:
+            self.flush()
+
+    def flush(self) -> None:
+        """Sends what is not sent yet."""
+        if self._broken is None and self._pending:
+            try:
+                self._connection.send_packed_command([b"".join(self._pending)], check_health=False)
+            except _BROKEN as error:
+                self._broken = error
+        self._pending.clear()
+        self._size = 0
+
+    def replies(self) -> list[Any]:
+        """A reply for each request: a value, an error, or `_Lost`."""
+        replies: list[Any] = []
+        try:
+            while self._broken is None and len(replies) < len(self.numbers):
+                try:
+                    replies.append(self._connection.read_response())
+                except (ResponseError, BusyLoadingError) as error:
+                    replies.append(error)
+                except _BROKEN as error:
+                    self._broken = error
+        except BaseException:
+            self.abandon()
+            raise
+        if self._broken is None:
+            self._node.give_back(self._connection)
+            return replies
+        # What is still to come would answer somebody else.
+        self.abandon()
+        return replies + [_Lost(self._broken)] * (len(self.numbers) - len(replies))
+
+    def abandon(self) -> None:
+        """Gives up what was begun, since what was to be sent could not be made."""
+        self._node.give_up(self._connection)
+
+
 class Servers(Protocol):
     """Where requests go."""
+
+    @property
+    def breaks(self) -> int:
+        """How many connections have broken so far."""
 
     def node_of(self, key: bytes) -> Node:
         """The server that has a key."""
@@ -187,6 +239,10 @@ class _One:
         self._sentinel = sentinel
         self._node = Node(server.connection_pool)
 
+    @property
+    def breaks(self) -> int:
+        return self._node.breaks
+
     def node_of(self, key: bytes) -> Node:  # noqa: ARG002 - it has them all
         return self._node
 
@@ -213,15 +269,20 @@ class _Cluster:
     """A cluster; redis-py keeps the map of its slots."""
 
     def __init__(self, seeds: list[ClusterNode], options: dict[str, Any]) -> None:
-        self._make = lambda: RedisCluster(startup_nodes=seeds, **options)
+        self._seeds = seeds
+        self._options = options
         self._cluster: RedisCluster | None = None
         self._nodes: dict[str, Node] = {}
+
+    @property
+    def breaks(self) -> int:
+        return sum(node.breaks for node in list(self._nodes.values()))
 
     @property
     def cluster(self) -> RedisCluster:
         """The cluster, found when it is first needed."""
         if self._cluster is None:
-            self._cluster = self._make()
+            self._cluster = RedisCluster(startup_nodes=self._seeds, **self._options)
         return self._cluster
 
     def node_of(self, key: bytes) -> Node:
@@ -278,22 +339,26 @@ class Redis:
         self._servers, self.shown = _servers_of(url)
         self._pause = Event()
 
-    def run(self, requests: Sequence[Request]) -> list[Any]:
+    def run(self, requests: Iterable[Request]) -> list[Any]:
         """The replies, in order; those that one server gets are done by it in order.
+
+        While requests are still being made, the first are on their way.
 
         Raises:
             StoreUnavailable: if nothing was done.
             AnswerLost: if it is unknown what was done, or only a part of it was.
             StoreFull: if there was no room for any of it.
         """
-        replies: list[Any] = [None] * len(requests)
-        open_ = list(range(len(requests)))
-        known = dict.fromkeys(open_, True)
+        replies: list[Any] = []
+        made: list[Request] = []
+        unknown: set[int] = set()
         ask: dict[int, AskError] = {}
+        fresh = _numbered(requests, made, replies)
         until_s, pause_s = SYSTEM_CLOCK.monotonic_s() + PATIENCE_S, FIRST_PAUSE_S
         while True:
-            pauses, moved = self._round(requests, open_, known, ask, replies)
-            open_ = [number for number in open_ if isinstance(replies[number], _Again)]
+            pauses, moved = self._round(fresh, unknown, ask, replies)
+            open_ = [number for number, reply in enumerate(replies) if type(reply) is _Again]
+            fresh = iter([(number, made[number]) for number in open_])
             if not open_ or SYSTEM_CLOCK.monotonic_s() >= until_s:
                 break
             if pauses:
@@ -316,6 +381,11 @@ class Redis:
         """Seconds and microseconds since 1970, by the clock of the server that has a key."""
         [(seconds, micros)] = self.run([Command(key, ("TIME",))])
         return int(seconds), int(micros)
+
+    @property
+    def breaks(self) -> int:
+        """How many connections have broken so far: a server may have come back with less."""
+        return self._servers.breaks
 
     def reconnect(self) -> None:
         """Closes what is open and finds servers anew."""
@@ -341,7 +411,8 @@ class Redis:
 
     def listener(self) -> client.client.PubSub:
         """What can subscribe to channels; on a cluster any server hears them all."""
-        return self._servers.all()[0].pubsub()
+        subscription: client.client.PubSub = self._servers.all()[0].pubsub()
+        return subscription
 
     def close(self) -> None:
         """Closes all connections."""
@@ -349,56 +420,56 @@ class Redis:
 
     def _round(
         self,
-        requests: Sequence[Request],
-        open_: Iterable[int],
-        known: dict[int, bool],
+        requests: Iterable[tuple[int, Request]],
+        unknown: set[int],
         ask: dict[int, AskError],
         replies: list[Any],
     ) -> tuple[bool, bool]:
         """Sends all that is open, and reads; answers whether to pause and to look again."""
         pauses = moved = False
-        batches: dict[Node, list[tuple[int, bytes]]] = {}
-        for number in open_:
-            request = requests[number]
-            packed = request.packed(known[number])
-            try:
-                if number in ask:
-                    node = self._servers.asked(ask.pop(number))
-                    packed = pack_command(("ASKING",)) + packed
-                    batches.setdefault(node, []).append((-1, b""))
-                else:
-                    node = self._servers.node_of(request.key)
-            except (RedisError, OSError) as error:
-                replies[number] = _Again(error)
-                pauses = moved = True
-                continue
-            batches.setdefault(node, []).append((number, packed))
-        readers = []
-        for node, batch in batches.items():
-            try:
-                readers.append((batch, node.send([packed for _, packed in batch])))
-            except (RedisError, OSError) as error:
-                for number, _ in batch:
-                    if number >= 0:
-                        replies[number] = _Again(error)
-                pauses = moved = True
-        for batch, read in readers:
-            for (number, _), reply in zip(batch, read(), strict=True):
+        sendings: dict[Node, Sending] = {}
+        try:
+            for number, request in requests:
+                redirected = ask.pop(number, None)
+                try:
+                    if redirected is not None:
+                        node = self._servers.asked(redirected)
+                    else:
+                        node = self._servers.node_of(request.key)
+                    sending = sendings.get(node)
+                    if sending is None:
+                        sending = sendings[node] = node.begin()
+                except (RedisError, OSError) as error:
+                    replies[number] = _Again(error)
+                    pauses = moved = True
+                    continue
+                if redirected is not None:
+                    sending.add(-1, _pack("ASKING"))
+                sending.add(number, request.packed(number not in unknown))
+        except BaseException:
+            for sending in sendings.values():
+                sending.abandon()
+            raise
+        for sending in sendings.values():
+            sending.flush()
+        for sending in sendings.values():
+            for number, reply in zip(sending.numbers, sending.replies(), strict=True):
                 if number < 0:
                     continue
                 replies[number] = reply
-                if isinstance(reply, Exception):
-                    again = self._again(reply)
-                    if again is None:
-                        continue
-                    replies[number] = again
-                    if isinstance(reply, NoScriptError):
-                        known[number] = False
-                    elif isinstance(reply, AskError) and not isinstance(reply, MovedError):
-                        ask[number] = reply
-                    else:
-                        moved = True
-                        pauses = pauses or not isinstance(reply, MovedError)
+                if not isinstance(reply, Exception):
+                    continue
+                again = self._again(reply)
+                if again is None:
+                    continue
+                replies[number] = again
+                if isinstance(reply, NoScriptError):
+                    unknown.add(number)
+                elif isinstance(reply, AskError) and not isinstance(reply, MovedError):
+                    ask[number] = reply
+                else:
+                    moved = True
+                    pauses = pauses or not isinstance(reply, MovedError)
         return pauses, moved
 
     @staticmethod
@@ -450,6 +521,16 @@ class _Again(NamedTuple):
     """In place of a reply that says that nothing was done yet."""
 
     why: BaseException
+
+
+def _numbered(
+    requests: Iterable[Request], made: list[Request], replies: list[Any]
+) -> Iterator[tuple[int, Request]]:
+    """Requests as they are made, kept for another try, with room for their replies."""
+    for number, request in enumerate(requests):
+        made.append(request)
+        replies.append(None)
+        yield number, request
 
 
 def _servers_of(url: str) -> tuple[Servers, str]:

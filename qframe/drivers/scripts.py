@@ -10,7 +10,7 @@ from importlib.resources import files
 from importlib.resources.abc import Traversable
 from typing import Final
 
-_INCLUDE: Final = re.compile(r"^--@include (.+)$", re.MULTILINE)
+_INCLUDE: Final = re.compile(r"^ *--@include (.+)$", re.MULTILINE)
 
 
 class Script:

@@ -12,7 +12,7 @@ from qframe.coordination.base import Coordinator, Membership
 from qframe.errors import AlreadySettled, Forgotten
 from qframe.events import Events
 from qframe.message import Delivery, Message
-from qframe.outcomes import Settled, Verdict
+from qframe.outcomes import Verdict
 from qframe.retry import Backoff
 from qframe.runtime.binding import Handler
 from qframe.runtime.handling import Ending, ending_of, pause_s, retries_locally
@@ -23,7 +23,7 @@ from qframe.runtime.pull_loop import PullLoop
 from qframe.runtime.renewal import Renewal
 from qframe.runtime.settler import Leak, Settler
 from qframe.settings import ConsumerOptions
-from qframe.stores.base import Settlement, Store
+from qframe.stores.base import Store
 from qframe.topic import Topic
 
 
@@ -341,14 +341,13 @@ class Line:
 
     # What the store or the coordinator tells.
 
-    def _on_settled(self, settlements: list[Settlement], answers: list[Settled]) -> None:
+    def _on_settled(self, count: int, stale: int) -> None:
         if not self._events:
             return
         where = {"topic": self.topic, "group": self.group}
-        stale = answers.count(Settled.STALE)
         if stale:
             self._events.emit("delivery.stale", count=stale, **where)
-        self._events.emit("delivery.settled", count=len(settlements) - stale, **where)
+        self._events.emit("delivery.settled", count=count - stale, **where)
 
     def _on_change(self) -> None:
         """Slots have come or gone; those that have gone are lost at once."""

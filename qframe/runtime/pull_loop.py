@@ -18,7 +18,7 @@ from qframe.service import Service
 from qframe.stores.base import Ask, Bell, Pulled, Store
 from qframe.topic import Topic
 
-PULL_AT_MOST: Final = 1024
+PULL_AT_MOST: Final = 2048
 PROBE: Final = 16
 LONGEST_SLEEP_S: Final = 5.0
 WARY_SLEEP_S: Final = 0.02

@@ -11,12 +11,12 @@ from qframe.clock import Clock
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
 from qframe.message import Delivery
-from qframe.outcomes import Settled, Verdict
+from qframe.outcomes import Settled
 from qframe.retry import Backoff
 from qframe.runtime.handling import Ending
 from qframe.runtime.limits import InFlight
 from qframe.service import Service
-from qframe.stores.base import NO_EPOCH, Settlement, Store
+from qframe.stores.base import NO_EPOCH, Settlement, Store, acks
 from qframe.topic import Topic
 
 LINGER_S: Final = 0.01
@@ -45,7 +45,7 @@ class Settler(Service):
         store: the store.
         in_flight: from which settled deliveries are removed.
         epochs: answers the epochs under which the slots are owned now.
-        on_settled: called with what a flush has settled or found stale.
+        on_settled: called with how many a flush has sent, and how many of them were stale.
         on_leaked: called, from its thread, for a message that was let go unsettled.
         events: told of settlements refused.
         clock: for the 10 ms.
@@ -60,7 +60,7 @@ class Settler(Service):
         store: Store,
         in_flight: InFlight,
         epochs: Callable[[], Mapping[int, str]],
-        on_settled: Callable[[list[Settlement], list[Settled]], None],
+        on_settled: Callable[[int, int], None],
         on_leaked: Callable[[Delivery], None],
         events: Events,
         clock: Clock,
@@ -132,11 +132,10 @@ class Settler(Service):
 
     def _send(self, batch: list[Delivery | Ending]) -> None:
         epochs = self._epochs()
-        settlements = [_settlement(item, epochs) for item in batch]
         tries = 0
         while True:
             try:
-                answers = self._store.settle(self._topic, self._group, settlements)
+                stale = self._ask(batch, epochs)
                 break
             except StoreUnavailable as error:
                 tries += 1
@@ -148,7 +147,16 @@ class Settler(Service):
         self._in_flight.remove(
             [item.delivery if isinstance(item, Ending) else item for item in batch]
         )
-        self._on_settled(settlements, answers)
+        self._on_settled(len(batch), stale)
+
+    def _ask(self, batch: list[Delivery | Ending], epochs: Mapping[int, str]) -> int:
+        """Sends a batch; answers how many were stale."""
+        acked = [item for item in batch if isinstance(item, Delivery)]
+        if len(acked) == len(batch):
+            return len(self._store.acknowledge(self._topic, self._group, acked, epochs))
+        # Together and in order: what is acknowledged in a subject's run may follow another end.
+        settlements = [_settlement(item, epochs) for item in batch]
+        return self._store.settle(self._topic, self._group, settlements).count(Settled.STALE)
 
 
 def _settlement(item: Delivery | Ending, epochs: Mapping[int, str]) -> Settlement:
@@ -159,7 +167,4 @@ def _settlement(item: Delivery | Ending, epochs: Mapping[int, str]) -> Settlemen
             epochs.get(one.slot, NO_EPOCH),
             item.verdict, item.delay_ms, item.at_ms, item.error, item.traceback,
         )  # fmt: skip
-    return Settlement(
-        item.slot, item.subject, item.seq, item.receipt, item.attempt,
-        epochs.get(item.slot, NO_EPOCH), Verdict.ACK,
-    )  # fmt: skip
+    return acks([item], epochs)[0]

@@ -346,6 +346,15 @@ class Settling(Protocol):
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
 
+    def acknowledge(
+        self,
+        topic: Topic,
+        group: str,
+        deliveries: Sequence[Delivery],
+        epochs: Mapping[int, str],
+    ) -> list[Delivery]:
+        """Acknowledges each, in order, under its slot's epoch; answers those that were stale."""
+
 
 class Groups(Protocol):
     """Groups, and which epoch owns their slots."""
@@ -495,6 +504,17 @@ class Store(
 
     def close(self) -> None:
         """Frees connections; the store cannot be used any more."""
+
+
+def acks(deliveries: Sequence[Delivery], epochs: Mapping[int, str]) -> list[Settlement]:
+    """The settlements that acknowledge deliveries."""
+    return [
+        Settlement(
+            one.slot, one.subject, one.seq, one.receipt, one.attempt,
+            epochs.get(one.slot, NO_EPOCH), Verdict.ACK,
+        )
+        for one in deliveries
+    ]  # fmt: skip
 
 
 def due_of(entry: Entry, now_ms: int, merges: bool) -> int:

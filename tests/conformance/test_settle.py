@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import msgspec
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
@@ -240,3 +241,39 @@ def test_dead_letters_of_a_stream_do_not_hold_the_floor_or_the_line(bench: Bench
     bench.ack(topic, second)
     assert bench.store.stats(topic)[0].floor == 2
     assert bench.bodies(topic) == [2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_acknowledged_together_is_settled_but_for_what_is_stale(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    for number in range(12):
+        bench.publish(topic, number, f"k{number}")
+    got = bench.got(topic)
+    epochs = bench.store.epochs(topic, "g")
+    settled_before = [got[1], got[7]]
+    bench.ack(topic, *settled_before)
+    not_mine = msgspec.structs.replace(got[4], receipt="another")
+    asked = [*got[:4], not_mine, *got[5:], got[0]]
+    stale = bench.store.acknowledge(topic, "g", asked, epochs)
+    assert {id(one) for one in stale} == {id(one) for one in [*settled_before, not_mine, got[0]]}
+    assert bench.total(topic).settled == 11
+    assert bench.store.acknowledge(topic, "g", [got[4]], epochs) == []
+    assert bench.store.acknowledge(topic, "g", [], epochs) == []
+    assert bench.total(topic).settled == 12
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_acknowledged_under_an_epoch_that_has_passed_is_stale(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "a")
+    bench.publish(topic, 2, "b")
+    got = bench.got(topic)
+    before = bench.store.epochs(topic, "g")
+    bench.take(topic)
+    assert bench.store.acknowledge(topic, "g", got, before) == got
+    assert bench.store.acknowledge(topic, "g", got, {}) == got
+    assert bench.total(topic).todo == 2

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import pytest
@@ -18,6 +18,7 @@ from qframe.topic import Topic
 
 # How a script is called, and what counting itself takes.
 AROUND = {"evalsha", "eval", "info"}
+READS = {"xrange", "xrevrange"}
 MANY = 20
 
 
@@ -42,27 +43,27 @@ def bench(server: RedisServer, request: pytest.FixtureRequest) -> Iterator[Bench
 
 
 @pytest.fixture
-def counted(server: RedisServer) -> Iterator[Callable[[Callable[[], Any]], int]]:
-    """Counts the commands that a step's scripts run."""
+def counted(server: RedisServer) -> Iterator[Callable[..., int]]:
+    """Counts the commands that a step runs, but those that it is said to run beside its scripts."""
     with server.client() as client:
 
-        def calls() -> int:
+        def calls(beside: set[str]) -> int:
             stats = client.info("commandstats")
             return sum(
                 one["calls"]
                 for name, one in stats.items()
-                if name.removeprefix("cmdstat_") not in AROUND
+                if name.removeprefix("cmdstat_") not in AROUND | beside
             )
 
-        def count(step: Callable[[], Any]) -> int:
-            before = calls()
+        def count(step: Callable[[], Any], beside: Iterable[str] = ()) -> int:
+            before = calls(set(beside))
             step()
-            return calls() - before
+            return calls(set(beside)) - before
 
         yield count
 
 
-Count = Callable[[Callable[[], Any]], int]
+Count = Callable[..., int]
 
 
 def said(name: str) -> list[int]:
@@ -157,16 +158,17 @@ def test_pulling_ordered_subjects(bench: Bench, counted: Count) -> None:
 
 
 def test_pulling_from_a_stream(bench: Bench, counted: Count) -> None:
+    """The log itself is read beside the script."""
     topic = bench.topic("stream", "g")
     whole, left = said("pull_stream")[:2]
     for _ in range(3):
         bench.store.publish(topic, batch(bench, topic))
-    assert counted(pull(bench, topic, MANY)) == whole
-    assert counted(pull(bench, topic, 10 * MANY)) == whole
-    assert counted(pull(bench, topic, MANY)) == whole  # nothing is there
+    assert counted(pull(bench, topic, MANY), READS) == whole
+    assert counted(pull(bench, topic, 10 * MANY), READS) == whole
+    assert counted(pull(bench, topic, MANY), READS) == whole  # nothing is there
     bench.publish(topic, "more")
     bench.retry(topic, *bench.got(topic))
-    assert whole < counted(pull(bench, topic, MANY)) <= whole + left
+    assert whole < counted(pull(bench, topic, MANY), READS) <= whole + left
 
 
 @pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
@@ -200,9 +202,10 @@ def test_ending_subjects_otherwise(bench: Bench, counted: Count, verdict: Verdic
 def test_acknowledging_a_streams_line(bench: Bench, counted: Count) -> None:
     topic = bench.topic("stream", "g")
     bench.store.publish(topic, batch(bench, topic))
-    deliveries = bench.got(topic)
-    assert counted(lambda: bench.ack(topic, *deliveries[::2])) == said("settle_stream")[0] + 1
-    assert counted(lambda: bench.ack(topic, *deliveries[1::2])) == said("settle_stream")[0] + 1
+    deliveries, epochs = bench.got(topic), bench.store.epochs(topic, "g")
+    for part in (deliveries[::2], deliveries[1::2]):
+        spent = counted(lambda p=part: bench.store.acknowledge(topic, "g", p, epochs))  # type: ignore[misc]
+        assert spent == said("settle_stream")[0]
 
 
 @pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE])
@@ -212,9 +215,9 @@ def test_ending_a_streams_messages_otherwise(
     topic = bench.topic("stream", "g")
     bench.store.publish(topic, batch(bench, topic))
     deliveries = bench.got(topic)
-    acks, once, least, most = said("settle_stream")
+    once, least, most = said("end_stream")
     spent = counted(lambda: bench.settle(topic, verdict, *deliveries)) - 1
-    assert acks + MANY * least <= spent <= acks + once + MANY * most
+    assert once + MANY * least <= spent <= once + MANY * most
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])

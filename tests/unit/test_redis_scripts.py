@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable
 from typing import Any
 
 import msgspec
@@ -24,11 +24,13 @@ from script_heads import (
 from qframe.codec import batch_mark
 from qframe.drivers.redis import Call
 from qframe.drivers.scripts import Script
+from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.stores.base import Ask, Entry, Hold, Settlement
 from qframe.stores.redis import dead, groups, inspect, leases, publish, pull, settle, timers
 from qframe.stores.redis.envelopes import META, envelope
 from qframe.stores.redis.keys import Place
+from qframe.stores.redis.tails import Tails
 from qframe.topic import Topic
 
 PARTS = sorted(path.stem for path in (FOLDER / "parts").glob("*.lua"))
@@ -36,7 +38,7 @@ MAY_NOT_FILL = {
     "change", "declare", "move", "publish_stream", "publish_subjects", "subscribe",
 }  # fmt: skip
 MAX_LINES, MAX_WIDTH = 200, 100
-INCLUDE = re.compile(r"^--@include (.+)$", re.MULTILINE)
+INCLUDE = re.compile(r"^ *--@include (.+)$", re.MULTILINE)
 DEFINED = re.compile(r"^local (?:function )?([\w, ]+?)(?:\(| =)", re.MULTILINE)
 
 
@@ -56,8 +58,10 @@ def faults(name: str, text: str) -> list[str]:
         wrong.append(f"the head names {named}, the code binds {bound}")
     if {index for word, index in named if word == "ARGV"} != set(range(1, len(named))):
         wrong.append(f"the head numbers {named}")
+    fixed = sum(word == "ARGV" for word, _ in bound)
     for word, index in FROM.findall(code):
-        if (word, int(index)) not in bound or code.count(f"{word}[{index}]") != 1:
+        is_item = word == "ARGV" and int(index) > fixed and repeated_in(head)
+        if code.count(f"{word}[{index}]") != 1 and not is_item:
             wrong.append(f"the code uses {word}[{index}] by its number")
     lines = text.splitlines()
     if len(lines) > MAX_LINES:
@@ -116,13 +120,14 @@ def test_a_part_is_short_and_says_what_it_is(part: str) -> None:
 @pytest.mark.parametrize("name", NAMES)
 def test_a_script_includes_what_it_uses_and_nothing_else(name: str) -> None:
     """Parts include no parts: a script names all that it and they use, in their order."""
-    included = [part for found in INCLUDE.findall(text_of(name)) for part in found.split()]
-    texts = {part: (FOLDER / "parts" / f"{part}.lua").read_text("utf-8") for part in included}
-    below = re.sub(r"--.*", "", text_of(name))
-    for part in reversed(included):
-        words = {word for found in DEFINED.findall(texts[part]) for word in found.split(", ")}
-        assert words & set(re.findall(r"\w+", below)), f"{part} is not used"
-        below += re.sub(r"--.*", "", texts[part])
+    text = text_of(name)
+    for line in INCLUDE.finditer(text):
+        below = re.sub(r"--.*", "", text[line.end() :])
+        for part in reversed(line[1].split()):
+            added = (FOLDER / "parts" / f"{part}.lua").read_text(encoding="utf-8")
+            words = {word for found in DEFINED.findall(added) for word in found.split(", ")}
+            assert words & set(re.findall(r"\w+", below)), f"{part} is not used"
+            below += re.sub(r"--.*", "", added)
 
 
 class Recorder:
@@ -130,11 +135,13 @@ class Recorder:
 
     def __init__(self) -> None:
         self.calls: list[Call] = []
+        self.breaks = 0
         self._refused = False
 
-    def run(self, requests: Sequence[Call]) -> list[Any]:
-        self.calls += requests
-        return [self._reply(call) for call in requests]
+    def run(self, requests: Iterable[Call]) -> list[Any]:
+        calls = list(requests)
+        self.calls += calls
+        return [self._reply(call) for call in calls]
 
     def ask(self, key: bytes, word: str, *words: Any) -> Any:
         if word == "ZRANGE":
@@ -155,7 +162,14 @@ class Recorder:
         }  # fmt: skip
         if name in ("change", "move", "cancel"):
             return b"absent"
-        if name in ("publish_stream", "publish_subjects", "renew", "settle", "settle_stream"):
+        if name in (
+            "publish_stream",
+            "publish_subjects",
+            "renew",
+            "settle",
+            "settle_stream",
+            "end_stream",
+        ):
             size = repeated_in(head_of(text_of(name)))
             fixed = len(named_in(head_of(text_of(name)))) - 1
             return b"s" * ((len(call.arguments) - fixed) // size)
@@ -175,7 +189,9 @@ def ending(subject: str | None, seq: int) -> Settlement:
 STREAM = Place("shop", Topic("t", "stream", 1))
 DELAY = Place("shop", Topic("t", "delay", 1))
 ASKS = [Ask(0, "an epoch", 7, 3)]
-PULL: dict[str, Any] = {"receipt": "a receipt", "lease_ms": 400, "max_attempts": 16, "run": 32}
+TERMS = pull.Terms("a receipt", 400, 16, 32, "a time")
+HELD = [Delivery(f"id-{n}", None, None, b"1", seq=n, receipt="a receipt") for n in (1, 5)]
+EPOCHS = {0: "an epoch"}
 
 # For each script: what makes the store call it, and for how many items. `r` is the recorder.
 USES: dict[str, tuple[Callable[[Any], Any], int]] = {
@@ -192,8 +208,8 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "publish_subjects": (
         lambda r: publish.publish(r, DELAY, [entry(n) for n in range(3)], "a time"), 3,
     ),
-    "pull": (lambda r: pull.pull(r, DELAY, "a group", ASKS, now="a time", **PULL), 0),
-    "pull_stream": (lambda r: pull.pull(r, STREAM, "a group", ASKS, now="a time", **PULL), 0),
+    "pull": (lambda r: pull.pull(r, Tails(r), DELAY, "a group", ASKS, TERMS), 0),
+    "pull_stream": (lambda r: pull.pull(r, Tails(r), STREAM, "a group", ASKS, TERMS), 0),
     "recall": (lambda r: leases.recall(r, DELAY, "a group", ASKS, "a receipt", "a time"), 0),
     "renew": (
         lambda r: leases.renew(
@@ -205,9 +221,12 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "settle": (
         lambda r: settle.settle(r, DELAY, "a group", [ending("k", 1), ending("l", 2)], "a time"), 2,
     ),
-    "settle_stream": (
+    "end_stream": (
         lambda r: settle.settle(r, STREAM, "a group", [ending(None, 1), ending(None, 2)], "a time"),
         2,
+    ),
+    "settle_stream": (
+        lambda r: settle.acknowledge(r, STREAM, "a group", HELD, EPOCHS, "a time"), 2,
     ),
     "stats": (lambda r: inspect.stats(r, DELAY, "a group", "a time"), 0),
     "subscribe": (lambda r: groups.subscribe(r, DELAY, "a group", "earliest"), 0),
@@ -217,11 +236,11 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
 
 # What the store must give where a head names one of these.
 GIVEN: dict[str, tuple[Any, ...]] = {
-    "given_now": ("a time",), "group_name": ("a group",), "epoch": ("an epoch",),
+    "given": ("a time",), "epoch": ("an epoch",),
     "receipt": ("a receipt",), "subject": ("a subject",), "kind": ("delay",), "lease": (400,),
     "max_attempts": (16,), "run": (32,), "position": (3,), "due": (5,), "time": (5,),
     "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
-    "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t",),
+    "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
     "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
     "options": (msgspec.json.encode(groups.Options(86_400_000, None, 3_600_000, 30_000)),),
 }  # fmt: skip

@@ -8,6 +8,7 @@ from typing import Final
 
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import UnknownGroup, UnknownTopic
+from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.stores.base import (
     Ask,
@@ -18,6 +19,7 @@ from qframe.stores.base import (
     Record,
     Settlement,
     Stats,
+    acks,
 )
 from qframe.stores.model import dead, groups, inspect, publish, pull, settle, timers
 from qframe.stores.model.bell import EventBell
@@ -125,6 +127,18 @@ class ModelStore:
         with self._lock:
             cursors = self._group(topic, group)
             return settle.settle(self._state(topic), cursors, settlements, self.now_ms())
+
+    def acknowledge(
+        self,
+        topic: Topic,
+        group: str,
+        deliveries: Sequence[Delivery],
+        epochs: Mapping[int, str],
+    ) -> list[Delivery]:
+        """Acknowledges each, in order, under its slot's epoch; answers those that were stale."""
+        answers = self.settle(topic, group, acks(deliveries, epochs))
+        pairs = zip(deliveries, answers, strict=True)
+        return [delivery for delivery, answer in pairs if answer is Settled.STALE]
 
     # Groups
 

@@ -22,15 +22,6 @@ delivery_of = msgspec.msgpack.Decoder(Delivery).decode
 deliveries_of = msgspec.msgpack.Decoder(list[Delivery]).decode
 
 
-class Envelope(msgspec.Struct, array_like=True, gc=False):
-    """What is kept of a message, in msgpack, wherever it stands."""
-
-    id: str
-    key: str | None
-    headers: dict[str, str] | None
-    body: bytes
-
-
 class Letter(NamedTuple):
     """A message with what stands beside its envelope."""
 
@@ -53,12 +44,12 @@ class State(NamedTuple):
 
 def envelope(entry: Entry) -> bytes:
     """An entry's envelope."""
-    return pack(Envelope(entry.id, entry.key, entry.headers, entry.body))
+    return pack((entry.id, entry.key, entry.headers, entry.body))
 
 
 def envelopes(entries: list[Entry]) -> bytes:
     """The envelopes of several entries, one after the other."""
-    packed = pack([Envelope(each.id, each.key, each.headers, each.body) for each in entries])
+    packed = pack([(each.id, each.key, each.headers, each.body) for each in entries])
     return packed[header_size(len(entries)) :]
 
 
@@ -78,7 +69,8 @@ def header(count: int) -> bytes:
 
 def letter_of(value: bytes) -> Letter:
     """A head, or what stands behind one."""
-    return Letter(*META.unpack_from(value), delivery_of(value[META.size :]))
+    due, seq, priority, published = META.unpack_from(value)
+    return Letter(due, seq, priority, published, delivery_of(value[META.size :]))
 
 
 def state_of(value: bytes | None) -> State:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Final
 
 from qframe.codec import batch_mark_of
@@ -14,49 +14,63 @@ from qframe.stores.redis.keys import Argument, Place
 from qframe.topic import Kind
 
 OUTCOMES: Final = {
-    "s": Outcome.STORED, "m": Outcome.MERGED, "r": Outcome.REPLACED, "d": Outcome.DUPLICATE,
-    "f": Outcome.FULL,
+    ord("s"): Outcome.STORED, ord("m"): Outcome.MERGED, ord("r"): Outcome.REPLACED,
+    ord("d"): Outcome.DUPLICATE, ord("f"): Outcome.FULL,
 }  # fmt: skip
-_BY_BYTE: Final = {ord(letter): outcome for letter, outcome in OUTCOMES.items()}
-_STORED: Final = Outcome.STORED
 
 
 def publish(redis: Redis, place: Place, entries: Sequence[Entry], now: str) -> list[Outcome]:
     """Stores the entries in order; answers what became of each."""
-    shares: dict[int, list[Entry]] = {}
-    places: dict[int, list[int]] = {}
-    outcomes = [_STORED] * len(entries)
     repeated = _repeated(entries)
-    for number, entry in enumerate(entries):
-        if number in repeated:
-            outcomes[number] = Outcome.DUPLICATE
-            continue
-        share = shares.get(entry.slot)
+    if repeated:
+        kept = [entry for number, entry in enumerate(entries) if number not in repeated]
+        answers = iter(publish(redis, place, kept, now))
+        return [
+            Outcome.DUPLICATE if number in repeated else next(answers)
+            for number in range(len(entries))
+        ]
+    shares: dict[int, list[Entry]] = {}
+    special: set[int] = set()
+    for entry in entries:
+        slot = entry.slot
+        share = shares.get(slot)
         if share is None:
-            shares[entry.slot] = [entry]
-            places[entry.slot] = [number]
-        else:
-            share.append(entry)
-            places[entry.slot].append(number)
-    compiled = _stream_call if place.topic.kind is Kind.STREAM else _subjects_call
-    calls, sizes = [], []
-    for slot, share in shares.items():
-        call, counts = compiled(place, slot, share, now)
-        calls.append(call)
-        sizes.append(counts)
-    for slot, counts, reply in zip(shares, sizes, redis.run(calls), strict=True):
+            share = shares[slot] = []
+        share.append(entry)
+        if (
+            entry.mark != share[0].mark
+            or entry.mark == entry.id
+            or entry.at_ms is not None
+            or entry.delay_ms is not None
+        ):
+            special.add(slot)
+    counts: dict[int, list[int]] = {}
+
+    def calls() -> Iterator[Call]:
+        for slot, share in shares.items():
+            if place.topic.has_subjects:
+                call = _subjects_call(place, slot, share, now)
+            elif slot in special or place.topic.max_length is not None:
+                call, counts[slot] = _stream_call(place, slot, share, now)
+            else:
+                call = _batch_call(place, slot, share, now)
+                counts[slot] = [len(share)]
+            yield call
+
+    outcomes = [Outcome.STORED] * len(entries)
+    for slot, reply in zip(shares, redis.run(calls()), strict=True):
         if reply.count(b"s") == len(reply):
             continue
-        numbers = iter(places[slot])
-        for letter, count in zip(reply, counts or [1] * len(reply), strict=True):
+        numbers = iter([number for number, entry in enumerate(entries) if entry.slot == slot])
+        for letter, count in zip(reply, counts.get(slot) or [1] * len(reply), strict=True):
             for _ in range(count):
-                outcomes[next(numbers)] = _BY_BYTE[letter]
+                outcomes[next(numbers)] = OUTCOMES[letter]
     return outcomes
 
 
 def _repeated(entries: Sequence[Entry]) -> set[int]:
-    """Where an id comes again that came earlier in this call; only named ones can."""
-    if all(entry.mark != entry.id for entry in entries):
+    """Where an id comes again that came earlier in this call; only named ids can."""
+    if not [1 for entry in entries if entry.mark == entry.id]:
         return set()
     seen: set[tuple[int, str]] = set()
     again = set()
@@ -65,6 +79,14 @@ def _repeated(entries: Sequence[Entry]) -> set[int]:
             again.add(number)
         seen.add((entry.slot, entry.id))
     return again
+
+
+def _batch_call(place: Place, slot: int, share: list[Entry], now: str) -> Call:
+    """The call that appends one batch that is due now, under one mark."""
+    return place.call(
+        "publish_stream", slot, now, place.topic.dedupe_window_ms, 0, share[0].mark, "",
+        len(share), envelopes(share),
+    )  # fmt: skip
 
 
 def _stream_call(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
@@ -95,7 +117,7 @@ def _stream_call(place: Place, slot: int, share: list[Entry], now: str) -> tuple
     return place.call("publish_stream", slot, *arguments), counts
 
 
-def _subjects_call(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Call, None]:
+def _subjects_call(place: Place, slot: int, share: list[Entry], now: str) -> Call:
     """The call that queues."""
     topic = place.topic
     mark = next((entry.mark for entry in share if entry.mark != entry.id), "")
@@ -120,7 +142,7 @@ def _subjects_call(place: Place, slot: int, share: list[Entry], now: str) -> tup
             how = pack((entry.mark, _other_mark(entry), _time(entry.at_ms), delay, entry.priority,
                         entry.sequence or False))  # fmt: skip
         arguments += (how, entry.subject or "", envelope(entry))
-    return place.call("publish_subjects", slot, *arguments), None
+    return place.call("publish_subjects", slot, *arguments)
 
 
 def _time(ms: int | None) -> int | bool:

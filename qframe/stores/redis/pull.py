@@ -3,75 +3,111 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-from qframe.drivers.redis import Redis
+from qframe.drivers.redis import Redis, Request
 from qframe.message import Delivery
 from qframe.stores.base import Ask, Pulled
-from qframe.stores.redis.envelopes import META, deliveries_of, delivery_of, header
+from qframe.stores.redis.envelopes import META, delivery_of
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Place
+from qframe.stores.redis.tails import Tails
 from qframe.topic import Kind
 
 
+class Terms(NamedTuple):
+    """The terms of one pull."""
+
+    receipt: str
+    lease_ms: int
+    max_attempts: int
+    run: int
+    now: str
+
+
 def pull(
-    redis: Redis,
-    place: Place,
-    group: str,
-    asks: Sequence[Ask],
-    *,
-    receipt: str,
-    lease_ms: int,
-    max_attempts: int,
-    run: int,
-    now: str,
+    redis: Redis, tails: Tails, place: Place, group: str, asks: Sequence[Ask], terms: Terms
 ) -> Pulled:
     """Hands out what is due, slot by slot as asked."""
-    if place.topic.kind is Kind.STREAM:
-        replies = redis.run(
-            [
-                place.call(
-                    "pull_stream", ask.slot, now, group, ask.epoch, receipt, ask.limit, lease_ms,
-                    max_attempts, "" if ask.position is None else ask.position,
-                )
-                for ask in asks
-            ]
-        )  # fmt: skip
-    else:
-        kind = str(place.topic.kind)
-        replies = redis.run(
-            [
-                place.call(
-                    "pull", ask.slot, now, kind, group, ask.epoch, receipt, ask.limit, lease_ms,
-                    max_attempts, run,
-                )
-                for ask in asks
-            ]
-        )  # fmt: skip
     if not asks:
         require(redis, place, group)
     pulled = Pulled([], [])
-    for ask, reply in zip(asks, replies, strict=True):
-        if known(redis, place, group, reply[0]) < 0:
-            pulled.fenced.append(ask.slot)
-            continue
-        _note(pulled, reply)
-        if place.topic.has_subjects:
-            pulled.gaps += reply[4]
-            _heads(pulled.deliveries, ask.slot, reply[5], receipt)
-        else:
-            _heads(pulled.deliveries, ask.slot, reply[4], receipt)
-            if reply[7] > reply[6]:
-                _line(pulled.deliveries, ask.slot, reply)
+    if place.topic.kind is Kind.STREAM:
+        _from_stream(redis, tails, place, group, asks, terms, pulled)
+    else:
+        _from_subjects(redis, place, group, asks, terms, pulled)
     return pulled
 
 
-def _note(pulled: Pulled, reply: list[Any]) -> None:
+def _from_subjects(
+    redis: Redis, place: Place, group: str, asks: Sequence[Ask], terms: Terms, pulled: Pulled
+) -> None:
+    kind = str(place.topic.kind)
+    calls = [
+        place.call(
+            "pull", ask.slot, terms.now, kind, group, ask.epoch, terms.receipt, ask.limit,
+            terms.lease_ms, terms.max_attempts, terms.run,
+        )
+        for ask in asks
+    ]  # fmt: skip
+    for ask, reply in zip(asks, redis.run(calls), strict=True):
+        if _owned(redis, place, group, ask, reply, pulled):
+            pulled.gaps += reply[4]
+            _heads(pulled.deliveries, ask.slot, reply[5], terms.receipt)
+
+
+def _from_stream(
+    redis: Redis,
+    tails: Tails,
+    place: Place,
+    group: str,
+    asks: Sequence[Ask],
+    terms: Terms,
+    pulled: Pulled,
+) -> None:
+    requests: list[Request] = []
+    aheads: list[bool] = []
+    for ask in asks:
+        requests.append(
+            place.call(
+                "pull_stream", ask.slot, terms.now, group, ask.epoch, terms.receipt, ask.limit,
+                terms.lease_ms, terms.max_attempts, "" if ask.position is None else ask.position,
+            )
+        )  # fmt: skip
+        ahead = tails.ahead(place, group, ask.slot, ask.epoch, ask.limit)
+        aheads.append(ahead is not None)
+        if ahead is not None:
+            requests.append(ahead)
+    replies = iter(redis.run(requests))
+    for ask, has_ahead in zip(asks, aheads, strict=True):
+        reply = next(replies)
+        entries = next(replies) if has_ahead else ()
+        if not _owned(redis, place, group, ask, reply, pulled):
+            continue
+        if reply[4]:
+            _heads(pulled.deliveries, ask.slot, reply[4], terms.receipt)
+        start, stop = reply[6], reply[7]
+        line = tails.read(place, group, ask.slot, ask.epoch, start, stop, entries)
+        if line:
+            window = reply[5].decode()
+            for one in line:
+                one.receipt = window
+            pulled.deliveries += line
+
+
+def _owned(
+    redis: Redis, place: Place, group: str, ask: Ask, reply: list[Any], pulled: Pulled
+) -> bool:
+    """Notes what a slot's reply says but deliveries; answers whether it is the caller's."""
+    if known(redis, place, group, reply[0]) < 0:
+        pulled.fenced.append(ask.slot)
+        return False
     due_ms: int = reply[1]
     pulled.dead += reply[2]
     pulled.lost += reply[3]
     if due_ms >= 0 and (pulled.next_due_ms is None or due_ms < pulled.next_due_ms):
         pulled.next_due_ms = due_ms
+    return True
 
 
 def _heads(deliveries: list[Delivery], slot: int, items: list[Any], receipt: str) -> None:
@@ -83,22 +119,3 @@ def _heads(deliveries: list[Delivery], slot: int, items: list[Any], receipt: str
         one.slot, one.subject, one.receipt = slot, items[at].decode(), receipt
         one.attempt, one.lost = items[at + 2], items[at + 3]
         deliveries.append(one)
-
-
-def _line(deliveries: list[Delivery], slot: int, reply: list[Any]) -> None:
-    """The part of some entries of the log that is handed out. The hot path of streams."""
-    window, start, stop, entries = reply[5].decode(), reply[6], reply[7], reply[8]
-    for name, fields in entries:
-        first, count = map(int, name.split(b"-"))
-        found = deliveries_of(header(count) + fields[1])
-        published = int(fields[5] if len(fields) > 4 else fields[3])
-        offset = first
-        if first < start:
-            del found[: start - first]
-            offset = start
-        if first + count > stop:
-            del found[stop - offset :]
-        for one in found:
-            one.slot, one.seq, one.receipt, one.published_at_ms = slot, offset, window, published
-            offset += 1
-        deliveries += found

@@ -2,18 +2,100 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from qframe.drivers.redis import Call, Redis
+from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.base import Settlement
+from qframe.stores.base import NO_EPOCH, Settlement, acks
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Argument, Place
 
+_SETTLED: Final = ord("s")
 _STALE: Final = ord("t")
 _PARTLY: Final = ord("p")
+
+
+def acknowledge(
+    redis: Redis,
+    place: Place,
+    group: str,
+    deliveries: Sequence[Delivery],
+    epochs: Mapping[int, str],
+    now: str,
+) -> list[Delivery]:
+    """Acknowledges each, in order; answers those that were stale. The hot path of settling."""
+    lines: dict[int, list[int]] = {}
+    receipts: dict[int, str] = {}
+    others: list[Delivery] = []
+    for one in deliveries:
+        slot = one.slot
+        if one.subject is not None or receipts.setdefault(slot, one.receipt) != one.receipt:
+            others.append(one)
+        elif slot in lines:
+            lines[slot].append(one.seq)
+        else:
+            lines[slot] = [one.seq]
+    stale: list[Delivery] = []
+    if others or not lines:
+        stale = _stale(redis, place, group, others, epochs, now)
+    if not lines:
+        return stale
+    calls, ranges = [], []
+    for slot, offsets in lines.items():
+        ranges.append(_ranges_of(offsets))
+        epoch = epochs.get(slot, NO_EPOCH)
+        call = place.call("settle_stream", slot, group, epoch, receipts[slot], *ranges[-1])
+        calls.append(call)
+    for slot, flat, reply in zip(lines, ranges, redis.run(calls), strict=True):
+        known(redis, place, group, reply)
+        if reply.count(b"s") == len(reply):
+            continue
+        for first, end, letter in zip(flat[::2], flat[1::2], reply, strict=True):
+            if letter == _SETTLED:
+                continue
+            within = [
+                one for one in deliveries
+                if one.slot == slot and one.subject is None and first <= one.seq < end
+                and one.receipt == receipts[slot]
+            ]  # fmt: skip
+            if letter == _PARTLY:
+                within = _stale(redis, place, group, within, epochs, now)
+            stale += within
+    return stale
+
+
+def _stale(
+    redis: Redis,
+    place: Place,
+    group: str,
+    deliveries: Sequence[Delivery],
+    epochs: Mapping[int, str],
+    now: str,
+) -> list[Delivery]:
+    answers = settle(redis, place, group, acks(deliveries, epochs), now)
+    pairs = zip(deliveries, answers, strict=True)
+    return [delivery for delivery, answer in pairs if answer is Settled.STALE]
+
+
+def _ranges_of(offsets: list[int]) -> list[int]:
+    """Starts and ends of what is acknowledged; an offset that comes twice stands alone."""
+    offsets.sort()
+    first, last = offsets[0], offsets[-1]
+    if last - first + 1 == len(set(offsets)) == len(offsets):
+        return [first, last + 1]
+    flat: list[int] = []
+    end = -1
+    for offset in offsets:
+        if offset == end:
+            end += 1
+            flat[-1] = end
+        else:
+            end = offset + 1
+            flat += (offset, end)
+    return flat
 
 
 def settle(
@@ -33,9 +115,19 @@ def settle(
     calls: list[Call] = []
     places: list[list[list[int]]] = []
     for (slot, epoch, receipt), numbers in lines.items():
-        ranges = _ranges(settlements, numbers)
-        calls.append(_line_call(place, group, settlements, ranges, slot, epoch, receipt, now))
-        places.append(ranges)
+        if _are_acks(settlements, numbers):
+            ranges = _ranges(settlements, numbers)
+            calls.append(_acks_call(place, group, settlements, ranges, slot, epoch, receipt))
+            places.append(ranges)
+        else:
+            for is_ack, part in _parts(settlements, numbers):
+                singles = [[number] for number in part]
+                if is_ack:
+                    call = _acks_call(place, group, settlements, singles, slot, epoch, receipt)
+                else:
+                    call = _ends_call(place, group, settlements, part, slot, epoch, receipt, now)
+                calls.append(call)
+                places.append(singles)
     for (slot, epoch), numbers in heads.items():
         calls.append(_heads_call(place, group, settlements, numbers, slot, epoch, now))
         places.append([[number] for number in numbers])
@@ -61,19 +153,30 @@ def _alone(redis: Redis, place: Place, group: str, one: Settlement, now: str) ->
     return settle(redis, place, group, [one], now)
 
 
-def _ranges(settlements: Sequence[Settlement], numbers: list[int]) -> list[list[int]]:
-    """Acks of neighbouring offsets together; everything else by itself.
+def _are_acks(settlements: Sequence[Settlement], numbers: list[int]) -> bool:
+    """Whether all are acks, no offset twice: they may be sorted, since offsets are independent."""
+    acked = {settlements[each].seq for each in numbers if settlements[each].verdict is Verdict.ACK}
+    return len(acked) == len(numbers)
 
-    Offsets are independent of each other, so acks may be sorted, but not past another end of the
-    same offset.
-    """
-    acks = [number for number in numbers if settlements[number].verdict is Verdict.ACK]
-    if len(acks) < len(numbers) or len({settlements[each].seq for each in acks}) < len(acks):
-        return [[number] for number in numbers]
-    acks.sort(key=lambda number: settlements[number].seq)
+
+def _parts(settlements: Sequence[Settlement], numbers: list[int]) -> list[tuple[bool, list[int]]]:
+    """Acks and others in turn, in order."""
+    parts: list[tuple[bool, list[int]]] = []
+    for number in numbers:
+        is_ack = settlements[number].verdict is Verdict.ACK
+        if parts and parts[-1][0] is is_ack:
+            parts[-1][1].append(number)
+        else:
+            parts.append((is_ack, [number]))
+    return parts
+
+
+def _ranges(settlements: Sequence[Settlement], numbers: list[int]) -> list[list[int]]:
+    """Neighbouring offsets together."""
+    numbers.sort(key=lambda number: settlements[number].seq)
     ranges: list[list[int]] = []
     last = -2
-    for number in acks:
+    for number in numbers:
         seq = settlements[number].seq
         if seq == last + 1:
             ranges[-1].append(number)
@@ -83,7 +186,7 @@ def _ranges(settlements: Sequence[Settlement], numbers: list[int]) -> list[list[
     return ranges
 
 
-def _line_call(
+def _acks_call(
     place: Place,
     group: str,
     settlements: Sequence[Settlement],
@@ -91,16 +194,29 @@ def _line_call(
     slot: int,
     epoch: str,
     receipt: str,
+) -> Call:
+    arguments: list[Argument] = [group, epoch, receipt]
+    for numbers in ranges:
+        first = settlements[numbers[0]].seq
+        arguments += (first, first + len(numbers))
+    return place.call("settle_stream", slot, *arguments)
+
+
+def _ends_call(
+    place: Place,
+    group: str,
+    settlements: Sequence[Settlement],
+    numbers: list[int],
+    slot: int,
+    epoch: str,
+    receipt: str,
     now: str,
 ) -> Call:
     arguments: list[Argument] = [now, group, epoch, receipt]
-    for numbers in ranges:
-        first = settlements[numbers[0]]
-        how: Argument = ""
-        if first.verdict is not Verdict.ACK:
-            how = pack((*_how(first), first.attempt))
-        arguments += (how, first.seq, first.seq + len(numbers))
-    return place.call("settle_stream", slot, *arguments)
+    for number in numbers:
+        one = settlements[number]
+        arguments += (pack(_how(one)), one.seq, one.attempt)
+    return place.call("end_stream", slot, *arguments)
 
 
 def _heads_call(

@@ -9,6 +9,7 @@ from typing import Any, Final
 from qframe.clock import Clock
 from qframe.drivers.redis import Redis
 from qframe.errors import BadUrl, UnknownTopic
+from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.stores.base import (
     Ask,
@@ -33,6 +34,7 @@ from qframe.stores.redis import (
 )
 from qframe.stores.redis.bell import HeardBell
 from qframe.stores.redis.keys import Place, topics_key
+from qframe.stores.redis.tails import Tails
 from qframe.topic import Topic
 
 OLDEST: Final = 7
@@ -58,6 +60,7 @@ class RedisStore:
         self.capabilities = _CAPABILITIES
         self._namespace = namespace
         self._clock = clock
+        self._tails = Tails(self._redis)
         self._places: dict[str, Place] = {}
         self._bells: set[HeardBell] = set()
         self._bells_guard = threading.Lock()
@@ -121,10 +124,8 @@ class RedisStore:
         run: int = 32,
     ) -> Pulled:
         """Hands out what is due."""
-        return pull.pull(
-            self._redis, self._place(topic), group, asks, receipt=receipt, lease_ms=lease_ms,
-            max_attempts=max_attempts, run=run, now=self._now(),
-        )  # fmt: skip
+        terms = pull.Terms(receipt, lease_ms, max_attempts, run, self._now())
+        return pull.pull(self._redis, self._tails, self._place(topic), group, asks, terms)
 
     def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> list[Hold]:
         """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
@@ -140,6 +141,17 @@ class RedisStore:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
         place = self._place(topic)
         return settle.settle(self._redis, place, group, settlements, self._now())
+
+    def acknowledge(
+        self,
+        topic: Topic,
+        group: str,
+        deliveries: Sequence[Delivery],
+        epochs: Mapping[int, str],
+    ) -> list[Delivery]:
+        """Acknowledges each, in order, under its slot's epoch; answers those that were stale."""
+        place = self._place(topic)
+        return settle.acknowledge(self._redis, place, group, deliveries, epochs, self._now())
 
     # Groups
 
@@ -158,6 +170,7 @@ class RedisStore:
     def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
         """Moves a stream's group to an offset in each slot named (cut to what is kept)."""
         groups.seek(self._redis, self._place(topic), group, positions)
+        self._tails.forget(topic.name, group)
 
     def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
         """For each slot of a stream, the first kept offset that joined the log then or later."""

@@ -9,6 +9,7 @@ from typing import Final
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.drivers.sql import Database
 from qframe.errors import UnknownTopic
+from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.stores.base import (
     Ask,
@@ -19,6 +20,7 @@ from qframe.stores.base import (
     Record,
     Settlement,
     Stats,
+    acks,
 )
 from qframe.stores.sql import (
     audit,
@@ -164,6 +166,18 @@ class SqlStore:
         place = self._place(topic)
         with self._database.write() as transaction:
             return settle.settle(transaction, place, group, settlements, self.now_ms())
+
+    def acknowledge(
+        self,
+        topic: Topic,
+        group: str,
+        deliveries: Sequence[Delivery],
+        epochs: Mapping[int, str],
+    ) -> list[Delivery]:
+        """Acknowledges each, in order, under its slot's epoch; answers those that were stale."""
+        answers = self.settle(topic, group, acks(deliveries, epochs))
+        pairs = zip(deliveries, answers, strict=True)
+        return [delivery for delivery, answer in pairs if answer is Settled.STALE]
 
     # Groups
 

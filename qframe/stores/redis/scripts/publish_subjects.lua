@@ -1,7 +1,7 @@
 #!lua
 -- Purpose: queues messages under their subjects for every group of a slot.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given now, ARGV[2] kind, ARGV[3] window, ARGV[4] limit, ARGV[5] gap timeout,
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] window, ARGV[4] limit, ARGV[5] gap timeout,
 --   ARGV[6] mark; then for each message three: how it comes, its subject, its envelope. `how` is
 --   empty for a message that is due now under the mark of ARGV[6]; else msgpack of [mark, other
 --   mark, at, delay, priority, sequence].
@@ -10,7 +10,7 @@
 --   meets an equal; 1 to ring.
 -- Promise: one atomic step; a message whose mark is remembered adds nothing.
 local slot = KEYS[1]
-local given_now, kind, window = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local given, kind, window = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit, gap_timeout, mark = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 --@include time many bell marks head arrive sequence
 
@@ -92,7 +92,7 @@ local function has_room(groups)
   return most + redis.call('HLEN', slot .. 'letters') < limit
 end
 
-local now = time_ms(given_now)
+local now = time_ms(given)
 local marks, messages = { mark ~= '' and mark or nil }, {}
 for i = 7, #ARGV, 3 do
   local head = { due = now, seq = 0, priority = 0, published = now, envelope = ARGV[i + 2],

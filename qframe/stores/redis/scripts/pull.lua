@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Purpose: hands out what is due of a slot's subjects.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given now, ARGV[2] kind, ARGV[3] group name, ARGV[4] epoch, ARGV[5] receipt,
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch, ARGV[5] receipt,
 --   ARGV[6] limit, ARGV[7] lease (ms), ARGV[8] max attempts, ARGV[9] run.
 -- Reply: [0, next due (ms from now; -1 never), dead, lost, gaps, items]; items are flat: subject,
 --   head's value, attempt, lost. [-1] if the epoch is another now, [-2] if there is no such group.
@@ -9,16 +9,16 @@
 --   each subject and 3 for each further chunk of them; some for what is lost or promoted.
 -- Promise: one atomic step; nothing before its time, nothing under an epoch that has passed.
 local slot = KEYS[1]
-local given_now, kind, group_name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local limit, lease = tonumber(ARGV[6]), tonumber(ARGV[7])
 local max_attempts, run = tonumber(ARGV[8]), tonumber(ARGV[9])
 --@include time many head arrive sequence bring_in hand_out
-local group = group_of(slot, group_name, kind)
+local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if owner ~= epoch then
   return { owner and -1 or -2 }
 end
-local now = time_ms(given_now)
+local now = time_ms(given)
 local gaps = 0
 if kind == 'ordered' then
   local first = first_of(slot .. 'gaps')

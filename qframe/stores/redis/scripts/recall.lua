@@ -1,19 +1,19 @@
 #!lua flags=allow-oom
 -- Purpose: gives back, uncounted, what was handed out under a receipt whose reply was lost.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given now, ARGV[2] kind, ARGV[3] group name, ARGV[4] epoch, ARGV[5] receipt.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch, ARGV[5] receipt.
 -- Reply: how many. -2 if there is no such group.
 -- Cost: 4 commands, and 7 or 8 for each that comes back.
 -- Promise: one atomic step; under another epoch nothing changes.
 local slot = KEYS[1]
-local given_now, kind, group_name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
+local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 --@include time many head
-local group = group_of(slot, group_name, kind)
+local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if owner ~= epoch then
   return owner and 0 or -2
 end
-local now, count_back = time_ms(given_now), 0
+local now, count_back = time_ms(given), 0
 local doing = redis.call('ZRANGE', group.doing, 0, -1)
 for i, state in ipairs(#doing > 0 and read_many('HMGET', group.tries, doing) or {}) do
   local _, _, _, _, size = struct.unpack(STATE, state)

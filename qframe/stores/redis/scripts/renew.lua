@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
 -- Purpose: makes leases end later.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given now, ARGV[2] group name, ARGV[3] epoch, ARGV[4] lease (ms); then for each hold
+-- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] epoch, ARGV[4] lease (ms); then for each hold
 --   two: subject ('' for the window of a stream's line), receipt.
 -- Reply: a letter for each: s renewed, t not held any more. -2 if there is no such group.
 -- Cost: 4 commands, 5 for a window beside others.
 -- Promise: one atomic step; only who has epoch and receipt keeps a lease.
 local slot = KEYS[1]
-local given_now, group_name, epoch, lease = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
+local given, name, epoch, lease = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 --@include time many head
-local group = group_of(slot, group_name, '')
+local group = group_of(slot, name, '')
 local cursor = redis.call('HMGET', group.cursor, 'epoch', 'receipt', 'floor', 'read')
 if not cursor[1] then
   return -2
@@ -18,7 +18,7 @@ local total = (#ARGV - 4) / 2
 if cursor[1] ~= epoch then
   return string.rep('t', total)
 end
-local until_ms = string.format('%.0f', time_ms(given_now) + lease)
+local until_ms = string.format('%.0f', time_ms(given) + lease)
 local subjects = {}
 for i = 5, #ARGV, 2 do
   subjects[#subjects + 1] = ARGV[i]

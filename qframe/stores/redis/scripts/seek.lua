@@ -1,14 +1,14 @@
 #!lua flags=allow-oom
 -- Purpose: moves a stream's group to an offset of a slot.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] group name, ARGV[2] offset; it is cut to what is kept.
+-- ARGV[1] name (group), ARGV[2] offset; it is cut to what is kept.
 -- Reply: 0. -2 if there is no such group.
--- Cost: 8 commands, and 2 for each dead letter that the line hands out again.
+-- Cost: 7 commands, and 2 for each dead letter that the line hands out again.
 -- Promise: one atomic step; what was handed out is fenced off, what left the line is forgotten.
 local slot = KEYS[1]
-local group_name, offset = ARGV[1], tonumber(ARGV[2])
---@include head log
-local group = group_of(slot, group_name, 'stream')
+local name, offset = ARGV[1], tonumber(ARGV[2])
+--@include head
+local group = group_of(slot, name, 'stream')
 if redis.call('EXISTS', group.cursor) == 0 then
   return -2
 end
@@ -25,6 +25,5 @@ redis.call('DEL', group.waiting, group.retry, group.todo, group.doing, group.bod
 local text = string.format('%.0f', to)
 redis.call('HSET', group.cursor, 'floor', text, 'read', text,
   'base', string.format('%.0f', to - redis.call('ZCARD', group.dead)),
-  'entry', string.format('%.0f', entry_start(slot .. 'log', to)),
   'receipt', '', 'lease', 0, 'settled', '', 'acked', 0, 'cancelled', 0)
 return 0

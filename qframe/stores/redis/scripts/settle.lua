@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Purpose: ends deliveries of subjects, and of what left a stream's line.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given now, ARGV[2] kind, ARGV[3] group name, ARGV[4] epoch; then for each settlement
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch; then for each settlement
 --   four: how it ends, subject, seq, receipt. `how` is empty for an ack; else msgpack of [verdict,
 --   delay, at, error, traceback].
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
@@ -9,9 +9,9 @@
 --   each subject; 7 to 10 for each other end.
 -- Promise: one atomic step; nothing ends without the epoch and the receipt in force.
 local slot = KEYS[1]
-local given_now, kind, group_name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 --@include time many head
-local group = group_of(slot, group_name, kind)
+local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if not owner then
   return -2
@@ -20,7 +20,7 @@ local total = (#ARGV - 4) / 4
 if owner ~= epoch or epoch == '0000000000000000' then
   return string.rep('t', total)
 end
-local now = time_ms(given_now)
+local now = time_ms(given)
 local answers, acked = {}, 0
 
 -- Settles one that is not simply acknowledged, with what is stored at this moment.

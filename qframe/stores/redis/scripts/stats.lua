@@ -1,17 +1,17 @@
 #!lua flags=allow-oom
 -- Purpose: counts where a slot's messages stand for a group.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given now, ARGV[2] kind, ARGV[3] group name.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group).
 -- Reply: flat: epoch, published, waiting, retrying, todo, doing, settled, dead, cancelled, head,
---   floor (-1 where there is none), when the next one was published (-1 where none is next). [1]
---   if more has come due than one step promotes: ask again. [-2] if there is no such group.
+--   floor (-1 where there is none), when the next one was published (-1 where none is next). [1] if
+--   more has come due than one step promotes: ask again. [-2] if there is no such group.
 -- Cost: 15 to 17 commands.
 -- Promise: it changes nothing but what pulling would do first: what is due goes to todo.
 local slot = KEYS[1]
-local given_now, kind, group_name = ARGV[1], ARGV[2], ARGV[3]
---@include time head log window bring_in
-local group = group_of(slot, group_name, kind)
-local now = time_ms(given_now)
+local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
+--@include time head log ranges bring_in
+local group = group_of(slot, name, kind)
+local now = time_ms(given)
 promote(group, now)
 local due = next_due(now, { first_of(group.waiting), first_of(group.retry) })
 if due == 0 then
@@ -19,7 +19,7 @@ if due == 0 then
 end
 local cursor = redis.call('HMGET', group.cursor, 'epoch', 'published', 'acked', 'cancelled',
   'parked', 'running', 'floor', 'read', 'base', 'settled')
-if group_name ~= '' and not cursor[1] then
+if name ~= '' and not cursor[1] then
   return { -2 }
 end
 local function number(text)

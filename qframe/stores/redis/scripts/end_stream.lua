@@ -1,0 +1,44 @@
+#!lua flags=allow-oom
+-- Purpose: ends deliveries of a stream's line otherwise than by an ack: retry, release, dead.
+-- KEYS[1] slot: the slot's prefix; what is touched begins with it.
+-- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] epoch, ARGV[4] receipt; then for each
+--   settlement three: how it ends, offset, attempt. `how` is msgpack of [verdict, delay, at, error,
+--   traceback].
+-- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
+-- Cost: 3 commands, and 4 or 5 for each settlement.
+-- Promise: one atomic step; nothing ends without epoch and receipt in force.
+local slot = KEYS[1]
+local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+--@include time head log ranges window
+local group = group_of(slot, name, 'stream')
+local cursor = redis.call('HMGET', group.cursor, 'epoch', 'floor', 'read', 'receipt', 'settled')
+if not cursor[1] then
+  return -2
+end
+local total = (#ARGV - 4) / 3
+if cursor[1] ~= epoch or epoch == '0000000000000000' or cursor[4] ~= receipt or receipt == '' then
+  return string.rep('t', total)
+end
+local floor, read, ranges = tonumber(cursor[2]), tonumber(cursor[3]), load_ranges(cursor[5])
+local answers, now = {}, time_ms(given)
+for number = 1, total do
+  local offset, attempt = tonumber(ARGV[3 + 3 * number]), tonumber(ARGV[4 + 3 * number])
+  answers[number] = held(floor, read, ranges, offset, offset + 1)
+  if answers[number] == 's' then
+    local verdict, delay, at, error, traceback = unpack(cmsgpack.unpack(ARGV[2 + 3 * number]))
+    each_message(slot .. 'log', offset, offset + 1, function(_, envelope, published)
+      if verdict == 'dead' then
+        bury(group, '', { seq = offset, priority = 0, tries = attempt, published = published,
+                          envelope = envelope }, now, error, traceback)
+      elseif verdict == 'retry' then
+        leave(group, offset, envelope, published, at or now + delay, 1, 0, error or '', now)
+      else
+        leave(group, offset, envelope, published, 0, 0, 0, '', now)
+      end
+    end)
+    floor, ranges = raise_floor(floor, add_range(ranges, offset, offset + 1))
+  end
+end
+redis.call('HSET', group.cursor, 'floor', string.format('%.0f', floor),
+  'settled', pack_ranges(ranges))
+return table.concat(answers)

@@ -1,0 +1,73 @@
+-- What is settled above a group's floor, as sorted ranges: start, end, start, end and so on.
+local function load_ranges(packed)
+  if not packed or packed == '' then
+    return {}
+  end
+  return cmsgpack.unpack(packed)
+end
+
+local function is_settled(ranges, offset)
+  for i = 1, #ranges, 2 do
+    if offset < ranges[i] then
+      return false
+    end
+    if offset < ranges[i + 1] then
+      return true
+    end
+  end
+  return false
+end
+
+-- Adds [from, to) to sorted ranges; what it touches becomes one with it.
+local function add_range(ranges, from, to)
+  local new, placed = {}, false
+  for i = 1, #ranges, 2 do
+    local a, b = ranges[i], ranges[i + 1]
+    if b < from then
+      new[#new + 1], new[#new + 2] = a, b
+    elseif a > to then
+      if not placed then
+        new[#new + 1], new[#new + 2], placed = from, to, true
+      end
+      new[#new + 1], new[#new + 2] = a, b
+    else
+      from, to = math.min(a, from), math.max(b, to)
+    end
+  end
+  if not placed then
+    new[#new + 1], new[#new + 2] = from, to
+  end
+  return new
+end
+
+-- Moves the floor over the first range if it begins there; answers floor and ranges.
+local function raise_floor(floor, ranges)
+  if ranges[1] == floor then
+    local rest = {}
+    for i = 3, #ranges do
+      rest[i - 2] = ranges[i]
+    end
+    return ranges[2], rest
+  end
+  return floor, ranges
+end
+
+local function pack_ranges(ranges)
+  return #ranges > 0 and cmsgpack.pack(ranges) or ''
+end
+
+-- How much of [from, to) a window holds: s all, t nothing, p a part of it.
+local function held(floor, read, ranges, from, to)
+  if from >= read or to <= floor then
+    return 't'
+  end
+  if from < floor or to > read then
+    return 'p'
+  end
+  for i = 1, #ranges, 2 do
+    if ranges[i] < to and from < ranges[i + 1] then
+      return (ranges[i] <= from and to <= ranges[i + 1]) and 't' or 'p'
+    end
+  end
+  return 's'
+end

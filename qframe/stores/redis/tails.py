@@ -1,0 +1,123 @@
+"""What was read of streams' logs and not yet handed out.
+
+A pull is one round trip: the script says which offsets are handed out, and the log is read beside
+it from where the last pull's reading ended, since who pulls from a slot reads it in order. The log
+never changes behind a reader, so what was read beyond the limit is kept for the next pull, unless a
+connection broke: the server may have come back with an older state.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from qframe.drivers.redis import Command, Redis
+from qframe.message import Delivery
+from qframe.stores.redis.envelopes import deliveries_of, header
+from qframe.stores.redis.keys import Place
+
+MOST_ENTRIES: Final = 64
+FIRST_GUESS: Final = 16
+
+
+class Tail:
+    """A slot's log, from the next offset that the pulls of one owner will hand out.
+
+    Attributes:
+        end: the offset behind what was read.
+        rest: what was read and not handed out, in order.
+        size: how many messages an entry has held of late.
+    """
+
+    __slots__ = ("breaks", "end", "epoch", "rest", "size")
+
+    def __init__(self, epoch: str, end: int, breaks: int) -> None:
+        self.epoch = epoch
+        self.end = end
+        self.breaks = breaks
+        self.rest: list[Delivery] = []
+        self.size = FIRST_GUESS
+
+    def add(self, slot: int, entries: Iterable[Any]) -> None:
+        """Takes in entries of the log, of which the first holds `end`."""
+        for name, fields in entries:
+            first, count = map(int, name.split(b"-"))
+            found = deliveries_of(header(count) + fields[1])
+            published = int(fields[5] if len(fields) > 4 else fields[3])
+            offset = first
+            for one in found:
+                one.slot, one.seq, one.published_at_ms = slot, offset, published
+                offset += 1
+            self.rest += found if first == self.end else found[self.end - first :]
+            self.end = offset
+            self.size = max(1, (3 * self.size + count) // 4)
+
+    def take(self, count: int) -> list[Delivery]:
+        """The next so many messages."""
+        rest = self.rest
+        taken, self.rest = rest[:count], rest[count:]
+        return taken
+
+
+class Tails:
+    """The tails of all logs that a store's pulls read."""
+
+    def __init__(self, redis: Redis) -> None:
+        self._redis = redis
+        self._tails: dict[tuple[str, str, int], Tail] = {}
+
+    def ahead(self, place: Place, group: str, slot: int, epoch: str, limit: int) -> Command | None:
+        """The command that reads what a pull will probably want, or None where that is unknown."""
+        tail = self._tails.get((place.topic.name, group, slot))
+        if tail is None or tail.epoch != epoch or tail.breaks != self._redis.breaks:
+            return None
+        missing = limit - len(tail.rest)
+        if missing <= 0:
+            return None
+        key = place.key(slot, "log")
+        most = min(MOST_ENTRIES, -(-missing // tail.size))
+        return Command(key, ("XRANGE", key, f"{tail.end}-0", "+", "COUNT", most))
+
+    def read(
+        self,
+        place: Place,
+        group: str,
+        slot: int,
+        epoch: str,
+        start: int,
+        stop: int,
+        entries: Iterable[Any],
+    ) -> list[Delivery]:
+        """The messages [start, stop) of a slot; `entries` is what the command ahead has read."""
+        name = (place.topic.name, group, slot)
+        tail = self._tails.get(name)
+        if tail is not None and tail.epoch == epoch and tail.breaks == self._redis.breaks:
+            tail.add(slot, entries)
+            if stop == start:
+                return []
+            if tail.end - len(tail.rest) != start:
+                tail = None
+        else:
+            tail = None
+        if stop == start:
+            return []
+        if tail is None:
+            tail = self._tails[name] = Tail(epoch, start, self._redis.breaks)
+            self._find(place, slot, tail)
+        while tail.end < stop:
+            self._read_on(place, slot, tail)
+        return tail.take(stop - start)
+
+    def forget(self, topic: str, group: str) -> None:
+        """Forgets what was read for a group."""
+        for name in [name for name in self._tails if name[:2] == (topic, group)]:
+            del self._tails[name]
+
+    def _find(self, place: Place, slot: int, tail: Tail) -> None:
+        """Reads the entry that holds the tail's end, which may stand in its midst."""
+        last = f"{tail.end}-18446744073709551615"
+        tail.add(slot, self._redis.ask(place.key(slot, "log"), "XREVRANGE", last, "-", "COUNT", 1))
+
+    def _read_on(self, place: Place, slot: int, tail: Tail) -> None:
+        key = place.key(slot, "log")
+        tail.add(slot, self._redis.ask(key, "XRANGE", f"{tail.end}-0", "+", "COUNT", MOST_ENTRIES))
