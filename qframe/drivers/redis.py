@@ -57,6 +57,8 @@ _BROKEN: Final = (client.ConnectionError, client.TimeoutError, OSError)
 # Replies of a server that has done nothing, and may do it later or elsewhere.
 _AGAIN: Final = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError)
 _AGAIN_TEXTS: Final = ("LOADING", "BUSY ", "MASTERDOWN", "NOREPLICAS", "READONLY", "UNBLOCKED")
+# What servers before 7.2 say in a script, in place of NOPERM.
+_FORBIDDEN_TEXT: Final = "The user executing the script can't"
 
 
 class Call(NamedTuple):
@@ -523,7 +525,7 @@ class Redis:
                 "store", self.shown, f"the server refuses the name or password ({error})",
                 "put the right ones into the URL: redis://user:password@host",
             )  # fmt: skip
-        if isinstance(error, NoPermissionError):
+        if isinstance(error, NoPermissionError) or str(error).startswith(_FORBIDDEN_TEXT):
             return BadUrl(
                 "store", self.shown, f"its user lacks a permission ({error})",
                 "grant it; docs/wire.md lists what each role needs",

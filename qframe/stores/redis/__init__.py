@@ -1,1 +1,61 @@
-"""to come"""
+"""The store on Redis: each operation one script for each slot that it touches.
+
+All keys of a slot begin with `qf:{namespace:topic:slot}:`, so that a cluster keeps them together
+and a script can make their names. `qf:{namespace}:topics` is a hash of what is declared. Per slot:
+
+    head       the next offset or number        log, first       a stream; its first kept offset
+    groups     a hash: group, claims or joins   later, ticket    by due: what joins the log then
+    ids        marks, by when they pass         sequences        a hash: key, next number
+    claimed    some group took what was kept    letters, held,   what waits behind a gap: values by
+    asleep     somebody waits for the bell         gaps          member; by name; by when it passes
+
+Per slot and group, after `g:<group>:` (what no group has claimed stands under an empty name):
+
+    cursor     a hash: epoch and counts; of a stream floor, read, receipt, lease, settled ranges
+    body       a hash: each subject's head, its meta and envelope
+    tries      a hash: seq, tries, lost, run, receipt and error of what was handed out before
+    waiting, retry   by due     heads to come, the second those that were handed out before
+    todo             by rank    heads that are due; the member is due, seq, subject
+    doing            by lease   heads that are handed out
+    next             a hash     the next round behind a head in doing
+    behind:<subject> a list     what stands behind an ordered head
+    dead, graves     dead messages, by when they died; the member is the seq; a hash of the rest
+
+A head's member stands in exactly one of the four sorted sets, its value in `body` wherever it
+stands, so a change of state moves a few bytes and never the message, and each count is one ZCARD.
+Equal scores sort by member, bytes in order: so todo is ordered by rank, then due, then seq, without
+a score that would have to hold all three. What stands behind heads that wait (`parked`) or are
+handed out (`running`) is counted in the cursor. Numbers are big-endian (`parts/head.lua`).
+
+A message is an envelope, `[id, key, headers, body]` in msgpack, from the producer to the handler.
+Its time of publishing is the server's and its body opaque, so what only the server knows stands
+beside the envelope, and no script parses or rewrites one (`change` cuts it by its lengths). The
+log's entries are record batches: the id is `<first offset>-<count>`, the field `b` that many
+envelopes. A thousand messages are one XADD, any offset is found by one XREVRANGE, and a client
+turns an entry into an array by putting a header before it.
+
+A stream's window, what lies between floor and read, is part of the cursor: the ranges settled in
+it, one receipt, one lease. A pull writes the cursor once and so does a settlement, however many
+messages they are about; the log is read beside the script (`tails.py`). When the lease passes or a
+new epoch comes, what is unsettled is copied out of the log into `body` under the text of its
+offset, and goes through the sorted sets by itself, with due 0 and its offset as seq: before all
+else, in order.
+
+A script is one atomic step. It checks the epoch in the cursor, and the receipt in `tries` or in the
+cursor, before it changes anything, and takes the time from its server, once. Who publishes gives
+one mark for a batch (or an id, where it was named) and finds in the same step whether it was there.
+
+The bell: a pull that finds nothing sets `asleep`, in the same step; what brings something deletes
+it, and where it was there publishes to `qf:bell:<namespace>:<topic>`. A busy slot publishes
+nothing. What falls due by itself rings nothing: who sleeps was told when that will be.
+
+Failures. What a server refused undone is tried again for a few seconds (`drivers/redis.py`). A
+reply that never came is told as `AnswerLost`; then publishing is repeated by its marks, settling by
+its receipts, pulling by position or after `recall`. A call about several slots may be done in some.
+At `maxmemory` Redis refuses the scripts that bring or change messages and groups (`#!lua`) before
+they begin, as `StoreFull`; all others may pass it (`flags=allow-oom`), since they free memory. A
+subscription that broke off is repeated: slot 0 decides who gets what was kept, the others follow
+it. A group is dropped from the last slot to the first, in steps, and what is left is removed before
+one of its name subscribes again. `sweep` removes passed marks and old entries, 500 at a time. What
+a server loses, by power or failover, is lost here too: docs/guarantees.md tells how much that is.
+"""

@@ -3,7 +3,7 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] kind, ARGV[2] subject.
 -- Reply: done, absent (no group has it) or doing (a group has it in hand, and nothing changed).
--- Cost: 1 command, and 8 for each group.
+-- Cost: 3 commands, and 7 to 11 for each group that has it.
 -- Promise: one atomic step over all groups of the slot; each message counts as cancelled.
 local slot = KEYS[1]
 local kind, subject = ARGV[1], ARGV[2]

@@ -1,7 +1,7 @@
 #!lua flags=allow-oom
 -- Purpose: removes dead messages of a slot for good, counted as cancelled.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] group; then the members of those in `dead`.
+-- ARGV[1] name (group); then the members of those in `dead`.
 -- Reply: how many. -2 if there is no such group.
 -- Cost: 4 commands.
 -- Promise: one atomic step; one that is not dead any more is left alone.

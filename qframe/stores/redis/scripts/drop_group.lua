@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Purpose: forgets a group of a slot, and what stands for it in steps of 500 subjects.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] kind, ARGV[2] group.
+-- ARGV[1] kind, ARGV[2] name (group).
 -- Reply: [1 if it collected till now, else 0; 1 if there is more to remove, else 0].
--- Cost: 6 commands, and in ordered topics one for each subject of a step.
+-- Cost: 4 commands; in ordered topics 5, and 2 for each subject of a step.
 -- Promise: the group is gone with the first step; what is left is seen by nobody.
 local slot = KEYS[1]
 local kind, name = ARGV[1], ARGV[2]

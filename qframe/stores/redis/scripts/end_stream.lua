@@ -1,10 +1,11 @@
 #!lua flags=allow-oom
 -- Purpose: ends deliveries of a stream's line otherwise than by an ack: retry, release, dead.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] group, ARGV[3] epoch, ARGV[4] receipt; then for each settlement three: how it
---   ends, offset, attempt. `how` is msgpack of [verdict, delay, at, error, traceback].
+-- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] epoch, ARGV[4] receipt; then for each
+--   settlement three: how it ends, offset, attempt. `how` is msgpack of [verdict, delay, at, error,
+--   traceback].
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
--- Cost: 2 commands, and for each settlement 4 and the entry that holds it.
+-- Cost: 3 commands, and 4 or 5 for each settlement.
 -- Promise: one atomic step; nothing ends without epoch and receipt in force.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -1,9 +1,9 @@
 #!lua
 -- Purpose: makes a subject due at another moment, for every group.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] kind, ARGV[3] subject, ARGV[4] due (ms since 1970).
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] subject, ARGV[4] due (ms since 1970).
 -- Reply: done, absent (no group has it) or doing (a group has it in hand, and nothing changed).
--- Cost: 2 commands, and 8 for each group.
+-- Cost: 4 commands, and 5 to 11 for each group that has it.
 -- Promise: one atomic step over all groups of the slot.
 local slot = KEYS[1]
 local given, kind, subject, due = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])

@@ -1,10 +1,11 @@
-#!lua
+#!lua flags=allow-oom
 -- Purpose: finds the first kept offset of a slot that joined the log at a time or later.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] time (ms).
 -- Reply: the offset, as text; the next one to be given out where all are older.
 -- Cost: 2 commands, and one read of an entry for each halving of the log.
--- Promise: it changes nothing. Entries join in the order of their times, so halving finds the first.
+-- Promise: it changes nothing. Entries join in the order of their times, so halving finds the
+--   first.
 local slot = KEYS[1]
 local time = tonumber(ARGV[1])
 --@include log

@@ -1,13 +1,14 @@
 #!lua
 -- Purpose: appends messages to a stream's slot, as one entry of its log, or keeps them till due.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] window, ARGV[3] limit, ARGV[4] mark; then for each item three: how it comes,
---   how many messages it has, their envelopes one after the other. `how` is empty for messages that
---   are due now under the mark of ARGV[4]; else msgpack of [mark, other mark, at, delay, id].
---   `window` is for how many ms marks are remembered; `limit` is 0 or how many unsettled messages the
---   slot may hold, and then each item has one message.
+-- ARGV[1] given (now), ARGV[2] window, ARGV[3] limit, ARGV[4] mark; then for each item three: how
+--   it comes, how many messages it has, their envelopes one after the other. `how` is empty for
+--   messages that are due now under the mark of ARGV[4]; else msgpack of [mark, other mark, at,
+--   delay, id]. `window` is for how many ms marks are remembered; `limit` is 0 or how many
+--   unsettled messages the slot may hold, and then each item has one message.
 -- Reply: a letter for each item: s stored, d duplicate, f full.
--- Cost: 7 commands for a batch that is due now; 3 more for each item that is delayed.
+-- Cost: 6 commands for all that is due now; 2 for each item that is delayed; with a limit 3, and 2
+--   for each group; 1 to ring.
 -- Promise: one atomic step; an item whose mark is remembered adds nothing.
 local slot = KEYS[1]
 local given, window, limit, mark = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]

@@ -1,12 +1,13 @@
 #!lua
 -- Purpose: queues messages under their subjects for every group of a slot.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] kind, ARGV[3] window, ARGV[4] limit, ARGV[5] gap timeout, ARGV[6] mark; then
---   for each message three: how it comes, its subject, its envelope. `how` is empty for a message
---   that is due now under the mark of ARGV[6]; else msgpack of
---   [mark, other mark, at, delay, priority, sequence].
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] window, ARGV[4] limit, ARGV[5] gap timeout,
+--   ARGV[6] mark; then for each message three: how it comes, its subject, its envelope. `how` is
+--   empty for a message that is due now under the mark of ARGV[6]; else msgpack of [mark, other
+--   mark, at, delay, priority, sequence].
 -- Reply: a letter for each message: s stored, m merged, r replaced, d duplicate, f full.
--- Cost: for new subjects 6 commands and 3 for each group; 3 to 8 more for each that meets an equal.
+-- Cost: for new subjects 6 commands and 4 for each group; 1 to 8 for each message and group that
+--   meets an equal; 1 to ring.
 -- Promise: one atomic step; a message whose mark is remembered adds nothing.
 local slot = KEYS[1]
 local given, kind, window = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -21,7 +22,6 @@ local function arrive_many(group, going, now, outcomes)
   end
   local bodies = read_many('HMGET', group.body, subjects)
   local bodies_new, todo_new, seen, stored = {}, {}, {}, 0
-  local rank = rank_of
   local function flush()
     call_many('HSET', group.body, bodies_new)
     call_many('ZADD', group.todo, todo_new)
@@ -52,7 +52,7 @@ local function arrive_many(group, going, now, outcomes)
       if head.due <= now then
         local n = #bodies_new
         bodies_new[n + 1], bodies_new[n + 2] = subject, pack_head(head)
-        todo_new[n + 1], todo_new[n + 2] = rank(kind, head.priority), member_of(head, subject)
+        todo_new[n + 1], todo_new[n + 2] = rank_of(kind, head.priority), member_of(head, subject)
       else
         redis.call('HSET', group.body, subject, pack_head(head))
         place(group, subject, head, now)

@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- Purpose: hands out what is due of a slot's subjects.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] kind, ARGV[3] group, ARGV[4] epoch, ARGV[5] receipt, ARGV[6] limit,
---   ARGV[7] lease (ms), ARGV[8] max attempts, ARGV[9] run.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch, ARGV[5] receipt,
+--   ARGV[6] limit, ARGV[7] lease (ms), ARGV[8] max attempts, ARGV[9] run.
 -- Reply: [0, next due (ms from now; -1 never), dead, lost, gaps, items]; items are flat: subject,
 --   head's value, attempt, lost. [-1] if the epoch is another now, [-2] if there is no such group.
--- Cost: 13 commands, 1 for each subject of an ordered topic, some for what is lost or promoted.
+-- Cost: 14 commands, 10 where the limit is reached or nothing is due; for ordered 3 more, 1 for
+--   each subject and 3 for each further chunk of them; some for what is lost or promoted.
 -- Promise: one atomic step; nothing before its time, nothing under an epoch that has passed.
 local slot = KEYS[1]
 local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

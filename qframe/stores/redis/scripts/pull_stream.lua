@@ -1,12 +1,13 @@
 #!lua flags=allow-oom
 -- Purpose: hands out what is due of a stream's slot: first what left the line, then the line.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] group, ARGV[3] epoch, ARGV[4] receipt, ARGV[5] limit, ARGV[6] lease (ms),
---   ARGV[7] max attempts, ARGV[8] position ('' for none).
--- Reply: [0, next due (ms from now; -1 never), dead, lost, items, receipt of the window, start, stop];
---   items as those of pull; of the log [start, stop) is handed out, and read by who asked.
+-- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] epoch, ARGV[4] receipt, ARGV[5] limit,
+--   ARGV[6] lease (ms), ARGV[7] max attempts, ARGV[8] position ('' for none).
+-- Reply: [0, next due (ms from now; -1 never), dead, lost, items, receipt of the window, start,
+--   stop]; items as those of pull; of the log [start, stop) is handed out, and read by who asked.
 --   [-1] if the epoch is another now, [-2] if there is no such group.
--- Cost: 5 commands; 7 more where something has left the line, 4 for each that joins it.
+-- Cost: 5 commands; up to 14 more where something has left the line or is to join it, and for what
+--   joins 2, and 2 for each.
 -- Promise: one atomic step; one write of the cursor, however many messages.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Purpose: gives back, uncounted, what was handed out under a receipt whose reply was lost.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] kind, ARGV[3] group, ARGV[4] epoch, ARGV[5] receipt.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch, ARGV[5] receipt.
 -- Reply: how many. -2 if there is no such group.
--- Cost: 4 commands, and 8 for each that comes back.
+-- Cost: 4 commands, and 7 or 8 for each that comes back.
 -- Promise: one atomic step; under another epoch nothing changes.
 local slot = KEYS[1]
 local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

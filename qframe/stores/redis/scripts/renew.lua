@@ -1,10 +1,10 @@
 #!lua flags=allow-oom
 -- Purpose: makes leases end later.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] group, ARGV[3] epoch, ARGV[4] lease (ms); then for each hold two: subject (''
---   for the window of a stream's line), receipt.
+-- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] epoch, ARGV[4] lease (ms); then for each hold
+--   two: subject ('' for the window of a stream's line), receipt.
 -- Reply: a letter for each: s renewed, t not held any more. -2 if there is no such group.
--- Cost: 4 commands, 1 more for a window.
+-- Cost: 4 commands, 5 for a window beside others.
 -- Promise: one atomic step; only who has epoch and receipt keeps a lease.
 local slot = KEYS[1]
 local given, name, epoch, lease = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])

@@ -1,13 +1,14 @@
 #!lua flags=allow-oom
 -- Purpose: makes dead messages of a slot due again at once, attempts from zero.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] kind, ARGV[3] group; then the members of those in `dead`, in order.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group); then the members of those in `dead`, in
+--   order.
 -- Reply: how many. -2 if there is no such group.
--- Cost: 3 commands, and 6 to 10 for each.
+-- Cost: 3 commands, and 5 to 12 for each.
 -- Promise: one atomic step; one that is not dead any more is left alone.
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
---@include time many bell head arrive
+--@include time bell head arrive
 local group = group_of(slot, name, kind)
 if redis.call('EXISTS', group.cursor) == 0 then
   return -2

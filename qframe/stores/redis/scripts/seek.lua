@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
 -- Purpose: moves a stream's group to an offset of a slot.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] group, ARGV[2] offset; it is cut to what is kept.
+-- ARGV[1] name (group), ARGV[2] offset; it is cut to what is kept.
 -- Reply: 0. -2 if there is no such group.
--- Cost: 8 commands, and 2 for each dead letter that the line hands out again.
+-- Cost: 7 commands, and 2 for each dead letter that the line hands out again.
 -- Promise: one atomic step; what was handed out is fenced off, what left the line is forgotten.
 local slot = KEYS[1]
 local name, offset = ARGV[1], tonumber(ARGV[2])

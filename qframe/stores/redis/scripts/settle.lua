@@ -1,11 +1,12 @@
 #!lua flags=allow-oom
 -- Purpose: ends deliveries of subjects, and of what left a stream's line.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] kind, ARGV[3] group, ARGV[4] epoch; then for each settlement four: how it
---   ends, subject, seq, receipt. `how` is empty for an ack; else msgpack of
---   [verdict, delay, at, error, traceback].
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch; then for each settlement
+--   four: how it ends, subject, seq, receipt. `how` is empty for an ack; else msgpack of [verdict,
+--   delay, at, error, traceback].
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
--- Cost: 7 commands for any number of acks; for ordered 2 more for each subject; 8 for each other end.
+-- Cost: 8 commands for any number of acks, 7 of what left a stream; for ordered 4, and 5 to 8 for
+--   each subject; 7 to 10 for each other end.
 -- Promise: one atomic step; nothing ends without the epoch and the receipt in force.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -78,7 +79,8 @@ local function finish(subjects)
   end
 end
 
--- Acknowledges the first `most` of a subject's run, given from ARGV[i] on; answers how many were.
+-- Acknowledges the first `most` of a subject's run, which stand from ARGV[i] on; answers how many
+-- it could.
 local function ack_run(subject, state, receipt, i, most)
   local seq, _, _, run, size = struct.unpack(STATE, state)
   if string.sub(state, STATE_SIZE + 1, STATE_SIZE + size) ~= receipt

@@ -1,11 +1,11 @@
 #!lua flags=allow-oom
 -- Purpose: counts where a slot's messages stand for a group.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] kind, ARGV[3] group.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group).
 -- Reply: flat: epoch, published, waiting, retrying, todo, doing, settled, dead, cancelled, head,
---   floor (-1 where there is none), when the next one was published (-1 where none is next).
---   [1] if more has come due than one step promotes: ask again. [-2] if there is no such group.
--- Cost: 14 commands.
+--   floor (-1 where there is none), when the next one was published (-1 where none is next). [1] if
+--   more has come due than one step promotes: ask again. [-2] if there is no such group.
+-- Cost: 15 to 17 commands.
 -- Promise: it changes nothing but what pulling would do first: what is due goes to todo.
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
@@ -28,8 +28,8 @@ end
 local function card(key)
   return redis.call('ZCARD', key)
 end
-local waiting, doing, todo = card(group.waiting) + card(group.retry), card(group.doing), card(group.todo)
-local dead, retrying = card(group.dead), card(group.retry)
+local retrying, doing, todo = card(group.retry), card(group.doing), card(group.todo)
+local waiting, dead = card(group.waiting) + retrying, card(group.dead)
 local head = number(redis.call('GET', slot .. 'head'))
 local kept_back = card(slot .. 'later') + redis.call('HLEN', slot .. 'letters')
 local settled, cancelled = number(cursor[3]), number(cursor[4])
@@ -59,5 +59,5 @@ elseif kind == 'ordered' then
 else
   todo = todo + redis.call('HLEN', group.following)
 end
-return { cursor[1] or '0000000000000000', published + kept_back, waiting + kept_back, retrying, todo,
-  doing, settled, dead, cancelled, head, floor, oldest }
+return { cursor[1] or '0000000000000000', published + kept_back, waiting + kept_back, retrying,
+  todo, doing, settled, dead, cancelled, head, floor, oldest }

@@ -1,9 +1,10 @@
 #!lua flags=allow-oom
 -- Purpose: removes what a slot no longer needs: marks that have passed, old messages of a stream.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most.
 -- Reply: how many.
--- Cost: 2 commands for marks; 3, 1 for each group and a read of each entry that goes, for a stream.
+-- Cost: 2 commands, 3 where marks have passed; for a stream 3, 1 for each group, 1 for each entry
+--   that is read, 2 to trim.
 -- Promise: one atomic step; nothing that a group has not settled is removed.
 local slot = KEYS[1]
 local given, kind, retain, limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])

@@ -1,10 +1,12 @@
 #!lua flags=allow-oom
 -- Purpose: takes a slot under a new epoch; what is in doing there comes back, counted and lost.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] now, ARGV[2] kind, ARGV[3] group, ARGV[4] epoch.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch.
 -- Reply: 1 taken, 0 refused since the slot's epoch is larger. -2 if there is no such group.
--- Cost: 3 commands, and 8 for each that comes back.
--- Promise: one atomic step; epochs only grow, and whoever had the slot before is fenced from here on.
+-- Cost: 4 commands, 5 for a stream; 7 or 8 for each subject that comes back; for a window 3, and 3
+--   for each message that does.
+-- Promise: one atomic step; epochs only grow, and whoever had the slot before is fenced from here
+--   on.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 --@include time head log ranges window

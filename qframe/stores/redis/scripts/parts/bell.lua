@@ -1,5 +1,6 @@
 -- Tells those who sleep that this slot may have something new. The flag is set by a pull that found
--- nothing, in the same step, so that no message falls between the look and the sleep.
+-- nothing, in the same step, so that no message falls between the look and the sleep. It costs one
+-- command, and one more where somebody sleeps.
 local function ring(slot)
   if redis.call('DEL', slot .. 'asleep') == 1 then
     local topic, number = string.match(slot, '^qf:{(.*):(%d+)}:$')

@@ -142,7 +142,7 @@ local function come_back(group, subject, head, now)
 end
 
 -- Puts the next message in place of a head that is settled, or removes the subject; `keeps` is how
--- many messages of its run are still handed out. Answers the new head, or nil.
+-- many messages of its run are still handed out.
 local function follow(group, subject, head, now, keeps)
   local value
   if group.kind == 'ordered' then
@@ -160,7 +160,7 @@ local function follow(group, subject, head, now, keeps)
   if not value then
     redis.call('HDEL', group.body, subject)
     redis.call('HDEL', group.tries, subject)
-    return nil
+    return
   end
   local new = unpack_head(value)
   if group.kind == 'ordered' then
@@ -174,13 +174,13 @@ local function follow(group, subject, head, now, keeps)
   if keeps == 0 then
     place(group, subject, new, now)
   end
-  return new
 end
 
 -- Writes a message among the dead.
 local function bury(group, subject, head, now, error, traceback)
   local member = struct.pack('>I8', head.seq)
-  local facts = cmsgpack.pack({ group.kind ~= 'stream' and subject, head.priority, head.tries, error, traceback })
+  local queued = group.kind ~= 'stream' and subject
+  local facts = cmsgpack.pack({ queued, head.priority, head.tries, error, traceback })
   redis.call('ZADD', group.dead, string.format('%.0f', now), member)
   redis.call('HSET', group.graves, member,
     struct.pack('>I8I4', head.published, #facts) .. facts .. head.envelope)

@@ -1,6 +1,6 @@
--- The log of a stream's slot: entries `<first offset>-<count>` with the fields `b`, the envelopes of
--- so many messages one after the other; `t`, when they joined; `p`, when they were published, where
--- that was earlier. Envelopes are skipped over by their msgpack lengths, never parsed.
+-- The log of a stream's slot: entries `<first offset>-<count>` with the fields `b`, the envelopes
+-- of so many messages one after the other; `t`, when they joined; `p`, when they were published,
+-- where that was earlier. Envelopes are skipped over by their msgpack lengths, never parsed.
 local function first_and_count(id)
   local dash = string.find(id, '-', 1, true)
   return tonumber(string.sub(id, 1, dash - 1)), tonumber(string.sub(id, dash + 1))
@@ -16,9 +16,8 @@ end
 
 -- The entry that holds an offset, or nil.
 local function entry_at(log, offset)
-  local found = redis.call('XREVRANGE', log, string.format('%.0f', offset) .. '-18446744073709551615',
-    '-', 'COUNT', 1)
-  return found[1]
+  local last = string.format('%.0f-18446744073709551615', offset)
+  return redis.call('XREVRANGE', log, last, '-', 'COUNT', 1)[1]
 end
 
 -- Where the entry begins that holds an offset; the offset itself where none holds it yet.
@@ -71,7 +70,8 @@ end
 local function each_message(log, from, to, visit)
   local start = entry_start(log, from)
   while start < to do
-    local entries = redis.call('XRANGE', log, string.format('%.0f', start) .. '-0', '+', 'COUNT', 16)
+    local from_id = string.format('%.0f-0', start)
+    local entries = redis.call('XRANGE', log, from_id, '+', 'COUNT', 16)
     if #entries == 0 then
       return
     end

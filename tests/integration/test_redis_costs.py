@@ -1,0 +1,286 @@
+"""What the scripts' heads say that they cost, counted by a real server."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any
+
+import pytest
+from bench import Bench
+from script_heads import head_of, sections, text_of
+from servers import RedisServer
+
+from qframe.outcomes import Verdict
+from qframe.stores.base import Ask, Entry
+from qframe.stores.redis.store import RedisStore
+from qframe.topic import Topic
+
+# How a script is called, and what counting itself takes.
+AROUND = {"evalsha", "eval", "info"}
+READS = {"xrange", "xrevrange"}
+MANY = 20
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    """One that nobody else gives work to."""
+    with RedisServer(tmp_path_factory.mktemp("costs")) as server:
+        yield server
+
+
+@pytest.fixture
+def bench(server: RedisServer, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    """A store that goes by its server's clock, as it does where it serves."""
+
+    def opened(namespace: str) -> RedisStore:
+        return RedisStore(server.url, namespace=f"{namespace}-{id(request)}")
+
+    bench = Bench(opened, lambda ms: None, "topic")
+    yield bench
+    bench.check()
+    bench.close()
+
+
+@pytest.fixture
+def counted(server: RedisServer) -> Iterator[Callable[..., int]]:
+    """Counts the commands that a step runs, but those that it is said to run beside its scripts."""
+    with server.client() as client:
+
+        def calls(beside: set[str]) -> int:
+            stats = client.info("commandstats")
+            return sum(
+                one["calls"]
+                for name, one in stats.items()
+                if name.removeprefix("cmdstat_") not in AROUND | beside
+            )
+
+        def count(step: Callable[[], Any], beside: Iterable[str] = ()) -> int:
+            before = calls(set(beside))
+            step()
+            return calls(set(beside)) - before
+
+        yield count
+
+
+Count = Callable[..., int]
+
+
+def said(name: str) -> list[int]:
+    """The numbers of a head's cost line, in order."""
+    [cost] = [part for part in sections(head_of(text_of(name))) if part.startswith("Cost: ")]
+    return [int(number) for number in re.findall(r"\d+", cost)]
+
+
+def batch(bench: Bench, topic: Topic, count: int = MANY, **options: Any) -> list[Entry]:
+    """Messages of keys that are all new, under one mark."""
+    entries = [bench.entry(topic, n, f"{id(options)}-{n}", **options) for n in range(count)]
+    for entry in entries:
+        entry.mark = entries[0].mark
+    return entries
+
+
+def pull(bench: Bench, topic: Topic, limit: int) -> Callable[[], Any]:
+    [epoch] = bench.store.epochs(topic, "g").values()
+    return lambda: bench.store.pull(
+        topic, "g", [Ask(0, epoch, limit)], receipt="r", lease_ms=60_000, max_attempts=16
+    )
+
+
+@pytest.mark.parametrize("groups", [("g",), ("g", "h")])
+def test_publishing_a_batch_to_a_stream(
+    bench: Bench, counted: Count, groups: tuple[str, ...]
+) -> None:
+    topic = bench.topic("stream", *groups)
+    entries = batch(bench, topic)
+    assert counted(lambda: bench.store.publish(topic, entries)) == said("publish_stream")[0]
+
+
+def test_publishing_delayed_messages_to_a_stream(bench: Bench, counted: Count) -> None:
+    topic = bench.topic("stream", "g")
+    together, each = said("publish_stream")[:2]
+    entries = batch(bench, topic) + batch(bench, topic, delay_ms=60_000)
+    assert counted(lambda: bench.store.publish(topic, entries)) == together + MANY * each
+
+
+@pytest.mark.parametrize("kind", ["stream", "delay"])
+def test_publishing_to_a_slot_where_somebody_sleeps(
+    bench: Bench, counted: Count, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.got(topic)
+    name = "publish_stream" if kind == "stream" else "publish_subjects"
+    cost = said(name)
+    awake = cost[0] if kind == "stream" else cost[0] + cost[1]
+    entries = batch(bench, topic)
+    assert counted(lambda: bench.store.publish(topic, entries)) == awake + cost[-1]
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("groups", [("g",), ("g", "h")])
+def test_publishing_new_subjects(
+    bench: Bench, counted: Count, kind: str, groups: tuple[str, ...]
+) -> None:
+    topic = bench.topic(kind, *groups)
+    together, each_group = said("publish_subjects")[:2]
+    entries = batch(bench, topic)
+    spent = counted(lambda: bench.store.publish(topic, entries))
+    assert spent == together + len(groups) * each_group
+
+
+def test_publishing_equal_subjects(bench: Bench, counted: Count) -> None:
+    cost = said("publish_subjects")
+    for kind in ("ordered", "delay", "priority", "merge"):
+        topic = bench.topic(kind, "g")
+        for _ in range(4):
+            entry = bench.entry(topic, 1, "k")
+            spent = counted(lambda t=topic, e=entry: bench.store.publish(t, [e]))  # type: ignore[misc]
+            # Of what each group costs, an equal subject spares the rows of a new one.
+            assert spent <= cost[0] + cost[1] + cost[3]
+            bench.got(topic)
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_pulling_subjects(bench: Bench, counted: Count, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.store.publish(topic, batch(bench, topic))
+    whole, limited = said("pull")[:2]
+    assert counted(pull(bench, topic, MANY // 2)) == limited
+    assert counted(pull(bench, topic, MANY)) == whole
+    assert counted(pull(bench, topic, MANY)) == limited  # nothing is due
+
+
+def test_pulling_ordered_subjects(bench: Bench, counted: Count) -> None:
+    topic = bench.topic("ordered", "g")
+    bench.store.publish(topic, batch(bench, topic, 5))
+    whole, _, more, each, _ = said("pull")
+    assert counted(pull(bench, topic, MANY)) == whole + more + 5 * each
+
+
+def test_pulling_from_a_stream(bench: Bench, counted: Count) -> None:
+    """The log itself is read beside the script."""
+    topic = bench.topic("stream", "g")
+    whole, left = said("pull_stream")[:2]
+    for _ in range(3):
+        bench.store.publish(topic, batch(bench, topic))
+    assert counted(pull(bench, topic, MANY), READS) == whole
+    assert counted(pull(bench, topic, 10 * MANY), READS) == whole
+    assert counted(pull(bench, topic, MANY), READS) == whole  # nothing is there
+    bench.publish(topic, "more")
+    bench.retry(topic, *bench.got(topic))
+    assert whole < counted(pull(bench, topic, MANY), READS) <= whole + left
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
+def test_acknowledging_subjects(bench: Bench, counted: Count, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.store.publish(topic, batch(bench, topic))
+    deliveries = bench.got(topic)
+    # One more is what the bench itself asks: the epochs.
+    assert counted(lambda: bench.ack(topic, *deliveries)) == said("settle")[0] + 1
+
+
+def test_acknowledging_ordered_subjects(bench: Bench, counted: Count) -> None:
+    topic = bench.topic("ordered", "g")
+    bench.store.publish(topic, batch(bench, topic))
+    deliveries = bench.got(topic)
+    _, _, together, least, most, *_ = said("settle")
+    spent = counted(lambda: bench.ack(topic, *deliveries)) - 1
+    assert together + MANY * least <= spent <= together + MANY * most
+
+
+@pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE])
+def test_ending_subjects_otherwise(bench: Bench, counted: Count, verdict: Verdict) -> None:
+    topic = bench.topic("delay", "g")
+    bench.store.publish(topic, batch(bench, topic))
+    deliveries = bench.got(topic)
+    *_, least, most = said("settle")
+    spent = counted(lambda: bench.settle(topic, verdict, *deliveries)) - 1
+    assert MANY * least < spent <= MANY * most + said("settle")[0]
+
+
+def test_acknowledging_a_streams_line(bench: Bench, counted: Count) -> None:
+    topic = bench.topic("stream", "g")
+    bench.store.publish(topic, batch(bench, topic))
+    deliveries, epochs = bench.got(topic), bench.store.epochs(topic, "g")
+    for part in (deliveries[::2], deliveries[1::2]):
+        spent = counted(lambda p=part: bench.store.acknowledge(topic, "g", p, epochs))  # type: ignore[misc]
+        assert spent == said("settle_stream")[0]
+
+
+@pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE])
+def test_ending_a_streams_messages_otherwise(
+    bench: Bench, counted: Count, verdict: Verdict
+) -> None:
+    topic = bench.topic("stream", "g")
+    bench.store.publish(topic, batch(bench, topic))
+    deliveries = bench.got(topic)
+    once, least, most = said("end_stream")
+    spent = counted(lambda: bench.settle(topic, verdict, *deliveries)) - 1
+    assert once + MANY * least <= spent <= once + MANY * most
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_renewing(bench: Bench, counted: Count, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.store.publish(topic, batch(bench, topic))
+    holds = bench.holds(topic, *bench.got(topic))
+    if kind == "stream":
+        holds = holds[:1]  # one stands for the window
+    assert counted(lambda: bench.store.renew(topic, "g", holds, 60_000)) == said("renew")[0]
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_taking_slots(bench: Bench, counted: Count, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    free, stream, least, most, *window = said("take")
+    base = stream if kind == "stream" else free
+    assert counted(lambda: bench.take(topic)) == base
+    bench.store.publish(topic, batch(bench, topic))
+    bench.got(topic)
+    spent = counted(lambda: bench.take(topic)) - base
+    if kind == "stream":
+        assert spent == window[0] + MANY * window[1]
+    else:
+        assert MANY * least <= spent <= MANY * most
+
+
+@pytest.mark.parametrize(
+    ("name", "step"),
+    [
+        ("stats", lambda bench, topic: bench.store.stats(topic, "g")),
+        ("drop_group", lambda bench, topic: bench.store.drop_group(topic, "h")),
+        ("sweep", lambda bench, topic: bench.store.sweep(topic)),
+    ],
+)
+def test_what_is_rarer(
+    bench: Bench, counted: Count, name: str, step: Callable[[Bench, Topic], Any]
+) -> None:
+    topic = bench.topic("delay", "g", "h")
+    bench.store.publish(topic, batch(bench, topic))
+    cost = said(name)
+    spent = counted(lambda: step(bench, topic))
+    assert spent == cost[0] if name != "stats" else cost[0] <= spent <= cost[1]
+
+
+def test_moving_changing_and_cancelling(bench: Bench, counted: Count) -> None:
+    topic = bench.topic("delay", "g", "h")
+    bench.publish(topic, 1, "k", delay_ms=60_000)
+    store = bench.store
+    for name, step in (
+        ("move", lambda: store.move(topic, "k", 2**42)),
+        ("change", lambda: store.change(topic, "k", b"2", None)),
+        ("cancel", lambda: store.cancel(topic, "k")),
+    ):
+        once, least, *most = said(name)
+        spent = counted(step)
+        assert once + 2 * least <= spent <= once + 2 * (most or [least])[0], name
+
+
+def test_seeking_and_subscribing(bench: Bench, counted: Count) -> None:
+    stream, delay = bench.topic("stream", "g"), bench.topic("delay", "g")
+    bench.publish(stream, 1)
+    assert counted(lambda: bench.store.seek(stream, "g", {0: 0})) == said("seek")[0]
+    in_stream, elsewhere = said("subscribe")[:2]
+    assert counted(lambda: bench.store.subscribe(stream, "new")) == in_stream
+    assert counted(lambda: bench.store.subscribe(delay, "new")) == elsewhere

@@ -1,0 +1,392 @@
+"""docs/wire.md is true: its recipe publishes, its table is the scripts', its users may enough."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import msgspec
+import pytest
+from script_heads import NAMES, head_of, sections, text_of
+from servers import HOST, RedisServer
+
+from qframe import Message, NeedRetry, Outgoing, QFrame, Reject, Topic
+from qframe.drivers.scripts import script
+from qframe.errors import BadUrl, TopicFull
+
+ROOT = Path(__file__).parent.parent.parent
+PAGE = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
+BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
+ROLES = ("producer", "consumer", "dashboard")
+
+CLICKS = Topic("clicks", slots=4)
+ORDERS = Topic("orders", "ordered", slots=4)
+REMINDERS = Topic("reminders", "delay", slots=4)
+
+
+def blocks(language: str) -> list[str]:
+    return [body for found, body in BLOCK.findall(PAGE) if found == language]
+
+
+def permissions() -> dict[str, list[str]]:
+    """Each role's ACL SETUSER, in words."""
+    lines = [block.split() for block in blocks("acl")]
+    return {words[2]: words for words in lines}
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path / "server") as server:
+        yield server
+
+
+@pytest.fixture
+def roles(server: RedisServer) -> dict[str, str]:
+    """The URL of each of the page's users."""
+    for words in permissions().values():
+        assert server.call(*words)
+    return {role: f"redis://{role}:secret@{HOST}:{server.port}" for role in ROLES}
+
+
+@pytest.fixture
+def opened() -> Iterator[Callable[[str], QFrame]]:
+    """Opens apps in the page's namespace."""
+    apps: list[QFrame] = []
+
+    def open_(url: str) -> QFrame:
+        apps.append(QFrame(store=url, namespace="shop"))
+        return apps[-1]
+
+    yield open_
+    for app in apps:
+        app.close()
+
+
+@pytest.fixture(scope="session")
+def script_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The scripts' texts, written by the page's commands."""
+    folder = tmp_path_factory.mktemp("scripts")
+    [commands] = blocks("sh")
+    for line in commands.splitlines():
+        assert line.startswith("python -m qframe.drivers.scripts ")
+        subprocess.run(
+            f"{sys.executable} -W error {line.removeprefix('python ')}",
+            shell=True, cwd=folder, check=True, timeout=60,
+            env={**os.environ, "PYTHONPATH": str(ROOT)},
+        )  # fmt: skip
+    return folder
+
+
+@pytest.fixture
+def recipe(
+    script_files: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Callable[[str], SimpleNamespace]]:
+    """Runs the recipe but for its examples, against a URL; answers its names."""
+    clients = []
+
+    def run(url: str) -> SimpleNamespace:
+        monkeypatch.chdir(script_files)
+        monkeypatch.setenv("REDIS_URL", url)
+        *program, _ = blocks("py")
+        names: dict[str, Any] = {}
+        exec("\n\n".join(program), names)
+        clients.append(names["server"])
+        return SimpleNamespace(**names)
+
+    yield run
+    for client in clients:
+        client.close()
+
+
+def consumed(app: QFrame, *topics: Topic) -> dict[str, list[Message]]:
+    """What a drained run hands to a handler of each topic, in order."""
+    seen: dict[str, list[Message]] = {topic.name: [] for topic in topics}
+    for topic in topics:
+
+        @app.consumer(topic, group="watcher", threads=1)
+        def watch(message: Message) -> None:
+            seen[message.topic].append(message)
+
+    app.run(drain=True)
+    return seen
+
+
+def test_the_recipe_knows_only_redis() -> None:
+    imported = set(re.findall(r"^(?:import|from) (\w+)", "\n".join(blocks("py")), re.MULTILINE))
+    assert imported - set(sys.stdlib_module_names) == {"redis"}
+
+
+def test_what_the_recipes_examples_publish_is_handled(
+    server: RedisServer,
+    script_files: Path,
+    opened: Callable[[str], QFrame],
+    recipe: Callable[[str], SimpleNamespace],
+) -> None:
+    """The page's program whole, in a process of its own, and then an app that consumes."""
+    app = opened(server.url)
+    for topic in (CLICKS, ORDERS, REMINDERS):
+        app.declare(topic)
+    answer = subprocess.run(
+        [sys.executable, "-W", "error", "-c", "\n\n".join(blocks("py"))],
+        cwd=script_files, env={**os.environ, "REDIS_URL": server.url},
+        capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr
+    seen = consumed(app, CLICKS, ORDERS, REMINDERS)
+    clicks = seen["clicks"]
+    assert sorted(click.body["n"] for click in clicks) == list(range(50))
+    assert len({click.id for click in clicks}) == 50
+    assert len({click.id[:20] for click in clicks}) == 1
+    for user in range(3):
+        own = [click.body["n"] for click in clicks if click.key == f"user-{user}"]
+        assert own == list(range(user, 50, 3))
+    orders = seen["orders"]
+    assert [order.body["total"] for order in orders] == [5, 6, 7]
+    assert {order.key for order in orders} == {"ann"}
+    assert (orders[0].id, orders[0].headers) == ("order-7", {"source": "till"})
+    [reminder] = seen["reminders"]
+    assert (reminder.key, reminder.body) == ("call ann", "now")
+    assert app.admin.verify() == []
+
+
+def test_the_hex_of_the_page_is_the_envelope_of_the_recipe_and_of_the_store(
+    server: RedisServer,
+    opened: Callable[[str], QFrame],
+    recipe: Callable[[str], SimpleNamespace],
+) -> None:
+    [shown] = blocks("hex")
+    fields = ["order-7", "ann", {"source": "till"}, b'{"total":5}']
+    assert bytes.fromhex(shown) == msgspec.msgpack.encode(fields)
+    assert bytes.fromhex(shown) == recipe(server.url).pack(fields)
+    app = opened(server.url)
+    topic = Topic("one", slots=1)
+    app.publish(topic, {"total": 5}, id="order-7", key="ann", headers={"source": "till"})
+    [(_, entry)] = server.call("XRANGE", "qf:{shop:one:0}:log", "-", "+")
+    assert entry[b"b"] == bytes.fromhex(shown)
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        None, False, 0, 127, -1, 2**53, "", "é" * 40, b"", b"x" * 300, {}, [],
+        {f"name-{n}": "x" * n for n in range(40)}, ["x"] * 20, ["id", None, {"a": "b"}, b"1"],
+    ],
+)  # fmt: skip
+def test_the_recipes_packing_is_msgpack(
+    server: RedisServer, recipe: Callable[[str], SimpleNamespace], value: Any
+) -> None:
+    assert msgspec.msgpack.decode(recipe(server.url).pack(value)) == value
+
+
+def test_the_recipe_and_the_producer_know_each_others_messages(
+    server: RedisServer,
+    opened: Callable[[str], QFrame],
+    recipe: Callable[[str], SimpleNamespace],
+) -> None:
+    """Slots, subjects, ids and marks are the same, so each finds the other's duplicates."""
+    app, own = opened(server.url), recipe(server.url)
+    for topic in (CLICKS, ORDERS, REMINDERS):
+        app.declare(topic)
+        token = own.new_token()
+        batch = [{"body": b'"%d"' % n} for n in range(9)]
+        assert own.publish(topic.name, batch, token) == ["s"] * 9
+        for n in range(9):
+            assert app.publish(topic, str(n), id=f"{token}-{n}").outcome == "duplicate"
+        named = own.publish(topic.name, [{"id": "a-1", "key": "é", "body": b"1"}])
+        assert named == ["s"]
+        assert app.publish(topic, 2, key="é", id="a-1").outcome == "duplicate"
+        theirs = app.publish(topic, 3, key="ben")
+        assert own.publish(topic.name, [{"id": theirs.id, "key": "ben", "body": b"3"}]) == ["d"]
+    assert app.publish(REMINDERS, "5").outcome == "replaced"  # a body is its own subject
+
+
+def test_the_recipe_serves_every_kind_and_option(
+    server: RedisServer,
+    opened: Callable[[str], QFrame],
+    recipe: Callable[[str], SimpleNamespace],
+) -> None:
+    app, own = opened(server.url), recipe(server.url)
+    urgent, changes = Topic("urgent", "priority", slots=1), Topic("changes", "merge", slots=1)
+    numbered, late = Topic("numbered", "ordered", slots=1), Topic("late", slots=1)
+    small, few = Topic("small", slots=1, max_length=2), Topic("few", "delay", 1, max_length=2)
+    topics = (urgent, changes, numbered, late, small, few)
+    for topic in topics:
+        app.declare(topic)
+    bodies = [json.dumps(n).encode() for n in range(4)]
+    ranks = [{"body": body, "priority": n % 3} for n, body in enumerate(bodies)]
+    assert own.publish("urgent", ranks) == ["s"] * 4
+    window = [{"key": "k", "body": body, "delay_ms": 50} for body in bodies]
+    assert own.publish("changes", window) == ["s", "m", "m", "m"]
+    turns = [{"key": "k", "body": bodies[n], "sequence": n + 1} for n in (2, 0, 1)]
+    assert own.publish("numbered", turns) == ["s"] * 3
+    times = [{"body": b"1", "delay_ms": 60}, {"body": b"0", "at_ms": 5}, {"body": b"2"}]
+    assert own.publish("late", times) == ["s"] * 3
+    for topic in ("small", "few"):
+        assert own.publish(topic, [{"body": body} for body in bodies]) == ["s", "s", "f", "f"]
+    seen = consumed(app, *topics)
+    found = {name: [message.body for message in messages] for name, messages in seen.items()}
+    assert found == {
+        "urgent": [2, 1, 0, 3], "changes": [3], "numbered": [0, 1, 2], "late": [0, 2, 1],
+        "small": [0, 1], "few": [0, 1],
+    }  # fmt: skip
+    assert app.admin.verify() == []
+
+
+def test_the_table_is_that_of_the_scripts() -> None:
+    shown = [
+        line for line in PAGE.splitlines() if line.startswith(tuple(f"| `{n}` |" for n in NAMES))
+    ]
+    expected = []
+    for name in NAMES:
+        parts = {part[:4]: part for part in sections(head_of(text_of(name)))}
+        purpose, reply = parts["Purp"], parts["Repl"]
+        expected.append(
+            f"| `{name}` | {purpose.removeprefix('Purpose: ')} | {parts['ARGV']} "
+            f"| {reply.removeprefix('Reply: ')} |"
+        )
+    assert shown == expected
+
+
+def test_the_pages_commands_write_the_texts_that_the_store_runs(script_files: Path) -> None:
+    for name in ("publish_stream", "publish_subjects"):
+        text = (script_files / f"{name}.lua").read_text(encoding="utf-8")
+        assert text == script("qframe.stores.redis", name).text
+
+
+def every_kind(app: QFrame) -> list[Topic]:
+    kinds = ("stream", "ordered", "delay", "priority", "merge")
+    topics = [Topic(f"all-{kind}", kind, slots=2) for kind in kinds]
+    topics += [Topic(f"full-{kind}", kind, slots=1, max_length=4) for kind in kinds]
+    for topic in topics:
+        app.declare(topic)
+    return topics
+
+
+def publish_everything(app: QFrame, topics: list[Topic]) -> None:
+    """All that a producer may do, to subjects that are free, waiting and repeated."""
+    for topic in topics:
+        items = [Outgoing(n % 2, key=f"k{n % 2}") for n in range(3)]
+        items += [Outgoing(0, id=f"{topic.name}-id"), Outgoing(0, id=f"{topic.name}-id")]
+        if topic.max_length is None:
+            items += [Outgoing(0, key="late", delay=9000), Outgoing(0, key="late", delay="20ms")]
+            if topic.kind == "ordered":
+                items += [Outgoing(n, key="s", sequence=n) for n in (3, 1, 2)]
+                items += [Outgoing(0, key="p", priority=1)]
+            if topic.kind == "priority":
+                items += [Outgoing(0, key="k1", priority=n) for n in (2, 1)]
+            if topic.kind == "merge":
+                items += [Outgoing(0, key="w", within="10ms")] * 2
+        else:
+            items = items[:2]
+        app.publish_many(topic, items)
+
+
+def test_a_producer_needs_no_more_than_the_page_says(
+    server: RedisServer,
+    roles: dict[str, str],
+    opened: Callable[[str], QFrame],
+    recipe: Callable[[str], SimpleNamespace],
+) -> None:
+    admin = opened(server.url)
+    for number in range(2):
+        app = opened(roles["producer"])
+        topics = every_kind(app)
+        for topic in topics:
+            with suppress(TopicFull):
+                publish_everything(app, [topic])
+        own = recipe(roles["producer"])
+        for topic in topics:
+            outcomes = own.publish(topic.name, [{"key": f"own{number}", "body": b"1"}])
+            assert outcomes in (["s"], ["f"] if topic.max_length else ["s"])
+        for topic in topics:  # the second time there is a group, and it has looked
+            admin.store.subscribe(topic, "g")
+            assert admin.admin.stats(topic, "g")
+    assert not admin.admin.verify()
+    with pytest.raises(BadUrl, match="lacks a permission"):
+        opened(roles["producer"]).admin.drop_group("all-delay", "g")
+
+
+def test_a_consumer_needs_no_more_than_the_page_says(
+    roles: dict[str, str], opened: Callable[[str], QFrame]
+) -> None:
+    app = opened(roles["consumer"])
+    topics = every_kind(app)
+    seen: list[str] = []
+    for topic in topics:
+
+        @app.consumer(topic, group="g", threads=2, max_attempts=2)
+        def handle(message: Message) -> None:
+            seen.append(message.topic)
+            if message.key == "k0" and message.attempt == 1:
+                raise NeedRetry(delay="10ms")
+            if message.key == "k1":
+                raise Reject("no")
+
+    publish_everything(app, topics)
+    app.timers.schedule(topics[2], 1, key="t", delay=60)
+    assert app.timers.get(topics[2], "t")
+    assert app.timers.change(topics[2], "t", 2) == "done"
+    assert app.timers.move(topics[2], "t", delay=50) == "done"
+    app.run(burst=True)
+    assert app.timers.cancel(topics[2], "t") == "done"
+    assert set(seen) == {topic.name for topic in topics}
+    for topic in topics:
+        assert app.admin.dead(topic, "g")
+        app.admin.dead_retry(topic, "g", "all")
+        app.store.sweep(topic)
+        assert app.admin.verify(topic) == []
+    app.run(burst=True)
+    for topic in topics:
+        assert app.admin.dead_drop(topic, "g", "all")
+        app.admin.peek(topic, "g")
+    app.admin.seek(topics[0], "g", to="earliest")
+    app.run(burst=True)
+    app.admin.drop_group(topics[1], "g")
+
+
+def test_a_dashboard_sees_and_cannot_publish(
+    server: RedisServer, roles: dict[str, str], opened: Callable[[str], QFrame]
+) -> None:
+    admin = opened(server.url)
+    topics = every_kind(admin)
+    publish_everything(admin, topics)
+    sent = {topic.name: admin.publish(topic, "x", key="x").id for topic in topics}
+    for topic in topics:
+        admin.store.subscribe(topic, "g")
+    page = opened(roles["dashboard"])
+    assert len(page.admin.topics()) == len(topics)
+    for topic in topics:
+        assert page.admin.groups(topic.name) == ["g"]
+        assert page.admin.lag(topic.name, "g") > 0
+        assert page.admin.stats(topic.name, "g") == admin.admin.stats(topic.name, "g")
+        assert page.admin.peek(topic.name, "g")
+        assert page.admin.dead(topic.name, "g") == []
+        assert page.admin.explain(topic.name, sent[topic.name])
+        assert page.admin.verify(topic.name) == []
+        before = admin.admin.stats(topic.name, "g")
+        for options in ({}, {"delay": 5}, {"id": "other"}):
+            with pytest.raises(BadUrl, match="lacks a permission"):
+                page.publish(topic.name, 1, key="y", **options)
+        with pytest.raises(BadUrl, match="lacks a permission"):
+            page.admin.drop_group(topic.name, "g")
+        with pytest.raises(BadUrl, match="lacks a permission"):
+            page.store.take(topic, "g", {0: "f" * 16})
+        assert admin.admin.stats(topic.name, "g") == before
+
+
+def test_no_role_may_do_what_it_has_no_use_for(server: RedisServer, roles: dict[str, str]) -> None:
+    """Each role's words are needed: none names a command that empties or stops a server."""
+    for role in ROLES:
+        for command in ("FLUSHALL", "SHUTDOWN", "CONFIG GET x", "KEYS *", "ACL LIST"):
+            answer = server.call("ACL", "DRYRUN", role, *command.split())
+            assert b"no permissions" in answer, (role, command)
+        answer = server.call("ACL", "DRYRUN", role, "HGET", "qf:{other:t:0}:body", "x")
+        assert b"no permissions" in answer

@@ -1,0 +1,291 @@
+"""The Redis store's scripts: each head tells what its code takes, and the store gives just that."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+import pytest
+from script_heads import (
+    FOLDER,
+    FROM,
+    HEADINGS,
+    NAMES,
+    bound_in,
+    head_of,
+    named_in,
+    repeated_in,
+    sections,
+    text_of,
+)
+
+from qframe.codec import batch_mark
+from qframe.drivers.redis import Call
+from qframe.drivers.scripts import Script
+from qframe.message import Delivery
+from qframe.outcomes import Verdict
+from qframe.stores.base import Ask, Entry, Hold, Settlement
+from qframe.stores.redis import dead, groups, inspect, leases, publish, pull, settle, timers
+from qframe.stores.redis.envelopes import META, envelope
+from qframe.stores.redis.keys import Place
+from qframe.stores.redis.tails import Tails
+from qframe.topic import Topic
+
+PARTS = sorted(path.stem for path in (FOLDER / "parts").glob("*.lua"))
+MAY_NOT_FILL = {
+    "change", "declare", "move", "publish_stream", "publish_subjects", "subscribe",
+}  # fmt: skip
+MAX_LINES, MAX_WIDTH = 200, 100
+INCLUDE = re.compile(r"^ *--@include (.+)$", re.MULTILINE)
+DEFINED = re.compile(r"^local (?:function )?([\w, ]+?)(?:\(| =)", re.MULTILINE)
+
+
+def faults(name: str, text: str) -> list[str]:
+    """What is wrong with a script, in sentences."""
+    wrong = []
+    first = "#!lua" if name in MAY_NOT_FILL else "#!lua flags=allow-oom"
+    if text.splitlines()[0] != first:
+        wrong.append(f"its first line is not {first}")
+    head = head_of(text)
+    code = text[text.index(head) + len(head) :]
+    shown = [next((h for h in HEADINGS if part.startswith(h)), part) for part in sections(head)]
+    if shown != list(HEADINGS):
+        wrong.append(f"its head has {shown}")
+    named, bound = named_in(head), bound_in(code)
+    if named != bound:
+        wrong.append(f"the head names {named}, the code binds {bound}")
+    if {index for word, index in named if word == "ARGV"} != set(range(1, len(named))):
+        wrong.append(f"the head numbers {named}")
+    fixed = sum(word == "ARGV" for word, _ in bound)
+    for word, index in FROM.findall(code):
+        is_item = word == "ARGV" and int(index) > fixed and repeated_in(head)
+        if code.count(f"{word}[{index}]") != 1 and not is_item:
+            wrong.append(f"the code uses {word}[{index}] by its number")
+    lines = text.splitlines()
+    if len(lines) > MAX_LINES:
+        wrong.append(f"it has {len(lines)} lines")
+    wrong += [f"line {n} is too long" for n, line in enumerate(lines, 1) if len(line) > MAX_WIDTH]
+    return wrong
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_head_says_what_its_code_does(name: str) -> None:
+    assert faults(name, text_of(name)) == []
+
+
+@pytest.mark.parametrize(
+    ("name", "old", "new", "fault"),
+    [
+        ("pull", "#!lua flags=allow-oom", "#!lua", "its first line"),
+        ("move", "#!lua", "#!lua flags=allow-oom", "its first line"),
+        ("pull", "-- Cost: ", "-- Price: ", "its head has"),
+        ("pull", "-- Promise: ", "--   ", "its head has"),
+        ("pull", "ARGV[4] epoch", "ARGV[4] era", "the head names"),
+        ("pull", "ARGV[4] epoch", "ARGV[4] epochs", "the head names"),
+        ("pull", "ARGV[8] max attempts, ARGV[9] run", "ARGV[9] max attempts, ARGV[8] run", "names"),
+        ("pull", ", ARGV[9] run", "", "the head names"),
+        ("pull", "ARGV[9] run.", "ARGV[9] run, ARGV[10] more.", "the head names"),
+        ("take", "KEYS[1] slot", "KEYS[1] place", "the head names"),
+        ("take", "if epoch <= owner", "if ARGV[4] <= owner", "uses ARGV[4] by its number"),
+        ("take", "return 1", "return 1\n" * 200, "it has"),
+        ("take", "return 1", "return 1" + " " * 100, "is too long"),
+    ],
+)
+def test_a_planted_fault_is_found(name: str, old: str, new: str, fault: str) -> None:
+    text = text_of(name)
+    assert old in text
+    found = faults(name, text.replace(old, new, 1))
+    assert any(fault in each for each in found), found
+
+
+def test_parts_are_there_and_all_of_them_are_used() -> None:
+    included = [part for name in NAMES for found in INCLUDE.findall(text_of(name))
+                for part in found.split()]  # fmt: skip
+    assert sorted(set(included)) == PARTS
+
+
+@pytest.mark.parametrize("part", PARTS)
+def test_a_part_is_short_and_says_what_it_is(part: str) -> None:
+    text = (FOLDER / "parts" / f"{part}.lua").read_text(encoding="utf-8")
+    assert text.startswith("-- ")
+    assert len(text.splitlines()) <= MAX_LINES
+    assert max(map(len, text.splitlines())) <= MAX_WIDTH
+    assert "--@include" not in text
+    assert "KEYS[" not in text
+    assert "ARGV[" not in text
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_script_includes_what_it_uses_and_nothing_else(name: str) -> None:
+    """Parts include no parts: a script names all that it and they use, in their order."""
+    text = text_of(name)
+    for line in INCLUDE.finditer(text):
+        below = re.sub(r"--.*", "", text[line.end() :])
+        for part in reversed(line[1].split()):
+            added = (FOLDER / "parts" / f"{part}.lua").read_text(encoding="utf-8")
+            words = {word for found in DEFINED.findall(added) for word in found.split(", ")}
+            assert words & set(re.findall(r"\w+", below)), f"{part} is not used"
+            below += re.sub(r"--.*", "", added)
+
+
+class Recorder:
+    """Takes calls and answers each as a server would that has little to say."""
+
+    def __init__(self) -> None:
+        self.calls: list[Call] = []
+        self.breaks = 0
+        self._refused = False
+
+    def run(self, requests: Iterable[Call]) -> list[Any]:
+        calls = list(requests)
+        self.calls += calls
+        return [self._reply(call) for call in calls]
+
+    def ask(self, key: bytes, word: str, *words: Any) -> Any:
+        if word == "ZRANGE":
+            return [b"\0" * 8, b"1"] if words[0] == 0 else []
+        if word == "HMGET":
+            one = Entry(0, "k", "dead", "dead", None, None, b"1")
+            return [b"\0" * 8 + b"\0\0\0\x07" + b"\x95\xa1k\0\x01\xc2\xc2" + envelope(one)]
+        return 1
+
+    def _reply(self, call: Call) -> Any:
+        name = call.script.name
+        if name == "subscribe" and not self._refused:
+            self._refused = True
+            return [-3]
+        numbers: dict[str, Any] = {
+            "pull": [-1], "pull_stream": [-1], "drop_group": [1, 0], "subscribe": [1, b"joins"],
+            "stats": [b"0" * 16, *[0] * 9, -1, -1], "declare": b"", "offsets_at": b"0",
+        }  # fmt: skip
+        if name in ("change", "move", "cancel"):
+            return b"absent"
+        if name in (
+            "publish_stream",
+            "publish_subjects",
+            "renew",
+            "settle",
+            "settle_stream",
+            "end_stream",
+        ):
+            size = repeated_in(head_of(text_of(name)))
+            fixed = len(named_in(head_of(text_of(name)))) - 1
+            return b"s" * ((len(call.arguments) - fixed) // size)
+        return numbers.get(name, 0)
+
+
+def entry(number: int, **options: Any) -> Entry:
+    token = f"{0:020}"
+    return Entry(0, f"k{number}", f"{token}-{number}", batch_mark(token), None, None, b"1",
+                 **options)  # fmt: skip
+
+
+def ending(subject: str | None, seq: int) -> Settlement:
+    return Settlement(0, subject, seq, "a receipt", 1, "an epoch", Verdict.RETRY)
+
+
+STREAM = Place("shop", Topic("t", "stream", 1))
+DELAY = Place("shop", Topic("t", "delay", 1))
+ASKS = [Ask(0, "an epoch", 7, 3)]
+TERMS = pull.Terms("a receipt", 400, 16, 32, "a time")
+HELD = [Delivery(f"id-{n}", None, None, b"1", seq=n, receipt="a receipt") for n in (1, 5)]
+EPOCHS = {0: "an epoch"}
+
+# For each script: what makes the store call it, and for how many items. `r` is the recorder.
+USES: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "cancel": (lambda r: timers.cancel(r, DELAY, "a subject"), 0),
+    "change": (lambda r: timers.change(r, DELAY, "a subject", b"1", None), 0),
+    "declare": (lambda r: groups.declare(r, "shop", STREAM.topic), 0),
+    "drop_dead": (lambda r: dead.drop(r, DELAY, "a group", None, 9), 1),
+    "drop_group": (lambda r: groups.drop(r, DELAY, "a group"), 0),
+    "move": (lambda r: timers.move(r, DELAY, "a subject", 5, "a time"), 0),
+    "offsets_at": (lambda r: groups.offsets_at(r, STREAM, 5), 0),
+    "publish_stream": (
+        lambda r: publish.publish(r, STREAM, [entry(n, delay_ms=1) for n in range(3)], "a time"), 3,
+    ),
+    "publish_subjects": (
+        lambda r: publish.publish(r, DELAY, [entry(n) for n in range(3)], "a time"), 3,
+    ),
+    "pull": (lambda r: pull.pull(r, Tails(r), DELAY, "a group", ASKS, TERMS), 0),
+    "pull_stream": (lambda r: pull.pull(r, Tails(r), STREAM, "a group", ASKS, TERMS), 0),
+    "recall": (lambda r: leases.recall(r, DELAY, "a group", ASKS, "a receipt", "a time"), 0),
+    "renew": (
+        lambda r: leases.renew(
+            r, DELAY, "a group", [Hold(0, "an epoch", "k", n) for n in ("a", "b")], 400, "a time"
+        ), 2,
+    ),
+    "retry_dead": (lambda r: dead.retry(r, DELAY, "a group", None, 9, "a time"), 1),
+    "seek": (lambda r: groups.seek(r, STREAM, "a group", {0: 5}), 0),
+    "settle": (
+        lambda r: settle.settle(r, DELAY, "a group", [ending("k", 1), ending("l", 2)], "a time"), 2,
+    ),
+    "end_stream": (
+        lambda r: settle.settle(r, STREAM, "a group", [ending(None, 1), ending(None, 2)], "a time"),
+        2,
+    ),
+    "settle_stream": (
+        lambda r: settle.acknowledge(r, STREAM, "a group", HELD, EPOCHS, "a time"), 2,
+    ),
+    "stats": (lambda r: inspect.stats(r, DELAY, "a group", "a time"), 0),
+    "subscribe": (lambda r: groups.subscribe(r, DELAY, "a group", "earliest"), 0),
+    "sweep": (lambda r: groups.sweep(r, DELAY, 9, "a time"), 0),
+    "take": (lambda r: groups.take(r, DELAY, "a group", {0: "an epoch"}, "a time"), 0),
+}  # fmt: skip
+
+# What the store must give where a head names one of these.
+GIVEN: dict[str, tuple[Any, ...]] = {
+    "given": ("a time",), "epoch": ("an epoch",),
+    "receipt": ("a receipt",), "subject": ("a subject",), "kind": ("delay",), "lease": (400,),
+    "max_attempts": (16,), "run": (32,), "position": (3,), "due": (5,), "time": (5,),
+    "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
+    "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
+    "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
+    "options": (msgspec.json.encode(groups.Options(86_400_000, None, 3_600_000, 30_000)),),
+}  # fmt: skip
+
+
+def test_every_script_is_used() -> None:
+    assert sorted(USES) == NAMES
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_store_gives_what_the_head_names(name: str) -> None:
+    """As many fixed arguments as the head lists, each of them what its name says."""
+    use, items = USES[name]
+    recorder = Recorder()
+    use(recorder)
+    calls = [call for call in recorder.calls if call.script.name == name]
+    assert calls
+    head = head_of(text_of(name))
+    fixed = [named for (word, _), named in sorted(named_in(head).items()) if word == "ARGV"]
+    for call in calls:
+        assert len(call.arguments) == len(fixed) + items * repeated_in(head)
+        for given, named in zip(call.arguments, fixed, strict=False):
+            assert given in GIVEN[named], named
+        is_slot = named_in(head)["KEYS", 1] == "slot"
+        assert call.key == (b"qf:{shop:t:0}:" if is_slot else b"qf:{shop}:topics")
+
+
+def test_items_are_those_that_the_head_lists() -> None:
+    recorder = Recorder()
+    settle.settle(recorder, DELAY, "g", [ending("k", 1)], "")  # type: ignore[arg-type]
+    [call] = recorder.calls
+    how, *rest = call.arguments[4:]
+    assert (how[:2], rest) == (b"\x95\xa5", ["k", 1, "a receipt"])
+
+
+def test_a_script_is_its_text_with_its_parts() -> None:
+    one = Script(FOLDER, "take")
+    assert "--@include" not in one.text
+    assert one.text.startswith("#!lua flags=allow-oom\n-- Purpose: takes a slot")
+    assert "local function lose_window" in one.text
+
+
+def test_a_head_in_python_is_a_head_in_lua() -> None:
+    """The binary formats that both sides name are the same."""
+    assert META.size == 28
+    text = (FOLDER / "parts" / "head.lua").read_text(encoding="utf-8")
+    assert "local META, META_SIZE = '>I8I8i4I8', 28" in text
+    assert "local STATE, STATE_SIZE = '>I8I4I4I2I1', 19" in text
