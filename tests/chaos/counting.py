@@ -1,13 +1,16 @@
-"""A worker whose handlers only write down that they were called."""
+"""A worker whose handlers only write down that they were called; a few take a while."""
 
 from __future__ import annotations
 
+import threading
 from pathlib import Path
 
 from history import ENDED, STARTED, History
 
 from qframe import Message, QFrame, Topic
 
+SLOW_ONE = 5
+SLOW_S = 0.02
 GROUP = "counters"
 TOPICS = (Topic("line", kind="stream"), Topic("queues", kind="ordered"))
 
@@ -19,6 +22,8 @@ def work(url: str, history: str, name: str, burst: str = "") -> None:
 
         def handle(message: Message) -> None:
             facts.note_of(STARTED, message)
+            if message.body % 64 == SLOW_ONE:
+                threading.Event().wait(SLOW_S)
             facts.note_of(ENDED, message)
 
         for topic in TOPICS:
