@@ -18,6 +18,7 @@ import msgspec
 from qframe import Message
 
 PUBLISHED = "published"
+DUPLICATE = "duplicate"
 UNKNOWN = "unknown"
 UNAVAILABLE = "unavailable"
 STARTED = "started"

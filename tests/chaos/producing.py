@@ -8,9 +8,9 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from history import PUBLISHED, UNAVAILABLE, UNKNOWN, History
+from history import DUPLICATE, PUBLISHED, UNAVAILABLE, UNKNOWN, History
 
-from qframe import Outgoing, PublishUnknown, QFrame, StoreUnavailable, Topic
+from qframe import Outcome, Outgoing, PublishUnknown, QFrame, StoreUnavailable, Topic
 
 BATCH = 200
 
@@ -83,7 +83,7 @@ class Producing(threading.Thread):
         ]
         while not self._over.is_set():
             try:
-                app.publish_many(topic, items)
+                answers = app.publish_many(topic, items)
                 break
             except PublishUnknown as error:
                 history.note(UNKNOWN, topic.name, number=len(error.ids))
@@ -92,5 +92,8 @@ class Producing(threading.Thread):
             self._over.wait(0.02)
         else:
             return
+        # An answer was lost, and the producer has asked again by itself.
+        if known := sum(answer.outcome is Outcome.DUPLICATE for answer in answers):
+            history.note(DUPLICATE, topic.name, number=known)
         for key, number in chosen:
             history.note(PUBLISHED, topic.name, key, number, f"{topic.name}-{key}-{number}")

@@ -18,6 +18,7 @@ from checkers import missing, out_of_order, overlapping, overtaking, too_often, 
 from counting import GROUP, TOPICS
 from history import (
     DIED,
+    DUPLICATE,
     ENDED,
     PUBLISHED,
     STARTED,
@@ -49,8 +50,9 @@ WITHIN_S = 600.0
 class Nemesis:
     """Kills a worker each second, and Redis whenever another sixth of the work is done.
 
-    Redis is away for up to two seconds, but once for longer than a client is patient. Workers are
-    killed and started meanwhile, too; one that ends by itself then is started again.
+    Redis is away for up to two seconds, but once for longer than a client is patient. Every second
+    time workers are killed and started meanwhile, too, and one that ends by itself is started
+    again; the other times the worker there is must live through it.
 
     Redis must be restarted by the thread that lives as long as it, so this is no thread.
     """
@@ -74,6 +76,7 @@ class Nemesis:
         self._outages_s = [chance.uniform(0, 2) for _ in range(STORE_KILLS - 1)]
         self._outages_s.insert(chance.randrange(STORE_KILLS), PATIENCE_S + 2)
         self._back_s: float | None = None
+        self._spares = False
 
     def close(self) -> None:
         self._nursery.close()
@@ -112,13 +115,13 @@ class Nemesis:
         if worker is not None and worker.code() is not None:
             self._over("worker ended")
             self._next_s = now_s + 0.2
-        elif worker is not None and now_s >= self._next_s:
+        elif worker is not None and now_s >= self._next_s and not self._spares:
             worker.kill()
             self._over("worker killed")
             self._next_s = now_s
         if self._worker is None and now_s >= self._next_s:
             self._worker = self._start()
-            self._next_s = now_s + self._chance.uniform(0.8, 1.2)
+            self._next_s = self._soon()
 
     def _deal_with_store(self) -> None:
         now_s = time.monotonic()
@@ -127,12 +130,16 @@ class Nemesis:
                 self._back_s = None
                 self._server.restart()
                 self._history.note(STORE_BACK)
+                if self._spares:
+                    self._spares = False
+                    self._next_s = self._soon()
         elif self._marks and self.done >= self._marks[0]:
             self._marks.pop(0)
             self._history.note(STORE_KILLED)
             self._server.kill()
             self._back_s = now_s + self._outages_s.pop()
             self.counts["store killed"] += 1
+            self._spares = self.counts["store killed"] % 2 == 1
 
     def _start(self, *mode: str) -> Child:
         self._workers += 1
@@ -140,6 +147,9 @@ class Nemesis:
         return self._nursery.start(
             self._server.url, str(self.path), f"worker {self._workers}", *mode
         )
+
+    def _soon(self) -> float:
+        return time.monotonic() + self._chance.uniform(0.8, 1.2)
 
     def _over(self, how: str) -> None:
         self._history.note(DIED, by=f"worker {self._workers}")
@@ -198,7 +208,8 @@ def report(facts: list[Fact], kills: Counter[str]) -> None:
         f"seed {SEED}: {MESSAGES} messages, {(facts[-1].at_ns - facts[0].at_ns) / 1e9:.0f} s",
         f"kills: {dict(kills)}",
         f"publishing: {counts[PUBLISHED]} messages acknowledged",
-        f"publishing repeated: {counts[UNKNOWN]} calls in doubt, {counts[UNAVAILABLE]} refused",
+        f"publishing repeated: {counts[UNKNOWN]} calls in doubt, {counts[UNAVAILABLE]} refused, "
+        f"{counts[DUPLICATE]} with what was stored already",
         f"handlers: {len(starts)} starts, {counts[ENDED]} ends",
         f"starts by attempt from the second on: {dict(sorted(again.items()))}",
         f"longest time in which no handler started: {gap_s:.1f} s",

@@ -124,7 +124,9 @@ class ModelStore:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
         with self._lock:
             cursors = self._group(topic, group)
-            return settle.settle(self._state(topic), cursors, settlements, self.now_ms())
+            answers = settle.settle(self._state(topic), cursors, settlements, self.now_ms())
+        self._ring()
+        return answers
 
     # Groups
 
@@ -147,6 +149,7 @@ class ModelStore:
         """Moves a stream's group to an offset in each slot named (cut to what is kept)."""
         with self._lock:
             groups.seek(self._state(topic), self._group(topic, group), positions)
+        self._ring()
 
     def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
         """For each slot of a stream, the first kept offset published at or after that moment."""

@@ -5,11 +5,12 @@
 --   ends, subject, seq, receipt. `how` is empty for an ack; else msgpack of
 --   [verdict, delay, at, error, traceback].
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
--- Cost: 7 commands for any number of acks; for ordered 2 more for each subject; 8 for each other end.
+-- Cost: 7 commands for any number of acks; for ordered 2 more for each subject; 8 for each other end;
+--   2 more where something is to be handed out again or next.
 -- Promise: one atomic step; nothing ends without the epoch and the receipt in force.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time many head
+--@include time many head bell
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if not owner then
@@ -166,4 +167,7 @@ while number <= total do
 end
 finish(finished)
 count(group, 'acked', acked)
+if has_placed then
+  ring(slot)
+end
 return table.concat(answers)

@@ -6,11 +6,12 @@
 --   [verdict, delay, at, error, traceback, attempt] and only `start` ends.
 -- Reply: a letter for each: s settled, t stale (changed nothing), or p where part of a range was
 --   stale: then nothing of it changed. -2 if there is no such group.
--- Cost: 2 commands for any number of acks; for each other end 4 and the entry that holds it.
+-- Cost: 2 commands for any number of acks; for each other end 4 and the entry that holds it; 2 more
+--   where something is to be handed out again.
 -- Promise: one atomic step; one write of the cursor; nothing ends without epoch and receipt in force.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time many head log window
+--@include time many head log window bell
 local group = group_of(slot, name, 'stream')
 local cursor = redis.call('HMGET', group.cursor,
   'epoch', 'floor', 'read', 'receipt', 'settled', 'acked')
@@ -72,4 +73,7 @@ for number = 1, total do
 end
 redis.call('HSET', group.cursor, 'floor', string.format('%.0f', floor),
   'settled', pack_ranges(ranges), 'acked', string.format('%.0f', (cursor[6] or 0) + acked))
+if has_placed then
+  ring(slot)
+end
 return table.concat(answers)

@@ -85,8 +85,12 @@ local function count(group, field, by)
   end
 end
 
+-- Whether a head was placed: who sleeps does not know of it, nor when it is due.
+local has_placed = false
+
 -- Puts a head that is not handed out where its due time says.
 local function place(group, subject, head, now)
+  has_placed = true
   if head.due <= now then
     redis.call('ZADD', group.todo, rank_of(group.kind, head.priority), member_of(head, subject))
   else
