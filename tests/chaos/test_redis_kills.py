@@ -204,12 +204,13 @@ def report(facts: list[Fact], kills: Counter[str]) -> None:
         for name in sorted(counts)
         if "." in name
     }
+    whole_s = (facts[-1].at_ns - facts[0].at_ns) / 1e9
+    doubts, refusals, known = counts[UNKNOWN], counts[UNAVAILABLE], counts[DUPLICATE]
     lines = [
-        f"seed {SEED}: {MESSAGES} messages, {(facts[-1].at_ns - facts[0].at_ns) / 1e9:.0f} s",
+        f"seed {SEED}: {MESSAGES} messages, {whole_s:.0f} s",
         f"kills: {dict(kills)}",
-        f"publishing: {counts[PUBLISHED]} messages acknowledged",
-        f"publishing repeated: {counts[UNKNOWN]} calls in doubt, {counts[UNAVAILABLE]} refused, "
-        f"{counts[DUPLICATE]} with what was stored already",
+        f"messages acknowledged: {counts[PUBLISHED]}",
+        f"publishing again: {doubts} in doubt, {refusals} refused, {known} by the producer itself",
         f"handlers: {len(starts)} starts, {counts[ENDED]} ends",
         f"starts by attempt from the second on: {dict(sorted(again.items()))}",
         f"longest time in which no handler started: {gap_s:.1f} s",
