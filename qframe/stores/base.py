@@ -468,8 +468,8 @@ class Inspecting(Protocol):
 class Bell(Protocol):
     """Wakes an idle pull loop; a hint, so a wait always ends by itself too.
 
-    It rings for all that a pull might find, but for the passing of time: what is published, and what
-    a settlement or a `seek` has made the next, or due at some time.
+    It rings for all that a pull might find, but for the passing of time: what is published, and
+    what a settlement or a `seek` has made the next, or due at some time.
 
     Who waits has looked first: a store need not ring for what comes before a pull has found a slot
     empty, and may ring more often than it must.

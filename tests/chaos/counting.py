@@ -11,7 +11,7 @@ import qframe.stores.redis.store  # noqa: F401 - before the fork, not in a worke
 from qframe import Message, QFrame, Topic
 
 SLOW_ONE = 5
-SLOW_S = 0.02
+SLOW_S = 0.05
 GROUP = "counters"
 TOPICS = (Topic("line", kind="stream"), Topic("queues", kind="ordered"))
 
@@ -23,7 +23,7 @@ def work(url: str, history: str, name: str, burst: str = "") -> None:
 
         def handle(message: Message) -> None:
             facts.note_of(STARTED, message)
-            if message.body % 64 == SLOW_ONE:
+            if message.body % 16 == SLOW_ONE:
                 threading.Event().wait(SLOW_S)
             facts.note_of(ENDED, message)
 
