@@ -11,7 +11,7 @@ import msgspec
 
 from qframe.clock import Clock
 from qframe.codec import batch_mark, checked_id, encode_body, encode_headers, new_token, subject_of
-from qframe.errors import AnswerLost, BadKey, BadOption, PublishUnknown, TopicFull
+from qframe.errors import AnswerLost, BadKey, BadOption, PublishUnknown, StoreUnavailable, TopicFull
 from qframe.outcomes import Outcome, Published
 from qframe.retry import checked_times
 from qframe.stores.base import Entry, Store
@@ -158,15 +158,17 @@ class Producer:
 
     def _send(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         """Repeats a call whose answer was lost, which is safe under the same ids."""
-        for _ in range(TRIES - 1):
+        lost: AnswerLost | None = None
+        for _ in range(TRIES):
             try:
                 return self._store.publish(topic, entries)
-            except AnswerLost:
-                continue
-        try:
-            return self._store.publish(topic, entries)
-        except AnswerLost as error:
-            raise PublishUnknown(topic.name, [entry.id for entry in entries]) from error
+            except AnswerLost as error:
+                lost = error
+            except StoreUnavailable:
+                if lost is None:
+                    raise
+                break  # this try has stored nothing; an earlier one may have
+        raise PublishUnknown(topic.name, [entry.id for entry in entries]) from lost
 
     def _entries(self, topic: Topic, items: Iterable[Any], batch: int) -> list[Entry]:
         """All items, checked and encoded."""

@@ -73,6 +73,52 @@ def test_a_store_that_has_a_bell_rings_it_at_a_publish(bench: Bench, kind: str) 
     bell.close()
 
 
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("delay_ms", [0, 1000])
+def test_it_rings_when_a_settlement_makes_something_due_again_also_later(
+    bench: Bench, kind: str, delay_ms: int
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    [first] = bench.got(topic)
+    assert bench.got(topic) == []
+    bell = silent(bench, topic)
+    bench.retry(topic, first, delay_ms=delay_ms)
+    if bench.store.capabilities.bell:
+        assert bell.wait(LONG_S)
+    bell.close()
+
+
+@pytest.mark.parametrize("end", ["ack", "kill", "release"])
+@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+def test_it_rings_when_the_end_of_a_delivery_makes_way_for_the_next_of_its_subject(
+    bench: Bench, kind: str, end: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k")
+    [first] = bench.got(topic)
+    bench.publish(topic, 1, "k")
+    assert bench.got(topic) == []
+    bell = silent(bench, topic)
+    getattr(bench, end)(topic, first)
+    if bench.store.capabilities.bell:
+        assert bell.wait(LONG_S)
+        assert bench.got(topic)
+    bell.close()
+
+
+def test_it_rings_when_a_group_is_moved_back(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    bench.publish(topic, 1)
+    bench.ack(topic, *bench.got(topic))
+    assert bench.got(topic) == []
+    bell = silent(bench, topic)
+    bench.store.seek(topic, "g", {0: 0})
+    if bench.store.capabilities.bell:
+        assert bell.wait(LONG_S)
+    bell.close()
+
+
 def test_every_bell_rings_for_itself(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     bells = [silent(bench, topic) for _ in range(2)]

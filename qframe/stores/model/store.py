@@ -168,6 +168,7 @@ class ModelStore:
         """Moves a stream's group to an offset in each slot named (cut to what is kept)."""
         with self._lock:
             groups.seek(self._state(topic), self._group(topic, group), positions)
+        self._ring()
 
     def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
         """For each slot of a stream, the first kept offset published at or after that moment."""

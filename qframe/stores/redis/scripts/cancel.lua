@@ -7,7 +7,7 @@
 -- Promise: one atomic step over all groups of the slot; each message counts as cancelled.
 local slot = KEYS[1]
 local kind, subject = ARGV[1], ARGV[2]
---@include bell head timer
+--@include bell head places timer
 return change_heads(slot, kind, subject, function(group, head)
   take_out(group, subject, head)
   count(group, 'cancelled', 1 + length_behind(group, subject))

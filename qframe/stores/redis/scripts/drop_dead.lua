@@ -7,7 +7,7 @@
 -- Promise: one atomic step; one that is not dead any more is left alone.
 local slot = KEYS[1]
 local name = ARGV[1]
---@include head
+--@include head places
 local group = group_of(slot, name, '')
 if redis.call('EXISTS', group.cursor) == 0 then
   return -2

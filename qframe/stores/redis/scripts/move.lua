@@ -7,7 +7,7 @@
 -- Promise: one atomic step over all groups of the slot.
 local slot = KEYS[1]
 local given, kind, subject, due = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
---@include time bell head timer
+--@include time bell head places timer
 local now = time_ms(given)
 return change_heads(slot, kind, subject, function(group, head)
   take_out(group, subject, head)

@@ -12,7 +12,7 @@
 local slot = KEYS[1]
 local given, kind, window = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit, gap_timeout, mark = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
---@include time many bell marks head arrive sequence
+--@include time many bell marks head places arrive sequence
 
 -- Queues messages for a group: new subjects all together, the others one by one.
 local function arrive_many(group, going, now, outcomes)

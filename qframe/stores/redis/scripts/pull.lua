@@ -12,7 +12,7 @@ local slot = KEYS[1]
 local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local limit, lease = tonumber(ARGV[6]), tonumber(ARGV[7])
 local max_attempts, run = tonumber(ARGV[8]), tonumber(ARGV[9])
---@include time many head arrive sequence bring_in hand_out
+--@include time many head places arrive sequence bring_in hand_out
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if owner ~= epoch then

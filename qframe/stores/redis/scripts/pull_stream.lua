@@ -29,12 +29,12 @@ local lost, items, handed, buried = 0, {}, 0, 0
 local times = {}
 
 if floor < read and leased <= now then
-  --@include head log ranges window
+  --@include head places log ranges window
   lost = lose_window(group_of(slot, name, 'stream'), floor, read, load_ranges(cursor[6]), now)
   floor, window = read, ''
 end
 if redis.call('EXISTS', later, body) > 0 then
-  --@include many head bring_in hand_out join
+  --@include many head places bring_in hand_out join
   join(slot, now)
   local group = group_of(slot, name, 'stream')
   lost = lost + take_back(group, now)

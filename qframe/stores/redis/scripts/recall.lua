@@ -7,7 +7,7 @@
 -- Promise: one atomic step; under another epoch nothing changes.
 local slot = KEYS[1]
 local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
---@include time many bell head
+--@include time many bell head places
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if owner ~= epoch then

@@ -3,11 +3,11 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] name (group), ARGV[2] offset; it is cut to what is kept.
 -- Reply: 0. -2 if there is no such group.
--- Cost: 7 commands, and 2 for each dead letter that the line hands out again.
+-- Cost: 8 commands, and 2 for each dead letter that the line hands out again.
 -- Promise: one atomic step; what was handed out is fenced off, what left the line is forgotten.
 local slot = KEYS[1]
 local name, offset = ARGV[1], tonumber(ARGV[2])
---@include head
+--@include head bell
 local group = group_of(slot, name, 'stream')
 if redis.call('EXISTS', group.cursor) == 0 then
   return -2
@@ -26,4 +26,5 @@ local text = string.format('%.0f', to)
 redis.call('HSET', group.cursor, 'floor', text, 'read', text,
   'base', string.format('%.0f', to - redis.call('ZCARD', group.dead)),
   'receipt', '', 'lease', 0, 'settled', '', 'acked', 0, 'cancelled', 0)
+ring(slot)
 return 0

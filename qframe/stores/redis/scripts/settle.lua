@@ -10,7 +10,7 @@
 -- Promise: one atomic step; nothing ends without the epoch and the receipt in force.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time many bell head
+--@include time many bell head places
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if not owner then
@@ -22,7 +22,6 @@ if owner ~= epoch or epoch == '0000000000000000' then
 end
 local now = time_ms(given)
 local answers, acked = {}, 0
-local stirs = false -- whether something may be due that was not before
 
 -- Settles one that is not simply acknowledged, with what is stored at this moment.
 local function settle_one(subject, seq, receipt, how)
@@ -50,7 +49,6 @@ local function settle_one(subject, seq, receipt, how)
     end
     return 't'
   end
-  stirs = true
   if verdict == 'ack' then
     acked = acked + 1
     follow(group, subject, head, now, head.given - 1)
@@ -118,7 +116,6 @@ local function ack_run(subject, state, receipt, i, most)
     redis.call('ZREM', group.doing, subject)
     redis.call('HDEL', group.tries, subject)
     place(group, subject, head, now)
-    stirs = true
   end
   return done
 end
@@ -171,7 +168,7 @@ while number <= total do
 end
 finish(finished)
 count(group, 'acked', acked)
-if stirs then
+if has_placed then
   ring(slot)
 end
 return table.concat(answers)

@@ -9,7 +9,7 @@
 -- Promise: it changes nothing but what pulling would do first: what is due goes to todo.
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
---@include time head log ranges bring_in
+--@include time head places log ranges bring_in
 local group = group_of(slot, name, kind)
 local now = time_ms(given)
 promote(group, now)

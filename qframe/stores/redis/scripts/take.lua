@@ -9,7 +9,7 @@
 --   on.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time head log ranges window
+--@include time head places log ranges window
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if not owner then

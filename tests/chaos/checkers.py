@@ -1,0 +1,135 @@
+"""Claims about a history: each function answers the violations that it finds, in sentences.
+
+All take facts in the order of their times, as `history.read` answers them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Collection, Iterator, Sequence
+from typing import NamedTuple
+
+from history import DIED, ENDED, PUBLISHED, STARTED, Fact
+
+FOREVER_NS = 2**63
+
+
+class Handling(NamedTuple):
+    """One call of a handler, from its start to its end or to the death of its worker."""
+
+    start: Fact
+    end_ns: int
+    succeeded: bool
+
+
+def handlings(facts: Sequence[Fact]) -> list[Handling]:
+    """All calls of handlers, by their starts; one without an end lasts until its worker's death."""
+    died = {fact.by: fact.at_ns for fact in facts if fact.what == DIED}
+    open_: dict[tuple[str, str, str], Fact] = {}
+    found: list[Handling] = []
+
+    def close(start: Fact, end_ns: int, succeeded: bool) -> None:
+        found.append(Handling(start, end_ns, succeeded))
+
+    for fact in facts:
+        call = (fact.by, fact.topic, fact.id)
+        if fact.what == STARTED:
+            if call in open_:
+                close(open_[call], died.get(fact.by, FOREVER_NS), False)
+            open_[call] = fact
+        elif fact.what == ENDED:
+            close(open_.pop(call), fact.at_ns, True)
+    for start in open_.values():
+        close(start, died.get(start.by, FOREVER_NS), False)
+    return sorted(found, key=lambda one: one.start.at_ns)
+
+
+def missing(facts: Sequence[Fact], excused: Collection[str] = ()) -> list[str]:
+    """What was acknowledged to its publisher, and no handler has ever brought to its end."""
+    ended = {(fact.topic, fact.id) for fact in facts if fact.what == ENDED}
+    return [
+        f"{fact.id} of {fact.topic} was published at {fact.at_ns} and never handled to its end"
+        for fact in facts
+        if fact.what == PUBLISHED and (fact.topic, fact.id) not in ended and fact.id not in excused
+    ]
+
+
+def out_of_order(facts: Sequence[Fact], topic: str) -> list[str]:
+    """Messages whose first handler started after that of a later message of their key."""
+    seen: set[str] = set()
+    highest: dict[str, Fact] = {}
+    wrong = []
+    for fact in _of(facts, STARTED, topic):
+        if fact.id in seen:
+            continue
+        seen.add(fact.id)
+        before = highest.get(fact.key)
+        if before is not None and fact.number < before.number:
+            wrong.append(
+                f"{fact.key} of {topic}: {fact.number} started at {fact.at_ns}, "
+                f"after {before.number} at {before.at_ns}"
+            )
+        else:
+            highest[fact.key] = fact
+    return wrong
+
+
+def overtaking(facts: Sequence[Fact], topic: str) -> list[str]:
+    """Messages that started before the one before them of their key had ended once."""
+    ended: set[tuple[str, int]] = set()
+    wrong = []
+    for fact in facts:
+        if fact.topic != topic:
+            continue
+        if fact.what == ENDED:
+            ended.add((fact.key, fact.number))
+        elif fact.what == STARTED and fact.number and (fact.key, fact.number - 1) not in ended:
+            wrong.append(
+                f"{fact.key} of {topic}: {fact.number} started at {fact.at_ns} in {fact.by}, "
+                f"when {fact.number - 1} had never ended"
+            )
+    return wrong
+
+
+def overlapping(facts: Sequence[Fact]) -> list[str]:
+    """Calls of handlers that began before an earlier one of the same topic and key was over."""
+    last: dict[tuple[str, str], Handling] = {}
+    wrong = []
+    for one in handlings(facts):
+        lane = (one.start.topic, one.start.key)
+        before = last.get(lane)
+        if before is not None and one.start.at_ns < before.end_ns:
+            wrong.append(
+                f"{one.start.key} of {one.start.topic}: {one.start.id} started at "
+                f"{one.start.at_ns} in {one.start.by}, while {before.start.id} was in hand "
+                f"in {before.start.by} from {before.start.at_ns} to {before.end_ns}"
+            )
+        if before is None or one.end_ns > before.end_ns:
+            last[lane] = one
+    return wrong
+
+
+def too_often(facts: Sequence[Fact], at_most: int) -> list[str]:
+    """Deliveries beyond the number that a message may have."""
+    return [
+        f"{fact.id} of {fact.topic} was delivered for the {fact.attempt}th time at {fact.at_ns}"
+        for fact in facts
+        if fact.what == STARTED and fact.attempt > at_most
+    ]
+
+
+def unexplained(facts: Sequence[Fact]) -> list[str]:
+    """Messages that came to one worker more than once; only a worker's death explains that."""
+    calls: dict[tuple[str, str, str], int] = defaultdict(int)
+    for fact in facts:
+        if fact.what == STARTED:
+            calls[fact.by, fact.topic, fact.id] += 1
+    return [
+        f"{message} of {topic} was handled {count} times in {by}"
+        for (by, topic, message), count in calls.items()
+        if count > 1
+    ]
+
+
+def _of(facts: Sequence[Fact], what: str, topic: str) -> Iterator[Fact]:
+    return (fact for fact in facts if fact.what == what and fact.topic == topic)

@@ -1,0 +1,135 @@
+"""What happened, one line for each fact, written by many processes that may be killed at any time.
+
+Each line is appended by a single write, so it is there whole or not at all, and it is there however
+its writer ends: what was handed to the system needs no process any more. The times are
+CLOCK_MONOTONIC, which all processes of a machine share.
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+
+import msgspec
+
+from qframe import Message
+
+PUBLISHED = "published"
+DUPLICATE = "duplicate"
+UNKNOWN = "unknown"
+UNAVAILABLE = "unavailable"
+STARTED = "started"
+ENDED = "ended"
+CANCELLED = "cancelled"
+DIED = "died"
+STORE_KILLED = "store killed"
+STORE_BACK = "store back"
+
+
+class Fact(msgspec.Struct, array_like=True, frozen=True):
+    """One line of a history.
+
+    Attributes:
+        what: one of the words above, or the name of an event of qframe.
+        at_ns: when.
+        by: who wrote it; of DIED, who has died.
+        topic, key, number, id, attempt: the message that it is about; `number` counts the messages
+            of a key from 0. Of an event, `number` is its count.
+    """
+
+    what: str
+    at_ns: int
+    by: str
+    topic: str = ""
+    key: str = ""
+    number: int = 0
+    id: str = ""
+    attempt: int = 0
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(Fact).decode
+
+
+class History:
+    """Appends to a file that others append to as well; safe to use from many threads."""
+
+    def __init__(self, path: Path, by: str) -> None:
+        self._by = by
+        self._file = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+
+    def note(
+        self,
+        what: str,
+        topic: str = "",
+        key: str = "",
+        number: int = 0,
+        id: str = "",  # noqa: A002 - as a message calls it
+        attempt: int = 0,
+        by: str = "",
+    ) -> None:
+        """Appends one fact, as of now."""
+        fact = Fact(what, time.monotonic_ns(), by or self._by, topic, key, number, id, attempt)
+        line = _encode(fact) + b"\n"
+        if os.write(self._file, line) != len(line):
+            raise OSError("a line was cut short: is the disk full?")
+
+    def note_of(self, what: str, message: Message) -> None:
+        """Appends a fact about a message whose body is its number."""
+        key, number = message.key or "", message.body
+        self.note(what, message.topic, key, number, message.id, message.attempt)
+
+    def listen(self, name: str, facts: dict[str, object]) -> None:
+        """Appends an event of an app: `app.events.listen(history.listen)`."""
+        count = facts.get("count", 1)
+        self.note(name, str(facts.get("topic", "")), number=count if isinstance(count, int) else 1)
+
+    def close(self) -> None:
+        os.close(self._file)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class Tail:
+    """Reads a history while it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._file = path.open("rb")
+        self._rest = b""
+
+    def new(self) -> list[Fact]:
+        """The facts that were added since the last call."""
+        *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
+        return [_decode(line) for line in lines]
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        at: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def read(path: Path) -> list[Fact]:
+    """All facts of a history, by time."""
+    facts = [_decode(line) for line in path.read_bytes().splitlines()]
+    return sorted(facts, key=lambda fact: fact.at_ns)

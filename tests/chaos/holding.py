@@ -1,0 +1,56 @@
+"""A worker whose handlers hold on to their messages."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+from eventually import eventually
+from history import CANCELLED, ENDED, STARTED, History
+
+from qframe import Message, QFrame, Topic
+
+GROUP = "holders"
+SLOW = Topic("slow", kind="ordered", slots=4)
+SLOW_S = 60.0
+SLOW_LEASE_S = 5.0
+HELD_LEASE_S = 3.0
+
+
+def held(kind: str) -> Topic:
+    """The topic of a kind whose handler holds its first message until that is another worker's."""
+    return Topic(f"held-{kind}", kind=kind, slots=4)
+
+
+def work(role: str, url: str, history: str, name: str) -> None:
+    """Does what its role says: `slow`, or the kind of a topic whose handler holds."""
+    with History(Path(history), name) as facts, QFrame(store=url, grace=20) as app:
+        app.events.listen(facts.listen)
+        if role == "slow":
+            handle_slowly(app, facts)
+            app.run(burst=True)
+        else:
+            hold(app, facts, held(role))
+            app.run()
+
+
+def handle_slowly(app: QFrame, facts: History) -> None:
+    """A handler that takes many leases."""
+
+    @app.consumer(SLOW, group=GROUP, lease=SLOW_LEASE_S)
+    def handle(message: Message) -> None:
+        facts.note_of(STARTED, message)
+        threading.Event().wait(SLOW_S)
+        facts.note_of(CANCELLED if message.cancelled else ENDED, message)
+
+
+def hold(app: QFrame, facts: History, topic: Topic) -> None:
+    """A handler that keeps a message's first delivery until it is cancelled, then lets it be."""
+
+    @app.consumer(topic, group=GROUP, lease=HELD_LEASE_S)
+    def handle(message: Message) -> None:
+        facts.note_of(STARTED, message)
+        if message.attempt == 1:
+            eventually(lambda: message.cancelled, within=60)
+            facts.note_of(CANCELLED, message)
+        facts.note_of(ENDED, message)
