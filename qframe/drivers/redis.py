@@ -4,6 +4,11 @@ Scripts and commands go many at a time: all that belong to one server in one wri
 before the first reply is read. A reply that says that nothing was done (the script is not known,
 the slot has moved, the server loads its data or has become a replica) is followed by another try,
 for a few seconds. A reply that never came is not: only the caller knows whether to ask again.
+
+While a cluster moves a slot from node to node, scripts for it wait: a script names one key of many,
+so it would run on the new node, beside the keys that are still on the old one, and begin them anew.
+The name that it gives is a prefix and never a key that exists, so the old node refuses every script
+from the first moment of the move to the last, and none meets half of its keys.
 """
 
 from __future__ import annotations
@@ -394,11 +399,17 @@ class Redis:
                     replies[number] = again
                     if isinstance(reply, NoScriptError):
                         known[number] = False
-                    elif isinstance(reply, AskError) and not isinstance(reply, MovedError):
-                        ask[number] = reply
-                    else:
+                    elif isinstance(reply, MovedError):
                         moved = True
-                        pauses = pauses or not isinstance(reply, MovedError)
+                    elif isinstance(reply, AskError):
+                        # Half of a script's keys are there and half are here: it waits until they
+                        # are together again. A command has one key, and that is where it says.
+                        if isinstance(requests[number], Command):
+                            ask[number] = reply
+                        else:
+                            pauses = True
+                    else:
+                        moved = pauses = True
         return pauses, moved
 
     @staticmethod
