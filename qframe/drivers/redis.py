@@ -17,6 +17,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from enum import Enum, auto
 from threading import Event
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -88,6 +89,15 @@ class Command(NamedTuple):
 
 
 Request = Call | Command
+
+
+class _Nothing(Enum):
+    """In place of a reply, where nothing was done and others will do."""
+
+    DONE = auto()
+
+
+NOTHING_DONE: Final = _Nothing.DONE
 
 
 class _Lost(NamedTuple):
@@ -283,8 +293,13 @@ class Redis:
         self._servers, self.shown = _servers_of(url)
         self._pause = Event()
 
-    def run(self, requests: Sequence[Request]) -> list[Any]:
+    def run(self, requests: Sequence[Request], *, partly: bool = False) -> list[Any]:
         """The replies, in order; those that one server gets are done by it in order.
+
+        Args:
+            requests: what to ask.
+            partly: whether some replies will do: none waits then for a server that cannot answer
+                now, and `NOTHING_DONE` stands in place of what it would have done.
 
         Raises:
             StoreUnavailable: if nothing was done.
@@ -299,14 +314,20 @@ class Redis:
         while True:
             pauses, moved = self._round(requests, open_, known, ask, replies)
             open_ = [number for number in open_ if isinstance(replies[number], _Again)]
-            if not open_ or SYSTEM_CLOCK.monotonic_s() >= until_s:
+            # A script that was not known goes again with its text, however late it is.
+            if not open_ or ((pauses or moved) and SYSTEM_CLOCK.monotonic_s() >= until_s):
                 break
-            if pauses:
+            some_will_do = partly and pauses and len(open_) < len(requests)
+            if pauses and not some_will_do:
                 self._pause.wait(pause_s * random.uniform(0.5, 1))  # noqa: S311 - jitter
                 pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
             if moved:
                 with suppress(RedisError, OSError):
                     self._servers.look_again()
+            if some_will_do:
+                return self._judged(
+                    [NOTHING_DONE if type(reply) is _Again else reply for reply in replies]
+                )
         return self._judged(replies)
 
     def ask(self, key: bytes, *words: bytes | str | int) -> Any:
@@ -345,8 +366,11 @@ class Redis:
         self.run([Command(channel.encode(), ("PUBLISH", channel, ""))])
 
     def listener(self) -> client.client.PubSub:
-        """What can subscribe to channels; on a cluster any server hears them all."""
-        return self._servers.all()[0].pubsub()
+        """What can subscribe to channels; on a cluster any server hears them all.
+
+        Which one is chance, so that who tries again is not bound to one that is gone.
+        """
+        return random.choice(self._servers.all()).pubsub()  # noqa: S311 - no secret
 
     def close(self) -> None:
         """Closes all connections."""
@@ -450,7 +474,7 @@ class Redis:
             )  # fmt: skip
         if isinstance(error, OutOfMemoryError):
             return StoreFull(self.shown, "its maxmemory is reached")
-        if isinstance(error, (*_BROKEN, RedisClusterException, *_AGAIN)):
+        if isinstance(error, (*_BROKEN, RedisClusterException, AskError, *_AGAIN)):
             return StoreUnavailable(self.shown, str(error) or type(error).__name__)
         if isinstance(error, ResponseError) and str(error).startswith(_AGAIN_TEXTS):
             return StoreUnavailable(self.shown, str(error))

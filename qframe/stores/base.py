@@ -170,6 +170,8 @@ class Pulled(msgspec.Struct):
         dead: how many went to dead, their attempts spent.
         lost: how many deliveries were found to have lost their lease.
         gaps: how many gaps in sequences were passed.
+        away: the slots that could not be asked now, where a store's slots lie on several servers;
+            nothing of them was handed out. If none could be asked, the pull raises instead.
     """
 
     deliveries: list[Delivery] = []
@@ -178,6 +180,7 @@ class Pulled(msgspec.Struct):
     dead: int = 0
     lost: int = 0
     gaps: int = 0
+    away: list[int] = []
 
 
 class Settlement(msgspec.Struct, gc=False, eq=False):

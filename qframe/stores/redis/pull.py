@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Final
 
-from qframe.drivers.redis import Redis
+from qframe.drivers.redis import NOTHING_DONE, Redis
 from qframe.message import Delivery
 from qframe.stores.base import Ask, Pulled
 from qframe.stores.redis.envelopes import META, deliveries_of, delivery_of, header
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Place
 from qframe.topic import Kind
+
+LOOK_AGAIN_MS: Final = 250
 
 
 def pull(
@@ -35,7 +37,8 @@ def pull(
                     max_attempts, "" if ask.position is None else ask.position,
                 )
                 for ask in asks
-            ]
+            ],
+            partly=True,
         )  # fmt: skip
     else:
         kind = str(place.topic.kind)
@@ -46,12 +49,16 @@ def pull(
                     max_attempts, run,
                 )
                 for ask in asks
-            ]
+            ],
+            partly=True,
         )  # fmt: skip
     if not asks:
         require(redis, place, group)
     pulled = Pulled([], [])
     for ask, reply in zip(asks, replies, strict=True):
+        if reply is NOTHING_DONE:
+            pulled.away.append(ask.slot)
+            continue
         if known(redis, place, group, reply[0]) < 0:
             pulled.fenced.append(ask.slot)
             continue
@@ -63,6 +70,8 @@ def pull(
             _heads(pulled.deliveries, ask.slot, reply[4], receipt)
             if reply[7] > reply[6]:
                 _line(pulled.deliveries, ask.slot, reply)
+    if pulled.away and (pulled.next_due_ms is None or pulled.next_due_ms > LOOK_AGAIN_MS):
+        pulled.next_due_ms = LOOK_AGAIN_MS
     return pulled
 
 
