@@ -149,8 +149,9 @@ class Ask(NamedTuple):
         epoch: the epoch under which the caller owns it.
         limit: how many deliveries at most.
         position: in a stream, the offset behind the last one of the line that the caller has
-            received under this epoch. What lies between it and the group's read position was
-            handed out in a reply that was lost, and is handed out again, uncounted.
+            received under this epoch, 0 before the first. What lies between it, or the floor if
+            that is higher, and the group's read position was handed out in a reply that was lost,
+            and is handed out again, uncounted. None asks for nothing again.
     """
 
     slot: int

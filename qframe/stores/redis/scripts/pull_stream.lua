@@ -88,8 +88,9 @@ end
 local start, stop, entries = read, read, {}
 if handed < limit then
   local begin = entry
-  if position and floor <= position and position < read then
-    start, begin = position, entry_start(log, position)
+  if position and math.max(position, floor) < read then
+    start = math.max(position, floor)
+    begin = entry_start(log, start)
   end
   local last
   entries, stop, last = read_on(start, begin, limit - handed)
