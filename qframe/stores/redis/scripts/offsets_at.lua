@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Purpose: finds the first kept offset of a slot that joined the log at a time or later.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] time (ms).
