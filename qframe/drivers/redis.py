@@ -59,6 +59,8 @@ SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis
                   "rediss+cluster")  # fmt: skip
 
 _BROKEN: Final = (client.ConnectionError, client.TimeoutError, OSError)
+# All that a driver raises; what it says of a whole cluster is no RedisError.
+FAILURES: Final = (RedisError, RedisClusterException, OSError)
 # Replies of a server that has done nothing, and may do it later or elsewhere.
 _AGAIN: Final = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError)
 _AGAIN_TEXTS: Final = ("LOADING", "BUSY ", "MASTERDOWN", "NOREPLICAS", "READONLY", "UNBLOCKED")
@@ -322,7 +324,7 @@ class Redis:
                 self._pause.wait(pause_s * random.uniform(0.5, 1))  # noqa: S311 - jitter
                 pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
             if moved:
-                with suppress(RedisError, OSError):
+                with suppress(*FAILURES):
                     self._servers.look_again()
             if some_will_do:
                 return self._judged(
@@ -345,7 +347,7 @@ class Redis:
 
     def reconnect(self) -> None:
         """Closes what is open and finds servers anew."""
-        with suppress(RedisError, OSError):
+        with suppress(*FAILURES):
             self._servers.look_again()
 
     def check(self, check: Callable[[dict[str, Any]], None]) -> None:
@@ -358,7 +360,7 @@ class Redis:
         try:
             for server in self._servers.all():
                 check(server.info("everything"))
-        except (RedisError, OSError) as error:
+        except FAILURES as error:
             raise self._translated(error) from error
 
     def publish(self, channel: str) -> None:
@@ -397,7 +399,7 @@ class Redis:
                     batches.setdefault(node, []).append((-1, b""))
                 else:
                     node = self._servers.node_of(request.key)
-            except (RedisError, OSError) as error:
+            except FAILURES as error:
                 replies[number] = _Again(error)
                 pauses = moved = True
                 continue
@@ -406,7 +408,7 @@ class Redis:
         for node, batch in batches.items():
             try:
                 readers.append((batch, node.send([packed for _, packed in batch])))
-            except (RedisError, OSError) as error:
+            except FAILURES as error:
                 for number, _ in batch:
                     if number >= 0:
                         replies[number] = _Again(error)
@@ -462,6 +464,8 @@ class Redis:
 
     def _translated(self, error: BaseException) -> BaseException:
         """What a driver's error means here."""
+        if isinstance(error, RedisClusterException) and error.__cause__ is not None:
+            error = error.__cause__  # why the last of its nodes could not be asked
         if isinstance(error, AuthenticationError | AuthorizationError) or "NOAUTH" in str(error):
             return BadUrl(
                 "store", self.shown, f"the server refuses the name or password ({error})",

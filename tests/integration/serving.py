@@ -1,4 +1,4 @@
-"""A worker in a thread, what its handler saw, and a publisher beside it that takes faults as told."""
+"""A worker in a thread, what its handler saw, and a publisher beside it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Serving:
 
     def await_bodies(self, expected: set[Any], within: float = 30) -> None:
         """Returns when all of these were handled and everything is settled."""
-        eventually(lambda: self.failure or expected <= set(self.bodies), within)
+        eventually(lambda: self.failure or not expected.difference(self.bodies), within)
         assert self.failure is None, self.failure
         eventually(self._is_quiet, within)
 
@@ -92,7 +92,9 @@ class Publishing:
     One that was refused, or whose fate is unknown, is published again under the same id.
     """
 
-    def __init__(self, app: QFrame, topic: Topic, *, keys: int = 8, most: int | None = None) -> None:
+    def __init__(
+        self, app: QFrame, topic: Topic, *, keys: int = 8, most: int | None = None
+    ) -> None:
         self.done: list[int] = []
         self.unknown = 0
         self.unavailable = 0

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from eventually import eventually
 from redis.crc import key_slot
-from serving import Publishing, Serving
 from servers import RedisCluster3
+from serving import Publishing, Serving
 
 from qframe import PublishUnknown, StoreUnavailable, Topic
 from qframe.drivers import redis as driver

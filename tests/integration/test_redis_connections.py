@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 from bench import Bench, body_of
 from eventually import eventually
-from serving import Publishing, Serving
 from servers import Proxy, RedisServer
+from serving import Publishing, Serving
 
 from qframe import PublishUnknown, QFrame, StoreUnavailable, Topic
 from qframe.clock import VirtualClock
@@ -121,11 +121,11 @@ def test_a_pull_whose_reply_was_dropped_loses_nothing_and_counts_no_attempt(
     bench.ack(topic, first)
     [epoch] = bench.store.epochs(topic, "g").values()
     proxy.drop_replies(1)
+    asks = [Ask(0, epoch, 3, position=1)]
     with pytest.raises(AnswerLost):
-        lost = Ask(0, epoch, 3, 1)
-        bench.store.pull(topic, "g", [lost], receipt="lost", lease_ms=400, max_attempts=16)
+        bench.store.pull(topic, "g", asks, receipt="lost", lease_ms=400, max_attempts=16)
     if topic.has_subjects:
-        bench.store.recall(topic, "g", [Ask(0, epoch, 3)], "lost")
+        bench.store.recall(topic, "g", asks, "lost")
     again = bench.got(topic, position=1)
     assert [body_of(one) for one in again] == [1, 2, 3, 4, 5]
     assert {(one.attempt, one.lost) for one in again} == {(1, 0)}

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 from eventually import eventually
-from serving import Publishing, Serving
 from servers import RedisServer, SentinelSet, free_port
+from serving import Publishing, Serving
 
 from qframe import QFrame, StoreUnavailable, Topic
 from qframe.drivers import redis as driver

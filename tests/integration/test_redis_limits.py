@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 from bench import Bench
 from eventually import eventually
-from serving import Serving
 from servers import RedisServer
+from serving import Serving
 
 from qframe import Outgoing, QFrame, Topic
 from qframe.clock import VirtualClock

@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from serving import Publishing, Serving
 from servers import RedisServer
+from serving import Publishing, Serving
 
 from qframe import QFrame, Topic
 

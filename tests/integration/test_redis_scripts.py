@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from bench import Bench
 from eventually import eventually
-from serving import Publishing, Serving
 from servers import RedisServer
+from serving import Publishing, Serving
 
 from qframe import Topic
 from qframe.clock import VirtualClock

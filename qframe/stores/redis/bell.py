@@ -8,9 +8,7 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Final
 
-from redis.exceptions import RedisError
-
-from qframe.drivers.redis import Redis
+from qframe.drivers.redis import FAILURES, Redis
 from qframe.errors import QFrameError
 
 CHECK_EVERY_S: Final = 10.0
@@ -72,7 +70,7 @@ class HeardBell:
             try:
                 self._hear()
                 pause_s = FIRST_PAUSE_S
-            except (RedisError, OSError, ValueError, TypeError):
+            except (*FAILURES, ValueError, TypeError):
                 # redis-py answers with the last two where a connection was closed under its hands.
                 self._rung.set()
                 self._closed.wait(pause_s)
