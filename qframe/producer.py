@@ -11,7 +11,15 @@ import msgspec
 
 from qframe.clock import Clock
 from qframe.codec import batch_mark, checked_id, encode_body, encode_headers, new_token, subject_of
-from qframe.errors import AnswerLost, BadKey, BadOption, PublishUnknown, StoreUnavailable, TopicFull
+from qframe.errors import (
+    AnswerLost,
+    BadKey,
+    BadOption,
+    PublishUnknown,
+    StoreFull,
+    StoreUnavailable,
+    TopicFull,
+)
 from qframe.outcomes import Outcome, Published
 from qframe.retry import checked_times
 from qframe.stores.base import Entry, Store
@@ -100,6 +108,7 @@ class Producer:
             TopicFull: if the topic is at its `max_length`.
             PublishUnknown: if the store's answer was lost.
             StoreUnavailable: if the store cannot be reached; nothing was written.
+            StoreFull: if the store has no room left; nothing was written.
         """
         found = self._resolve(topic)
         token = new_token(self._clock)
@@ -129,6 +138,7 @@ class Producer:
             TopicFull: if the topic is at its `max_length`; its `outcomes` tell what was stored.
             PublishUnknown: if the store's answer was lost; its `ids` are those in doubt.
             StoreUnavailable: if the store cannot be reached; earlier batches were written.
+            StoreFull: if the store has no room left; earlier batches were written.
         """
         size = self._batch if batch is None else batch
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
@@ -164,10 +174,11 @@ class Producer:
                 return self._store.publish(topic, entries)
             except AnswerLost as error:
                 lost = error
-            except StoreUnavailable:
+            except (StoreUnavailable, StoreFull) as error:
+                # It says that this try has written nothing; an earlier one may have.
                 if lost is None:
                     raise
-                break  # this try has stored nothing; an earlier one may have
+                raise PublishUnknown(topic.name, [entry.id for entry in entries]) from error
         raise PublishUnknown(topic.name, [entry.id for entry in entries]) from lost
 
     def _entries(self, topic: Topic, items: Iterable[Any], batch: int) -> list[Entry]:

@@ -83,13 +83,13 @@ class SentinelSet:
 
 
 class RedisCluster3:
-    """A Redis Cluster of three primaries, without replicas."""
+    """A Redis Cluster of three primaries, without replicas; `aof` as that of `RedisServer`."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, *, aof: bool = False) -> None:
         config = {"cluster-enabled": "yes", "cluster-node-timeout": "2000"}
         with ExitStack() as stack:
             self.servers = [
-                stack.enter_context(RedisServer(folder / f"node-{n}", config=config))
+                stack.enter_context(RedisServer(folder / f"node-{n}", config=config, aof=aof))
                 for n in range(NODES)
             ]
             self._form()

@@ -4,6 +4,11 @@ Scripts and commands go many at a time: all that belong to one server in one wri
 before the first reply is read. A reply that says that nothing was done (the script is not known,
 the slot has moved, the server loads its data or has become a replica) is followed by another try,
 for a few seconds. A reply that never came is not: only the caller knows whether to ask again.
+
+While a cluster moves a slot from node to node, scripts for it wait: a script names one key of many,
+so it would run on the new node, beside the keys that are still on the old one, and begin them anew.
+The name that it gives is a prefix and never a key that exists, so the old node refuses every script
+from the first moment of the move to the last, and none meets half of its keys.
 """
 
 from __future__ import annotations
@@ -12,6 +17,7 @@ import random
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
+from enum import Enum, auto
 from threading import Event
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -54,6 +60,8 @@ SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis
                   "rediss+cluster")  # fmt: skip
 
 _BROKEN: Final = (client.ConnectionError, client.TimeoutError, OSError)
+# All that a driver raises; what it says of a whole cluster is no RedisError.
+FAILURES: Final = (RedisError, RedisClusterException, OSError)
 # Replies of a server that has done nothing, and may do it later or elsewhere.
 _AGAIN: Final = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError)
 _AGAIN_TEXTS: Final = ("LOADING", "BUSY ", "MASTERDOWN", "NOREPLICAS", "READONLY", "UNBLOCKED")
@@ -86,6 +94,15 @@ class Command(NamedTuple):
 
 
 Request = Call | Command
+
+
+class _Nothing(Enum):
+    """In place of a reply, where nothing was done and others will do."""
+
+    DONE = auto()
+
+
+NOTHING_DONE: Final = _Nothing.DONE
 
 
 def _pack(*words: Any) -> bytes:
@@ -341,10 +358,13 @@ class Redis:
         self._servers, self.shown = _servers_of(url)
         self._pause = Event()
 
-    def run(self, requests: Iterable[Request]) -> list[Any]:
+    def run(self, requests: Iterable[Request], *, partly: bool = False) -> list[Any]:
         """The replies, in order; those that one server gets are done by it in order.
 
-        While requests are still being made, the first are on their way.
+        Args:
+            requests: what to ask; while some are still being made, the first are on their way.
+            partly: whether some replies will do: none waits then for a server that cannot answer
+                now, and `NOTHING_DONE` stands in place of what it would have done.
 
         Raises:
             StoreUnavailable: if nothing was done.
@@ -361,21 +381,27 @@ class Redis:
             pauses, moved = self._round(fresh, unknown, ask, replies)
             open_ = [number for number, reply in enumerate(replies) if type(reply) is _Again]
             fresh = iter([(number, made[number]) for number in open_])
-            if not open_ or SYSTEM_CLOCK.monotonic_s() >= until_s:
+            # A script that was not known goes again with its text, however late it is.
+            if not open_ or ((pauses or moved) and SYSTEM_CLOCK.monotonic_s() >= until_s):
                 break
-            if pauses:
+            some_will_do = partly and pauses and len(open_) < len(made)
+            if pauses and not some_will_do:
                 self._pause.wait(pause_s * random.uniform(0.5, 1))  # noqa: S311 - jitter
                 pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
             if moved:
-                with suppress(RedisError, OSError):
+                with suppress(*FAILURES):
                     self._servers.look_again()
+            if some_will_do:
+                return self._judged(
+                    [NOTHING_DONE if type(reply) is _Again else reply for reply in replies]
+                )
         return self._judged(replies)
 
     def one(self, request: Request) -> Any:
         """The reply to one request: what `run` does, in the shortest way."""
         try:
             sending = self._servers.node_of(request.key).begin()
-        except (RedisError, OSError):
+        except FAILURES:
             return self.run((request,))[0]
         sending.add(0, request.packed(True))
         sending.flush()
@@ -406,7 +432,7 @@ class Redis:
 
     def reconnect(self) -> None:
         """Closes what is open and finds servers anew."""
-        with suppress(RedisError, OSError):
+        with suppress(*FAILURES):
             self._servers.look_again()
 
     def check(self, check: Callable[[dict[str, Any]], None]) -> None:
@@ -419,20 +445,23 @@ class Redis:
         try:
             for server in self._servers.all():
                 check(server.info("everything"))
-        except (RedisError, OSError) as error:
+        except FAILURES as error:
             raise self._translated(error) from error
 
     def listener(self) -> Any:
         """A connection of its own, to subscribe with; on a cluster any server hears all channels.
 
+        Which one is chance, so that who tries again is not bound to one that is gone.
+
         Raises:
             StoreUnavailable: if there is none to be had.
         """
         try:
-            pool = self._servers.all()[0].connection_pool
+            server = random.choice(self._servers.all())  # noqa: S311 - no secret
+            pool = server.connection_pool
             connection = pool.make_connection()
             connection.connect()
-        except (RedisError, OSError) as error:
+        except FAILURES as error:
             raise self._translated(error) from error
         return connection
 
@@ -450,6 +479,7 @@ class Redis:
         """Sends all that is open, and reads; answers whether to pause and to look again."""
         pauses = moved = False
         sendings: dict[Node, Sending] = {}
+        calls: set[int] = set()
         try:
             for number, request in requests:
                 redirected = ask.pop(number, None)
@@ -461,13 +491,15 @@ class Redis:
                     sending = sendings.get(node)
                     if sending is None:
                         sending = sendings[node] = node.begin()
-                except (RedisError, OSError) as error:
+                except FAILURES as error:
                     replies[number] = _Again(error)
                     pauses = moved = True
                     continue
                 if redirected is not None:
                     sending.add(-1, _pack("ASKING"))
                 sending.add(number, request.packed(number not in unknown))
+                if isinstance(request, Call):
+                    calls.add(number)
         except BaseException:
             for sending in sendings.values():
                 sending.abandon()
@@ -487,11 +519,16 @@ class Redis:
                 replies[number] = again
                 if isinstance(reply, NoScriptError):
                     unknown.add(number)
-                elif isinstance(reply, AskError) and not isinstance(reply, MovedError):
-                    ask[number] = reply
-                else:
+                elif isinstance(reply, MovedError):
                     moved = True
-                    pauses = pauses or not isinstance(reply, MovedError)
+                elif isinstance(reply, AskError) and number not in calls:
+                    ask[number] = reply
+                elif isinstance(reply, AskError):
+                    # Half of a script's keys are there and half are here: it waits until they
+                    # are together again. A command has one key, and that is where it says.
+                    pauses = True
+                else:
+                    moved = pauses = True
         return pauses, moved
 
     @staticmethod
@@ -520,6 +557,8 @@ class Redis:
 
     def _translated(self, error: BaseException) -> BaseException:
         """What a driver's error means here."""
+        if isinstance(error, RedisClusterException) and error.__cause__ is not None:
+            error = error.__cause__  # why the last of its nodes could not be asked
         if isinstance(error, AuthenticationError | AuthorizationError) or "NOAUTH" in str(error):
             return BadUrl(
                 "store", self.shown, f"the server refuses the name or password ({error})",
@@ -532,7 +571,7 @@ class Redis:
             )  # fmt: skip
         if isinstance(error, OutOfMemoryError):
             return StoreFull(self.shown, "its maxmemory is reached")
-        if isinstance(error, (*_BROKEN, RedisClusterException, *_AGAIN)):
+        if isinstance(error, (*_BROKEN, RedisClusterException, AskError, *_AGAIN)):
             return StoreUnavailable(self.shown, str(error) or type(error).__name__)
         if isinstance(error, ResponseError) and str(error).startswith(_AGAIN_TEXTS):
             return StoreUnavailable(self.shown, str(error))

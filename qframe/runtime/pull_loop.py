@@ -166,7 +166,7 @@ class PullLoop(Service):
         positions = self._positions
         return [
             Ask(slot, owned[slot], share if slot in self._deep else probe,
-                positions.get((slot, owned[slot])))
+                positions.get((slot, owned[slot]), 0))
             for slot in slots
         ]  # fmt: skip
 

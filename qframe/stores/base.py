@@ -150,8 +150,9 @@ class Ask(NamedTuple):
         epoch: the epoch under which the caller owns it.
         limit: how many deliveries at most.
         position: in a stream, the offset behind the last one of the line that the caller has
-            received under this epoch. What lies between it and the group's read position was
-            handed out in a reply that was lost, and is handed out again, uncounted.
+            received under this epoch, 0 before the first. What lies between it, or the floor if
+            that is higher, and the group's read position was handed out in a reply that was lost,
+            and is handed out again, uncounted. None asks for nothing again.
     """
 
     slot: int
@@ -171,6 +172,8 @@ class Pulled(msgspec.Struct):
         dead: how many went to dead, their attempts spent.
         lost: how many deliveries were found to have lost their lease.
         gaps: how many gaps in sequences were passed.
+        away: the slots that could not be asked now, where a store's slots lie on several servers;
+            nothing of them was handed out. If none could be asked, the pull raises instead.
     """
 
     deliveries: list[Delivery] = []
@@ -179,6 +182,7 @@ class Pulled(msgspec.Struct):
     dead: int = 0
     lost: int = 0
     gaps: int = 0
+    away: list[int] = []
 
 
 class Settlement(msgspec.Struct, gc=False, eq=False):

@@ -181,8 +181,8 @@ def _line(state: TopicState, cursor: Cursor, ask: Ask, limit: int, terms: Terms)
     """Reads on in a stream's line, from the caller's position where that is behind."""
     slot = state.slots[ask.slot]
     start = cursor.read
-    if ask.position is not None and cursor.floor <= ask.position < cursor.read:
-        start = ask.position
+    if ask.position is not None:
+        start = min(start, max(ask.position, cursor.floor))
     offsets = range(start, min(start + limit, slot.head))
     if not offsets:
         return []

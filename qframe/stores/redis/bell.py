@@ -9,16 +9,14 @@ from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any, Final
 
-from redis.exceptions import RedisError
-
 from qframe.clock import SYSTEM_CLOCK
-from qframe.drivers.redis import Redis
+from qframe.drivers.redis import FAILURES, Redis
 from qframe.errors import QFrameError
 
 CHECK_EVERY_S: Final = 10.0
 FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
-_BROKEN: Final = (QFrameError, RedisError, OSError)
+_BROKEN: Final = (QFrameError, *FAILURES)
 
 
 class HeardBell:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
-from qframe.drivers.redis import Redis, Request
+from qframe.drivers.redis import NOTHING_DONE, Redis, Request
 from qframe.message import Delivery
 from qframe.stores.base import Ask, Pulled
 from qframe.stores.redis.envelopes import META, delivery_of
@@ -13,6 +13,8 @@ from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Place
 from qframe.stores.redis.tails import Tails
 from qframe.topic import Kind
+
+LOOK_AGAIN_MS: Final = 250
 
 
 class Terms(NamedTuple):
@@ -36,6 +38,8 @@ def pull(
         _from_stream(redis, tails, place, group, asks, terms, pulled)
     else:
         _from_subjects(redis, place, group, asks, terms, pulled)
+    if pulled.away and (pulled.next_due_ms is None or pulled.next_due_ms > LOOK_AGAIN_MS):
+        pulled.next_due_ms = LOOK_AGAIN_MS
     return pulled
 
 
@@ -50,7 +54,7 @@ def _from_subjects(
         )
         for ask in asks
     ]  # fmt: skip
-    for ask, reply in zip(asks, redis.run(calls), strict=True):
+    for ask, reply in zip(asks, redis.run(calls, partly=True), strict=True):
         if _owned(redis, place, group, ask, reply, pulled):
             pulled.gaps += reply[4]
             _heads(pulled.deliveries, ask.slot, reply[5], terms.receipt)
@@ -78,10 +82,12 @@ def _from_stream(
         aheads.append(ahead is not None)
         if ahead is not None:
             requests.append(ahead)
-    replies = iter(redis.run(requests))
+    replies = iter(redis.run(requests, partly=True))
     for ask, has_ahead in zip(asks, aheads, strict=True):
         reply = next(replies)
         entries = next(replies) if has_ahead else ()
+        if entries is NOTHING_DONE:
+            entries = ()
         if not _owned(redis, place, group, ask, reply, pulled):
             continue
         if reply[4]:
@@ -95,10 +101,11 @@ def _from_stream(
             pulled.deliveries += line
 
 
-def _owned(
-    redis: Redis, place: Place, group: str, ask: Ask, reply: list[Any], pulled: Pulled
-) -> bool:
+def _owned(redis: Redis, place: Place, group: str, ask: Ask, reply: Any, pulled: Pulled) -> bool:
     """Notes what a slot's reply says but deliveries; answers whether it is the caller's."""
+    if reply is NOTHING_DONE:
+        pulled.away.append(ask.slot)
+        return False
     if known(redis, place, group, reply[0]) < 0:
         pulled.fenced.append(ask.slot)
         return False

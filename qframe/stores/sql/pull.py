@@ -114,7 +114,7 @@ class View(msgspec.Struct):
         return (
             self.todo_due is not None
             or any(time is not None and time <= now_ms for time in self._times())
-            or (position is not None and cursor.floor <= position < cursor.read)
+            or (position is not None and max(position, cursor.floor) < cursor.read)
         )
 
     def next_ms(self) -> int | None:

@@ -40,8 +40,8 @@ def hand_out(
     From the caller's position, where that is behind: what it has not received is sent again.
     """
     start = cursor.read
-    if ask.position is not None and cursor.floor <= ask.position < start:
-        start = ask.position
+    if ask.position is not None:
+        start = min(start, max(ask.position, cursor.floor))
     rows = transaction.rows(READ, (place.slot_number(ask.slot), start, limit))
     if not rows:
         return []

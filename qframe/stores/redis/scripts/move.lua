@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Purpose: makes a subject due at another moment, for every group.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] subject, ARGV[4] due (ms since 1970).

@@ -49,8 +49,8 @@ end
 
 local start, stop = read, read
 if handed < limit then
-  if position and floor <= position and position < read then
-    start = position
+  if position and math.max(position, floor) < read then
+    start = math.max(position, floor)
   end
   stop = math.min(start + limit - handed, tonumber(redis.call('GET', slot .. 'head') or 0))
   if stop > start then

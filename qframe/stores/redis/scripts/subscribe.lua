@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=allow-oom
 -- Purpose: makes a group collect from a slot.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] kind, ARGV[2] name (group), ARGV[3] start: earliest or latest in a stream; elsewhere

@@ -1,0 +1,155 @@
+"""A worker in a thread, what its handler saw, and a publisher beside it."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter, defaultdict
+from typing import Any, Self
+
+from eventually import eventually
+
+from qframe import Message, PublishUnknown, QFrame, StoreUnavailable, Topic
+
+GROUP = "g"
+
+
+class Serving:
+    """A worker of one topic, from `with` to its end; its app publishes as well."""
+
+    def __init__(self, url: str, topic: Topic, **options: Any) -> None:
+        self.app = QFrame(store=url, grace=5)
+        self.topic = topic
+        self.seen: list[tuple[str | None, Any]] = []
+        self.attempts: Counter[int] = Counter()
+        self.events: Counter[str] = Counter()
+        self.failure: BaseException | None = None
+        self.app.events.listen(self._listen)
+        self.app.consumer(topic, group=GROUP, **{"threads": 4, **options})(self._handle)
+        self._thread = threading.Thread(target=self._run)
+
+    @property
+    def bodies(self) -> list[Any]:
+        """The bodies handled till now, in the order in which their handlers began."""
+        return [body for _, body in list(self.seen)]
+
+    @property
+    def by_key(self) -> dict[str | None, list[Any]]:
+        """The bodies of each key."""
+        found = defaultdict(list)
+        for key, body in list(self.seen):
+            found[key].append(body)
+        return found
+
+    def await_bodies(self, expected: set[Any], within: float = 30) -> None:
+        """Returns when all of these were handled and everything is settled."""
+        eventually(lambda: self.failure or not expected.difference(self.bodies), within)
+        assert self.failure is None, self.failure
+        eventually(self._is_quiet, within)
+
+    def verify(self) -> None:
+        """The store's own audit finds nothing."""
+        assert self.app.store.verify(self.topic) == []
+
+    def stop(self) -> None:
+        """Ends the worker; the app can be asked still."""
+        self.app.stop()
+        if self._thread.is_alive():
+            self._thread.join(30)
+            assert not self._thread.is_alive()
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        eventually(lambda: self.failure or self.events["slot.taken"])
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.stop()
+        self.app.close()
+
+    def _is_quiet(self) -> bool:
+        return all(
+            not (one.todo or one.doing or one.retrying)
+            for one in self.app.store.stats(self.topic, GROUP)
+        )
+
+    def _handle(self, message: Message) -> None:
+        self.seen.append((message.key, message.body))
+        self.attempts[message.attempt] += 1
+
+    def _run(self) -> None:
+        try:
+            self.app.run()
+        except BaseException as error:
+            self.failure = error
+
+    def _listen(self, name: str, facts: dict[str, Any]) -> None:
+        self.events[name] += facts.get("count", 1)
+
+
+class Publishing:
+    """A thread that publishes 0, 1, 2 … each under an id of its own, from `with` to its end.
+
+    One that was refused, or whose fate is unknown, is published again under the same id.
+    """
+
+    def __init__(
+        self, app: QFrame, topic: Topic, *, keys: int = 8, most: int | None = None
+    ) -> None:
+        self.done: list[int] = []
+        self.unknown = 0
+        self.unavailable = 0
+        self.errors: list[BaseException] = []
+        self._app = app
+        self._topic = topic
+        self._keys = keys
+        self._most = most
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def key(self, number: int) -> str:
+        return f"k{number % self._keys}"
+
+    def await_more(self, count: int, within: float = 30) -> None:
+        """Returns when so many more were published."""
+        goal = len(self.done) + count
+        eventually(lambda: self.errors or len(self.done) >= goal, within)
+        assert not self.errors, self.errors
+
+    def finish(self) -> None:
+        """Returns when `most` were published, or at once where there is no end."""
+        if self._most is None:
+            self._ending.set()
+        self._thread.join(60)
+        assert not self._thread.is_alive()
+        assert not self.errors, self.errors
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join(60)
+
+    def _run(self) -> None:
+        number = 0
+        try:
+            while not self._ending.is_set() and number != self._most:
+                self._publish(number)
+                self.done.append(number)
+                number += 1
+        except BaseException as error:
+            self.errors.append(error)
+
+    def _publish(self, number: int) -> None:
+        while True:
+            try:
+                self._app.publish(self._topic, number, key=self.key(number), id=f"id-{number}")
+            except PublishUnknown:
+                self.unknown += 1
+            except StoreUnavailable:
+                self.unavailable += 1
+            else:
+                return
+            if self._ending.is_set():
+                raise AssertionError(f"ended while {number} was in doubt")

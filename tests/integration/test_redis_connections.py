@@ -1,0 +1,264 @@
+"""Connections that are reset, stall, or lose a reply."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from bench import Bench, body_of
+from eventually import eventually
+from servers import Proxy, RedisServer
+from serving import Publishing, Serving
+
+from qframe import PublishUnknown, QFrame, StoreUnavailable, Topic
+from qframe.clock import VirtualClock
+from qframe.drivers import redis as driver
+from qframe.drivers.redis import Command, Redis
+from qframe.errors import AnswerLost
+from qframe.outcomes import Settled, Verdict
+from qframe.stores.base import Ask, Settlement
+from qframe.stores.redis.keys import of
+from qframe.stores.redis.store import RedisStore
+
+KINDS = ("stream", "ordered")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    """A server that knows all scripts, so that the first reply is the one that is meant."""
+    scripts = (files("qframe.stores.redis") / "scripts").iterdir()
+    with RedisServer(tmp_path) as server:
+        for name in [each.name for each in scripts if each.name.endswith(".lua")]:
+            server.call("SCRIPT", "LOAD", of(name.removesuffix(".lua")).text)
+        yield server
+
+
+@pytest.fixture
+def proxy(server: RedisServer) -> Iterator[Proxy]:
+    with Proxy(server.port) as proxy:
+        yield proxy
+
+
+@pytest.fixture
+def bench(proxy: Proxy) -> Iterator[Bench]:
+    clock = VirtualClock()
+    bench = Bench(lambda _: RedisStore(proxy.url, clock=clock), clock.advance, "t")
+    yield bench
+    bench.check()
+    bench.close()
+
+
+@contextmanager
+def again_and_again(do: Callable[[], None], every_s: float) -> Iterator[None]:
+    """Does something in a thread, with pauses, until the end of the `with`."""
+    ending = threading.Event()
+
+    def run() -> None:
+        while not ending.wait(every_s):
+            do()
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        ending.set()
+        thread.join()
+
+
+# Single operations whose reply is dropped.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_publish_whose_reply_was_dropped_is_repeated_and_stored_once(
+    proxy: Proxy, kind: str
+) -> None:
+    topic = Topic("t", kind=kind, slots=1)
+    with QFrame(store=proxy.url) as app:
+        app.declare(topic)
+        app.store.subscribe(topic, "g")
+        proxy.drop_replies(1)
+        assert app.publish(topic, 1, key="k").outcome == "duplicate"
+        assert app.publish(topic, 2, key="k").outcome == "stored"
+        assert [one.published for one in app.store.stats(topic, "g")] == [2]
+        assert app.store.verify(topic) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_publish_whose_answers_all_were_lost_is_unknown_and_its_repeat_a_duplicate(
+    proxy: Proxy, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first try is written and its answer lost; the others do not even reach the server."""
+    monkeypatch.setattr(driver, "PATIENCE_S", 0.3)
+    topic = Topic("t", kind=kind, slots=1)
+    with QFrame(store=proxy.url) as app:
+        app.declare(topic)
+        app.store.subscribe(topic, "g")
+        proxy.drop_replies(1)
+        proxy.refuse()
+        with pytest.raises(PublishUnknown) as unknown:
+            app.publish(topic, 1, key="k")
+        with pytest.raises(StoreUnavailable):
+            app.publish(topic, 2, key="k", id="two")
+        proxy.accept()
+        assert app.publish(topic, 1, key="k", id=unknown.value.id).outcome == "duplicate"
+        assert app.publish(topic, 2, key="k", id="two").outcome == "stored"
+        assert [one.published for one in app.store.stats(topic, "g")] == [2]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_pull_whose_reply_was_dropped_loses_nothing_and_counts_no_attempt(
+    bench: Bench, proxy: Proxy, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    for number in range(6):
+        bench.publish(topic, number, "k")
+    [first] = bench.got(topic, limit=1, run=1)
+    bench.ack(topic, first)
+    [epoch] = bench.store.epochs(topic, "g").values()
+    proxy.drop_replies(1)
+    asks = [Ask(0, epoch, 3, position=1)]
+    with pytest.raises(AnswerLost):
+        bench.store.pull(topic, "g", asks, receipt="lost", lease_ms=400, max_attempts=16)
+    if topic.has_subjects:
+        bench.store.recall(topic, "g", asks, "lost")
+    again = bench.got(topic, position=1)
+    assert [body_of(one) for one in again] == [1, 2, 3, 4, 5]
+    assert {(one.attempt, one.lost) for one in again} == {(1, 0)}
+    bench.ack(topic, *again)
+    assert bench.total(topic).settled == 6
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_settlement_whose_reply_was_dropped_is_stale_when_repeated_and_settled_once(
+    bench: Bench, proxy: Proxy, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    for number in range(3):
+        bench.publish(topic, number, f"k{number}")
+    deliveries = bench.got(topic)
+    [epoch] = bench.store.epochs(topic, "g").values()
+    settlements = [
+        Settlement(one.slot, one.subject, one.seq, one.receipt, one.attempt, epoch, Verdict.ACK)
+        for one in deliveries
+    ]
+    proxy.drop_replies(1)
+    with pytest.raises(AnswerLost):
+        bench.store.settle(topic, "g", settlements)
+    assert bench.ack(topic, *deliveries) == [Settled.STALE] * 3
+    assert bench.total(topic).settled == 3
+
+
+# Many operations at once, while connections break.
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("fault", ["reset", "dropped"])
+def test_nothing_is_lost_or_handled_twice_while_connections_break(
+    proxy: Proxy, kind: str, fault: str
+) -> None:
+    topic = Topic("t", kind=kind, slots=4)
+    breaks = proxy.reset_all if fault == "reset" else lambda: proxy.drop_replies(1)
+    with Serving(proxy.url, topic) as serving:
+        with (
+            again_and_again(breaks, every_s=0.05),
+            Publishing(serving.app, topic, most=1500) as publishing,
+        ):
+            publishing.finish()
+        proxy.drop_replies(0)
+        serving.await_bodies(set(publishing.done))
+        serving.verify()
+        assert sorted(serving.bodies) == publishing.done
+        assert serving.attempts == {1: 1500}
+        assert publishing.unavailable == 0
+        [totals] = serving.app.admin.topic(topic).groups
+        assert totals.settled == 1500
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_workers_very_first_pull_loses_nothing_either(proxy: Proxy, kind: str) -> None:
+    topic = Topic("t", kind=kind, slots=1)
+    with QFrame(store=proxy.url) as app:
+        app.declare(topic)
+        app.store.subscribe(topic, "g")
+        app.publish_many(topic, list(range(10)))
+    serving = Serving(proxy.url, topic)
+    store = serving.app.store
+    pull = store.pull
+
+    def first(*arguments: object, **options: object) -> object:
+        vars(store).pop("pull")
+        proxy.drop_replies(1)
+        return pull(*arguments, **options)  # type: ignore[arg-type]
+
+    vars(store)["pull"] = first
+    with serving:
+        serving.await_bodies(set(range(10)), within=10)
+        assert serving.attempts == {1: 10}
+        assert serving.events["delivery.lost"] == 0
+
+
+# Connections that stall.
+
+
+def test_a_stalled_call_ends_by_its_timeout_and_none_gets_anothers_answer(proxy: Proxy) -> None:
+    redis = Redis(f"{proxy.url}?socket_timeout=0.5")
+    wrong: list[object] = []
+    right = lost = 0
+    guard = threading.Lock()
+    ending = threading.Event()
+
+    def run(name: int) -> None:
+        nonlocal right, lost
+        number = 0
+        while not ending.is_set():
+            number += 1
+            words = [f"{name}-{number}-{each}".encode() for each in range(3)]
+            try:
+                answers = redis.run([Command(b"k", ("ECHO", word)) for word in words])
+            except StoreUnavailable:
+                with guard:
+                    lost += 1
+                continue
+            with guard:
+                right += 1
+            if answers != words:
+                wrong.append(answers)
+
+    threads = [threading.Thread(target=run, args=(name,)) for name in range(8)]
+    for thread in threads:
+        thread.start()
+    for _ in range(2):
+        goal = right + 200
+        eventually(lambda goal=goal: right > goal)
+        before = lost
+        proxy.stall()
+        eventually(lambda before=before: lost > before)
+        proxy.resume()
+    ending.set()
+    for thread in threads:
+        thread.join(20)
+    redis.close()
+    assert not any(thread.is_alive() for thread in threads)
+    assert wrong == []
+
+
+def test_a_frozen_server_is_unavailable_within_patience_and_used_again_when_it_thaws(
+    server: RedisServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "PATIENCE_S", 0.5)
+    topic = Topic("t", slots=1)
+    with QFrame(store=f"{server.url}?socket_timeout=0.3") as app:
+        app.publish(topic, 1)
+        server.freeze()
+        with pytest.raises(PublishUnknown):
+            app.publish(topic, 2, id="two")
+        server.thaw()
+        app.publish(topic, 2, id="two")
+        assert app.store.stats(topic) == []
+        app.store.subscribe(topic, "g")
+        assert [one.published for one in app.store.stats(topic)] == [2]

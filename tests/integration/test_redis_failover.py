@@ -1,0 +1,96 @@
+"""A primary that becomes a replica, and one that is replaced by its replica."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from servers import RedisServer, SentinelSet, free_port
+from serving import Publishing, Serving
+
+from qframe import QFrame, StoreUnavailable, Topic
+from qframe.drivers import redis as driver
+from qframe.outcomes import Published
+
+KINDS = ("stream", "ordered")
+
+
+def demote(server: RedisServer) -> None:
+    """Makes it the replica of a server that is not there; it keeps what it has."""
+    server.call("REPLICAOF", "127.0.0.1", free_port())
+
+
+def promote(server: RedisServer) -> None:
+    server.call("REPLICAOF", "NO", "ONE")
+
+
+def refusals(server: RedisServer) -> int:
+    """How many errors a server has answered with."""
+    with server.client() as client:
+        return int(client.info("stats")["total_error_replies"])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_replica_under_a_single_servers_url_is_unavailable_until_it_is_primary_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    monkeypatch.setattr(driver, "PATIENCE_S", 0.5)
+    topic = Topic("t", kind=kind, slots=4)
+    with RedisServer(tmp_path) as server, Serving(server.url, topic) as serving:
+        serving.app.publish(topic, "before", key="k")
+        serving.await_bodies({"before"})
+        demote(server)
+        with pytest.raises(StoreUnavailable):
+            serving.app.publish(topic, "refused", key="k", id="x")
+        eventually(lambda: serving.events["store.unavailable"])
+        promote(server)
+        assert serving.app.publish(topic, "again", key="k", id="x").outcome == "stored"
+        serving.await_bodies({"before", "again"})
+        assert serving.bodies == ["before", "again"]
+        serving.verify()
+
+
+def test_a_publish_waits_for_a_replica_that_becomes_primary_in_time(tmp_path: Path) -> None:
+    topic = Topic("t", slots=1)
+    published: list[Published] = []
+    with RedisServer(tmp_path) as server, QFrame(store=server.url) as app:
+        app.declare(topic)
+        demote(server)
+        thread = threading.Thread(target=lambda: published.append(app.publish(topic, 1)))
+        thread.start()
+        eventually(lambda: refusals(server) >= 3)
+        promote(server)
+        thread.join(20)
+        assert [one.outcome for one in published] == ["stored"]
+
+
+def has_all(primary: RedisServer, replica: RedisServer) -> bool:
+    """Whether the replica has what the primary had at this moment."""
+    with primary.client() as first, replica.client() as second:
+        offset = first.info("replication")["master_repl_offset"]
+        eventually(lambda: second.info("replication")["slave_repl_offset"] >= offset)
+    return True
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_producer_and_worker_go_on_by_themselves_after_a_failover(
+    tmp_path: Path, kind: str
+) -> None:
+    """What was acknowledged and replicated before the primary was killed is handled."""
+    topic = Topic("t", kind=kind, slots=4)
+    with SentinelSet(tmp_path) as servers, Serving(servers.url, topic, lease=5) as serving:
+        with Publishing(serving.app, topic) as publishing:
+            publishing.await_more(200)
+            done = len(publishing.done)
+            assert has_all(servers.primary, servers.replica)
+            servers.kill_primary()
+            publishing.await_more(200, within=20)
+            after = publishing.done[-1]
+            eventually(lambda: serving.failure or after in serving.bodies, within=20)
+            publishing.finish()
+        expected = {*publishing.done[:done], *range(after, publishing.done[-1])}
+        serving.await_bodies(expected)
+        serving.verify()
+        assert servers.current_primary_port() == servers.replica.port

@@ -1,0 +1,63 @@
+"""A server that writes each change to its file before it answers is killed and started again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers import RedisServer
+from serving import Publishing, Serving
+
+from qframe import QFrame, Topic
+
+KINDS = ("stream", "ordered")
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path, aof=True) as server:
+        yield server
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_published_before_a_kill_is_handled_after_it(
+    server: RedisServer, kind: str
+) -> None:
+    topic = Topic("t", kind=kind, slots=4)
+    with QFrame(store=server.url) as app:
+        app.declare(topic)
+        app.store.subscribe(topic, "g")
+        app.publish_many(topic, list(range(500)), batch=50)
+        app.publish(topic, "later", delay=0.2)
+        server.kill()
+        server.restart()
+        assert app.publish(topic, 500).outcome == "stored"
+    with Serving(server.url, topic) as serving:
+        serving.await_bodies({*range(501), "later"})
+        serving.verify()
+        assert len(serving.seen) == 502
+        assert serving.attempts == {1: 502}
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_publish_that_returned_is_handled_once_though_the_server_is_killed_meanwhile(
+    server: RedisServer, kind: str
+) -> None:
+    """One whose fate is unknown is published again under its id, and is handled once as well."""
+    topic = Topic("t", kind=kind, slots=4)
+    with Serving(server.url, topic) as serving:
+        with Publishing(serving.app, topic) as publishing:
+            for _ in range(4):
+                publishing.await_more(100)
+                server.kill()
+                server.restart()
+            publishing.await_more(100)
+            publishing.finish()
+        serving.await_bodies(set(publishing.done))
+        serving.verify()
+        assert sorted(serving.bodies) == publishing.done
+        assert publishing.unavailable == 0
+        if kind == "ordered":
+            for bodies in serving.by_key.values():
+                assert bodies == sorted(bodies)

@@ -1,0 +1,170 @@
+"""Servers that are refused at start, are not there yet, or have another time than the client."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_program import SHOP, Program
+from eventually import eventually
+from servers import RedisCluster3, RedisServer, free_port
+from serving import Serving
+
+from qframe import BadUrl, Outgoing, QFrame, StoreUnavailable, Topic
+from qframe.clock import SystemClock
+from qframe.stores.redis.store import RedisStore
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path / "server") as server:
+        yield server
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+# What is refused.
+
+
+@pytest.mark.parametrize("policy", ["allkeys-lru", "volatile-ttl", "allkeys-random"])
+def test_a_server_that_would_evict_messages_is_refused(server: RedisServer, policy: str) -> None:
+    server.call("CONFIG", "SET", "maxmemory-policy", policy)
+    with pytest.raises(BadUrl, match=policy) as refused:
+        QFrame(store=server.url).declare(Topic("t"))
+    assert "set maxmemory-policy to noeviction" in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("facts", "shown"),
+    [
+        ({"redis_version": "6.2.14"}, "6.2.14"),
+        ({"redis_version": "5.0.3"}, "5.0.3"),
+        ({"redis_version": "255.255.255", "valkey_version": "6.9.0"}, "6.9.0"),
+    ],
+)
+def test_a_server_that_is_too_old_is_refused(
+    server: RedisServer, facts: dict[str, Any], shown: str
+) -> None:
+    store = RedisStore(server.url)
+    with pytest.raises(BadUrl, match=shown) as refused:
+        store._check(facts)
+    assert "use Redis 7, Valkey 7 or newer" in str(refused.value)
+    store._check({"redis_version": "7.2.4", "valkey_version": "8.0.1"})
+    store._check({"redis_version": "7.0.0", "maxmemory_policy": "noeviction"})
+    store.close()
+
+
+@pytest.mark.parametrize("credentials", [":hunter2@", "somebody:hunter2@", ""])
+def test_a_wrong_password_is_refused_and_never_shown(server: RedisServer, credentials: str) -> None:
+    server.call("CONFIG", "SET", "requirepass", "secret")
+    where = f"127.0.0.1:{server.port}"
+    with pytest.raises(BadUrl, match="refuses the name or password") as refused:
+        QFrame(store=f"redis://{credentials}{where}").declare(Topic("t"))
+    assert "hunter2" not in f"{refused.value} {refused.value.value}"
+    with QFrame(store=f"redis://:secret@{where}") as app:
+        app.declare(Topic("t"))
+        assert "secret" not in app.store.url  # type: ignore[attr-defined]
+
+
+def test_a_wrong_password_of_a_cluster_is_refused_as_well(tmp_path: Path) -> None:
+    with RedisCluster3(tmp_path) as cluster:
+        for server in cluster.servers:
+            server.call("CONFIG", "SET", "requirepass", "secret")
+        url = cluster.url.replace("://", "://:hunter2@")
+        with pytest.raises(BadUrl, match="refuses the name or password") as refused:
+            QFrame(store=url).declare(Topic("t"))
+        assert "hunter2" not in str(refused.value)
+
+
+@pytest.mark.parametrize("scheme", ["redis://{}", "redis+cluster://{}", "redis+sentinel://{}/name"])
+def test_a_server_that_is_not_there_is_unavailable(scheme: str) -> None:
+    with pytest.raises(StoreUnavailable):
+        QFrame(store=scheme.format(f"127.0.0.1:{free_port()}")).declare(Topic("t"))
+
+
+# The command.
+
+
+def test_a_worker_whose_server_is_not_there_says_so_in_one_line(program: Program) -> None:
+    program.write("shop.py", SHOP)
+    url = f"redis://:hunter2@127.0.0.1:{free_port()}"
+    said = program.refused("worker", "shop", "--store", url)
+    assert f"127.0.0.1:{url[-5:]}" in said
+    assert "hunter2" not in said
+
+
+def test_a_worker_waits_for_its_server_and_serves_when_it_comes(
+    program: Program, tmp_path: Path
+) -> None:
+    program.write("shop.py", SHOP)
+    port = free_port()
+    command = [sys.executable, "-m", "qframe", "worker", "shop", "--wait", "20s"]
+    with subprocess.Popen(
+        [*command, "--store", f"redis://127.0.0.1:{port}"],
+        cwd=program.directory, env=program.environment(), stderr=subprocess.PIPE, encoding="utf-8",
+    ) as worker:  # fmt: skip
+        try:
+            # It asks before there is a server: it meets somebody who hangs up.
+            with socket.create_server(("127.0.0.1", port)) as nobody:
+                nobody.settimeout(20)
+                nobody.accept()[0].close()
+            with RedisServer(tmp_path / "server", port=port) as server:
+                assert worker.stderr is not None
+                assert json.loads(worker.stderr.readline())["event"] == "worker.started"
+                with QFrame(store=server.url) as app:
+                    app.publish("orders", {"n": 7}, key="k")
+                handled = tmp_path / "handled.txt"
+                eventually(lambda: handled.exists() and handled.read_text() == "k 7\n", within=20)
+                worker.terminate()
+                assert worker.wait(20) == 0
+        finally:
+            worker.kill()
+
+
+# Time.
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+@pytest.mark.parametrize("off_ms", [-HOUR_MS, HOUR_MS])
+def test_a_delay_counts_by_the_servers_clock_whatever_the_clients_is(
+    server: RedisServer, kind: str, off_ms: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Were it the client's, the delayed would come an hour late, or those of an hour at once."""
+    now_ms = SystemClock.now_ms
+    monkeypatch.setattr(SystemClock, "now_ms", lambda self: now_ms(self) + off_ms)
+    topic = Topic("t", kind=kind, slots=2)
+    published_s: dict[str, float] = {}
+    handled_s: dict[str, float] = {}
+    with Serving(server.url, topic) as serving:
+
+        def publish(name: str, **options: Any) -> None:
+            published_s[name] = time.monotonic()
+            serving.app.publish(topic, name, key=name, **options)
+
+        server_s = server.call("TIME")[0]
+        publish("soon", delay=0.3)
+        publish("at once")
+        publish("late", delay="10m")
+        serving.app.publish_many(
+            topic, [Outgoing("moment", key="m", at=float(server_s + 1)),
+                    Outgoing("never", key="n", at=float(server_s + 600))],
+        )  # fmt: skip
+        eventually(lambda: {"soon", "at once", "moment"} <= set(serving.bodies))
+        handled_s["soon"] = time.monotonic()
+        assert handled_s["soon"] - published_s["soon"] >= 0.3
+        assert server.call("TIME")[0] >= server_s + 1
+        assert set(serving.bodies) == {"soon", "at once", "moment"}
+        assert sum(one.waiting for one in serving.app.store.stats(topic, "g")) == 2
+        serving.verify()
