@@ -9,6 +9,7 @@ from typing import Any, NoReturn, Self, TypeVar, Unpack
 import msgspec
 
 from qframe.admin import Admin
+from qframe.buffered import CAPACITY, BufferedProducer
 from qframe.clock import SYSTEM_CLOCK
 from qframe.coordination.open import open_coordinator
 from qframe.errors import BadOption, BadTopic, ConsumerExists, NotSupported, UnknownTopic
@@ -24,7 +25,7 @@ from qframe.settings import ConsumerKeywords, ConsumerOptions, Settings, consume
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.timers import Timers
-from qframe.topic import Topic, checked_name
+from qframe.topic import Topic, checked_name, duration_ms
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 OnFailure = Callable[[str, BaseException], None]
@@ -154,9 +155,34 @@ class QFrame:
         """Publishes many messages, in order: see `Producer.publish_many`."""
         return self.producer.publish_many(topic, items, batch)
 
-    def buffered(self, linger: float | str = 0.005) -> NoReturn:
-        """A producer that gathers what many threads publish."""
-        raise NotSupported(f"buffered(linger={linger!r})", "use publish_many")
+    def buffered(
+        self, linger: float | str = 0.005, *, batch: int | None = None, capacity: int = CAPACITY
+    ) -> BufferedProducer:
+        """A producer that gathers what many threads publish; close it, or use it in a `with`.
+
+        Args:
+            linger: how long the first message of a batch waits for others: seconds, or a text
+                such as "5ms".
+            batch: how many messages a batch has at most; by default `publish_batch`.
+            capacity: how many may wait; who publishes one more waits for room.
+
+        Raises:
+            BadOption: if one of these is not as described.
+        """
+        size = self.settings.publish_batch if batch is None else batch
+        for what, value in (("batch", size), ("capacity", capacity)):
+            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
+                raise BadOption(what, value, "it must be a whole number from 1", "leave it out")
+        buffered = BufferedProducer(
+            self.producer, linger_ms=duration_ms(linger, "linger"), batch=size, capacity=capacity,
+            clock=self._clock, on_failure=self._part_failed,
+        )  # fmt: skip
+        buffered.start()
+        return buffered
+
+    def _part_failed(self, part: str, error: BaseException) -> None:
+        if self.events:
+            self.events.emit("part.failed", part=part, error=error)
 
     async def apublish(
         self, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]

@@ -210,6 +210,13 @@ class Forgotten(QFrameError):
         self.message_id = message_id
 
 
+class ProducerClosed(QFrameError):
+    """Raised when something is published with a producer that was closed."""
+
+    def __init__(self) -> None:
+        super().__init__("this producer is closed and takes nothing; publish before it is closed")
+
+
 class ConsumerExists(BadInput):
     """Raised when a (topic, group) is registered twice in one app."""
 

@@ -166,6 +166,31 @@ class Producer:
         """
         self._entries(self._resolve(topic), items, self._batch)
 
+    def prepared(self, topic: Topic | str, item: Outgoing) -> tuple[Topic, Entry]:
+        """A message, checked and encoded, for `send`; it has no id yet unless it is a named one.
+
+        Raises:
+            BadInput: if anything about it is wrong.
+        """
+        found = self._resolve(topic)
+        return found, self._entry(found, found.has_subjects, found.slots - 1, item, "", "")
+
+    def send(self, topic: Topic, entries: Sequence[Entry]) -> list[Published]:
+        """Publishes what was prepared, in one call; those that are `full` were not stored.
+
+        Raises:
+            PublishUnknown, StoreUnavailable, StoreFull: as `publish_many` does.
+        """
+        token = new_token(self._clock)
+        mark = batch_mark(token)
+        for number, entry in enumerate(entries):
+            if not entry.id:
+                entry.id, entry.mark = f"{token}-{number}", mark
+        outcomes = self._send(topic, entries)
+        return [
+            Published(entry.id, outcome) for entry, outcome in zip(entries, outcomes, strict=True)
+        ]
+
     def _send(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         """Repeats a call whose answer was lost, which is safe under the same ids."""
         lost: AnswerLost | None = None

@@ -22,7 +22,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("drivers",),
     ("stores", "coordination", "idempotency", "batching"),
     ("runtime",),
-    ("producer", "outbox", "timers", "versions", "admin"),
+    ("producer", "buffered", "outbox", "timers", "versions", "admin"),
     ("app",),
     ("consumer", "testing"),
     ("telemetry",),

@@ -125,7 +125,7 @@ def test_a_wrong_message_is_refused_with_all_that_came_along(
         (lambda: QFrame(store="sqlite://host/q.db").store, BadUrl, "where no host can be"),
         (lambda: QFrame(store="sqlite://").store, BadUrl, "it names no file"),
         (lambda: QFrame(store="sqlite:///q.db?mode=ro").store, BadUrl, "is not an option of it"),
-        (lambda: QFrame(store="redis://localhost").store, NotSupported, "store redis://"),
+        (lambda: QFrame(store="postgresql://localhost/db").store, NotSupported, "store postgresql"),
         (lambda: QFrame(namespace="a b"), BadOption, "namespace"),
         (lambda: QFrame(max_body="big"), BadOption, "max_body"),
         (lambda: QFrame(colour="red"), BadOption, "colour"),
@@ -247,7 +247,6 @@ def _keeper(seen: list[Message]) -> Callable[[Message], None]:
 @pytest.mark.parametrize(
     "use",
     [
-        lambda app: app.buffered(),
         lambda app: app.pull("stream", "g"),
         lambda app: app.checker("db", object()),
         lambda app: app.admin.workers(),

@@ -1,0 +1,138 @@
+"""What many threads publish goes to the store in batches, in each thread's order."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+from eventually import eventually
+
+from qframe import BadBody, BadOption, Outcome, ProducerClosed, QFrame, Topic, TopicFull
+from qframe.errors import StoreUnavailable
+from qframe.stores.base import Entry
+
+STREAM = Topic("events", slots=1)
+
+
+@pytest.fixture
+def app() -> Iterator[QFrame]:
+    with QFrame("model://") as app:
+        app.declare(STREAM)
+        app.store.subscribe(STREAM, "g")
+        yield app
+
+
+@pytest.fixture
+def batches(app: QFrame, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many messages each call to the store has carried."""
+    sizes: list[int] = []
+    publish = app.store.publish
+
+    def counted(topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
+        sizes.append(len(entries))
+        return publish(topic, entries)
+
+    monkeypatch.setattr(app.store, "publish", counted)
+    return sizes
+
+
+def stored(app: QFrame) -> list[Any]:
+    return [int(one.body) for one in app.store.peek(STREAM, "g", states=["todo"], limit=10_000)]
+
+
+def test_many_threads_publish_and_each_keeps_its_order(app: QFrame, batches: list[int]) -> None:
+    def publish(thread: int) -> list[str]:
+        futures = [producer.publish(STREAM, thread * 1000 + number) for number in range(300)]
+        return [future.result(10).id for future in futures]
+
+    with app.buffered(linger="20ms", batch=100) as producer, ThreadPoolExecutor(8) as threads:
+        ids = [each for found in threads.map(publish, range(8)) for each in found]
+    bodies = stored(app)
+    assert len(set(ids)) == len(bodies) == 2400
+    for thread in range(8):
+        mine = [body for body in bodies if body // 1000 == thread]
+        assert mine == sorted(mine)
+    assert sum(batches) == 2400
+    assert max(batches) <= 100
+    assert len(batches) < 1200
+
+
+def test_a_message_that_is_alone_leaves_when_it_has_lingered(app: QFrame) -> None:
+    with app.buffered(linger=0.01) as producer:
+        assert producer.publish("events", 1).result(10).outcome is Outcome.STORED
+
+
+def test_closing_sends_what_waits_and_takes_nothing_more(app: QFrame) -> None:
+    producer = app.buffered(linger="1h")
+    futures = [producer.publish(STREAM, number) for number in range(5)]
+    assert producer.close()
+    assert [future.done() for future in futures] == [True] * 5
+    assert stored(app) == [0, 1, 2, 3, 4]
+    with pytest.raises(ProducerClosed, match="closed"):
+        producer.publish(STREAM, 5)
+
+
+def test_what_is_wrong_is_refused_at_once_and_the_others_go(app: QFrame) -> None:
+    with app.buffered() as producer:
+        with pytest.raises(BadBody):
+            producer.publish(STREAM, object())
+        assert producer.publish(STREAM, 1, id="one").result(10).id == "one"
+        assert producer.publish(STREAM, 1, id="one").result(10).outcome is Outcome.DUPLICATE
+
+
+def test_a_topic_that_is_full_refuses_those_that_do_not_fit(app: QFrame) -> None:
+    small = app.declare(Topic("small", slots=1, max_length=2))
+    with app.buffered(linger="1h", batch=3) as producer:
+        futures = [producer.publish(small, number) for number in range(3)]
+        assert [future.exception(10) is None for future in futures] == [True, True, False]
+    assert isinstance(futures[2].exception(), TopicFull)
+
+
+def test_a_store_that_fails_fails_the_batch_and_not_the_next(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with app.buffered(linger="1ms") as producer:
+        with monkeypatch.context() as patch:
+            error = StoreUnavailable("model://", "it is away")
+            patch.setattr(app.store, "publish", lambda *_: (_ for _ in ()).throw(error))
+            assert producer.publish(STREAM, 1).exception(10) is error
+        assert producer.publish(STREAM, 2).result(10).outcome is Outcome.STORED
+    assert stored(app) == [2]
+
+
+def test_who_publishes_more_than_fits_waits_for_room(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    gate = threading.Event()
+    publish = app.store.publish
+
+    def slowly(topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
+        gate.wait(10)
+        return publish(topic, entries)
+
+    monkeypatch.setattr(app.store, "publish", slowly)
+    done: list[int] = []
+    with app.buffered(linger=0, batch=1, capacity=2) as producer:
+
+        def fill() -> None:
+            for number in range(6):
+                producer.publish(STREAM, number)
+                done.append(number)
+
+        thread = threading.Thread(target=fill)
+        thread.start()
+        eventually(lambda: len(done) >= 3)
+        assert not threading.Event().wait(0.1)
+        assert len(done) == 3
+        gate.set()
+        thread.join(10)
+    assert stored(app) == list(range(6))
+
+
+@pytest.mark.parametrize("option", [{"batch": 0}, {"capacity": 0}, {"linger": "soon"}])
+def test_wrong_options_are_refused(app: QFrame, option: dict[str, Any]) -> None:
+    with pytest.raises(BadOption, match=next(iter(option))):
+        app.buffered(**option)
