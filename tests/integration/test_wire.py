@@ -16,7 +16,7 @@ from typing import Any
 import msgspec
 import pytest
 from script_heads import NAMES, head_of, sections, text_of
-from servers import HOST, RedisServer
+from servers import HOST, RedisCluster3, RedisServer
 
 from qframe import Message, NeedRetry, Outgoing, QFrame, Reject, Topic
 from qframe.drivers.scripts import script
@@ -390,3 +390,26 @@ def test_no_role_may_do_what_it_has_no_use_for(server: RedisServer, roles: dict[
             assert b"no permissions" in answer, (role, command)
         answer = server.call("ACL", "DRYRUN", role, "HGET", "qf:{other:t:0}:body", "x")
         assert b"no permissions" in answer
+
+
+def test_a_cluster_asks_for_no_more_than_the_page_says(
+    redis_cluster: RedisCluster3, tmp_path: Path
+) -> None:
+    more = re.search(r"each user\nneeds `(.+?)` as well", PAGE)
+    assert more is not None
+    name, namespace = f"user-{tmp_path.name}", f"shop{tmp_path.name}"
+    words = [word.replace("{shop", "{" + namespace) for word in permissions()["consumer"]]
+    words[2] = name
+    for server in redis_cluster.servers:
+        server.call(*words, *more[1].split())
+    hosts = redis_cluster.url.removeprefix("redis+cluster://")
+    app = QFrame(store=f"redis+cluster://{name}:secret@{hosts}", namespace=namespace)
+    try:
+        app.declare(ORDERS)
+        app.publish_many(ORDERS, [Outgoing(n, key=str(n)) for n in range(20)])
+        seen = consumed(app, ORDERS)
+        assert sorted(message.body for message in seen["orders"]) == list(range(20))
+    finally:
+        app.close()
+        for server in redis_cluster.servers:
+            server.call("ACL", "DELUSER", name)
