@@ -22,16 +22,23 @@ def held(kind: str) -> Topic:
     return Topic(f"held-{kind}", kind=kind, slots=4)
 
 
+def kept(kind: str) -> Topic:
+    """The topic of a kind whose handler takes a second, whatever becomes of its message."""
+    return Topic(f"kept-{kind}", kind=kind, slots=4)
+
+
 def work(role: str, url: str, history: str, name: str) -> None:
-    """Does what its role says: `slow`, or the kind of a topic whose handler holds."""
+    """Does what its role says: `slow`, `hold` or `keep`, the latter two with a kind of topic."""
     with History(Path(history), name) as facts, QFrame(store=url, grace=20) as app:
         app.events.listen(facts.listen)
-        if role == "slow":
-            handle_slowly(app, facts)
-            app.run(burst=True)
-        else:
-            hold(app, facts, held(role))
-            app.run()
+        match role.split():
+            case ["slow"]:
+                handle_slowly(app, facts)
+            case ["hold", kind]:
+                hold(app, facts, held(kind))
+            case ["keep", kind]:
+                keep(app, facts, kept(kind))
+        app.run(burst=role == "slow")
 
 
 def handle_slowly(app: QFrame, facts: History) -> None:
@@ -53,4 +60,14 @@ def hold(app: QFrame, facts: History, topic: Topic) -> None:
         if message.attempt == 1:
             eventually(lambda: message.cancelled, within=60)
             facts.note_of(CANCELLED, message)
+        facts.note_of(ENDED, message)
+
+
+def keep(app: QFrame, facts: History, topic: Topic) -> None:
+    """A handler that is not interested in whether its message is cancelled."""
+
+    @app.consumer(topic, group=GROUP, lease=HELD_LEASE_S)
+    def handle(message: Message) -> None:
+        facts.note_of(STARTED, message)
+        threading.Event().wait(1)
         facts.note_of(ENDED, message)

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from checkers import out_of_order, overlapping, overtaking
 from eventually import eventually
 from history import CANCELLED, ENDED, STARTED, Fact, read
-from holding import GROUP, HELD_LEASE_S, SLOW, SLOW_LEASE_S, SLOW_S, held
+from holding import GROUP, HELD_LEASE_S, SLOW, SLOW_LEASE_S, SLOW_S, held, kept
 from nursery import Child, Nursery
 from servers import RedisServer
 
@@ -35,6 +36,11 @@ class Bench:
             for fact in read(self.path)
             if (fact.topic, fact.what) == (topic.name, what) and by in (None, fact.by)
         ]
+
+    def settled(self, topic: Topic) -> int:
+        """How many messages of a topic are settled."""
+        [totals] = self.app.admin.topic(topic).groups
+        return totals.settled
 
     def settled_once(self, topic: Topic) -> bool:
         """Whether the one message of a topic was settled, as the store and its workers have it."""
@@ -69,10 +75,10 @@ def test_what_a_frozen_worker_holds_is_handled_by_another_and_its_late_ack_is_re
 ) -> None:
     topic = held(kind)
     bench.app.publish(topic, 0, key="k", id=f"held-{kind}")
-    frozen = bench.start(kind, "frozen")
+    frozen = bench.start(f"hold {kind}", "frozen")
     eventually(lambda: bench.facts(topic, STARTED, "frozen"))
     frozen.freeze()
-    other = bench.start(kind, "other")
+    other = bench.start(f"hold {kind}", "other")
     eventually(lambda: bench.facts(topic, ENDED, "other"))
     eventually(lambda: bench.settled_once(topic))
     threading.Event().wait(2 * HELD_LEASE_S)
@@ -88,6 +94,31 @@ def test_what_a_frozen_worker_holds_is_handled_by_another_and_its_late_ack_is_re
     assert [fact.attempt for fact in bench.facts(topic, STARTED)] == [1, 2]
     other.kill()
     assert bench.app.admin.dead(topic, GROUP) == []
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_frozen_worker_that_nobody_replaced_goes_on_with_the_key_in_order_and_one_by_one(
+    bench: Bench, kind: str
+) -> None:
+    topic = kept(kind)
+    for number in range(2):
+        bench.app.publish(topic, number, key="k", id=f"kept-{kind}-{number}")
+    frozen = bench.start(f"keep {kind}", "frozen alone")
+    eventually(lambda: bench.facts(topic, STARTED))
+    frozen.freeze()
+    threading.Event().wait(2 * HELD_LEASE_S)
+    assert not bench.facts(topic, ENDED)
+
+    frozen.thaw()
+    bench.app.publish(topic, 2, key="k", id=f"kept-{kind}-2")
+    eventually(lambda: bench.settled(topic) == 3, within=30)
+    facts = [fact for fact in read(bench.path) if fact.topic == topic.name]
+    assert overlapping(facts) == []
+    assert out_of_order(facts, topic.name) == []
+    assert overtaking(facts, topic.name) == []
+    assert frozen.code() is None
+    frozen.kill()
+    assert bench.app.admin.verify(topic) == []
 
 
 def test_a_handler_of_sixty_seconds_keeps_its_lease_of_five(
