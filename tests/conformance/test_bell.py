@@ -73,6 +73,40 @@ def test_a_store_that_has_a_bell_rings_it_at_a_publish(bench: Bench, kind: str) 
     bell.close()
 
 
+def test_a_settlement_rings_it_where_a_message_behind_may_be_handed_out_now(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    bell = silent(bench, topic)
+    if bench.store.capabilities.bell:
+        for number in range(4):
+            bench.publish(topic, number, "k")
+        bell.wait(0)
+        for _ in range(3):
+            first = bench.got(topic, run=1)
+            assert bench.got(topic) == []
+            answers = Waiting(bell, LONG_S).answers
+            bench.ack(topic, *first)
+            assert eventually(lambda answers=answers: answers) == [True]
+    bell.close()
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("delay_ms", [0, 50])
+def test_a_retry_rings_it_since_it_may_be_due_before_whoever_waits_looks_again(
+    bench: Bench, kind: str, delay_ms: int
+) -> None:
+    topic = bench.topic(kind, "g")
+    bell = silent(bench, topic)
+    if bench.store.capabilities.bell:
+        bench.publish(topic, 1, "k")
+        deliveries = bench.got(topic)
+        assert bench.got(topic) == []
+        bell.wait(0)
+        answers = Waiting(bell, LONG_S).answers
+        bench.retry(topic, *deliveries, delay_ms=delay_ms)
+        assert eventually(lambda: answers) == [True]
+    bell.close()
+
+
 def test_every_bell_rings_for_itself(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     bells = [silent(bench, topic) for _ in range(2)]

@@ -124,7 +124,9 @@ class ModelStore:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
         with self._lock:
             cursors = self._group(topic, group)
-            return settle.settle(self._state(topic), cursors, settlements, self.now_ms())
+            answers = settle.settle(self._state(topic), cursors, settlements, self.now_ms())
+        self._ring()
+        return answers
 
     # Groups
 

@@ -6,10 +6,11 @@
 --   [verdict, delay, at, error, traceback].
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
 -- Cost: 7 commands for any number of acks; for ordered 2 more for each subject; 8 for each other end.
--- Promise: one atomic step; nothing ends without the epoch and the receipt in force.
+-- Promise: one atomic step; nothing ends without the epoch and the receipt in force. The bell rings
+--   where a subject may be handed out again, for whoever found the slot empty meanwhile.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time many head
+--@include time many bell head
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if not owner then
@@ -20,7 +21,7 @@ if owner ~= epoch or epoch == '0000000000000000' then
   return string.rep('t', total)
 end
 local now = time_ms(given)
-local answers, acked = {}, 0
+local answers, acked, stays = {}, 0, false
 
 -- Settles one that is not simply acknowledged, with what is stored at this moment.
 local function settle_one(subject, seq, receipt, how)
@@ -114,6 +115,7 @@ local function ack_run(subject, state, receipt, i, most)
     redis.call('ZREM', group.doing, subject)
     redis.call('HDEL', group.tries, subject)
     place(group, subject, head, now)
+    stays = true
   end
   return done
 end
@@ -135,6 +137,7 @@ while number <= total do
     finish(finished)
     finished = {}
     answers[number] = settle_one(subject, tonumber(ARGV[i + 2]), receipt, how)
+    stays = stays or answers[number] == 's'
   elseif kind == 'ordered' then
     while number + step <= total and ARGV[i + 4 * step] == '' and ARGV[i + 4 * step + 1] == subject
         and ARGV[i + 4 * step + 3] == receipt do
@@ -166,4 +169,7 @@ while number <= total do
 end
 finish(finished)
 count(group, 'acked', acked)
+if stays then
+  ring(slot)
+end
 return table.concat(answers)

@@ -10,7 +10,7 @@
 -- Promise: one atomic step; one write of the cursor; nothing ends without epoch and receipt in force.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time many head log window
+--@include time many bell head log window
 local group = group_of(slot, name, 'stream')
 local cursor = redis.call('HMGET', group.cursor,
   'epoch', 'floor', 'read', 'receipt', 'settled', 'acked')
@@ -72,4 +72,7 @@ for number = 1, total do
 end
 redis.call('HSET', group.cursor, 'floor', string.format('%.0f', floor),
   'settled', pack_ranges(ranges), 'acked', string.format('%.0f', (cursor[6] or 0) + acked))
+if now then
+  ring(slot) -- what left the line is due before whoever found the slot empty looks again
+end
 return table.concat(answers)
