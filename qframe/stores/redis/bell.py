@@ -10,7 +10,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from qframe.clock import SYSTEM_CLOCK
-from qframe.drivers.redis import FAILURES, Redis
+from qframe.drivers.redis import Redis
+from qframe.drivers.redis_servers import FAILURES
 from qframe.errors import QFrameError
 
 CHECK_EVERY_S: Final = 10.0
