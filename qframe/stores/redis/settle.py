@@ -12,6 +12,7 @@ from qframe.stores.base import NO_EPOCH, Settlement, acks
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Argument, Place
+from qframe.topic import Kind
 
 _SETTLED: Final = ord("s")
 _STALE: Final = ord("t")
@@ -129,6 +130,9 @@ def settle(
                 calls.append(call)
                 places.append(singles)
     for (slot, epoch), numbers in heads.items():
+        if place.topic.kind is Kind.ORDERED:
+            # Subjects are independent: a run that is settled in one piece costs as one message.
+            numbers.sort(key=lambda number: settlements[number].subject or "")
         calls.append(_heads_call(place, group, settlements, numbers, slot, epoch, now))
         places.append([[number] for number in numbers])
     partly: list[int] = []
