@@ -8,7 +8,7 @@
 -- Promise: one atomic step; one that is not dead any more is left alone.
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
---@include time bell head places arrive
+--@include time many bell head places arrive
 local group = group_of(slot, name, kind)
 if redis.call('EXISTS', group.cursor) == 0 then
   return -2

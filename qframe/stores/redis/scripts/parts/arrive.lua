@@ -80,3 +80,38 @@ local function arrive(slot, kind, going, now)
   end
   return outcomes
 end
+
+-- Queues messages that are due now for a group: new subjects all together, the others one by one.
+local function arrive_plain(group, subjects, values, now, outcomes)
+  local bodies = read_many('HMGET', group.body, subjects)
+  local bodies_new, todo_new, seen, stored, n = {}, {}, {}, 0, 0
+  local is_ordered, behind = group.kind == 'ordered', behind_of(group, '')
+  for i, subject in ipairs(subjects) do
+    local value, body, outcome = values[i], bodies[i], 's'
+    if not body and not seen[subject] then
+      seen[subject] = true
+      stored, n = stored + 1, n + 2
+      bodies_new[n - 1], bodies_new[n] = subject, value
+      todo_new[n - 1], todo_new[n] = 0, string.sub(value, 1, 16) .. subject
+    elseif is_ordered then
+      redis.call('RPUSH', behind .. subject, value)
+      stored = stored + 1
+      -- Due after it was published: it may be waiting.
+      if body and string.sub(body, 1, 8) > string.sub(body, 21, 28)
+          and is_parked(group, subject, unpack_head(body)) then
+        count(group, 'parked', 1)
+      end
+    else
+      call_many('HSET', group.body, bodies_new)
+      call_many('ZADD', group.todo, todo_new)
+      bodies_new, todo_new, n = {}, {}, 0
+      outcome = queue(group, subject, unpack_head(value), now)
+    end
+    if outcome == 's' or not outcomes[i] then
+      outcomes[i] = outcome
+    end
+  end
+  call_many('HSET', group.body, bodies_new)
+  call_many('ZADD', group.todo, todo_new)
+  count(group, 'published', stored)
+end
