@@ -52,7 +52,7 @@ nothing. What falls due by itself rings nothing: who sleeps was told when that w
 Failures. What a server refused undone is tried again for a few seconds (`drivers/redis.py`). A
 reply that never came is told as `AnswerLost`; then publishing is repeated by its marks, settling by
 its receipts, pulling by position or after `recall`. A call about several slots may be done in some.
-At `maxmemory` Redis refuses the scripts that bring or change messages and groups (`#!lua`) before
+At `maxmemory` Redis refuses the scripts that bring or change messages (`#!lua`) before
 they begin, as `StoreFull`; all others may pass it (`flags=allow-oom`), since they free memory. A
 subscription that broke off is repeated: slot 0 decides who gets what was kept, the others follow
 it. A group is dropped from the last slot to the first, in steps, and what is left is removed before
