@@ -22,11 +22,12 @@ def main() -> int:
     parser.add_argument("--all", action="store_true", help="the whole year: 336,776 departures")
     parser.add_argument("--limit", type=int, help="only the first so many departures")
     parser.add_argument("--keep", metavar="DIR", help="keep the two databases in this directory")
+    parser.add_argument("--store", metavar="URL", help="messages go there: redis://localhost")
     arguments = parser.parse_args()
     if arguments.limit is not None and arguments.limit < 1:
         parser.error("--limit must be 1 or more")
     with tempfile.TemporaryDirectory() as scratch:
-        folder.use(Path(arguments.keep or scratch))
+        folder.use(Path(arguments.keep or scratch), arguments.store)
         return run(None if arguments.all else 1, arguments.limit)
 
 

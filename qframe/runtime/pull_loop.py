@@ -188,7 +188,7 @@ class PullLoop(Service):
             self._deep.clear()
         if pulled.fenced:
             self._taker.fenced(pulled.fenced)
-        if self._events and (pulled.dead or pulled.lost or pulled.gaps):
+        if self._events and (pulled.dead or pulled.lost or pulled.gaps or pulled.away):
             self._emit(pulled)
 
     def _may_sleep(self, asks: list[Ask], owned: Mapping[int, str], pulled: Pulled) -> bool:
@@ -233,3 +233,5 @@ class PullLoop(Service):
             self._events.emit("delivery.lost", count=pulled.lost, **where)
         if pulled.gaps:
             self._events.emit("sequence.gap", count=pulled.gaps, **where)
+        if pulled.away:
+            self._events.emit("slot.away", count=len(pulled.away), **where)

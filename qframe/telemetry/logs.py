@@ -35,6 +35,8 @@ _LEVELS: Final = {
     "on_dead.failed": "error",
     "sequence.gap": "warning",
     "store.unavailable": "warning",
+    "store.reconnecting": "warning",
+    "slot.away": "warning",
     "part.failed": "error",
 }
 _UNTOLD: Final = frozenset({"delivery.acknowledged", "delivery.settled", "delivery.started"})

@@ -9,6 +9,7 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+from servers import RedisServer
 
 ROOT = Path(__file__).parent.parent.parent
 KILLS = 10
@@ -38,6 +39,15 @@ def test_the_demo_proves_its_totals(tmp_path: Path) -> None:
     assert f"nothing failed but on purpose: {chosen} came back, 0 others" in answer.stdout
     assert "NO" not in answer.stdout.split()
     assert applied(tmp_path) == {"airport-stats": 3000, "plane-order": 3000}
+
+
+def test_the_demo_proves_its_totals_on_redis_too(tmp_path: Path, redis_server: RedisServer) -> None:
+    where = ("--keep", str(tmp_path), "--store", redis_server.url)
+    answer = run("-m", "examples.flights", "--limit", "3000", *where)
+    assert answer.returncode == 0, answer.stdout + answer.stderr
+    assert "totals equal the data set's: 3,000 departures" in answer.stdout
+    assert applied(tmp_path) == {"airport-stats": 3000, "plane-order": 3000}
+    assert not (tmp_path / "flights.db").exists()
 
 
 @pytest.mark.parametrize(
