@@ -531,6 +531,12 @@ def acks(deliveries: Sequence[Delivery], epochs: Mapping[int, str]) -> list[Sett
     ]  # fmt: skip
 
 
+def refused(deliveries: Sequence[Delivery], answers: Sequence[Settled]) -> list[Delivery]:
+    """The deliveries whose settlement was stale."""
+    pairs = zip(deliveries, answers, strict=True)
+    return [delivery for delivery, answer in pairs if answer is Settled.STALE]
+
+
 def due_of(entry: Entry, now_ms: int, merges: bool) -> int:
     """When an entry is due, in milliseconds since 1970."""
     if entry.at_ms is not None:

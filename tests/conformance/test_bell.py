@@ -144,17 +144,3 @@ def test_a_store_that_has_a_bell_rings_it_for_what_comes_back(
         getattr(bench, ending)(topic, *got)
         assert eventually(lambda: answers) == [True]
     bell.close()
-
-
-def test_a_store_that_has_a_bell_rings_it_for_what_follows_in_a_subject(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g")
-    for number in range(2):
-        bench.publish(topic, number, "k")
-    bell = silent(bench, topic)
-    got = bench.got(topic, run=1)
-    assert len(got) == 1
-    if bench.store.capabilities.bell:
-        answers = Waiting(bell, LONG_S).answers
-        bench.ack(topic, *got)
-        assert eventually(lambda: answers) == [True]
-    bell.close()

@@ -20,6 +20,7 @@ from qframe.stores.base import (
     Settlement,
     Stats,
     acks,
+    refused,
 )
 from qframe.stores.model import dead, groups, inspect, publish, pull, settle, timers
 from qframe.stores.model.bell import EventBell
@@ -143,9 +144,7 @@ class ModelStore:
         epochs: Mapping[int, str],
     ) -> list[Delivery]:
         """Acknowledges each, in order, under its slot's epoch; answers those that were stale."""
-        answers = self.settle(topic, group, acks(deliveries, epochs))
-        pairs = zip(deliveries, answers, strict=True)
-        return [delivery for delivery, answer in pairs if answer is Settled.STALE]
+        return refused(deliveries, self.settle(topic, group, acks(deliveries, epochs)))
 
     # Groups
 

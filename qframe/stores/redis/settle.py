@@ -8,7 +8,7 @@ from typing import Final
 from qframe.drivers.redis import Call, Redis
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.base import NO_EPOCH, Settlement, acks
+from qframe.stores.base import NO_EPOCH, Settlement, acks, refused
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Argument, Place
@@ -77,8 +77,7 @@ def _stale(
     now: str,
 ) -> list[Delivery]:
     answers = settle(redis, place, group, acks(deliveries, epochs), now)
-    pairs = zip(deliveries, answers, strict=True)
-    return [delivery for delivery, answer in pairs if answer is Settled.STALE]
+    return refused(deliveries, answers)
 
 
 def _ranges_of(offsets: list[int]) -> list[int]:
