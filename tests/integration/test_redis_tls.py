@@ -1,0 +1,64 @@
+"""`rediss://`: messages go over TLS, and only to a server whose certificate is the right one."""
+
+from __future__ import annotations
+
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from servers import RedisServer, free_port
+
+from qframe import Message, QFrame, StoreUnavailable, Topic
+
+
+def certificate(folder: Path, name: str) -> tuple[Path, Path]:
+    """A certificate that signs itself, for localhost, and its key."""
+    folder.mkdir(exist_ok=True)
+    made, key = folder / f"{name}.crt", folder / f"{name}.key"
+    subprocess.run(
+        [
+            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
+            "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
+            "-keyout", str(key), "-out", str(made),
+        ],
+        check=True, capture_output=True,
+    )  # fmt: skip
+    return made, key
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+    """Where a server speaks TLS, and the certificate to trust."""
+    made, key = certificate(tmp_path / "tls", "server")
+    port = free_port()
+    config = {
+        "tls-port": str(port), "tls-cert-file": str(made), "tls-key-file": str(key),
+        "tls-ca-cert-file": str(made), "tls-auth-clients": "no",
+    }  # fmt: skip
+    with RedisServer(tmp_path / "redis", config=config):
+        yield f"rediss://localhost:{port}", made
+
+
+def test_messages_go_over_tls(server: tuple[str, Path]) -> None:
+    url, trusted = server
+    handled: list[int] = []
+    with QFrame(f"{url}?ssl_ca_certs={trusted}") as app:
+        topic = Topic("orders", "ordered", slots=4)
+
+        @app.consumer(topic, "billing")
+        def handle(message: Message) -> None:
+            handled.append(message.body)
+
+        app.publish_many(topic, range(20))
+        app.run(burst=True)
+    assert sorted(handled) == list(range(20))
+
+
+def test_a_server_with_another_certificate_is_not_spoken_to(
+    server: tuple[str, Path], tmp_path: Path
+) -> None:
+    url, _ = server
+    other, _ = certificate(tmp_path / "tls", "other")
+    with QFrame(f"{url}?ssl_ca_certs={other}") as app, pytest.raises(StoreUnavailable, match="ert"):
+        app.publish(Topic("orders"), 1)
