@@ -9,7 +9,7 @@ import statistics
 import threading
 import time
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass
 from multiprocessing.connection import Connection
 from pathlib import Path
@@ -20,7 +20,7 @@ from benchmarks.peers import run as peers
 from benchmarks.redis_server import Reading, RedisServer
 from benchmarks.report import Row
 from benchmarks.workload import THREADS, body, key
-from qframe import Message, QFrame
+from qframe import Message, Published, QFrame
 from qframe.errors import NotSupported
 
 COUNT = 200_000
@@ -147,12 +147,15 @@ def publish_buffered(bench: Bench) -> list[Row]:
         with QFrame(bench.empty_store()) as app:
             drive.Drain(app, topic, count)
             with app.buffered() as producer, ThreadPoolExecutor(THREADS) as threads:
+
+                def share(first: int) -> list[Future[Published]]:
+                    numbers = range(first, count, THREADS)
+                    return [producer.publish(topic, body(i), key=key("stream", i)) for i in numbers]
+
                 began = time.perf_counter()
-                for done in [
-                    threads.submit(producer.publish, topic, body(i), key=key("stream", i))
-                    for i in range(count)
-                ]:
-                    done.result()
+                for futures in threads.map(share, range(THREADS)):
+                    for future in futures:
+                        future.result()
                 return count / (time.perf_counter() - began)
 
     try:
