@@ -483,7 +483,8 @@ class Bell(Protocol):
     """Wakes an idle pull loop; a hint, so a wait always ends by itself too.
 
     It rings for all that a pull might find, but for the passing of time: what is published, and
-    what a settlement or a `seek` has made the next, or due at some time.
+    what a settlement or a `seek` has made the next, or due at some time, and a slot that another
+    has taken.
 
     Who waits has looked first: a store rings for what comes into a slot after a pull has emptied it
     (handed out less than its limit, and `QUIET` messages at most). It may ring more often.

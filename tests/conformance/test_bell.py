@@ -144,3 +144,13 @@ def test_a_store_that_has_a_bell_rings_it_for_what_comes_back(
         getattr(bench, ending)(topic, *got)
         assert eventually(lambda: answers) == [True]
     bell.close()
+
+
+def test_it_rings_for_whoever_sleeps_when_another_takes_the_slot(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    assert bench.got(topic) == []
+    bell = silent(bench, topic)
+    bench.take(topic)
+    if bench.store.capabilities.bell:
+        assert bell.wait(LONG_S)
+    bell.close()

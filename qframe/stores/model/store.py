@@ -184,7 +184,9 @@ class ModelStore:
         """Takes slots under new epochs; answers those taken."""
         with self._lock:
             cursors = self._group(topic, group)
-            return groups.take(self._state(topic), cursors, epochs, self.now_ms())
+            taken = groups.take(self._state(topic), cursors, epochs, self.now_ms())
+        self._ring()
+        return taken
 
     # Timers
 

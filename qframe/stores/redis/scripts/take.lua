@@ -3,13 +3,13 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch.
 -- Reply: 1 taken, 0 refused since the slot's epoch is larger. -2 if there is no such group.
--- Cost: 4 commands, 5 for a stream; 7 or 8 for each subject that comes back; for a window 3, and 3
+-- Cost: 5 commands, 6 for a stream; 7 or 8 for each subject that comes back; for a window 3, and 3
 --   for each message that does.
 -- Promise: one atomic step; epochs only grow, and whoever had the slot before is fenced from here
 --   on.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time head places log ranges window
+--@include time bell head places log ranges window
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if not owner then
@@ -28,4 +28,5 @@ if kind == 'stream' then
     lose_window(group, floor, read, load_ranges(cursor[3]), now)
   end
 end
+ring(slot) -- whoever sleeps in the belief that it owns the slot hears that it does not
 return 1
