@@ -91,6 +91,7 @@ class PullLoop(Service):
         self._due_s: float | None = None
         bell_rings = store.capabilities.bell
         self._longest_s = LONGEST_SLEEP_WITH_BELL_S if bell_rings else LONGEST_SLEEP_S
+        self._doubted: list[tuple[list[Ask], str]] = []
         self._busy_since_s: float | None = None
         self.idle = False
 
@@ -111,6 +112,7 @@ class PullLoop(Service):
             asks: list[Ask] = []
             receipt = new_token(self._clock)
             try:
+                self._recall()
                 owned = self._taker.owned()
                 asks = self._asks(owned)
                 if not asks:
@@ -123,8 +125,9 @@ class PullLoop(Service):
             except StoreUnavailable as error:
                 failures += 1
                 self._tell(error)
+                if asks:
+                    self._doubted.append((asks, receipt))
                 self._wait(self._backoff.bound_ms(failures) / 1000)
-                self._recall(asks, receipt)
                 continue
             failures = 0
             self._take(asks, pulled)
@@ -211,15 +214,15 @@ class PullLoop(Service):
             return self._longest_s
         return min(self._longest_s, max(0.0, self._due_s - self._clock.monotonic_s()))
 
-    def _recall(self, asks: list[Ask], receipt: str) -> None:
-        """Gives back what an answer that never came may have handed out."""
-        if not asks:
-            return
-        try:
+    def _recall(self) -> None:
+        """Gives back what answers that never came may have handed out, before anything else is.
+
+        Otherwise a stream would go on with what stands behind it.
+        """
+        while self._doubted:
+            asks, receipt = self._doubted[0]
             self._store.recall(self._topic, self._group, asks, receipt)
-        except StoreUnavailable as error:
-            # Its lease will pass: the delivery comes later, and counts.
-            self._tell(error)
+            del self._doubted[0]
 
     def _tell(self, error: StoreUnavailable) -> None:
         if self._events:
