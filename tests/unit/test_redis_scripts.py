@@ -86,7 +86,7 @@ def test_a_head_says_what_its_code_does(name: str) -> None:
         ("pull", ", ARGV[9] run", "", "the head names"),
         ("pull", "ARGV[9] run.", "ARGV[9] run, ARGV[10] more.", "the head names"),
         ("take", "KEYS[1] slot", "KEYS[1] place", "the head names"),
-        ("take", "if epoch <= owner", "if ARGV[4] <= owner", "uses ARGV[4] by its number"),
+        ("take", "if epoch == owner", "if ARGV[4] == owner", "uses ARGV[4] by its number"),
         ("take", "return 1", "return 1\n" * 200, "it has"),
         ("take", "return 1", "return 1" + " " * 100, "is too long"),
     ],

@@ -11,7 +11,6 @@ from qframe.message import Delivery
 from qframe.stores.base import NO_EPOCH, Record, Stats
 from qframe.stores.redis import dead
 from qframe.stores.redis.envelopes import (
-    META,
     TICKET,
     Letter,
     State,
@@ -352,9 +351,3 @@ def _standing(
     for state in ("doing", "todo", "waiting"):
         yield from looking.heads(state)
     yield from dead.of_slot(redis, place, group, slot, None, 2**31)
-
-
-def meta_of(value: bytes) -> tuple[int, int, int, int]:
-    """Due, seq, priority and time of publishing of a head."""
-    due, seq, priority, published = META.unpack_from(value)
-    return due, seq, priority, published

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import groupby
 from typing import Final
 
 from qframe.drivers.redis import Call, Redis
@@ -113,113 +114,43 @@ def settle(
         else:
             heads.setdefault((one.slot, one.epoch), []).append(number)
     calls: list[Call] = []
-    places: list[list[list[int]]] = []
+    places: list[list[int]] = []
     for (slot, epoch, receipt), numbers in lines.items():
-        if _are_acks(settlements, numbers):
-            ranges = _ranges(settlements, numbers)
-            calls.append(_acks_call(place, group, settlements, ranges, slot, epoch, receipt))
-            places.append(ranges)
-        else:
-            for is_ack, part in _parts(settlements, numbers):
-                singles = [[number] for number in part]
-                if is_ack:
-                    call = _acks_call(place, group, settlements, singles, slot, epoch, receipt)
-                else:
-                    call = _ends_call(place, group, settlements, part, slot, epoch, receipt, now)
-                calls.append(call)
-                places.append(singles)
+        # Here a range is one offset: acks alone come by `acknowledge`.
+        for are_acks, part in groupby(numbers, lambda one: settlements[one].verdict is Verdict.ACK):
+            places.append(list(part))
+            ended = [settlements[number] for number in places[-1]]
+            held: tuple[Argument, ...] = (group, epoch, receipt)
+            calls.append(
+                place.call("settle_stream", slot, *held, *_acked(ended))
+                if are_acks
+                else place.call("end_stream", slot, now, *held, *_ended(ended))
+            )
     for (slot, epoch), numbers in heads.items():
         if place.topic.kind is Kind.ORDERED:
             # Subjects are independent: a run that is settled in one piece costs as one message.
             numbers.sort(key=lambda number: settlements[number].subject or "")
         calls.append(_heads_call(place, group, settlements, numbers, slot, epoch, now))
-        places.append([[number] for number in numbers])
-    partly: list[int] = []
-    for ranges, reply in zip(places, redis.run(calls), strict=True):
+        places.append(numbers)
+    for numbers, reply in zip(places, redis.run(calls), strict=True):
         known(redis, place, group, reply)
-        if reply.count(b"s") == len(reply):
-            continue
-        for numbers, letter in zip(ranges, reply, strict=True):
-            if letter == _STALE:
-                for number in numbers:
+        if reply.count(b"s") < len(reply):
+            for number, letter in zip(numbers, reply, strict=True):
+                if letter == _STALE:
                     answers[number] = Settled.STALE
-            elif letter == _PARTLY:
-                partly += numbers
-    if partly:
-        # Rare: some of what was acknowledged as one range was settled before.
-        for number in partly:
-            [answers[number]] = _alone(redis, place, group, settlements[number], now)
     return answers
 
 
-def _alone(redis: Redis, place: Place, group: str, one: Settlement, now: str) -> list[Settled]:
-    return settle(redis, place, group, [one], now)
+def _acked(settlements: Iterable[Settlement]) -> Iterator[Argument]:
+    """Ranges of one offset each."""
+    for one in settlements:
+        yield from (one.seq, one.seq + 1)
 
 
-def _are_acks(settlements: Sequence[Settlement], numbers: list[int]) -> bool:
-    """Whether all are acks, no offset twice: they may be sorted, since offsets are independent."""
-    acked = {settlements[each].seq for each in numbers if settlements[each].verdict is Verdict.ACK}
-    return len(acked) == len(numbers)
-
-
-def _parts(settlements: Sequence[Settlement], numbers: list[int]) -> list[tuple[bool, list[int]]]:
-    """Acks and others in turn, in order."""
-    parts: list[tuple[bool, list[int]]] = []
-    for number in numbers:
-        is_ack = settlements[number].verdict is Verdict.ACK
-        if parts and parts[-1][0] is is_ack:
-            parts[-1][1].append(number)
-        else:
-            parts.append((is_ack, [number]))
-    return parts
-
-
-def _ranges(settlements: Sequence[Settlement], numbers: list[int]) -> list[list[int]]:
-    """Neighbouring offsets together."""
-    numbers.sort(key=lambda number: settlements[number].seq)
-    ranges: list[list[int]] = []
-    last = -2
-    for number in numbers:
-        seq = settlements[number].seq
-        if seq == last + 1:
-            ranges[-1].append(number)
-        else:
-            ranges.append([number])
-        last = seq
-    return ranges
-
-
-def _acks_call(
-    place: Place,
-    group: str,
-    settlements: Sequence[Settlement],
-    ranges: list[list[int]],
-    slot: int,
-    epoch: str,
-    receipt: str,
-) -> Call:
-    arguments: list[Argument] = [group, epoch, receipt]
-    for numbers in ranges:
-        first = settlements[numbers[0]].seq
-        arguments += (first, first + len(numbers))
-    return place.call("settle_stream", slot, *arguments)
-
-
-def _ends_call(
-    place: Place,
-    group: str,
-    settlements: Sequence[Settlement],
-    numbers: list[int],
-    slot: int,
-    epoch: str,
-    receipt: str,
-    now: str,
-) -> Call:
-    arguments: list[Argument] = [now, group, epoch, receipt]
-    for number in numbers:
-        one = settlements[number]
-        arguments += (pack(_how(one)), one.seq, one.attempt)
-    return place.call("end_stream", slot, *arguments)
+def _ended(settlements: Iterable[Settlement]) -> Iterator[Argument]:
+    """What ends otherwise than by an ack, and how."""
+    for one in settlements:
+        yield from (pack(_how(one)), one.seq, one.attempt)
 
 
 def _heads_call(

@@ -32,7 +32,7 @@ if is_plain then
     values[i] = struct.pack(META, now, seq + i - 1, 0, now) .. ARGV[3 * i + 6]
   end
   for _, group in ipairs(groups) do
-    arrive_plain(group, subjects, values, now, outcomes)
+    arrive_many(group, subjects, values, {}, now, outcomes)
   end
   remember(slot, { [mark] = true }, now + window)
   ring(slot)
@@ -40,58 +40,6 @@ if is_plain then
 end
 
 --@include sequence
-
--- Queues messages for a group: new subjects all together, the others one by one.
-local function arrive_many(group, going, now, outcomes)
-  local subjects = {}
-  for i, each in ipairs(going) do
-    subjects[i] = each.subject
-  end
-  local bodies = read_many('HMGET', group.body, subjects)
-  local bodies_new, todo_new, seen, stored = {}, {}, {}, 0
-  local function flush()
-    call_many('HSET', group.body, bodies_new)
-    call_many('ZADD', group.todo, todo_new)
-    bodies_new, todo_new = {}, {}
-  end
-  for i, each in ipairs(going) do
-    local subject, head = each.subject, each.head
-    local outcome = 's'
-    if bodies[i] or seen[subject] then
-      if kind == 'ordered' then
-        redis.call('RPUSH', behind_of(group, subject), pack_head(head))
-        stored = stored + 1
-        if bodies[i] then
-          local due, _, _, published = struct.unpack(META, bodies[i])
-          if is_parked(group, subject, { due = due, published = published }) then
-            count(group, 'parked', 1)
-          end
-        elseif seen[subject] > now then
-          count(group, 'parked', 1)
-        end
-      else
-        flush()
-        outcome = queue(group, subject, head, now)
-      end
-    else
-      seen[subject] = head.due
-      stored = stored + 1
-      if head.due <= now then
-        local n = #bodies_new
-        bodies_new[n + 1], bodies_new[n + 2] = subject, pack_head(head)
-        todo_new[n + 1], todo_new[n + 2] = rank_of(kind, head.priority), member_of(head, subject)
-      else
-        redis.call('HSET', group.body, subject, pack_head(head))
-        place(group, subject, head, now)
-      end
-    end
-    if outcome == 's' or not outcomes[i] then
-      outcomes[i] = outcome
-    end
-  end
-  flush()
-  count(group, 'published', stored)
-end
 
 -- Whether a message would be one more for any group.
 local function adds(groups, subject)
@@ -165,12 +113,13 @@ for i, message in ipairs(messages) do
 end
 if #going > 0 then
   local seq = redis.call('INCRBY', slot .. 'head', #going) - #going
+  local subjects, values, heads, found = {}, {}, {}, {}
   for j, each in ipairs(going) do
     each.head.seq = seq + j - 1
+    subjects[j], values[j], heads[j] = each.subject, pack_head(each.head), each.head
   end
-  local found = {}
   for _, group in ipairs(groups) do
-    arrive_many(group, going, now, found)
+    arrive_many(group, subjects, values, heads, now, found)
   end
   for j, outcome in ipairs(found) do
     if place_of[j] then

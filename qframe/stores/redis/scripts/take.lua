@@ -15,8 +15,17 @@ local owner = redis.call('HGET', group.cursor, 'epoch')
 if not owner then
   return -2
 end
-if epoch <= owner then
-  return epoch == owner and 1 or 0
+if epoch == owner then
+  return 1
+end
+-- In halves, as numbers: Lua compares texts by the server's locale.
+local function halves(text)
+  return tonumber(string.sub(text, 1, 8), 16), tonumber(string.sub(text, 9), 16)
+end
+local high, low = halves(epoch)
+local owners_high, owners_low = halves(owner)
+if high < owners_high or (high == owners_high and low < owners_low) then
+  return 0
 end
 local now = time_ms(given)
 redis.call('HSET', group.cursor, 'epoch', epoch)

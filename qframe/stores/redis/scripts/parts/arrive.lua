@@ -1,6 +1,7 @@
 -- How a message of a subject is queued for a group, and for all of a slot's groups.
-local function is_parked(group, subject, head)
-  return head.due > head.published
+local function is_parked(group, subject, due, published)
+  -- Due when it was published: it has never waited.
+  return due > published
     and (redis.call('ZSCORE', group.waiting, subject) or redis.call('ZSCORE', group.retry, subject))
 end
 
@@ -16,7 +17,7 @@ local function queue(group, subject, message, now)
   if group.kind == 'ordered' then
     redis.call('RPUSH', behind_of(group, subject), pack_head(message))
     count(group, 'published', 1)
-    if is_parked(group, subject, old) then
+    if is_parked(group, subject, old.due, old.published) then
       count(group, 'parked', 1)
     end
     return 's'
@@ -81,26 +82,37 @@ local function arrive(slot, kind, going, now)
   return outcomes
 end
 
--- Queues messages that are due now for a group: new subjects all together, the others one by one.
-local function arrive_plain(group, subjects, values, now, outcomes)
+-- Queues messages for a group, given as values; new subjects all together, the others one by one.
+-- Of a message that is not simply due now `heads` has the head as well.
+local function arrive_many(group, subjects, values, heads, now, outcomes)
   local bodies = read_many('HMGET', group.body, subjects)
   local bodies_new, todo_new, seen, stored, n = {}, {}, {}, 0, 0
   local is_ordered, behind = group.kind == 'ordered', behind_of(group, '')
   for i, subject in ipairs(subjects) do
-    local value, body, outcome = values[i], bodies[i], 's'
+    local value, body, head, outcome = values[i], bodies[i], heads[i], 's'
     if not body and not seen[subject] then
-      seen[subject] = true
-      stored, n = stored + 1, n + 2
-      bodies_new[n - 1], bodies_new[n] = subject, value
-      todo_new[n - 1], todo_new[n] = 0, string.sub(value, 1, 16) .. subject
+      seen[subject] = head and head.due or now
+      stored = stored + 1
+      if seen[subject] > now then
+        redis.call('HSET', group.body, subject, value)
+        place(group, subject, head, now)
+      else
+        n = n + 2
+        bodies_new[n - 1], bodies_new[n] = subject, value
+        todo_new[n - 1] = head and rank_of(group.kind, head.priority) or 0
+        todo_new[n] = string.sub(value, 1, 16) .. subject
+      end
     elseif is_ordered then
       redis.call('RPUSH', behind .. subject, value)
       stored = stored + 1
-      -- Due after it was published: it may be waiting.
-      if body and string.sub(body, 1, 8) > string.sub(body, 21, 28)
-          and is_parked(group, subject, unpack_head(body)) then
-        count(group, 'parked', 1)
+      local parked
+      if body then
+        local due, _, _, published = struct.unpack(META, body)
+        parked = is_parked(group, subject, due, published)
+      else
+        parked = seen[subject] > now
       end
+      count(group, 'parked', parked and 1 or 0)
     else
       call_many('HSET', group.body, bodies_new)
       call_many('ZADD', group.todo, todo_new)
