@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import deque
-from collections.abc import Collection, Iterable
+from collections.abc import Callable, Collection, Iterable
 
 from qframe.message import Delivery
 
@@ -79,12 +79,12 @@ class Lanes:
                 if behind:
                     self._waiting[lane] = deque(one for one in behind if one not in lost)
 
-    def withdraw(self) -> list[Delivery]:
-        """Takes out all that waits; lanes stay busy."""
+    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Takes out what waits and is wanted; lanes stay busy."""
         taken: list[Delivery] = []
         with self._guard:
             for lane, behind in self._waiting.items():
                 if behind:
-                    taken.extend(behind)
-                    self._waiting[lane] = None
+                    taken += [one for one in behind if wanted(one)]
+                    self._waiting[lane] = deque(one for one in behind if not wanted(one))
         return taken

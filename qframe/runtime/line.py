@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 from qframe.clock import Clock
-from qframe.coordination.base import Coordinator, Membership
+from qframe.coordination.base import Coordinator
 from qframe.errors import AlreadySettled, Forgotten
 from qframe.events import Events
 from qframe.message import Delivery, Message
@@ -22,6 +22,7 @@ from qframe.runtime.pool import Hand, Pool
 from qframe.runtime.pull_loop import PullLoop
 from qframe.runtime.renewal import Renewal
 from qframe.runtime.settler import Leak, Settler
+from qframe.runtime.slots import Slots
 from qframe.settings import ConsumerOptions
 from qframe.stores.base import Store
 from qframe.topic import Topic
@@ -68,11 +69,7 @@ class Line:
         self._store = store
         self._coordinator = coordinator
         self._events = events
-        self._on_failure = on_failure
         self._bell = store.bell([topic])
-        self._membership: Membership | None = None
-        self._taken: Mapping[int, str] = {}
-        self._taking = threading.Lock()
         self._acknowledging = threading.Lock()
         self._handed_over: dict[Delivery, weakref.ref[Message]] = {}
         self._lanes = Lanes(by_subject=topic.has_subjects)
@@ -83,14 +80,19 @@ class Line:
             "topic": topic, "group": group, "store": store, "in_flight": self.in_flight,
             "events": events, "clock": clock, "on_failure": on_failure,
         }  # fmt: skip
+        self.slots = Slots(
+            topic=topic, group=group, store=store, in_flight=self.in_flight,
+            give_back=self.give_back, on_lost=self._lose, on_change=self._bell.ring, events=events,
+        )  # fmt: skip
         self.settler = Settler(
-            epochs=lambda: self._taken,
+            epochs=lambda: self.slots.epochs,
             on_settled=self._on_settled,
             on_leaked=self._on_leaked,
             **common,
         )
         self.renewal = Renewal(
-            lease_ms=options.lease_ms, epochs=lambda: self._taken, on_lost=self._lose, **common
+            lease_ms=options.lease_ms, epochs=lambda: self.slots.epochs, on_lost=self._lose,
+            **common,
         )
         self.pull_loop = PullLoop(
             bell=self._bell, taker=self, lease_ms=options.lease_ms,
@@ -106,16 +108,13 @@ class Line:
     def start(self) -> None:
         """Subscribes the group, joins, and starts all parts."""
         self._store.subscribe(self._topic, self.group, self._options.start)
-        self._membership = self._coordinator.join(
-            self._topic, self.group, on_change=self._on_change, on_failure=self._on_failure
-        )
+        self.slots.join(self._coordinator)
         for part in (self.settler, self.renewal, self.pool, self.pull_loop):
             part.start()
 
     def leave(self) -> None:
         """Gives its slots up and closes its bell; the parts are stopped."""
-        if self._membership is not None:
-            self._membership.leave()
+        self.slots.leave()
         self._bell.close()
 
     def reconnect(self) -> None:
@@ -127,34 +126,15 @@ class Line:
 
     def owned(self) -> Mapping[int, str]:
         """The slots that may be pulled from now; takes those that are new in the store."""
-        if self._membership is None:
-            return {}
-        owned = self._membership.owned()
-        if owned is self._taken:
-            return owned
-        with self._taking:
-            new = {slot: epoch for slot, epoch in owned.items() if self._taken.get(slot) != epoch}
-            if new:
-                taken = set(self._store.take(self._topic, self.group, new))
-                if refused := [slot for slot in new if slot not in taken]:
-                    self.fenced(refused)
-                    return {}
-                if self._events:
-                    self._events.emit(
-                        "slot.taken", topic=self.topic, group=self.group, count=len(new)
-                    )
-            self._taken = owned
-        return owned
+        return self.slots.open()
 
     def offer(self, deliveries: list[Delivery]) -> None:
         """Hands on what was pulled."""
-        self._go(self._lanes.offer(deliveries))
+        self._go(self._lanes.offer(self.slots.still_owned(deliveries)))
 
     def fenced(self, slots: list[int]) -> None:
         """Tells the membership that its epochs have passed."""
-        if self._membership is not None:
-            for slot in slots:
-                self._membership.fenced(slot)
+        self.slots.fenced(slots)
 
     # For the pool.
 
@@ -192,10 +172,14 @@ class Line:
 
     # For the terminator.
 
-    def give_back(self) -> None:
-        """Gives back, uncounted, what no handler has in hand."""
-        deliveries = [message.delivery for message in self.pool.withdraw()]
-        deliveries += self._lanes.withdraw()
+    def give_back(self, slots: Collection[int] | None = None) -> None:
+        """Gives back, uncounted, what no handler has in hand, of all slots or of these."""
+
+        def wanted(one: Delivery) -> bool:
+            return slots is None or one.slot in slots
+
+        deliveries = [message.delivery for message in self.pool.withdraw(wanted)]
+        deliveries += self._lanes.withdraw(wanted)
         deliveries.sort(key=lambda one: one.seq)
         seen: set[tuple[str | None, str]] = set()
         for one in deliveries:
@@ -347,24 +331,13 @@ class Line:
     # What the store or the coordinator tells.
 
     def _on_settled(self, count: int, stale: int) -> None:
+        self.slots.drain()
         if not self._events:
             return
         where = {"topic": self.topic, "group": self.group}
         if stale:
             self._events.emit("delivery.stale", count=stale, **where)
         self._events.emit("delivery.settled", count=count - stale, **where)
-
-    def _on_change(self) -> None:
-        """Slots have come or gone; those that have gone are lost at once."""
-        if self._membership is None:
-            return
-        owned = self._membership.owned()
-        gone = {slot for slot, epoch in self._taken.items() if owned.get(slot) != epoch}
-        if gone:
-            self._lose([one for one in self.in_flight.all() if one.slot in gone])
-            if self._events:
-                self._events.emit("slot.lost", topic=self.topic, group=self.group, count=len(gone))
-        self._bell.ring()
 
     def _lose(self, deliveries: list[Delivery]) -> None:
         """Stops what is not this worker's any more, as far as it can be stopped."""
@@ -374,16 +347,15 @@ class Line:
         for message in self._in_hand():
             if message.delivery in lost:
                 message.cancelled = True
-        waiting = self.pool.withdraw()
-        self.pool.dispatch([message for message in waiting if message.delivery not in lost])
+        waiting = self.pool.withdraw(lost.__contains__)
         self._lanes.forget(lost)
         for message in waiting:
-            if message.delivery in lost:
-                self._free(message.delivery)
+            self._free(message.delivery)
         if self._events:
             self._events.emit(
                 "delivery.cancelled", topic=self.topic, group=self.group, count=len(lost)
             )
+        self.slots.drain()
 
     def _in_hand(self) -> list[Message]:
         """The messages that handlers have in hand, and those they have taken over."""

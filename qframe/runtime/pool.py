@@ -6,6 +6,7 @@ import heapq
 import threading
 from collections import deque
 from collections.abc import Callable
+from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
 from typing import Final, Protocol, TypeVar
@@ -130,26 +131,29 @@ class Pool(Service):
             heapq.heappush(self._paused, (due_s, next(self._pauses), message))
         self._awake.set()
 
-    def withdraw(self) -> list[Message]:
-        """Takes back all messages that no handler has in hand, paused ones too, in order."""
+    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Message]:
+        """Takes back the messages wanted that no handler has in hand, paused ones too, in order."""
         messages: list[Message] = []
-        sentinels = 0
-        try:
+        ends = 0
+        with suppress(Empty):
             while True:
                 run = self._runs.get_nowait()
                 if run is None:
-                    sentinels += 1
+                    ends += 1
                 else:
-                    messages.extend(run)
-        except Empty:
-            pass
-        for _ in range(sentinels):
-            self._runs.put(None)
+                    messages += run
         for hand in self.hands:
-            messages.extend(_drain(hand.run))
+            messages += _drain(hand.run)
+        if others := [message for message in messages if not wanted(message.delivery)]:
+            self.dispatch(others)
+            messages = [message for message in messages if wanted(message.delivery)]
+        for _ in range(ends):
+            self._runs.put(None)
         with self._paused_guard:
-            messages.extend(message for _, _, message in sorted(self._paused))
-            self._paused.clear()
+            paused = sorted(self._paused)
+            messages += [message for _, _, message in paused if wanted(message.delivery)]
+            # What is sorted is a heap.
+            self._paused = [each for each in paused if not wanted(each[2].delivery)]
         return messages
 
     @property

@@ -116,6 +116,7 @@ class PullLoop(Service):
                 owned = self._taker.owned()
                 asks = self._asks(owned)
                 if not asks:
+                    self.idle = self.idle or not owned
                     self._wait(WARY_SLEEP_S if self._caution.wary else LONGEST_SLEEP_S)
                     continue
                 pulled = self._store.pull(
@@ -134,6 +135,9 @@ class PullLoop(Service):
             if self._may_sleep(asks, owned, pulled):
                 self.idle = True
                 self._wait(self._sleep_s(), all_are_quiet=True)
+                # A bell rings for all slots of its topic, and most may be others'.
+                while self._hinted is not None and self._hinted.isdisjoint(owned):
+                    self._wait(self._sleep_s(), all_are_quiet=True)
         self._busy_since_s = None
 
     def _wait(self, timeout_s: float, *, all_are_quiet: bool = False) -> None:

@@ -1,0 +1,216 @@
+"""Sharing slots out by leases that the store keeps, where there is no ZooKeeper.
+
+Members, and which slot is whose, are rows of the store; what reads and changes them is atomic, and
+time is the store's. Everybody sees the same roster and computes the same allocation from it, with
+what each owns now as its start; a slot can be claimed only while it is nobody's. The epoch under
+which one claims lies above all that the store has checked for this group, and ends in 24 random
+bits: should the store lose its last writes in a failover, two epochs of the same number still
+differ, and only one is in force.
+
+A store is away longer than an ensemble of servers, and nobody can take slots over meanwhile, so a
+lease is three times as long as a ZooKeeper session. A worker that was killed need not be waited
+for by its neighbours on the same machine: they can see that its process is gone.
+"""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections.abc import Callable, Mapping, Sequence
+from typing import Final
+
+from msgspec import structs
+
+from qframe.clock import Clock
+from qframe.coordination.allocation import allocate
+from qframe.coordination.base import CERTAIN, Bell, Ledger, OnFailure, View
+from qframe.coordination.member import Expiry, Member
+from qframe.events import Events
+from qframe.identity import is_dead
+from qframe.roster import Roster
+from qframe.topic import Topic
+
+LONGER: Final = 3
+ATTENDANCES: Final = 6
+LOOK_EVERY_S: Final = 0.2
+LOOK_EVERY_WITH_BELL_S: Final = 2.0
+_RANDOM_BITS: Final = 24
+NO_VERSION: Final = -1
+
+
+class LeaseCoordinator:
+    """Coordinates through the store.
+
+    Args:
+        ledger: the store.
+        worker: this worker's id.
+        session_s: how long a worker may be unheard; leases are three times as long.
+        events: told of what happens.
+        clock: for what is certain until when.
+        on_failure: called with a part's name and an error after which the worker must end.
+    """
+
+    def __init__(
+        self,
+        ledger: Ledger,
+        *,
+        worker: str,
+        session_s: float,
+        events: Events,
+        clock: Clock,
+        on_failure: OnFailure,
+    ) -> None:
+        self._ledger = ledger
+        self._worker = worker
+        self._lease_s = session_s * LONGER
+        self._events = events
+        self._clock = clock
+        self._on_failure = on_failure
+        self._expiry = Expiry(self._lease_s / 20, on_failure)
+
+    def join(self, topic: Topic, group: str, *, on_change: Callable[[], None]) -> Member:
+        """Takes part."""
+        seat = LeaseSeat(
+            self._ledger, topic, group, worker=self._worker, lease_s=self._lease_s,
+            clock=self._clock,
+        )  # fmt: skip
+        member = Member(
+            topic=topic, group=group, seat=seat, on_change=on_change, events=self._events,
+            clock=self._clock, on_failure=self._on_failure, on_left=self._expiry.forget,
+        )  # fmt: skip
+        self._expiry.watch(member)
+        member.start()
+        return member
+
+    def roster(self, topic: Topic, group: str) -> Roster:
+        """Who takes part, and who owns what."""
+        roster = self._ledger.roster(topic, group)
+        assert roster is not None  # noqa: S101 - it is None only where a version was named
+        return roster
+
+    def check(self) -> None:
+        """Has nothing to reach but the store."""
+
+    def close(self) -> None:
+        """Ends its thread; the store is closed by whoever opened it."""
+        self._expiry.stop()
+
+
+class LeaseSeat:
+    """A member's rows in the store."""
+
+    def __init__(
+        self, ledger: Ledger, topic: Topic, group: str, *, worker: str, lease_s: float, clock: Clock
+    ) -> None:
+        self._ledger = ledger
+        self._topic = topic
+        self._group = group
+        self._worker = worker
+        self._lease_s = lease_s
+        self._clock = clock
+        self._roster = Roster(NO_VERSION, [], {})
+        self._attended_s = float("-inf")
+        self._bell: Bell | None = ledger.roster_bell(topic, group)
+        self._awake = threading.Event()
+
+    @property
+    def heard(self) -> bool:
+        """Always: who cannot reach the store cannot pull from it."""
+        return True
+
+    @property
+    def certain_until_s(self) -> float:
+        """Two thirds of a lease after the last renewal that was answered had been sent."""
+        return self._attended_s + CERTAIN * self._lease_s
+
+    def look(self, owned: Mapping[int, str]) -> View | None:
+        """Renews the lease where that is due, and reads the roster if it has changed."""
+        now_s = self._clock.monotonic_s()
+        attends = now_s >= self._attended_s + self._lease_s / ATTENDANCES
+        if attends:
+            lease_ms = round(self._lease_s * 1000)
+            self._ledger.attend(self._topic, self._group, self._worker, lease_ms)
+        roster = self._ledger.roster(self._topic, self._group, seen=self._roster.version)
+        if roster is not None:
+            roster = self._without_dead(roster)
+            self._roster = roster
+        if attends:
+            # Only now: had the lease passed before, the roster has told what was lost by that.
+            self._attended_s = now_s
+        return None if roster is None else self._view(roster, owned)
+
+    def claim(self, slots: Sequence[int]) -> dict[int, str]:
+        """Claims those that are nobody's, under an epoch above all there have been."""
+        owners = self._roster.owners
+        # Claimed before, and the answer was lost.
+        mine = {
+            slot: owners[slot].epoch for slot in slots
+            if slot in owners and owners[slot].member == self._worker
+        }  # fmt: skip
+        free = [slot for slot in slots if slot not in owners]
+        if not free:
+            return mine
+        epochs = self._ledger.epochs(self._topic, self._group)
+        latest = max(int(epoch, 16) for epoch in epochs.values())
+        following = (latest >> _RANDOM_BITS) + 1 << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
+        epoch = f"{following:016x}"
+        claimed = self._ledger.claim(
+            self._topic, self._group, self._worker, dict.fromkeys(free, epoch)
+        )
+        return mine | dict.fromkeys(claimed, epoch)
+
+    def let_go(self, slots: Mapping[int, str]) -> None:
+        """Frees slots."""
+        self._ledger.let_go(self._topic, self._group, self._worker, list(slots))
+        owners = self._roster.owners
+        left = {slot: owner for slot, owner in owners.items() if slot not in slots}
+        self._roster = structs.replace(self._roster, owners=left)
+
+    def leave(self) -> None:
+        """Takes its rows away."""
+        try:
+            self._ledger.depart(self._topic, self._group, self._worker)
+        finally:
+            if self._bell is not None:
+                self._bell.close()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Waits for the roster's bell where there is one, else for as long as may be unseen."""
+        longest_s = LOOK_EVERY_S if self._bell is None else LOOK_EVERY_WITH_BELL_S
+        longest_s = min(longest_s, self._lease_s / ATTENDANCES, timeout_s or longest_s)
+        if self._bell is None:
+            self._awake.wait(longest_s)
+            self._awake.clear()
+        else:
+            self._bell.wait(longest_s)
+
+    def wake(self) -> None:
+        """Ends a wait."""
+        if self._bell is None:
+            self._awake.set()
+        else:
+            self._bell.ring()
+
+    def _without_dead(self, roster: Roster) -> Roster:
+        """The roster after those have departed whose processes on this machine are gone."""
+        dead = [member.id for member in roster.members if is_dead(member.id)]
+        for member in dead:
+            self._ledger.depart(self._topic, self._group, member)
+        if not dead:
+            return roster
+        return self._ledger.roster(self._topic, self._group) or roster
+
+    def _view(self, roster: Roster, owned: Mapping[int, str]) -> View:
+        current = {slot: owner.member for slot, owner in roster.owners.items()}
+        allocation = allocate(
+            self._topic.slots, [member.id for member in roster.members], current,
+            f"{self._topic.name}/{self._group}",
+        )  # fmt: skip
+        mine = {
+            slot: owner.epoch for slot, owner in roster.owners.items()
+            if owner.member == self._worker
+        }  # fmt: skip
+        return View(
+            frozenset(slot for slot, member in allocation.items() if member == self._worker),
+            frozenset(slot for slot, epoch in owned.items() if mine.get(slot) != epoch),
+        )

@@ -1,0 +1,57 @@
+"""Names of workers: unique to each start, and telling enough to see that one is dead."""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import socket
+from functools import cache
+from hashlib import sha256
+from pathlib import Path
+from typing import Final
+
+_BOOT: Final = Path("/proc/sys/kernel/random/boot_id")
+_DEAD_STATES: Final = "ZX"
+
+
+def new_worker_id() -> str:
+    """`<host>-<pid>-<12 hexadecimal digits>`: the first six name the machine's start."""
+    return f"{host_name()}-{os.getpid()}-{_machine()}{secrets.token_hex(3)}"
+
+
+def host_name() -> str:
+    """This host's name, in the characters that names may have here, and no longer than they."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname())[:40] or "host"
+
+
+def is_dead(worker_id: str) -> bool:
+    """Whether a worker has ended for sure: it ran on this machine, and its process is gone."""
+    try:
+        _, pid, mark = worker_id.rsplit("-", 2)
+        number = int(pid)
+    except ValueError:
+        return False
+    if mark[:6] != _machine():
+        return False
+    try:
+        # The state stands behind the name, which may hold anything, brackets too.
+        state = Path(f"/proc/{number}/stat").read_text(encoding="latin-1").rpartition(")")[2]
+    except FileNotFoundError:
+        return True
+    except OSError:
+        return False
+    return state.split()[0] in _DEAD_STATES
+
+
+@cache
+def _machine() -> str:
+    """Six digits for this start of this machine, and for who can see whose processes there.
+
+    Where the system does not tell them they are random, so that nobody is taken for dead.
+    """
+    try:
+        seen = _BOOT.read_text() + str(Path("/proc/self/ns/pid").readlink())
+    except OSError:
+        return secrets.token_hex(3)
+    return sha256(seen.encode()).hexdigest()[:6]

@@ -1,0 +1,49 @@
+"""Who takes part in a topic and group, and which slot is whose, at one moment."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Member(msgspec.Struct, frozen=True):
+    """A worker that takes part.
+
+    Attributes:
+        id: the worker's id.
+        since_ms: when it joined, in milliseconds since 1970 by the clock of whoever keeps this.
+        until_ms: when it counts as dead unless it is heard again; None where that is not told.
+    """
+
+    id: str
+    since_ms: int
+    until_ms: int | None = None
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Whose a slot is.
+
+    Attributes:
+        slot: the slot.
+        member: the worker's id.
+        epoch: under which epoch it owns the slot, 16 hexadecimal digits.
+        since_ms: since when, in milliseconds since 1970.
+    """
+
+    slot: int
+    member: str
+    epoch: str
+    since_ms: int
+
+
+class Roster(msgspec.Struct, frozen=True):
+    """The living members and what they own.
+
+    Attributes:
+        version: another one whenever members or owners have changed.
+        members: by when they joined, then by id.
+        owners: the owned slots only.
+    """
+
+    version: int
+    members: list[Member]
+    owners: dict[int, Owner]

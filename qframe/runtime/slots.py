@@ -1,0 +1,150 @@
+"""Which slots a line may pull from: taking new ones in the store, leaving others, losing some."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Mapping
+
+from qframe.coordination.base import NOTHING, Coordinator, Membership
+from qframe.events import Events
+from qframe.message import Delivery
+from qframe.runtime.limits import InFlight
+from qframe.stores.base import Store
+from qframe.topic import Topic
+
+
+class Slots:
+    """A line's slots, between its membership and the store.
+
+    Args:
+        topic: the topic.
+        group: the group.
+        store: in which new slots are taken.
+        in_flight: what is in hand.
+        give_back: gives back what no handler has in hand of some slots.
+        on_lost: called with what was in hand of slots that are not this worker's any more.
+        on_change: called, from any thread, when the pull loop should look.
+        events: told of slots that come and go.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: Topic,
+        group: str,
+        store: Store,
+        in_flight: InFlight,
+        give_back: Callable[[Collection[int]], None],
+        on_lost: Callable[[list[Delivery]], None],
+        on_change: Callable[[], None],
+        events: Events,
+    ) -> None:
+        self._topic = topic
+        self._group = group
+        self._store = store
+        self._in_flight = in_flight
+        self._give_back = give_back
+        self._on_lost = on_lost
+        self._on_change = on_change
+        self._events = events
+        self._membership: Membership | None = None
+        self._share = NOTHING
+        self._open: Mapping[int, str] = {}
+        self._held: dict[int, str] = {}
+        self._guard = threading.Lock()
+        self.epochs: Mapping[int, str] = {}
+        """The last epoch under which each slot was taken: the store judges what is settled."""
+
+    def join(self, coordinator: Coordinator) -> None:
+        """Takes part from now on."""
+        self._membership = coordinator.join(self._topic, self._group, on_change=self._changed)
+
+    def leave(self) -> None:
+        """Gives all slots up; nothing of them is in hand."""
+        if self._membership is not None:
+            self._membership.leave()
+
+    def fenced(self, slots: Collection[int]) -> None:
+        """The store has refused the epochs of these slots."""
+        if self._membership is not None:
+            self._membership.fenced(slots)
+
+    def open(self) -> Mapping[int, str]:
+        """The slots to pull from now, and their epochs; takes new ones. For the pull loop alone.
+
+        From slots that are leaving nothing is pulled once this has answered without them, so what
+        is in hand of them can only become less.
+        """
+        membership = self._membership
+        if membership is None or membership.paused:
+            return {}
+        share = membership.share()
+        if share is not self._share:
+            new = {
+                slot: epoch
+                for slot, epoch in share.owned.items()
+                if self.epochs.get(slot) != epoch and slot not in share.leaving
+            }
+            if new and not self._take(membership, new):
+                return {}
+            self._share = share
+            self._open = {
+                slot: epoch for slot, epoch in share.owned.items() if slot not in share.leaving
+            }
+            self._changed()  # what was lost meanwhile
+        self.drain()
+        return self._open
+
+    def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Those, of what was just pulled, whose slots were not lost in the meantime."""
+        membership = self._membership
+        if membership is None or membership.share() is self._share:
+            return deliveries
+        owned = membership.share().owned
+        lost = {slot for slot, epoch in self._open.items() if owned.get(slot) != epoch}
+        self._in_flight.remove([one for one in deliveries if one.slot in lost])
+        return [one for one in deliveries if one.slot not in lost]
+
+    def drain(self) -> None:
+        """Empties the slots that are leaving, as far as it can; tells of those that are empty."""
+        leaving = self._share.leaving
+        if not leaving or self._membership is None:
+            return
+        self._give_back(leaving)
+        busy = {one.slot for one in self._in_flight.all()}
+        if empty := leaving - busy:
+            self._membership.drained(empty)
+
+    def _take(self, membership: Membership, new: dict[int, str]) -> bool:
+        """Takes slots in the store; false if it has refused some."""
+        taken = set(self._store.take(self._topic, self._group, new))
+        if refused := [slot for slot in new if slot not in taken]:
+            membership.fenced(refused)
+            return False
+        with self._guard:
+            self._held.update(new)
+        self.epochs = {**self.epochs, **new}
+        if self._events:
+            self._events.emit(
+                "slot.taken", topic=self._topic.name, group=self._group, slots=sorted(new)
+            )
+        return True
+
+    def _changed(self) -> None:
+        """Slots have come or gone; what was in hand of those that have gone is lost at once."""
+        if self._membership is None:
+            return
+        owned = self._membership.share().owned
+        with self._guard:
+            gone = {slot for slot, epoch in self._held.items() if owned.get(slot) != epoch}
+            for slot in gone:
+                del self._held[slot]
+        if gone:
+            if lost := [one for one in self._in_flight.all() if one.slot in gone]:
+                self._on_lost(lost)
+            if self._events:
+                self._events.emit(
+                    "slot.gone", topic=self._topic.name, group=self._group, slots=sorted(gone),
+                    lost=len(lost),
+                )  # fmt: skip
+        self._on_change()
