@@ -75,12 +75,29 @@ that same pull.
 **Epochs** are texts of 16 hexadecimal digits that only grow; a pull or settlement with another
 epoch than the slot's own changes nothing. Any epoch may be given to `take`, and it is refused if
 it is smaller than the slot's. Under `NO_EPOCH`, which is nobody's, nothing can be settled.
+
+**Rosters.** For each topic and group the store can keep who takes part, each *member* under a lease
+on the store's clock, and which slots are whose. A roster only says who is to own what; what fences
+is the epoch in the slot itself (`take`). Each operation on it is one atomic step, and each that
+changes it drops first those members whose lease has passed, with what they owned.
+
+    absent ──attend──► member ──claim──► member and owner ──let_go──► member
+       ▲                 │ attend: the lease begins anew       │
+       └──── depart, or the lease has passed: with all it owns ┘
+
+A roster's *version* is its name, not a count: 0 while nobody has ever attended, else drawn at
+random by whoever changed it (`fresh_version`). So equal versions mean equal members and owners,
+also when a server comes back with an older state, or a group was dropped and has subscribed again:
+what is done then is called otherwise than what was done before, whereas a count would come to the
+number that was seen already. Which of two versions is the later one cannot be told. A renewed lease
+is no change.
 """
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping, Sequence
-from typing import NamedTuple, Protocol
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -91,6 +108,8 @@ from qframe.topic import Topic
 NO_EPOCH = "0" * 16
 QUIET = 4
 LOST_ERROR = "its worker ended without settling it"
+NO_VERSION: Final = 0
+LARGEST_VERSION: Final = 2**53 - 1
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -278,6 +297,50 @@ class Stats(msgspec.Struct, kw_only=True):
     next_ms: int | None = None
 
 
+class Member(msgspec.Struct, frozen=True):
+    """Who takes part in a (topic, group), by the store's clock.
+
+    Attributes:
+        id: what it is called: for a worker its id, which is unique to its start.
+        since_ms: when it joined.
+        until_ms: when its lease passes; at that moment it is no member any more.
+    """
+
+    id: str
+    since_ms: int
+    until_ms: int
+
+
+class Owner(msgspec.Struct, frozen=True):
+    """Whose a slot is.
+
+    Attributes:
+        slot: the slot.
+        member: its owner's id.
+        epoch: the epoch under which it was claimed.
+        since_ms: when it was claimed, by the store's clock.
+    """
+
+    slot: int
+    member: str
+    epoch: str
+    since_ms: int
+
+
+class Roster(msgspec.Struct, frozen=True):
+    """Who takes part in a (topic, group), and who owns which slot, at one moment.
+
+    Attributes:
+        version: another one whenever members or owners have changed; 0 if nobody ever attended.
+        members: the living ones, by since_ms, then id.
+        owners: the slots that are owned by one of them.
+    """
+
+    version: int
+    members: list[Member]
+    owners: dict[int, Owner]
+
+
 class Topics(Protocol):
     """Declaring topics, and keeping them tidy."""
 
@@ -399,6 +462,41 @@ class Groups(Protocol):
         """
 
 
+class Rosters(Protocol):
+    """Which workers take part, and which slots are whose, by leases on the store's clock.
+
+    All but `roster` begin by dropping the members whose lease has passed, with what they owned.
+    All are idempotent, so that one whose reply was lost can be repeated.
+    """
+
+    def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+        """Makes a member's lease end `lease_ms` from now; answers the roster's version.
+
+        One that is not there joins; so does one whose lease has passed, and owns nothing.
+        """
+
+    def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
+        """Only looks; None if the version is still `seen` and no lease has passed since.
+
+        Members whose lease has passed, and what they owned, are left out of the answer, whose
+        version stays what it was until some other operation drops them: whoever looks, notices.
+        """
+
+    def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
+        """Makes free slots the member's, each under the epoch given for it.
+
+        Answers those that are its own now under that epoch. A slot that another living member owns
+        is refused, one that the member owns under another epoch too, and everything is if the
+        member is not there or its lease has passed.
+        """
+
+    def let_go(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+        """Frees those of the slots that are the member's."""
+
+    def depart(self, topic: Topic, group: str, member: str) -> None:
+        """Takes a member out with all that it owns, whoever asks for it."""
+
+
 class Timers(Protocol):
     """Changing what is not due yet, or not handed out yet, in topics that have subjects."""
 
@@ -504,8 +602,9 @@ class Bell(Protocol):
 
 
 class Store(
-    Topics, Publishing, Pulling, Settling, Groups, Timers, DeadLetters, Inspecting, Protocol
-):
+    Topics, Publishing, Pulling, Settling, Groups, Rosters, Timers, DeadLetters, Inspecting,
+    Protocol,
+):  # fmt: skip
     """All of them, in one place."""
 
     url: str
@@ -513,6 +612,12 @@ class Store(
 
     def bell(self, topics: Sequence[Topic]) -> Bell:
         """A bell that rings when one of these topics may have something new."""
+
+    def roster_bell(self, topic: Topic, group: str) -> Bell | None:
+        """A bell that rings when the roster may have changed, but for a lease that passes.
+
+        None where the store cannot tell; who wants to know then looks now and then.
+        """
 
     def reconnect(self) -> None:
         """Lets go of connections that may be broken; they are made anew when they are needed."""
@@ -545,3 +650,8 @@ def due_of(entry: Entry, now_ms: int, merges: bool) -> int:
     if entry.delay_ms is not None:
         return now_ms + entry.delay_ms
     return now_ms + entry.within_ms if merges else now_ms
+
+
+def fresh_version() -> int:
+    """A roster's next version: not 0, none that was before, and exact in every language's JSON."""
+    return 1 + secrets.randbelow(LARGEST_VERSION)

@@ -44,6 +44,7 @@ def subscribe(state: TopicState, group: str, start: str) -> bool:
 def drop(state: TopicState, group: str) -> bool:
     """Forgets a group; after the last one, what comes is kept for the next first one."""
     dropped = state.groups.pop(group, None) is not None
+    state.rosters.pop(group, None)
     state.collecting()
     return dropped
 

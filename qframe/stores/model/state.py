@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from qframe.stores.base import NO_EPOCH
+from qframe.stores.base import NO_EPOCH, NO_VERSION, Member, Owner
 from qframe.topic import Kind, Topic
 
 RANKED = (Kind.ORDERED, Kind.PRIORITY)
@@ -109,12 +109,21 @@ class Slot(msgspec.Struct, eq=False):
         return self.head - 1
 
 
+class RosterState(msgspec.Struct, eq=False):
+    """A group's members by id, and the owners of its slots."""
+
+    version: int = NO_VERSION
+    members: dict[str, Member] = {}
+    owners: dict[int, Owner] = {}
+
+
 class TopicState(msgspec.Struct, eq=False):
-    """A topic with its slots, and each group's cursors."""
+    """A topic with its slots, each group's cursors, and its roster if anybody attended."""
 
     topic: Topic
     slots: list[Slot]
     groups: dict[str, list[Cursor]] = {}
+    rosters: dict[str, RosterState] = {}
 
     def collecting(self) -> list[list[Cursor]]:
         """The groups that get what is published: those with a name, or else the unclaimed one."""

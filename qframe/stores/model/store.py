@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
-from typing import Final
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import Final, TypeVar
 
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import UnknownGroup, UnknownTopic
@@ -17,15 +17,18 @@ from qframe.stores.base import (
     Hold,
     Pulled,
     Record,
+    Roster,
     Settlement,
     Stats,
     acks,
     refused,
 )
-from qframe.stores.model import dead, groups, inspect, publish, pull, settle, timers
+from qframe.stores.model import dead, groups, inspect, publish, pull, rosters, settle, timers
 from qframe.stores.model.bell import EventBell
-from qframe.stores.model.state import UNCLAIMED, Cursor, TopicState
+from qframe.stores.model.state import UNCLAIMED, Cursor, RosterState, TopicState
 from qframe.topic import Topic
+
+T = TypeVar("T")
 
 _CAPABILITIES: Final = Capabilities(durable=False, shared=False, bell=True, transactional=False)
 
@@ -47,6 +50,7 @@ class ModelStore:
         self._lock = threading.RLock()
         self._states: dict[str, TopicState] = {}
         self._bells: set[EventBell] = set()
+        self._roster_bells: set[EventBell] = set()
 
     def now_ms(self) -> int:
         """The store's clock."""
@@ -57,13 +61,19 @@ class ModelStore:
 
     def close(self) -> None:
         """Ends all waits."""
-        for bell in list(self._bells):
+        for bell in [*self._bells, *self._roster_bells]:
             bell.close()
 
     def bell(self, topics: Sequence[Topic]) -> EventBell:  # noqa: ARG002 - it hears all of them
         """A bell that rings when one of these topics may have something new."""
         bell = EventBell(self._bells.discard)
         self._bells.add(bell)
+        return bell
+
+    def roster_bell(self, topic: Topic, group: str) -> EventBell:  # noqa: ARG002 - hears all of them
+        """A bell that rings when the roster may have changed."""
+        bell = EventBell(self._roster_bells.discard)
+        self._roster_bells.add(bell)
         return bell
 
     # Topics
@@ -161,7 +171,9 @@ class ModelStore:
     def drop_group(self, topic: Topic, group: str) -> bool:
         """Forgets the group and all that stands for it; False if there was none."""
         with self._lock:
-            return groups.drop(self._state(topic), group)
+            dropped = groups.drop(self._state(topic), group)
+        self._ring(self._roster_bells)
+        return dropped
 
     def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
         """Moves a stream's group to an offset in each slot named (cut to what is kept)."""
@@ -187,6 +199,37 @@ class ModelStore:
             taken = groups.take(self._state(topic), cursors, epochs, self.now_ms())
         self._ring()
         return taken
+
+    # Rosters
+
+    def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+        """Makes a member's lease end `lease_ms` from now; answers the roster's version."""
+
+        def step(roster: RosterState, now_ms: int) -> int:
+            rosters.attend(roster, member, lease_ms, now_ms)
+            return roster.version
+
+        return self._on_roster(topic, group, step)
+
+    def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
+        """Who takes part and owns what; None if the version is still `seen` and nobody is gone."""
+        return self._on_roster(topic, group, lambda roster, now: rosters.look(roster, seen, now))
+
+    def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
+        """Makes free slots the member's; answers those that are its own now under that epoch."""
+        return self._on_roster(
+            topic, group, lambda roster, now: rosters.claim(roster, member, epochs, now)
+        )
+
+    def let_go(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+        """Frees those of the slots that are the member's."""
+        self._on_roster(
+            topic, group, lambda roster, now: rosters.let_go(roster, member, slots, now)
+        )
+
+    def depart(self, topic: Topic, group: str, member: str) -> None:
+        """Takes a member out with all that it owns, whoever asks for it."""
+        self._on_roster(topic, group, lambda roster, now: rosters.depart(roster, member, now))
 
     # Timers
 
@@ -308,6 +351,16 @@ class ModelStore:
             raise UnknownGroup(topic.name, group, self.groups(topic))
         return state.groups[group]
 
-    def _ring(self) -> None:
-        for bell in list(self._bells):
+    def _on_roster(self, topic: Topic, group: str, step: Callable[[RosterState, int], T]) -> T:
+        with self._lock:
+            self._group(topic, group)
+            roster = self._state(topic).rosters.setdefault(group, RosterState())
+            before = roster.version
+            answer = step(roster, self.now_ms())
+        if roster.version != before:
+            self._ring(self._roster_bells)
+        return answer
+
+    def _ring(self, bells: Iterable[EventBell] | None = None) -> None:
+        for bell in list(self._bells if bells is None else bells):
             bell.ring()

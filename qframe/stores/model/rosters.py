@@ -1,0 +1,75 @@
+"""Who takes part, and which slots are whose."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import msgspec
+
+from qframe.stores.base import Member, Owner, Roster, fresh_version
+from qframe.stores.model.state import RosterState
+
+
+def attend(roster: RosterState, member: str, lease_ms: int, now_ms: int) -> None:
+    """Joins a member, or makes its lease begin anew."""
+    drop_passed(roster, now_ms)
+    until_ms = now_ms + lease_ms
+    known = roster.members.get(member)
+    if known is None:
+        roster.members[member] = Member(member, now_ms, until_ms)
+        roster.version = fresh_version()
+    else:
+        roster.members[member] = msgspec.structs.replace(known, until_ms=until_ms)
+
+
+def look(roster: RosterState, seen: int | None, now_ms: int) -> Roster | None:
+    """The living and what is theirs; None if that is what was seen."""
+    living = {each.id: each for each in roster.members.values() if each.until_ms > now_ms}
+    if seen == roster.version and len(living) == len(roster.members):
+        return None
+    members = sorted(living.values(), key=lambda each: (each.since_ms, each.id))
+    owners = {slot: owner for slot, owner in roster.owners.items() if owner.member in living}
+    return Roster(roster.version, members, owners)
+
+
+def claim(roster: RosterState, member: str, epochs: Mapping[int, str], now_ms: int) -> list[int]:
+    """Makes free slots the member's; answers those that are, under these epochs."""
+    drop_passed(roster, now_ms)
+    if member not in roster.members:
+        return []
+    for slot, epoch in epochs.items():
+        if slot not in roster.owners:
+            roster.owners[slot] = Owner(slot, member, epoch, now_ms)
+            roster.version = fresh_version()
+    claimed = {slot: (owner.member, owner.epoch) for slot, owner in roster.owners.items()}
+    return [slot for slot, epoch in epochs.items() if claimed[slot] == (member, epoch)]
+
+
+def let_go(roster: RosterState, member: str, slots: Sequence[int], now_ms: int) -> None:
+    """Frees those of the slots that are the member's."""
+    drop_passed(roster, now_ms)
+    for slot in slots:
+        if slot in roster.owners and roster.owners[slot].member == member:
+            del roster.owners[slot]
+            roster.version = fresh_version()
+
+
+def depart(roster: RosterState, member: str, now_ms: int) -> None:
+    """Takes a member out, with what it owns."""
+    drop_passed(roster, now_ms)
+    if member in roster.members:
+        _take_out(roster, member)
+
+
+def drop_passed(roster: RosterState, now_ms: int) -> None:
+    """Takes those out whose lease has passed."""
+    for member in list(roster.members.values()):
+        if member.until_ms <= now_ms:
+            _take_out(roster, member.id)
+
+
+def _take_out(roster: RosterState, member: str) -> None:
+    del roster.members[member]
+    for slot in [slot for slot, owner in roster.owners.items() if owner.member == member]:
+        del roster.owners[slot]
+    roster.version = fresh_version()
