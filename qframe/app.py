@@ -11,9 +11,11 @@ import msgspec
 from qframe.admin import Admin
 from qframe.buffered import CAPACITY, BufferedProducer
 from qframe.clock import SYSTEM_CLOCK
+from qframe.coordination.base import Coordinator
 from qframe.coordination.open import open_coordinator
 from qframe.errors import BadOption, BadTopic, ConsumerExists, NotSupported, UnknownTopic
 from qframe.events import Events
+from qframe.identity import new_worker_id
 from qframe.outcomes import Published
 from qframe.producer import MessageOptions, Producer
 from qframe.registry import REGISTRY
@@ -81,6 +83,7 @@ class QFrame:
         self._producer: Producer | None = None
         self._topics: dict[str, Topic] = {}
         self._worker: Worker | None = None
+        self._coordinator: Coordinator | None = None
         REGISTRY.add(self)
 
     # What the user registers.
@@ -219,6 +222,9 @@ class QFrame:
             worker.run(burst=burst, drain=drain)
         finally:
             self._worker = None
+            coordinator, self._coordinator = self._coordinator, None
+            if coordinator is not None:
+                coordinator.close()
 
     def stop(self) -> None:
         """Asks a running worker to stop, from any thread; `run` returns when it has."""
@@ -306,9 +312,10 @@ class QFrame:
 
     def _make_worker(self) -> Worker:
         topics = [self._resolve(consumer.topic) for consumer in self.consumers]
-        coordinator = open_coordinator(self.settings.coordinator, self.store)
+        worker_id = new_worker_id()
 
         def make_lines(on_failure: OnFailure) -> list[Line]:
+            coordinator = self._coordinator = self._open_coordinator(worker_id, on_failure)
             return [
                 Line(
                     topic=topic, group=consumer.group, handler=consumer.handler,
@@ -324,6 +331,13 @@ class QFrame:
             return Sweeper(topics=once, store=self.store, on_failure=on_failure)
 
         return Worker(
-            make_lines=make_lines, make_sweeper=make_sweeper, grace_s=self.settings.grace,
-            events=self.events, clock=self._clock,
+            worker_id, make_lines=make_lines, make_sweeper=make_sweeper,
+            grace_s=self.settings.grace, events=self.events, clock=self._clock,
+        )  # fmt: skip
+
+    def _open_coordinator(self, worker_id: str, on_failure: OnFailure) -> Coordinator:
+        return open_coordinator(
+            self.settings.coordinator, self.store, namespace=self.settings.namespace,
+            worker=worker_id, session_s=self.settings.session_timeout, events=self.events,
+            clock=self._clock, on_failure=on_failure,
         )  # fmt: skip

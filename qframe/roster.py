@@ -11,12 +11,12 @@ class Member(msgspec.Struct, frozen=True):
     Attributes:
         id: the worker's id.
         since_ms: when it joined, in milliseconds since 1970 by the clock of whoever keeps this.
-        until_ms: when it counts as dead unless it is heard again; None where that is not told.
+        until_ms: when it counts as dead unless it is heard again.
     """
 
     id: str
     since_ms: int
-    until_ms: int | None = None
+    until_ms: int
 
 
 class Owner(msgspec.Struct, frozen=True):

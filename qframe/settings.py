@@ -98,6 +98,13 @@ class Settings(BaseSettings):
     coordinator: str = Field(
         "", repr=False, description="Who shares out slots, as a URL; the store itself if empty."
     )
+    session_timeout: Seconds = Field(
+        10.0,
+        ge=0.5,
+        le=600,
+        description="How long a worker may be unheard by ZooKeeper before others take its slots, "
+        "in seconds; three times as long where the store shares them out.",
+    )
     namespace: Name = Field(
         "qframe", description="Keeps apart what several systems keep in one store."
     )

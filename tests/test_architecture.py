@@ -17,7 +17,19 @@ LONGER = {"stores.base": "the contract of a store, on one page"}
 
 # From top to bottom; what stands in one row and is a folder does not import its neighbours.
 FLOORS: tuple[tuple[str, ...], ...] = (
-    ("errors", "clock", "topic", "codec", "message", "retry", "outcomes", "events", "service"),
+    (
+        "errors",
+        "clock",
+        "topic",
+        "codec",
+        "message",
+        "retry",
+        "outcomes",
+        "events",
+        "service",
+        "identity",
+        "roster",
+    ),
     ("settings", "registry"),
     ("drivers",),
     ("stores", "coordination", "idempotency", "batching"),

@@ -35,7 +35,9 @@ def allocate(
         if owner in held:
             held[owner].append(slot)
     least, odd = divmod(slots, len(ranked))
-    favoured = set(sorted(ranked, key=lambda member: -len(held[member]))[:odd])
+    # Only who has more than the least would have to give one up: so it does not matter how far the
+    # handing over has come, and who computes this meanwhile finds the same.
+    favoured = set(sorted(ranked, key=lambda member: len(held[member]) <= least)[:odd])
     room = {member: least + (member in favoured) for member in ranked}
     allocation = {slot: member for member in ranked for slot in held[member][: room[member]]}
     free = iter([slot for slot in range(slots) if slot not in allocation])

@@ -147,9 +147,7 @@ class Ledger(Protocol):
     def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
         """The roster; None if its version is still `seen`."""
 
-    def claim(
-        self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]
-    ) -> list[int]:
+    def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
         """Makes free slots the member's; answers those that are its own now."""
 
     def let_go(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
@@ -173,4 +171,3 @@ class Bell(Protocol):
 
     def close(self) -> None:
         """Frees what it holds."""
-

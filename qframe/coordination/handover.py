@@ -1,11 +1,11 @@
 """How a slot comes to a member and leaves it again: the states of one member's slots.
 
-              wanted              took             not wanted           drained          freed
-    absent ───────────► missing ────────► owned ─────────────► leaving ─────────► going ───────► absent
-       ▲                   │                ▲                     │                 ▲
-       └─── not wanted ────┘                └────── wanted ───────┘                 │
-                                            owned, leaving ─────── dropped ─────────┘
-                                            owned, leaving, going ─── lost ───► absent
+             wanted           took          not wanted          drained        freed
+    absent ──────────► missing ─────► owned ───────────► leaving ────────► going ─────► absent
+       ▲                  │             ▲                   │                ▲
+       └─── not wanted ───┘             └───── wanted ──────┘                │
+                                        owned, leaving ────── dropped ───────┘
+                                        owned, leaving, going ── lost ──► absent
 
 *owned*: the consumer pulls from it. *leaving*: it pulls no more, finishes what its handlers have in
 hand, gives the rest back, and settles. *going*: nothing of the slot is the consumer's any more, but

@@ -35,7 +35,7 @@ ATTENDANCES: Final = 6
 LOOK_EVERY_S: Final = 0.2
 LOOK_EVERY_WITH_BELL_S: Final = 2.0
 _RANDOM_BITS: Final = 24
-NO_VERSION: Final = -1
+_NEVER: Final = Roster(-1, [], {})
 
 
 class LeaseCoordinator:
@@ -108,7 +108,7 @@ class LeaseSeat:
         self._worker = worker
         self._lease_s = lease_s
         self._clock = clock
-        self._roster = Roster(NO_VERSION, [], {})
+        self._roster = _NEVER
         self._attended_s = float("-inf")
         self._bell: Bell | None = ledger.roster_bell(topic, group)
         self._awake = threading.Event()

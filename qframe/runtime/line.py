@@ -91,7 +91,9 @@ class Line:
             **common,
         )
         self.renewal = Renewal(
-            lease_ms=options.lease_ms, epochs=lambda: self.slots.epochs, on_lost=self._lose,
+            lease_ms=options.lease_ms,
+            epochs=lambda: self.slots.epochs,
+            on_lost=self._lose,
             **common,
         )
         self.pull_loop = PullLoop(

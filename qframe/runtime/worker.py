@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import os
-import secrets
 import signal
-import socket
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -29,6 +27,7 @@ class Worker:
     """Runs lines until it is told to stop, a part fails, or, in a burst, all is done.
 
     Args:
+        worker_id: its name, unique to this start.
         make_lines: makes the lines; given the function that a failing part calls.
         make_sweeper: makes the sweeper; given the same.
         grace_s: how long running handlers may go on when it stops, in seconds.
@@ -38,6 +37,7 @@ class Worker:
 
     def __init__(
         self,
+        worker_id: str,
         *,
         make_lines: Callable[[Callable[[str, BaseException], None]], list[Line]],
         make_sweeper: Callable[[Callable[[str, BaseException], None]], Sweeper],
@@ -45,7 +45,7 @@ class Worker:
         events: Events,
         clock: Clock,
     ) -> None:
-        self.id = f"{socket.gethostname()}-{os.getpid()}-{secrets.token_hex(4)}"
+        self.id = worker_id
         self._events = events
         self._clock = clock
         self._grace_s = grace_s

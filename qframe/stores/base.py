@@ -103,6 +103,7 @@ import msgspec
 
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled, Verdict
+from qframe.roster import Roster
 from qframe.topic import Topic
 
 NO_EPOCH = "0" * 16
@@ -295,50 +296,6 @@ class Stats(msgspec.Struct, kw_only=True):
     head: int = 0
     floor: int | None = None
     next_ms: int | None = None
-
-
-class Member(msgspec.Struct, frozen=True):
-    """Who takes part in a (topic, group), by the store's clock.
-
-    Attributes:
-        id: what it is called: for a worker its id, which is unique to its start.
-        since_ms: when it joined.
-        until_ms: when its lease passes; at that moment it is no member any more.
-    """
-
-    id: str
-    since_ms: int
-    until_ms: int
-
-
-class Owner(msgspec.Struct, frozen=True):
-    """Whose a slot is.
-
-    Attributes:
-        slot: the slot.
-        member: its owner's id.
-        epoch: the epoch under which it was claimed.
-        since_ms: when it was claimed, by the store's clock.
-    """
-
-    slot: int
-    member: str
-    epoch: str
-    since_ms: int
-
-
-class Roster(msgspec.Struct, frozen=True):
-    """Who takes part in a (topic, group), and who owns which slot, at one moment.
-
-    Attributes:
-        version: another one whenever members or owners have changed; 0 if nobody ever attended.
-        members: the living ones, by since_ms, then id.
-        owners: the slots that are owned by one of them.
-    """
-
-    version: int
-    members: list[Member]
-    owners: dict[int, Owner]
 
 
 class Topics(Protocol):

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
-from qframe.stores.base import NO_EPOCH, NO_VERSION, Member, Owner
+from qframe.roster import Member, Owner
+from qframe.stores.base import NO_EPOCH, NO_VERSION
 from qframe.topic import Kind, Topic
 
 RANKED = (Kind.ORDERED, Kind.PRIORITY)

@@ -10,6 +10,7 @@ from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
+from qframe.roster import Roster
 from qframe.stores.base import (
     Ask,
     Capabilities,
@@ -17,7 +18,6 @@ from qframe.stores.base import (
     Hold,
     Pulled,
     Record,
-    Roster,
     Settlement,
     Stats,
     acks,

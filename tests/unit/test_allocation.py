@@ -1,0 +1,87 @@
+"""Which member gets which slot."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qframe.coordination.allocation import allocate
+
+MEMBERS = [f"host-{number}-abc" for number in range(12)]
+SLOTS = st.integers(1, 64)
+
+
+@st.composite
+def situations(draw: st.DrawFn) -> tuple[int, list[str], dict[int, str]]:
+    """Slots, living members, and who owned what before, dead members among them."""
+    slots = draw(SLOTS)
+    members = draw(st.lists(st.sampled_from(MEMBERS), min_size=1, unique=True))
+    before = draw(st.dictionaries(st.integers(0, slots - 1), st.sampled_from([*MEMBERS, "gone"])))
+    return slots, members, before
+
+
+@pytest.mark.parametrize(("members", "shares"), [(4, [1, 1, 1, 1]), (2, [2, 2]), (3, [2, 1, 1])])
+def test_four_slots_are_shared_out_as_the_table_says(members: int, shares: list[int]) -> None:
+    allocation = allocate(4, MEMBERS[:members], {})
+    assert sorted(Counter(allocation.values()).values(), reverse=True) == shares
+
+
+@given(situations())
+def test_every_slot_has_one_member_and_members_are_at_most_one_apart(
+    situation: tuple[int, list[str], dict[int, str]],
+) -> None:
+    slots, members, before = situation
+    allocation = allocate(slots, members, before)
+    assert set(allocation) == set(range(slots))
+    assert set(allocation.values()) <= set(members)
+    counts = [Counter(allocation.values())[member] for member in members]
+    assert max(counts) - min(counts) <= 1
+
+
+@given(situations())
+def test_no_more_moves_than_an_average_needs(
+    situation: tuple[int, list[str], dict[int, str]],
+) -> None:
+    slots, members, before = situation
+    allocation = allocate(slots, members, before)
+    held = sorted((Counter(before.values())[member] for member in members), reverse=True)
+    least, odd = divmod(slots, len(members))
+    stays = sum(min(count, least + (place < odd)) for place, count in enumerate(held))
+    assert sum(before.get(slot) == allocation[slot] for slot in allocation) == stays
+
+
+@given(situations(), st.randoms(use_true_random=False))
+def test_all_who_ask_get_the_same_answer(
+    situation: tuple[int, list[str], dict[int, str]], random: object
+) -> None:
+    slots, members, before = situation
+    shuffled = list(members)
+    random.shuffle(shuffled)  # type: ignore[attr-defined]
+    assert allocate(slots, members, before, "t/g") == allocate(slots, shuffled, before, "t/g")
+
+
+@given(situations(), st.data())
+def test_whoever_computes_it_half_way_through_the_handing_over_finds_the_same(
+    situation: tuple[int, list[str], dict[int, str]], data: st.DataObject
+) -> None:
+    """Slots that have been let go, or taken by whom they are meant for, change nothing."""
+    slots, members, before = situation
+    target = allocate(slots, members, before)
+    now = dict(before)
+    for slot in data.draw(st.lists(st.integers(0, slots - 1), unique=True)):
+        if before.get(slot) != target[slot]:
+            now[slot] = target[slot]
+    assert allocate(slots, members, now) == target
+
+
+def test_the_odd_slots_of_many_topics_are_not_all_one_members() -> None:
+    owners = Counter(allocate(1, MEMBERS[:4], {}, f"topic-{n}/g")[0] for n in range(400))
+    assert len(owners) == 4
+    assert min(owners.values()) > 50
+
+
+def test_without_members_nobody_owns_anything() -> None:
+    assert allocate(4, [], {0: "a"}) == {}
