@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, delete, func, select
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.errors import TopicMismatch
-from qframe.stores.sql import ranges, window
+from qframe.stores.sql import ranges, rosters, window
 from qframe.stores.sql.heads import Head
 from qframe.stores.sql.leases import lose_doing
 from qframe.stores.sql.places import (
@@ -192,6 +192,7 @@ def drop(transaction: Transaction, place: Place, group: str) -> bool:
         return False
     for statement in _OF_GROUP:
         transaction.run(statement, place.cursor_range(number))
+    rosters.forget(transaction, number)
     transaction.run(_FORGET_GROUP, (number,))
     if place.topic.has_subjects:
         groups_of(transaction, place)  # where it was the last, what comes is kept for the next

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Final
 
-from sqlalchemy import select
+from sqlalchemy import Table, select
 from sqlalchemy.schema import CreateIndex, CreateTable
 
 from qframe.drivers.sql import Database, Statement, Transaction
@@ -17,15 +17,21 @@ _RAISE: Final = Statement(schema.versions.insert(), "version")
 _FORGET: Final = Statement(schema.versions.delete(), "")
 
 
-def _create_all(transaction: Transaction) -> None:
-    """Version 1: all tables."""
-    for table in schema.metadata.sorted_tables:
-        transaction.run(Statement(CreateTable(table, if_not_exists=True), ""))
-        for index in sorted(table.indexes, key=lambda each: str(each.name)):
-            transaction.run(Statement(CreateIndex(index, if_not_exists=True), ""))
+_OF_VERSION_2: Final = (schema.rosters, schema.members, schema.owners)
 
 
-MIGRATIONS: Final[tuple[Callable[[Transaction], None], ...]] = (_create_all,)
+def _first(transaction: Transaction) -> None:
+    """Version 1: topics, groups, and the messages."""
+    tables = schema.metadata.sorted_tables
+    _create(transaction, [table for table in tables if table not in _OF_VERSION_2])
+
+
+def _rosters(transaction: Transaction) -> None:
+    """Version 2: who takes part in a group, and which slots are whose."""
+    _create(transaction, _OF_VERSION_2)
+
+
+MIGRATIONS: Final[tuple[Callable[[Transaction], None], ...]] = (_first, _rosters)
 
 
 def migrate(database: Database) -> None:
@@ -56,3 +62,10 @@ def _version(transaction: Transaction) -> int:
     exists = transaction.has_table(schema.versions.name)
     row = transaction.row(_VERSION) if exists else None
     return row[0] if row else 0
+
+
+def _create(transaction: Transaction, tables: Iterable[Table]) -> None:
+    for table in tables:
+        transaction.run(Statement(CreateTable(table, if_not_exists=True), ""))
+        for index in sorted(table.indexes, key=lambda each: str(each.name)):
+            transaction.run(Statement(CreateIndex(index, if_not_exists=True), ""))

@@ -186,4 +186,26 @@ held = _table(
 )
 Index(PREFIX + "held_due", held.c.slot, held.c.due)
 
+# Who takes part in a group, and which slots are whose, since version 2. A group that nobody has
+# ever attended has no row in `rosters`.
+rosters = _table("rosters", _integer("group_id", key=True), _integer("version"))
+
+members = _table(
+    "members",
+    _integer("group_id", key=True),
+    _text("member", key=True),
+    _integer("since"),
+    _integer("until"),
+)
+Index(PREFIX + "members_until", members.c.group_id, members.c.until)
+
+owners = _table(
+    "owners",
+    _integer("group_id", key=True),
+    _integer("slot", key=True),
+    _text("member"),
+    _text("epoch"),
+    _integer("since"),
+)
+
 versions = Table(PREFIX + "version", metadata, _integer("version", key=True))

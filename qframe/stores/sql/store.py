@@ -18,6 +18,7 @@ from qframe.stores.base import (
     Hold,
     Pulled,
     Record,
+    Roster,
     Settlement,
     Stats,
     acks,
@@ -31,6 +32,7 @@ from qframe.stores.sql import (
     leases,
     publish,
     pull,
+    rosters,
     settle,
     sweep,
     timers,
@@ -226,6 +228,38 @@ class SqlStore:
         with self._database.write() as transaction:
             return groups.take(transaction, place, group, epochs, self.now_ms())
 
+    # Rosters
+
+    def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+        """Makes a member's lease end `lease_ms` from now; answers the roster's version."""
+        place = self._place(topic)
+        with self._database.write() as transaction:
+            return rosters.attend(transaction, place, group, member, lease_ms, self.now_ms())
+
+    def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
+        """Who takes part and owns what; None if the version is still `seen` and nobody is gone."""
+        place = self._place(topic)
+        with self._database.read() as transaction:
+            return rosters.look(transaction, place, group, seen, self.now_ms())
+
+    def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
+        """Makes free slots the member's; answers those that are its own now under that epoch."""
+        place = self._place(topic)
+        with self._database.write() as transaction:
+            return rosters.claim(transaction, place, group, member, epochs, self.now_ms())
+
+    def let_go(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+        """Frees those of the slots that are the member's."""
+        place = self._place(topic)
+        with self._database.write() as transaction:
+            rosters.let_go(transaction, place, group, member, slots, self.now_ms())
+
+    def depart(self, topic: Topic, group: str, member: str) -> None:
+        """Takes a member out with all that it owns, whoever asks for it."""
+        place = self._place(topic)
+        with self._database.write() as transaction:
+            rosters.depart(transaction, place, group, member, self.now_ms())
+
     # Timers
 
     def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
@@ -340,6 +374,9 @@ class SqlStore:
         with self._bells_guard:
             self._bells.add(bell)
         return bell
+
+    def roster_bell(self, topic: Topic, group: str) -> None:
+        """None: who wants to know looks now and then, which is one short read."""
 
     @staticmethod
     def _clock_of_waits() -> Clock:

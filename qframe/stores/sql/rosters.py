@@ -1,0 +1,210 @@
+"""Who takes part in a group, and which slots are whose.
+
+The row of the group is the lock of those who change its roster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+import msgspec
+from sqlalchemy import bindparam, delete, func, select
+
+from qframe.drivers.sql import Statement, Transaction
+from qframe.stores.base import NO_VERSION, Member, Owner, Roster, fresh_version
+from qframe.stores.sql.places import Place, known_group
+from qframe.stores.sql.schema import groups, members, owners, rosters
+
+_LOOK: Final = Statement(
+    select(
+        groups.c.id,
+        rosters.c.version,
+        select(func.min(members.c.until)).where(members.c.group_id == groups.c.id)
+        .scalar_subquery(),
+    )
+    .select_from(groups.outerjoin(rosters, rosters.c.group_id == groups.c.id))
+    .where(groups.c.topic == bindparam("of"), groups.c.name == bindparam("n")),
+    "of n",
+)  # fmt: skip
+_LOCK: Final = Statement(
+    select(groups.c.id)
+    .where(groups.c.topic == bindparam("of"), groups.c.name == bindparam("n"))
+    .with_for_update(),
+    "of n",
+)
+_ADD_ROSTER: Final = Statement(rosters.insert(), "group_id version")
+_SET_VERSION: Final = Statement(
+    rosters.update().where(rosters.c.group_id == bindparam("of")).values(version=bindparam("v")),
+    "v of",
+)
+_LIVING: Final = Statement(
+    select(members.c.member, members.c.since, members.c.until)
+    .where(members.c.group_id == bindparam("of"), members.c.until > bindparam("now"))
+    .order_by(members.c.since, members.c.member),
+    "of now",
+)
+_MEMBER: Final = Statement(
+    select(members.c.until).where(
+        members.c.group_id == bindparam("of"), members.c.member == bindparam("m")
+    ),
+    "of m",
+)
+_JOIN: Final = Statement(members.insert(), "group_id member since until")
+_RENEW: Final = Statement(
+    members.update()
+    .where(members.c.group_id == bindparam("of"), members.c.member == bindparam("m"))
+    .values(until=bindparam("t")),
+    "t of m",
+)
+_OWNERS: Final = Statement(
+    select(owners.c.slot, owners.c.member, owners.c.epoch, owners.c.since)
+    .where(owners.c.group_id == bindparam("of"))
+    .order_by(owners.c.slot),
+    "of",
+)
+_OWN: Final = Statement(owners.insert(), "group_id slot member epoch since")
+_FREE: Final = Statement(
+    delete(owners).where(
+        owners.c.group_id == bindparam("of"),
+        owners.c.slot == bindparam("s"),
+        owners.c.member == bindparam("m"),
+    ),
+    "of s m",
+)
+_DISOWN: Final = Statement(
+    delete(owners).where(owners.c.group_id == bindparam("of"), owners.c.member == bindparam("m")),
+    "of m",
+)
+_TAKE_OUT: Final = Statement(
+    delete(members).where(
+        members.c.group_id == bindparam("of"), members.c.member == bindparam("m")
+    ),
+    "of m",
+)
+_PASSED: Final = Statement(
+    select(members.c.member).where(
+        members.c.group_id == bindparam("of"), members.c.until <= bindparam("now")
+    ),
+    "of now",
+)
+_FORGET: Final = [
+    Statement(delete(table).where(table.c.group_id == bindparam("of")), "of")
+    for table in (rosters, members, owners)
+]
+
+
+class _Opened(msgspec.Struct):
+    """A group's number, its roster's version, and when the next lease passes."""
+
+    group: int
+    version: int | None
+    next_ms: int | None
+
+    def has_passed(self, now_ms: int) -> bool:
+        """Whether the lease of a member has."""
+        return self.next_ms is not None and self.next_ms <= now_ms
+
+
+def attend(
+    transaction: Transaction, place: Place, group: str, member: str, lease_ms: int, now_ms: int
+) -> int:
+    """Joins a member, or makes its lease begin anew; answers the version."""
+    opened = _begin(transaction, place, group, now_ms)
+    if not transaction.run(_RENEW, (now_ms + lease_ms, opened.group, member)):
+        transaction.run(_JOIN, (opened.group, member, now_ms, now_ms + lease_ms))
+        _rename(transaction, opened)
+    return opened.version or NO_VERSION
+
+
+def look(
+    transaction: Transaction, place: Place, group: str, seen: int | None, now_ms: int
+) -> Roster | None:
+    """The living and what is theirs; None if that is what was seen."""
+    opened = _open(transaction, place, group)
+    version = opened.version or NO_VERSION
+    if seen == version and not opened.has_passed(now_ms):
+        return None
+    living = [Member(*row) for row in transaction.rows(_LIVING, (opened.group, now_ms))]
+    ids = {member.id for member in living}
+    owned = [Owner(*row) for row in transaction.rows(_OWNERS, (opened.group,))]
+    return Roster(version, living, {one.slot: one for one in owned if one.member in ids})
+
+
+def claim(
+    transaction: Transaction,
+    place: Place,
+    group: str,
+    member: str,
+    epochs: Mapping[int, str],
+    now_ms: int,
+) -> list[int]:
+    """Makes free slots the member's; answers those that are, under these epochs."""
+    opened = _begin(transaction, place, group, now_ms)
+    if transaction.row(_MEMBER, (opened.group, member)) is None:
+        return []
+    owned = {row[0]: row[1:3] for row in transaction.rows(_OWNERS, (opened.group,))}
+    free = {slot: epoch for slot, epoch in epochs.items() if slot not in owned}
+    if free:
+        transaction.run_many(
+            _OWN, [(opened.group, slot, member, epoch, now_ms) for slot, epoch in free.items()]
+        )
+        _rename(transaction, opened)
+    return [
+        slot for slot, epoch in epochs.items() if slot in free or owned[slot] == (member, epoch)
+    ]
+
+
+def let_go(
+    transaction: Transaction,
+    place: Place,
+    group: str,
+    member: str,
+    slots: Sequence[int],
+    now_ms: int,
+) -> None:
+    """Frees those of the slots that are the member's."""
+    opened = _begin(transaction, place, group, now_ms)
+    if transaction.run_many(_FREE, [(opened.group, slot, member) for slot in slots]):
+        _rename(transaction, opened)
+
+
+def depart(transaction: Transaction, place: Place, group: str, member: str, now_ms: int) -> None:
+    """Takes a member out, with what it owns."""
+    opened = _begin(transaction, place, group, now_ms)
+    transaction.run(_DISOWN, (opened.group, member))
+    if transaction.run(_TAKE_OUT, (opened.group, member)):
+        _rename(transaction, opened)
+
+
+def forget(transaction: Transaction, group: int) -> None:
+    """Forgets the roster of a group that is dropped."""
+    for statement in _FORGET:
+        transaction.run(statement, (group,))
+
+
+def _open(transaction: Transaction, place: Place, group: str) -> _Opened:
+    row = transaction.row(_LOOK, (place.id, group))
+    return _Opened(*row) if row else _Opened(known_group(transaction, place, group), None, None)
+
+
+def _begin(transaction: Transaction, place: Place, group: str, now_ms: int) -> _Opened:
+    """Locks a roster, and drops those whose lease has passed."""
+    # What is read together with a lock may be older than the lock.
+    transaction.row(_LOCK, (place.id, group))
+    opened = _open(transaction, place, group)
+    if opened.has_passed(now_ms):
+        passed = transaction.rows(_PASSED, (opened.group, now_ms))
+        for statement in (_DISOWN, _TAKE_OUT):
+            transaction.run_many(statement, [(opened.group, member) for (member,) in passed])
+        _rename(transaction, opened)
+    return opened
+
+
+def _rename(transaction: Transaction, opened: _Opened) -> None:
+    """Gives a roster that has changed another version."""
+    is_new, opened.version = opened.version is None, fresh_version()
+    if is_new:
+        transaction.run(_ADD_ROSTER, (opened.group, opened.version))
+    else:
+        transaction.run(_SET_VERSION, (opened.version, opened.group))
