@@ -12,7 +12,8 @@ import msgspec
 from sqlalchemy import bindparam, delete, func, select
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.stores.base import NO_VERSION, Member, Owner, Roster, fresh_version
+from qframe.roster import Member, Owner, Roster
+from qframe.stores.base import NO_VERSION, fresh_version
 from qframe.stores.sql.places import Place, known_group
 from qframe.stores.sql.schema import groups, members, owners, rosters
 

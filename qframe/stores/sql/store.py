@@ -11,6 +11,7 @@ from qframe.drivers.sql import Database
 from qframe.errors import UnknownTopic
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
+from qframe.roster import Roster
 from qframe.stores.base import (
     Ask,
     Capabilities,
@@ -18,7 +19,6 @@ from qframe.stores.base import (
     Hold,
     Pulled,
     Record,
-    Roster,
     Settlement,
     Stats,
     acks,
