@@ -86,7 +86,7 @@ class Member(Service):
         """The store has refused these slots' epochs: they are let go, and claimed anew later."""
         self._refused_until_s = self._clock.monotonic_s() + REFUSED_PAUSE_S
         self._change(lambda handover: handover.drop(slots))
-        self._tell("slot.refused", slots=sorted(slots))
+        self._tell("slot.refused", count=len(slots), slots=sorted(slots))
         self._seat.wake()
 
     def leave(self) -> None:
@@ -107,7 +107,7 @@ class Member(Service):
     def drop_if_doubtful(self) -> None:
         """Drops everything if its slots may have been given to others meanwhile."""
         if self._share.owned and self._doubtful:
-            self._tell("session.doubtful", slots=sorted(self._share.owned))
+            self._tell("session.doubtful", count=len(self._share.owned))
             self._change(lambda handover: handover.drop())
             self._seat.wake()
 

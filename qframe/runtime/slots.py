@@ -51,6 +51,7 @@ class Slots:
         self._share = NOTHING
         self._open: Mapping[int, str] = {}
         self._held: dict[int, str] = {}
+        self._drained: set[int] = set()
         self._guard = threading.Lock()
         self.epochs: Mapping[int, str] = {}
         """The last epoch under which each slot was taken: the store judges what is settled."""
@@ -88,6 +89,7 @@ class Slots:
             if new and not self._take(membership, new):
                 return {}
             self._share = share
+            self._drained &= share.leaving
             self._open = {
                 slot: epoch for slot, epoch in share.owned.items() if slot not in share.leaving
             }
@@ -113,6 +115,7 @@ class Slots:
         self._give_back(leaving)
         busy = {one.slot for one in self._in_flight.all()}
         if empty := leaving - busy:
+            self._drained |= empty
             self._membership.drained(empty)
 
     def _take(self, membership: Membership, new: dict[int, str]) -> bool:
@@ -124,10 +127,7 @@ class Slots:
         with self._guard:
             self._held.update(new)
         self.epochs = {**self.epochs, **new}
-        if self._events:
-            self._events.emit(
-                "slot.taken", topic=self._topic.name, group=self._group, slots=sorted(new)
-            )
+        self._tell("slot.taken", new)
         return True
 
     def _changed(self) -> None:
@@ -140,11 +140,17 @@ class Slots:
             for slot in gone:
                 del self._held[slot]
         if gone:
-            if lost := [one for one in self._in_flight.all() if one.slot in gone]:
-                self._on_lost(lost)
-            if self._events:
-                self._events.emit(
-                    "slot.gone", topic=self._topic.name, group=self._group, slots=sorted(gone),
-                    lost=len(lost),
-                )  # fmt: skip
+            left = gone & self._drained
+            self._drained -= gone
+            if in_hand := [one for one in self._in_flight.all() if one.slot in gone]:
+                self._on_lost(in_hand)
+            self._tell("slot.left", left)
+            self._tell("slot.lost", gone - left)
         self._on_change()
+
+    def _tell(self, name: str, slots: Collection[int]) -> None:
+        if slots and self._events:
+            self._events.emit(
+                name, topic=self._topic.name, group=self._group, count=len(slots),
+                slots=sorted(slots),
+            )  # fmt: skip

@@ -48,14 +48,15 @@ def test_dropping_takes_what_waits_under_the_same_receipt_and_leaves_the_rest() 
     assert lanes.offer([delivery("a", 4)]) != []
 
 
-def test_withdrawing_takes_all_that_waits_and_keeps_lanes_busy() -> None:
+def test_withdrawing_takes_what_waits_and_is_wanted_and_keeps_lanes_busy() -> None:
     lanes = Lanes(by_subject=False)
-    first, second = delivery("a", 1), delivery("a", 2)
-    lanes.offer([first, second])
-    assert lanes.withdraw() == [second]
-    third = delivery("a", 3)
-    assert lanes.offer([third]) == []
+    first, second, third = (delivery("a", seq) for seq in (1, 2, 3))
+    lanes.offer([first, second, third])
+    assert lanes.withdraw(lambda one: one is second) == [second]
+    fourth = delivery("a", 4)
+    assert lanes.offer([fourth]) == []
     assert lanes.free([first]) == [third]
+    assert lanes.free([third]) == [fourth]
 
 
 def test_forgetting_takes_out_only_what_is_lost() -> None:

@@ -37,6 +37,7 @@ def line() -> StandingLine:
 @pytest.fixture
 def worker(line: StandingLine) -> Worker:
     return Worker(
+        "host-1-abc",
         make_lines=lambda fail: [line],  # type: ignore[list-item]
         make_sweeper=lambda fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
         grace_s=1, events=Events(), clock=VirtualClock(),

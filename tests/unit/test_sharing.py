@@ -1,0 +1,114 @@
+"""Members share slots out by the leases of a store, whatever becomes of them, and at any pace."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+
+from qframe.clock import VirtualClock
+from qframe.coordination.lease import LeaseSeat
+from qframe.coordination.member import Member
+from qframe.events import Events
+from qframe.stores.model.store import ModelStore
+from qframe.topic import Topic
+
+SLOTS = 8
+LEASE_S = 6.0
+GROUP = "g"
+MEMBERS = st.integers(0, 3)
+
+
+class Sharing(RuleBasedStateMachine):
+    """Four workers that join, turn, stand still, crash and leave; the clock goes on meanwhile.
+
+    A turn is what a member's thread does between two waits, so members turn in any order, and one
+    that has no turn is one that is frozen.
+    """
+
+    @initialize()
+    def begin(self) -> None:
+        self.clock = VirtualClock()
+        self.store = ModelStore(clock=self.clock)
+        self.topic = Topic("t", slots=SLOTS)
+        self.store.declare(self.topic)
+        self.store.subscribe(self.topic, GROUP)
+        self.members: dict[int, Member] = {}
+        self.in_hand: dict[int, set[int]] = {}
+        self.starts = 0
+
+    @rule(number=MEMBERS)
+    def join(self, number: int) -> None:
+        if number in self.members:
+            return
+        self.starts += 1
+        seat = LeaseSeat(
+            self.store, self.topic, GROUP, worker=f"w{number}.{self.starts}", lease_s=LEASE_S,
+            clock=self.clock,
+        )  # fmt: skip
+        self.members[number] = Member(
+            topic=self.topic, group=GROUP, seat=seat, on_change=lambda: None, events=Events(),
+            clock=self.clock, on_failure=lambda part, error: None, on_left=lambda member: None,
+        )  # fmt: skip
+
+    @rule(number=MEMBERS)
+    def turn(self, number: int) -> None:
+        if member := self.members.get(number):
+            member.drop_if_doubtful()
+            member._turn()
+
+    @rule(number=MEMBERS, slots=st.sets(st.integers(0, SLOTS - 1)))
+    def drain(self, number: int, slots: set[int]) -> None:
+        if member := self.members.get(number):
+            member.drained(slots)
+
+    @rule(number=MEMBERS)
+    def leave(self, number: int) -> None:
+        if member := self.members.pop(number, None):
+            member.leave()
+
+    @rule(number=MEMBERS)
+    def crash(self, number: int) -> None:
+        self.members.pop(number, None)
+
+    @rule(number=MEMBERS, slot=st.integers(0, SLOTS - 1))
+    def be_fenced(self, number: int, slot: int) -> None:
+        if member := self.members.get(number):
+            member.fenced([slot])
+
+    @rule(ms=st.sampled_from([1, 200, 1000, 3900, 4100, 6100]))
+    def advance(self, ms: int) -> None:
+        self.clock.advance(ms)
+
+    @invariant()
+    def no_slot_has_two_owners_who_are_certain(self) -> None:
+        owners = Counter(
+            slot
+            for member in getattr(self, "members", {}).values()
+            if not member.paused
+            for slot in member.share().owned
+        )
+        assert all(count == 1 for count in owners.values()), owners
+
+    def teardown(self) -> None:
+        if not getattr(self, "members", None):
+            return
+        for _ in range(6):  # what is left comes to rest, with every slot owned, on average
+            self.clock.advance(1100)
+            for member in self.members.values():
+                member.drop_if_doubtful()
+                member.drained(range(SLOTS))
+                member._turn()
+        for _ in range(6):
+            for member in self.members.values():
+                member.drained(range(SLOTS))
+                member._turn()
+        counts = [len(member.share().owned) for member in self.members.values()]
+        assert sum(counts) == SLOTS
+        assert max(counts) - min(counts) <= 1
+
+
+TestSharing = Sharing.TestCase
+TestSharing.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
