@@ -333,7 +333,7 @@ class Roster(msgspec.Struct, frozen=True):
     Attributes:
         version: another one whenever members or owners have changed; 0 if nobody ever attended.
         members: the living ones, by since_ms, then id.
-        owners: the slots that are owned by one of them.
+        owners: the slots that are owned by one of them, in order.
     """
 
     version: int
