@@ -57,7 +57,7 @@ def bound_in(code: str) -> dict[Word, str]:
 def repeated_in(head: str) -> int:
     """How many arguments follow the fixed ones for each item; 0 where none do."""
     [arguments] = [part for part in sections(head) if part.startswith("ARGV")]
-    if "then the members" in arguments:
+    if re.search(r"then the (members|slots)", arguments):
         return 1
     found = re.search(r"; then for each [\w ]+? (two|three|four):", arguments)
     return SIZES[found[1]] if found else 0

@@ -41,7 +41,8 @@ from kazoo.handlers.threading import KazooTimeoutError
 from qframe.clock import Clock
 from qframe.coordination.allocation import allocate
 from qframe.coordination.base import CERTAIN, OnFailure, View
-from qframe.coordination.member import Expiry, Member as Participant
+from qframe.coordination.member import Expiry
+from qframe.coordination.member import Member as Participant
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.errors import CoordinatorUnavailable
 from qframe.events import Events

@@ -284,3 +284,77 @@ def test_seeking_and_subscribing(bench: Bench, counted: Count) -> None:
     in_stream, elsewhere = said("subscribe")[:2]
     assert counted(lambda: bench.store.subscribe(stream, "new")) == in_stream
     assert counted(lambda: bench.store.subscribe(delay, "new")) == elsewhere
+
+
+def roster_of(bench: Bench, *members: str) -> Topic:
+    """A topic whose roster has these members."""
+    topic = bench.topic("stream", "g", slots=64)
+    for member in members:
+        bench.store.attend(topic, "g", member, 60_000)
+    return topic
+
+
+def test_attending(bench: Bench, counted: Count) -> None:
+    topic = roster_of(bench)
+    renewing, joining, first, passed, owning, alone = said("attend")
+    attend = bench.store.attend
+    spent = counted(lambda: attend(topic, "g", "a", 60_000))
+    assert spent == renewing + joining + first
+    assert counted(lambda: attend(topic, "g", "b", 60_000)) == renewing + joining
+    assert counted(lambda: attend(topic, "g", "a", 60_000)) == renewing
+    bench.store.claim(topic, "g", "a", {0: "0" * 16})
+    attend(topic, "g", "a", 0)
+    assert counted(lambda: attend(topic, "g", "b", 60_000)) == renewing + passed + owning + alone
+    attend(topic, "g", "b", 0)
+    assert counted(lambda: attend(topic, "g", "c", 60_000)) == renewing + joining + passed
+
+
+def test_looking_at_a_roster(bench: Bench, counted: Count) -> None:
+    topic = roster_of(bench)
+    same, other, passed, nobody = said("roster")
+    assert counted(lambda: bench.store.roster(topic, "g", 0)) == same + nobody
+    assert counted(lambda: bench.store.roster(topic, "g")) == other + nobody
+    version = bench.store.attend(topic, "g", "a", 60_000)
+    assert counted(lambda: bench.store.roster(topic, "g", version)) == same == 3
+    assert counted(lambda: bench.store.roster(topic, "g", version + 1)) == other
+    bench.store.attend(topic, "g", "a", 0)
+    assert counted(lambda: bench.store.roster(topic, "g", version)) == passed
+
+
+def test_claiming_and_letting_go(bench: Bench, counted: Count) -> None:
+    topic = roster_of(bench, "a", "b")
+    stranger, looking, more, *_ = said("claim")
+    epochs = dict.fromkeys(range(64), "0" * 16)
+    for member, cost in (
+        ("c", stranger), ("a", looking + more), ("a", looking), ("b", looking),
+    ):  # fmt: skip
+        assert counted(lambda m=member: bench.store.claim(topic, "g", m, epochs)) == cost  # type: ignore[misc]
+    looking, more, *_ = said("let_go")
+    for member, cost in (("b", looking), ("a", looking + more), ("a", looking)):
+        assert counted(lambda m=member: bench.store.let_go(topic, "g", m, range(64))) == cost  # type: ignore[misc]
+
+
+def test_claiming_very_many_slots(bench: Bench, counted: Count) -> None:
+    topic = roster_of(bench, "a")
+    _, looking, more, _, each, step = said("claim")
+    epochs = dict.fromkeys(range(2048), "0" * 16)
+    spent = counted(lambda: bench.store.claim(topic, "g", "a", epochs))
+    assert spent == looking + more + 2047 // each + 2047 // step
+    looking, more, _, each, step = said("let_go")
+    spent = counted(lambda: bench.store.let_go(topic, "g", "a", range(2048)))
+    assert spent == looking + more + 2047 // each + 2047 // step
+
+
+def test_departing(bench: Bench, counted: Count) -> None:
+    topic = roster_of(bench, "a", "b")
+    bench.store.claim(topic, "g", "a", dict.fromkeys(range(64), "0" * 16))
+    stranger, member, owning, _ = said("depart")
+    for name, cost in (("c", stranger), ("b", member), ("a", member + owning), ("a", stranger)):
+        assert counted(lambda n=name: bench.store.depart(topic, "g", n)) == cost  # type: ignore[misc]
+
+
+def test_dropping_a_group_that_somebody_has_attended(bench: Bench, counted: Count) -> None:
+    topic = bench.topic("stream", "g", "h")
+    bench.store.attend(topic, "g", "a", 60_000)
+    once, *_, more, _ = said("drop_group")
+    assert counted(lambda: bench.store.drop_group(topic, "g")) == once + more

@@ -81,6 +81,13 @@ def test_every_operation_works_on_a_server_that_has_forgotten_its_scripts(
     assert forgetful.sweep(topic) > 0
     if not topic.has_subjects:
         forgetful.seek(topic, "g", {0: 0, 1: 0})
+    version = forgetful.attend(topic, "g", "a", 400)
+    assert forgetful.roster(topic, "g", version) is None
+    assert forgetful.claim(topic, "g", "a", {0: "1", 1: "1"}) == [0, 1]
+    forgetful.let_go(topic, "g", "a", [0])
+    assert list(forgetful.roster(topic, "g").owners) == [1]
+    forgetful.depart(topic, "g", "a")
+    assert forgetful.roster(topic, "g").members == []
     bench.check()
     assert forgetful.drop_group(topic, "g")
     bench.close()

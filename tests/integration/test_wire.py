@@ -21,6 +21,7 @@ from servers import HOST, RedisCluster3, RedisServer
 from qframe import Message, NeedRetry, Outgoing, QFrame, Reject, Topic
 from qframe.drivers.scripts import script
 from qframe.errors import BadUrl, TopicFull
+from qframe.stores.base import Store
 
 ROOT = Path(__file__).parent.parent.parent
 PAGE = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
@@ -314,6 +315,22 @@ def test_a_producer_needs_no_more_than_the_page_says(
         opened(roles["producer"]).admin.drop_group("all-delay", "g")
 
 
+def share_slots(store: Store, topic: Topic) -> None:
+    """All that a worker does with a roster."""
+    bell = store.roster_bell(topic, "g")
+    assert bell is not None
+    for number in range(2):
+        store.attend(topic, "g", "a", 60_000)
+        assert bell.wait(60)
+        assert store.claim(topic, "g", "a", {0: "1", 1: "1"}) == [0, 1]
+        store.let_go(topic, "g", "a", [0])
+        assert store.attend(topic, "g", "b", 60_000 * number)
+        assert store.roster(topic, "g")
+    store.depart(topic, "g", "b")
+    store.depart(topic, "g", "a")
+    bell.close()
+
+
 def test_a_consumer_needs_no_more_than_the_page_says(
     roles: dict[str, str], opened: Callable[[str], QFrame]
 ) -> None:
@@ -349,6 +366,7 @@ def test_a_consumer_needs_no_more_than_the_page_says(
         app.admin.peek(topic, "g")
     app.admin.seek(topics[0], "g", to="earliest")
     app.run(burst=True)
+    share_slots(app.store, topics[0])
     app.admin.drop_group(topics[1], "g")
 
 
@@ -371,6 +389,10 @@ def test_a_dashboard_sees_and_cannot_publish(
         assert page.admin.dead(topic.name, "g") == []
         assert page.admin.explain(topic.name, sent[topic.name])
         assert page.admin.verify(topic.name) == []
+        admin.store.attend(topic, "g", "a", 60_000)
+        assert page.store.roster(topic, "g") == admin.store.roster(topic, "g")
+        with pytest.raises(BadUrl, match="lacks a permission"):
+            page.store.depart(topic, "g", "a")
         before = admin.admin.stats(topic.name, "g")
         for options in ({}, {"delay": 5}, {"id": "other"}):
             with pytest.raises(BadUrl, match="lacks a permission"):

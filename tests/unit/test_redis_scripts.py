@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Container, Iterable
 from typing import Any
 
 import msgspec
@@ -26,8 +26,18 @@ from qframe.drivers.redis import Call
 from qframe.drivers.scripts import Script
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
-from qframe.stores.base import Ask, Entry, Hold, Settlement
-from qframe.stores.redis import dead, groups, inspect, leases, publish, pull, settle, timers
+from qframe.stores.base import LARGEST_VERSION, Ask, Entry, Hold, Settlement
+from qframe.stores.redis import (
+    dead,
+    groups,
+    inspect,
+    leases,
+    publish,
+    pull,
+    rosters,
+    settle,
+    timers,
+)
 from qframe.stores.redis.envelopes import META, envelope
 from qframe.stores.redis.keys import Place
 from qframe.stores.redis.tails import Tails
@@ -164,6 +174,7 @@ class Recorder:
             "publish_stream",
             "publish_subjects",
             "renew",
+            "claim",
             "settle",
             "settle_stream",
             "end_stream",
@@ -193,11 +204,21 @@ EPOCHS = {0: "an epoch"}
 
 # For each script: what makes the store call it, and for how many items. `r` is the recorder.
 USES: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "attend": (lambda r: rosters.attend(r, DELAY, "a group", "a member", 400, "a time"), 0),
     "cancel": (lambda r: timers.cancel(r, DELAY, "a subject"), 0),
     "change": (lambda r: timers.change(r, DELAY, "a subject", b"1", None), 0),
+    "claim": (
+        lambda r: rosters.claim(
+            r, DELAY, "a group", "a member", {0: "an epoch", 5: "an epoch"}, "a time"
+        ), 2,
+    ),
     "declare": (lambda r: groups.declare(r, "shop", STREAM.topic), 0),
+    "depart": (lambda r: rosters.depart(r, DELAY, "a group", "a member", "a time"), 0),
     "drop_dead": (lambda r: dead.drop(r, DELAY, "a group", None, 9), 1),
     "drop_group": (lambda r: groups.drop(r, DELAY, "a group"), 0),
+    "let_go": (
+        lambda r: rosters.let_go(r, DELAY, "a group", "a member", [0, 5, 7], "a time"), 3,
+    ),
     "move": (lambda r: timers.move(r, DELAY, "a subject", 5, "a time"), 0),
     "offsets_at": (lambda r: groups.offsets_at(r, STREAM, 5), 0),
     "publish_stream": (
@@ -215,6 +236,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
         ), 2,
     ),
     "retry_dead": (lambda r: dead.retry(r, DELAY, "a group", None, 9, "a time"), 1),
+    "roster": (lambda r: rosters.look(r, DELAY, "a group", 77, "a time"), 0),
     "seek": (lambda r: groups.seek(r, STREAM, "a group", {0: 5}), 0),
     "settle": (
         lambda r: settle.settle(r, DELAY, "a group", [ending("k", 1), ending("l", 2)], "a time"), 2,
@@ -233,7 +255,8 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
 }  # fmt: skip
 
 # What the store must give where a head names one of these.
-GIVEN: dict[str, tuple[Any, ...]] = {
+GIVEN: dict[str, Container[Any]] = {
+    "fresh": range(1, LARGEST_VERSION + 1), "member": ("a member",), "seen": (77,),
     "given": ("a time",), "epoch": ("an epoch",),
     "receipt": ("a receipt",), "subject": ("a subject",), "kind": ("delay",), "lease": (400,),
     "max_attempts": (16,), "run": (32,), "position": (3,), "due": (5,), "time": (5,),

@@ -29,7 +29,7 @@ def look(roster: RosterState, seen: int | None, now_ms: int) -> Roster | None:
     if seen == roster.version and len(living) == len(roster.members):
         return None
     members = sorted(living.values(), key=lambda each: (each.since_ms, each.id))
-    owners = {slot: owner for slot, owner in roster.owners.items() if owner.member in living}
+    owners = {slot: one for slot, one in sorted(roster.owners.items()) if one.member in living}
     return Roster(roster.version, members, owners)
 
 

@@ -21,6 +21,12 @@ Per slot and group, after `g:<group>:` (what no group has claimed stands under a
     behind:<subject> a list     what stands behind an ordered head
     dead, graves     dead messages, by when they died; the member is the seq; a hash of the rest
 
+Per group, in slot 0 alone, after `g:<group>:`, who takes part and which slots are whose: `roster`
+(the version), `members` (by when their lease passes), `joined` (a hash: member, since when) and
+`owners` (a hash: slot, since when, epoch, member). It is little and changes seldom, so one slot has
+it all, and each operation on it is one script. Each that changes it publishes to
+`qf:bell:<namespace>:<topic>:<group>:roster`, whether anybody listens or not.
+
 A head's member stands in exactly one of the four sorted sets, its value in `body` wherever it
 stands, so a change of state moves a few bytes and never the message, and each count is one ZCARD.
 Equal scores sort by member, bytes in order: so todo is ordered by rank, then due, then seq, without

@@ -41,6 +41,10 @@ class Place:
         """A script's call for a slot."""
         return Call(of(name), self.slots[slot], arguments)
 
+    def roster_channel(self, group: str) -> str:
+        """What the bell of a group's roster rings on."""
+        return f"{self.channel}:{group}:roster"
+
     def key(self, slot: int, name: str, group: str | None = None) -> bytes:
         """The name of one of a slot's keys, or of a group's in it."""
         return self.slots[slot] + (name if group is None else f"g:{group}:{name}").encode()

@@ -11,6 +11,7 @@ from qframe.drivers.redis import Redis
 from qframe.errors import BadUrl, UnknownTopic
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
+from qframe.roster import Roster
 from qframe.stores.base import (
     Ask,
     Capabilities,
@@ -29,6 +30,7 @@ from qframe.stores.redis import (
     leases,
     publish,
     pull,
+    rosters,
     settle,
     timers,
 )
@@ -184,6 +186,29 @@ class RedisStore:
         """Takes slots under new epochs; answers those taken."""
         return groups.take(self._redis, self._place(topic), group, epochs, self._now())
 
+    # Rosters
+
+    def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+        """Makes a member's lease end `lease_ms` from now; answers the roster's version."""
+        place = self._place(topic)
+        return rosters.attend(self._redis, place, group, member, lease_ms, self._now())
+
+    def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
+        """Who takes part and owns what; None if the version is still `seen` and nobody is gone."""
+        return rosters.look(self._redis, self._place(topic), group, seen, self._now())
+
+    def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
+        """Makes free slots the member's; answers those that are its own now under that epoch."""
+        return rosters.claim(self._redis, self._place(topic), group, member, epochs, self._now())
+
+    def let_go(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+        """Frees those of the slots that are the member's."""
+        rosters.let_go(self._redis, self._place(topic), group, member, slots, self._now())
+
+    def depart(self, topic: Topic, group: str, member: str) -> None:
+        """Takes a member out with all that it owns, whoever asks for it."""
+        rosters.depart(self._redis, self._place(topic), group, member, self._now())
+
     # Timers
 
     def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
@@ -259,12 +284,18 @@ class RedisStore:
 
     def bell(self, topics: Sequence[Topic]) -> HeardBell:
         """A bell that rings when one of these topics may have something new."""
+        return self._heard([self._place(topic).channel for topic in topics])
 
+    def roster_bell(self, topic: Topic, group: str) -> HeardBell:
+        """A bell that rings when the roster has changed, but for a lease that passes."""
+        return self._heard([self._place(topic).roster_channel(group)])
+
+    def _heard(self, channels: Sequence[str]) -> HeardBell:
         def forget(bell: HeardBell) -> None:
             with self._bells_guard:
                 self._bells.discard(bell)
 
-        bell = HeardBell(self._redis, [self._place(topic).channel for topic in topics], forget)
+        bell = HeardBell(self._redis, channels, forget)
         with self._bells_guard:
             self._bells.add(bell)
         return bell

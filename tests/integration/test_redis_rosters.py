@@ -1,0 +1,61 @@
+"""Rosters on servers that fail."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from servers import Proxy, RedisServer
+
+from qframe import Topic
+from qframe.errors import AnswerLost
+from qframe.stores.redis.store import RedisStore
+
+LEASE_MS = 60_000
+EPOCH = "0" * 15 + "1"
+
+
+def test_who_has_seen_what_a_server_lost_sees_what_is_done_after_it_came_back_older(
+    tmp_path: Path,
+) -> None:
+    """A version that counts would come to the number that was seen, over other members."""
+    topic = Topic("t", slots=2)
+    with RedisServer(tmp_path) as server:
+        store = RedisStore(server.url)
+        store.declare(topic)
+        store.subscribe(topic, "g")
+        store.attend(topic, "g", "a", LEASE_MS)
+        server.call("SAVE")
+        seen = store.attend(topic, "g", "lost", LEASE_MS)
+        server.kill()
+        server.restart()
+        store.reconnect()
+        older = store.roster(topic, "g", seen)
+        assert older is not None
+        assert [member.id for member in older.members] == ["a"]
+        assert store.attend(topic, "g", "other", LEASE_MS) not in (seen, older.version)
+        found = store.roster(topic, "g", seen)
+        assert found is not None
+        assert [member.id for member in found.members] == ["a", "other"]
+        store.close()
+
+
+def test_a_claim_whose_answer_was_lost_is_repeated_and_answers_what_it_won(
+    tmp_path: Path,
+) -> None:
+    topic = Topic("t", slots=4)
+    with RedisServer(tmp_path) as server, Proxy(server.port) as proxy:
+        store = RedisStore(proxy.url)
+        store.declare(topic)
+        store.subscribe(topic, "g")
+        for member in ("a", "b"):
+            store.attend(topic, "g", member, LEASE_MS)
+        assert store.claim(topic, "g", "b", {3: EPOCH}) == [3]
+        epochs = dict.fromkeys(range(4), EPOCH)
+        proxy.drop_replies(1)
+        with pytest.raises(AnswerLost):
+            store.claim(topic, "g", "a", epochs)
+        before = store.roster(topic, "g")
+        assert store.claim(topic, "g", "a", epochs) == [0, 1, 2]
+        assert store.roster(topic, "g") == before
+        store.close()
