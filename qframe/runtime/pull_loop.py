@@ -86,6 +86,7 @@ class PullLoop(Service):
         self._turn = random.randrange(topic.slots)  # noqa: S311 - fairness, no secret
         self._positions: dict[tuple[int, str], int] = {}
         self._deep: set[int] = set()
+        self._owned: Mapping[int, str] = {}
         self._quiet: set[int] = set()
         self._hinted: frozenset[int] | None = None
         self._due_s: float | None = None
@@ -113,7 +114,11 @@ class PullLoop(Service):
             receipt = new_token(self._clock)
             try:
                 self._recall()
-                owned = self._taker.owned()
+                if (owned := self._taker.owned()) is not self._owned:
+                    # What was rung for, and what was quiet, says nothing about slots that are new.
+                    self._owned = owned
+                    self._quiet.clear()
+                    self._hinted = self._due_s = None
                 asks = self._asks(owned)
                 if not asks:
                     self.idle = self.idle or not owned
