@@ -6,79 +6,17 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Self
+from typing import Any
 
 import pytest
 from eventually import eventually
 from redis_servers import RedisServer
+from sharing import Shop, counting
 
 from qframe import Message, Outgoing, QFrame, Topic
-from qframe.roster import Roster
 
-GROUP = "g"
 SLOTS = 8
 KEYS = [f"k{number}" for number in range(64)]
-
-
-class Shop:
-    """A worker in a thread of this process, and what its handler saw."""
-
-    def __init__(
-        self,
-        store: str,
-        coordinator: str,
-        namespace: str,
-        topic: Topic,
-        handle: Callable[[Message], None],
-        **options: Any,
-    ) -> None:
-        self.app = QFrame(
-            store=store, coordinator=coordinator, namespace=namespace, grace=5, session_timeout=2
-        )
-        self.topic = topic
-        self.events: Counter[str] = Counter()
-        self.app.events.listen(self._listen)
-        self.app.consumer(topic, group=GROUP, **options)(handle)
-        self._thread = threading.Thread(target=self.app.run)
-
-    def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        self.events[name] += facts.get("count", 1)
-
-    @property
-    def roster(self) -> Roster:
-        coordinator = self.app._coordinator
-        assert coordinator is not None
-        return coordinator.roster(self.topic, GROUP)
-
-    @property
-    def shares(self) -> list[int]:
-        """How many slots each member owns, the most first."""
-        roster = self.roster
-        counts = Counter(owner.member for owner in roster.owners.values())
-        return sorted((counts[member.id] for member in roster.members), reverse=True)
-
-    def stop(self) -> None:
-        self.app.stop()
-        self._thread.join(30)
-        assert not self._thread.is_alive()
-
-    def __enter__(self) -> Self:
-        self._thread.start()
-        eventually(lambda: self.app._coordinator is not None)
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.stop()
-        self.app.close()
-
-
-def counting(seen: list[int], number: int) -> Callable[[Message], None]:
-    """A handler that tells that it was called."""
-
-    def handle(message: Message) -> None:
-        seen.append(number)
-
-    return handle
 
 
 Open = Callable[..., Shop]
