@@ -30,4 +30,8 @@ until the store has answered its settlement or it was lost; nobody but the settl
 
 Failures: a store that cannot be reached is asked again, with growing pauses; any other error in a
 part is its last word and ends the worker, whose leases then run out. Stopping is `terminator`.
+
+Several workers are several processes: `supervisor` starts a `child` for each, by executing the
+program anew, and starts it again when it dies; a `lifeline` joins the two, on which a worker says
+that it serves and notices that its supervisor is gone.
 """
