@@ -46,7 +46,7 @@ class SentinelSet:
                 stack.enter_context(Sentinel(each, self.NAME, self.primary.port))
                 for each in folders
             ]
-            eventually(lambda: all(self._knows_all(each) for each in self.sentinels), within=30)
+            eventually(lambda: all(self._knows_all(each) for each in self.sentinels))
             self._stack = stack.pop_all()
 
     @property
@@ -135,7 +135,7 @@ class RedisCluster3:
 
     def await_whole(self) -> None:
         """Returns when all nodes know each other and serve all slots."""
-        eventually(lambda: all(self._is_whole(each) for each in self.servers), within=60)
+        eventually(lambda: all(self._is_whole(each) for each in self.servers))
 
     def stop(self) -> None:
         self._stack.close()

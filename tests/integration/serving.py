@@ -56,7 +56,7 @@ class Serving:
             found[key].append(body)
         return found
 
-    def await_bodies(self, expected: set[Any], within: float = 30) -> None:
+    def await_bodies(self, expected: set[Any], within: float = 60) -> None:
         """Returns when all of these were handled and everything is settled."""
         eventually(lambda: self.failure or not expected.difference(self.bodies), within)
         assert self.failure is None, self.failure
@@ -70,7 +70,7 @@ class Serving:
         """Ends the worker; the app can be asked still."""
         self.app.stop()
         if self._thread.is_alive():
-            self._thread.join(30)
+            self._thread.join(60)
             assert not self._thread.is_alive()
 
     def __enter__(self) -> Self:
@@ -126,7 +126,7 @@ class Publishing:
     def key(self, number: int) -> str:
         return f"k{number % self._keys}"
 
-    def await_more(self, count: int, within: float = 30) -> None:
+    def await_more(self, count: int, within: float = 60) -> None:
         """Returns when so many more were published."""
         goal = len(self.done) + count
         eventually(lambda: self.errors or len(self.done) >= goal, within)

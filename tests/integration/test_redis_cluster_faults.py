@@ -125,7 +125,7 @@ def test_a_dead_node_stops_its_own_slots_only_until_it_is_back(
             with pytest.raises((StoreUnavailable, PublishUnknown)):
                 publish(topic, f"{key} refused", key=key)
         meanwhile = publish_rounds(serving, mortal.others)
-        eventually(lambda: meanwhile <= set(serving.bodies), within=60)
+        eventually(lambda: meanwhile <= set(serving.bodies))
         mortal.restart()
         for key in mortal.on_it:
             publish(topic, f"{key} after", key=key)
@@ -150,10 +150,10 @@ def test_what_cannot_be_settled_on_a_dead_node_holds_up_no_settlement_elsewhere(
         mortal.node.kill()
         is_dead.set()
         meanwhile = publish_rounds(serving, mortal.others)
-        eventually(lambda: serving.events["delivery.settled"] == len(meanwhile), within=60)
+        eventually(lambda: serving.events["delivery.settled"] == len(meanwhile))
         assert sorted(serving.bodies) == sorted({"held", *meanwhile})
         mortal.restart()
-        serving.await_bodies({"held"}, within=60)
+        serving.await_bodies({"held"})
         serving.verify()
         eventually(lambda: serving.events["delivery.settled"] == len(meanwhile) + 1)
         assert serving.attempts == {1: len(meanwhile) + 1}
@@ -181,12 +181,12 @@ def test_a_pull_that_a_dying_node_leaves_in_doubt_holds_up_no_pull_elsewhere(
 
     vars(store)["pull"] = first
     with serving:
-        eventually(lambda: set(mortal.others) <= set(serving.bodies), within=60)
+        eventually(lambda: set(mortal.others) <= set(serving.bodies))
         meanwhile = publish_rounds(serving, mortal.others)
-        eventually(lambda: meanwhile <= set(serving.bodies), within=60)
+        eventually(lambda: meanwhile <= set(serving.bodies))
         mortal.restart()
         expected = {*mortal.on_it, *mortal.others, *meanwhile}
-        serving.await_bodies(expected, within=60)
+        serving.await_bodies(expected)
         serving.verify()
         assert sorted(serving.bodies) == sorted(expected)
         assert serving.attempts == {1: len(expected)}
@@ -205,7 +205,7 @@ def test_leases_that_a_dead_node_cannot_renew_end_no_lease_elsewhere(
             if message.cancelled:
                 cancelled.add(message.body)
 
-    with Serving(mortal.url, topic, handle=handle, lease=1.5) as serving:
+    with Serving(mortal.url, topic, handle=handle, lease=3) as serving:
         rounds: list[int] = []
         renew = serving.app.store.renew
 
@@ -218,15 +218,15 @@ def test_leases_that_a_dead_node_cannot_renew_end_no_lease_elsewhere(
             serving.app.publish(topic, key, key=key)
         eventually(lambda: set(serving.bodies) == held)
         mortal.node.kill()
-        eventually(lambda: mortal.on_it[0] in cancelled, within=60)
-        later = len(rounds) + 6
-        eventually(lambda: len(rounds) >= later, within=60)
+        eventually(lambda: mortal.on_it[0] in cancelled)
+        later = len(rounds) + 4
+        eventually(lambda: len(rounds) >= later)
         assert cancelled == {mortal.on_it[0]}
         ending.set()
-        eventually(lambda: serving.events["delivery.settled"], within=60)
+        eventually(lambda: serving.events["delivery.settled"])
         assert serving.events["delivery.stale"] == 0
         mortal.restart()
-        serving.await_bodies(held, within=60)
+        serving.await_bodies(held)
         serving.verify()
 
 
