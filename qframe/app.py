@@ -94,8 +94,8 @@ class QFrame:
             topic: a topic, or the name of one.
             group: the group; every group sees every message.
             options: `threads=8`, `max_attempts=16`, `backoff=Backoff()`, `lease=30`,
-                `auto_ack=True`, `max_in_flight=3000`, `start="earliest"`, `on_dead=None`;
-                `ConsumerOptions` tells what they mean.
+                `auto_ack=True`, `max_in_flight=3000`, `start="earliest"`, `serial=False`,
+                `on_dead=None`; `ConsumerOptions` tells what they mean.
 
         Raises:
             BadOption: if an option is unknown or wrong.

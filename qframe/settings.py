@@ -190,6 +190,9 @@ class ConsumerOptions(BaseModel):
     start: Literal["earliest", "latest"] = Field(
         "earliest", description="Where a group that is new to the topic begins."
     )
+    serial: bool = Field(
+        False, description="Whether a slot's messages are handled one by one, whatever their keys."
+    )
     on_dead: OnDead | None = Field(
         None,
         description="Called with the Message and the error when a message is given up.",
@@ -200,7 +203,6 @@ class ConsumerOptions(BaseModel):
     tags: Any = Field(None, description="Handles only messages with these tags.")
     broadcast: Any = Field(False, description="Whether every worker sees every message.")
     batch: Any = Field(None, description="Hands a list of messages to the handler.")
-    serial: Any = Field(False, description="Whether a slot's messages are handled one by one.")
     at_most_once: Any = Field(False, description="Settles a message before it is handled.")
 
     @property
@@ -226,7 +228,7 @@ class ConsumerKeywords(TypedDict, total=False):
     tags: Any
     broadcast: Any
     batch: Any
-    serial: Any
+    serial: bool
     at_most_once: Any
 
 
@@ -237,7 +239,6 @@ _NOT_SERVED: Final = {
     "tags": "leave it out, and return at once from the handler unless message.tags fits",
     "broadcast": "leave it out, and give each worker a group= of its own",
     "batch": "leave it out: the handler gets one Message at a time",
-    "serial": "leave it out, and publish with one key what must be handled in line",
     "at_most_once": "leave it out, and call message.ack() first in a handler with auto_ack=False",
 }
 

@@ -9,7 +9,8 @@ One *line* per consumer, of four parts with a thread or more each, joined by pla
                                  renewal (keeps the leases of what is in flight)
 
 * The **pull loop** asks the store, in one call for all slots, for what fits.
-* **Lanes** let one delivery of a key through at a time; what comes behind it waits in its lane.
+* **Lanes** let one delivery of a key through at a time (of a slot, where the consumer is serial);
+  what comes behind it waits in its lane.
   Free ones are cut into *runs*: many to a run where the handler is quick, single ones where it is
   slow.
 * A **pool** thread takes a run, calls the handler for each, and at the run's end hands over all

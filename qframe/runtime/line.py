@@ -75,7 +75,7 @@ class Line:
         self._taking = threading.Lock()
         self._acknowledging = threading.Lock()
         self._handed_over: dict[Delivery, weakref.ref[Message]] = {}
-        self._lanes = Lanes(by_subject=topic.has_subjects)
+        self._lanes = Lanes(by_subject=topic.has_subjects, by_slot=options.serial)
         self.in_flight = InFlight(
             max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=self._bell.ring
         )

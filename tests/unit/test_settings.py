@@ -173,6 +173,7 @@ def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
         ({"backoff": None}, "backoff None: it must be a Backoff"),
         ({"start": "now"}, "start 'now': it must be one of earliest, latest; use 'earliest'"),
         ({"auto_ack": 1}, "auto_ack 1: it must be True or False"),
+        ({"serial": 1}, "serial 1: it must be True or False; use False, or leave it out"),
         ({"on_dead": "mail"}, "on_dead 'mail': it must be a callable; leave it out"),
         ({"thread": 1}, "consumer option 'thread': there is no such option; did you mean 'thr"),
     ],
@@ -194,7 +195,6 @@ def test_a_wrong_consumer_option_is_named_with_its_bounds(
         {"tags": ["a"]},
         {"broadcast": True},
         {"batch": object()},
-        {"serial": True},
         {"at_most_once": True},
     ],
 )
