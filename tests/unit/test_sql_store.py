@@ -21,6 +21,7 @@ from qframe.outcomes import Verdict
 from qframe.stores.base import Ask, Settlement
 from qframe.stores.open import open_store
 from qframe.stores.sql import ranges
+from qframe.stores.sql.migrate import MIGRATIONS
 from qframe.stores.sql.schema import slots
 from qframe.stores.sql.store import SqlStore
 
@@ -106,8 +107,37 @@ def test_tables_of_a_later_version_are_refused_and_left_alone(app: QFrame, path:
     filled(app, "stream")
     app.close()
     change(path, "UPDATE qframe_version SET version = 99")
-    with pytest.raises(SchemaMismatch, match=r"at version 99 .* knows up to 1; upgrade qframe"):
+    with pytest.raises(SchemaMismatch, match=rf"at version 99 .* up to {len(MIGRATIONS)}; upgrade"):
         SqlStore(f"sqlite:///{path}")
+
+
+def test_tables_of_the_first_version_are_brought_to_this_one_with_all_that_they_hold(
+    app: QFrame, path: Path
+) -> None:
+    topic = filled(app, "ordered")
+    before = app.store.stats(topic)
+    app.close()
+    connection = sqlite3.connect(path)
+    # As the first version left it.
+    connection.execute("DROP TABLE qframe_expiries")
+    connection.execute("UPDATE qframe_version SET version = 1")
+    connection.commit()
+    connection.close()
+    store = SqlStore(f"sqlite:///{path}")
+    try:
+        assert store.stats(topic) == before
+        store.subscribe(topic, "brief", "latest", 0)
+        store.sweep(topic)
+        assert store.groups(topic) == ["g"]
+        assert store.stats(topic) == before
+        assert store.verify(topic) == []
+    finally:
+        store.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT version FROM qframe_version").fetchall() == [
+        (len(MIGRATIONS),)
+    ]
+    connection.close()
 
 
 def test_opening_again_finds_everything_as_it_was(app: QFrame) -> None:

@@ -110,11 +110,12 @@ class Slot(msgspec.Struct, eq=False):
 
 
 class TopicState(msgspec.Struct, eq=False):
-    """A topic with its slots, and each group's cursors."""
+    """A topic with its slots, each group's cursors, and when those groups expire that do."""
 
     topic: Topic
     slots: list[Slot]
     groups: dict[str, list[Cursor]] = {}
+    expiries: dict[str, int] = {}
 
     def collecting(self) -> list[list[Cursor]]:
         """The groups that get what is published: those with a name, or else the unclaimed one."""

@@ -25,7 +25,12 @@ def _create_all(transaction: Transaction) -> None:
             transaction.run(Statement(CreateIndex(index, if_not_exists=True), ""))
 
 
-MIGRATIONS: Final[tuple[Callable[[Transaction], None], ...]] = (_create_all,)
+def _add_expiries(transaction: Transaction) -> None:
+    """Groups that expire; new databases have the table from the first step."""
+    transaction.run(Statement(CreateTable(schema.expiries, if_not_exists=True), ""))
+
+
+MIGRATIONS: Final[tuple[Callable[[Transaction], None], ...]] = (_create_all, _add_expiries)
 
 
 def migrate(database: Database) -> None:
