@@ -18,7 +18,7 @@ LONGER = {"stores.base": "the contract of a store, on one page"}
 # From top to bottom; what stands in one row and is a folder does not import its neighbours.
 FLOORS: tuple[tuple[str, ...], ...] = (
     ("errors", "clock", "topic", "codec", "message", "retry", "outcomes", "events", "service"),
-    ("settings", "registry"),
+    ("config_file", "settings", "registry"),
     ("drivers",),
     ("stores", "coordination", "idempotency", "batching"),
     ("runtime",),

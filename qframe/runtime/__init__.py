@@ -21,6 +21,9 @@ One *line* per consumer, of four parts with a thread or more each, joined by pla
   nothing.
 * **Renewal** prolongs leases every third of their length, on a connection of its own.
 
+* The **subscription** makes the group collect, and where it expires (a broadcast consumer's) says
+  from time to time that it is served still.
+
 What a delivery can become (`handling`): acknowledged; handed to its handler again after a short
 pause, its lane waiting; given back for a delayed retry; dead; or, when the worker stops or loses
 the slot, given back uncounted. In a topic with subjects a delayed retry gives back all that waits

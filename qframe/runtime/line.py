@@ -9,19 +9,20 @@ from typing import Any
 
 from qframe.clock import Clock
 from qframe.coordination.base import Coordinator, Membership
-from qframe.errors import AlreadySettled, Forgotten
+from qframe.errors import AlreadySettled, Forgotten, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery, Message
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff
 from qframe.runtime.binding import Handler
-from qframe.runtime.handling import Ending, ending_of, pause_s, retries_locally
+from qframe.runtime.handling import Ending, ending_of, pause_s, releases, retries_locally
 from qframe.runtime.lanes import Lanes
 from qframe.runtime.limits import InFlight
 from qframe.runtime.pool import Hand, Pool
 from qframe.runtime.pull_loop import PullLoop
 from qframe.runtime.renewal import Renewal
 from qframe.runtime.settler import Leak, Settler
+from qframe.runtime.subscription import Subscription
 from qframe.settings import ConsumerOptions
 from qframe.stores.base import Store
 from qframe.topic import Topic
@@ -75,6 +76,10 @@ class Line:
         self._taking = threading.Lock()
         self._acknowledging = threading.Lock()
         self._handed_over: dict[Delivery, weakref.ref[Message]] = {}
+        self._subscription = Subscription(
+            topic=topic, group=group, options=options, store=store, events=events,
+            wake=self._bell.ring, on_failure=on_failure,
+        )  # fmt: skip
         self._lanes = Lanes(by_subject=topic.has_subjects, by_slot=options.serial)
         self.in_flight = InFlight(
             max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=self._bell.ring
@@ -85,7 +90,6 @@ class Line:
         }  # fmt: skip
         self.settler = Settler(
             epochs=lambda: self._taken,
-            on_settled=self._on_settled,
             on_leaked=self._on_leaked,
             **common,
         )
@@ -105,7 +109,7 @@ class Line:
 
     def start(self) -> None:
         """Subscribes the group, joins, and starts all parts."""
-        self._store.subscribe(self._topic, self.group, self._options.start)
+        self._subscription.begin()
         self._membership = self._coordinator.join(
             self._topic, self.group, on_change=self._on_change, on_failure=self._on_failure
         )
@@ -114,6 +118,7 @@ class Line:
 
     def leave(self) -> None:
         """Gives its slots up and closes its bell; the parts are stopped."""
+        self._subscription.stop(1.0)
         if self._membership is not None:
             self._membership.leave()
         self._bell.close()
@@ -156,6 +161,12 @@ class Line:
             for slot in slots:
                 self._membership.fenced(slot)
 
+    def subscribe_anew(self, error: UnknownGroup) -> None:
+        """Begins anew where the group has expired: with nothing in hand, and no slot taken."""
+        self._lose(self.in_flight.all())
+        self._subscription.anew(error)
+        self._taken = {}
+
     # For the pool.
 
     def handle(self, hand: Hand) -> None:
@@ -196,15 +207,10 @@ class Line:
         """Gives back, uncounted, what no handler has in hand."""
         deliveries = [message.delivery for message in self.pool.withdraw()]
         deliveries += self._lanes.withdraw()
-        deliveries.sort(key=lambda one: one.seq)
-        seen: set[tuple[str | None, str]] = set()
-        for one in deliveries:
-            # Giving back the first of a subject's run gives back the run.
-            if self._topic.has_subjects and (one.subject, one.receipt) in seen:
-                self.in_flight.remove([one])
-                continue
-            seen.add((one.subject, one.receipt))
-            self.settler.put(Ending(one, Verdict.RELEASE))
+        endings, implied = releases(deliveries, by_run=self._topic.has_subjects)
+        self.in_flight.remove(implied)
+        for ending in endings:
+            self.settler.put(ending)
 
     def abandon(self) -> None:
         """Gives back, uncounted, what handlers have in hand still; they are cancelled."""
@@ -345,14 +351,6 @@ class Line:
         return [Message(delivery, self, automatic) for delivery in deliveries]
 
     # What the store or the coordinator tells.
-
-    def _on_settled(self, count: int, stale: int) -> None:
-        if not self._events:
-            return
-        where = {"topic": self.topic, "group": self.group}
-        if stale:
-            self._events.emit("delivery.stale", count=stale, **where)
-        self._events.emit("delivery.settled", count=count - stale, **where)
 
     def _on_change(self) -> None:
         """Slots have come or gone; those that have gone are lost at once."""

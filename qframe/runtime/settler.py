@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
 from qframe.clock import Clock
-from qframe.errors import StoreUnavailable
+from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.outcomes import Settled
@@ -45,9 +45,8 @@ class Settler(Service):
         store: the store.
         in_flight: from which settled deliveries are removed.
         epochs: answers the epochs under which the slots are owned now.
-        on_settled: called with how many a flush has sent, and how many of them were stale.
         on_leaked: called, from its thread, for a message that was let go unsettled.
-        events: told of settlements refused.
+        events: told of what was settled and what was refused.
         clock: for the 10 ms.
         on_failure: called when it ends by an error.
     """
@@ -60,7 +59,6 @@ class Settler(Service):
         store: Store,
         in_flight: InFlight,
         epochs: Callable[[], Mapping[int, str]],
-        on_settled: Callable[[int, int], None],
         on_leaked: Callable[[Delivery], None],
         events: Events,
         clock: Clock,
@@ -72,7 +70,6 @@ class Settler(Service):
         self._store = store
         self._in_flight = in_flight
         self._epochs = epochs
-        self._on_settled = on_settled
         self._on_leaked = on_leaked
         self._events = events
         self._clock = clock
@@ -137,6 +134,9 @@ class Settler(Service):
             try:
                 stale = self._ask(batch, epochs)
                 break
+            except UnknownGroup:  # dropped, and all that was in doing with it
+                stale = len(batch)
+                break
             except StoreUnavailable as error:
                 tries += 1
                 if self._events:
@@ -147,7 +147,11 @@ class Settler(Service):
         self._in_flight.remove(
             [item.delivery if isinstance(item, Ending) else item for item in batch]
         )
-        self._on_settled(len(batch), stale)
+        if self._events:
+            where = {"topic": self._topic.name, "group": self._group}
+            if stale:
+                self._events.emit("delivery.stale", count=stale, **where)
+            self._events.emit("delivery.settled", count=len(batch) - stale, **where)
 
     def _ask(self, batch: list[Delivery | Ending], epochs: Mapping[int, str]) -> int:
         """Sends a batch; answers how many were stale."""

@@ -25,6 +25,7 @@ _LEVELS: Final = {
     "worker.failed": "error",
     "slot.taken": "info",
     "slot.lost": "warning",
+    "group.resubscribed": "warning",
     "delivery.failed": "warning",
     "delivery.retried": "warning",
     "delivery.dead": "error",
