@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import socket
-import subprocess
-import sys
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,8 +14,10 @@ from typing import Any
 import pytest
 from eventually import eventually
 from servers import RedisServer
+from typer.testing import CliRunner
 
 from qframe import Message, Outgoing, QFrame, Reject, Topic, UnknownGroup, WorkerFailed
+from qframe.cli.main import cli
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 
@@ -244,7 +244,9 @@ def test_a_worker_whose_plain_group_is_dropped_ends_with_an_error(opened: Opened
     assert isinstance(plain.failure.__cause__, UnknownGroup)
 
 
-def test_people_on_call_can_name_such_a_group(opened: Opened) -> None:
+def test_people_on_call_can_name_such_a_group(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
     topic = Topic("prices", slots=1)
     one = Instance(opened("pod-1"), topic)
 
@@ -258,15 +260,14 @@ def test_people_on_call_can_name_such_a_group(opened: Opened) -> None:
     one.burst()
     one.app.publish(topic, "next")
 
+    settings = one.app.settings
+    monkeypatch.setenv("QFRAME_STORE", settings.store)
+    monkeypatch.setenv("QFRAME_NAMESPACE", settings.namespace)
+
     def qframe(*words: str) -> Any:
-        settings = one.app.settings
-        flags = ["--store", settings.store, "--namespace", settings.namespace, "--json"]
-        answer = subprocess.run(
-            [sys.executable, "-m", "qframe", *words, *flags],
-            capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        assert answer.returncode == 0, answer.stderr
-        return json.loads(answer.stdout)
+        answer = CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False)
+        assert answer.exit_code == 0, answer.output
+        return json.loads(answer.output)
 
     [shown] = qframe("groups", "prices")
     assert (shown["group"], shown["lag"], shown["dead"]) == ("audit@pod-1", 1, 1)
