@@ -84,7 +84,7 @@ def test_slots_are_shared_whatever_becomes_of_workers(
             crew.start_all(WORKERS)
             producing.start()
             storm.rage(lambda: crew.done >= 0.9 * messages, WITHIN_S)
-            crew.wait(lambda: crew.done == messages, WITHIN_S)
+            crew.wait(lambda: crew.done == messages, WITHIN_S / 5)
             with QFrame(store=url) as app:
                 crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 30)
             crew.leave_all()
