@@ -34,10 +34,14 @@ class Verdict(StrEnum):
 
 
 class Settled(StrEnum):
-    """What became of a settlement: a stale one changed nothing."""
+    """What became of a settlement: a stale one changed nothing, of one that is away nobody knows.
+
+    It is away where its server could not be reached, or did not answer; it is to be sent again.
+    """
 
     SETTLED = "settled"
     STALE = "stale"
+    AWAY = "away"
 
 
 class Moved(StrEnum):

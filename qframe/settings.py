@@ -108,6 +108,11 @@ class Settings(BaseSettings):
     namespace: Name = Field(
         "qframe", description="Keeps apart what several systems keep in one store."
     )
+    instance: str = Field(
+        "",
+        description="Names this worker among those of a broadcast consumer; "
+        "the host's name if empty.",
+    )
     max_body: int = Field(
         262_144, ge=1, le=2**30, description="The largest body of a message, in bytes."
     )

@@ -10,7 +10,7 @@ from typing import TypeVar
 T = TypeVar("T")
 
 
-def eventually(check: Callable[[], T], within: float = 10.0) -> T:
+def eventually(check: Callable[[], T], within: float = 60.0) -> T:
     """The first true answer of a check; fails if there is none within so many seconds."""
     until = time.monotonic() + within
     pause = threading.Event()

@@ -49,7 +49,7 @@ class SentinelSet:
                 stack.enter_context(Sentinel(each, self.NAME, self.primary.port))
                 for each in folders
             ]
-            eventually(lambda: all(self._knows_all(each) for each in self.sentinels), within=30)
+            eventually(lambda: all(self._knows_all(each) for each in self.sentinels))
             self._stack = stack.pop_all()
 
     @property
@@ -136,6 +136,10 @@ class RedisCluster3:
         for server in [target, source, *others]:
             server.call("CLUSTER", "SETSLOT", slot, "NODE", target_id)
 
+    def await_whole(self) -> None:
+        """Returns when all nodes know each other and serve all slots."""
+        eventually(lambda: all(self._is_whole(each) for each in self.servers))
+
     def stop(self) -> None:
         self._stack.close()
 
@@ -152,12 +156,15 @@ class RedisCluster3:
             server.call("CLUSTER", "ADDSLOTSRANGE", first, after - 1)
         for server in self.servers[1:]:
             self.servers[0].call("CLUSTER", "MEET", HOST, server.port)
-        eventually(lambda: all(self._is_whole(each) for each in self.servers), within=30)
+        self.await_whole()
 
     def _is_whole(self, server: RedisServer) -> bool:
         with server.client() as client:
             info = client.cluster("INFO")
-        wanted = {"cluster_state": "ok", "cluster_known_nodes": "3", "cluster_size": "3"}
+        wanted = {
+            "cluster_state": "ok", "cluster_known_nodes": "3", "cluster_size": "3",
+            "cluster_slots_ok": str(SLOTS),
+        }  # fmt: skip
         return all(str(info[name]) == value for name, value in wanted.items())
 
     def _id(self, server: RedisServer) -> str:

@@ -6,6 +6,7 @@ Every command opens an app from the same sources as a program does (`settings.py
     exit code 0    done
               1    refused or failed: one line on stderr says what, why, and the remedy
               2    the command itself was spelt wrong
+              128 + n    a worker was ended at once, by a second signal n
 
 Invariants: with `--json`, stdout bears one JSON value and nothing else; reading creates nothing,
 not even a database; texts from messages are shown with their control characters escaped, so that a

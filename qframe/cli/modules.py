@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib
+import importlib.util
 import re
 import sys
 import traceback
@@ -26,8 +27,7 @@ def apps_of(names: Sequence[str]) -> list[QFrame]:
     Raises:
         BadModule: if one cannot be imported, is none, or there is no consumer.
     """
-    if (here := str(Path.cwd())) not in sys.path:
-        sys.path.insert(0, here)
+    _look_here()
     named: list[QFrame] = []
     for name in names:
         module_name, colon, attribute = _checked(name).partition(":")
@@ -42,6 +42,31 @@ def apps_of(names: Sequence[str]) -> list[QFrame]:
             'decorate a function with @consumer("topic", group="group")',
         )  # fmt: skip
     return apps
+
+
+def refuse_absent(names: Sequence[str]) -> None:
+    """Refuses what cannot be a module, or is not there, without importing any of it.
+
+    A dotted name is looked up by its first part: to find the rest, that would have to be imported.
+
+    Raises:
+        BadModule: if one is no name, or there is no such module.
+    """
+    _look_here()
+    for name in names:
+        module_name, *_ = _checked(name).split(":")
+        first, *_ = module_name.split(".")
+        try:
+            spec = importlib.util.find_spec(first)
+        except ValueError:  # it is loaded and has none, as __main__: its import will tell
+            continue
+        if spec is None:
+            raise _absent(module_name)
+
+
+def _look_here() -> None:
+    if (here := str(Path.cwd())) not in sys.path:
+        sys.path.insert(0, here)
 
 
 def _checked(name: str) -> str:
@@ -62,13 +87,17 @@ def _imported(name: str) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is not None and (name == error.name or name.startswith(error.name + ".")):
-            raise BadModule(
-                "module", name, f"there is none of that name in {Path.cwd()}, nor is it installed",
-                "start the worker in the directory of the module, or set PYTHONPATH",
-            ) from None  # fmt: skip
+            raise _absent(name) from None
         raise _broken(name, error) from error
     except (Exception, SystemExit) as error:
         raise _broken(name, error) from error
+
+
+def _absent(name: str) -> BadModule:
+    return BadModule(
+        "module", name, f"there is none of that name in {Path.cwd()}, nor is it installed",
+        "start the worker in the directory of the module, or set PYTHONPATH",
+    )  # fmt: skip
 
 
 def _broken(name: str, error: BaseException) -> BadModule:

@@ -11,16 +11,24 @@ from types import FrameType
 from qframe.app import QFrame
 
 
-def serve(apps: Sequence[QFrame], *, burst: bool, drain: bool) -> None:
+def serve(apps: Sequence[QFrame], *, burst: bool, drain: bool, supervised: bool = False) -> None:
     """Runs all apps; the first signal stops them all, the second ends the process.
+
+    Args:
+        apps: the apps.
+        burst: return when nothing is due, leased or waiting for a retry.
+        drain: return when nothing waits at all.
+        supervised: whether signals after the first one are ignored. Who stops a supervisor may
+            stop its children as well, and an echo must not end one in the midst of its work; it
+            is the supervisor that kills.
 
     Raises:
         QFrameError: what the first one that failed has raised, once all have stopped.
     """
-    if len(apps) == 1:
+    if len(apps) == 1 and not supervised:
         apps[0].run(burst=burst, drain=drain)
         return
-    stopping = threading.Event()
+    heard: list[int] = []  # no Event: a handler that sets one may wait for whom it interrupts
     failures: list[BaseException] = []
 
     def run(app: QFrame) -> None:
@@ -28,14 +36,13 @@ def serve(apps: Sequence[QFrame], *, burst: bool, drain: bool) -> None:
             app.run(burst=burst, drain=drain)
         except BaseException as error:  # raised again by the thread that can tell it
             failures.append(error)
-            stopping.set()
 
     def on_signal(number: int, _frame: FrameType | None) -> None:
-        if stopping.is_set():
+        if heard and not supervised:
             os._exit(128 + number)
-        stopping.set()
+        heard.append(number)
 
-    # An app hears signals in the main thread only, and here there are several.
+    # An app hears signals in the main thread only, and here it is not the app that runs there.
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, on_signal)
     threads = [
@@ -45,10 +52,9 @@ def serve(apps: Sequence[QFrame], *, burst: bool, drain: bool) -> None:
     for thread in threads:
         thread.start()
     while any(thread.is_alive() for thread in threads):
-        stopping.wait(0.1)
         for app, thread in zip(apps, threads, strict=True):
-            if stopping.is_set():
+            if heard or failures:
                 app.stop()  # said again until it is heard: one that only starts does not hear it
-                thread.join(0.1)
+            thread.join(0.1)
     if failures:
         raise failures[0]

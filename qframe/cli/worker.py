@@ -11,10 +11,11 @@ import typer
 from qframe.app import QFrame
 from qframe.cli.flags import Config, Namespace, Store, choose
 from qframe.cli.modules import apps_of
+from qframe.cli.processes import held, name_worker, say_when_ready, supervise
 from qframe.cli.serving import serve
 from qframe.cli.times import duration_of
 from qframe.clock import SYSTEM_CLOCK
-from qframe.errors import NotSupported, StoreUnavailable
+from qframe.errors import StoreUnavailable
 from qframe.telemetry.logs import log_events
 from qframe.topic import duration_ms
 
@@ -35,27 +36,34 @@ def worker(
     wait: Annotated[
         str, typer.Option(metavar="DURATION", help="How long to wait for the store to come up.")
     ] = "0",
+    number: Annotated[int, typer.Option(min=0, hidden=True)] = 0,  # these two a supervisor adds
+    lifeline: Annotated[int | None, typer.Option(min=3, hidden=True)] = None,
     store: Store = None,
     namespace: Namespace = None,
     config: Config = None,
 ) -> None:
     """Serves the consumers of modules, until SIGTERM or Ctrl-C.
 
-    It then finishes what it has begun; a second signal ends it at once.
+    It then finishes what it has begun; a second signal ends it at once. With --processes, a worker
+    that dies is restarted, and signals to the first process stop them all.
     """
-    if processes > 1:
-        raise NotSupported(
-            "--processes beyond 1", "run one process, and set threads= of its consumers"
-        )
     wait_ms = duration_ms(duration_of(wait) or 0, "wait")
     settings = choose(store, namespace, config)
-    apps = apps_of(modules)
+    if processes > 1 and lifeline is None:
+        words = [f"--wait={wait}", *(["--burst"] if burst else []), *(["--drain"] if drain else [])]
+        code = supervise(modules, settings, processes=processes, ends=burst or drain, words=words)
+        raise typer.Exit(code)
+    name_worker(modules, number, processes)
     with ExitStack() as stack:
+        line = None if lifeline is None else stack.enter_context(held(lifeline, settings))
+        apps = apps_of(modules)
         for app in apps:
             stack.callback(app.close)
             stack.callback(log_events(app.events, settings))
             _wait_for_store(app, wait_ms)
-        serve(apps, burst=burst, drain=drain)
+        if line is not None:
+            say_when_ready(apps, line)
+        serve(apps, burst=burst, drain=drain, supervised=line is not None)
 
 
 def _wait_for_store(app: QFrame, wait_ms: int) -> None:

@@ -111,6 +111,7 @@ class LeaseSeat:
         self._roster = _NEVER
         self._attended_s = float("-inf")
         self._bell: Bell | None = ledger.roster_bell(topic, group)
+        self._rung = True
         self._awake = threading.Event()
 
     @property
@@ -130,9 +131,10 @@ class LeaseSeat:
         if attends:
             lease_ms = round(self._lease_s * 1000)
             self._ledger.attend(self._topic, self._group, self._worker, lease_ms)
+        if not (self._evict_dead() or attends or self._rung):
+            return None
         roster = self._ledger.roster(self._topic, self._group, seen=self._roster.version)
         if roster is not None:
-            roster = self._without_dead(roster)
             self._roster = roster
         if attends:
             # Only now: had the lease passed before, the roster has told what was lost by that.
@@ -182,7 +184,7 @@ class LeaseSeat:
             self._awake.wait(longest_s)
             self._awake.clear()
         else:
-            self._bell.wait(longest_s)
+            self._rung = self._bell.wait(longest_s)
 
     def wake(self) -> None:
         """Ends a wait."""
@@ -191,14 +193,12 @@ class LeaseSeat:
         else:
             self._bell.ring()
 
-    def _without_dead(self, roster: Roster) -> Roster:
-        """The roster after those have departed whose processes on this machine are gone."""
-        dead = [member.id for member in roster.members if is_dead(member.id)]
+    def _evict_dead(self) -> bool:
+        """Makes members depart whose processes on this machine are gone; whether there were any."""
+        dead = [member.id for member in self._roster.members if is_dead(member.id)]
         for member in dead:
             self._ledger.depart(self._topic, self._group, member)
-        if not dead:
-            return roster
-        return self._ledger.roster(self._topic, self._group) or roster
+        return bool(dead)
 
     def _view(self, roster: Roster, owned: Mapping[int, str]) -> View:
         current = {slot: owner.member for slot, owner in roster.owners.items()}

@@ -53,7 +53,7 @@ from qframe.topic import Topic
 SIGNS_OF_LIFE: Final = 6
 SETTLE_S: Final = 0.05
 PATIENCE_S: Final = 0.25
-START_S: Final = 10.0
+START_S: Final = 5.0
 AT_ONCE: Final = 500
 
 
@@ -96,6 +96,7 @@ class ZooKeeperCoordinator:
         on_failure: OnFailure,
     ) -> None:
         self._seats: frozenset[ZooKeeperSeat] = frozenset()
+        self._starting = threading.Lock()
         self._zookeeper = ZooKeeper(url, session_s=session_s, on_state=self._on_state)
         self._namespace = namespace
         self._worker = worker
@@ -144,15 +145,17 @@ class ZooKeeperCoordinator:
 
     def check(self) -> None:
         """Returns if the ensemble can be reached."""
-        self._zookeeper.start(START_S)
+        with self._starting:
+            self._zookeeper.start(START_S)
 
     def close(self) -> None:
         """Ends the session, and with it all that was this worker's."""
         self._expiry.stop()
-        self._zookeeper.close()
+        with self._starting:
+            self._zookeeper.close()
 
     def _path(self, topic: Topic, group: str) -> str:
-        return f"{self._zookeeper.root}/{self._namespace}/{topic.name}/{group}"
+        return f"/{self._namespace}/{topic.name}/{group}"
 
     def _on_state(self) -> None:
         for seat in self._seats:

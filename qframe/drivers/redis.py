@@ -80,13 +80,14 @@ class Command(NamedTuple):
 Request = Call | Command
 
 
-class _Nothing(Enum):
-    """In place of a reply, where nothing was done and others will do."""
+class Missing(Enum):
+    """In place of a reply that did not come, where others will do.
 
-    DONE = auto()
+    `UNDONE`: nothing was done. `LOST`: it may have been.
+    """
 
-
-NOTHING_DONE: Final = _Nothing.DONE
+    UNDONE = auto()
+    LOST = auto()
 
 
 def _pack(*words: Any) -> bytes:
@@ -95,9 +96,16 @@ def _pack(*words: Any) -> bytes:
 
 
 class _Again(NamedTuple):
-    """In place of a reply that says that nothing was done yet."""
+    """In place of a reply that says that nothing was done yet.
+
+    `waits`: whether the next try has to wait, since the server cannot do it now.
+    """
 
     why: BaseException
+    waits: bool
+
+
+_MISSING: Final[dict[type, Missing]] = {_Again: Missing.UNDONE, Lost: Missing.LOST}
 
 
 class Redis:
@@ -121,8 +129,9 @@ class Redis:
 
         Args:
             requests: what to ask; while some are still being made, the first are on their way.
-            partly: whether some replies will do: none waits then for a server that cannot answer
-                now, and `NOTHING_DONE` stands in place of what it would have done.
+            partly: whether some replies will do, for a caller who asks again: nobody waits then
+                for a server that cannot answer now, and what is `Missing` stands in place of its
+                replies; it is raised only if all are.
 
         Raises:
             StoreUnavailable: if nothing was done.
@@ -137,23 +146,21 @@ class Redis:
         until_s, pause_s = SYSTEM_CLOCK.monotonic_s() + PATIENCE_S, FIRST_PAUSE_S
         while True:
             pauses, moved = self._round(fresh, unknown, ask, replies)
-            open_ = [number for number, reply in enumerate(replies) if type(reply) is _Again]
+            open_ = [
+                number for number, reply in enumerate(replies)
+                if type(reply) is _Again and not (partly and reply.waits)
+            ]  # fmt: skip
             fresh = iter([(number, made[number]) for number in open_])
             # A script that was not known goes again with its text, however late it is.
-            if not open_ or ((pauses or moved) and SYSTEM_CLOCK.monotonic_s() >= until_s):
-                break
-            some_will_do = partly and pauses and len(open_) < len(made)
-            if pauses and not some_will_do:
+            is_late = (pauses or moved) and SYSTEM_CLOCK.monotonic_s() >= until_s
+            if pauses and not (is_late or partly):
                 self._pause.wait(pause_s * random.uniform(0.5, 1))  # noqa: S311 - jitter
                 pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
-            if moved:
+            if moved and not is_late:
                 with suppress(*FAILURES):
                     self._servers.look_again()
-            if some_will_do:
-                return self._judged(
-                    [NOTHING_DONE if type(reply) is _Again else reply for reply in replies]
-                )
-        return self._judged(replies)
+            if is_late or not open_:
+                return self._judged(replies, partly=partly)
 
     def one(self, request: Request) -> Any:
         """The reply to one request: what `run` does, in the shortest way."""
@@ -164,7 +171,7 @@ class Redis:
         sending.add(0, request.packed(True))
         sending.flush()
         [reply] = sending.replies()
-        if isinstance(reply, Exception) and self._again(reply) is not None:
+        if isinstance(reply, Exception) and self._is_undone(reply):
             return self.run((request,))[0]
         if isinstance(reply, Exception) or type(reply) is Lost:
             return self._judged([reply])[0]
@@ -250,7 +257,7 @@ class Redis:
                     if sending is None:
                         sending = sendings[node] = node.begin()
                 except FAILURES as error:
-                    replies[number] = _Again(error)
+                    replies[number] = _Again(error, waits=True)
                     pauses = moved = True
                     continue
                 if redirected is not None:
@@ -271,10 +278,9 @@ class Redis:
                 replies[number] = reply
                 if not isinstance(reply, Exception):
                     continue
-                again = self._again(reply)
-                if again is None:
+                if not self._is_undone(reply):
                     continue
-                replies[number] = again
+                waits = False
                 if isinstance(reply, NoScriptError):
                     unknown.add(number)
                 elif isinstance(reply, MovedError):
@@ -284,20 +290,20 @@ class Redis:
                 elif isinstance(reply, AskError):
                     # Half of a script's keys are there and half are here: it waits until they
                     # are together again. A command has one key, and that is where it says.
-                    pauses = True
+                    waits = pauses = True
                 else:
-                    moved = pauses = True
+                    waits = moved = pauses = True
+                replies[number] = _Again(reply, waits)
         return pauses, moved
 
     @staticmethod
-    def _again(reply: Exception) -> _Again | None:
+    def _is_undone(reply: Exception) -> bool:
         """Whether an error says that nothing was done, and may be done later or elsewhere."""
-        if isinstance(reply, (NoScriptError, AskError, *_AGAIN)):
-            return _Again(reply)
-        return _Again(reply) if str(reply).startswith(_AGAIN_TEXTS) else None
+        kinds = (NoScriptError, AskError, *_AGAIN)
+        return isinstance(reply, kinds) or str(reply).startswith(_AGAIN_TEXTS)
 
-    def _judged(self, replies: list[Any]) -> list[Any]:
-        """The replies, if all came; else the one error that tells what is known."""
+    def _judged(self, replies: list[Any], *, partly: bool = False) -> list[Any]:
+        """The replies, if all came or some will do; else the one error that tells what is known."""
         failed = [
             reply for reply in replies
             if isinstance(reply, Exception) or type(reply) is Lost or type(reply) is _Again
@@ -307,6 +313,9 @@ class Redis:
         for reply in failed:
             if isinstance(reply, Exception) and not isinstance(reply, OutOfMemoryError):
                 raise self._translated(reply) from reply
+        is_full = any(isinstance(reply, Exception) for reply in failed)
+        if partly and not is_full and len(failed) < len(replies):
+            return [_MISSING.get(type(reply), reply) for reply in replies]
         first = failed[0]
         why = first if isinstance(first, Exception) else first.why
         if len(failed) < len(replies) or any(type(reply) is Lost for reply in failed):

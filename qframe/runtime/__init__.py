@@ -8,7 +8,8 @@ One *line* per consumer, of four parts with a thread or more each, joined by pla
                                     │
                                  renewal (keeps the leases of what is in flight)
 
-* The **pull loop** asks the store, in one call for all slots, for what fits.
+* The **pull loop** asks the store, in one call for all slots, for what fits. A slot whose answer
+  was lost is *in doubt*: it is left out until what it may have handed out was recalled.
 * **Lanes** let one delivery of a key through at a time; what comes behind it waits in its lane.
   Free ones are cut into *runs*: many to a run where the handler is quick, single ones where it is
   slow.
@@ -17,7 +18,7 @@ One *line* per consumer, of four parts with a thread or more each, joined by pla
   is stuck in a slow message is relieved of the rest of its run within 20 ms.
 * The **settler** gathers settlements for up to 10 ms or 256 deliveries and sends them in one call.
   It repeats what failed: a settlement whose reply was lost is stale the second time and harms
-  nothing.
+  nothing. What of several servers one cannot take is kept for another try; the rest goes on.
 * **Renewal** prolongs leases every third of their length, on a connection of its own.
 
 What a delivery can become (`handling`): acknowledged; handed to its handler again after a short
@@ -30,4 +31,8 @@ until the store has answered its settlement or it was lost; nobody but the settl
 
 Failures: a store that cannot be reached is asked again, with growing pauses; any other error in a
 part is its last word and ends the worker, whose leases then run out. Stopping is `terminator`.
+
+Several workers are several processes: `supervisor` starts a `child` for each, by executing the
+program anew, and starts it again when it dies; a `lifeline` joins the two, on which a worker says
+that it serves and notices that its supervisor is gone.
 """

@@ -86,12 +86,15 @@ class PullLoop(Service):
         self._turn = random.randrange(topic.slots)  # noqa: S311 - fairness, no secret
         self._positions: dict[tuple[int, str], int] = {}
         self._deep: set[int] = set()
+        self._owned: Mapping[int, str] = {}
         self._quiet: set[int] = set()
         self._hinted: frozenset[int] | None = None
         self._due_s: float | None = None
         bell_rings = store.capabilities.bell
         self._longest_s = LONGEST_SLEEP_WITH_BELL_S if bell_rings else LONGEST_SLEEP_S
         self._doubted: list[tuple[list[Ask], str]] = []
+        self._recall_at_s = 0.0
+        self._recalls = 0
         self._busy_since_s: float | None = None
         self.idle = False
 
@@ -113,11 +116,16 @@ class PullLoop(Service):
             receipt = new_token(self._clock)
             try:
                 self._recall()
-                owned = self._taker.owned()
+                if (owned := self._taker.owned()) is not self._owned:
+                    # What was rung for, and what was quiet, says nothing about slots that are new.
+                    self._owned = owned
+                    self._quiet.clear()
+                    self._hinted = self._due_s = None
                 asks = self._asks(owned)
                 if not asks:
                     self.idle = self.idle or not owned
-                    self._wait(WARY_SLEEP_S if self._caution.wary else LONGEST_SLEEP_S)
+                    pause_s = WARY_SLEEP_S if self._caution.wary else LONGEST_SLEEP_S
+                    self._wait(self._before_recall(pause_s))
                     continue
                 pulled = self._store.pull(
                     self._topic, self._group, asks,
@@ -131,6 +139,9 @@ class PullLoop(Service):
                 self._wait(self._backoff.bound_ms(failures) / 1000)
                 continue
             failures = 0
+            if pulled.doubted:
+                in_doubt = [ask for ask in asks if ask.slot in pulled.doubted]
+                self._doubted.append((in_doubt, receipt))
             self._take(asks, pulled)
             if self._may_sleep(asks, owned, pulled):
                 self.idle = True
@@ -155,11 +166,15 @@ class PullLoop(Service):
             self._due_s = None
 
     def _asks(self, owned: Mapping[int, str]) -> list[Ask]:
-        """What to ask of each slot: those that had more last time get most of the room."""
+        """What to ask of each slot: those that had more last time get most of the room.
+
+        Of a slot in doubt nothing: a stream would go on behind what was handed out.
+        """
+        in_doubt = self._in_doubt()
         room = self._caution.room(self._in_flight, self._in_flight.room(PULL_AT_MOST))
-        if not owned or room <= 0:
+        slots = sorted(owned.keys() - in_doubt)
+        if not slots or room <= 0:
             return []
-        slots = sorted(owned)
         if self._hinted is not None:
             slots = [slot for slot in slots if slot in self._hinted] or slots
         turn = self._turn % len(slots)
@@ -195,7 +210,8 @@ class PullLoop(Service):
             self._deep.clear()
         if pulled.fenced:
             self._taker.fenced(pulled.fenced)
-        if self._events and (pulled.dead or pulled.lost or pulled.gaps or pulled.away):
+        missed = pulled.away or pulled.doubted
+        if self._events and (pulled.dead or pulled.lost or pulled.gaps or missed):
             self._emit(pulled)
 
     def _may_sleep(self, asks: list[Ask], owned: Mapping[int, str], pulled: Pulled) -> bool:
@@ -210,23 +226,48 @@ class PullLoop(Service):
             self._due_s = due_s if self._due_s is None else min(self._due_s, due_s)
         # Where room is small a pull asks some slots only, and the others may be full.
         self._quiet.update(ask.slot for ask in asks)
-        return self._quiet.issuperset(owned if self._hinted is None else self._hinted & set(owned))
+        awaited = owned.keys() - self._in_doubt()
+        return self._quiet.issuperset(awaited if self._hinted is None else self._hinted & awaited)
 
     def _sleep_s(self) -> float:
         """Until something falls due, but not for ever: the bell is a hint."""
+        sleep_s = self._before_recall(self._longest_s)
         if self._due_s is None:
-            return self._longest_s
-        return min(self._longest_s, max(0.0, self._due_s - self._clock.monotonic_s()))
+            return sleep_s
+        return min(sleep_s, max(0.0, self._due_s - self._clock.monotonic_s()))
+
+    def _before_recall(self, timeout_s: float) -> float:
+        """How much of a wait is left before the next try to recall something."""
+        if not self._doubted:
+            return timeout_s
+        return min(timeout_s, max(0.0, self._recall_at_s - self._clock.monotonic_s()))
+
+    def _in_doubt(self) -> set[int]:
+        """The slots of which an answer was lost and not recalled yet."""
+        return {ask.slot for asks, _ in self._doubted for ask in asks}
 
     def _recall(self) -> None:
-        """Gives back what answers that never came may have handed out, before anything else is.
+        """Gives back what answers that never came may have handed out, as far as can be done now.
 
-        Otherwise a stream would go on with what stands behind it.
+        A slot where it cannot is in doubt still, and tried again after a growing pause.
         """
-        while self._doubted:
-            asks, receipt = self._doubted[0]
-            self._store.recall(self._topic, self._group, asks, receipt)
-            del self._doubted[0]
+        if not self._doubted or self._clock.monotonic_s() < self._recall_at_s:
+            return
+        doubted, self._doubted = self._doubted, []
+        for asks, receipt in doubted:
+            try:
+                away = self._store.recall(self._topic, self._group, asks, receipt).away
+            except StoreUnavailable as error:
+                self._tell(error)
+                away = [ask.slot for ask in asks]
+            if in_doubt := [ask for ask in asks if ask.slot in away]:
+                self._doubted.append((in_doubt, receipt))
+        self._recalls = self._recalls + 1 if self._doubted else 0
+        pause_s = self._backoff.bound_ms(self._recalls) / 1000 if self._doubted else 0.0
+        self._recall_at_s = self._clock.monotonic_s() + pause_s
+        # What was recalled is to be pulled, whatever the bell has rung for.
+        self._quiet.clear()
+        self._hinted = self._due_s = None
 
     def _tell(self, error: StoreUnavailable) -> None:
         if self._events:
@@ -240,5 +281,5 @@ class PullLoop(Service):
             self._events.emit("delivery.lost", count=pulled.lost, **where)
         if pulled.gaps:
             self._events.emit("sequence.gap", count=pulled.gaps, **where)
-        if pulled.away:
-            self._events.emit("slot.away", count=len(pulled.away), **where)
+        if away := len(pulled.away) + len(pulled.doubted):
+            self._events.emit("slot.away", count=away, **where)

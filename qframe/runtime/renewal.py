@@ -11,7 +11,7 @@ from qframe.events import Events
 from qframe.message import Delivery
 from qframe.runtime.limits import InFlight
 from qframe.service import Service
-from qframe.stores.base import NO_EPOCH, Hold, Store
+from qframe.stores.base import NO_EPOCH, Hold, Renewed, Store
 from qframe.topic import Topic
 
 
@@ -84,26 +84,25 @@ class Renewal(Service):
             holds.setdefault(hold, []).append(one)
         sent_s = self._clock.monotonic_s()
         try:
-            gone = self._store.renew(self._topic, self._group, list(holds), lease_ms)
+            renewed = self._store.renew(self._topic, self._group, list(holds), lease_ms)
         except StoreUnavailable as error:
+            renewed = Renewed(away=list(holds))
             if self._events:
                 self._events.emit("store.unavailable", part=self.name, error=str(error))
-            self._expire(deliveries, sent_s)
-            return
-        lost = [one for hold in gone for one in holds[hold]]
-        self._kept_at_s.update(dict.fromkeys(deliveries, sent_s))
-        if lost:
+        away = [one for hold in renewed.away for one in holds.pop(hold)]
+        lost = [one for hold in renewed.gone for one in holds.pop(hold)]
+        for kept in holds.values():
+            self._kept_at_s.update(dict.fromkeys(kept, sent_s))
+        if lost := lost + self._expired(away, sent_s):
             self._on_lost(lost)
 
-    def _expire(self, deliveries: list[Delivery], now_s: float) -> None:
-        """Gives up what was not renewed for a whole lease, as the store will have done.
+    def _expired(self, deliveries: list[Delivery], now_s: float) -> list[Delivery]:
+        """What was not renewed for a whole lease, so that the store will have given it up.
 
         What was pulled since the last round counts from this one: it may be kept too long by a
         third of a lease, but its settlement is refused by receipt all the same.
         """
         lease_s = self._lease_ms / 1000
-        lost = [
+        return [
             one for one in deliveries if now_s - self._kept_at_s.setdefault(one, now_s) >= lease_s
         ]
-        if lost:
-            self._on_lost(lost)

@@ -30,6 +30,7 @@ class Leak(NamedTuple):
     delivery: Delivery
 
 
+One = Delivery | Ending
 Item = list[Delivery] | Ending | Leak | None
 
 
@@ -37,7 +38,8 @@ class Settler(Service):
     """Gathers settlements for up to 10 ms or 256 deliveries, whichever is first, and sends them.
 
     When nothing else is in flight there is nothing to wait for, and they are sent at once. What
-    cannot be sent is sent again until it can, or until `abandon`.
+    cannot be sent is kept and sent again, with growing pauses, until it can be, or until `abandon`;
+    what comes meanwhile for the same slots waits behind it, and for other slots is sent.
 
     Args:
         topic: the topic.
@@ -79,6 +81,9 @@ class Settler(Service):
         self._inbox: SimpleQueue[Item] = SimpleQueue()
         self._abandoned = threading.Event()
         self._backoff = Backoff(0.05, cap=2)
+        self._kept: list[One] = []
+        self._tries = 0
+        self._again_s = 0.0
         self.settled = 0
 
     def put(self, item: list[Delivery] | Ending | Leak) -> None:
@@ -95,12 +100,13 @@ class Settler(Service):
     def abandon(self) -> None:
         """Gives up sending what the store does not take; its leases will pass."""
         self._abandoned.set()
+        self.wake()
 
     def run(self) -> None:
         """Gathers and sends until it is stopped and has nothing left."""
         while True:
-            batch: list[Delivery | Ending] = []
-            item = self._inbox.get()
+            batch: list[One] = []
+            item = self._first()
             until_s = self._clock.monotonic_s() + LINGER_S
             while True:
                 if isinstance(item, list):
@@ -112,16 +118,27 @@ class Settler(Service):
                 item = self._next(batch, until_s)
                 if item is None:
                     break
-            if batch:
-                self._send(batch)
-            if self.stopping and self._inbox.empty():
+            if sendable := self._sendable(batch):
+                self._send(sendable)
+            is_done = not self._kept or self._abandoned.is_set()
+            if self.stopping and is_done and self._inbox.empty():
                 return
 
-    def _next(self, batch: list[Delivery | Ending], until_s: float) -> Item:
+    def _first(self) -> Item:
+        """The next item, however long it takes; None once what is kept is to be sent again."""
+        if not self._kept:
+            return self._inbox.get()
+        try:
+            return self._inbox.get(timeout=max(0.0, self._again_s - self._clock.monotonic_s()))
+        except Empty:
+            return None
+
+    def _next(self, batch: list[One], until_s: float) -> Item:
         """What is to be sent along with the batch; None if it is to be sent now."""
         if len(batch) >= MAX_FLUSH:
             return None
-        waits = not (self.stopping or len(batch) >= FLUSH_AT or len(self._in_flight) <= len(batch))
+        in_hand = len(batch) + len(self._kept)
+        waits = not (self.stopping or len(batch) >= FLUSH_AT or len(self._in_flight) <= in_hand)
         left_s = until_s - self._clock.monotonic_s()
         try:
             if waits and left_s > 0:
@@ -130,36 +147,54 @@ class Settler(Service):
         except Empty:
             return None
 
-    def _send(self, batch: list[Delivery | Ending]) -> None:
+    def _sendable(self, batch: list[One]) -> list[One]:
+        """What may be sent now, each slot's in order: until the next try, not what is kept."""
+        if not self._kept:
+            return batch
+        if self._clock.monotonic_s() >= self._again_s:
+            kept, self._kept = self._kept, []
+            return kept + batch
+        slots = {_delivery(one).slot for one in self._kept}
+        self._kept += [one for one in batch if _delivery(one).slot in slots]
+        return [one for one in batch if _delivery(one).slot not in slots]
+
+    def _send(self, batch: list[One]) -> None:
+        """Sends a batch, and keeps what cannot be sent."""
+        try:
+            answers = self._ask(batch)
+        except StoreUnavailable as error:
+            answers = [Settled.AWAY] * len(batch)
+            if self._events:
+                self._events.emit("store.unavailable", part=self.name, error=str(error))
+        if Settled.AWAY in answers:
+            pairs = list(zip(batch, answers, strict=True))
+            self._kept += [one for one, answer in pairs if answer is Settled.AWAY]
+            batch = [one for one, answer in pairs if answer is not Settled.AWAY]
+            self._tries += 1
+            self._again_s = self._clock.monotonic_s() + self._backoff.bound_ms(self._tries) / 1000
+        elif not self._kept:
+            self._tries = 0
+        if batch:
+            self.settled += len(batch)
+            self._in_flight.remove([_delivery(one) for one in batch])
+            self._on_settled(len(batch), answers.count(Settled.STALE))
+
+    def _ask(self, batch: list[One]) -> list[Settled]:
+        """Sends a batch; answers what became of each."""
         epochs = self._epochs()
-        tries = 0
-        while True:
-            try:
-                stale = self._ask(batch, epochs)
-                break
-            except StoreUnavailable as error:
-                tries += 1
-                if self._events:
-                    self._events.emit("store.unavailable", part=self.name, error=str(error))
-                if self._abandoned.wait(self._backoff.bound_ms(tries) / 1000):
-                    return
-        self.settled += len(batch)
-        self._in_flight.remove(
-            [item.delivery if isinstance(item, Ending) else item for item in batch]
-        )
-        self._on_settled(len(batch), stale)
-
-    def _ask(self, batch: list[Delivery | Ending], epochs: Mapping[int, str]) -> int:
-        """Sends a batch; answers how many were stale."""
-        acked = [item for item in batch if isinstance(item, Delivery)]
+        acked = [one for one in batch if isinstance(one, Delivery)]
         if len(acked) == len(batch):
-            return len(self._store.acknowledge(self._topic, self._group, acked, epochs))
+            return self._store.acknowledge(self._topic, self._group, acked, epochs)
         # Together and in order: what is acknowledged in a subject's run may follow another end.
-        settlements = [_settlement(item, epochs) for item in batch]
-        return self._store.settle(self._topic, self._group, settlements).count(Settled.STALE)
+        settlements = [_settlement(one, epochs) for one in batch]
+        return self._store.settle(self._topic, self._group, settlements)
 
 
-def _settlement(item: Delivery | Ending, epochs: Mapping[int, str]) -> Settlement:
+def _delivery(one: One) -> Delivery:
+    return one.delivery if isinstance(one, Ending) else one
+
+
+def _settlement(item: One, epochs: Mapping[int, str]) -> Settlement:
     if isinstance(item, Ending):
         one = item.delivery
         return Settlement(

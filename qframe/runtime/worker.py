@@ -31,7 +31,7 @@ class Worker:
         make_lines: makes the lines; given the function that a failing part calls.
         make_sweeper: makes the sweeper; given the same.
         grace_s: how long running handlers may go on when it stops, in seconds.
-        events: told of start and stop.
+        events: told of its start, that it is ready, and its stop.
         clock: the clock.
     """
 
@@ -73,6 +73,8 @@ class Worker:
                 for line in self._lines:
                     line.start()
                 self._sweeper.start()
+                if self._events:
+                    self._events.emit("worker.ready", worker=self.id)
                 self._wait(burst=burst, drain=drain)
             finally:
                 self._terminate()

@@ -192,8 +192,8 @@ class Pulled(msgspec.Struct):
         dead: how many went to dead, their attempts spent.
         lost: how many deliveries were found to have lost their lease.
         gaps: how many gaps in sequences were passed.
-        away: the slots that could not be asked now, where a store's slots lie on several servers;
-            nothing of them was handed out. If none could be asked, the pull raises instead.
+        away: the slots that could not be asked now; nothing of them was handed out.
+        doubted: the slots whose answer was lost: they are to be recalled before the next pull.
     """
 
     deliveries: list[Delivery] = []
@@ -203,6 +203,7 @@ class Pulled(msgspec.Struct):
     lost: int = 0
     gaps: int = 0
     away: list[int] = []
+    doubted: list[int] = []
 
 
 class Settlement(msgspec.Struct, gc=False, eq=False):
@@ -238,6 +239,30 @@ class Hold(NamedTuple):
     epoch: str
     subject: str | None
     receipt: str
+
+
+class Renewed(msgspec.Struct):
+    """The answer to a renewal.
+
+    Attributes:
+        gone: the holds that are not held any more.
+        away: the holds that could not be renewed now.
+    """
+
+    gone: list[Hold] = []
+    away: list[Hold] = []
+
+
+class Recalled(msgspec.Struct):
+    """The answer to a recall.
+
+    Attributes:
+        count: how many deliveries were given back.
+        away: the slots in which this could not be done now.
+    """
+
+    count: int = 0
+    away: list[int] = []
 
 
 class Record(msgspec.Struct, kw_only=True):
@@ -358,10 +383,10 @@ class Pulling(Protocol):
         was empty.
         """
 
-    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> list[Hold]:
+    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
         """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
 
-    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> int:
+    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> Recalled:
         """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
 
 
@@ -377,8 +402,8 @@ class Settling(Protocol):
         group: str,
         deliveries: Sequence[Delivery],
         epochs: Mapping[int, str],
-    ) -> list[Delivery]:
-        """Acknowledges each, in order, under its slot's epoch; answers those that were stale."""
+    ) -> list[Settled]:
+        """Acknowledges each, in order, under its slot's epoch; answers as `settle`."""
 
 
 class Groups(Protocol):
@@ -592,12 +617,6 @@ def acks(deliveries: Sequence[Delivery], epochs: Mapping[int, str]) -> list[Sett
         )
         for one in deliveries
     ]  # fmt: skip
-
-
-def refused(deliveries: Sequence[Delivery], answers: Sequence[Settled]) -> list[Delivery]:
-    """The deliveries whose settlement was stale."""
-    pairs = zip(deliveries, answers, strict=True)
-    return [delivery for delivery, answer in pairs if answer is Settled.STALE]
 
 
 def due_of(entry: Entry, now_ms: int, merges: bool) -> int:

@@ -23,6 +23,14 @@ _LEVELS: Final = {
     "worker.stopping": "info",
     "worker.stopped": "info",
     "worker.failed": "error",
+    "worker.ended": "info",
+    "worker.died": "error",
+    "worker.restarted": "info",
+    "worker.orphaned": "warning",
+    "supervisor.started": "info",
+    "supervisor.stopping": "info",
+    "supervisor.stopped": "info",
+    "supervisor.killing": "warning",
     "slot.taken": "info",
     "slot.left": "info",
     "slot.lost": "warning",
@@ -165,7 +173,7 @@ def make_logger(log_format: str, stream: TextIO) -> Any:
         else structlog.processors.JSONRenderer(ensure_ascii=False)
     )
     return structlog.wrap_logger(
-        structlog.PrintLogger(stream),
+        structlog.WriteLogger(stream),  # a line is one write: processes may share the stream
         processors=[
             structlog.processors.add_log_level,
             structlog.processors.TimeStamper(fmt="iso", utc=True),

@@ -321,7 +321,7 @@ def test_after_a_seek_old_receipts_are_stale_and_retries_are_gone(bench: Bench) 
         for settle in (bench.ack, bench.retry, bench.kill, bench.release):
             assert settle(topic, old) == STALE
     holds = bench.holds(topic, got[3])
-    assert bench.store.renew(topic, "g", holds, 100) == holds
+    assert bench.store.renew(topic, "g", holds, 100).gone == holds
     bench.advance(50)
     again = bench.got(topic)
     assert [(body_of(one), one.attempt) for one in again] == [(3, 1)]

@@ -47,10 +47,11 @@ def test_renewing_keeps_a_message_hidden_however_long(bench: Bench, kind: str) -
     [one] = bench.got(topic, lease_ms=100)
     for _ in range(5):
         bench.advance(80)
-        assert bench.store.renew(topic, "g", bench.holds(topic, one), 100) == []
+        assert bench.store.renew(topic, "g", bench.holds(topic, one), 100).gone == []
         assert bench.got(topic) == []
     bench.ack(topic, one)
-    assert bench.store.renew(topic, "g", bench.holds(topic, one), 100) == bench.holds(topic, one)
+    holds = bench.holds(topic, one)
+    assert bench.store.renew(topic, "g", holds, 100).gone == holds
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -68,7 +69,7 @@ def test_a_new_epoch_fences_the_old_owner_off_and_hands_out_what_it_had(
     before = bench.total(topic)
     for settle in (bench.ack, bench.retry, bench.kill, bench.release):
         assert settle(topic, one, epoch=old) == STALE
-    assert bench.store.renew(topic, "g", [Hold(0, old, one.subject, one.receipt)], 100) != []
+    assert bench.store.renew(topic, "g", [Hold(0, old, one.subject, one.receipt)], 100).gone != []
     assert bench.total(topic) == before
     [again] = bench.got(topic)
     assert (again.attempt, again.lost) == (2, 1)
@@ -192,8 +193,8 @@ def test_what_was_handed_out_in_an_answer_that_was_lost_can_be_given_back(
     bench.publish(topic, 2, "b")
     bench.got(topic, receipt="lost")
     own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost") == 1
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost") == 0
+    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost").count == 1
+    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost").count == 0
     [again] = bench.got(topic)
     assert (body_of(again), again.attempt, again.lost) == (2, 1, 0)
     assert bench.ack(topic, kept) == SETTLED
@@ -215,7 +216,7 @@ def test_each_subject_has_a_lease_of_its_own(bench: Bench, kind: str) -> None:
     for key in ("a", "b"):
         bench.publish(topic, key, key)
     kept, _ = bench.got(topic, lease_ms=100)
-    assert bench.store.renew(topic, "g", bench.holds(topic, kept), 250) == []
+    assert bench.store.renew(topic, "g", bench.holds(topic, kept), 250).gone == []
     bench.advance(100)
     pulled = bench.pull(topic, lease_ms=400)
     assert ([body_of(one) for one in pulled.deliveries], pulled.lost) == (["b"], 1)
@@ -228,7 +229,7 @@ def test_a_renewal_counts_from_now_and_may_shorten_a_lease(bench: Bench, kind: s
     bench.publish(topic, 1, "k")
     [one] = bench.got(topic, lease_ms=400)
     bench.advance(10)
-    assert bench.store.renew(topic, "g", bench.holds(topic, one), 60) == []
+    assert bench.store.renew(topic, "g", bench.holds(topic, one), 60).gone == []
     assert bench.pull(topic).next_due_ms == 60
     bench.advance(60)
     assert bench.pull(topic).lost == 1
@@ -242,11 +243,12 @@ def test_a_lease_that_has_passed_can_be_renewed_until_it_is_noticed(
     bench.publish(topic, 1, "k")
     [one] = bench.got(topic, lease_ms=50)
     bench.advance(80)
-    assert bench.store.renew(topic, "g", bench.holds(topic, one), 100) == []
+    assert bench.store.renew(topic, "g", bench.holds(topic, one), 100).gone == []
     assert bench.pull(topic).lost == 0
     bench.advance(100)
     assert bench.pull(topic, limit=0).lost == 1
-    assert bench.store.renew(topic, "g", bench.holds(topic, one), 100) == bench.holds(topic, one)
+    holds = bench.holds(topic, one)
+    assert bench.store.renew(topic, "g", holds, 100).gone == holds
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -261,9 +263,9 @@ def test_a_renewal_answers_just_those_that_are_not_held(bench: Bench, kind: str)
     forged = other._replace(receipt="forged")
     foreign = other._replace(epoch=epoch(999))
     nobodys = Hold(1, other.epoch, "none" if theirs.subject else "77", other.receipt)
-    answered = bench.store.renew(topic, "g", [forged, good, foreign, other, nobodys], 100)
+    answered = bench.store.renew(topic, "g", [forged, good, foreign, other, nobodys], 100).gone
     assert answered == [forged, foreign, nobodys]
-    assert bench.store.renew(topic, "g", [], 100) == []
+    assert bench.store.renew(topic, "g", [], 100).gone == []
 
 
 @pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
@@ -273,7 +275,7 @@ def test_a_renewal_that_is_refused_prolongs_nothing(bench: Bench, kind: str) -> 
     [one] = bench.got(topic, lease_ms=50)
     [hold] = bench.holds(topic, one)
     for wrong in (hold._replace(receipt="forged"), hold._replace(epoch=epoch(999))):
-        assert bench.store.renew(topic, "g", [wrong], 400) == [wrong]
+        assert bench.store.renew(topic, "g", [wrong], 400).gone == [wrong]
     bench.advance(50)
     assert bench.pull(topic).lost == 1
 
@@ -283,7 +285,7 @@ def test_one_hold_of_a_window_stands_for_all_of_it(bench: Bench) -> None:
     for number in range(4):
         bench.publish(topic, number)
     got = bench.got(topic, lease_ms=50)
-    assert bench.store.renew(topic, "g", bench.holds(topic, got[2])[:1], 200) == []
+    assert bench.store.renew(topic, "g", bench.holds(topic, got[2])[:1], 200).gone == []
     bench.advance(199)
     assert bench.pull(topic).lost == 0
     bench.advance(1)
@@ -385,7 +387,7 @@ def test_a_recall_takes_all_subjects_of_its_receipt_and_no_others(bench: Bench, 
     lost = bench.got(topic, receipt="lost")
     own = bench.store.epochs(topic, "g")
     asks = [Ask(slot, own[slot], 1) for slot in (0, 1)]
-    assert bench.store.recall(topic, "g", asks, "lost") == len(lost) == 8
+    assert bench.store.recall(topic, "g", asks, "lost").count == len(lost) == 8
     assert bench.ack(topic, *lost) == STALE * 8
     assert bench.ack(topic, *first) == SETTLED * 4
     assert {(one.attempt, one.lost) for one in bench.got(topic)} == {(1, 0)}
@@ -400,7 +402,7 @@ def test_a_recall_under_another_epoch_or_for_another_slot_changes_nothing(
     [one] = bench.got(topic, receipt="lost")
     own = bench.store.epochs(topic, "g")[one.slot]
     for ask in (Ask(one.slot, epoch(999), 9), Ask(1 - one.slot, own, 9)):
-        assert bench.store.recall(topic, "g", [ask], "lost") == 0
+        assert bench.store.recall(topic, "g", [ask], "lost").count == 0
     assert bench.ack(topic, one) == SETTLED
 
 
@@ -410,7 +412,7 @@ def test_a_recall_gives_a_whole_run_back_uncounted(bench: Bench) -> None:
         bench.publish(topic, number, "k")
     bench.got(topic, receipt="lost")
     own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost") == 1
+    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost").count == 1
     assert bench.total(topic).todo == 3
     assert [(body_of(one), one.attempt, one.lost) for one in bench.got(topic)] == [
         (number, 1, 0) for number in range(3)
@@ -424,7 +426,7 @@ def test_a_recalled_subject_becomes_one_with_its_next_round(bench: Bench, kind: 
     bench.got(topic, receipt="lost")
     bench.publish(topic, 2, "k")
     own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost") == 1
+    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost").count == 1
     assert (bench.bodies(topic), bench.total(topic).published) == ([2], 1)
 
 
@@ -435,7 +437,7 @@ def test_a_recall_on_a_stream_gives_back_what_had_left_the_line(bench: Bench) ->
     bench.retry(topic, *bench.got(topic, limit=1))
     assert bench.bodies(topic, receipt="lost") == [0, 1]
     own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost") == 1
+    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost").count == 1
     again = bench.got(topic, position=1)
     assert [(body_of(one), one.attempt, one.lost) for one in again] == [(0, 2, 0), (1, 1, 0)]
     assert bench.ack(topic, *again) == SETTLED * 2

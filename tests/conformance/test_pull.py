@@ -311,7 +311,7 @@ def test_one_of_a_streams_window_renews_the_lease_of_all(bench: Bench) -> None:
         bench.publish(topic, number)
     first, *others = bench.got(topic, lease_ms=100)
     bench.advance(90)
-    assert bench.store.renew(topic, "g", bench.holds(topic, first), 200) == []
+    assert bench.store.renew(topic, "g", bench.holds(topic, first), 200).gone == []
     bench.advance(199)
     assert bench.pull(topic).lost == 0
     assert bench.ack(topic, first, *others) == SETTLED * 3
@@ -405,6 +405,6 @@ def test_nothing_is_recalled_under_another_epoch_or_receipt(bench: Bench, kind: 
     bench.publish(topic, 1, "k")
     [one] = bench.got(topic, receipt="mine")
     own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.recall(topic, "g", [Ask(0, "f" * 16, 9)], "mine") == 0
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "other") == 0
+    assert bench.store.recall(topic, "g", [Ask(0, "f" * 16, 9)], "mine").count == 0
+    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "other").count == 0
     assert bench.ack(topic, one) == SETTLED

@@ -256,10 +256,13 @@ def test_what_is_acknowledged_together_is_settled_but_for_what_is_stale(
     bench.ack(topic, *settled_before)
     not_mine = msgspec.structs.replace(got[4], receipt="another")
     asked = [*got[:4], not_mine, *got[5:], got[0]]
-    stale = bench.store.acknowledge(topic, "g", asked, epochs)
-    assert {id(one) for one in stale} == {id(one) for one in [*settled_before, not_mine, got[0]]}
+    answers = bench.store.acknowledge(topic, "g", asked, epochs)
+    pairs = zip(asked, answers, strict=True)
+    stale = {id(one) for one, answer in pairs if answer is Settled.STALE}
+    assert stale == {id(one) for one in [*settled_before, not_mine, got[0]]}
+    assert answers.count(Settled.SETTLED) == 9
     assert bench.total(topic).settled == 11
-    assert bench.store.acknowledge(topic, "g", [got[4]], epochs) == []
+    assert bench.store.acknowledge(topic, "g", [got[4]], epochs) == SETTLED
     assert bench.store.acknowledge(topic, "g", [], epochs) == []
     assert bench.total(topic).settled == 12
 
@@ -274,6 +277,6 @@ def test_what_is_acknowledged_under_an_epoch_that_has_passed_is_stale(
     got = bench.got(topic)
     before = bench.store.epochs(topic, "g")
     bench.take(topic)
-    assert bench.store.acknowledge(topic, "g", got, before) == got
-    assert bench.store.acknowledge(topic, "g", got, {}) == got
+    assert bench.store.acknowledge(topic, "g", got, before) == STALE * 2
+    assert bench.store.acknowledge(topic, "g", got, {}) == STALE * 2
     assert bench.total(topic).todo == 2

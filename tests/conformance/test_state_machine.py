@@ -204,7 +204,7 @@ class Machine(RuleBasedStateMachine):
             # The worker gives back what it never received, and asks a stream again by position.
             _, receipt = self._pull(group, asks, run, attempts)
             self.both(lambda store: store.recall(self.topic, group, asks, receipt))
-            assert self.store.recall(self.topic, group, asks, receipt) == 0
+            assert self.store.recall(self.topic, group, asks, receipt).count == 0
         pulled, _ = self._pull(group, asks, run, attempts)
         got = [
             (group, one, owned[one.slot])
@@ -288,8 +288,8 @@ class Machine(RuleBasedStateMachine):
             mine = [each for each in self.in_hand if each[0] == group]
             chosen = [mine[number % len(mine)] for number in numbers]
             holds = [Hold(one.slot, own, one.subject, one.receipt) for _, one, own in chosen]
-            gone = self.both(lambda store: store.renew(self.topic, group, holds, lease))
-            self.reached["renewed"] += len(holds) - len(gone)
+            renewed = self.both(lambda store: store.renew(self.topic, group, holds, lease))
+            self.reached["renewed"] += len(holds) - len(renewed["gone"])
 
     # By hand
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections import Counter, defaultdict
+from collections.abc import Callable
 from typing import Any, Self
 
 from eventually import eventually
@@ -14,15 +15,30 @@ GROUP = "g"
 
 
 class Serving:
-    """A worker of one topic, from `with` to its end; its app publishes as well."""
+    """A worker of one topic, from `with` to its end; its app publishes as well.
 
-    def __init__(self, url: str, topic: Topic, **options: Any) -> None:
+    Args:
+        url: the store's.
+        topic: the topic.
+        handle: what its handler does with a message once that is noted as seen.
+        options: the consumer's.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        topic: Topic,
+        *,
+        handle: Callable[[Message], object] = lambda _: None,
+        **options: Any,
+    ) -> None:
         self.app = QFrame(store=url, grace=5)
         self.topic = topic
         self.seen: list[tuple[str | None, Any]] = []
         self.attempts: Counter[int] = Counter()
         self.events: Counter[str] = Counter()
         self.failure: BaseException | None = None
+        self._also = handle
         self.app.events.listen(self._listen)
         self.app.consumer(topic, group=GROUP, **{"threads": 4, **options})(self._handle)
         self._thread = threading.Thread(target=self._run)
@@ -40,7 +56,7 @@ class Serving:
             found[key].append(body)
         return found
 
-    def await_bodies(self, expected: set[Any], within: float = 30) -> None:
+    def await_bodies(self, expected: set[Any], within: float = 60) -> None:
         """Returns when all of these were handled and everything is settled."""
         eventually(lambda: self.failure or not expected.difference(self.bodies), within)
         assert self.failure is None, self.failure
@@ -54,7 +70,7 @@ class Serving:
         """Ends the worker; the app can be asked still."""
         self.app.stop()
         if self._thread.is_alive():
-            self._thread.join(30)
+            self._thread.join(60)
             assert not self._thread.is_alive()
 
     def __enter__(self) -> Self:
@@ -75,6 +91,7 @@ class Serving:
     def _handle(self, message: Message) -> None:
         self.seen.append((message.key, message.body))
         self.attempts[message.attempt] += 1
+        self._also(message)
 
     def _run(self) -> None:
         try:
@@ -109,7 +126,7 @@ class Publishing:
     def key(self, number: int) -> str:
         return f"k{number % self._keys}"
 
-    def await_more(self, count: int, within: float = 30) -> None:
+    def await_more(self, count: int, within: float = 60) -> None:
         """Returns when so many more were published."""
         goal = len(self.done) + count
         eventually(lambda: self.errors or len(self.done) >= goal, within)

@@ -178,12 +178,6 @@ def test_a_topic_that_nobody_declared_is_refused_with_the_remedy(program: Progra
     assert "topic 'order-events': nobody has declared it; declare it once: Topic(" in said
 
 
-def test_more_than_one_process_is_not_served_yet(program: Program) -> None:
-    assert "--processes beyond 1 is not supported" in program.refused(
-        "worker", "shop", "--processes", "2"
-    )
-
-
 def test_a_store_that_comes_up_late_is_waited_for_as_long_as_asked(program: Program) -> None:
     program.write("shop.py", SHOP)
     missing = ["--store", "redis://127.0.0.1:1/0"]

@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from eventually import eventually
 from redis.crc import key_slot
 from servers import RedisCluster3
-from serving import Publishing, Serving
+from serving import GROUP, Publishing, Serving
 
-from qframe import PublishUnknown, StoreUnavailable, Topic
+from qframe import Message, PublishUnknown, QFrame, StoreUnavailable, Topic
 from qframe.drivers import redis as driver
+from qframe.drivers import redis_servers
+from qframe.outcomes import Settled
+from qframe.stores.base import Ask
 
 SLOTS = 4
 NAMESPACE = "qframe"
@@ -64,46 +69,196 @@ def keys_of(topic: Topic) -> list[str]:
     return [found[slot] for slot in range(topic.slots)]
 
 
-@pytest.mark.parametrize("kind", ["stream", "ordered"])
-def test_a_dead_node_stops_its_own_slots_only_until_it_is_back(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
-) -> None:
-    monkeypatch.setattr(driver, "PATIENCE_S", 0.5)
-    topic = Topic("t", kind=kind, slots=SLOTS)
-    keys = keys_of(topic)
-    with RedisCluster3(tmp_path, aof=True) as cluster:
+class OnANode:
+    """A cluster that does without a dead node, and a topic with slots on that and on others.
+
+    Attributes:
+        node: the server that is to die.
+        living: the other servers.
+        on_it: a key for each of the topic's slots on it.
+        others: a key for each of the other slots.
+    """
+
+    def __init__(self, cluster: RedisCluster3, topic: Topic) -> None:
         for server in cluster.servers:
             server.call("CONFIG", "SET", "cluster-require-full-coverage", "no")
         nodes = [cluster.node_of(hash_slot(topic, slot)) for slot in range(SLOTS)]
-        dead = nodes[0]
-        on_dead = [keys[slot] for slot in range(SLOTS) if nodes[slot] == dead]
-        others = [keys[slot] for slot in range(SLOTS) if nodes[slot] != dead]
-        assert others
-        with Serving(cluster.url, topic) as serving:
-            publish = serving.app.publish
-            for key in keys:
-                publish(topic, f"{key} before", key=key)
-            serving.await_bodies({f"{key} before" for key in keys})
-            cluster.servers[dead].kill()
-            for key in on_dead:
-                with pytest.raises((StoreUnavailable, PublishUnknown)):
-                    publish(topic, f"{key} refused", key=key)
-            for round_ in range(20):
-                for key in others:
-                    publish(topic, f"{key} {round_}", key=key)
-            meanwhile = {f"{key} {round_}" for key in others for round_ in range(20)}
-            eventually(lambda: meanwhile <= set(serving.bodies), within=20)
-            cluster.servers[dead].restart()
+        keys = keys_of(topic)
+        self.url = cluster.url
+        self._cluster = cluster
+        self.node = cluster.servers[nodes[0]]
+        self.living = [server for server in cluster.servers if server is not self.node]
+        self.on_it = [key for key, node in zip(keys, nodes, strict=True) if node == nodes[0]]
+        self.others = [key for key in keys if key not in self.on_it]
+        assert self.others
 
-            def is_back() -> bool:
-                try:
-                    for key in on_dead:
-                        publish(topic, f"{key} after", key=key)
-                except (StoreUnavailable, PublishUnknown):
-                    return False
-                return True
+    def restart(self) -> None:
+        """Returns when the node is back and all slots are served."""
+        self.node.restart()
+        self._cluster.await_whole()
 
-            eventually(is_back, within=20)
-            serving.await_bodies({f"{key} after" for key in on_dead} | meanwhile)
-            serving.verify()
-            assert len([body for body in serving.bodies if body in meanwhile]) == len(meanwhile)
+
+@pytest.fixture
+def topic(kind: str) -> Topic:
+    return Topic("t", kind=kind, slots=SLOTS)
+
+
+@pytest.fixture
+def mortal(tmp_path: Path, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnANode]:
+    monkeypatch.setattr(driver, "PATIENCE_S", 0.5)
+    with RedisCluster3(tmp_path, aof=True) as cluster:
+        yield OnANode(cluster, topic)
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_dead_node_stops_its_own_slots_only_until_it_is_back(
+    mortal: OnANode, topic: Topic
+) -> None:
+    with Serving(mortal.url, topic) as serving:
+        publish = serving.app.publish
+        before = {f"{key} before" for key in mortal.on_it + mortal.others}
+        for body in before:
+            publish(topic, body, key=body.split()[0])
+        serving.await_bodies(before)
+        mortal.node.kill()
+        for key in mortal.on_it:
+            with pytest.raises((StoreUnavailable, PublishUnknown)):
+                publish(topic, f"{key} refused", key=key)
+        meanwhile = publish_rounds(serving, mortal.others)
+        eventually(lambda: meanwhile <= set(serving.bodies))
+        mortal.restart()
+        for key in mortal.on_it:
+            publish(topic, f"{key} after", key=key)
+        serving.await_bodies({f"{key} after" for key in mortal.on_it} | meanwhile)
+        serving.verify()
+        assert len([body for body in serving.bodies if body in meanwhile]) == len(meanwhile)
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_what_cannot_be_settled_on_a_dead_node_holds_up_no_settlement_elsewhere(
+    mortal: OnANode, topic: Topic
+) -> None:
+    is_dead = threading.Event()
+
+    def handle(message: Message) -> None:
+        if message.body == "held":
+            is_dead.wait(60)
+
+    with Serving(mortal.url, topic, handle=handle) as serving:
+        serving.app.publish(topic, "held", key=mortal.on_it[0])
+        eventually(lambda: serving.bodies == ["held"])
+        mortal.node.kill()
+        is_dead.set()
+        meanwhile = publish_rounds(serving, mortal.others)
+        eventually(lambda: serving.events["delivery.settled"] == len(meanwhile))
+        assert sorted(serving.bodies) == sorted({"held", *meanwhile})
+        mortal.restart()
+        serving.await_bodies({"held"})
+        serving.verify()
+        eventually(lambda: serving.events["delivery.settled"] == len(meanwhile) + 1)
+        assert serving.attempts == {1: len(meanwhile) + 1}
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_pull_that_a_dying_node_leaves_in_doubt_holds_up_no_pull_elsewhere(
+    mortal: OnANode, topic: Topic, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    # Connections are taken for good, so that the pull goes out and its answer is lost.
+    monkeypatch.setattr(redis_servers, "TRUSTED_S", 60)
+    with QFrame(store=mortal.url) as app:
+        app.declare(topic)
+        app.store.subscribe(topic, GROUP)
+        for key in mortal.on_it + mortal.others:
+            app.publish(topic, key, key=key)
+    serving = Serving(mortal.url, topic)
+    store = serving.app.store
+    pull = store.pull
+
+    def first(*arguments: Any, **options: Any) -> Any:
+        vars(store).pop("pull")
+        mortal.node.kill()
+        return pull(*arguments, **options)
+
+    vars(store)["pull"] = first
+    with serving:
+        eventually(lambda: set(mortal.others) <= set(serving.bodies))
+        meanwhile = publish_rounds(serving, mortal.others)
+        eventually(lambda: meanwhile <= set(serving.bodies))
+        mortal.restart()
+        expected = {*mortal.on_it, *mortal.others, *meanwhile}
+        serving.await_bodies(expected)
+        serving.verify()
+        assert sorted(serving.bodies) == sorted(expected)
+        assert serving.attempts == {1: len(expected)}
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_leases_that_a_dead_node_cannot_renew_end_no_lease_elsewhere(
+    mortal: OnANode, topic: Topic
+) -> None:
+    held = {mortal.on_it[0], mortal.others[0]}
+    ending = threading.Event()
+    cancelled: set[str] = set()
+
+    def handle(message: Message) -> None:
+        while not ending.wait(0.01):
+            if message.cancelled:
+                cancelled.add(message.body)
+
+    with Serving(mortal.url, topic, handle=handle, lease=3) as serving:
+        rounds: list[int] = []
+        renew = serving.app.store.renew
+
+        def counted(*arguments: Any) -> Any:
+            rounds.append(len(rounds))
+            return renew(*arguments)
+
+        vars(serving.app.store)["renew"] = counted
+        for key in held:
+            serving.app.publish(topic, key, key=key)
+        eventually(lambda: set(serving.bodies) == held)
+        mortal.node.kill()
+        eventually(lambda: mortal.on_it[0] in cancelled)
+        later = len(rounds) + 4
+        eventually(lambda: len(rounds) >= later)
+        assert cancelled == {mortal.on_it[0]}
+        ending.set()
+        eventually(lambda: serving.events["delivery.settled"])
+        assert serving.events["delivery.stale"] == 0
+        mortal.restart()
+        serving.await_bodies(held)
+        serving.verify()
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_node_is_told_a_script_that_it_has_forgotten_though_another_is_dead(
+    mortal: OnANode, topic: Topic
+) -> None:
+    with QFrame(store=mortal.url) as app:
+        app.declare(topic)
+        app.store.subscribe(topic, GROUP)
+        for key in mortal.others:
+            app.publish(topic, key, key=key)
+        epochs = dict.fromkeys(range(SLOTS), "f" * 16)
+        app.store.take(topic, GROUP, epochs)
+        for server in mortal.living:
+            server.call("SCRIPT", "FLUSH")
+        mortal.node.kill()
+        asks = [Ask(slot, epoch, 9) for slot, epoch in epochs.items()]
+        terms: dict[str, Any] = {"receipt": "r", "lease_ms": 60_000, "max_attempts": 16}
+        pulled = app.store.pull(topic, GROUP, asks, **terms)
+        assert sorted(one.key or "" for one in pulled.deliveries) == sorted(mortal.others)
+        assert len(pulled.away + pulled.doubted) == len(mortal.on_it)
+        answers = app.store.acknowledge(topic, GROUP, pulled.deliveries, epochs)
+        assert answers == [Settled.SETTLED] * len(mortal.others)
+        recalled = app.store.recall(topic, GROUP, asks, "r")
+        assert (recalled.count, len(recalled.away)) == (0, len(mortal.on_it))
+
+
+def publish_rounds(serving: Serving, keys: list[str]) -> set[str]:
+    """Publishes 20 messages for each key; answers their bodies."""
+    rounds = [[f"{key} {number}" for key in keys] for number in range(20)]
+    for bodies in rounds:
+        for key, body in zip(keys, bodies, strict=True):
+            serving.app.publish(serving.topic, body, key=key)
+    return {body for bodies in rounds for body in bodies}

@@ -59,3 +59,29 @@ def test_a_claim_whose_answer_was_lost_is_repeated_and_answers_what_it_won(
         assert store.claim(topic, "g", "a", epochs) == [0, 1, 2]
         assert store.roster(topic, "g") == before
         store.close()
+
+
+def test_nothing_is_kept_of_members_that_are_gone_and_of_a_group_that_is_dropped(
+    tmp_path: Path,
+) -> None:
+    """Every worker has an id of its own, so what stayed of each would grow for ever."""
+    topic = Topic("t", slots=2)
+    with RedisServer(tmp_path) as server:
+        store = RedisStore(server.url)
+        store.declare(topic)
+        store.subscribe(topic, "g")
+        before = server.call("KEYS", "*")
+        for number in range(3):
+            store.attend(topic, "g", f"departs-{number}", LEASE_MS)
+            store.claim(topic, "g", f"departs-{number}", {number: EPOCH})
+            store.depart(topic, "g", f"departs-{number}")
+        store.attend(topic, "g", "is slow", LEASE_MS)
+        store.claim(topic, "g", "is slow", {0: EPOCH})
+        store.attend(topic, "g", "is slow", 0)
+        store.depart(topic, "g", "stranger")
+        assert set(server.call("KEYS", "*")) - set(before) == {b"qf:{qframe:t:0}:g:g:roster"}
+        store.attend(topic, "g", "a", LEASE_MS)
+        store.claim(topic, "g", "a", {0: EPOCH})
+        store.drop_group(topic, "g")
+        assert [key for key in server.call("KEYS", "*") if b":g:g:" in key] == []
+        store.close()

@@ -51,6 +51,9 @@ def raised(error: Exception) -> Exception:
         ("delivery.retried", "warning"),
         ("delivery.dead", "error"),
         ("part.failed", "error"),
+        ("worker.died", "error"),
+        ("worker.orphaned", "warning"),
+        ("worker.restarted", "info"),
     ],
 )
 def test_an_event_is_a_line_of_its_level(name: str, level: str) -> None:
@@ -217,6 +220,23 @@ def test_on_a_terminal_lines_are_key_value_and_elsewhere_json() -> None:
         make_logger(log_format, stream).info("worker.started", topic="orders")
         assert stream.getvalue().startswith(starts), (log_format, stream.getvalue())
         assert stream.getvalue().count("\n") == 1
+
+
+def test_a_line_is_one_write_so_that_processes_can_share_a_stream() -> None:
+    class Writes(io.StringIO):
+        def __init__(self) -> None:
+            super().__init__()
+            self.texts: list[str] = []
+
+        def write(self, text: str) -> int:
+            self.texts.append(text)
+            return super().write(text)
+
+    for log_format in ("json", "console"):
+        stream = Writes()
+        make_logger(log_format, stream).info("worker.started", topic="orders")
+        assert len(stream.texts) == 1
+        assert stream.texts[0].endswith("\n")
 
 
 def test_a_closed_stream_ends_nothing() -> None:

@@ -1,4 +1,4 @@
-"""What a pull whose answer was lost has handed out comes back before anything else is pulled."""
+"""What a pull whose answer was lost has handed out comes back before its slot is pulled again."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from eventually import eventually
 
 from qframe import Message, Outgoing, QFrame, Topic
 from qframe.errors import AnswerLost, StoreUnavailable
-from qframe.stores.base import Ask
+from qframe.stores.base import Ask, Pulled, Recalled
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
@@ -41,7 +41,7 @@ def test_a_key_keeps_its_order_though_the_recall_fails_as_well(
                 raise AnswerLost("model://", "the connection was reset")
             return answer
 
-        def away_twice(*arguments: Any) -> int:
+        def away_twice(*arguments: Any) -> Recalled:
             calls.append("recall")
             if calls.count("recall") <= 2:
                 raise StoreUnavailable("model://", "it is away")
@@ -57,3 +57,64 @@ def test_a_key_keeps_its_order_though_the_recall_fails_as_well(
         assert app.admin.verify("events") == []
     assert calls[:5] == ["pull", "recall", "recall", "recall", "pull"]
     assert handled == [0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+@pytest.mark.parametrize("raises", [False, True])
+def test_a_slot_in_doubt_stands_still_until_it_is_recalled_and_no_other_does(
+    kind: str, raises: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Topic("events", kind, slots=2)
+    in_doubt, other = (
+        next(key for key in map(str, range(99)) if topic.slot_of(key.encode()) == slot)
+        for slot in range(2)
+    )
+    handled: list[int] = []
+    asked: list[int] = []
+    is_back = threading.Event()
+    with QFrame("model://") as app:
+
+        @app.consumer(topic, "g")
+        def handle(message: Message) -> None:
+            handled.append(message.body)
+
+        app.publish_many(topic, [Outgoing(number, key=in_doubt) for number in range(5)])
+        store = app.store
+        # A worker has died with the first two in hand: they have left the line, and go first.
+        store.take(topic, "g", {0: f"{1:016x}"})
+        asks = [Ask(0, f"{1:016x}", 2)]
+        store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=16)
+        pull, recall = store.pull, store.recall
+
+        def lost_once(topic: Topic, group: str, asks: list[Ask], **options: Any) -> Pulled:
+            pulled = pull(topic, group, asks, **options)
+            slots = [ask.slot for ask in asks]
+            if 0 in slots and 0 not in asked:
+                pulled.deliveries = [one for one in pulled.deliveries if one.slot != 0]
+                pulled.doubted = [0]
+            asked.extend(slots)
+            return pulled
+
+        def away(topic: Topic, group: str, asks: list[Ask], receipt: str) -> Recalled:
+            assert [ask.slot for ask in asks] == [0]
+            if is_back.is_set():
+                return recall(topic, group, asks, receipt)
+            if raises:
+                raise StoreUnavailable("model://", "it is away")
+            return Recalled(0, [0])
+
+        monkeypatch.setattr(store, "pull", lost_once)
+        monkeypatch.setattr(store, "recall", away)
+        thread = threading.Thread(target=app.run)
+        thread.start()
+        eventually(lambda: 0 in asked)
+        for number in range(100, 120):
+            app.publish(topic, number, key=other)
+            eventually(lambda number=number: handled[-1:] == [number])
+        assert asked.count(0) == 1
+        is_back.set()
+        eventually(lambda: len(handled) >= 25)
+        app.stop()
+        thread.join()
+        assert app.admin.verify("events") == []
+    assert handled == [*range(100, 120), 0, 1, 2, 3, 4]

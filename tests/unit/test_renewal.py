@@ -11,7 +11,7 @@ from qframe.events import Events
 from qframe.message import Delivery
 from qframe.runtime.limits import InFlight
 from qframe.runtime.renewal import Renewal
-from qframe.stores.base import Hold
+from qframe.stores.base import Hold, Renewed
 from qframe.topic import Topic
 
 
@@ -20,14 +20,15 @@ class Keeper:
 
     def __init__(self) -> None:
         self.away = False
+        self.slots_away: set[int] = set()
         self.gone: list[Hold] = []
         self.asked: list[Hold] = []
 
-    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> list[Hold]:
+    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
         self.asked = list(holds)
         if self.away:
             raise StoreUnavailable("store", "away")
-        return self.gone
+        return Renewed(self.gone, [hold for hold in holds if hold.slot in self.slots_away])
 
 
 def renewal_of(keeper: Keeper, clock: VirtualClock, lost: list[Delivery]) -> Renewal:
@@ -76,3 +77,20 @@ def test_a_lease_is_counted_from_the_last_renewal_that_was_answered() -> None:
     clock.advance(200)
     renewal.renew([young], 300)
     assert lost == [old, young]
+
+
+def test_what_one_of_several_servers_cannot_renew_ages_alone() -> None:
+    keeper, clock, lost = Keeper(), VirtualClock(), []
+    renewal = renewal_of(keeper, clock, lost)
+    here, there = delivery(1), delivery(2)
+    there.slot = 1
+    renewal.renew([here, there], 300)
+    keeper.slots_away = {1}
+    for _ in range(3):
+        assert lost == []
+        clock.advance(100)
+        renewal.renew([here, there], 300)
+    assert lost == [there]
+    clock.advance(300)
+    renewal.renew([here], 300)
+    assert lost == [there]

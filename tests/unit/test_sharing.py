@@ -36,7 +36,6 @@ class Sharing(RuleBasedStateMachine):
         self.store.declare(self.topic)
         self.store.subscribe(self.topic, GROUP)
         self.members: dict[int, Member] = {}
-        self.in_hand: dict[int, set[int]] = {}
         self.starts = 0
 
     @rule(number=MEMBERS)

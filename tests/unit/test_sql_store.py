@@ -219,7 +219,7 @@ def test_processes_publish_side_by_side_and_a_killed_one_loses_nothing_it_was_to
             command = [sys.executable, "-c", PUBLISHER, url, output.stem]
             processes.append(subprocess.Popen(command, stdout=file))
     try:
-        eventually(lambda: all(out.read_bytes().count(b"\n") > 200 for out in outputs), within=30)
+        eventually(lambda: all(out.read_bytes().count(b"\n") > 200 for out in outputs))
     finally:
         for process in processes:
             process.send_signal(signal.SIGKILL)

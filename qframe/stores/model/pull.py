@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from qframe.message import Delivery
-from qframe.stores.base import LOST_ERROR, Ask, Hold, Pulled
+from qframe.stores.base import LOST_ERROR, Ask, Hold, Pulled, Recalled, Renewed
 from qframe.stores.model.publish import arrive
 from qframe.stores.model.queues import bury, come_back, follow
 from qframe.stores.model.sequences import overdue
@@ -51,7 +51,7 @@ def pull(state: TopicState, group: list[Cursor], asks: Sequence[Ask], terms: Ter
     return pulled
 
 
-def renew(group: list[Cursor], holds: Sequence[Hold], until_ms: int) -> list[Hold]:
+def renew(group: list[Cursor], holds: Sequence[Hold], until_ms: int) -> Renewed:
     """Prolongs leases; answers those that are not held any more."""
     gone = []
     for hold in holds:
@@ -65,12 +65,12 @@ def renew(group: list[Cursor], holds: Sequence[Hold], until_ms: int) -> list[Hol
             gone.append(hold)
         else:
             held.lease_until_ms = until_ms
-    return gone
+    return Renewed(gone)
 
 
 def recall(
     state: TopicState, group: list[Cursor], asks: Sequence[Ask], receipt: str, now_ms: int
-) -> int:
+) -> Recalled:
     """Gives back what was handed out under a receipt, uncounted."""
     count = 0
     for ask in asks:
@@ -81,7 +81,7 @@ def recall(
                 to_front(state, head)
                 come_back(cursor, state.topic.kind, head, now_ms)
                 count += 1
-    return count
+    return Recalled(count)
 
 
 def lose(state: TopicState, cursor: Cursor, heads: Sequence[Head], now_ms: int) -> int:

@@ -17,11 +17,12 @@ from qframe.stores.base import (
     Entry,
     Hold,
     Pulled,
+    Recalled,
     Record,
+    Renewed,
     Settlement,
     Stats,
     acks,
-    refused,
 )
 from qframe.stores.model import dead, groups, inspect, publish, pull, rosters, settle, timers
 from qframe.stores.model.bell import EventBell
@@ -125,18 +126,18 @@ class ModelStore:
             terms = pull.Terms(receipt, now_ms + lease_ms, max_attempts, run, now_ms)
             return pull.pull(self._state(topic), self._group(topic, group), asks, terms)
 
-    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> list[Hold]:
+    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
         """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
         with self._lock:
             return pull.renew(self._group(topic, group), holds, self.now_ms() + lease_ms)
 
-    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> int:
+    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> Recalled:
         """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
         with self._lock:
             cursors = self._group(topic, group)
-            count = pull.recall(self._state(topic), cursors, asks, receipt, self.now_ms())
+            recalled = pull.recall(self._state(topic), cursors, asks, receipt, self.now_ms())
         self._ring()
-        return count
+        return recalled
 
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
@@ -152,9 +153,9 @@ class ModelStore:
         group: str,
         deliveries: Sequence[Delivery],
         epochs: Mapping[int, str],
-    ) -> list[Delivery]:
-        """Acknowledges each, in order, under its slot's epoch; answers those that were stale."""
-        return refused(deliveries, self.settle(topic, group, acks(deliveries, epochs)))
+    ) -> list[Settled]:
+        """Acknowledges each, in order, under its slot's epoch; answers as `settle`."""
+        return self.settle(topic, group, acks(deliveries, epochs))
 
     # Groups
 

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
-from qframe.drivers.redis import NOTHING_DONE, Redis, Request
+from qframe.drivers.redis import Missing, Redis, Request
+from qframe.errors import StoreUnavailable
 from qframe.message import Delivery
 from qframe.stores.base import Ask, Pulled
 from qframe.stores.redis.envelopes import META, delivery_of
@@ -86,14 +87,18 @@ def _from_stream(
     for ask, has_ahead in zip(asks, aheads, strict=True):
         reply = next(replies)
         entries = next(replies) if has_ahead else ()
-        if entries is NOTHING_DONE:
+        if isinstance(entries, Missing):
             entries = ()
         if not _owned(redis, place, group, ask, reply, pulled):
             continue
+        start, stop = reply[6], reply[7]
+        try:
+            line = tails.read(place, group, ask.slot, ask.epoch, start, stop, entries)
+        except StoreUnavailable:
+            pulled.doubted.append(ask.slot)
+            continue
         if reply[4]:
             _heads(pulled.deliveries, ask.slot, reply[4], terms.receipt)
-        start, stop = reply[6], reply[7]
-        line = tails.read(place, group, ask.slot, ask.epoch, start, stop, entries)
         if line:
             window = reply[5].decode()
             for one in line:
@@ -103,8 +108,9 @@ def _from_stream(
 
 def _owned(redis: Redis, place: Place, group: str, ask: Ask, reply: Any, pulled: Pulled) -> bool:
     """Notes what a slot's reply says but deliveries; answers whether it is the caller's."""
-    if reply is NOTHING_DONE:
-        pulled.away.append(ask.slot)
+    if isinstance(reply, Missing):
+        missed = pulled.away if reply is Missing.UNDONE else pulled.doubted
+        missed.append(ask.slot)
         return False
     if known(redis, place, group, reply[0]) < 0:
         pulled.fenced.append(ask.slot)

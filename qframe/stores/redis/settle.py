@@ -4,20 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
-from typing import Final
+from typing import Any, Final
 
-from qframe.drivers.redis import Call, Redis
+from qframe.drivers.redis import Call, Missing, Redis
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.base import NO_EPOCH, Settlement, acks, refused
+from qframe.stores.base import NO_EPOCH, Settlement, acks
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Argument, Place
 from qframe.topic import Kind
 
-_SETTLED: Final = ord("s")
-_STALE: Final = ord("t")
 _PARTLY: Final = ord("p")
+_ANSWERS: Final = {ord("s"): Settled.SETTLED, ord("t"): Settled.STALE, ord("a"): Settled.AWAY}
 
 
 def acknowledge(
@@ -27,65 +26,59 @@ def acknowledge(
     deliveries: Sequence[Delivery],
     epochs: Mapping[int, str],
     now: str,
-) -> list[Delivery]:
-    """Acknowledges each, in order; answers those that were stale. The hot path of settling."""
-    lines: dict[int, list[int]] = {}
+) -> list[Settled]:
+    """Acknowledges each, in order. The hot path of settling."""
+    lines: dict[int, dict[int, int]] = {}
     receipts: dict[int, str] = {}
-    others: list[Delivery] = []
-    for one in deliveries:
+    others: list[int] = []
+    for number, one in enumerate(deliveries):
         slot = one.slot
         if one.subject is not None or receipts.setdefault(slot, one.receipt) != one.receipt:
-            others.append(one)
-        elif slot in lines:
-            lines[slot].append(one.seq)
+            others.append(number)
+        elif slot not in lines:
+            lines[slot] = {one.seq: number}
+        elif one.seq in lines[slot]:
+            others.append(number)
         else:
-            lines[slot] = [one.seq]
-    stale: list[Delivery] = []
-    if others or not lines:
-        stale = _stale(redis, place, group, others, epochs, now)
+            lines[slot][one.seq] = number
     if not lines:
-        return stale
+        return settle(redis, place, group, acks(deliveries, epochs), now)
     calls, ranges = [], []
-    for slot, offsets in lines.items():
-        ranges.append(_ranges_of(offsets))
+    for slot, line in lines.items():
+        ranges.append(_ranges_of(sorted(line)))
         epoch = epochs.get(slot, NO_EPOCH)
         call = place.call("settle_stream", slot, group, epoch, receipts[slot], *ranges[-1])
         calls.append(call)
-    for slot, flat, reply in zip(lines, ranges, redis.run(calls), strict=True):
-        known(redis, place, group, reply)
-        if reply.count(b"s") == len(reply):
+    settlements = acks([deliveries[number] for number in others], epochs)
+    singles, places = _calls(place, group, dict(zip(others, settlements, strict=True)), now)
+    answers = [Settled.SETTLED] * len(deliveries)
+    replies = redis.run(calls + singles, partly=True)
+    partly: list[int] = []
+    for line, flat, reply in zip(lines.values(), ranges, replies[: len(lines)], strict=True):
+        letters = _letters(redis, place, group, reply, len(flat) // 2)
+        if letters.count(b"s") == len(letters):
             continue
-        for first, end, letter in zip(flat[::2], flat[1::2], reply, strict=True):
-            if letter == _SETTLED:
-                continue
-            within = [
-                one for one in deliveries
-                if one.slot == slot and one.subject is None and first <= one.seq < end
-                and one.receipt == receipts[slot]
-            ]  # fmt: skip
+        for first, end, letter in zip(flat[::2], flat[1::2], letters, strict=True):
+            within = [line[offset] for offset in range(first, end)]
             if letter == _PARTLY:
-                within = _stale(redis, place, group, within, epochs, now)
-            stale += within
-    return stale
-
-
-def _stale(
-    redis: Redis,
-    place: Place,
-    group: str,
-    deliveries: Sequence[Delivery],
-    epochs: Mapping[int, str],
-    now: str,
-) -> list[Delivery]:
-    answers = settle(redis, place, group, acks(deliveries, epochs), now)
-    return refused(deliveries, answers)
+                partly += within
+            else:
+                _note(answers, within, bytes([letter]) * len(within))
+    for numbers, reply in zip(places, replies[len(lines) :], strict=True):
+        _note(answers, numbers, _letters(redis, place, group, reply, len(numbers)))
+    if partly:
+        # Rare: some of what was acknowledged as one range was settled before.
+        settlements = acks([deliveries[number] for number in partly], epochs)
+        alone = settle(redis, place, group, settlements, now)
+        for number, answer in zip(partly, alone, strict=True):
+            answers[number] = answer
+    return answers
 
 
 def _ranges_of(offsets: list[int]) -> list[int]:
-    """Starts and ends of what is acknowledged; an offset that comes twice stands alone."""
-    offsets.sort()
+    """Starts and ends of the ranges that sorted offsets make."""
     first, last = offsets[0], offsets[-1]
-    if last - first + 1 == len(set(offsets)) == len(offsets):
+    if last - first + 1 == len(offsets):
         return [first, last + 1]
     flat: list[int] = []
     end = -1
@@ -106,9 +99,19 @@ def settle(
     if not settlements:
         require(redis, place, group)
     answers = [Settled.SETTLED] * len(settlements)
+    calls, places = _calls(place, group, dict(enumerate(settlements)), now)
+    for numbers, reply in zip(places, redis.run(calls, partly=True), strict=True):
+        _note(answers, numbers, _letters(redis, place, group, reply, len(numbers)))
+    return answers
+
+
+def _calls(
+    place: Place, group: str, settlements: Mapping[int, Settlement], now: str
+) -> tuple[list[Call], list[list[int]]]:
+    """The calls that settle each, in order, and the numbers of those that each call settles."""
     lines: dict[tuple[int, str, str], list[int]] = {}
     heads: dict[tuple[int, str], list[int]] = {}
-    for number, one in enumerate(settlements):
+    for number, one in settlements.items():
         if one.subject is None:
             lines.setdefault((one.slot, one.epoch, one.receipt), []).append(number)
         else:
@@ -132,13 +135,22 @@ def settle(
             numbers.sort(key=lambda number: settlements[number].subject or "")
         calls.append(_heads_call(place, group, settlements, numbers, slot, epoch, now))
         places.append(numbers)
-    for numbers, reply in zip(places, redis.run(calls), strict=True):
-        known(redis, place, group, reply)
-        if reply.count(b"s") < len(reply):
-            for number, letter in zip(numbers, reply, strict=True):
-                if letter == _STALE:
-                    answers[number] = Settled.STALE
-    return answers
+    return calls, places
+
+
+def _letters(redis: Redis, place: Place, group: str, reply: Any, count: int) -> bytes:
+    """A letter for each of so many that a call was about: its reply, if it has come."""
+    if isinstance(reply, Missing):
+        return b"a" * count
+    known(redis, place, group, reply)
+    return bytes(reply)
+
+
+def _note(answers: list[Settled], numbers: list[int], letters: bytes) -> None:
+    """Puts down what became of each, where it is not simply settled."""
+    if letters.count(b"s") < len(letters):
+        for number, letter in zip(numbers, letters, strict=True):
+            answers[number] = _ANSWERS[letter]
 
 
 def _acked(settlements: Iterable[Settlement]) -> Iterator[Argument]:
@@ -156,7 +168,7 @@ def _ended(settlements: Iterable[Settlement]) -> Iterator[Argument]:
 def _heads_call(
     place: Place,
     group: str,
-    settlements: Sequence[Settlement],
+    settlements: Mapping[int, Settlement],
     numbers: list[int],
     slot: int,
     epoch: str,

@@ -18,7 +18,9 @@ from qframe.stores.base import (
     Entry,
     Hold,
     Pulled,
+    Recalled,
     Record,
+    Renewed,
     Settlement,
     Stats,
 )
@@ -129,12 +131,12 @@ class RedisStore:
         terms = pull.Terms(receipt, lease_ms, max_attempts, run, self._now())
         return pull.pull(self._redis, self._tails, self._place(topic), group, asks, terms)
 
-    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> list[Hold]:
+    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
         """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
         place = self._place(topic)
         return leases.renew(self._redis, place, group, holds, lease_ms, self._now())
 
-    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> int:
+    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> Recalled:
         """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
         place = self._place(topic)
         return leases.recall(self._redis, place, group, asks, receipt, self._now())
@@ -150,8 +152,8 @@ class RedisStore:
         group: str,
         deliveries: Sequence[Delivery],
         epochs: Mapping[int, str],
-    ) -> list[Delivery]:
-        """Acknowledges each, in order, under its slot's epoch; answers those that were stale."""
+    ) -> list[Settled]:
+        """Acknowledges each, in order, under its slot's epoch; answers as `settle`."""
         place = self._place(topic)
         return settle.acknowledge(self._redis, place, group, deliveries, epochs, self._now())
 

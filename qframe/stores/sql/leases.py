@@ -8,7 +8,7 @@ from typing import Final
 from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.stores.base import Ask, Hold
+from qframe.stores.base import Ask, Hold, Recalled, Renewed
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
 from qframe.stores.sql.heads import Head
@@ -49,7 +49,7 @@ _EXPIRED: Final = Statement(
 
 def renew(
     transaction: Transaction, place: Place, group: str, holds: Sequence[Hold], until_ms: int
-) -> list[Hold]:
+) -> Renewed:
     """Prolongs leases; answers those that are not held any more."""
     known = cursors_of(transaction, place, known_group(transaction, place, group))
     gone = []
@@ -65,7 +65,7 @@ def renew(
                 gone.append(hold)
         elif not transaction.run(_RENEW, (until_ms, cursor.cursor, hold.subject, hold.receipt)):
             gone.append(hold)
-    return gone
+    return Renewed(gone)
 
 
 def recall(
@@ -75,7 +75,7 @@ def recall(
     asks: Sequence[Ask],
     receipt: str,
     now_ms: int,
-) -> int:
+) -> Recalled:
     """Gives back what was handed out under a receipt, uncounted."""
     known = cursors_of(transaction, place, known_group(transaction, place, group))
     count = 0
@@ -92,7 +92,7 @@ def recall(
             absorbed = heads.come_back(transaction, place.topic.kind, head, now_ms)
             transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
             count += 1
-    return count
+    return Recalled(count)
 
 
 def lose_expired(transaction: Transaction, place: Place, cursor: Cursor, now_ms: int) -> int:

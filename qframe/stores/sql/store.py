@@ -18,11 +18,12 @@ from qframe.stores.base import (
     Entry,
     Hold,
     Pulled,
+    Recalled,
     Record,
+    Renewed,
     Settlement,
     Stats,
     acks,
-    refused,
 )
 from qframe.stores.sql import (
     audit,
@@ -154,13 +155,13 @@ class SqlStore:
         self._had_work[who] = bool(pulled.deliveries)
         return pulled
 
-    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> list[Hold]:
+    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
         """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
         place = self._place(topic)
         with self._database.write() as transaction:
             return leases.renew(transaction, place, group, holds, self.now_ms() + lease_ms)
 
-    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> int:
+    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> Recalled:
         """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
         place = self._place(topic)
         with self._database.write() as transaction:
@@ -180,9 +181,9 @@ class SqlStore:
         group: str,
         deliveries: Sequence[Delivery],
         epochs: Mapping[int, str],
-    ) -> list[Delivery]:
-        """Acknowledges each, in order, under its slot's epoch; answers those that were stale."""
-        return refused(deliveries, self.settle(topic, group, acks(deliveries, epochs)))
+    ) -> list[Settled]:
+        """Acknowledges each, in order, under its slot's epoch; answers as `settle`."""
+        return self.settle(topic, group, acks(deliveries, epochs))
 
     # Groups
 

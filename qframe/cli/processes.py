@@ -1,0 +1,113 @@
+"""`qframe worker --processes N`: what the supervisor starts, and what each child owes it.
+
+A child is the same command with its number and its line to the supervisor as two more options.
+Store and namespace reach it by the environment, as `choose` has set it: everybody may read a
+command line, and a URL may hold a password. So both hide their own command lines by a title, too.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any
+
+from setproctitle import setproctitle
+
+from qframe.app import QFrame
+from qframe.cli.modules import refuse_absent
+from qframe.clock import SYSTEM_CLOCK
+from qframe.events import Events
+from qframe.runtime.lifeline import Lifeline
+from qframe.runtime.supervisor import Supervisor
+from qframe.settings import PREFIX, Settings
+from qframe.telemetry.logs import log_events
+
+
+def supervise(
+    modules: Sequence[str], settings: Settings, *, processes: int, ends: bool, words: Sequence[str]
+) -> int:
+    """Runs so many workers until they are stopped or done; answers the exit code.
+
+    Args:
+        modules: what each of them serves; this process imports none of it.
+        settings: for the log, and the instance whose name is the beginning of theirs.
+        processes: how many.
+        ends: whether a worker that ends with exit code 0 is done.
+        words: further options for each of them, free of secrets.
+
+    Raises:
+        BadModule: if there can be no such module.
+    """
+    refuse_absent(modules)
+    setproctitle(f"qframe: supervisor {' '.join(modules)} ({processes} workers)")
+    program = _program()
+    instance = settings.instance or socket.gethostname()
+
+    def command(number: int, fd: int) -> list[str]:
+        place = ["--processes", str(processes), "--number", str(number), "--lifeline", str(fd)]
+        return [*program, "worker", *modules, *words, *place]
+
+    def environment(number: int) -> dict[str, str]:
+        return {**os.environ, f"{PREFIX}INSTANCE": f"{instance}-{number}"}
+
+    events = Events()
+    end_log = log_events(events, settings)
+    try:
+        return Supervisor(
+            processes=processes, command=command, environment=environment, ends=ends,
+            events=events, clock=SYSTEM_CLOCK,
+        ).run()  # fmt: skip
+    finally:
+        end_log()
+
+
+def _program() -> list[str]:
+    """How this process was started, up to its command: the interpreter, its flags, the program."""
+    words = sys.argv[1:]
+    if words and sys.orig_argv[-len(words) :] == words:
+        return [sys.executable, *sys.orig_argv[1 : -len(words)]]
+    return [sys.executable, "-m", "qframe"]
+
+
+def name_worker(modules: Sequence[str], number: int, processes: int) -> None:
+    """Gives this process its title, in place of a command line that may hold a password."""
+    place = f"{number}/{processes} " if processes > 1 else ""
+    setproctitle(f"qframe: worker {place}{' '.join(modules)}")
+
+
+@contextmanager
+def held(fd: int, settings: Settings) -> Iterator[Lifeline]:
+    """A child's line to its supervisor: if that is gone, this process stops as on SIGTERM."""
+    events = Events()
+    end_log = log_events(events, settings)
+
+    def stop(*_: object) -> None:
+        events.emit("worker.orphaned", pid=os.getpid())
+        os.kill(os.getpid(), signal.SIGTERM)
+
+    line = Lifeline(fd, on_lost=stop, on_failure=stop)
+    line.start()
+    try:
+        yield line
+    finally:
+        line.close()
+        end_log()
+
+
+def say_when_ready(apps: Sequence[QFrame], line: Lifeline) -> None:
+    """Tells the supervisor once all apps serve."""
+    starting = set(range(len(apps)))
+
+    def hear(number: int, name: str, _facts: dict[str, Any]) -> None:
+        if name == "worker.ready":
+            starting.discard(number)
+            if not starting:
+                line.ready()
+
+    for number, app in enumerate(apps):
+        app.events.listen(partial(hear, number))

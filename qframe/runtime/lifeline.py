@@ -1,0 +1,67 @@
+"""A worker's side of the line to its supervisor."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from contextlib import suppress
+
+from qframe.errors import BadOption
+from qframe.service import Service
+
+
+class Lifeline(Service):
+    """Says when this process serves, and notices when its supervisor is gone, however it died.
+
+    The operating system closes a dead process's end of the line, so a kill -9 is noticed as well.
+
+    Args:
+        fd: the file descriptor of this end of the line, inherited from the supervisor.
+        on_lost: called once, from the line's thread, when the supervisor is gone.
+        on_failure: called when it ends by an error.
+
+    Raises:
+        BadOption: if there is no such line.
+    """
+
+    def __init__(
+        self,
+        fd: int,
+        *,
+        on_lost: Callable[[], None],
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        super().__init__("qframe.lifeline", on_failure)
+        self._on_lost = on_lost
+        try:
+            self._line = socket.socket(fileno=fd)
+        except OSError:
+            raise BadOption(
+                "lifeline", fd, "it is not the line to a supervisor", "leave --lifeline out"
+            ) from None
+        self._line.set_inheritable(False)  # what a handler starts is no worker
+
+    def ready(self) -> None:
+        """Tells the supervisor that this process serves."""
+        with suppress(OSError):  # it is gone, which the thread notices
+            self._line.sendall(b"ready\n")
+
+    def run(self) -> None:
+        """Waits for the end of the line; nothing is ever said on it in this direction."""
+        try:
+            while self._line.recv(64):
+                pass
+        except OSError:  # it died before it had read what was said to it
+            pass
+        if not self.stopping:
+            self._on_lost()
+
+    def wake(self) -> None:
+        """Ends the wait."""
+        with suppress(OSError):
+            self._line.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        """Stops, and closes this end."""
+        self.stop(1.0)
+        self._line.close()

@@ -1,0 +1,205 @@
+"""What becomes of slots when ZooKeeper, or the way to it, fails."""
+
+from __future__ import annotations
+
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from servers import Proxy
+from sharing import Shop, counting
+from zookeeper_servers import ZooKeeperEnsemble3, ZooKeeperServer
+
+from qframe import CoordinatorUnavailable, Message, QFrame, Topic
+from qframe.clock import SYSTEM_CLOCK
+from qframe.coordination.member import Member
+from qframe.coordination.zookeeper import ZooKeeperCoordinator
+from qframe.events import Events
+
+SLOTS = 4
+WITHIN_S = 30.0
+
+
+class Ground:
+    """A store, and workers beside it that come to ZooKeeper by ways of their own."""
+
+    def __init__(self, folder: Path) -> None:
+        self.store = f"sqlite:///{folder / 'q.db'}"
+        self.topic = Topic("t", kind="ordered", slots=SLOTS)
+        self.seen: list[int] = []
+
+    def shop(self, coordinator: str, number: int = 1) -> Shop:
+        handle = counting(self.seen, number)
+        return Shop(self.store, coordinator, "qframe", self.topic, handle)
+
+    def publish(self, shop: Shop, count: int = 20) -> None:
+        for number in range(count):
+            shop.app.publish(self.topic, number, key=f"k{number}")
+
+
+@pytest.fixture
+def ground(tmp_path: Path) -> Ground:
+    return Ground(tmp_path)
+
+
+@pytest.fixture
+def proxy(zookeeper: ZooKeeperServer) -> Iterator[Proxy]:
+    with Proxy(zookeeper.port) as proxy:
+        yield proxy
+
+
+def by_way_of(proxy: Proxy, url: str) -> str:
+    """The URL, with the proxy in place of the server."""
+    return f"zookeeper://127.0.0.1:{proxy.port}/{url.rpartition('/')[2]}"
+
+
+def owns_all(shop: Shop) -> bool:
+    return len(shop.epochs) == SLOTS
+
+
+def test_a_connection_that_is_soon_back_costs_no_slot(
+    ground: Ground, proxy: Proxy, zookeeper_url: str
+) -> None:
+    with ground.shop(by_way_of(proxy, zookeeper_url)) as shop:
+        eventually(lambda: owns_all(shop))
+        epochs = shop.epochs
+        for _ in range(3):
+            proxy.reset_all()
+            eventually(lambda: owns_all(shop), within=WITHIN_S)
+            assert shop.epochs == epochs
+        ground.publish(shop)
+        eventually(lambda: len(ground.seen) == 20)
+        assert shop.events["slot.lost"] == shop.events["delivery.stale"] == 0
+
+
+def test_a_session_that_has_expired_owns_nothing_and_the_worker_joins_anew(
+    ground: Ground, zookeeper: ZooKeeperServer, zookeeper_url: str
+) -> None:
+    with ground.shop(zookeeper_url) as shop:
+        eventually(lambda: owns_all(shop))
+        before = shop.epochs
+        coordinator = shop.app._coordinator
+        assert isinstance(coordinator, ZooKeeperCoordinator)
+        zookeeper.expire(*coordinator._zookeeper.client.client_id)
+        eventually(lambda: owns_all(shop) and shop.epochs != before, within=WITHIN_S)
+        assert all(epoch > before[slot] for slot, epoch in shop.epochs.items())
+        assert shop.events["slot.lost"] == SLOTS
+        ground.publish(shop)
+        eventually(lambda: len(ground.seen) == 20)
+
+
+def test_who_is_cut_off_cancels_in_time_and_another_takes_over(
+    ground: Ground, proxy: Proxy, zookeeper_url: str
+) -> None:
+    """It keeps the store, and hears nothing: it must end by its own clock before the session."""
+    begun, gate = threading.Event(), threading.Event()
+    cancelled: list[bool] = []
+
+    def hold(message: Message) -> None:
+        begun.set()
+        eventually(lambda: message.cancelled, within=WITHIN_S)
+        cancelled.append(True)
+        gate.wait(WITHIN_S)
+
+    with Shop(ground.store, by_way_of(proxy, zookeeper_url), "qframe", ground.topic, hold) as first:
+        eventually(lambda: owns_all(first))
+        first.app.publish(ground.topic, "held", key="k")
+        assert begun.wait(10)
+        with ground.shop(zookeeper_url, 2) as second:
+            eventually(lambda: sum(len(each.epochs) for each in (first, second)) >= SLOTS - 1)
+            proxy.stall()
+            eventually(lambda: cancelled, within=WITHIN_S)
+            assert len(second.epochs) < SLOTS  # the session has not passed yet
+            eventually(lambda: owns_all(second), within=WITHIN_S)
+            eventually(lambda: ground.seen == [2], within=WITHIN_S)
+            assert first.epochs == {}
+            assert first.events["session.doubtful"] > 0
+            gate.set()
+            # Its late settlement was refused, and when it is heard again it takes its part again.
+            eventually(lambda: first.events["delivery.stale"] == 1)
+            proxy.resume()
+            eventually(lambda: len(first.epochs) == SLOTS // 2, within=WITHIN_S)
+    assert ground.seen == [2]
+
+
+def test_zookeeper_that_is_killed_and_restarted_loses_nothing(
+    ground: Ground, tmp_path: Path
+) -> None:
+    with (
+        ZooKeeperServer(tmp_path / "zk") as zookeeper,
+        ground.shop(zookeeper.url) as first,
+        ground.shop(zookeeper.url, 2) as second,
+    ):
+        eventually(lambda: len(first.epochs) == len(second.epochs) == SLOTS // 2, within=WITHIN_S)
+        for _ in range(2):
+            zookeeper.kill()
+            ground.publish(first)
+            # Longer than a session: both are in doubt.
+            eventually(lambda: not first.epochs and not second.epochs, within=WITHIN_S)
+            zookeeper.restart()
+            eventually(
+                lambda: len(first.epochs) == len(second.epochs) == SLOTS // 2, within=WITHIN_S
+            )
+        eventually(lambda: len(ground.seen) == 40, within=WITHIN_S)
+        assert first.app.store.verify(ground.topic) == []
+        assert first.failure is second.failure is None
+
+
+def test_an_ensemble_that_loses_its_leader_costs_no_slot(ground: Ground, tmp_path: Path) -> None:
+    with ZooKeeperEnsemble3(tmp_path) as ensemble, ground.shop(ensemble.url) as shop:
+        eventually(lambda: owns_all(shop), within=WITHIN_S)
+        ensemble.servers[ensemble.leader()].kill()
+        ground.publish(shop)
+        eventually(lambda: len(ground.seen) == 20, within=WITHIN_S)
+        eventually(lambda: owns_all(shop), within=WITHIN_S)
+        assert Counter(ground.seen) == {1: 20}
+        assert shop.app.store.verify(ground.topic) == []
+
+
+def test_zookeeper_that_is_not_there_is_a_clear_error(ground: Ground) -> None:
+    with QFrame(ground.store, "zookeeper://127.0.0.1:1", session_timeout=1) as app:
+        app.consumer(ground.topic, group="g")(lambda: None)
+        with pytest.raises(CoordinatorUnavailable, match=r"127\.0\.0\.1:1"):
+            app.run(burst=True)
+
+
+@pytest.mark.parametrize(("slots", "members"), [(1024, 50), (256, 50), (1024, 10)])
+def test_what_sharing_costs_grows_with_slots_plus_members(
+    zookeeper: ZooKeeperServer, zookeeper_url: str, slots: int, members: int
+) -> None:
+    topic = Topic("t", slots=slots)
+    failures: list[BaseException] = []
+    coordinators = [
+        ZooKeeperCoordinator(
+            zookeeper_url, namespace="n", worker=f"w-{number}", session_s=10, events=Events(),
+            clock=SYSTEM_CLOCK, on_failure=lambda part, error: failures.append(error),
+        )
+        for number in range(members)
+    ]  # fmt: skip
+    for coordinator in coordinators:
+        coordinator.check()
+    joined: list[Member] = []
+
+    def is_balanced() -> bool:
+        """Whether all is shared out; whoever is to let go has nothing in hand, and says so."""
+        for member in joined:
+            if member.share().leaving:
+                member.drained(member.share().leaving)
+        counts = [len(member.share().owned) for member in joined]
+        return sum(counts) == slots and max(counts) - min(counts) <= 1
+
+    before = zookeeper.packets()
+    try:
+        joined += [c.join(topic, "g", on_change=lambda: None) for c in coordinators]
+        eventually(is_balanced, within=60)
+        requests = zookeeper.packets() - before
+        assert requests <= 4 * slots + 60 * members
+        joined.pop().leave()
+        eventually(is_balanced, within=60)
+    finally:
+        for coordinator in coordinators:
+            coordinator.close()
+    assert failures == []

@@ -1,0 +1,152 @@
+"""Settlements for a server that is away are kept, in order; all others go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import pytest
+from eventually import eventually
+
+from qframe.clock import SYSTEM_CLOCK
+from qframe.errors import StoreUnavailable
+from qframe.events import Events
+from qframe.message import Delivery
+from qframe.outcomes import Settled, Verdict
+from qframe.runtime.handling import Ending
+from qframe.runtime.limits import InFlight
+from qframe.runtime.settler import Settler
+from qframe.stores.base import Settlement
+from qframe.topic import Topic
+
+
+class Keeper:
+    """A store's settling: of some slots nothing can be settled, or some are stale."""
+
+    def __init__(self) -> None:
+        self.away: set[int] = set()
+        self.stale: set[int] = set()
+        self.calls: list[list[int]] = []
+        self.settled: list[int] = []
+
+    def acknowledge(
+        self, topic: Topic, group: str, deliveries: Sequence[Delivery], epochs: Mapping[int, str]
+    ) -> list[Settled]:
+        return self._answers(deliveries)
+
+    def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
+        return self._answers(settlements)
+
+    def _answers(self, ones: Sequence[Delivery | Settlement]) -> list[Settled]:
+        self.calls.append([one.seq for one in ones])
+        if self.away.issuperset(one.slot for one in ones):
+            raise StoreUnavailable("store", "away")
+        self.settled += [one.seq for one in ones if one.slot not in self.away]
+        return [
+            Settled.AWAY if one.slot in self.away
+            else Settled.STALE if one.seq in self.stale
+            else Settled.SETTLED
+            for one in ones
+        ]  # fmt: skip
+
+
+class Bench:
+    """A settler, its store, and what it says."""
+
+    def __init__(self) -> None:
+        self.keeper = Keeper()
+        self.told: list[tuple[int, int]] = []
+        self.in_flight = InFlight(max_messages=99, max_bytes=9999, on_room=lambda: None)
+        store: Any = self.keeper
+        self.settler = Settler(
+            topic=Topic("t"), group="g", store=store, in_flight=self.in_flight,
+            epochs=lambda: {0: "e", 1: "e"}, on_settled=lambda *told: self.told.append(told),
+            on_leaked=lambda _: None, events=Events(), clock=SYSTEM_CLOCK,
+            on_failure=lambda *_: None,
+        )  # fmt: skip
+
+    def put(self, *numbers: int, verdict: Verdict = Verdict.ACK) -> None:
+        """Settles deliveries of slot 0 (even numbers) or 1 (odd ones)."""
+        ones = [Delivery(f"m{n}", None, None, b"1", slot=n % 2, seq=n) for n in numbers]
+        self.in_flight.add(ones)
+        if verdict is Verdict.ACK:
+            self.settler.put(ones)
+        else:
+            for one in ones:
+                self.settler.put(Ending(one, verdict))
+
+    def await_settled(self, *numbers: int) -> None:
+        eventually(lambda: self.keeper.settled == list(numbers))
+        eventually(lambda: sum(count for count, _ in self.told) == len(numbers))
+
+
+@pytest.fixture
+def bench() -> Iterator[Bench]:
+    bench = Bench()
+    bench.settler.start()
+    yield bench
+    if not bench.settler.stop(0):
+        bench.settler.abandon()
+        bench.settler.stop(10)
+    assert not bench.settler.alive
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ACK, Verdict.RETRY])
+def test_what_is_away_waits_in_order_while_other_slots_are_settled(
+    bench: Bench, verdict: Verdict
+) -> None:
+    bench.keeper.away = {0}
+    bench.put(2, 1, verdict=verdict)
+    bench.await_settled(1)
+    for number in (3, 4, 5, 6, 7):
+        bench.put(number)
+    bench.await_settled(1, 3, 5, 7)
+    assert {one.seq for one in bench.in_flight.all()} == {2, 4, 6}
+    bench.keeper.away.clear()
+    bench.await_settled(1, 3, 5, 7, 2, 4, 6)
+    assert len(bench.in_flight) == 0
+
+
+def test_where_nothing_can_be_settled_all_of_it_waits_in_order(bench: Bench) -> None:
+    bench.keeper.away = {0, 1}
+    bench.put(1, 2)
+    eventually(lambda: len(bench.keeper.calls) >= 3)
+    bench.put(3, 4, verdict=Verdict.RELEASE)
+    calls = len(bench.keeper.calls)
+    eventually(lambda: len(bench.keeper.calls) > calls)
+    assert bench.keeper.settled == []
+    bench.keeper.away.clear()
+    bench.await_settled(1, 2, 3, 4)
+
+
+def test_what_is_kept_is_tried_less_and_less_often_however_much_else_is_sent(bench: Bench) -> None:
+    bench.keeper.away = {0}
+    bench.put(2)
+    for number in range(1, 400, 2):
+        bench.put(number)
+        eventually(lambda number=number: number in bench.keeper.settled)
+    tries = sum(2 in call for call in bench.keeper.calls)
+    assert tries < len(bench.keeper.calls) / 4
+
+
+def test_what_was_stale_is_told_beside_what_is_away(bench: Bench) -> None:
+    bench.keeper.away, bench.keeper.stale = {0}, {1}
+    bench.put(1, 2, 3)
+    bench.await_settled(1, 3)
+    assert bench.told == [(2, 1)]
+
+
+def test_a_settler_that_stops_sends_what_it_kept_unless_it_is_abandoned() -> None:
+    for comes_back in (True, False):
+        bench = Bench()
+        bench.keeper.away = {0}
+        bench.settler.start()
+        bench.put(2, 1)
+        bench.await_settled(1)
+        assert not bench.settler.stop(0)
+        if comes_back:
+            bench.keeper.away.clear()
+        else:
+            bench.settler.abandon()
+        assert bench.settler.stop(10)
+        assert bench.keeper.settled == ([1, 2] if comes_back else [1])
