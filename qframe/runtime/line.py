@@ -180,8 +180,10 @@ class Line:
         def wanted(one: Delivery) -> bool:
             return slots is None or one.slot in slots
 
-        deliveries = [message.delivery for message in self.pool.withdraw(wanted)]
-        deliveries += self._lanes.withdraw(wanted)
+        through = [message.delivery for message in self.pool.withdraw(wanted)]
+        deliveries = through + self._lanes.withdraw(wanted)
+        # Their slot may come back to this worker: its keys must not find their lanes busy then.
+        self._lanes.free(through)
         deliveries.sort(key=lambda one: one.seq)
         seen: set[tuple[str | None, str]] = set()
         for one in deliveries:

@@ -38,7 +38,7 @@ PAUSE_S = 0.02
 # One handler of sixteen takes so long that the crew's threads are busy for 20 s with all of these.
 BUSY_S, THREADS = 20.0 * 16, 32
 RARE = 200
-READY = "worker.started"
+READY = "worker.ready"
 
 
 class Place:

@@ -120,35 +120,36 @@ class Watched:
 
     def acknowledge(
         self, topic: Topic, group: str, deliveries: Sequence[Delivery], epochs: Mapping[int, str]
-    ) -> list[Delivery]:
+    ) -> list[Settled]:
         since_ns = time.monotonic_ns()
-        refused = self._store.acknowledge(topic, group, deliveries, epochs)
-        stale = set(refused)
-        accepted = [one for one in deliveries if one not in stale]
-        self._note(topic, ACCEPTED, since_ns, accepted)
-        self._note(topic, REFUSED, since_ns, refused)
-        return refused
+        answers = self._store.acknowledge(topic, group, deliveries, epochs)
+        self._note(topic, since_ns, deliveries, answers)
+        return answers
 
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         since_ns = time.monotonic_ns()
         answers = self._store.settle(topic, group, settlements)
-        acks = [
-            (one, answer)
-            for one, answer in zip(settlements, answers, strict=True)
-            if one.verdict is Verdict.ACK
-        ]
-        for what, outcome in ((ACCEPTED, Settled.SETTLED), (REFUSED, Settled.STALE)):
-            its = [one for one, answer in acks if answer is outcome]
-            self._note(topic, what, since_ns, its)
+        self._note(topic, since_ns, settlements, answers)
         return answers
 
     def _note(
-        self, topic: Topic, what: str, since_ns: int, items: Sequence[Delivery | Settlement]
+        self,
+        topic: Topic,
+        since_ns: int,
+        items: Sequence[Delivery] | Sequence[Settlement],
+        answers: Sequence[Settled],
     ) -> None:
         """Notes what became of acknowledgements, in lines that are written whole."""
-        for start in range(0, len(items), 500):
-            some = items[start : start + 500]
-            self._facts.note(
-                what, topic.name, number=len(some), since_ns=since_ns,
-                slots=[one.slot for one in some], texts=[f"{one.slot}:{one.seq}" for one in some],
-            )  # fmt: skip
+        for what, outcome in ((ACCEPTED, Settled.SETTLED), (REFUSED, Settled.STALE)):
+            its = [
+                one
+                for one, answer in zip(items, answers, strict=True)
+                if answer is outcome and getattr(one, "verdict", Verdict.ACK) is Verdict.ACK
+            ]
+            for start in range(0, len(its), 500):
+                some = its[start : start + 500]
+                self._facts.note(
+                    what, topic.name, number=len(some), since_ns=since_ns,
+                    slots=[one.slot for one in some],
+                    texts=[f"{one.slot}:{one.seq}" for one in some],
+                )  # fmt: skip
