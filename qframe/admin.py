@@ -15,7 +15,7 @@ import msgspec
 from qframe.errors import BadOption, NotSupported, UnknownGroup, UnknownTopic
 from qframe.retry import checked_times
 from qframe.stores.base import Record, Stats, Store
-from qframe.topic import Kind, Topic, checked_name
+from qframe.topic import Kind, Topic, checked_group, checked_name
 
 STATES: Final = ("waiting", "todo", "doing", "dead")
 _STEP: Final = 500
@@ -242,7 +242,7 @@ class Admin:
 
     def _group(self, topic: Topic, group: str) -> str:
         known = self._store.groups(topic)
-        if checked_name(group, "group") not in known:
+        if checked_group(group) not in known:
             raise UnknownGroup(topic.name, group, known)
         return group
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 import threading
 from collections.abc import Callable, Iterable
 from typing import Any, NoReturn, Self, TypeVar, Unpack
@@ -27,7 +28,7 @@ from qframe.settings import ConsumerKeywords, ConsumerOptions, Settings, consume
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.timers import Timers
-from qframe.topic import Topic, checked_name, duration_ms
+from qframe.topic import Topic, broadcast_group, checked_name, duration_ms, legal_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 OnFailure = Callable[[str, BaseException], None]
@@ -97,8 +98,9 @@ class QFrame:
             topic: a topic, or the name of one.
             group: the group; every group sees every message.
             options: `threads=8`, `max_attempts=16`, `backoff=Backoff()`, `lease=30`,
-                `auto_ack=True`, `max_in_flight=3000`, `start="earliest"`, `on_dead=None`;
-                `ConsumerOptions` tells what they mean.
+                `auto_ack=True`, `max_in_flight=3000`, `start="earliest"`, `serial=False`,
+                `broadcast=False`, `broadcast_expires="7d"`, `on_dead=None`; `ConsumerOptions`
+                tells what they mean.
 
         Raises:
             BadOption: if an option is unknown or wrong.
@@ -300,7 +302,8 @@ class QFrame:
     def _note(self, topic: Topic) -> None:
         """Remembers a declared topic; its consumers here miss nothing that is published here."""
         for consumer in self.consumers:
-            if consumer.topic_name == topic.name:
+            # A broadcast group is an instance's, and a process that only publishes is none.
+            if consumer.topic_name == topic.name and not consumer.options.broadcast:
                 self.store.subscribe(topic, consumer.group, consumer.options.start)
         self._topics[topic.name] = topic
 
@@ -310,6 +313,13 @@ class QFrame:
                 return self.declare(consumer.topic)
         return None
 
+    def _group_of(self, consumer: Consumer) -> str:
+        """The group under which the store knows a consumer of this worker."""
+        if not consumer.options.broadcast:
+            return consumer.group
+        instance = self.settings.instance or legal_name(socket.gethostname())
+        return broadcast_group(consumer.group, instance)
+
     def _make_worker(self) -> Worker:
         topics = [self._resolve(consumer.topic) for consumer in self.consumers]
         worker_id = new_worker_id()
@@ -318,7 +328,7 @@ class QFrame:
             coordinator = self._coordinator = self._open_coordinator(worker_id, on_failure)
             return [
                 Line(
-                    topic=topic, group=consumer.group, handler=consumer.handler,
+                    topic=topic, group=self._group_of(consumer), handler=consumer.handler,
                     options=consumer.options, store=self.store, coordinator=coordinator,
                     max_bytes=self.settings.max_in_flight_bytes, events=self.events,
                     clock=self._clock, on_failure=on_failure,

@@ -11,10 +11,8 @@
 from __future__ import annotations
 
 import os
-import tomllib
 from collections.abc import Callable, Iterable, Mapping
 from difflib import get_close_matches
-from pathlib import Path
 from types import NoneType
 from typing import (
     Annotated,
@@ -38,14 +36,13 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
+from qframe.config_file import CONFIG_VARIABLE, config_path, read_config
 from qframe.errors import BadOption, NotSupported
 from qframe.message import Message
 from qframe.retry import Backoff
 from qframe.topic import checked_name, duration_ms
 
 PREFIX: Final = "QFRAME_"
-CONFIG_VARIABLE: Final = "QFRAME_CONFIG"
-CONFIG_FILE: Final = "qframe.toml"
 
 OnDead = Callable[[Message, BaseException], object]
 
@@ -80,6 +77,9 @@ _BACKOFF_RULE = Rule("a Backoff, or its first wait: seconds, or a text such as '
 
 Seconds = Annotated[float, BeforeValidator(_seconds), _DURATION_RULE]
 Name = Annotated[str, AfterValidator(lambda name: checked_name(name, "namespace")), _NAME_RULE]
+MaybeName = Annotated[
+    str, AfterValidator(lambda name: name and checked_name(name, "instance")), _NAME_RULE
+]
 
 
 class Settings(BaseSettings):
@@ -108,10 +108,8 @@ class Settings(BaseSettings):
     namespace: Name = Field(
         "qframe", description="Keeps apart what several systems keep in one store."
     )
-    instance: str = Field(
-        "",
-        description="Names this worker among those of a broadcast consumer; "
-        "the host's name if empty.",
+    instance: MaybeName = Field(
+        "", description="Tells this worker from others of a broadcast consumer; the host if empty."
     )
     max_body: int = Field(
         262_144, ge=1, le=2**30, description="The largest body of a message, in bytes."
@@ -165,10 +163,10 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,  # noqa: ARG003 - the same
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Where options come from, the strongest source first."""
-        written = _read_config()
+        written = read_config()
         for name in written:
             if name not in cls.model_fields:
-                _refuse_unknown(f"in {_config_path()}: option", name, cls.model_fields)
+                _refuse_unknown(f"in {config_path()}: option", name, cls.model_fields)
         return init_settings, env_settings, InitSettingsSource(settings_cls, written)
 
 
@@ -202,6 +200,18 @@ class ConsumerOptions(BaseModel):
     start: Literal["earliest", "latest"] = Field(
         "earliest", description="Where a group that is new to the topic begins."
     )
+    broadcast: bool = Field(
+        False, description="Whether every instance sees every message, from latest on by default."
+    )
+    broadcast_expires: Seconds = Field(
+        604_800.0,
+        ge=60,
+        le=366 * 86_400,
+        description="How long a broadcast consumer's place outlives its instance, in seconds.",
+    )
+    serial: bool = Field(
+        False, description="Whether a slot's messages are handled one by one, whatever their keys."
+    )
     on_dead: OnDead | None = Field(
         None,
         description="Called with the Message and the error when a message is given up.",
@@ -210,9 +220,7 @@ class ConsumerOptions(BaseModel):
     timeout: Any = Field(None, description="How long one handler may run.")
     rate_limit: Any = Field(None, description="How many messages a second are handled at most.")
     tags: Any = Field(None, description="Handles only messages with these tags.")
-    broadcast: Any = Field(False, description="Whether every worker sees every message.")
     batch: Any = Field(None, description="Hands a list of messages to the handler.")
-    serial: Any = Field(False, description="Whether a slot's messages are handled one by one.")
     at_most_once: Any = Field(False, description="Settles a message before it is handled.")
 
     @property
@@ -236,9 +244,10 @@ class ConsumerKeywords(TypedDict, total=False):
     timeout: Any
     rate_limit: Any
     tags: Any
-    broadcast: Any
+    broadcast: bool
+    broadcast_expires: float | str
     batch: Any
-    serial: Any
+    serial: bool
     at_most_once: Any
 
 
@@ -247,9 +256,7 @@ _NOT_SERVED: Final = {
     "timeout": "leave it out: a lease is renewed for as long as the handler runs",
     "rate_limit": "leave it out, and set threads= to what the other side can bear",
     "tags": "leave it out, and return at once from the handler unless message.tags fits",
-    "broadcast": "leave it out, and give each worker a group= of its own",
     "batch": "leave it out: the handler gets one Message at a time",
-    "serial": "leave it out, and publish with one key what must be handled in line",
     "at_most_once": "leave it out, and call message.ack() first in a handler with auto_ack=False",
 }
 
@@ -265,6 +272,8 @@ def consumer_options(**given: Any) -> ConsumerOptions:
     for name in given:
         if name not in fields:
             _refuse_unknown("consumer option", name, fields)
+    if given.get("broadcast") is True:
+        given.setdefault("start", "latest")
     try:
         options = ConsumerOptions(**given)
     except ValidationError as error:
@@ -313,34 +322,6 @@ def _refuse_misspelt_variables(known: Iterable[str]) -> None:
             )  # fmt: skip
 
 
-def _config_path() -> Path | None:
-    if named := os.environ.get(CONFIG_VARIABLE):
-        return Path(named)
-    path = Path(CONFIG_FILE)
-    return path if path.exists() else None
-
-
-def _read_config() -> dict[str, Any]:
-    """What the file says, if there is one; it is checked together with all else."""
-    path = _config_path()
-    if path is None:
-        return {}
-    try:
-        return tomllib.loads(path.read_text(encoding="utf-8"))
-    except FileNotFoundError:
-        raise BadOption(
-            CONFIG_VARIABLE, str(path), "there is no such file", "name one that exists, or unset it"
-        ) from None
-    except OSError as error:
-        raise BadOption(
-            "file", str(path), f"it cannot be read ({error.strerror})", "make it readable"
-        ) from error
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise BadOption(
-            "file", str(path), f"it is not TOML ({error})", 'write lines such as namespace = "shop"'
-        ) from error
-
-
 def _source_of(name: str, given: Mapping[str, Any]) -> tuple[str, Any]:
     """An option's name and value as their source spells them, so that the reader finds them."""
     if name in given:
@@ -349,7 +330,7 @@ def _source_of(name: str, given: Mapping[str, Any]) -> tuple[str, Any]:
     for spelt, value in os.environ.items():
         if spelt.upper() == variable and value:
             return spelt, value
-    return f"in {_config_path()}: {name}", _read_config()[name]
+    return f"in {config_path()}: {name}", read_config()[name]
 
 
 def _translated(

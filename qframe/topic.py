@@ -11,6 +11,7 @@ from qframe.errors import BadInput, BadKey, BadOption, BadTopic
 
 MAX_SLOTS: Final = 4096
 MAX_KEY_BYTES: Final = 512
+BROADCAST_SIGN: Final = "@"
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -126,6 +127,27 @@ def checked_name(name: object, what: str) -> str:
         f"{what} name", name, "it has other characters or length",
         "use 1 to 64 of the characters A-Z a-z 0-9 _ . -",
     )  # fmt: skip
+
+
+def checked_group(name: object) -> str:
+    """The name itself, if stores may know a group by it: a user's, or one of `broadcast_group`.
+
+    Raises:
+        BadOption: otherwise.
+    """
+    if isinstance(name, str) and all(map(_NAME.fullmatch, name.split(BROADCAST_SIGN, 1))):
+        return name
+    return checked_name(name, "group")
+
+
+def broadcast_group(group: str, instance: str) -> str:
+    """The group of one instance of a broadcast consumer: no user's name has that sign in it."""
+    return f"{group}{BROADCAST_SIGN}{instance}"
+
+
+def legal_name(text: str) -> str:
+    """A name made of any text: what a name may not hold becomes a hyphen, and it is cut."""
+    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:64] or "-"
 
 
 def checked_key(key: object) -> str:

@@ -30,7 +30,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "identity",
         "roster",
     ),
-    ("settings", "registry"),
+    ("config_file", "settings", "registry"),
     ("drivers",),
     ("stores", "coordination", "idempotency", "batching"),
     ("runtime",),

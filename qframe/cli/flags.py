@@ -11,8 +11,9 @@ from typing import Annotated, Final
 import typer
 
 from qframe.app import QFrame
+from qframe.config_file import CONFIG_VARIABLE
 from qframe.errors import BadUrl
-from qframe.settings import CONFIG_VARIABLE, PREFIX, Settings, option_table
+from qframe.settings import PREFIX, Settings, option_table
 
 _SQLITE: Final = "sqlite:///"
 

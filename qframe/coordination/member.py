@@ -9,7 +9,7 @@ from typing import Any, Final
 from qframe.clock import Clock
 from qframe.coordination.base import OnFailure, Seat, Share
 from qframe.coordination.handover import Handover
-from qframe.errors import CoordinatorUnavailable, StoreUnavailable
+from qframe.errors import CoordinatorUnavailable, StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.retry import Backoff
 from qframe.service import Service
@@ -18,7 +18,8 @@ from qframe.topic import Topic
 REFUSED_PAUSE_S: Final = 0.5
 LAST_WORDS_S: Final = 5.0
 
-Unavailable = (StoreUnavailable, CoordinatorUnavailable)
+# A group that has expired is subscribed anew by its line, and joined anew here.
+Unavailable = (StoreUnavailable, CoordinatorUnavailable, UnknownGroup)
 
 
 class Member(Service):

@@ -109,9 +109,10 @@ class ZooKeeper:
         try:
             opened.begin(SYSTEM_CLOCK.monotonic_s() + timeout_s)
         except BaseException as error:
+            why = opened.reason(error)
             self.close()
             if isinstance(error, (KazooException, KazooTimeoutError)):
-                raise CoordinatorUnavailable(self.shown, opened.reason(error)) from error
+                raise CoordinatorUnavailable(self.shown, why) from error
             raise
 
     @property
@@ -209,7 +210,7 @@ class _Open:
         self.client.add_listener(self._changed)
         # kazoo keeps what the server grants in a local variable, and waits for that answer as long
         # as the session may be silent: one server that hangs would cost the session. This method is
-        # where it asks and is answered; https://github.com/python-zk/kazoo/issues/769 and 756.
+        # where it asks and is answered; github.com/python-zk/kazoo/issues/769 and 756.
         self._invoke = self.client._connection._invoke  # noqa: SLF001
         self.client._connection._invoke = self._asked  # noqa: SLF001
 
@@ -238,15 +239,16 @@ class _Open:
     def end(self) -> None:
         """Ends the session if there is a connection; returns after a few seconds at the most."""
         self._connections.end()
-        if not self.client.connected:
-            self._connections.cut()
-        # kazoo would wait without end for its own threads: https://github.com/python-zk/kazoo/issues/582
+        # kazoo would wait without end for its own threads: github.com/python-zk/kazoo/issues/582
         ending = threading.Thread(target=self._stop, name="qframe.zookeeper.end", daemon=True)
-        ending.start()
-        ending.join(CLOSE_S)
-        if ending.is_alive():
+        if self.client.connected:
+            ending.start()
+            ending.join(CLOSE_S)
             self._connections.cut()
-            ending.join(CUT_S)
+        else:
+            self._connections.cut()
+            ending.start()
+        ending.join(CUT_S)
         self.session = _NO_SESSION
 
     def _stop(self) -> None:
@@ -319,7 +321,9 @@ class _LastWords(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Takes a line."""
         text = record.getMessage()
-        if text != "Transition to CONNECTING":
+        if not text.startswith(
+            ("Transition to", "Failed connecting")
+        ):  # for the reason told before
             self._tell(text.removeprefix("Connection dropped: socket connection error: "))
 
 

@@ -10,7 +10,8 @@ One *line* per consumer, of four parts with a thread or more each, joined by pla
 
 * The **pull loop** asks the store, in one call for all slots, for what fits. A slot whose answer
   was lost is *in doubt*: it is left out until what it may have handed out was recalled.
-* **Lanes** let one delivery of a key through at a time; what comes behind it waits in its lane.
+* **Lanes** let one delivery of a key through at a time (of a slot, where the consumer is serial);
+  what comes behind it waits in its lane.
   Free ones are cut into *runs*: many to a run where the handler is quick, single ones where it is
   slow.
 * A **pool** thread takes a run, calls the handler for each, and at the run's end hands over all
@@ -20,6 +21,9 @@ One *line* per consumer, of four parts with a thread or more each, joined by pla
   It repeats what failed: a settlement whose reply was lost is stale the second time and harms
   nothing. What of several servers one cannot take is kept for another try; the rest goes on.
 * **Renewal** prolongs leases every third of their length, on a connection of its own.
+
+* The **subscription** makes the group collect, and where it expires (a broadcast consumer's) says
+  from time to time that it is served still.
 
 What a delivery can become (`handling`): acknowledged; handed to its handler again after a short
 pause, its lane waiting; given back for a delayed retry; dead; or, when the worker stops or loses

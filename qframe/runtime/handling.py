@@ -55,6 +55,22 @@ def ending_of(
     return Ending(delivery, Verdict.RETRY, backoff.delay_ms(attempt), None, summary(error))
 
 
+def releases(deliveries: list[Delivery], *, by_run: bool) -> tuple[list[Ending], list[Delivery]]:
+    """How deliveries are given back uncounted, and those that go with others before them.
+
+    `by_run`: whether giving back the first of a subject's run gives back the run.
+    """
+    endings, implied = [], []
+    seen: set[tuple[str | None, str]] = set()
+    for one in sorted(deliveries, key=lambda each: each.seq):
+        if by_run and (one.subject, one.receipt) in seen:
+            implied.append(one)
+        else:
+            seen.add((one.subject, one.receipt))
+            endings.append(Ending(one, Verdict.RELEASE))
+    return endings, implied
+
+
 def summary(error: BaseException) -> str:
     """The error in one line, cut where it is long."""
     text = f"{type(error).__name__}: {error}".replace("\n", " ").rstrip(": ")

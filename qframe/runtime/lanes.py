@@ -1,37 +1,40 @@
-"""One delivery of a key at a time: the others wait in its lane."""
+"""One delivery of a key at a time, or of a slot: the others wait in its lane."""
 
 from __future__ import annotations
 
 import threading
 from collections import deque
 from collections.abc import Callable, Collection, Iterable
+from operator import attrgetter
 
 from qframe.message import Delivery
 
 
 class Lanes:
-    """The busy keys of a line, and what waits behind each.
+    """The busy lanes of a line, and what waits behind each.
 
     A lane is busy from when its delivery is let through until `free` is called with it, however
-    many threads and pauses it passes through. A delivery without a key has no lane.
+    many threads and pauses it passes through. A delivery without a key has no lane among keys.
 
     Args:
         by_subject: whether lanes are subjects (all kinds but streams), or keys.
+        by_slot: whether lanes are slots instead, since the consumer is serial.
     """
 
-    def __init__(self, *, by_subject: bool) -> None:
-        self._by_subject = by_subject
+    def __init__(self, *, by_subject: bool, by_slot: bool = False) -> None:
+        by = "slot" if by_slot else "subject" if by_subject else "key"
+        self._lane_of = attrgetter(by)
         self._guard = threading.Lock()
-        self._waiting: dict[str, deque[Delivery] | None] = {}
+        self._waiting: dict[str | int, deque[Delivery] | None] = {}
 
     def offer(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Puts deliveries into their lanes, in order; answers those whose lane was free."""
         through = []
         waiting = self._waiting
-        by_subject = self._by_subject
+        lane_of = self._lane_of
         with self._guard:
             for delivery in deliveries:
-                lane = delivery.subject if by_subject else delivery.key
+                lane = lane_of(delivery)
                 if lane is None:
                     through.append(delivery)
                 elif lane not in waiting:
@@ -47,10 +50,10 @@ class Lanes:
         """Frees the lanes of deliveries that are through; answers the next one of each."""
         following = []
         waiting = self._waiting
-        by_subject = self._by_subject
+        lane_of = self._lane_of
         with self._guard:
             for delivery in deliveries:
-                lane = delivery.subject if by_subject else delivery.key
+                lane = lane_of(delivery)
                 if lane is None:
                     continue
                 behind = waiting[lane]
@@ -61,15 +64,24 @@ class Lanes:
         return following
 
     def drop(self, delivery: Delivery) -> list[Delivery]:
-        """Takes out what waits behind a delivery under its receipt; its lane stays busy."""
-        lane = delivery.subject if self._by_subject else delivery.key
+        """Takes out what waits behind a delivery as its subject's, under its receipt.
+
+        Its lane stays busy. What else waits there is of another receipt, or of another subject
+        of the same slot.
+        """
+        lane = self._lane_of(delivery)
         if lane is None:
             return []
         with self._guard:
             behind = self._waiting.get(lane) or ()
-            dropped = [one for one in behind if one.receipt == delivery.receipt]
+            dropped = [
+                one
+                for one in behind
+                if one.receipt == delivery.receipt and one.subject == delivery.subject
+            ]
             if dropped:
-                self._waiting[lane] = deque(one for one in behind if one not in dropped)
+                gone = set(dropped)
+                self._waiting[lane] = deque(one for one in behind if one not in gone)
         return dropped
 
     def forget(self, lost: Collection[Delivery]) -> None:

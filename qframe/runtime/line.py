@@ -9,13 +9,13 @@ from typing import Any
 
 from qframe.clock import Clock
 from qframe.coordination.base import Coordinator
-from qframe.errors import AlreadySettled, Forgotten
+from qframe.errors import AlreadySettled, Forgotten, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery, Message
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff
 from qframe.runtime.binding import Handler
-from qframe.runtime.handling import Ending, ending_of, pause_s, retries_locally
+from qframe.runtime.handling import Ending, ending_of, pause_s, releases, retries_locally
 from qframe.runtime.lanes import Lanes
 from qframe.runtime.limits import InFlight
 from qframe.runtime.pool import Hand, Pool
@@ -23,6 +23,7 @@ from qframe.runtime.pull_loop import PullLoop
 from qframe.runtime.renewal import Renewal
 from qframe.runtime.settler import Leak, Settler
 from qframe.runtime.slots import Slots
+from qframe.runtime.subscription import Subscription
 from qframe.settings import ConsumerOptions
 from qframe.stores.base import Store
 from qframe.topic import Topic
@@ -72,7 +73,11 @@ class Line:
         self._bell = store.bell([topic])
         self._acknowledging = threading.Lock()
         self._handed_over: dict[Delivery, weakref.ref[Message]] = {}
-        self._lanes = Lanes(by_subject=topic.has_subjects)
+        self._subscription = Subscription(
+            topic=topic, group=group, options=options, store=store, events=events,
+            on_failure=on_failure,
+        )  # fmt: skip
+        self._lanes = Lanes(by_subject=topic.has_subjects, by_slot=options.serial)
         self.in_flight = InFlight(
             max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=self._bell.ring
         )
@@ -86,7 +91,7 @@ class Line:
         )  # fmt: skip
         self.settler = Settler(
             epochs=lambda: self.slots.epochs,
-            on_settled=self._on_settled,
+            on_settled=self.slots.drain,
             on_leaked=self._on_leaked,
             **common,
         )
@@ -109,13 +114,14 @@ class Line:
 
     def start(self) -> None:
         """Subscribes the group, joins, and starts all parts."""
-        self._store.subscribe(self._topic, self.group, self._options.start)
+        self._subscription.begin()
         self.slots.join(self._coordinator)
         for part in (self.settler, self.renewal, self.pool, self.pull_loop):
             part.start()
 
     def leave(self) -> None:
         """Gives its slots up and closes its bell; the parts are stopped."""
+        self._subscription.stop(1.0)
         self.slots.leave()
         self._bell.close()
 
@@ -137,6 +143,12 @@ class Line:
     def fenced(self, slots: list[int]) -> None:
         """Tells the membership that its epochs have passed."""
         self.slots.fenced(slots)
+
+    def subscribe_anew(self, error: UnknownGroup) -> None:
+        """Begins anew where the group has expired: with nothing in hand, and no slot taken."""
+        self._lose(self.in_flight.all())
+        self._subscription.anew(error)
+        self.slots.forget()
 
     # For the pool.
 
@@ -180,19 +192,14 @@ class Line:
         def wanted(one: Delivery) -> bool:
             return slots is None or one.slot in slots
 
-        through = [message.delivery for message in self.pool.withdraw(wanted)]
-        deliveries = through + self._lanes.withdraw(wanted)
-        # Their slot may come back to this worker: its keys must not find their lanes busy then.
-        self._lanes.free(through)
-        deliveries.sort(key=lambda one: one.seq)
-        seen: set[tuple[str | None, str]] = set()
-        for one in deliveries:
-            # Giving back the first of a subject's run gives back the run.
-            if self._topic.has_subjects and (one.subject, one.receipt) in seen:
-                self.in_flight.remove([one])
-                continue
-            seen.add((one.subject, one.receipt))
-            self.settler.put(Ending(one, Verdict.RELEASE))
+        let_through = [message.delivery for message in self.pool.withdraw(wanted)]
+        deliveries = let_through + self._lanes.withdraw(wanted)
+        endings, implied = releases(deliveries, by_run=self._topic.has_subjects)
+        self.in_flight.remove(implied)
+        for ending in endings:
+            self.settler.put(ending)
+        for delivery in let_through:
+            self._free(delivery)
 
     def abandon(self) -> None:
         """Gives back, uncounted, what handlers have in hand still; they are cancelled."""
@@ -333,15 +340,6 @@ class Line:
         return [Message(delivery, self, automatic) for delivery in deliveries]
 
     # What the store or the coordinator tells.
-
-    def _on_settled(self, count: int, stale: int) -> None:
-        self.slots.drain()
-        if not self._events:
-            return
-        where = {"topic": self.topic, "group": self.group}
-        if stale:
-            self._events.emit("delivery.stale", count=stale, **where)
-        self._events.emit("delivery.settled", count=count - stale, **where)
 
     def _lose(self, deliveries: list[Delivery]) -> None:
         """Stops what is not this worker's any more, as far as it can be stopped."""

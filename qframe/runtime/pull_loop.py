@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 from qframe.clock import Clock
 from qframe.codec import new_token
-from qframe.errors import StoreUnavailable
+from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.retry import Backoff
@@ -36,6 +36,9 @@ class Taker(Protocol):
 
     def fenced(self, slots: list[int]) -> None:
         """Hears that the store refused the epochs of these slots."""
+
+    def subscribe_anew(self, error: UnknownGroup) -> None:
+        """Subscribes a group that has expired; raises the error for any other."""
 
 
 class PullLoop(Service):
@@ -110,11 +113,15 @@ class PullLoop(Service):
     def run(self) -> None:
         """Pulls until it is stopped."""
         failures = 0
+        unknown: UnknownGroup | None = None
         while not self.stopping:
             self._busy_since_s = self._clock.monotonic_s()
             asks: list[Ask] = []
             receipt = new_token(self._clock)
             try:
+                if unknown is not None:
+                    self._taker.subscribe_anew(unknown)
+                    unknown = None
                 self._recall()
                 if (owned := self._taker.owned()) is not self._owned:
                     # What was rung for, and what was quiet, says nothing about slots that are new.
@@ -131,6 +138,12 @@ class PullLoop(Service):
                     self._topic, self._group, asks,
                     receipt=receipt, lease_ms=self._lease_ms, max_attempts=self._max_attempts,
                 )  # fmt: skip
+            except UnknownGroup as error:
+                if unknown is not None:
+                    raise
+                unknown = error
+                self._forget()
+                continue
             except StoreUnavailable as error:
                 failures += 1
                 self._tell(error)
@@ -245,6 +258,13 @@ class PullLoop(Service):
     def _in_doubt(self) -> set[int]:
         """The slots of which an answer was lost and not recalled yet."""
         return {ask.slot for asks, _ in self._doubted for ask in asks}
+
+    def _forget(self) -> None:
+        """Forgets what was asked and received: the group that it was for is gone."""
+        self._doubted.clear()
+        self._positions.clear()
+        self._quiet.clear()
+        self._hinted = self._due_s = None
 
     def _recall(self) -> None:
         """Gives back what answers that never came may have handed out, as far as can be done now.

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Mapping
 
 from qframe.clock import Clock
-from qframe.errors import StoreUnavailable
+from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.runtime.limits import InFlight
@@ -85,6 +85,9 @@ class Renewal(Service):
         sent_s = self._clock.monotonic_s()
         try:
             renewed = self._store.renew(self._topic, self._group, list(holds), lease_ms)
+        except UnknownGroup:  # dropped, and all that it had in hand with it
+            self._on_lost(deliveries)
+            return
         except StoreUnavailable as error:
             renewed = Renewed(away=list(holds))
             if self._events:

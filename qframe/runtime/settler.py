@@ -8,7 +8,7 @@ from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
 from qframe.clock import Clock
-from qframe.errors import StoreUnavailable
+from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.outcomes import Settled
@@ -47,9 +47,9 @@ class Settler(Service):
         store: the store.
         in_flight: from which settled deliveries are removed.
         epochs: answers the epochs under which the slots are owned now.
-        on_settled: called with how many a flush has sent, and how many of them were stale.
+        on_settled: called, from its thread, after each flush.
         on_leaked: called, from its thread, for a message that was let go unsettled.
-        events: told of settlements refused.
+        events: told of what was settled and what was refused.
         clock: for the 10 ms.
         on_failure: called when it ends by an error.
     """
@@ -62,7 +62,7 @@ class Settler(Service):
         store: Store,
         in_flight: InFlight,
         epochs: Callable[[], Mapping[int, str]],
-        on_settled: Callable[[int, int], None],
+        on_settled: Callable[[], None],
         on_leaked: Callable[[Delivery], None],
         events: Events,
         clock: Clock,
@@ -162,6 +162,8 @@ class Settler(Service):
         """Sends a batch, and keeps what cannot be sent."""
         try:
             answers = self._ask(batch)
+        except UnknownGroup:  # dropped, and all that was in doing with it
+            answers = [Settled.STALE] * len(batch)
         except StoreUnavailable as error:
             answers = [Settled.AWAY] * len(batch)
             if self._events:
@@ -177,7 +179,16 @@ class Settler(Service):
         if batch:
             self.settled += len(batch)
             self._in_flight.remove([_delivery(one) for one in batch])
-            self._on_settled(len(batch), answers.count(Settled.STALE))
+            self._tell(len(batch), answers.count(Settled.STALE))
+            self._on_settled()
+
+    def _tell(self, count: int, stale: int) -> None:
+        if not self._events:
+            return
+        where = {"topic": self._topic.name, "group": self._group}
+        if stale:
+            self._events.emit("delivery.stale", count=stale, **where)
+        self._events.emit("delivery.settled", count=count - stale, **where)
 
     def _ask(self, batch: list[One]) -> list[Settled]:
         """Sends a batch; answers what became of each."""

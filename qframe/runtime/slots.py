@@ -97,6 +97,11 @@ class Slots:
         self.drain()
         return self._open
 
+    def forget(self) -> None:
+        """The store has forgotten who has taken what: all slots are taken anew."""
+        self.epochs = {}
+        self._share = NOTHING
+
     def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Those, of what was just pulled, whose slots were not lost in the meantime."""
         membership = self._membership

@@ -343,7 +343,8 @@ class Topics(Protocol):
         """Removes up to `limit` rows that are no longer needed; answers how many it removed.
 
         These are messages of a stream that are older than `retain` and lie below every group's
-        floor (or a stream without groups), and marks older than `dedupe_window`.
+        floor (or a stream without groups), marks older than `dedupe_window`, and groups that have
+        expired, each a row with all that stands for it, as if `drop_group` had been called.
         """
 
 
@@ -409,11 +410,14 @@ class Settling(Protocol):
 class Groups(Protocol):
     """Groups, and which epoch owns their slots."""
 
-    def subscribe(self, topic: Topic, group: str, start: str = "earliest") -> bool:
+    def subscribe(
+        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None
+    ) -> bool:
         """Makes the group collect from now on; False if it did before (`start` is then ignored).
 
         `start` is `earliest` (a stream: all that is kept; else: what no group has seen yet) or
-        `latest`.
+        `latest`. With `expires_ms` the group expires: `sweep` drops it once so long has passed
+        since it was last subscribed. The last subscription counts, and None is for ever.
         """
 
     def groups(self, topic: Topic) -> list[str]:

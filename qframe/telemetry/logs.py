@@ -37,6 +37,7 @@ _LEVELS: Final = {
     "slot.refused": "warning",
     "session.doubtful": "warning",
     "coordinator.unavailable": "warning",
+    "group.resubscribed": "warning",
     "delivery.failed": "warning",
     "delivery.retried": "warning",
     "delivery.dead": "error",

@@ -150,8 +150,8 @@ class Machine(RuleBasedStateMachine):
 
     # Groups
 
-    def subscribe(self, group: str, start: str, owned: bool) -> None:
-        if self.both(lambda store: store.subscribe(self.topic, group, start)):
+    def subscribe(self, group: str, start: str, owned: bool, expires: int | None = None) -> None:
+        if self.both(lambda store: store.subscribe(self.topic, group, start, expires)):
             self.epochs[group] = dict.fromkeys(range(SLOTS), NO_EPOCH)
             if owned:
                 self.take(group, set(range(SLOTS)), 0)
@@ -166,6 +166,9 @@ class Machine(RuleBasedStateMachine):
     def drop_group(self, group: str) -> None:
         self.both(lambda store: store.drop_group(self.topic, group))
         self.both(lambda store: store.groups(self.topic))
+        self._forget_group(group)
+
+    def _forget_group(self, group: str) -> None:
         del self.epochs[group]
         self.in_hand = [each for each in self.in_hand if each[0] != group]
         self._forget_positions(group, range(SLOTS))
@@ -317,6 +320,10 @@ class Machine(RuleBasedStateMachine):
         for store in (self.model, self.store):
             while removed := store.sweep(self.topic, 500):
                 self.reached["swept"] += removed
+        left = self.both(lambda store: store.groups(self.topic))
+        for group in set(self.epochs) - set(left):
+            self.reached["expired"] += 1
+            self._forget_group(group)
 
     def look(self, group: str, number: int) -> None:
         self._records(group)
@@ -394,6 +401,7 @@ def operations(kind: Kind) -> st.SearchStrategy[Op]:
             "group": group,
             "start": st.sampled_from(["earliest", "latest"]),
             "owned": st.sampled_from([True, True, False]),
+            "expires": st.sampled_from([None, None, 150, 500]),
         }),
         "take": (2, {
             "group": group,
@@ -502,7 +510,8 @@ def test_together_the_machines_have_reached_everything(
 
 REACHED_BY_EACH = ("stored", "duplicate", "delivery", "ack settled", "retry settled", "look")
 REACHED_BY_ANY = (
-    "full", "again", "lost", "dead", "renewed", "take", "drop_group", "swept", "seek", "gaps",
+    "full", "again", "lost", "dead", "renewed", "take", "drop_group", "swept", "expired", "seek",
+    "gaps",
     "replaced", "merged", "retry_dead of one", "drop_dead of one",
     "move done", "change done", "cancel done", "absent", "doing",
     *(f"{verdict} {answer}" for verdict in Verdict for answer in Settled),

@@ -13,7 +13,6 @@ from qframe import Message, QFrame, Topic
 from qframe.roster import Roster
 
 GROUP = "g"
-SESSION_S = 2.0
 
 
 class Shop:
@@ -26,11 +25,12 @@ class Shop:
         namespace: str,
         topic: Topic,
         handle: Callable[[Message], None],
+        session_s: float = 10,
         **options: Any,
     ) -> None:
         self.app = QFrame(
             store=store, coordinator=coordinator, namespace=namespace, grace=5,
-            session_timeout=SESSION_S,
+            session_timeout=session_s,
         )  # fmt: skip
         self.topic = topic
         self.events: Counter[str] = Counter()

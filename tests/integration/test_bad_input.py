@@ -179,7 +179,8 @@ def test_a_topic_declared_otherwise_is_refused_and_stays_as_it_was(app: QFrame) 
         ({"timeout": 5}, NotSupported, "timeout="),
         ({"rate_limit": "100/s"}, NotSupported, "rate_limit="),
         ({"tags": ["red"]}, NotSupported, "tags="),
-        ({"broadcast": True}, NotSupported, "broadcast="),
+        ({"broadcast": 1}, BadOption, "broadcast"),
+        ({"broadcast": True, "broadcast_expires": 5}, BadOption, "broadcast_expires"),
         ({"batch": 5}, NotSupported, "batch="),
     ],
 )

@@ -132,9 +132,15 @@ def test_a_slot_is_handed_over_only_when_its_handler_is_done_and_the_others_at_o
             gate.set()
             eventually(lambda: second.shares == [1, 1])
             eventually(lambda: len(seen) == 4)
+        assert Counter(who for who, _ in seen) == {"slow": 3, "quick": 1}
+        # The keys that were given back are served again when their slot comes back.
+        eventually(lambda: first.shares == [2])
+        for slot in (0, 1):
+            for key in keys[slot][:2]:
+                first.app.publish(topic, f"again {key}", key=key)
+        eventually(lambda: len(seen) == 8)
         assert first.app.store.verify(topic) == []
-    assert Counter(who for who, _ in seen) == {"slow": 3, "quick": 1}
-    assert len({body for _, body in seen}) == 4
+    assert len({body for _, body in seen}) == 8
 
 
 def test_a_worker_without_slots_is_idle_and_takes_over_when_it_can(shop: Open) -> None:

@@ -281,9 +281,22 @@ def test_seeking_and_subscribing(bench: Bench, counted: Count) -> None:
     stream, delay = bench.topic("stream", "g"), bench.topic("delay", "g")
     bench.publish(stream, 1)
     assert counted(lambda: bench.store.seek(stream, "g", {0: 0})) == said("seek")[0]
-    in_stream, elsewhere = said("subscribe")[:2]
+    in_stream, elsewhere, expires, *_, known, expires_again = said("subscribe")
     assert counted(lambda: bench.store.subscribe(stream, "new")) == in_stream
     assert counted(lambda: bench.store.subscribe(delay, "new")) == elsewhere
+    for topic, cost in ((stream, in_stream), (delay, elsewhere)):
+        brief = lambda t=topic: bench.store.subscribe(t, "brief", expires_ms=60_000)  # noqa: E731
+        assert counted(brief) == cost + expires
+        assert counted(brief) == expires_again
+        assert counted(lambda t=topic: bench.store.subscribe(t, "new")) == known  # type: ignore[misc]
+
+
+def test_sweeping_a_group_that_has_expired(bench: Bench, counted: Count) -> None:
+    topic = bench.topic("delay", "g")
+    bench.store.subscribe(topic, "brief", expires_ms=0)
+    dropping, sweeping = said("drop_group")[0], said("sweep")[0]
+    assert counted(lambda: bench.store.sweep(topic)) == sweeping + dropping
+    assert bench.store.groups(topic) == ["g"]
 
 
 def roster_of(bench: Bench, *members: str) -> Topic:

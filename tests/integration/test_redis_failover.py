@@ -10,7 +10,7 @@ from eventually import eventually
 from servers import RedisServer, SentinelSet, free_port
 from serving import Publishing, Serving
 
-from qframe import QFrame, StoreUnavailable, Topic
+from qframe import Message, QFrame, StoreUnavailable, Topic
 from qframe.drivers import redis as driver
 from qframe.outcomes import Published
 
@@ -38,10 +38,21 @@ def test_a_replica_under_a_single_servers_url_is_unavailable_until_it_is_primary
 ) -> None:
     monkeypatch.setattr(driver, "PATIENCE_S", 0.5)
     topic = Topic("t", kind=kind, slots=4)
-    with RedisServer(tmp_path) as server, Serving(server.url, topic) as serving:
+    is_replica = threading.Event()
+
+    def handle(message: Message) -> None:
+        # Its settlement meets the replica for sure: an idle worker asks nothing meanwhile.
+        if message.body == "before":
+            is_replica.wait(60)
+
+    with (
+        RedisServer(tmp_path) as server,
+        Serving(server.url, topic, handle=handle) as serving,
+    ):
         serving.app.publish(topic, "before", key="k")
-        serving.await_bodies({"before"})
+        eventually(lambda: serving.bodies == ["before"])
         demote(server)
+        is_replica.set()
         with pytest.raises(StoreUnavailable):
             serving.app.publish(topic, "refused", key="k", id="x")
         eventually(lambda: serving.events["store.unavailable"])

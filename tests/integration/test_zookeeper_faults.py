@@ -20,6 +20,7 @@ from qframe.coordination.zookeeper import ZooKeeperCoordinator
 from qframe.events import Events
 
 SLOTS = 4
+SESSION_S = 2.0
 WITHIN_S = 30.0
 
 
@@ -33,7 +34,7 @@ class Ground:
 
     def shop(self, coordinator: str, number: int = 1) -> Shop:
         handle = counting(self.seen, number)
-        return Shop(self.store, coordinator, "qframe", self.topic, handle)
+        return Shop(self.store, coordinator, "qframe", self.topic, handle, SESSION_S)
 
     def publish(self, shop: Shop, count: int = 20) -> None:
         for number in range(count):
@@ -104,7 +105,8 @@ def test_who_is_cut_off_cancels_in_time_and_another_takes_over(
         cancelled.append(True)
         gate.wait(WITHIN_S)
 
-    with Shop(ground.store, by_way_of(proxy, zookeeper_url), "qframe", ground.topic, hold) as first:
+    way = by_way_of(proxy, zookeeper_url)
+    with Shop(ground.store, way, "qframe", ground.topic, hold, SESSION_S) as first:
         eventually(lambda: owns_all(first))
         first.app.publish(ground.topic, "held", key="k")
         assert begun.wait(10)

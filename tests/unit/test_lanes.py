@@ -9,8 +9,8 @@ from qframe.message import Delivery
 from qframe.runtime.lanes import Lanes
 
 
-def delivery(key: str | None, seq: int, receipt: str = "r") -> Delivery:
-    return Delivery(f"m{seq}", key, None, b"1", subject=key, seq=seq, receipt=receipt)
+def delivery(key: str | None, seq: int, receipt: str = "r", slot: int = 0) -> Delivery:
+    return Delivery(f"m{seq}", key, None, b"1", slot=slot, subject=key, seq=seq, receipt=receipt)
 
 
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=30), st.data())
@@ -36,6 +36,60 @@ def test_each_key_has_at_most_one_delivery_through_and_keeps_its_order(
     for key in ("a", "b", "c"):
         seqs = [each.seq for each in done if each.key == key]
         assert seqs == sorted(seqs)
+
+
+@given(st.lists(st.tuples(st.integers(0, 2), st.sampled_from(["a", None])), max_size=30), st.data())
+def test_each_slot_of_a_serial_line_has_at_most_one_delivery_through_and_keeps_its_order(
+    places: list[tuple[int, str | None]], data: st.DataObject
+) -> None:
+    lanes = Lanes(by_subject=data.draw(st.booleans()), by_slot=True)
+    waiting = [delivery(key, seq, slot=slot) for seq, (slot, key) in enumerate(places)]
+    through: list[Delivery] = []
+    done: list[Delivery] = []
+    while waiting or through:
+        if waiting and (not through or data.draw(st.booleans())):
+            size = data.draw(st.integers(1, len(waiting)))
+            through += lanes.offer(waiting[:size])
+            del waiting[:size]
+        else:
+            count = data.draw(st.integers(1, len(through)))
+            ended, through = through[:count], through[count:]
+            done += ended
+            through += lanes.free(ended)
+        busy = [each.slot for each in through]
+        assert len(busy) == len(set(busy))
+    assert len(done) == len(places)
+    for slot in range(3):
+        seqs = [each.seq for each in done if each.slot == slot]
+        assert seqs == sorted(seqs)
+
+
+def test_all_slots_of_a_serial_line_go_on_side_by_side() -> None:
+    lanes = Lanes(by_subject=False, by_slot=True)
+    offered = [delivery(key, seq, slot=seq % 4) for seq, key in enumerate(["a", None] * 4)]
+    assert lanes.offer(offered) == offered[:4]
+    assert lanes.free([offered[2]]) == [offered[6]]
+
+
+def test_dropping_from_a_slots_lane_leaves_the_other_subjects_of_the_pull() -> None:
+    lanes = Lanes(by_subject=True, by_slot=True)
+    first, second, other = delivery("a", 1), delivery("a", 2), delivery("b", 3)
+    third = delivery("a", 4, "later")
+    assert lanes.offer([first, other, second, third]) == [first]
+    assert lanes.drop(first) == [second]
+    assert lanes.free([first]) == [other]
+    assert lanes.free([other]) == [third]
+
+
+def test_withdrawing_and_forgetting_leave_a_slots_lane_to_the_one_that_is_through() -> None:
+    lanes = Lanes(by_subject=False, by_slot=True)
+    first, second, third = (delivery(key, seq) for seq, key in enumerate("abc"))
+    lanes.offer([first, second, third])
+    lanes.forget({second})
+    assert lanes.withdraw() == [third]
+    fourth = delivery("d", 4)
+    assert lanes.offer([fourth]) == []
+    assert lanes.free([first]) == [fourth]
 
 
 def test_dropping_takes_what_waits_under_the_same_receipt_and_leaves_the_rest() -> None:

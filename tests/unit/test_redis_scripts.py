@@ -249,7 +249,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
         lambda r: settle.acknowledge(r, STREAM, "a group", HELD, EPOCHS, "a time"), 2,
     ),
     "stats": (lambda r: inspect.stats(r, DELAY, "a group", "a time"), 0),
-    "subscribe": (lambda r: groups.subscribe(r, DELAY, "a group", "earliest"), 0),
+    "subscribe": (lambda r: groups.subscribe(r, DELAY, "a group", "earliest", 9, "a time"), 0),
     "sweep": (lambda r: groups.sweep(r, DELAY, 9, "a time"), 0),
     "take": (lambda r: groups.take(r, DELAY, "a group", {0: "an epoch"}, "a time"), 0),
 }  # fmt: skip
@@ -262,7 +262,7 @@ GIVEN: dict[str, Container[Any]] = {
     "max_attempts": (16,), "run": (32,), "position": (3,), "due": (5,), "time": (5,),
     "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
-    "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
+    "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
     "options": (msgspec.json.encode(groups.Options(86_400_000, None, 3_600_000, 30_000)),),
 }  # fmt: skip
 

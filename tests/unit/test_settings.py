@@ -75,6 +75,7 @@ def test_another_file_is_named_by_a_variable(
         ({"max_body": 0}, "max_body 0: it must be a whole number from 1 to"),
         ({"max_body": "big"}, "max_body 'big': it must be a whole number"),
         ({"namespace": "a b"}, "namespace 'a b': it must be 1 to 64 of the characters"),
+        ({"instance": "a@b"}, "instance 'a@b': it must be 1 to 64 of the characters"),
         ({"store": ""}, "store '': it must be a text"),
         ({"grace": "3 weeks"}, "grace '3 weeks': it must be seconds, or a text"),
         ({"grace": "2d"}, "grace '2d': it must be seconds"),
@@ -151,6 +152,22 @@ def test_a_consumer_has_the_promised_defaults() -> None:
     assert options.start == "earliest"
 
 
+def test_a_broadcast_consumer_starts_at_the_latest_unless_it_is_told_otherwise() -> None:
+    assert consumer_options(broadcast=True).start == "latest"
+    assert consumer_options(broadcast=True).broadcast_expires == 7 * 86_400
+    assert consumer_options(broadcast=True, start="earliest").start == "earliest"
+    assert consumer_options(broadcast=False).start == "earliest"
+
+
+def test_a_wrong_instance_in_the_environment_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert Settings.load().instance == ""
+    monkeypatch.setenv("QFRAME_INSTANCE", "web-1")
+    assert Settings.load().instance == "web-1"
+    monkeypatch.setenv("QFRAME_INSTANCE", "web 1")
+    with pytest.raises(BadOption, match=r"^QFRAME_INSTANCE 'web 1': it must be 1 to 64 of"):
+        Settings.load()
+
+
 def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
     backoff = Backoff(first=3)
     assert consumer_options(lease="200ms", backoff=backoff).lease_ms == 200
@@ -173,6 +190,10 @@ def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
         ({"backoff": None}, "backoff None: it must be a Backoff"),
         ({"start": "now"}, "start 'now': it must be one of earliest, latest; use 'earliest'"),
         ({"auto_ack": 1}, "auto_ack 1: it must be True or False"),
+        ({"broadcast": "yes"}, "broadcast 'yes': it must be True or False; use False, or leave"),
+        ({"broadcast_expires": 59}, "broadcast_expires 59: it must be seconds, or a text such as"),
+        ({"broadcast": True, "start": "now"}, "start 'now': it must be one of earliest, latest"),
+        ({"serial": 1}, "serial 1: it must be True or False; use False, or leave it out"),
         ({"on_dead": "mail"}, "on_dead 'mail': it must be a callable; leave it out"),
         ({"thread": 1}, "consumer option 'thread': there is no such option; did you mean 'thr"),
     ],
@@ -192,9 +213,7 @@ def test_a_wrong_consumer_option_is_named_with_its_bounds(
         {"timeout": 5},
         {"rate_limit": 10},
         {"tags": ["a"]},
-        {"broadcast": True},
         {"batch": object()},
-        {"serial": True},
         {"at_most_once": True},
     ],
 )

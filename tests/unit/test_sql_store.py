@@ -20,7 +20,8 @@ from qframe.drivers.sql import Database, Statement
 from qframe.outcomes import Verdict
 from qframe.stores.base import Ask, Settlement
 from qframe.stores.open import open_store
-from qframe.stores.sql import migrate, ranges
+from qframe.stores.sql import ranges
+from qframe.stores.sql.migrate import MIGRATIONS
 from qframe.stores.sql.schema import slots
 from qframe.stores.sql.store import SqlStore
 
@@ -106,29 +107,40 @@ def test_tables_of_a_later_version_are_refused_and_left_alone(app: QFrame, path:
     filled(app, "stream")
     app.close()
     change(path, "UPDATE qframe_version SET version = 99")
-    with pytest.raises(SchemaMismatch, match=r"at version 99 .* knows up to 2; upgrade qframe"):
+    with pytest.raises(SchemaMismatch, match=rf"at version 99 .* up to {len(MIGRATIONS)}; upgrade"):
         SqlStore(f"sqlite:///{path}")
 
 
-def test_tables_of_version_1_get_those_of_rosters_and_keep_what_they_have(
-    path: Path, monkeypatch: pytest.MonkeyPatch
+def test_tables_of_the_first_version_are_brought_to_this_one_with_all_that_they_hold(
+    app: QFrame, path: Path
 ) -> None:
-    url = f"sqlite:///{path}"
-    with monkeypatch.context() as patch, QFrame(store=url) as old:
-        patch.setattr(migrate, "MIGRATIONS", migrate.MIGRATIONS[:1])
-        topic = filled(old, "ordered")
-        before = old.store.stats(topic)
-        with pytest.raises(StoreUnavailable, match="no such table: qframe_"):
-            old.store.attend(topic, "g", "w", 1000)
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT version FROM qframe_version").fetchall() == [(1,)]
-    with QFrame(store=url) as new:
-        assert new.store.stats(topic) == before
-        assert new.store.roster(topic, "g", 0) is None
-        assert new.store.attend(topic, "g", "w", 1000) != 0
-        assert new.store.claim(topic, "g", "w", {0: EPOCH}) == [0]
-    with sqlite3.connect(path) as connection:
-        assert connection.execute("SELECT version FROM qframe_version").fetchall() == [(2,)]
+    topic = filled(app, "ordered")
+    before = app.store.stats(topic)
+    app.close()
+    connection = sqlite3.connect(path)
+    # As the first version left it.
+    for table in ("expiries", "rosters", "members", "owners"):
+        connection.execute(f"DROP TABLE qframe_{table}")
+    connection.execute("UPDATE qframe_version SET version = 1")
+    connection.commit()
+    connection.close()
+    store = SqlStore(f"sqlite:///{path}")
+    try:
+        assert store.stats(topic) == before
+        store.subscribe(topic, "brief", "latest", 0)
+        store.sweep(topic)
+        assert store.groups(topic) == ["g"]
+        assert store.attend(topic, "g", "w", 1000) != 0
+        assert store.claim(topic, "g", "w", {0: EPOCH}) == [0]
+        assert store.stats(topic) == before
+        assert store.verify(topic) == []
+    finally:
+        store.close()
+    connection = sqlite3.connect(path)
+    assert connection.execute("SELECT version FROM qframe_version").fetchall() == [
+        (len(MIGRATIONS),)
+    ]
+    connection.close()
 
 
 def test_opening_again_finds_everything_as_it_was(app: QFrame) -> None:

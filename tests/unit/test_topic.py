@@ -10,7 +10,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qframe.errors import BadKey, BadOption, BadTopic
-from qframe.topic import MAX_SLOTS, Kind, Topic, checked_key, checked_name, duration_ms
+from qframe.topic import (
+    MAX_SLOTS,
+    Kind,
+    Topic,
+    broadcast_group,
+    checked_group,
+    checked_key,
+    checked_name,
+    duration_ms,
+    legal_name,
+)
 
 POWERS = [2**n for n in range(13)]
 names = st.text(st.sampled_from("AZaz09_.-"), min_size=1, max_size=64)
@@ -89,6 +99,28 @@ def test_any_other_name_is_refused(name: str) -> None:
     if not (1 <= len(name) <= 64 and set(name) <= allowed):
         with pytest.raises(BadOption, match=r"^group name "):
             checked_name(name, "group")
+
+
+@given(names, names)
+def test_a_broadcast_group_has_a_name_that_no_user_can_give(group: str, instance: str) -> None:
+    name = broadcast_group(group, instance)
+    assert checked_group(name) == name
+    assert checked_group(group) == group
+    with pytest.raises(BadOption, match=r"^group name "):
+        checked_name(name, "group")
+    for wrong in (f"{name}@", f"@{name}", f"{name}@x", f"{group}@", f"@{instance}", "", None):
+        with pytest.raises(BadOption, match=r"^group name "):
+            checked_group(wrong)
+
+
+@given(st.text(max_size=70))
+def test_a_legal_name_can_be_made_of_any_text(text: str) -> None:
+    assert checked_name(legal_name(text), "instance")
+
+
+@given(names)
+def test_a_name_that_is_legal_stays_as_it_is(name: str) -> None:
+    assert legal_name(name) == name
 
 
 @given(st.text(st.characters(exclude_characters="\0", exclude_categories=["Cs"]), min_size=1))

@@ -26,8 +26,12 @@ def declare(states: dict[str, TopicState], topic: Topic) -> None:
     state.topic = topic
 
 
-def subscribe(state: TopicState, group: str, start: str) -> bool:
+def subscribe(state: TopicState, group: str, start: str, expires_at_ms: int | None) -> bool:
     """Makes a group collect; False if it did before."""
+    if expires_at_ms is None:
+        state.expiries.pop(group, None)
+    else:
+        state.expiries[group] = expires_at_ms
     if group in state.groups:
         return False
     if UNCLAIMED in state.groups and start == "earliest":
@@ -45,6 +49,7 @@ def drop(state: TopicState, group: str) -> bool:
     """Forgets a group; after the last one, what comes is kept for the next first one."""
     dropped = state.groups.pop(group, None) is not None
     state.rosters.pop(group, None)
+    state.expiries.pop(group, None)
     state.collecting()
     return dropped
 
@@ -99,6 +104,9 @@ def take(
 def sweep(state: TopicState, limit: int, now_ms: int) -> int:
     """Removes up to `limit` rows that are no longer needed; answers how many."""
     removed = 0
+    for group in [group for group, at_ms in state.expiries.items() if at_ms <= now_ms]:
+        if removed < limit:
+            removed += drop(state, group)
     for number, slot in enumerate(state.slots):
         for mark in [mark for mark, at_ms in slot.marks.items() if at_ms <= now_ms]:
             if removed < limit:

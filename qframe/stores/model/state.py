@@ -119,12 +119,13 @@ class RosterState(msgspec.Struct, eq=False):
 
 
 class TopicState(msgspec.Struct, eq=False):
-    """A topic with its slots, each group's cursors, and its roster if anybody attended."""
+    """A topic with its slots, and of each group its cursors, roster, and when it expires."""
 
     topic: Topic
     slots: list[Slot]
     groups: dict[str, list[Cursor]] = {}
     rosters: dict[str, RosterState] = {}
+    expiries: dict[str, int] = {}
 
     def collecting(self) -> list[list[Cursor]]:
         """The groups that get what is published: those with a name, or else the unclaimed one."""

@@ -159,10 +159,13 @@ class ModelStore:
 
     # Groups
 
-    def subscribe(self, topic: Topic, group: str, start: str = "earliest") -> bool:
+    def subscribe(
+        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None
+    ) -> bool:
         """Makes the group collect from now on; False if it did before."""
         with self._lock:
-            return groups.subscribe(self._state(topic), group, start)
+            expires_at_ms = None if expires_ms is None else self.now_ms() + expires_ms
+            return groups.subscribe(self._state(topic), group, start, expires_at_ms)
 
     def groups(self, topic: Topic) -> list[str]:
         """All groups of a topic, by name."""

@@ -8,6 +8,7 @@ and a script can make their names. `qf:{namespace}:topics` is a hash of what is 
     ids        marks, by when they pass         sequences        a hash: key, next number
     claimed    some group took what was kept    letters, held,   what waits behind a gap: values by
     asleep     somebody waits for the bell         gaps          member; by name; by when it passes
+    expiries   groups that expire, by when they are dropped
 
 Per slot and group, after `g:<group>:` (what no group has claimed stands under an empty name):
 
@@ -64,6 +65,8 @@ At `maxmemory` Redis refuses the scripts that bring or change messages (`#!lua`)
 they begin, as `StoreFull`; all others may pass it (`flags=allow-oom`), since they free memory. A
 subscription that broke off is repeated: slot 0 decides who gets what was kept, the others follow
 it. A group is dropped from the last slot to the first, in steps, and what is left is removed before
-one of its name subscribes again. `sweep` removes passed marks and old entries, 500 at a time. What
-a server loses, by power or failover, is lost here too: docs/guarantees.md tells how much that is.
+one of its name subscribes again. `sweep` removes passed marks, old entries and groups that have
+expired, 500 at a time; each slot knows for itself when a group expires, so what a sweep that broke
+off has left is found by the next one. What a server loses, by power or failover, is lost here too:
+docs/guarantees.md tells how much that is.
 """

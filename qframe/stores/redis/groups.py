@@ -72,33 +72,37 @@ def all_declared(redis: Redis, namespace: str) -> list[Topic]:
     return [_topic(name.decode(), value) for name, value in sorted(pairs)]
 
 
-def subscribe(redis: Redis, place: Place, group: str, start: str) -> bool:
+def subscribe(
+    redis: Redis, place: Place, group: str, start: str, expires_ms: int | None, now: str
+) -> bool:
     """Makes a group collect; False if it did before.
 
     The first slot decides whether the group gets what was kept for the first one; the others
     follow it, also when a subscription that broke off half way is repeated.
     """
     kind = str(place.topic.kind)
-    is_new, decision = _subscribe_slot(redis, place, group, 0, start)
-    follow = decision if place.topic.has_subjects else start
-    rest = [
-        place.call("subscribe", slot, kind, group, follow) for slot in range(1, place.topic.slots)
-    ]
+    expires = "" if expires_ms is None else expires_ms
+
+    def call(slot: int, how: str) -> Call:
+        return place.call("subscribe", slot, now, kind, group, how, expires)
+
+    [reply] = redis.run([call(0, start)])
+    is_new, decision = _without_remains(redis, place, group, 0, call(0, start), reply)
+    follow = decision.decode() if place.topic.has_subjects else start
+    rest = [call(slot, follow) for slot in range(1, place.topic.slots)]
     for slot, reply in enumerate(redis.run(rest) if rest else [], start=1):
-        if reply[0] == _REMAINS:
-            _subscribe_slot(redis, place, group, slot, follow)
-    return is_new
+        _without_remains(redis, place, group, slot, rest[slot - 1], reply)
+    return bool(is_new)
 
 
-def _subscribe_slot(
-    redis: Redis, place: Place, group: str, slot: int, start: str
-) -> tuple[bool, str]:
-    call = place.call("subscribe", slot, str(place.topic.kind), group, start)
-    [reply] = redis.run([call])
+def _without_remains(
+    redis: Redis, place: Place, group: str, slot: int, call: Call, reply: Any
+) -> Any:
+    """The reply to a subscription; remains of a dropped group of that name are removed first."""
     while reply[0] == _REMAINS:
         redis.run([place.call("drop_group", slot, str(place.topic.kind), group)])
         [reply] = redis.run([call])
-    return bool(reply[0]), reply[1].decode()
+    return reply
 
 
 def names(redis: Redis, place: Place) -> list[str]:

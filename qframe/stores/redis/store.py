@@ -159,9 +159,15 @@ class RedisStore:
 
     # Groups
 
-    def subscribe(self, topic: Topic, group: str, start: str = "earliest") -> bool:
+    def subscribe(
+        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None
+    ) -> bool:
         """Makes the group collect from now on; False if it did before."""
-        return groups.subscribe(self._redis, self._place(topic), group, start)
+        place = self._place(topic)
+        is_new = groups.subscribe(self._redis, place, group, start, expires_ms, self._now())
+        if is_new:
+            self._tails.forget(topic.name, group)  # one of that name may have been dropped
+        return is_new
 
     def groups(self, topic: Topic) -> list[str]:
         """All groups of a topic, by name."""

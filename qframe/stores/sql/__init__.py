@@ -1,11 +1,11 @@
 """The store on a database: one portable schema, each operation one transaction.
 
-Tables (`schema`): `topics`, `groups`; `slots` (the next offset of each) and `cursors` (what a group
-has done of a slot); `log` (streams); `subjects` (heads, and what left a stream's line) with
-`backlog` behind them; `dead`; `later` and `held` (what no group has seen yet); `marks` and
-`sequences`; `rosters`, `members` and `owners` (who takes part in a group, and which slots are
-whose). The numbers of slots and cursors make all those of a topic or group one range of a primary
-key, so that a pull sees all slots at one glance (`pull.look`).
+Tables (`schema`): `topics`, `groups`, `expiries` (when groups go that expire); `slots` (the next
+offset of each) and `cursors` (what a group has done of a slot); `log` (streams); `subjects` (heads,
+and what left a stream's line) with `backlog` behind them; `dead`; `later` and `held` (what no group
+has seen yet); `marks` and `sequences`; `rosters`, `members` and `owners` (who takes part in a
+group, and which slots are whose). The numbers of slots and cursors make all those of a topic or
+group one range of a primary key, so that a pull sees all slots at one glance (`pull.look`).
 
 Locks. The row of a slot is the lock of those who publish to it, so offsets are given out in the
 order of commits and no reader passes a gap. The row of a cursor is the lock of those who pull,

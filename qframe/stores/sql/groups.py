@@ -29,6 +29,7 @@ from qframe.stores.sql.schema import (
     backlog,
     cursors,
     dead,
+    expiries,
     groups,
     log,
     slots,
@@ -54,6 +55,16 @@ _RENAME: Final = Statement(
     groups.update().where(groups.c.id == bindparam("of")).values(name=bindparam("n")), "n of"
 )
 _FORGET_GROUP: Final = Statement(delete(groups).where(groups.c.id == bindparam("of")), "of")
+_NEVER: Final = Statement(delete(expiries).where(expiries.c.id == bindparam("of")), "of")
+_EXPIRES: Final = Statement(expiries.insert(), "id at")
+_EXPIRED: Final = Statement(
+    select(groups.c.id)
+    .join(expiries, expiries.c.id == groups.c.id)
+    .where(groups.c.topic == bindparam("of"), expiries.c.at <= bindparam("now"))
+    .order_by(expiries.c.at, groups.c.id)
+    .limit(bindparam("most")),
+    "of now most",
+)
 _OF_GROUP: Final = [
     Statement(
         delete(table).where(
@@ -161,23 +172,31 @@ def declared(transaction: Transaction, namespace: str, name: str | None = None) 
     return places
 
 
-def subscribe(transaction: Transaction, place: Place, group: str, start: str) -> bool:
+def subscribe(
+    transaction: Transaction, place: Place, group: str, start: str, expires_at_ms: int | None
+) -> bool:
     """Makes a group collect; False if it did before."""
-    if group_id(transaction, place, group) is not None:
-        return False
+    known = group_id(transaction, place, group)
+    number = _subscribe(transaction, place, group, start) if known is None else known
+    transaction.run(_NEVER, (number,))
+    if expires_at_ms is not None:
+        transaction.run(_EXPIRES, (number, expires_at_ms))
+    return known is None
+
+
+def _subscribe(transaction: Transaction, place: Place, group: str, start: str) -> int:
+    """Adds a group, or gives the one of what no group has seen its name; answers its number."""
     if place.topic.has_subjects:
         kept = group_id(transaction, place, UNCLAIMED)
-        if kept is not None and start == "earliest":
-            transaction.run(_RENAME, (group, kept))
-        else:
-            add_group(transaction, place, group)
-        return True
+        if kept is None or start != "earliest":
+            return add_group(transaction, place, group)
+        transaction.run(_RENAME, (group, kept))
+        return kept
     starts = {
         row[0] - place.slot_number(0): row[1] if start == "latest" or row[2] is None else row[2]
         for row in transaction.rows(SLOTS, place.slot_range())
     }
-    add_group(transaction, place, group, starts)
-    return True
+    return add_group(transaction, place, group, starts)
 
 
 def names(transaction: Transaction, place: Place) -> list[str]:
@@ -190,13 +209,33 @@ def drop(transaction: Transaction, place: Place, group: str) -> bool:
     number = group_id(transaction, place, group)
     if number is None:
         return False
-    for statement in _OF_GROUP:
-        transaction.run(statement, place.cursor_range(number))
+    _drop(transaction, place, number)
+    return True
+
+
+def drop_expired(transaction: Transaction, place: Place, limit: int, now_ms: int) -> int:
+    """Forgets groups whose time has passed, the first first; answers how many.
+
+    There are `limit` of them at most, and none follows those whose rows were as many already.
+    """
+    dropped = rows = 0
+    for (number,) in transaction.rows(_EXPIRED, (place.id, now_ms, limit)):
+        if rows >= limit:
+            break
+        rows += _drop(transaction, place, number)
+        dropped += 1
+    return dropped
+
+
+def _drop(transaction: Transaction, place: Place, number: int) -> int:
+    """Forgets a group and all its rows; answers how many those were."""
+    rows = sum(transaction.run(each, place.cursor_range(number)) for each in _OF_GROUP)
+    transaction.run(_NEVER, (number,))
     rosters.forget(transaction, number)
     transaction.run(_FORGET_GROUP, (number,))
     if place.topic.has_subjects:
         groups_of(transaction, place)  # where it was the last, what comes is kept for the next
-    return True
+    return rows
 
 
 def seek(transaction: Transaction, place: Place, group: str, positions: Mapping[int, int]) -> None:

@@ -18,12 +18,14 @@ _FORGET: Final = Statement(schema.versions.delete(), "")
 
 
 _OF_VERSION_2: Final = (schema.rosters, schema.members, schema.owners)
+_OF_VERSION_3: Final = (schema.expiries,)
 
 
 def _first(transaction: Transaction) -> None:
     """Version 1: topics, groups, and the messages."""
+    later = {*_OF_VERSION_2, *_OF_VERSION_3}
     tables = schema.metadata.sorted_tables
-    _create(transaction, [table for table in tables if table not in _OF_VERSION_2])
+    _create(transaction, [table for table in tables if table not in later])
 
 
 def _rosters(transaction: Transaction) -> None:
@@ -31,7 +33,12 @@ def _rosters(transaction: Transaction) -> None:
     _create(transaction, _OF_VERSION_2)
 
 
-MIGRATIONS: Final[tuple[Callable[[Transaction], None], ...]] = (_first, _rosters)
+def _expiries(transaction: Transaction) -> None:
+    """Version 3: groups that expire."""
+    _create(transaction, _OF_VERSION_3)
+
+
+MIGRATIONS: Final[tuple[Callable[[Transaction], None], ...]] = (_first, _rosters, _expiries)
 
 
 def migrate(database: Database) -> None:

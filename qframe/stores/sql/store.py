@@ -187,11 +187,14 @@ class SqlStore:
 
     # Groups
 
-    def subscribe(self, topic: Topic, group: str, start: str = "earliest") -> bool:
+    def subscribe(
+        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None
+    ) -> bool:
         """Makes the group collect from now on; False if it did before."""
         place = self._place(topic)
         with self._database.write() as transaction:
-            return groups.subscribe(transaction, place, group, start)
+            expires_at_ms = None if expires_ms is None else self.now_ms() + expires_ms
+            return groups.subscribe(transaction, place, group, start, expires_at_ms)
 
     def groups(self, topic: Topic) -> list[str]:
         """All groups of a topic, by name."""

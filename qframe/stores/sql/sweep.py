@@ -7,6 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, delete, func, select
 
 from qframe.drivers.sql import Statement, Transaction
+from qframe.stores.sql.groups import drop_expired
 from qframe.stores.sql.places import GROUPS, Place
 from qframe.stores.sql.schema import cursors, log, marks
 
@@ -41,7 +42,7 @@ _FORGET: Final = Statement(
 
 def sweep(transaction: Transaction, place: Place, limit: int, now_ms: int) -> int:
     """Removes up to `limit` rows; answers how many."""
-    removed = 0
+    removed = drop_expired(transaction, place, limit, now_ms)
     groups = [row[0] for row in transaction.rows(GROUPS, (place.id,))]
     for slot in range(place.topic.slots):
         if removed >= limit:

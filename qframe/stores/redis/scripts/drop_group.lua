@@ -8,25 +8,5 @@
 -- Promise: the group is gone with the first step; what is left is seen by nobody.
 local slot = KEYS[1]
 local kind, name = ARGV[1], ARGV[2]
---@include head roster
-local group = group_of(slot, name, kind)
-local was = redis.call('HDEL', slot .. 'groups', name)
-if redis.call('EXISTS', slot .. 'groups') == 0 then
-  redis.call('DEL', slot .. 'claimed')
-end
-redis.call('UNLINK', group.cursor, group.waiting, group.retry, group.todo, group.doing, group.tries,
-  group.following, group.dead, group.graves)
-local roster = roster_of(slot, name)
-if redis.call('UNLINK', roster.key, roster.members, roster.joined, roster.owners) > 0 then
-  ring_roster(roster)
-end
-if kind == 'ordered' then
-  local subjects = redis.call('HSCAN', group.body, 0, 'COUNT', 500)[2]
-  for i = 1, #subjects, 2 do
-    redis.call('UNLINK', behind_of(group, subjects[i]))
-    redis.call('HDEL', group.body, subjects[i])
-  end
-  return { was, redis.call('EXISTS', group.body) }
-end
-redis.call('UNLINK', group.body)
-return { was, 0 }
+--@include head roster drop
+return { drop(slot, name, kind) }

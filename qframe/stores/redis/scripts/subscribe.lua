@@ -1,23 +1,29 @@
 #!lua flags=allow-oom
 -- Purpose: makes a group collect from a slot.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] kind, ARGV[2] name (group), ARGV[3] start: earliest or latest in a stream; elsewhere
---   earliest in the slot that decides, then what that slot answered (claims or joins), or latest.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] start: earliest or latest in a
+--   stream; elsewhere earliest in the slot that decides, then what that slot answered (claims or
+--   joins), or latest; ARGV[5] expires (after so many ms without a subscription; '' for never).
 -- Reply: [1 if it is new, else 0; claims if it has what was kept for the first group, else joins].
 --   [-3] if remains of a dropped group of this name are there still.
--- Cost: 6 commands in a stream, 5 elsewhere; 11 to 21 more to take over what was kept, and for
---   ordered 1 or 2 for each subject.
+-- Cost: 6 commands in a stream, 5 elsewhere, 2 more where it expires; 11 to 21 more to take over
+--   what was kept, and for ordered 1 or 2 for each subject. 2 where it is there, 3 if it expires.
 -- Promise: one atomic step; what was published before any group existed goes to one group whole.
 local slot = KEYS[1]
-local kind, name, start = ARGV[1], ARGV[2], ARGV[3]
---@include head
+local given, kind, name, start, expires = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
+--@include time head
 local before = redis.call('HGET', slot .. 'groups', name)
+local group = group_of(slot, name, kind)
+if not before and redis.call('EXISTS', group.body) == 1 then
+  return { -3 }
+end
+if expires then
+  redis.call('ZADD', slot .. 'expiries', string.format('%.0f', time_ms(given) + expires), name)
+elseif before then
+  redis.call('ZREM', slot .. 'expiries', name)
+end
 if before then
   return { 0, before }
-end
-local group = group_of(slot, name, kind)
-if redis.call('EXISTS', group.body) == 1 then
-  return { -3 }
 end
 if kind == 'stream' then
   local head = tonumber(redis.call('GET', slot .. 'head') or 0)

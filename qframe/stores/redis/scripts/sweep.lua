@@ -1,14 +1,16 @@
 #!lua flags=allow-oom
--- Purpose: removes what a slot no longer needs: marks that have passed, old messages of a stream.
+-- Purpose: removes what a slot no longer needs: marks that have passed, groups that have expired,
+--   old messages of a stream.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most.
--- Reply: how many.
--- Cost: 2 commands, 3 where marks have passed; for a stream 3, 1 for each group, 1 for each entry
---   that is read, 2 to trim.
--- Promise: one atomic step; nothing that a group has not settled is removed.
+-- Reply: how many, a group being one; the limit also where more of a group is to be removed.
+-- Cost: 3 commands, 4 where marks have passed, and those of drop_group for a group that has
+--   expired; for a stream 3, 1 for each group, 1 for each entry that is read, 2 to trim.
+-- Promise: one atomic step; nothing that a group has not settled is removed, unless it has expired.
+--   A group is gone with its first step, and its time is kept until the last.
 local slot = KEYS[1]
 local given, kind, retain, limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
---@include time log
+--@include time head roster drop log
 local now = time_ms(given)
 local passed = redis.call('ZRANGEBYSCORE', slot .. 'ids', '-inf', string.format('%.0f', now),
   'LIMIT', 0, limit)
@@ -16,6 +18,14 @@ if #passed > 0 then
   redis.call('ZREM', slot .. 'ids', unpack(passed))
 end
 local removed = #passed
+local expired = redis.call('ZRANGEBYSCORE', slot .. 'expiries', '-inf', string.format('%.0f', now),
+  'LIMIT', 0, limit)
+for _, name in ipairs(expired) do
+  if removed < limit then
+    local _, remains = drop(slot, name, kind)
+    removed = remains == 1 and limit or removed + 1
+  end
+end
 if kind ~= 'stream' or removed >= limit then
   return removed
 end

@@ -1,0 +1,29 @@
+-- Forgets a group of a slot, and what stands for it in steps of 500 subjects; answers whether it
+-- collected till now (1 or 0), and whether there is more to remove (1 or 0).
+local function drop(slot, name, kind)
+  local group = group_of(slot, name, kind)
+  local was = redis.call('HDEL', slot .. 'groups', name)
+  if redis.call('EXISTS', slot .. 'groups') == 0 then
+    redis.call('DEL', slot .. 'claimed')
+  end
+  redis.call('UNLINK', group.cursor, group.waiting, group.retry, group.todo, group.doing,
+    group.tries, group.following, group.dead, group.graves)
+  local roster = roster_of(slot, name)
+  if redis.call('UNLINK', roster.key, roster.members, roster.joined, roster.owners) > 0 then
+    ring_roster(roster)
+  end
+  if kind == 'ordered' then
+    local subjects = redis.call('HSCAN', group.body, 0, 'COUNT', 500)[2]
+    for i = 1, #subjects, 2 do
+      redis.call('UNLINK', behind_of(group, subjects[i]))
+      redis.call('HDEL', group.body, subjects[i])
+    end
+    if redis.call('EXISTS', group.body) == 1 then
+      return was, 1
+    end
+  else
+    redis.call('UNLINK', group.body)
+  end
+  redis.call('ZREM', slot .. 'expiries', name)
+  return was, 0
+end

@@ -1,0 +1,280 @@
+"""A broadcast consumer: every instance gets every message, and its offset is its own."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eventually import eventually
+from servers import RedisServer
+from typer.testing import CliRunner
+
+from qframe import Message, Outgoing, QFrame, Reject, Topic, UnknownGroup, WorkerFailed
+from qframe.cli.main import cli
+
+KINDS = ("stream", "ordered", "delay", "priority", "merge")
+
+
+class Instance:
+    """An app that broadcasts to a handler which remembers what it was given."""
+
+    def __init__(self, app: QFrame, topic: Topic, **options: Any) -> None:
+        self.app = app
+        self.topic = topic
+        self.seen: list[Any] = []
+        self.events: Counter[str] = Counter()
+        self.failure: BaseException | None = None
+        self.work: Callable[[Message], object] = lambda message: None
+        app.events.listen(lambda name, facts: self.events.update([name]))
+        app.consumer(topic, "audit", **{"broadcast": True, **options})(self.handle)
+
+    def handle(self, message: Message) -> None:
+        self.seen.append(message.body)
+        self.work(message)
+
+    def burst(self) -> list[Any]:
+        """What it is given in a run until nothing is due; for a new one, its subscription too."""
+        before = len(self.seen)
+        self.app.run(burst=True)
+        return sorted(self.seen[before:])
+
+    @contextmanager
+    def running(self) -> Iterator[None]:
+        def run() -> None:
+            try:
+                self.app.run()
+            except WorkerFailed as error:
+                self.failure = error
+
+        thread = threading.Thread(target=run)
+        thread.start()
+        eventually(lambda: self.events["slot.taken"])
+        try:
+            yield
+        finally:
+            self.app.stop()
+            thread.join(30)
+            assert not thread.is_alive()
+
+
+Opened = Callable[..., QFrame]
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def opened(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Opened]:
+    """Opens apps, under any instance, on one store."""
+    apps: list[QFrame] = []
+    if request.param == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        store, namespace = server.url, tmp_path.name
+    else:
+        store, namespace = f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal", "shop"
+
+    def opened(instance: str | None = None) -> QFrame:
+        apps.append(QFrame(store, namespace=namespace, instance=instance, grace=5))
+        return apps[-1]
+
+    yield opened
+    for topic in apps[0].store.topics():
+        assert apps[0].store.verify(topic) == []
+    for app in apps:
+        app.close()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_instance_gets_every_message_and_goes_on_from_its_own_offset_after_a_restart(
+    opened: Opened, kind: str
+) -> None:
+    topic = Topic("prices", kind, slots=4)
+    first, second = (Instance(opened(name), topic) for name in ("pod-1", "pod-2"))
+    assert first.burst() == second.burst() == []
+
+    def publish(numbers: range) -> None:
+        first.app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in numbers])
+
+    publish(range(20))
+    assert first.burst() == list(range(20))
+    publish(range(20, 30))
+    assert second.burst() == list(range(30))
+    second.app.close()
+    publish(range(30, 40))
+    again = Instance(opened("pod-2"), topic)
+    assert again.burst() == list(range(30, 40))
+    assert again.burst() == []
+    assert first.burst() == list(range(20, 40))
+    assert first.app.admin.groups(topic) == ["audit@pod-1", "audit@pod-2"]
+    assert [totals.lag for totals in first.app.admin.topic(topic).groups] == [0, 0]
+
+
+def test_instances_that_run_at_once_do_not_take_each_others_slots(opened: Opened) -> None:
+    topic = Topic("prices", slots=4)
+    both = [Instance(opened(name), topic) for name in ("pod-1", "pod-2")]
+    with both[0].running(), both[1].running():
+        opened().publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(100)])
+        for each in both:
+            eventually(lambda one=each: one.failure or len(one.seen) == 100)
+    for each in both:
+        assert each.failure is None
+        assert sorted(each.seen) == list(range(100))
+
+
+def test_a_new_instance_begins_with_what_comes_unless_it_is_told_to_start_at_the_earliest(
+    opened: Opened,
+) -> None:
+    topic = Topic("prices", slots=2)
+    publisher = opened()
+    publisher.publish_many(topic, range(10))
+    late = Instance(opened("late"), topic)
+    early = Instance(opened("early"), topic, start="earliest")
+    assert late.burst() == []
+    assert early.burst() == list(range(10))
+    publisher.publish(topic, 10)
+    assert late.burst() == early.burst() == [10]
+
+
+def test_beside_it_a_group_shares_messages_as_ever(opened: Opened) -> None:
+    topic = Topic("prices", "ordered", slots=2)
+    app = opened("pod-1")
+    both = Instance(app, topic)
+    shared: list[Any] = []
+
+    @app.consumer(topic, "billing")
+    def bill(message: Message) -> None:
+        shared.append(message.body)
+
+    both.burst()
+    app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(10)])
+    assert both.burst() == sorted(shared) == list(range(10))
+    assert app.admin.groups(topic) == ["audit@pod-1", "billing"]
+
+
+def test_a_process_that_only_publishes_leaves_no_group_behind(opened: Opened) -> None:
+    topic = Topic("prices", "ordered", slots=2)
+    web = Instance(opened("web"), topic)
+    web.app.publish(topic, 1, key="k")
+    assert web.app.admin.groups(topic) == []
+
+
+def test_the_host_names_an_instance_that_is_given_no_name(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(socket, "gethostname", lambda: "büro pc" + "x" * 99)
+    topic = Topic("prices", slots=1)
+    nameless = Instance(opened(), topic)
+    nameless.burst()
+    [group] = nameless.app.admin.groups(topic)
+    assert group == "audit@" + ("b-ro-pc" + "x" * 99)[:64]
+    assert nameless.app.admin.lag(topic, group) == 0
+
+
+def test_a_slot_of_an_instance_can_be_in_line_as_well(opened: Opened) -> None:
+    topic = Topic("prices", slots=2)
+    running: Counter[int] = Counter()
+    overlaps: list[int] = []
+    both = [Instance(opened(name), topic, serial=True, threads=8) for name in ("a", "b")]
+    for each in both:
+        each.burst()
+
+        def work(message: Message) -> None:
+            running[message.slot] += 1
+            threading.Event().wait(0.0005)
+            if running[message.slot] > 1:
+                overlaps.append(message.slot)
+            running[message.slot] -= 1
+
+        each.work = work
+    both[0].app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(200)])
+    for each in both:
+        assert each.burst() == list(range(200))
+        for slot in range(2):
+            mine = [n for n in each.seen if topic.slot_of(f"k{n}".encode()) == slot]
+            assert mine == sorted(mine)
+    assert not overlaps
+
+
+def test_a_worker_whose_group_has_expired_meanwhile_subscribes_anew_and_goes_on(
+    opened: Opened,
+) -> None:
+    topic = Topic("prices", slots=2)
+    one = Instance(opened("pod-1"), topic)
+    other = opened()
+    gate, cancelled = threading.Event(), []
+
+    def work(message: Message) -> None:
+        if message.body == "long":
+            gate.wait(20)
+            cancelled.append(message.cancelled)
+
+    one.work = work
+    with one.running():
+        other.publish(topic, "long", key="k")
+        eventually(lambda: one.seen == ["long"])
+        other.store.drop_group(topic, "audit@pod-1")  # as the sweep of another worker would
+        other.publish(topic, "unseen", key="k")
+        eventually(lambda: one.failure or one.events["group.resubscribed"])
+        eventually(lambda: other.admin.groups(topic) == ["audit@pod-1"])
+        gate.set()
+        eventually(lambda: cancelled == [True])
+        for number in range(20):
+            other.publish(topic, number, key=f"k{number}")
+        eventually(lambda: one.failure or len(one.seen) == 21)
+    assert one.failure is None
+    assert sorted(one.seen[1:]) == list(range(20))
+    assert one.events["group.resubscribed"] == 1
+    assert one.events["delivery.stale"]
+    assert other.admin.lag(topic, "audit@pod-1") == 0
+
+
+def test_a_worker_whose_plain_group_is_dropped_ends_with_an_error(opened: Opened) -> None:
+    topic = Topic("prices", slots=2)
+    plain = Instance(opened(), topic, broadcast=False)
+    other = opened()
+    with plain.running():
+        other.store.drop_group(topic, "audit")
+        other.publish(topic, 1)
+        eventually(lambda: plain.failure)
+    assert isinstance(plain.failure, WorkerFailed)
+    assert isinstance(plain.failure.__cause__, UnknownGroup)
+
+
+def test_people_on_call_can_name_such_a_group(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Topic("prices", slots=1)
+    one = Instance(opened("pod-1"), topic)
+
+    def work(message: Message) -> None:
+        if message.body == "bad":
+            raise Reject
+
+    one.work = work
+    one.burst()
+    one.app.publish(topic, "bad", id="m1")
+    one.burst()
+    one.app.publish(topic, "next")
+
+    settings = one.app.settings
+    monkeypatch.setenv("QFRAME_STORE", settings.store)
+    monkeypatch.setenv("QFRAME_NAMESPACE", settings.namespace)
+
+    def qframe(*words: str) -> Any:
+        answer = CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False)
+        assert answer.exit_code == 0, answer.output
+        return json.loads(answer.output)
+
+    [shown] = qframe("groups", "prices")
+    assert (shown["group"], shown["lag"], shown["dead"]) == ("audit@pod-1", 1, 1)
+    [letter] = qframe("dead", "list", "prices", "audit@pod-1")
+    assert letter["id"] == "m1"
+    [waiting] = qframe("peek", "prices", "audit@pod-1")
+    assert waiting["body"] == "next"
+    moved = qframe("seek", "prices", "audit@pod-1", "latest")
+    assert moved["offsets"] == {"0": 2}
+    assert one.burst() == []

@@ -1,0 +1,111 @@
+"""A group that expires is subscribed again in time; one that does not is left alone."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from eventually import eventually
+
+from qframe.errors import StoreUnavailable, UnknownGroup
+from qframe.events import Events
+from qframe.runtime.subscription import SELDOM_S, Subscription
+from qframe.settings import ConsumerOptions, consumer_options
+from qframe.topic import Topic
+
+TOPIC = Topic("prices")
+
+
+class Registry:
+    """A store's subscriptions, as far as it can be reached."""
+
+    def __init__(self) -> None:
+        self.calls: list[tuple[str, int | None]] = []
+        self.names: list[str] = []
+        self.looks = 0
+        self.away = False
+
+    def subscribe(self, topic: Topic, group: str, start: str, expires_ms: int | None) -> bool:
+        self.calls.append((start, expires_ms))
+        is_new = group not in self.names
+        self.names = [group]
+        return is_new
+
+    def groups(self, topic: Topic) -> list[str]:
+        self.looks += 1
+        if self.away:
+            raise StoreUnavailable("store", "away")
+        return self.names
+
+
+def subscription(
+    registry: Any, options: ConsumerOptions, wake: Any = lambda: None, events: Events | None = None
+) -> Subscription:
+    return Subscription(
+        topic=TOPIC, group="g", options=options, store=registry, events=events or Events(),
+        wake=wake, on_failure=lambda name, error: pytest.fail(str(error)),
+    )  # fmt: skip
+
+
+def hasty() -> ConsumerOptions:
+    """A time below what users may ask for."""
+    return consumer_options(broadcast=True).model_copy(update={"broadcast_expires": 0.01})
+
+
+@pytest.mark.parametrize(
+    ("expires", "every_s", "expires_ms"),
+    [(60, 6, 66_000), ("7d", SELDOM_S, (7 * 86_400 + 3600) * 1000)],
+)
+def test_the_deadline_is_the_users_time_after_the_next_step(
+    expires: Any, every_s: float, expires_ms: int
+) -> None:
+    registry = Registry()
+    one = subscription(registry, consumer_options(broadcast=True, broadcast_expires=expires))
+    one.begin()
+    assert registry.calls == [("latest", expires_ms)]
+    assert one._every_s == every_s
+    assert one.alive
+    assert one.stop(5)
+
+
+def test_a_plain_group_is_subscribed_once_and_for_ever() -> None:
+    registry = Registry()
+    one = subscription(registry, consumer_options())
+    one.begin()
+    assert registry.calls == [("earliest", None)]
+    assert not one.alive
+    gone = UnknownGroup("prices", "g")
+    with pytest.raises(UnknownGroup) as caught:
+        one.anew(gone)
+    assert caught.value is gone
+    assert one.stop(5)
+
+
+def test_it_is_subscribed_again_and_again_also_after_the_store_was_away() -> None:
+    registry = Registry()
+    one = subscription(registry, hasty())
+    one.begin()
+    eventually(lambda: len(registry.calls) > 3)
+    registry.away = True
+    looks = registry.looks
+    eventually(lambda: registry.looks > looks + 3)
+    registry.away = False
+    calls = len(registry.calls)
+    eventually(lambda: len(registry.calls) > calls + 3)
+    assert one.stop(5)
+
+
+def test_one_that_is_gone_is_left_to_the_pull_loop_which_tells_of_it_once() -> None:
+    registry, woken, told = Registry(), [], []
+    events = Events()
+    events.listen(lambda name, facts: told.append((name, facts["group"])))
+    one = subscription(registry, hasty(), wake=lambda: woken.append(1), events=events)
+    one.begin()
+    registry.names = []
+    eventually(lambda: len(woken) > 2)
+    assert registry.names == []
+    for _ in range(2):
+        one.anew(UnknownGroup("prices", "g"))
+    assert registry.names == ["g"]
+    assert told == [("group.resubscribed", "g")]
+    assert one.stop(5)
