@@ -28,7 +28,7 @@ from history import (
 )
 from nursery import Child, Nursery
 from servers import Proxy, ZooKeeperServer
-from sharing import SLOTS, Job, topic_of
+from sharer import SLOTS, Job, topic_of
 from tenures import Tenures
 
 from qframe.coordination.base import CERTAIN
@@ -188,7 +188,7 @@ class Crew:
         self.counts: Counter[str] = Counter()
         self.ready: set[str] = set()
         self.history = History(self.path, "nemesis")
-        self.nursery = Nursery("sharing", self.log)
+        self.nursery = Nursery("sharer", self.log)
         self.places = [Place(number, self) for number in range(places)]
         self._tail = Tail(self.path)
         self._done: set[str] = set()

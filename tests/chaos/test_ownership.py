@@ -22,7 +22,7 @@ from crew import Crew
 from history import ACCEPTED, ENDED, PUBLISHED, REFUSED, STARTED, Fact, read
 from producing import Producing
 from servers import RedisServer, ZooKeeperServer
-from sharing import GROUP
+from sharer import GROUP
 from storm import Storm
 from tenures import Tenures, accepted_late, accepted_twice, judge, shared_epochs, strays
 from timings import told_s, unserved_s
