@@ -36,6 +36,12 @@ class Membership(Protocol):
     def paused(self) -> bool:
         """Whether nothing may be pulled now, since the coordinator is not heard."""
 
+    def certain(self) -> bool:
+        """Whether its slots can be nobody else's yet; if not, all are dropped when this answers.
+
+        Asked before each handler, since a worker may have stood still between any two steps.
+        """
+
     def share(self) -> Share:
         """What is this member's now; the same object until it changes.
 

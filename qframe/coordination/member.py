@@ -73,6 +73,13 @@ class Member(Service):
         """Whether nothing may be pulled now, since the coordinator is not heard."""
         return not self._seat.heard or self._doubtful
 
+    def certain(self) -> bool:
+        """Whether its slots can be nobody else's yet; if not, all are dropped when this answers."""
+        if self._clock.monotonic_s() < self._seat.certain_until_s:
+            return True
+        self.drop_if_doubtful()
+        return False
+
     def share(self) -> Share:
         """What is this member's now; the same object until it changes."""
         return self._share

@@ -157,6 +157,7 @@ class Line:
         take = hand.run.popleft
         done = hand.done.append
         handler = self._handler
+        certain, in_flight = self.slots.certain, self.in_flight
         while True:
             try:
                 message = take()
@@ -164,6 +165,13 @@ class Line:
                 hand.message = None
                 return
             hand.message = message
+            # The process may have stood still since this message was pulled, or its slot was lost
+            # while the message was on its way here: then it is another's, and is not begun.
+            if not certain() or message.delivery not in in_flight:
+                message.cancelled = message.settled = True
+                self._free(message.delivery)
+                hand.handled += 1
+                continue
             try:
                 handler(message)
             except BaseException as error:  # a handler's SystemExit must not end a thread

@@ -70,6 +70,10 @@ class Slots:
         if self._membership is not None:
             self._membership.fenced(slots)
 
+    def certain(self) -> bool:
+        """Whether what is in hand can be nobody else's yet."""
+        return self._membership is None or self._membership.certain()
+
     def open(self) -> Mapping[int, str]:
         """The slots to pull from now, and their epochs; takes new ones. For the pull loop alone.
 
