@@ -36,6 +36,16 @@ class Membership(Protocol):
     def paused(self) -> bool:
         """Whether nothing may be pulled now, since the coordinator is not heard."""
 
+    @property
+    def certain_until_s(self) -> float:
+        """Until when, on the monotonic clock, its slots can be nobody else's.
+
+        Looked at before each handler, since a worker may have stood still between any two steps.
+        """
+
+    def certain(self) -> bool:
+        """Whether that time has not come yet; if it has, all is dropped when this answers."""
+
     def share(self) -> Share:
         """What is this member's now; the same object until it changes.
 

@@ -73,6 +73,18 @@ class Member(Service):
         """Whether nothing may be pulled now, since the coordinator is not heard."""
         return not self._seat.heard or self._doubtful
 
+    def certain(self) -> bool:
+        """Whether that time has not come yet; if it has, all is dropped when this answers."""
+        if not self._doubtful:
+            return True
+        self.drop_if_doubtful()
+        return False
+
+    @property
+    def certain_until_s(self) -> float:
+        """Until when, on the monotonic clock, its slots can be nobody else's."""
+        return self._seat.certain_until_s
+
     def share(self) -> Share:
         """What is this member's now; the same object until it changes."""
         return self._share

@@ -64,7 +64,7 @@ class ZooKeeperSeat:
         self._seen_since_s = 0.0
         self._look_at_s: float | None = None
         self._wanted: frozenset[int] = frozenset()
-        self._mine: set[int] = set()
+        self._mine: dict[int, str] = {}
         self._blocked: set[int] = set()
         self._awake = threading.Event()
 
@@ -146,7 +146,7 @@ class ZooKeeperSeat:
         )  # fmt: skip
         taken = {slot: epoch_of(answer[1]) for slot, answer in answers if is_good(answer)}
         taken |= self._watch([slot for slot, answer in answers if not is_good(answer)])
-        self._mine |= taken.keys()
+        self._mine |= taken
         return taken
 
     def let_go(self, slots: Mapping[int, str]) -> None:
@@ -158,14 +158,17 @@ class ZooKeeperSeat:
             transaction.delete(self._owner(slot))
             return transaction.commit_async()
 
+        # What was let go before, or was held under a session that has passed, may be another's.
+        others = self._not_mine(slots)
         # Refused means: there is no such node, or the session and all its nodes have passed.
-        self._ask(delete, list(slots))
-        self._mine -= slots.keys()
+        self._ask(delete, [slot for slot in slots if slot not in others])
+        for slot in slots:
+            self._mine.pop(slot, None)
 
     def leave(self) -> None:
         """Deletes all its nodes; what cannot be deleted ends with the session."""
         if self._session and self._zookeeper.connected:
-            self.let_go(dict.fromkeys(self._mine, ""))
+            self.let_go(dict(self._mine))
             self._ask(self._client.delete_async, [self._seat])
 
     # Steps of these.

@@ -91,22 +91,30 @@ def overtaking(facts: Sequence[Fact], topic: str) -> list[str]:
     return wrong
 
 
-def overlapping(facts: Sequence[Fact]) -> list[str]:
-    """Calls of handlers that began before an earlier one of the same topic and key was over."""
-    last: dict[tuple[str, str], Handling] = {}
-    wrong = []
+def overlaps(facts: Sequence[Fact]) -> list[tuple[Handling, Handling]]:
+    """Calls of handlers, and those of the same topic and key that began before they were over."""
+    open_: dict[tuple[str, str], list[Handling]] = defaultdict(list)
+    found = []
     for one in handlings(facts):
         lane = (one.start.topic, one.start.key)
-        before = last.get(lane)
-        if before is not None and one.start.at_ns < before.end_ns:
-            wrong.append(
-                f"{one.start.key} of {one.start.topic}: {one.start.id} started at "
-                f"{one.start.at_ns} in {one.start.by}, while {before.start.id} was in hand "
-                f"in {before.start.by} from {before.start.at_ns} to {before.end_ns}"
-            )
-        if before is None or one.end_ns > before.end_ns:
-            last[lane] = one
-    return wrong
+        open_[lane] = [before for before in open_[lane] if one.start.at_ns < before.end_ns]
+        found += [(before, one) for before in open_[lane]]
+        open_[lane].append(one)
+    return found
+
+
+def overlapping(facts: Sequence[Fact]) -> list[str]:
+    """Calls of handlers that began before an earlier one of the same topic and key was over."""
+    return [told(before, one) for before, one in overlaps(facts)]
+
+
+def told(before: Handling, one: Handling) -> str:
+    """An overlap, in a sentence."""
+    return (
+        f"{one.start.key} of {one.start.topic}: {one.start.id} started at "
+        f"{one.start.at_ns} in {one.start.by}, while {before.start.id} was in hand "
+        f"in {before.start.by} from {before.start.at_ns} to {before.end_ns}"
+    )
 
 
 def too_often(facts: Sequence[Fact], at_most: int) -> list[str]:

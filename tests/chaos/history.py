@@ -11,7 +11,7 @@ import os
 import time
 from pathlib import Path
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 
 import msgspec
 
@@ -27,6 +27,16 @@ CANCELLED = "cancelled"
 DIED = "died"
 STORE_KILLED = "store killed"
 STORE_BACK = "store back"
+STARTING = "starting"
+LEAVING = "leaving"
+KILLED = "killed"
+FROZEN = "frozen"
+THAWED = "thawed"
+CUT = "cut"
+MENDED = "mended"
+TOOK = "took"
+ACCEPTED = "accepted"
+REFUSED = "refused"
 
 
 class Fact(msgspec.Struct, array_like=True, frozen=True):
@@ -38,6 +48,9 @@ class Fact(msgspec.Struct, array_like=True, frozen=True):
         by: who wrote it; of DIED, who has died.
         topic, key, number, id, attempt: the message that it is about; `number` counts the messages
             of a key from 0. Of an event, `number` is its count.
+        since_ns: of a question to the store and its answer, when it was sent.
+        slots: the slots that it is about.
+        texts: of TOOK, the slots' epochs; of ACCEPTED and REFUSED, the places of the messages.
     """
 
     what: str
@@ -48,6 +61,9 @@ class Fact(msgspec.Struct, array_like=True, frozen=True):
     number: int = 0
     id: str = ""
     attempt: int = 0
+    since_ns: int = 0
+    slots: list[int] = []
+    texts: list[str] = []
 
 
 _encode = msgspec.json.Encoder().encode
@@ -70,9 +86,11 @@ class History:
         id: str = "",  # noqa: A002 - as a message calls it
         attempt: int = 0,
         by: str = "",
+        **more: Any,
     ) -> None:
         """Appends one fact, as of now."""
-        fact = Fact(what, time.monotonic_ns(), by or self._by, topic, key, number, id, attempt)
+        now_ns = time.monotonic_ns()
+        fact = Fact(what, now_ns, by or self._by, topic, key, number, id, attempt, **more)
         line = _encode(fact) + b"\n"
         if os.write(self._file, line) != len(line):
             raise OSError("a line was cut short: is the disk full?")
@@ -85,7 +103,8 @@ class History:
     def listen(self, name: str, facts: dict[str, object]) -> None:
         """Appends an event of an app: `app.events.listen(history.listen)`."""
         count = facts.get("count", 1)
-        self.note(name, str(facts.get("topic", "")), number=count if isinstance(count, int) else 1)
+        number = count if isinstance(count, int) else 1
+        self.note(name, str(facts.get("topic", "")), number=number, slots=facts.get("slots", []))
 
     def close(self) -> None:
         os.close(self._file)

@@ -48,6 +48,10 @@ class Child:
         """Ends it as a crash would; it is gone when this returns."""
         self._nursery.ask("kill", self.pid)
 
+    def terminate(self) -> None:
+        """Asks it to end."""
+        os.kill(self.pid, signal.SIGTERM)
+
     def freeze(self) -> None:
         """It does nothing any more, and does not know it."""
         os.kill(self.pid, signal.SIGSTOP)

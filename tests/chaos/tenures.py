@@ -1,0 +1,252 @@
+"""Who had which slot from when to when, and what may not be where that is known.
+
+A *tenure* is one worker's time with a slot: from the answer of the store by which it took the slot
+to the moment at which it lost it. It loses it when it says so itself, when the store has given the
+slot to another under a larger epoch, and when it is killed.
+
+The rule for two handlers of a key at once: it is a violation unless
+
+- the older one began in a tenure of its worker's, which was over when the younger one began; and
+- by then the worker had lost its right by a fault of its own: it had been frozen, or cut off from
+  its coordinator, for two thirds of the session, or had said that it is in doubt, or was killed; and
+- the older one began before that fault had lasted so long.
+
+So a fault excuses what its worker had in hand when it lost its slots, and nothing that it began
+afterwards, nor anything of other workers. Two handlers at once in one worker have no excuse.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Sequence
+from typing import NamedTuple
+from zlib import crc32
+
+from checkers import FOREVER_NS, Handling, overlaps, told
+from history import (
+    ACCEPTED,
+    CUT,
+    DIED,
+    FROZEN,
+    KILLED,
+    MENDED,
+    STARTED,
+    THAWED,
+    TOOK,
+    Fact,
+)
+
+LEFT = "slot.left"
+LOST = "slot.lost"
+DOUBTFUL = "session.doubtful"
+
+
+class Tenure(NamedTuple):
+    """One worker's time with a slot.
+
+    Attributes:
+        slot, by, epoch: what, whose, and under which epoch.
+        asked_ns, from_ns: when it asked for the slot, and when it had it.
+        until_ns, end: when it gave it up or was killed, and which fact says so.
+        passed_ns: when the store had given the slot to another under a larger epoch.
+    """
+
+    slot: int
+    by: str
+    epoch: str
+    asked_ns: int
+    from_ns: int
+    until_ns: int
+    end: str
+    passed_ns: int
+
+    @property
+    def lost_ns(self) -> int:
+        """When it was over."""
+        return min(self.until_ns, self.passed_ns)
+
+
+class Fault(NamedTuple):
+    """What was done to a worker."""
+
+    what: str
+    by: str
+    from_ns: int
+    until_ns: int
+
+
+class Tenures:
+    """The tenures of one topic's slots, by slot and worker.
+
+    Args:
+        facts: the history.
+        topic: the topic's name.
+        slots: how many it has.
+    """
+
+    def __init__(self, facts: Sequence[Fact], topic: str, slots: int) -> None:
+        self._slots = slots
+        self._by: dict[tuple[int, str], list[Tenure]] = defaultdict(list)
+        self.all: list[Tenure] = []
+        for tenure in _tenures([fact for fact in facts if fact.topic in ("", topic)]):
+            self._by[tenure.slot, tenure.by].append(tenure)
+            self.all.append(tenure)
+
+    def slot_of(self, key: str) -> int:
+        """The slot of a key."""
+        return crc32(key.encode()) % self._slots
+
+    def at(self, start: Fact) -> Tenure | None:
+        """The tenure in which, or after which, a handler started; None if there had been none."""
+        return self.at_slot(self.slot_of(start.key), start.by, start.at_ns)
+
+    def at_slot(self, slot: int, by: str, at_ns: int) -> Tenure | None:
+        """The last tenure of a slot that a worker had begun by then."""
+        return next((one for one in reversed(self._by[slot, by]) if one.from_ns <= at_ns), None)
+
+    def next_of(self, slot: int, than: str, after_ns: int) -> Tenure | None:
+        """The next tenure of a slot, of another worker."""
+        later = [
+            one for one in self.all
+            if one.slot == slot and one.by != than and one.from_ns > after_ns
+        ]  # fmt: skip
+        return min(later, key=lambda one: one.from_ns, default=None)
+
+
+def faults(facts: Sequence[Fact]) -> list[Fault]:
+    """What was done to workers, and the doubts that they had of themselves."""
+    ends = {THAWED: FROZEN, MENDED: CUT}
+    open_: dict[tuple[str, str], int] = {}
+    found = []
+    for fact in facts:
+        if fact.what in (FROZEN, CUT):
+            open_[fact.what, fact.by] = fact.at_ns
+        elif fact.what in ends:
+            what = ends[fact.what]
+            found.append(Fault(what, fact.by, open_.pop((what, fact.by)), fact.at_ns))
+        elif fact.what in (KILLED, DOUBTFUL):
+            found.append(Fault(fact.what, fact.by, fact.at_ns, FOREVER_NS))
+    found += [Fault(what, by, from_ns, FOREVER_NS) for (what, by), from_ns in open_.items()]
+    return sorted(found, key=lambda one: one.from_ns)
+
+
+class Judgement(NamedTuple):
+    """The overlaps of a history: those without an excuse in sentences, the excuses counted."""
+
+    violations: list[str]
+    excused: Counter[str]
+
+
+def judge(facts: Sequence[Fact], tenures: Tenures, limit_ns: int) -> Judgement:
+    """Looks at all overlaps; a freeze or a cut excuses after `limit_ns`, two thirds of a session."""
+    of: dict[str, list[Fault]] = defaultdict(list)
+    for fault in faults(facts):
+        of[fault.by].append(fault)
+    judgement = Judgement([], Counter())
+    for before, one in overlaps(facts):
+        excuse = _excuse(before, one, tenures, of[before.start.by], limit_ns)
+        if excuse:
+            judgement.excused[excuse] += 1
+        else:
+            judgement.violations.append(told(before, one))
+    return judgement
+
+
+def strays(facts: Sequence[Fact], tenures: Tenures) -> list[tuple[Fact, int]]:
+    """Handlers that started when their worker had lost the slot, and for how long it had."""
+    found = []
+    for fact in facts:
+        if fact.what == STARTED:
+            tenure = tenures.at(fact)
+            if tenure is None:
+                found.append((fact, FOREVER_NS))
+            elif fact.at_ns > tenure.lost_ns:
+                found.append((fact, fact.at_ns - tenure.lost_ns))
+    return found
+
+
+def accepted_late(facts: Sequence[Fact], tenures: Tenures) -> list[str]:
+    """Acknowledgements sent after another had taken the slot, and accepted all the same."""
+    wrong = []
+    for fact in facts:
+        if fact.what != ACCEPTED:
+            continue
+        for slot in set(fact.slots):
+            tenure = tenures.at_slot(slot, fact.by, fact.since_ns)
+            if tenure is None or tenure.passed_ns < fact.since_ns:
+                wrong.append(f"slot {slot}: {fact.by} was accepted, asking at {fact.since_ns}")
+    return wrong
+
+
+def accepted_twice(facts: Sequence[Fact]) -> list[str]:
+    """Messages of which the store has accepted two acknowledgements."""
+    counts = Counter(
+        (fact.topic, place) for fact in facts if fact.what == ACCEPTED for place in fact.texts
+    )
+    return [f"{place} of {topic}: {n} times" for (topic, place), n in counts.items() if n > 1]
+
+
+def shared_epochs(tenures: Tenures) -> list[str]:
+    """Epochs under which two workers have taken a slot, and epochs that ran backwards."""
+    highest: dict[int, Tenure] = {}
+    wrong = []
+    for one in sorted(tenures.all, key=lambda one: one.from_ns):
+        before = highest.get(one.slot)
+        if before is not None and one.epoch == before.epoch and one.by != before.by:
+            wrong.append(f"slot {one.slot}: {one.by} and {before.by} took it under {one.epoch}")
+        # Of two that took it at about the same time the later answer may be written first.
+        if before is not None and one.epoch < before.epoch and one.asked_ns > before.from_ns:
+            wrong.append(f"slot {one.slot}: {one.by} took it under {one.epoch} < {before.epoch}")
+        if before is None or one.epoch > before.epoch:
+            highest[one.slot] = one
+    return wrong
+
+
+def _tenures(facts: Sequence[Fact]) -> list[Tenure]:
+    """All tenures, by their beginnings."""
+    ends: dict[str, list[Fact]] = defaultdict(list)
+    takings: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
+    for fact in facts:
+        if fact.what in (LEFT, LOST, KILLED, DIED):
+            ends[fact.by].append(fact)
+        elif fact.what == TOOK:
+            for slot, epoch in zip(fact.slots, fact.texts, strict=True):
+                takings[slot].append((fact.at_ns, epoch, fact.by))
+    found = []
+    for fact in facts:
+        if fact.what != TOOK:
+            continue
+        for slot, epoch in zip(fact.slots, fact.texts, strict=True):
+            until_ns, end = next(
+                (
+                    (end.at_ns, end.what) for end in ends[fact.by]
+                    if end.at_ns > fact.at_ns and (end.what in (KILLED, DIED) or slot in end.slots)
+                ),
+                (FOREVER_NS, ""),
+            )  # fmt: skip
+            passed_ns = min(
+                (at_ns for at_ns, other, by in takings[slot] if other > epoch and by != fact.by),
+                default=FOREVER_NS,
+            )
+            found.append(
+                Tenure(slot, fact.by, epoch, fact.since_ns, fact.at_ns, until_ns, end, passed_ns)
+            )
+    return found
+
+
+def _excuse(
+    before: Handling, one: Handling, tenures: Tenures, of_before: Sequence[Fault], limit_ns: int
+) -> str | None:
+    """Why two handlers of a key at once are no violation; None if they are."""
+    started_ns, now_ns = before.start.at_ns, one.start.at_ns
+    tenure = tenures.at(before.start)
+    if before.start.by == one.start.by or tenure is None:
+        return None
+    if started_ns > tenure.lost_ns or tenure.lost_ns > now_ns:
+        return None
+    for fault in of_before:
+        lasted = 0 if fault.what in (KILLED, DOUBTFUL) else limit_ns
+        told_ns = fault.from_ns + lasted
+        if fault.until_ns >= told_ns and started_ns <= told_ns <= now_ns:
+            return fault.what
+    return None

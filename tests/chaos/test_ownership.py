@@ -1,0 +1,143 @@
+"""Workers share 16 slots while they join, leave, are killed, frozen and cut off from ZooKeeper.
+
+No two handlers of the group overlap on a key, but where a worker had lost its right by a fault of
+its own (`tenures` states the rule); order holds; nothing is lost; what was settled too late was
+refused.
+
+`QFRAME_CHAOS_MESSAGES` says how many messages each run has, by default 100,000 with Redis and
+10,000 with SQLite; `QFRAME_CHAOS_SEED` (2026) chooses keys, moments and faults.
+"""
+
+from __future__ import annotations
+
+import os
+import random
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from checkers import missing, out_of_order, overtaking, too_often
+from crew import Crew
+from history import ACCEPTED, ENDED, PUBLISHED, REFUSED, STARTED, Fact, read
+from producing import Producing
+from servers import RedisServer, ZooKeeperServer
+from sharer import GROUP
+from storm import Storm
+from tenures import Tenures, accepted_late, accepted_twice, judge, shared_epochs, strays
+from timings import told_s, unserved_s
+
+from qframe import QFrame
+
+SEED = int(os.environ.get("QFRAME_CHAOS_SEED", "2026"))
+MESSAGES = os.environ.get("QFRAME_CHAOS_MESSAGES")
+KEYS = 500
+WORKERS = 4
+SESSION_S = 2.0
+MAX_ATTEMPTS = 16
+WITHIN_S = 1800.0 if MESSAGES else 300.0
+
+
+@pytest.fixture
+def redis(tmp_path: Path) -> Iterator[str]:
+    with RedisServer(tmp_path / "redis") as server:
+        yield server.url
+
+
+@pytest.fixture
+def sqlite(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path / 'qframe.db'}?synchronous=normal"
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+@pytest.mark.parametrize(
+    ("store", "coordinator", "messages"),
+    [("redis", "zookeeper", 100_000), ("redis", "lease", 100_000), ("sqlite", "lease", 10_000)],
+    ids=["redis and zookeeper", "redis and leases", "sqlite and leases"],
+)
+def test_slots_are_shared_whatever_becomes_of_workers(
+    tmp_path: Path,
+    request: pytest.FixtureRequest,
+    kind: str,
+    store: str,
+    coordinator: str,
+    messages: int,
+) -> None:
+    messages = int(MESSAGES or messages)
+    zookeeper: ZooKeeperServer | None = None
+    if coordinator == "zookeeper":
+        zookeeper = request.getfixturevalue("zookeeper")
+    url = request.getfixturevalue(store)
+    with Crew(
+        tmp_path, store=url, zookeeper=zookeeper, kind=kind, places=WORKERS + 1,
+        session_s=SESSION_S, messages=messages,
+    ) as crew:  # fmt: skip
+        storm = Storm(crew, random.Random(SEED))
+        producing = Producing(
+            url, crew.path, [crew.topic], messages=messages, keys=KEYS,
+            chance=random.Random(SEED + 1),
+            may_go_on=lambda published: (
+                published < min(crew.done + messages / 10, messages * storm.begun / storm.size)
+            ),
+        )  # fmt: skip
+        try:
+            crew.start_all(WORKERS)
+            producing.start()
+            storm.rage(lambda: crew.done >= 0.9 * messages, WITHIN_S)
+            crew.wait(lambda: crew.done == messages, WITHIN_S / 5)
+            with QFrame(store=url) as app:
+                crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 30)
+            crew.leave_all()
+        finally:
+            producing.stop()
+        assert producing.error is None
+    facts = read(crew.path)
+    tenures = crew.tenures(facts)
+    judgement = judge(facts, tenures, crew.limit_ns)
+    report(request.node.name, facts, storm.counts, judgement.excused, tenures)
+    with QFrame(store=url) as app:
+        [totals] = app.admin.topic(crew.topic).groups
+        assert (totals.published, totals.settled, totals.dead) == (messages, messages, 0), totals
+        assert app.admin.verify(crew.topic) == []
+        assert app.admin.dead(crew.topic, GROUP) == []
+    assert judgement.violations == []
+    assert missing(facts) == []
+    assert out_of_order(facts, crew.topic.name) == []
+    assert overtaking(facts, crew.topic.name) == []
+    assert too_often(facts, MAX_ATTEMPTS) == []
+    assert accepted_twice(facts) == []
+    assert accepted_late(facts, tenures) == []
+    assert shared_epochs(tenures) == []
+
+
+def report(
+    name: str, facts: list[Fact], faults: Counter[str], excused: Counter[str], tenures: Tenures
+) -> None:
+    """Prints what happened; `pytest -s` shows it."""
+    counts = Counter(fact.what for fact in facts)
+    starts = [fact for fact in facts if fact.what == STARTED]
+    again = Counter(fact.attempt for fact in starts if fact.attempt > 1)
+    events = {
+        name: sum(fact.number for fact in facts if fact.what == name)
+        for name in sorted(counts)
+        if "." in name
+    }
+    accepted, refused = (
+        sum(fact.number for fact in facts if fact.what == what) for what in (ACCEPTED, REFUSED)
+    )
+    late = [late_ns / 1e9 for _, late_ns in strays(facts, tenures)]
+    whole_s = (facts[-1].at_ns - facts[0].at_ns) / 1e9
+    lines = [
+        f"{name}, seed {SEED}: {counts[PUBLISHED]} messages, {whole_s:.0f} s",
+        f"{faults.total()} faults, joins, leaves: {dict(sorted(faults.items()))}",
+        f"handlers: {len(starts)} starts, {counts[ENDED]} ends",
+        f"starts by attempt from the second on: {dict(sorted(again.items()))}",
+        f"overlaps on a key: all excused: {dict(excused)}",
+        f"handlers started by a worker that had lost the slot: {len(late)}, "
+        f"at most {max(late, default=0):.3f} s after",
+        f"acknowledgements accepted: {accepted}, refused as stale: {refused}",
+        f"slots taken: {len(tenures.all)}",
+        *told_s(unserved_s(facts, tenures)),
+        f"events: {events}",
+    ]
+    print("", *lines, sep="\n  ")  # noqa: T201 - for people
