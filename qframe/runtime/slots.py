@@ -62,6 +62,7 @@ class Slots:
 
     def leave(self) -> None:
         """Gives all slots up; nothing of them is in hand."""
+        self._drained |= self._held.keys()
         if self._membership is not None:
             self._membership.leave()
 
