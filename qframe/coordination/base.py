@@ -132,6 +132,9 @@ class Seat(Protocol):
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
         """Makes those of the slots its own that are free; answers them with their epochs."""
 
+    def refused(self, slots: Collection[int]) -> None:
+        """Hears that the store refuses the epochs under which it has claimed these slots."""
+
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Frees those of the slots that are its own under these epochs."""
 

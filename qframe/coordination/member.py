@@ -64,6 +64,7 @@ class Member(Service):
         self._handover = Handover()
         self._share = self._handover.share
         self._changing = threading.Lock()
+        self._refused: frozenset[int] = frozenset()
         self._refused_until_s = 0.0
 
     # For the consumer.
@@ -99,6 +100,7 @@ class Member(Service):
         """The store has refused these slots' epochs: they are let go, and claimed anew later."""
         self._refused_until_s = self._clock.monotonic_s() + REFUSED_PAUSE_S
         self._change(lambda handover: handover.drop(slots))
+        self._refused |= set(slots)
         self._tell("slot.refused", count=len(slots), slots=sorted(slots))
         self._seat.wake()
 
@@ -157,6 +159,9 @@ class Member(Service):
             if view.lost:
                 self._change(lambda handover: handover.lost(view.lost))
             self._change(lambda handover: handover.want(view.wanted))
+        if refused := self._refused:
+            seat.refused(refused)
+            self._refused -= refused
         self._change(lambda handover: handover.release())
         if going := handover.going:
             seat.let_go(going)

@@ -65,9 +65,24 @@ def is_good(answer: object) -> bool:
     return not isinstance(answer, BaseException)
 
 
-def epoch_of(stat: Any) -> str:
-    """The epoch that a node stands for: the transaction that made it, and no other node."""
-    return f"{stat.czxid:016x}"
+def owner_value(name: str, base: int) -> bytes:
+    """What an owner node holds: the name of its seat, and the base of its epoch."""
+    return f"{name} {base:x}".encode()
+
+
+def name_of(value: bytes) -> str:
+    """The name that an owner node holds."""
+    return value.decode().partition(" ")[0]
+
+
+def base_of(value: bytes) -> int:
+    """The base that an owner node holds."""
+    return int(value.decode().partition(" ")[2], 16)
+
+
+def epoch_of(base: int, czxid: int) -> str:
+    """An owner's epoch: the number of the transaction that made its node, and no other node."""
+    return f"{base + czxid:016x}"
 
 
 def worker_of(name: str) -> str:

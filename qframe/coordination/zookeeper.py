@@ -2,8 +2,8 @@
 
     /<chroot>/<namespace>/<topic>/<group>/
         members/<worker>~<session>   ephemeral: its seat; written now and then as a sign of life
-        owners/<slot>                ephemeral: the slot's owner; its czxid is the epoch
-        plan                         which member is to own which slot
+        owners/<slot>                ephemeral: the slot's owner; base + czxid is the epoch
+        plan                         which member is to own which slot, and the base of epochs
 
 Everybody watches members and plan. When the plan names other members than there are, whoever is
 first among them writes a new one, made by `allocate` from the old; if that one does not, any other
@@ -16,6 +16,9 @@ A seat's name bears its session. What deletes an owner node checks in the same t
 seat is there, so a request that was left over from a session that has passed can delete nobody
 else's. A create whose answer was lost is found again by the name that the node holds.
 
+A czxid only grows, but for an ensemble that has lost its data, or that follows on another
+coordinator. The store refuses what it gives then, and the base is raised by what is missing.
+
 The sign of life is a write: only a server that is joined to a quorum can answer it. (A server that
 is cut off from the others may answer reads for a while.)
 """
@@ -27,10 +30,10 @@ from collections.abc import Callable
 from typing import Final
 
 from qframe.clock import Clock
-from qframe.coordination.base import OnFailure
+from qframe.coordination.base import Ledger, OnFailure
 from qframe.coordination.member import Expiry
 from qframe.coordination.member import Member as Participant
-from qframe.coordination.znodes import children_of, epoch_of, worker_of
+from qframe.coordination.znodes import base_of, children_of, epoch_of, name_of, worker_of
 from qframe.coordination.zookeeper_seat import ZooKeeperSeat
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.events import Events
@@ -45,6 +48,7 @@ class ZooKeeperCoordinator:
 
     Args:
         url: see `qframe.drivers.zookeeper.ZooKeeper`.
+        ledger: the store, which knows the epochs that there have been.
         namespace: keeps apart what several systems keep in one ensemble.
         worker: this worker's id.
         session_s: how long a worker may be unheard before its slots are given to others.
@@ -59,6 +63,7 @@ class ZooKeeperCoordinator:
     def __init__(
         self,
         url: str,
+        ledger: Ledger,
         *,
         namespace: str,
         worker: str,
@@ -70,6 +75,7 @@ class ZooKeeperCoordinator:
         self._seats: frozenset[ZooKeeperSeat] = frozenset()
         self._starting = threading.Lock()
         self._zookeeper = ZooKeeper(url, session_s=session_s, on_state=self._on_state)
+        self._ledger = ledger
         self._namespace = namespace
         self._worker = worker
         self._events = events
@@ -83,6 +89,7 @@ class ZooKeeperCoordinator:
         seat = ZooKeeperSeat(
             self._zookeeper, self._path(topic, group), slots=topic.slots, worker=self._worker,
             salt=f"{topic.name}/{group}", clock=self._clock,
+            latest=lambda: _latest(self._ledger, topic, group),
         )  # fmt: skip
         self._seats |= {seat}
 
@@ -106,7 +113,9 @@ class ZooKeeperCoordinator:
         seats = children_of(zookeeper, f"{path}/members")
         members = [Member(worker_of(name), stat.ctime, until_ms) for name, (_, stat) in seats]
         owners = [
-            Owner(int(slot), worker_of(data.decode()), epoch_of(stat), stat.ctime)
+            Owner(
+                int(slot), worker_of(name_of(data)), epoch_of(base_of(data), stat.czxid), stat.ctime
+            )
             for slot, (data, stat) in children_of(zookeeper, f"{path}/owners")
         ]
         return Roster(
@@ -132,3 +141,8 @@ class ZooKeeperCoordinator:
     def _on_state(self) -> None:
         for seat in self._seats:
             seat.note_state()
+
+
+def _latest(ledger: Ledger, topic: Topic, group: str) -> int:
+    """The largest epoch of a group's slots."""
+    return max(int(epoch, 16) for epoch in ledger.epochs(topic, group).values())

@@ -3,18 +3,27 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
-from kazoo.exceptions import BadVersionError, NoNodeError
+from kazoo.exceptions import NoNodeError
 
 from qframe.clock import Clock
 from qframe.coordination.allocation import allocate
 from qframe.coordination.base import CERTAIN, View
-from qframe.coordination.znodes import epoch_of, gathered, is_good, worker_of
+from qframe.coordination.znodes import (
+    base_of,
+    epoch_of,
+    gathered,
+    is_good,
+    name_of,
+    owner_value,
+    worker_of,
+)
 from qframe.drivers.zookeeper import ZooKeeper
+from qframe.errors import CoordinatorUnavailable
 from qframe.identity import is_dead
 
 SIGNS_OF_LIFE: Final = 6
@@ -23,10 +32,17 @@ PATIENCE_S: Final = 0.25
 
 
 class Plan(msgspec.Struct):
-    """Who is to own what: each slot's place in the list of members."""
+    """Who is to own what.
+
+    Attributes:
+        members: the names of the seats.
+        slots: each slot's place in that list.
+        base: what is added to a node's czxid to make an epoch.
+    """
 
     members: list[str] = []
     slots: list[int] = []
+    base: int = 0
 
     def owners(self) -> dict[int, str]:
         """The member of each slot."""
@@ -42,11 +58,20 @@ class ZooKeeperSeat:
         slots: how many slots the topic has.
         worker: this worker's id.
         salt: spreads the odd slots of many groups evenly.
+        latest: answers the largest epoch that the store has seen in the group.
         clock: for the signs of life.
     """
 
     def __init__(
-        self, zookeeper: ZooKeeper, path: str, *, slots: int, worker: str, salt: str, clock: Clock
+        self,
+        zookeeper: ZooKeeper,
+        path: str,
+        *,
+        slots: int,
+        worker: str,
+        salt: str,
+        latest: Callable[[], int],
+        clock: Clock,
     ) -> None:
         self._zookeeper = zookeeper
         self._client = zookeeper.client
@@ -54,6 +79,7 @@ class ZooKeeperSeat:
         self._slots = slots
         self._worker = worker
         self._salt = salt
+        self._latest = latest
         self._clock = clock
         self._session = 0
         self._name = ""
@@ -64,7 +90,8 @@ class ZooKeeperSeat:
         self._seen_since_s = 0.0
         self._look_at_s: float | None = None
         self._wanted: frozenset[int] = frozenset()
-        self._mine: dict[int, str] = {}
+        self._base = 0
+        self._mine: dict[int, int] = {}
         self._blocked: set[int] = set()
         self._awake = threading.Event()
 
@@ -121,7 +148,7 @@ class ZooKeeperSeat:
                 self._mine.clear()
                 lost = frozenset(owned)
             elif was_cut:
-                lost = self._not_mine(owned)
+                lost = self._not_mine(list(owned))
             if self._stale or now_s >= self._heard_s + self._zookeeper.session_s / SIGNS_OF_LIFE:
                 self._give_sign_of_life()
                 self._heard_s = now_s
@@ -137,17 +164,34 @@ class ZooKeeperSeat:
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
         """Creates owner nodes; where there is one already it is watched."""
         wanted = [slot for slot in slots if slot not in self._blocked]
+        value, base = owner_value(self._name, self._base), self._base
         answers = self._ask(
             lambda slot: self._client.create_async(
-                self._owner(slot), self._name.encode(), acl=self._zookeeper.acl, ephemeral=True,
+                self._owner(slot), value, acl=self._zookeeper.acl, ephemeral=True,
                 include_data=True,
             ),
             wanted,
         )  # fmt: skip
-        taken = {slot: epoch_of(answer[1]) for slot, answer in answers if is_good(answer)}
-        taken |= self._watch([slot for slot, answer in answers if not is_good(answer)])
+        taken = {slot: answer[1].czxid for slot, answer in answers if is_good(answer)}
         self._mine |= taken
-        return taken
+        epochs = {slot: epoch_of(base, czxid) for slot, czxid in taken.items()}
+        return epochs | self._watch([slot for slot, answer in answers if not is_good(answer)])
+
+    def refused(self, slots: Collection[int]) -> None:
+        """Raises the base of epochs if the store knows greater ones than ZooKeeper would give.
+
+        It does where another coordinator was there before, or ZooKeeper has lost its data. The
+        slots are this session's here all the same; if not, they were taken by another, and rightly
+        refused.
+        """
+        held = [slot for slot in slots if slot in self._mine]
+        others = self._not_mine(held)
+        czxids = [self._mine[slot] for slot in held if slot not in others]
+        if czxids and (base := self._latest() - min(czxids)) > self._base:
+            plan, version = self._plan()
+            if base > plan.base:
+                self._replace(Plan(plan.members, plan.slots, base), version)
+            self._stale = True
 
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Deletes owner nodes, as far as they are this session's."""
@@ -159,7 +203,7 @@ class ZooKeeperSeat:
             return transaction.commit_async()
 
         # What was let go before, or was held under a session that has passed, may be another's.
-        others = self._not_mine(slots)
+        others = self._not_mine(list(slots))
         # Refused means: there is no such node, or the session and all its nodes have passed.
         self._ask(delete, [slot for slot in slots if slot not in others])
         for slot in slots:
@@ -168,7 +212,7 @@ class ZooKeeperSeat:
     def leave(self) -> None:
         """Deletes all its nodes; what cannot be deleted ends with the session."""
         if self._session and self._zookeeper.connected:
-            self.let_go(dict(self._mine))
+            self.let_go(dict.fromkeys(self._mine, ""))
             self._ask(self._client.delete_async, [self._seat])
 
     # Steps of these.
@@ -192,14 +236,10 @@ class ZooKeeperSeat:
         [(_, names)] = self._ask(partial(self._client.get_children_async, watch=self._on_watch), [
             f"{self._path}/members"
         ])  # fmt: skip
-        [(_, found)] = self._ask(partial(self._client.get_async, watch=self._on_watch), [
-            f"{self._path}/plan"
-        ])  # fmt: skip
-        if not (is_good(names) and is_good(found)):
-            self._stale = True  # somebody removed them; the next sign of life makes them again
-            self._heard_s = float("-inf")
-            return frozenset()
-        plan = msgspec.json.decode(found[0], type=Plan)
+        if not is_good(names):
+            raise self._gone()
+        plan, version = self._plan()
+        self._base = plan.base
         members = frozenset(name for name in names if not self._evicted(name, plan))
         self._look_at_s = None
         if members != self._seen:
@@ -208,7 +248,7 @@ class ZooKeeperSeat:
             is_first = self._name == min(members, default="")
             ripe_s = self._seen_since_s + SETTLE_S + (0 if is_first else PATIENCE_S)
             if now_s >= ripe_s:
-                plan = self._propose(members, plan, found[1].version)
+                plan = self._propose(members, plan, version)
             else:
                 self._stale = True
                 self._look_at_s = ripe_s
@@ -228,7 +268,7 @@ class ZooKeeperSeat:
         transaction = self._client.transaction()
         transaction.delete(f"{self._path}/members/{name}")
         for slot, answer in owners:
-            if is_good(answer) and answer[0] == name.encode():
+            if is_good(answer) and name_of(answer[0]) == name:
                 transaction.delete(self._owner(slot))
         [(_, results)] = self._ask(lambda each: each.commit_async(), [transaction])
         return all(is_good(result) for result in results)
@@ -238,24 +278,42 @@ class ZooKeeperSeat:
         names = sorted(members)
         places = {name: place for place, name in enumerate(names)}
         allocation = allocate(self._slots, names, plan.owners(), self._salt)
-        following = Plan(names, [places[allocation[slot]] for slot in range(self._slots)])
-        value = msgspec.json.encode(following)
+        order = [places[allocation[slot]] for slot in range(self._slots)]
+        following = Plan(names, order, plan.base)
+        return following if self._replace(following, version) else plan
+
+    def _plan(self) -> tuple[Plan, int]:
+        """The plan and its version; a change of it is watched for."""
+        [(_, found)] = self._ask(partial(self._client.get_async, watch=self._on_watch), [
+            f"{self._path}/plan"
+        ])  # fmt: skip
+        if not is_good(found):
+            raise self._gone()
+        return msgspec.json.decode(found[0], type=Plan), found[1].version
+
+    def _replace(self, plan: Plan, version: int) -> bool:
+        """Writes a plan in place of a version of it; whether that was still the last one."""
+        value = msgspec.json.encode(plan)
         [(_, answer)] = self._ask(
             lambda path: self._client.set_async(path, value, version), [f"{self._path}/plan"]
         )
-        if isinstance(answer, BadVersionError | NoNodeError):
+        if not is_good(answer):
             self._stale = True
-            return plan
-        return following
+        return is_good(answer)
 
-    def _not_mine(self, owned: Mapping[int, str]) -> frozenset[int]:
+    def _gone(self) -> CoordinatorUnavailable:
+        """Somebody has removed the group's nodes: the next sign of life makes them again."""
+        self._heard_s = float("-inf")
+        return CoordinatorUnavailable(self._zookeeper.shown, f"{self._path} is gone")
+
+    def _not_mine(self, slots: Sequence[int]) -> frozenset[int]:
         """Those of the slots that ZooKeeper does not show as this session's."""
-        answers = self._ask(lambda slot: self._client.get_async(self._owner(slot)), list(owned))
+        answers = self._ask(lambda slot: self._client.get_async(self._owner(slot)), slots)
         return frozenset(
             slot for slot, answer in answers
             if not is_good(answer)
             or answer[1].ephemeralOwner != self._session
-            or epoch_of(answer[1]) != owned[slot]
+            or answer[1].czxid != self._mine.get(slot)
         )  # fmt: skip
 
     def _watch(self, slots: Sequence[int]) -> dict[int, str]:
@@ -271,9 +329,10 @@ class ZooKeeperSeat:
         for slot, answer in answers:
             if not is_good(answer):
                 self._on_freed(slot)
-            elif answer[0] == self._name.encode() and answer[1].ephemeralOwner == self._session:
+            elif answer[1].ephemeralOwner == self._session:
                 self._blocked.discard(slot)
-                mine[slot] = epoch_of(answer[1])
+                self._mine[slot] = answer[1].czxid
+                mine[slot] = epoch_of(base_of(answer[0]), answer[1].czxid)
         return mine
 
     def _ask(self, send: Callable[[Any], Any], items: Sequence[Any]) -> list[tuple[Any, Any]]:
