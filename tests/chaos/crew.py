@@ -236,6 +236,12 @@ class Crew:
             place.start()
         eventually(lambda: len(self.served()) == SLOTS, within=30)
 
+    def leave(self, place: Place) -> None:
+        """One worker ends as it is asked to."""
+        self.wait(lambda: place.is_ready, 30)
+        place.leave()
+        self.wait(place.has_left, 40)
+
     def leave_all(self) -> None:
         """All workers end as they are asked to."""
         for place in self.places:

@@ -16,7 +16,7 @@ from typing import Any
 from zlib import crc32
 
 import msgspec
-from history import ACCEPTED, ENDED, REFUSED, STARTED, TOOK, History
+from history import ACCEPTED, CANCELLED, ENDED, REFUSED, STARTED, TOOK, History
 
 import qframe.stores.redis.store
 import qframe.stores.sql.store
@@ -88,6 +88,8 @@ def work(text: str) -> None:
                 threading.Event().wait(RARE_S)
             elif chosen % 16 == SLOW_ONE:
                 threading.Event().wait(job.slow_s)
+            if message.cancelled:
+                facts.note_of(CANCELLED, message)
             facts.note_of(ENDED, message)
 
         app.consumer(topic_of(job.kind), group=GROUP, lease=job.lease_s)(handle)

@@ -2,13 +2,13 @@
 
 A *tenure* is one worker's time with a slot: from the answer of the store by which it took the slot
 to the moment at which it lost it. It loses it when it says so itself, when the store has given the
-slot to another under a larger epoch, and when it is killed.
+slot to another under a larger epoch, and when it dies.
 
 The rule for two handlers of a key at once: it is a violation unless
 
 - the older one began in a tenure of its worker's, which was over when the younger one began; and
 - by then the worker had lost its right by a fault of its own: it had been frozen, or cut off from
-  its coordinator, for two thirds of the session, or had said that it is in doubt, or was killed; and
+  its coordinator, for two thirds of the session, or had said that it is in doubt, or was killed;
 - the older one began before that fault had lasted so long.
 
 So a fault excuses what its worker had in hand when it lost its slots, and nothing that it began
@@ -47,7 +47,7 @@ class Tenure(NamedTuple):
     Attributes:
         slot, by, epoch: what, whose, and under which epoch.
         asked_ns, from_ns: when it asked for the slot, and when it had it.
-        until_ns, end: when it gave it up or was killed, and which fact says so.
+        until_ns, end: when it gave it up or died, and which fact says so.
         passed_ns: when the store had given the slot to another under a larger epoch.
     """
 
@@ -138,7 +138,7 @@ class Judgement(NamedTuple):
 
 
 def judge(facts: Sequence[Fact], tenures: Tenures, limit_ns: int) -> Judgement:
-    """Looks at all overlaps; a freeze or a cut excuses after `limit_ns`, two thirds of a session."""
+    """All overlaps; a freeze or a cut excuses from `limit_ns` on, two thirds of a session."""
     of: dict[str, list[Fault]] = defaultdict(list)
     for fault in faults(facts):
         of[fault.by].append(fault)
@@ -207,7 +207,7 @@ def _tenures(facts: Sequence[Fact]) -> list[Tenure]:
     ends: dict[str, list[Fact]] = defaultdict(list)
     takings: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
     for fact in facts:
-        if fact.what in (LEFT, LOST, KILLED, DIED):
+        if fact.what in (LEFT, LOST, DIED):
             ends[fact.by].append(fact)
         elif fact.what == TOOK:
             for slot, epoch in zip(fact.slots, fact.texts, strict=True):
@@ -220,7 +220,7 @@ def _tenures(facts: Sequence[Fact]) -> list[Tenure]:
             until_ns, end = next(
                 (
                     (end.at_ns, end.what) for end in ends[fact.by]
-                    if end.at_ns > fact.at_ns and (end.what in (KILLED, DIED) or slot in end.slots)
+                    if end.at_ns > fact.at_ns and (end.what == DIED or slot in end.slots)
                 ),
                 (FOREVER_NS, ""),
             )  # fmt: skip
@@ -247,6 +247,7 @@ def _excuse(
     for fault in of_before:
         lasted = 0 if fault.what in (KILLED, DOUBTFUL) else limit_ns
         told_ns = fault.from_ns + lasted
-        if fault.until_ns >= told_ns and started_ns <= told_ns <= now_ns:
+        began_before = fault.what == KILLED or started_ns <= told_ns
+        if began_before and told_ns <= now_ns and told_ns <= fault.until_ns:
             return fault.what
     return None

@@ -5,7 +5,8 @@ its own (`tenures` states the rule); order holds; nothing is lost; what was sett
 refused.
 
 `QFRAME_CHAOS_MESSAGES` says how many messages each run has, by default 100,000 with Redis and
-10,000 with SQLite; `QFRAME_CHAOS_SEED` (2026) chooses keys, moments and faults.
+ZooKeeper and 5,000 with SQLite; Redis with leases is run only if it is given. `QFRAME_CHAOS_SEED`
+(2026) chooses keys, moments and faults.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ def sqlite(tmp_path: Path) -> str:
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 @pytest.mark.parametrize(
     ("store", "coordinator", "messages"),
-    [("redis", "zookeeper", 100_000), ("redis", "lease", 100_000), ("sqlite", "lease", 10_000)],
+    [("redis", "zookeeper", 100_000), ("redis", "lease", 0), ("sqlite", "lease", 5_000)],
     ids=["redis and zookeeper", "redis and leases", "sqlite and leases"],
 )
 def test_slots_are_shared_whatever_becomes_of_workers(
@@ -64,6 +65,8 @@ def test_slots_are_shared_whatever_becomes_of_workers(
     messages: int,
 ) -> None:
     messages = int(MESSAGES or messages)
+    if not messages:
+        pytest.skip("only with QFRAME_CHAOS_MESSAGES")
     zookeeper: ZooKeeperServer | None = None
     if coordinator == "zookeeper":
         zookeeper = request.getfixturevalue("zookeeper")
@@ -84,7 +87,7 @@ def test_slots_are_shared_whatever_becomes_of_workers(
             crew.start_all(WORKERS)
             producing.start()
             storm.rage(lambda: crew.done >= 0.9 * messages, WITHIN_S)
-            crew.wait(lambda: crew.done == messages, WITHIN_S / 5)
+            crew.wait(lambda: crew.done == messages, WITHIN_S / 3)
             with QFrame(store=url) as app:
                 crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 30)
             crew.leave_all()
@@ -108,6 +111,7 @@ def test_slots_are_shared_whatever_becomes_of_workers(
     assert accepted_twice(facts) == []
     assert accepted_late(facts, tenures) == []
     assert shared_epochs(tenures) == []
+    assert strays(facts, tenures) == []
 
 
 def report(
@@ -133,8 +137,7 @@ def report(
         f"handlers: {len(starts)} starts, {counts[ENDED]} ends",
         f"starts by attempt from the second on: {dict(sorted(again.items()))}",
         f"overlaps on a key: all excused: {dict(excused)}",
-        f"handlers started by a worker that had lost the slot: {len(late)}, "
-        f"at most {max(late, default=0):.3f} s after",
+        f"handlers started without the slot: {len(late)}, {max(late, default=0):.3f} s too late",
         f"acknowledgements accepted: {accepted}, refused as stale: {refused}",
         f"slots taken: {len(tenures.all)}",
         *told_s(unserved_s(facts, tenures)),

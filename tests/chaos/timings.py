@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from statistics import median
 
 from history import KILLED, LEAVING, STARTING, Fact
 from tenures import LEFT, Tenure, Tenures
@@ -38,7 +39,7 @@ def unserved_s(facts: Sequence[Fact], tenures: Tenures) -> dict[str, list[float]
 def told_s(timings: dict[str, list[float]]) -> list[str]:
     """In lines for people."""
     return [
-        f"{what}: {len(those)}, median {sorted(those)[len(those) // 2]:.2f} s, max {max(those):.2f} s"
+        f"{what}: {len(those)}, median {median(those):.2f} s, max {max(those):.2f} s"
         for what, those in sorted(timings.items())
     ]
 
