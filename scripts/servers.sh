@@ -1,15 +1,28 @@
 #!/bin/sh
-# Installs the servers that the tests start: Redis 7 or newer, and its sentinel. Each test starts
-# its own, which end with it; no daemon is started.
+# Installs the servers that the tests start: Redis 7 or newer with its sentinel, and ZooKeeper 3.8 or
+# newer with a Java to run it. Each test starts its own, which end with it; no daemon is started.
 set -eu
 
-has_servers() {
+has_redis() {
     command -v redis-sentinel >/dev/null 2>&1 || return 1
     major=$(redis-server --version 2>/dev/null | sed -n 's/.* v=\([0-9]*\)\..*/\1/p')
     [ "${major:-0}" -ge 7 ]
 }
 
-if has_servers; then
+has_java() {
+    java -version >/dev/null 2>&1
+}
+
+has_zookeeper() {
+    has_java && [ -e /usr/share/java/zookeeper.jar ]
+}
+
+# Debian's `zookeeper` adds commands and a user to `libzookeeper-java`, and a Java with a desktop.
+packages=""
+has_redis || packages="redis-server redis-sentinel"
+has_zookeeper || packages="$packages libzookeeper-java"
+has_java || packages="$packages default-jre-headless"
+if [ -z "$packages" ]; then
     exit 0
 fi
 
@@ -25,14 +38,20 @@ if [ ! -e "$policy" ] && $as_root sh -c 'printf "#!/bin/sh\nexit 101\n" >"$1" &&
     trap '$as_root rm -f "$policy"' EXIT
 fi
 
-echo "installing redis-server and redis-sentinel"
+echo "installing" $packages
 # What went wrong is seen by looking for the servers again: an update may fail for another source.
 $as_root apt-get update >/dev/null 2>&1 || true
 $as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install --yes --no-install-recommends redis-server redis-sentinel \
-    >/dev/null 2>&1 || true
+    apt-get install --yes --no-install-recommends $packages >/dev/null 2>&1 || true
 
-if ! has_servers; then
+status=0
+if ! has_redis; then
     echo "the tests need redis-server 7 or newer: install it, e.g. apt-get install redis-server" >&2
-    exit 1
+    status=1
 fi
+if ! has_zookeeper; then
+    echo "the tests need ZooKeeper 3.8 or newer and Java: install them, e.g. apt-get install" \
+        "libzookeeper-java default-jre-headless" >&2
+    status=1
+fi
+exit "$status"
