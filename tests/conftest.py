@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import os
+import uuid
 from collections.abc import Iterator
 
 import pytest
-from servers import RedisCluster3, RedisServer
+from servers import RedisCluster3, RedisServer, ZooKeeperServer
 
 
 @pytest.fixture(autouse=True)
@@ -28,3 +29,16 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisClu
     """One cluster for all tests, shared as the server is; its slots may be moved."""
     with RedisCluster3(tmp_path_factory.mktemp("redis-cluster")) as cluster:
         yield cluster
+
+
+@pytest.fixture(scope="session")
+def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
+    """One server for all tests: nobody kills it, each has a chroot of its own."""
+    with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
+        yield server
+
+
+@pytest.fixture
+def zookeeper_url(zookeeper: ZooKeeperServer) -> str:
+    """The server that all tests share, with a chroot that is this test's alone."""
+    return f"{zookeeper.url}/test-{uuid.uuid4()}"

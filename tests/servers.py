@@ -15,10 +15,13 @@ from pathlib import Path
 from typing import Self
 
 import redis
+from child import HOST, free_port
 from eventually import eventually
-from redis_servers import HOST, RedisServer, Sentinel, connect, free_port
+from redis_servers import RedisServer, Sentinel, connect
+from zookeeper_servers import ZooKeeperEnsemble3, ZooKeeperServer
 
-__all__ = ["Proxy", "RedisCluster3", "RedisServer", "SentinelSet", "connect", "free_port"]
+__all__ = ["Proxy", "RedisCluster3", "RedisServer", "SentinelSet", "ZooKeeperEnsemble3",
+           "ZooKeeperServer", "connect", "free_port"]  # fmt: skip
 
 SLOTS = 16384
 NODES = 3

@@ -2,29 +2,14 @@
 
 from __future__ import annotations
 
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from certificates import certificate
 from servers import RedisServer, free_port
 
 from qframe import Message, QFrame, StoreUnavailable, Topic
-
-
-def certificate(folder: Path, name: str) -> tuple[Path, Path]:
-    """A certificate that signs itself, for localhost, and its key."""
-    folder.mkdir(exist_ok=True)
-    made, key = folder / f"{name}.crt", folder / f"{name}.key"
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-days", "2",
-            "-subj", "/CN=localhost", "-addext", "subjectAltName=DNS:localhost,IP:127.0.0.1",
-            "-keyout", str(key), "-out", str(made),
-        ],
-        check=True, capture_output=True,
-    )  # fmt: skip
-    return made, key
 
 
 @pytest.fixture
