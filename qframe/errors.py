@@ -142,6 +142,16 @@ class StoreUnavailable(QFrameError):
         self.store = store
 
 
+class CoordinatorUnavailable(QFrameError):
+    """Raised when the coordinator cannot be reached, or refuses the user of its URL."""
+
+    def __init__(self, coordinator: str, why: str) -> None:
+        super().__init__(
+            f"coordinator {coordinator} cannot be reached: {why}; check that it runs and its URL"
+        )
+        self.coordinator = coordinator
+
+
 class AnswerLost(StoreUnavailable):
     """Raised when the store's answer was lost: what was asked may or may not have been done."""
 

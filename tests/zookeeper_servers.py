@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import shutil
 import socket
+from collections.abc import Mapping
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import Self
@@ -38,17 +39,21 @@ SERVERS = 3
 
 
 class _ZooKeeper(Child):
-    """A process of ZooKeeper's; it is up when it answers, which says nothing of a quorum."""
+    """A process of ZooKeeper's; it is up when it answers, which says nothing of a quorum.
 
-    def __init__(self, folder: Path, port: int | None, options: dict[str, object]) -> None:
+    Attributes:
+        config: its settings; what is changed holds from the next start on.
+    """
+
+    def __init__(self, folder: Path, port: int | None, config: Mapping[str, object]) -> None:
         super().__init__("zookeeper", folder, port)
         self._words_port = self.port
-        self._options = {
+        self.config: dict[str, object] = {
             "dataDir": self.folder / "data", "clientPort": self.port,
             "clientPortAddress": HOST, "minSessionTimeout": 400, "maxSessionTimeout": 60_000,
             "initLimit": 50, "syncLimit": 25, "maxClientCnxns": 0, "forceSync": "no",
             "admin.enableServer": "false", "4lw.commands.whitelist": "*",
-        } | options  # fmt: skip
+        } | dict(config)  # fmt: skip
 
     @property
     def address(self) -> str:
@@ -88,7 +93,7 @@ class _ZooKeeper(Child):
         if java is None or not jars[0].exists():
             raise RuntimeError(MISSING)
         config = self.folder / "zookeeper.cfg"
-        lines = [f"{name}={value}\n" for name, value in self._options.items()]
+        lines = [f"{name}={value}\n" for name, value in self.config.items()]
         config.write_text("".join(lines), encoding="utf-8")
         classes = ":".join(map(str, jars))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
@@ -149,7 +154,7 @@ class ZooKeeperServer(_ZooKeeper):
         store = self.folder / "tls" / "server.pem"
         store.write_bytes(self.key.read_bytes() + self.certificate.read_bytes())
         self._words_port = free_port()  # words are not spoken over TLS
-        self._options |= {
+        self.config |= {
             "serverCnxnFactory": NETTY, "clientPort": self._words_port,
             "secureClientPort": self.port, "secureClientPortAddress": HOST,
             "ssl.keyStore.location": store, "ssl.trustStore.location": self.certificate,

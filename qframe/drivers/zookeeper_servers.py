@@ -1,0 +1,270 @@
+"""ZooKeeper servers: what a URL says of them, and the connections to them."""
+
+from __future__ import annotations
+
+import re
+import socket
+import ssl
+import threading
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
+
+from kazoo.handlers.threading import SequentialThreadingHandler
+
+from qframe.errors import BadUrl
+
+PORT: Final = 2181
+CONNECT_TIMEOUT_S: Final = 3.0
+SHORTEST_TRY_S: Final = 0.5
+AGAIN_S: Final = 1.0
+REMEDY: Final = "use zookeeper://host:2181,host:2181/chroot, with user:password@ where needed"
+OPTIONS: Final = (
+    "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile",
+    "ssl_password",
+)  # fmt: skip
+
+_BAD_PORT: Final = re.compile(r":[^\]:,]*[^\]:,\d][^\]:,]*(?=,|$)")
+_SECRET_OPTION: Final = re.compile(r"(ssl_password=)[^&]*")
+
+
+@dataclass(frozen=True)
+class Servers:
+    """What a URL says.
+
+    Attributes:
+        shown: the URL without its secrets.
+        hosts: each `host:port`.
+        root: the node under which all others are, as `/a/b`; nothing for the top.
+        user: the user of the digest, or nothing.
+        password: the password of the digest, or nothing.
+        tls: how to speak TLS, or None.
+    """
+
+    shown: str
+    hosts: tuple[str, ...]
+    root: str
+    user: str
+    password: str = field(repr=False)
+    tls: ssl.SSLContext | None
+
+    def share_s(self, session_s: float) -> float:
+        """How long one server may take to answer, so that others are asked in the same session."""
+        return max(SHORTEST_TRY_S, session_s / (len(self.hosts) + 2))
+
+
+def servers_of(url: str) -> Servers:
+    """What a URL says of the servers; reads the certificates that it names, and asks nobody.
+
+    Raises:
+        BadUrl: if it cannot be used. No password is in the message.
+    """
+    shown = _shown(url)
+    try:
+        return _parsed(url, shown)
+    except ValueError as error:
+        raise BadUrl("coordinator", shown, str(error), REMEDY) from None
+
+
+def _parsed(url: str, shown: str) -> Servers:
+    """What a URL says; the errors name no part of it, since that may be one of a password."""
+    if not url.isprintable() or " " in url:
+        raise ValueError("it has a space or a character that cannot be printed")
+    scheme, _, rest = url.partition("://")
+    if scheme.lower() not in ("zookeeper", "zookeepers"):
+        raise ValueError("it is not one of ZooKeeper's")
+    rest, _, query = rest.partition("?")
+    place, _, path = rest.partition("/")
+    if "@" in path + query:
+        raise ValueError(
+            "it has an @ behind its hosts; in a user, a password or a file's name write "
+            "%40 for @, %2F for / and %3F for ?"
+        )
+    credentials, at, hosts = place.rpartition("@")
+    user, password = _user(credentials) if at else ("", "")
+    options = _options(query)
+    secure = scheme.lower() == "zookeepers" or bool(options)
+    return Servers(
+        shown=shown,
+        hosts=tuple(_host(each) for each in hosts.split(",")),
+        root=_root(path),
+        user=user,
+        password=password,
+        tls=_tls(options) if secure else None,
+    )
+
+
+def _shown(url: str) -> str:
+    """The URL without what may be a password, also where it was not written as it should be."""
+    scheme, found, rest = url.partition("://")
+    hidden, at, rest = (rest if found else url).rpartition("@")
+    end = min((rest.find(each) for each in "/?" if each in rest), default=len(rest))
+    hosts = _BAD_PORT.sub(":***", rest[:end])
+    tail = _SECRET_OPTION.sub(r"\1***", rest[end:])
+    return f"{scheme}{found}" * bool(found) + "***" * bool(hidden) + at + hosts + tail
+
+
+def _user(credentials: str) -> tuple[str, str]:
+    user, _, password = (unquote(each) for each in credentials.partition(":"))
+    if not user or not password:
+        raise ValueError("a user and a password go together, as user:password@")
+    if ":" in user:
+        raise ValueError("a user's name has no colon")
+    # A server reads them in the charset of its locale, and another client may hash them otherwise.
+    if not (user + password).isascii():
+        raise ValueError("its user or password has a character that is not ASCII")
+    return user, password
+
+
+def _host(text: str) -> str:
+    """A host and its port, as kazoo takes them."""
+    host, port = None, 0
+    with suppress(ValueError):
+        parsed = urlsplit(f"//{text}")
+        if parsed.netloc == text and parsed.hostname:
+            parsed.hostname.encode("idna")
+            host, port = parsed.hostname, PORT if parsed.port is None else parsed.port
+    if not host or not port:
+        raise ValueError("it names no host, or a host or port that cannot be")
+    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
+
+
+def _root(path: str) -> str:
+    path = unquote(path).removesuffix("/")
+    if not path:
+        return ""
+    if not path.isprintable() or any(each in ("", ".", "..") for each in path.split("/")):
+        raise ValueError("its path cannot be that of a node")
+    return f"/{path}"
+
+
+def _options(query: str) -> dict[str, str]:
+    options = {}
+    for each in query.split("&") if query else ():
+        name, _, value = each.partition("=")
+        if name not in OPTIONS:
+            raise ValueError(f"it has an option that is none of {', '.join(OPTIONS)}")
+        if not value:
+            raise ValueError(f"its {name} is empty")
+        options[name] = unquote(value)
+    return options
+
+
+def _tls(options: dict[str, str]) -> ssl.SSLContext:
+    verify = _choice(options, "ssl_cert_reqs", "required", "none")
+    check = _choice(options, "ssl_check_hostname", "true", "false") and verify
+    trusted, made = options.get("ssl_ca_certs"), options.get("ssl_certfile")
+    if "ssl_keyfile" in options and made is None:
+        raise ValueError("its ssl_keyfile has no ssl_certfile beside it")
+    try:
+        context = ssl.create_default_context(cafile=trusted)
+    except OSError as error:
+        raise ValueError(f"its ssl_ca_certs cannot be read ({error.strerror})") from None
+    context.check_hostname = check
+    context.verify_mode = ssl.CERT_REQUIRED if verify else ssl.CERT_NONE
+    if made is not None:
+        # Without any password at all, a terminal would be asked for it.
+        password = options.get("ssl_password", "")
+        try:
+            context.load_cert_chain(made, options.get("ssl_keyfile"), password)
+        except OSError as error:
+            why = f"its ssl_certfile and ssl_keyfile cannot be read ({error.strerror})"
+            raise ValueError(why) from None
+    return context
+
+
+def _choice(options: dict[str, str], name: str, yes: str, no: str) -> bool:
+    """Whether an option has the first of its two values, as it has when it is left out."""
+    value = options.get(name, yes).lower()
+    if value not in (yes, no):
+        raise ValueError(f"its {name} is neither {yes} nor {no}")
+    return value == yes
+
+
+class Connections(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+    """kazoo's threads and sockets, with what kazoo lacks.
+
+    It would give each server the time of a whole session to accept a connection, leave sockets open
+    whose TLS has failed, wait for bytes that TLS has read already, and give up for good after an
+    error that it does not know, or when a server refuses the user.
+
+    Args:
+        servers: what the URL says.
+        session_s: how long a session may be silent, in seconds.
+        on_error: told the error that has ended kazoo's loop.
+    """
+
+    def __init__(
+        self, servers: Servers, session_s: float, on_error: Callable[[BaseException], None]
+    ) -> None:
+        super().__init__()
+        self._tls = servers.tls
+        self._connect_s = min(CONNECT_TIMEOUT_S, servers.share_s(session_s))
+        self._on_error = on_error
+        self._current: socket.socket | None = None
+        self._ending = threading.Event()
+        self._closed = threading.Event()
+
+    def end(self) -> None:
+        """Lets kazoo's loop end when it next ends."""
+        self._ending.set()
+
+    def cut(self) -> None:
+        """Ends the connection there is, and makes no other."""
+        self._ending.set()
+        self._closed.set()
+        current = self._current
+        if current is not None:
+            with suppress(OSError):
+                # Not as TLS would: another thread is reading from it.
+                socket.socket.shutdown(current, socket.SHUT_RDWR)
+
+    def create_connection(
+        self, address: tuple[str, int], hostname: str | None = None, **_: Any
+    ) -> socket.socket:
+        """A connection; `hostname` is whom the certificate is to name."""
+        if self._closed.is_set():
+            raise ConnectionAbortedError("this client is closed")
+        made = socket.create_connection(address, self._connect_s)
+        try:
+            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if self._tls is not None:
+                made = self._tls.wrap_socket(made, server_hostname=hostname)
+        except BaseException:
+            made.close()
+            raise
+        self._current = made
+        if self._closed.is_set():
+            self.cut()
+        return made
+
+    def select(
+        self, rlist: list[Any], wlist: list[Any], xlist: list[Any], timeout: float | None = None
+    ) -> tuple[list[Any], list[Any], list[Any]]:
+        """What is ready; also what TLS has read and nobody has fetched yet."""
+        read = [each for each in rlist if isinstance(each, ssl.SSLSocket) and each.pending()]
+        if read:
+            return read, [], []
+        ready: tuple[list[Any], list[Any], list[Any]]
+        ready = super().select(rlist, wlist, xlist, timeout)
+        return ready
+
+    def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
+        """A thread of its own for one of kazoo's loops."""
+        is_connection = func.__name__ == "zk_loop"  # the others end when kazoo stops
+
+        def run() -> None:
+            while True:
+                try:
+                    func(*args, **kwargs)
+                except Exception as error:  # last words: nobody else hears it
+                    self._on_error(error)
+                if not is_connection or self._ending.wait(AGAIN_S):
+                    return
+
+        name = "connection" if is_connection else "callbacks"
+        thread = threading.Thread(target=run, name=f"qframe.zookeeper.{name}", daemon=True)
+        thread.start()
+        return thread
