@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import os
 import secrets
 import signal
 import socket
@@ -110,8 +111,10 @@ class Child(ABC):
 
     def freeze(self) -> None:
         """It keeps its connections and the system still accepts new ones, but it does nothing."""
-        if self._process is not None:
+        if self._process is not None and self.is_running:
             self._process.send_signal(signal.SIGSTOP)
+            if sys.platform == "linux":  # only then have all its threads stopped
+                os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
 
     def thaw(self) -> None:
         """It goes on where it was."""

@@ -116,7 +116,7 @@ class ZooKeeper:
             raise
 
     @property
-    def client(self) -> Any:
+    def client(self) -> KazooClient:
         """The KazooClient, in which paths begin below the chroot.
 
         Raises:
@@ -321,10 +321,9 @@ class _LastWords(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         """Takes a line."""
         text = record.getMessage()
-        if not text.startswith(
-            ("Transition to", "Failed connecting")
-        ):  # for the reason told before
-            self._tell(text.removeprefix("Connection dropped: socket connection error: "))
+        if text.startswith(("Transition to", "Failed connecting")):
+            return  # what follows from the trouble told before
+        self._tell(text.removeprefix("Connection dropped: socket connection error: "))
 
 
 def _logger(tell: Callable[[str], None]) -> logging.Logger:
