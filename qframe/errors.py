@@ -156,16 +156,6 @@ class AnswerLost(StoreUnavailable):
     """Raised when the store's answer was lost: what was asked may or may not have been done."""
 
 
-class CoordinatorUnavailable(QFrameError):
-    """Raised when the coordinator cannot be reached."""
-
-    def __init__(self, coordinator: str, why: str) -> None:
-        super().__init__(
-            f"coordinator {coordinator} cannot be reached: {why}; check that it runs and its URL"
-        )
-        self.coordinator = coordinator
-
-
 class StoreFull(QFrameError):
     """Raised when the store has no room left; nothing was written."""
 

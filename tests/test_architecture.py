@@ -42,7 +42,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("__init__", "__main__"),
 )
 MODULES_MAY_IMPORT_EACH_OTHER = {0, 1, 5}
-LAZY = {"stores/open.py"}
+LAZY = {"stores/open.py", "coordination/open.py"}
 GROUND_MAY_USE = {"msgspec", "structlog"}
 
 

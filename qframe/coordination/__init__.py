@@ -30,5 +30,5 @@ old epoch: the store knows whether somebody else has taken the slot since, and j
 long), or at once where a neighbour on the same machine sees that its process is gone. A frozen one
 wakes up in doubt and cancels. A store that refuses an epoch makes the member let the slot go and
 claim it anew half a second later. A coordinator that has lost its data gives epochs below those
-that the store has seen: they are refused, and the log says so.
+that the store has seen: they are refused, and it then gives greater ones.
 """

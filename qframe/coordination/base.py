@@ -36,11 +36,15 @@ class Membership(Protocol):
     def paused(self) -> bool:
         """Whether nothing may be pulled now, since the coordinator is not heard."""
 
-    def certain(self) -> bool:
-        """Whether its slots can be nobody else's yet; if not, all are dropped when this answers.
+    @property
+    def certain_until_s(self) -> float:
+        """Until when, on the monotonic clock, its slots can be nobody else's.
 
-        Asked before each handler, since a worker may have stood still between any two steps.
+        Looked at before each handler, since a worker may have stood still between any two steps.
         """
+
+    def certain(self) -> bool:
+        """Whether that time has not come yet; if it has, all is dropped when this answers."""
 
     def share(self) -> Share:
         """What is this member's now; the same object until it changes.
@@ -127,6 +131,9 @@ class Seat(Protocol):
 
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
         """Makes those of the slots its own that are free; answers them with their epochs."""
+
+    def refused(self, slots: Collection[int]) -> None:
+        """Hears that the store refuses the epochs under which it has claimed these slots."""
 
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Frees those of the slots that are its own under these epochs."""

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final
 
 from msgspec import structs
@@ -160,6 +160,9 @@ class LeaseSeat:
             self._topic, self._group, self._worker, dict.fromkeys(free, epoch)
         )
         return mine | dict.fromkeys(claimed, epoch)
+
+    def refused(self, slots: Collection[int]) -> None:
+        """Has nothing to do: whoever claims looks first which epochs there have been."""
 
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Frees slots."""

@@ -64,6 +64,7 @@ class Member(Service):
         self._handover = Handover()
         self._share = self._handover.share
         self._changing = threading.Lock()
+        self._refused: frozenset[int] = frozenset()
         self._refused_until_s = 0.0
 
     # For the consumer.
@@ -74,11 +75,16 @@ class Member(Service):
         return not self._seat.heard or self._doubtful
 
     def certain(self) -> bool:
-        """Whether its slots can be nobody else's yet; if not, all are dropped when this answers."""
-        if self._clock.monotonic_s() < self._seat.certain_until_s:
+        """Whether that time has not come yet; if it has, all is dropped when this answers."""
+        if not self._doubtful:
             return True
         self.drop_if_doubtful()
         return False
+
+    @property
+    def certain_until_s(self) -> float:
+        """Until when, on the monotonic clock, its slots can be nobody else's."""
+        return self._seat.certain_until_s
 
     def share(self) -> Share:
         """What is this member's now; the same object until it changes."""
@@ -94,6 +100,7 @@ class Member(Service):
         """The store has refused these slots' epochs: they are let go, and claimed anew later."""
         self._refused_until_s = self._clock.monotonic_s() + REFUSED_PAUSE_S
         self._change(lambda handover: handover.drop(slots))
+        self._refused |= set(slots)
         self._tell("slot.refused", count=len(slots), slots=sorted(slots))
         self._seat.wake()
 
@@ -152,6 +159,9 @@ class Member(Service):
             if view.lost:
                 self._change(lambda handover: handover.lost(view.lost))
             self._change(lambda handover: handover.want(view.wanted))
+        if refused := self._refused:
+            seat.refused(refused)
+            self._refused -= refused
         self._change(lambda handover: handover.release())
         if going := handover.going:
             seat.let_go(going)

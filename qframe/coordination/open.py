@@ -46,7 +46,7 @@ def open_coordinator(
         from qframe.coordination.zookeeper import ZooKeeperCoordinator
 
         return ZooKeeperCoordinator(
-            url, namespace=namespace, worker=worker, session_s=session_s, events=events,
+            url, ledger, namespace=namespace, worker=worker, session_s=session_s, events=events,
             clock=clock, on_failure=on_failure,
         )  # fmt: skip
     raise BadUrl(

@@ -21,6 +21,9 @@ class InFlight:
         max_bytes: how large their bodies together may be, the next ones taken to be as large as
             the last ones were; one message is let through always.
         on_room: called, from any thread, when there is room again after there was not enough.
+
+    Attributes:
+        deliveries: what is in flight; always the same set, to look at only.
     """
 
     def __init__(self, *, max_messages: int, max_bytes: int, on_room: Callable[[], None]) -> None:
@@ -28,30 +31,30 @@ class InFlight:
         self._max_bytes = max_bytes
         self._on_room = on_room
         self._guard = threading.Lock()
-        self._deliveries: set[Delivery] = set()
+        self.deliveries: set[Delivery] = set()
         self._bytes = 0
         self._bytes_each = 1
         self._wanted = 0
 
     def __len__(self) -> int:
-        return len(self._deliveries)
+        return len(self.deliveries)
 
     def __contains__(self, delivery: Delivery) -> bool:
-        return delivery in self._deliveries
+        return delivery in self.deliveries
 
     def add(self, deliveries: list[Delivery]) -> None:
         """Counts what was pulled."""
         size = _size(deliveries)
         with self._guard:
-            self._deliveries.update(deliveries)
+            self.deliveries.update(deliveries)
             self._bytes += size
             self._bytes_each = max(1, size // len(deliveries))
 
     def remove(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Forgets what is settled or lost; answers those that it had."""
         with self._guard:
-            known = self._deliveries.intersection(deliveries)
-            self._deliveries -= known
+            known = self.deliveries.intersection(deliveries)
+            self.deliveries -= known
             self._bytes -= _size(known)
             rings = 0 < self._wanted <= self._room()
             if rings:
@@ -75,13 +78,13 @@ class InFlight:
     def all(self) -> list[Delivery]:
         """A copy of what is in flight."""
         with self._guard:
-            return list(self._deliveries)
+            return list(self.deliveries)
 
     def _room(self) -> int:
-        if not self._deliveries:
+        if not self.deliveries:
             return max(1, min(self._max_messages, self._max_bytes // self._bytes_each))
         left = max(0, self._max_bytes - self._bytes) // self._bytes_each
-        return min(self._max_messages - len(self._deliveries), left)
+        return min(self._max_messages - len(self.deliveries), left)
 
 
 class Caution:

@@ -70,6 +70,7 @@ class Line:
         self._store = store
         self._coordinator = coordinator
         self._events = events
+        self._clock = clock
         self._bell = store.bell([topic])
         self._acknowledging = threading.Lock()
         self._handed_over: dict[Delivery, weakref.ref[Message]] = {}
@@ -157,7 +158,9 @@ class Line:
         take = hand.run.popleft
         done = hand.done.append
         handler = self._handler
-        certain, in_flight = self.slots.certain, self.in_flight
+        now_s = self._clock.monotonic_s
+        present = self.in_flight.deliveries
+        until_s = self.slots.certain_until_s
         while True:
             try:
                 message = take()
@@ -165,13 +168,11 @@ class Line:
                 hand.message = None
                 return
             hand.message = message
-            # The process may have stood still since this message was pulled, or its slot was lost
-            # while the message was on its way here: then it is another's, and is not begun.
-            if not certain() or message.delivery not in in_flight:
-                message.cancelled = message.settled = True
-                self._free(message.delivery)
-                hand.handled += 1
-                continue
+            if now_s() >= until_s or message.delivery not in present:
+                until_s = self.slots.certain_until_s
+                if not self._may_begin(message):
+                    hand.handled += 1
+                    continue
             try:
                 handler(message)
             except BaseException as error:  # a handler's SystemExit must not end a thread
@@ -184,6 +185,18 @@ class Line:
                     self._returned(message)
                     hand.message = message = None  # type: ignore[assignment] # let it go
             hand.handled += 1
+
+    def _may_begin(self, message: Message) -> bool:
+        """Whether a message is this worker's still; if not, it is let go of.
+
+        The process may have stood still since it was pulled, or its slot was lost while it was on
+        its way to its thread.
+        """
+        if self.slots.certain() and message.delivery in self.in_flight:
+            return True
+        message.cancelled = message.settled = True
+        self._free(message.delivery)
+        return False
 
     def through(self, deliveries: list[Delivery]) -> list[Message]:
         """Acknowledges, and answers what waited behind."""

@@ -62,6 +62,7 @@ class Slots:
 
     def leave(self) -> None:
         """Gives all slots up; nothing of them is in hand."""
+        self._drained |= self._held.keys()
         if self._membership is not None:
             self._membership.leave()
 
@@ -71,8 +72,13 @@ class Slots:
             self._membership.fenced(slots)
 
     def certain(self) -> bool:
-        """Whether what is in hand can be nobody else's yet."""
+        """Whether what is in hand can be nobody else's yet; if not, it is all lost now."""
         return self._membership is None or self._membership.certain()
+
+    @property
+    def certain_until_s(self) -> float:
+        """Until when, on the monotonic clock, that is so for sure."""
+        return self._membership.certain_until_s if self._membership is not None else float("inf")
 
     def open(self) -> Mapping[int, str]:
         """The slots to pull from now, and their epochs; takes new ones. For the pull loop alone.

@@ -6,7 +6,8 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final
 
@@ -49,7 +50,9 @@ class Worker:
         self._events = events
         self._clock = clock
         self._grace_s = grace_s
-        self._stop = threading.Event()
+        # A signal handler may interrupt whoever waits: no Event is safe there, a SimpleQueue is.
+        self._stopping = False
+        self._words: SimpleQueue[None] = SimpleQueue()
         self._failure: QFrameError | None = None
         self._doubted: set[Line] = set()
         self._lines = make_lines(self._fail)
@@ -83,10 +86,14 @@ class Worker:
 
     def stop(self) -> None:
         """Asks it to stop; safe from any thread and from signal handlers, and more than once."""
-        self._stop.set()
+        self._stopping = True
+        self._words.put(None)
 
     def _wait(self, *, burst: bool, drain: bool) -> None:
-        while not self._stop.wait(_LOOK_EVERY_S if burst or drain else 1.0):
+        while not self._stopping:
+            with suppress(Empty):
+                self._words.get(timeout=_LOOK_EVERY_S if burst or drain else 1.0)
+                return
             if (burst or drain) and all(line.is_done(drained=drain) for line in self._lines):
                 return
             for line in self._lines:
@@ -122,7 +129,7 @@ class Worker:
                 self._failure.__cause__ = error
             if self._events:
                 self._events.emit("part.failed", part=part, error=error)
-        self._stop.set()
+        self.stop()
 
     @contextmanager
     def _signals(self) -> Iterator[None]:
@@ -132,9 +139,9 @@ class Worker:
             return
 
         def on_signal(number: int, _frame: FrameType | None) -> None:
-            if self._stop.is_set():
+            if self._stopping:
                 os._exit(128 + number)
-            self._stop.set()
+            self.stop()
 
         before: dict[int, Any] = {each: signal.signal(each, on_signal) for each in _SIGNALS}
         try:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, MutableMapping
+from collections.abc import Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
@@ -203,11 +203,24 @@ def _told(facts: dict[str, Any]) -> dict[str, Any]:
             told.update(_error(name, value))
         elif isinstance(value, bool | int | float):
             told[name] = round(value, 6) if isinstance(value, float) else value
+        elif name == "slots":
+            told[name] = _ranges(value)
         elif isinstance(value, list | tuple):
             told[name] = _first_line(", ".join(str(each) for each in value))
         else:
             told[name] = _first_line(str(value))
     return told
+
+
+def _ranges(numbers: Iterable[int]) -> str:
+    """Numbers in order, those in a row as one: `0-3,7`."""
+    runs: list[tuple[int, int]] = []
+    for number in numbers:
+        if runs and number == runs[-1][1] + 1:
+            runs[-1] = (runs[-1][0], number)
+        else:
+            runs.append((number, number))
+    return _first_line(",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs))
 
 
 def _error(name: str, error: BaseException) -> dict[str, str]:

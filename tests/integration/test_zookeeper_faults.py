@@ -18,6 +18,7 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.coordination.member import Member
 from qframe.coordination.zookeeper import ZooKeeperCoordinator
 from qframe.events import Events
+from qframe.stores.model.store import ModelStore
 
 SLOTS = 4
 SESSION_S = 2.0
@@ -150,6 +151,28 @@ def test_zookeeper_that_is_killed_and_restarted_loses_nothing(
         assert first.failure is second.failure is None
 
 
+def test_epochs_go_on_above_those_of_another_coordinator(
+    ground: Ground, zookeeper_url: str
+) -> None:
+    with ground.shop("") as shop:
+        eventually(lambda: owns_all(shop))
+        latest = max(shop.epochs.values())
+        # As after years of taking over.
+        far = {slot: f"{int(latest, 16) + 2**60:016x}" for slot in range(SLOTS)}
+        assert len(shop.app.store.take(ground.topic, "g", far)) == SLOTS
+    with ground.shop(zookeeper_url, 2) as shop:
+        eventually(lambda: owns_all(shop), within=WITHIN_S)
+        assert min(shop.epochs.values()) > max(far.values())
+        ground.publish(shop)
+        eventually(lambda: ground.seen == [2] * 20)
+        owners = shop.roster.owners.values()
+        assert {owner.slot: owner.epoch for owner in owners} == shop.epochs
+    with ground.shop("", 3) as shop:
+        eventually(lambda: owns_all(shop), within=WITHIN_S)
+        ground.publish(shop)
+        eventually(lambda: len(ground.seen) == 40)
+
+
 def test_an_ensemble_that_loses_its_leader_costs_no_slot(ground: Ground, tmp_path: Path) -> None:
     with ZooKeeperEnsemble3(tmp_path) as ensemble, ground.shop(ensemble.url) as shop:
         eventually(lambda: owns_all(shop), within=WITHIN_S)
@@ -176,8 +199,8 @@ def test_what_sharing_costs_grows_with_slots_plus_members(
     failures: list[BaseException] = []
     coordinators = [
         ZooKeeperCoordinator(
-            zookeeper_url, namespace="n", worker=f"w-{number}", session_s=10, events=Events(),
-            clock=SYSTEM_CLOCK, on_failure=lambda part, error: failures.append(error),
+            zookeeper_url, ModelStore(), namespace="n", worker=f"w-{number}", session_s=10,
+            events=Events(), clock=SYSTEM_CLOCK, on_failure=lambda part, error: failures.append(error),
         )
         for number in range(members)
     ]  # fmt: skip

@@ -86,7 +86,7 @@ def test_withdrawing_and_forgetting_leave_a_slots_lane_to_the_one_that_is_throug
     first, second, third = (delivery(key, seq) for seq, key in enumerate("abc"))
     lanes.offer([first, second, third])
     lanes.forget({second})
-    assert lanes.withdraw() == [third]
+    assert lanes.withdraw(lambda one: True) == [third]
     fourth = delivery("d", 4)
     assert lanes.offer([fourth]) == []
     assert lanes.free([first]) == [fourth]

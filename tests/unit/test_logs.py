@@ -248,3 +248,10 @@ def test_a_closed_stream_ends_nothing() -> None:
     events.emit("delivery.dead", topic="t", group="g")
     end()
     assert not events
+
+
+def test_slots_in_a_row_are_told_as_one() -> None:
+    lines = Lines()
+    lines.events.emit("slot.taken", topic="t", group="g", count=6, slots=[0, 1, 2, 5, 7, 8])
+    (line,) = lines.read()
+    assert (line["count"], line["slots"]) == (6, "0-2,5,7-8")

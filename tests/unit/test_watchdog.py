@@ -79,7 +79,7 @@ def test_one_that_stands_still_for_too_long_ends_the_worker(
     line.busy_s = STALLED_S + 1
     look(worker, line)
     assert isinstance(worker._failure, WorkerFailed)
-    assert worker._stop.is_set()
+    assert worker._stopping
 
 
 def test_one_that_has_ended_is_nobodys_concern(worker: Worker, line: StandingLine) -> None:

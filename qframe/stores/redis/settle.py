@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import groupby
+from itertools import groupby, islice
 from typing import Any, Final
 
 from qframe.drivers.redis import Call, Missing, Redis
@@ -28,24 +28,22 @@ def acknowledge(
     now: str,
 ) -> list[Settled]:
     """Acknowledges each, in order. The hot path of settling."""
-    lines: dict[int, dict[int, int]] = {}
+    lines: dict[int, list[int]] = {}
     receipts: dict[int, str] = {}
     others: list[int] = []
     for number, one in enumerate(deliveries):
         slot = one.slot
         if one.subject is not None or receipts.setdefault(slot, one.receipt) != one.receipt:
             others.append(number)
-        elif slot not in lines:
-            lines[slot] = {one.seq: number}
-        elif one.seq in lines[slot]:
-            others.append(number)
+        elif slot in lines:
+            lines[slot].append(one.seq)
         else:
-            lines[slot][one.seq] = number
+            lines[slot] = [one.seq]
     if not lines:
         return settle(redis, place, group, acks(deliveries, epochs), now)
     calls, ranges = [], []
-    for slot, line in lines.items():
-        ranges.append(_ranges_of(sorted(line)))
+    for slot, offsets in lines.items():
+        ranges.append(_ranges_of(offsets))
         epoch = epochs.get(slot, NO_EPOCH)
         call = place.call("settle_stream", slot, group, epoch, receipts[slot], *ranges[-1])
         calls.append(call)
@@ -54,18 +52,17 @@ def acknowledge(
     answers = [Settled.SETTLED] * len(deliveries)
     replies = redis.run(calls + singles, partly=True)
     partly: list[int] = []
-    for line, flat, reply in zip(lines.values(), ranges, replies[: len(lines)], strict=True):
+    for slot, flat, reply in zip(lines, ranges, replies[: len(lines)], strict=True):
         letters = _letters(redis, place, group, reply, len(flat) // 2)
         if letters.count(b"s") == len(letters):
             continue
-        for first, end, letter in zip(flat[::2], flat[1::2], letters, strict=True):
-            within = [line[offset] for offset in range(first, end)]
-            if letter == _PARTLY:
-                partly += within
-            else:
-                _note(answers, within, bytes([letter]) * len(within))
-    for numbers, reply in zip(places, replies[len(lines) :], strict=True):
-        _note(answers, numbers, _letters(redis, place, group, reply, len(numbers)))
+        line = [
+            (one.seq, number) for number, one in enumerate(deliveries)
+            if one.slot == slot and one.subject is None and one.receipt == receipts[slot]
+        ]  # fmt: skip
+        partly += _note_ranges(answers, [number for _, number in sorted(line)], flat, letters)
+    for share, reply in zip(places, replies[len(lines) :], strict=True):
+        _note(answers, share, _letters(redis, place, group, reply, len(share)))
     if partly:
         # Rare: some of what was acknowledged as one range was settled before.
         settlements = acks([deliveries[number] for number in partly], epochs)
@@ -75,10 +72,26 @@ def acknowledge(
     return answers
 
 
+def _note_ranges(
+    answers: list[Settled], numbers: list[int], flat: list[int], letters: bytes
+) -> list[int]:
+    """Puts down what became of ranges; answers the numbers of those settled only partly."""
+    partly: list[int] = []
+    following = iter(numbers)
+    for first, end, letter in zip(flat[::2], flat[1::2], letters, strict=True):
+        within = list(islice(following, end - first))
+        if letter == _PARTLY:
+            partly += within
+        else:
+            _note(answers, within, bytes([letter]) * len(within))
+    return partly
+
+
 def _ranges_of(offsets: list[int]) -> list[int]:
-    """Starts and ends of the ranges that sorted offsets make."""
+    """Starts and ends of what is acknowledged; an offset that comes twice stands twice."""
+    offsets.sort()
     first, last = offsets[0], offsets[-1]
-    if last - first + 1 == len(offsets):
+    if last - first + 1 == len(set(offsets)) == len(offsets):
         return [first, last + 1]
     flat: list[int] = []
     end = -1

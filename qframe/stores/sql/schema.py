@@ -73,7 +73,7 @@ groups = Table(
     Index(PREFIX + "groups_name", "topic", "name", unique=True),
 )
 
-# When a group is dropped that expires, by the group's number; since version 2.
+# When a group is dropped that expires, by the group's number; since version 3.
 expiries = _table("expiries", _integer("id", key=True), _integer("at"))
 
 # The next offset of a stream, or the next seq; its row is the lock of those who publish.

@@ -1,0 +1,90 @@
+"""Asking ZooKeeper about many nodes at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Final
+
+from kazoo.exceptions import (
+    BadVersionError,
+    KazooException,
+    NodeExistsError,
+    NoNodeError,
+    RolledBackError,
+    RuntimeInconsistency,
+)
+from kazoo.handlers.threading import KazooTimeoutError
+
+from qframe.drivers.zookeeper import ZooKeeper
+from qframe.errors import CoordinatorUnavailable
+
+AT_ONCE: Final = 500
+
+_ABOUT_NODES: Final = (
+    BadVersionError, NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency,
+)  # fmt: skip
+
+
+def gathered(
+    zookeeper: ZooKeeper, send: Callable[[Any], Any], items: Sequence[Any]
+) -> list[tuple[Any, Any]]:
+    """Sends a request for each item, and gathers the answers, errors about nodes among them.
+
+    Raises:
+        CoordinatorUnavailable: if an answer is lost.
+    """
+    if not zookeeper.connected:
+        raise CoordinatorUnavailable(zookeeper.shown, "the connection is lost")
+    answers: list[tuple[Any, Any]] = []
+    for start in range(0, len(items), AT_ONCE):
+        sent = [(item, send(item)) for item in items[start : start + AT_ONCE]]
+        for item, answer in sent:
+            try:
+                answers.append((item, answer.get(timeout=zookeeper.session_s)))
+            except _ABOUT_NODES as error:
+                answers.append((item, error))
+            except (KazooException, KazooTimeoutError) as error:
+                raise CoordinatorUnavailable(
+                    zookeeper.shown, str(error) or type(error).__name__
+                ) from error
+    return answers
+
+
+def children_of(zookeeper: ZooKeeper, path: str) -> list[tuple[str, Any]]:
+    """The children of a node with what they hold, those that are there."""
+    client = zookeeper.client
+    [(_, names)] = gathered(zookeeper, client.get_children_async, [path])
+    if not is_good(names):
+        return []
+    answers = gathered(zookeeper, lambda name: client.get_async(f"{path}/{name}"), names)
+    return [(name, answer) for name, answer in answers if is_good(answer)]
+
+
+def is_good(answer: object) -> bool:
+    """Whether an answer is none of the errors."""
+    return not isinstance(answer, BaseException)
+
+
+def owner_value(name: str, base: int) -> bytes:
+    """What an owner node holds: the name of its seat, and the base of its epoch."""
+    return f"{name} {base:x}".encode()
+
+
+def name_of(value: bytes) -> str:
+    """The name that an owner node holds."""
+    return value.decode().partition(" ")[0]
+
+
+def base_of(value: bytes) -> int:
+    """The base that an owner node holds."""
+    return int(value.decode().partition(" ")[2], 16)
+
+
+def epoch_of(base: int, czxid: int) -> str:
+    """An owner's epoch: the number of the transaction that made its node, and no other node."""
+    return f"{base + czxid:016x}"
+
+
+def worker_of(name: str) -> str:
+    """The worker whose seat has this name: what stands behind is its session."""
+    return name.partition("~")[0]

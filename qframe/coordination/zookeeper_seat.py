@@ -1,0 +1,355 @@
+"""A member's nodes in ZooKeeper, and the plan that all members share."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+from kazoo.exceptions import NoNodeError
+
+from qframe.clock import Clock
+from qframe.coordination.allocation import allocate
+from qframe.coordination.base import CERTAIN, View
+from qframe.coordination.znodes import (
+    base_of,
+    epoch_of,
+    gathered,
+    is_good,
+    name_of,
+    owner_value,
+    worker_of,
+)
+from qframe.drivers.zookeeper import ZooKeeper
+from qframe.errors import CoordinatorUnavailable
+from qframe.identity import is_dead
+
+SIGNS_OF_LIFE: Final = 6
+SETTLE_S: Final = 0.05
+PATIENCE_S: Final = 0.25
+
+
+class Plan(msgspec.Struct):
+    """Who is to own what.
+
+    Attributes:
+        members: the names of the seats.
+        slots: each slot's place in that list.
+        base: what is added to a node's czxid to make an epoch.
+    """
+
+    members: list[str] = []
+    slots: list[int] = []
+    base: int = 0
+
+    def owners(self) -> dict[int, str]:
+        """The member of each slot."""
+        return {slot: self.members[place] for slot, place in enumerate(self.slots)}
+
+
+class ZooKeeperSeat:
+    """A member's nodes.
+
+    Args:
+        zookeeper: the session.
+        path: the group's node.
+        slots: how many slots the topic has.
+        worker: this worker's id.
+        salt: spreads the odd slots of many groups evenly.
+        latest: answers the largest epoch that the store has seen in the group.
+        clock: for the signs of life.
+    """
+
+    def __init__(
+        self,
+        zookeeper: ZooKeeper,
+        path: str,
+        *,
+        slots: int,
+        worker: str,
+        salt: str,
+        latest: Callable[[], int],
+        clock: Clock,
+    ) -> None:
+        self._zookeeper = zookeeper
+        self._client = zookeeper.client
+        self._path = path
+        self._slots = slots
+        self._worker = worker
+        self._salt = salt
+        self._latest = latest
+        self._clock = clock
+        self._session = 0
+        self._name = ""
+        self._heard_s = float("-inf")
+        self._was_cut = True
+        self._stale = True
+        self._seen: frozenset[str] = frozenset()
+        self._seen_since_s = 0.0
+        self._look_at_s: float | None = None
+        self._wanted: frozenset[int] = frozenset()
+        self._base = 0
+        self._mine: dict[int, int] = {}
+        self._blocked: set[int] = set()
+        self._awake = threading.Event()
+
+    # What others threads ask and tell.
+
+    @property
+    def heard(self) -> bool:
+        """Whether the session is the one under which it has looked, and connected."""
+        zookeeper = self._zookeeper
+        return zookeeper.connected and zookeeper.session_id == self._session and not self._was_cut
+
+    @property
+    def certain_until_s(self) -> float:
+        """Two thirds of the session after the last sign of life that was answered was sent."""
+        return self._heard_s + CERTAIN * self._zookeeper.session_s
+
+    def note_state(self) -> None:
+        """The connection has come or gone."""
+        if not self._zookeeper.connected:
+            self._was_cut = True
+        self._awake.set()
+
+    def wake(self) -> None:
+        """Ends a wait."""
+        self._awake.set()
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        """Waits for a watch, or until a sign of life or a look is due."""
+        now_s = self._clock.monotonic_s()
+        due_s = [self._heard_s + self._zookeeper.session_s / SIGNS_OF_LIFE - now_s]
+        if timeout_s is not None:
+            due_s.append(timeout_s)
+        if self._look_at_s is not None:
+            due_s.append(self._look_at_s - now_s)
+        self._awake.wait(max(0.0, min(due_s)))
+        self._awake.clear()
+
+    # The member's turns.
+
+    def look(self, owned: Mapping[int, str]) -> View | None:
+        """Gives its sign of life, and reads members and plan if they may have changed."""
+        session = self._zookeeper.session_id
+        now_s = self._clock.monotonic_s()
+        was_cut, self._was_cut = self._was_cut, False
+        lost: frozenset[int] = frozenset()
+        try:
+            if was_cut or session != self._session:
+                # Watches are gone with the connection.
+                self._stale = True
+                self._blocked.clear()
+            if session != self._session:
+                self._session = session
+                self._name = f"{self._worker}~{session & (2**64 - 1):x}"
+                self._mine.clear()
+                lost = frozenset(owned)
+            elif was_cut:
+                lost = self._not_mine(list(owned))
+            if self._stale or now_s >= self._heard_s + self._zookeeper.session_s / SIGNS_OF_LIFE:
+                self._give_sign_of_life()
+                self._heard_s = now_s
+            if not self._stale:
+                return View(self._wanted, lost) if lost else None
+            self._stale = False
+            self._wanted = self._read(now_s)
+        except BaseException:
+            self._was_cut = self._stale = True
+            raise
+        return View(self._wanted, lost)
+
+    def claim(self, slots: Sequence[int]) -> dict[int, str]:
+        """Creates owner nodes; where there is one already it is watched."""
+        wanted = [slot for slot in slots if slot not in self._blocked]
+        value, base = owner_value(self._name, self._base), self._base
+        answers = self._ask(
+            lambda slot: self._client.create_async(
+                self._owner(slot), value, acl=self._zookeeper.acl, ephemeral=True,
+                include_data=True,
+            ),
+            wanted,
+        )  # fmt: skip
+        taken = {slot: answer[1].czxid for slot, answer in answers if is_good(answer)}
+        self._mine |= taken
+        epochs = {slot: epoch_of(base, czxid) for slot, czxid in taken.items()}
+        return epochs | self._watch([slot for slot, answer in answers if not is_good(answer)])
+
+    def refused(self, slots: Collection[int]) -> None:
+        """Raises the base of epochs if the store knows greater ones than ZooKeeper would give.
+
+        It does where another coordinator was there before, or ZooKeeper has lost its data. The
+        slots are this session's here all the same; if not, they were taken by another, and rightly
+        refused.
+        """
+        held = [slot for slot in slots if slot in self._mine]
+        others = self._not_mine(held)
+        czxids = [self._mine[slot] for slot in held if slot not in others]
+        if czxids and (base := self._latest() - min(czxids)) > self._base:
+            plan, version = self._plan()
+            if base > plan.base:
+                self._replace(Plan(plan.members, plan.slots, base), version)
+            self._stale = True
+
+    def let_go(self, slots: Mapping[int, str]) -> None:
+        """Deletes owner nodes, as far as they are this session's."""
+
+        def delete(slot: int) -> Any:
+            transaction = self._client.transaction()
+            transaction.check(self._seat, -1)
+            transaction.delete(self._owner(slot))
+            return transaction.commit_async()
+
+        # What was let go before, or was held under a session that has passed, may be another's.
+        others = self._not_mine(list(slots))
+        # Refused means: there is no such node, or the session and all its nodes have passed.
+        self._ask(delete, [slot for slot in slots if slot not in others])
+        for slot in slots:
+            self._mine.pop(slot, None)
+
+    def leave(self) -> None:
+        """Deletes all its nodes; what cannot be deleted ends with the session."""
+        if self._session and self._zookeeper.connected:
+            self.let_go(dict.fromkeys(self._mine, ""))
+            self._ask(self._client.delete_async, [self._seat])
+
+    # Steps of these.
+
+    def _give_sign_of_life(self) -> None:
+        """Writes its seat; makes it where it is not there."""
+        [(_, answer)] = self._ask(lambda path: self._client.set_async(path, b""), [self._seat])
+        if isinstance(answer, NoNodeError):
+            for path in (f"{self._path}/members", f"{self._path}/owners"):
+                self._make(path, makepath=True)
+            self._make(f"{self._path}/plan", msgspec.json.encode(Plan()))
+            self._make(self._seat, ephemeral=True)
+
+    def _make(self, path: str, value: bytes = b"", **options: bool) -> None:
+        """Creates a node, unless it is there."""
+        acl = self._zookeeper.acl
+        self._ask(lambda path: self._client.create_async(path, value, acl=acl, **options), [path])
+
+    def _read(self, now_s: float) -> frozenset[int]:
+        """Reads members and plan, makes a new plan if it is time, and answers what is wanted."""
+        [(_, names)] = self._ask(partial(self._client.get_children_async, watch=self._on_watch), [
+            f"{self._path}/members"
+        ])  # fmt: skip
+        if not is_good(names):
+            raise self._gone()
+        plan, version = self._plan()
+        self._base = plan.base
+        members = frozenset(name for name in names if not self._evicted(name, plan))
+        self._look_at_s = None
+        if members != self._seen:
+            self._seen, self._seen_since_s = members, now_s
+        if members != set(plan.members) or len(plan.slots) != self._slots:
+            is_first = self._name == min(members, default="")
+            ripe_s = self._seen_since_s + SETTLE_S + (0 if is_first else PATIENCE_S)
+            if now_s >= ripe_s:
+                plan = self._propose(members, plan, version)
+            else:
+                self._stale = True
+                self._look_at_s = ripe_s
+        return frozenset(slot for slot, name in plan.owners().items() if name == self._name)
+
+    def _evicted(self, name: str, plan: Plan) -> bool:
+        """Whether a member was found dead, and its nodes have been deleted.
+
+        Its process ran on this machine and is gone, so its session need not be waited for. Its seat
+        and the nodes of its slots are deleted together or not at all, so that of several who find
+        it dead only one does that.
+        """
+        if not is_dead(worker_of(name)):
+            return False
+        slots = [slot for slot, member in plan.owners().items() if member == name]
+        owners = self._ask(lambda slot: self._client.get_async(self._owner(slot)), slots)
+        transaction = self._client.transaction()
+        transaction.delete(f"{self._path}/members/{name}")
+        for slot, answer in owners:
+            if is_good(answer) and name_of(answer[0]) == name:
+                transaction.delete(self._owner(slot))
+        [(_, results)] = self._ask(lambda each: each.commit_async(), [transaction])
+        return all(is_good(result) for result in results)
+
+    def _propose(self, members: Iterable[str], plan: Plan, version: int) -> Plan:
+        """Replaces the plan; if somebody else has done so meanwhile, its watch tells."""
+        names = sorted(members)
+        places = {name: place for place, name in enumerate(names)}
+        allocation = allocate(self._slots, names, plan.owners(), self._salt)
+        order = [places[allocation[slot]] for slot in range(self._slots)]
+        following = Plan(names, order, plan.base)
+        return following if self._replace(following, version) else plan
+
+    def _plan(self) -> tuple[Plan, int]:
+        """The plan and its version; a change of it is watched for."""
+        [(_, found)] = self._ask(partial(self._client.get_async, watch=self._on_watch), [
+            f"{self._path}/plan"
+        ])  # fmt: skip
+        if not is_good(found):
+            raise self._gone()
+        return msgspec.json.decode(found[0], type=Plan), found[1].version
+
+    def _replace(self, plan: Plan, version: int) -> bool:
+        """Writes a plan in place of a version of it; whether that was still the last one."""
+        value = msgspec.json.encode(plan)
+        [(_, answer)] = self._ask(
+            lambda path: self._client.set_async(path, value, version), [f"{self._path}/plan"]
+        )
+        if not is_good(answer):
+            self._stale = True
+        return is_good(answer)
+
+    def _gone(self) -> CoordinatorUnavailable:
+        """Somebody has removed the group's nodes: the next sign of life makes them again."""
+        self._heard_s = float("-inf")
+        return CoordinatorUnavailable(self._zookeeper.shown, f"{self._path} is gone")
+
+    def _not_mine(self, slots: Sequence[int]) -> frozenset[int]:
+        """Those of the slots that ZooKeeper does not show as this session's."""
+        answers = self._ask(lambda slot: self._client.get_async(self._owner(slot)), slots)
+        return frozenset(
+            slot for slot, answer in answers
+            if not is_good(answer)
+            or answer[1].ephemeralOwner != self._session
+            or answer[1].czxid != self._mine.get(slot)
+        )  # fmt: skip
+
+    def _watch(self, slots: Sequence[int]) -> dict[int, str]:
+        """Watches nodes that are there; answers those that are its own after all."""
+        self._blocked.update(slots)
+        answers = self._ask(
+            lambda slot: self._client.get_async(
+                self._owner(slot), watch=partial(self._on_freed, slot)
+            ),
+            slots,
+        )
+        mine: dict[int, str] = {}
+        for slot, answer in answers:
+            if not is_good(answer):
+                self._on_freed(slot)
+            elif answer[1].ephemeralOwner == self._session:
+                self._blocked.discard(slot)
+                self._mine[slot] = answer[1].czxid
+                mine[slot] = epoch_of(base_of(answer[0]), answer[1].czxid)
+        return mine
+
+    def _ask(self, send: Callable[[Any], Any], items: Sequence[Any]) -> list[tuple[Any, Any]]:
+        """What ZooKeeper answers to a request for each item."""
+        return gathered(self._zookeeper, send, items)
+
+    def _owner(self, slot: int) -> str:
+        return f"{self._path}/owners/{slot}"
+
+    @property
+    def _seat(self) -> str:
+        return f"{self._path}/members/{self._name}"
+
+    def _on_watch(self, _: object) -> None:
+        self._stale = True
+        self._awake.set()
+
+    def _on_freed(self, slot: int, _: object = None) -> None:
+        self._blocked.discard(slot)
+        self._awake.set()
