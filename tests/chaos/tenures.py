@@ -199,7 +199,7 @@ def taken_early(facts: Sequence[Fact], tenures: Tenures, session_ns: int) -> lis
     for one in tenures.all:
         if one.passed_ns >= min(one.until_ns, killed.get(one.by, FOREVER_NS)):
             continue
-        sent_ns = max((sign.since_ns for sign in signs[one.by] if sign.at_ns < one.passed_ns))
+        sent_ns = max(sign.since_ns for sign in signs[one.by] if sign.at_ns < one.passed_ns)
         if one.passed_ns < sent_ns + session_ns:
             wrong.append(f"slot {one.slot} of {one.by}: {(one.passed_ns - sent_ns) / 1e9:.2f} s")
     return wrong
