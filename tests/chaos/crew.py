@@ -261,8 +261,14 @@ class Crew:
 
     @property
     def limit_ns(self) -> int:
-        """For how long a worker may be unheard and still be sure of its slots."""
-        return round(self.session_s * CERTAIN * 1e9)
+        """How long a freeze or a cut lasts at least before it costs a worker its slots.
+
+        A sign of life is due each sixth of a session. One that goes to the store may wait for it,
+        as SQLite has one writer at a time, and that may be frozen: then a worker is sure of itself
+        for two thirds of a session since its last sign, and a third is left when it is struck.
+        """
+        part = CERTAIN if self.zookeeper else 1 - CERTAIN
+        return round(self.session_s * part * 1e9)
 
     def close(self) -> None:
         for place in self.places:

@@ -35,6 +35,7 @@ THAWED = "thawed"
 CUT = "cut"
 MENDED = "mended"
 TOOK = "took"
+ATTENDED = "attended"
 ACCEPTED = "accepted"
 REFUSED = "refused"
 

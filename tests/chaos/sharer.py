@@ -16,7 +16,7 @@ from typing import Any
 from zlib import crc32
 
 import msgspec
-from history import ACCEPTED, CANCELLED, ENDED, REFUSED, STARTED, TOOK, History
+from history import ACCEPTED, ATTENDED, CANCELLED, ENDED, REFUSED, STARTED, TOOK, History
 
 import qframe.stores.redis.store
 import qframe.stores.sql.store
@@ -119,6 +119,12 @@ class Watched:
             texts=[epochs[slot] for slot in taken],
         )  # fmt: skip
         return taken
+
+    def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+        since_ns = time.monotonic_ns()
+        version = self._store.attend(topic, group, member, lease_ms)
+        self._facts.note(ATTENDED, topic.name, since_ns=since_ns)
+        return version
 
     def acknowledge(
         self, topic: Topic, group: str, deliveries: Sequence[Delivery], epochs: Mapping[int, str]

@@ -8,7 +8,8 @@ The rule for two handlers of a key at once: it is a violation unless
 
 - the older one began in a tenure of its worker's, which was over when the younger one began; and
 - by then the worker had lost its right by a fault of its own: it had been frozen, or cut off from
-  its coordinator, for two thirds of the session, or had said that it is in doubt, or was killed;
+  its coordinator, for as long as costs it its slots (`Crew.limit_ns`), or had said that it is in
+  doubt, or was killed;
 - the older one began before that fault had lasted so long.
 
 So a fault excuses what its worker had in hand when it lost its slots, and nothing that it began
@@ -25,6 +26,7 @@ from zlib import crc32
 from checkers import FOREVER_NS, Handling, overlaps, told
 from history import (
     ACCEPTED,
+    ATTENDED,
     CUT,
     DIED,
     FROZEN,
@@ -138,7 +140,7 @@ class Judgement(NamedTuple):
 
 
 def judge(facts: Sequence[Fact], tenures: Tenures, limit_ns: int) -> Judgement:
-    """All overlaps; a freeze or a cut excuses from `limit_ns` on, two thirds of a session."""
+    """All overlaps; a freeze or a cut excuses from `limit_ns` on."""
     of: dict[str, list[Fault]] = defaultdict(list)
     for fault in faults(facts):
         of[fault.by].append(fault)
@@ -184,6 +186,23 @@ def accepted_twice(facts: Sequence[Fact]) -> list[str]:
         (fact.topic, place) for fact in facts if fact.what == ACCEPTED for place in fact.texts
     )
     return [f"{place} of {topic}: {n} times" for (topic, place), n in counts.items() if n > 1]
+
+
+def taken_early(facts: Sequence[Fact], tenures: Tenures, session_ns: int) -> list[str]:
+    """Slots that passed from a living worker to another while its last lease had still to run."""
+    killed = {fact.by: fact.at_ns for fact in facts if fact.what == KILLED}
+    signs: dict[str, list[Fact]] = defaultdict(list)
+    for fact in facts:
+        if fact.what == ATTENDED:
+            signs[fact.by].append(fact)
+    wrong = []
+    for one in tenures.all:
+        if one.passed_ns >= min(one.until_ns, killed.get(one.by, FOREVER_NS)):
+            continue
+        sent_ns = max(sign.since_ns for sign in signs[one.by] if sign.at_ns < one.passed_ns)
+        if one.passed_ns < sent_ns + session_ns:
+            wrong.append(f"slot {one.slot} of {one.by}: {(one.passed_ns - sent_ns) / 1e9:.2f} s")
+    return wrong
 
 
 def shared_epochs(tenures: Tenures) -> list[str]:

@@ -25,7 +25,15 @@ from producing import Producing
 from servers import RedisServer, ZooKeeperServer
 from sharer import GROUP
 from storm import Storm
-from tenures import Tenures, accepted_late, accepted_twice, judge, shared_epochs, strays
+from tenures import (
+    Tenures,
+    accepted_late,
+    accepted_twice,
+    judge,
+    shared_epochs,
+    strays,
+    taken_early,
+)
 from timings import told_s, unserved_s
 
 from qframe import QFrame
@@ -112,6 +120,8 @@ def test_slots_are_shared_whatever_becomes_of_workers(
     assert accepted_late(facts, tenures) == []
     assert shared_epochs(tenures) == []
     assert strays(facts, tenures) == []
+    if zookeeper is None:
+        assert taken_early(facts, tenures, round(SESSION_S * 1e9)) == []
 
 
 def report(

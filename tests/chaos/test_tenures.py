@@ -6,6 +6,7 @@ import pytest
 from checkers import missing
 from history import (
     ACCEPTED,
+    ATTENDED,
     CUT,
     DIED,
     ENDED,
@@ -29,6 +30,7 @@ from tenures import (
     judge,
     shared_epochs,
     strays,
+    taken_early,
 )
 from timings import unserved_s
 
@@ -37,7 +39,7 @@ LIMIT = 10
 WORDS = {
     "p": PUBLISHED, "s": STARTED, "e": ENDED, "T": TOOK, "left": LEFT, "lost": LOST, "f": FROZEN,
     "th": THAWED, "cut": CUT, "mend": MENDED, "kill": KILLED, "died": DIED, "doubt": DOUBTFUL,
-    "ok": ACCEPTED, "no": REFUSED,
+    "ok": ACCEPTED, "no": REFUSED, "sign": ATTENDED,
 }  # fmt: skip
 
 
@@ -144,6 +146,12 @@ def test_a_message_settled_twice_is_found() -> None:
 def test_epochs_that_are_shared_or_run_backwards_are_found() -> None:
     for text in ("1:T@a/1 2:T@b/1", "1:T@a/2 3:T@b/1"):
         assert len(shared_epochs(Tenures(story(text), "t", SLOTS))) == 1
+
+
+def test_a_slot_that_is_taken_while_a_lease_has_still_to_run_is_found() -> None:
+    for taken, wrong in ((20, 1), (25, 0)):
+        facts = story(f"1:sign@a 2:T@a/1 10:sign@a 11:f@a {taken}:T@b/2 30:th@a 31:lost@a")
+        assert len(taken_early(facts, Tenures(facts, "t", SLOTS), 12)) == wrong
 
 
 def test_a_message_that_only_a_killed_worker_began_is_lost() -> None:
