@@ -6,14 +6,16 @@ anything else. Reading changes nothing.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal, NoReturn, Protocol
 
 import msgspec
 
 from qframe.errors import BadOption, NotSupported, UnknownGroup, UnknownTopic
+from qframe.ownership import Attendance, OwnerInfo, WorkerInfo, owners_of, workers_of
 from qframe.retry import checked_times
+from qframe.roster import Roster
 from qframe.stores.base import Record, Stats, Store
 from qframe.topic import Kind, Topic, checked_group, checked_name
 
@@ -62,10 +64,15 @@ class Admin:
     """Served as `app.admin`.
 
     Topics are given by name, or as a `Topic`, whose name then counts.
+
+    Args:
+        store: where the messages are.
+        roster: answers who takes part in a topic's group.
     """
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, *, roster: Callable[[Topic, str], Roster]) -> None:
         self._store = store
+        self._roster = roster
 
     def topics(self) -> list[TopicTotals]:
         """All topics, by name, with the totals of each group."""
@@ -201,13 +208,29 @@ class Admin:
         self._store.seek(found, group, positions)
         return positions
 
-    def workers(self, *_: object, **__: object) -> NoReturn:
-        """Lists workers; not served yet."""
-        raise NotSupported("admin.workers", "look at your supervisor, such as systemctl status")
+    def workers(
+        self, topic: Topic | str | None = None, group: str | None = None
+    ) -> list[WorkerInfo]:
+        """The workers that live, of all topics, of one, or of one group of it.
 
-    def owners(self, *_: object, **__: object) -> NoReturn:
-        """Tells who owns which slot; not served yet."""
-        raise NotSupported("admin.owners", "the worker started last owns all slots")
+        Raises:
+            CoordinatorUnavailable: if whoever shares out slots cannot be reached.
+        """
+        if topic is not None:
+            return workers_of(self._attendances(self._topic(topic), group))
+        if group is not None:
+            raise BadOption("group", group, "its topic is not named", "give topic= as well")
+        return workers_of(
+            attendance for each in self._store.topics() for attendance in self._attendances(each)
+        )
+
+    def owners(self, topic: Topic | str, group: str | None = None) -> list[OwnerInfo]:
+        """Whose each slot is, for each group of a topic or for one; also slots that nobody owns.
+
+        Raises:
+            CoordinatorUnavailable: if whoever shares out slots cannot be reached.
+        """
+        return owners_of(self._attendances(self._topic(topic), group))
 
     def skip(self, *_: object, **__: object) -> NoReturn:
         """Skips what blocks a key; not served yet."""
@@ -245,6 +268,11 @@ class Admin:
         if checked_group(group) not in known:
             raise UnknownGroup(topic.name, group, known)
         return group
+
+    def _attendances(self, topic: Topic, group: str | None = None) -> Iterator[Attendance]:
+        names = self._store.groups(topic) if group is None else [self._group(topic, group)]
+        for name in names:
+            yield Attendance(topic, name, self._roster(topic, name))
 
     def _totals(self, topic: Topic) -> TopicTotals:
         by_group: dict[str, list[Stats]] = {}

@@ -84,7 +84,8 @@ class QFrame:
         self._producer: Producer | None = None
         self._topics: dict[str, Topic] = {}
         self._worker: Worker | None = None
-        self._coordinator: Coordinator | None = None
+        self._coordinator: Coordinator | None = None  # the running worker's
+        self._looking: Coordinator | None = None
         REGISTRY.add(self)
 
     # What the user registers.
@@ -235,8 +236,9 @@ class QFrame:
             worker.stop()
 
     def close(self) -> None:
-        """Frees the store's connections; a closed app opens them again when it is used."""
+        """Frees all connections; a closed app opens them again when it is used."""
         self.stop()
+        self._look_no_more()
         with self._guard:
             store, self._store = self._store, None
             self._producer = None
@@ -264,6 +266,16 @@ class QFrame:
             return self._store
 
     @property
+    def coordinator(self) -> Coordinator:
+        """Who shares out slots: the running worker's, else one that only looks."""
+        with self._guard:
+            if self._coordinator is not None:
+                return self._coordinator
+            if self._looking is None:
+                self._looking = self._open_coordinator(new_worker_id(), self._part_failed)
+            return self._looking
+
+    @property
     def producer(self) -> Producer:
         """What publishes."""
         producer = self._producer
@@ -279,7 +291,7 @@ class QFrame:
     @property
     def admin(self) -> Admin:
         """Looking and intervening by hand."""
-        return Admin(self.store)
+        return Admin(self.store, roster=lambda topic, group: self.coordinator.roster(topic, group))
 
     @property
     def timers(self) -> Timers:
@@ -325,6 +337,7 @@ class QFrame:
         worker_id = new_worker_id()
 
         def make_lines(on_failure: OnFailure) -> list[Line]:
+            self._look_no_more()
             coordinator = self._coordinator = self._open_coordinator(worker_id, on_failure)
             return [
                 Line(
@@ -344,6 +357,13 @@ class QFrame:
             worker_id, make_lines=make_lines, make_sweeper=make_sweeper,
             grace_s=self.settings.grace, events=self.events, clock=self._clock,
         )  # fmt: skip
+
+    def _look_no_more(self) -> None:
+        """Closes the coordinator that only looks, if there is one."""
+        with self._guard:
+            looking, self._looking = self._looking, None
+        if looking is not None:
+            looking.close()
 
     def _open_coordinator(self, worker_id: str, on_failure: OnFailure) -> Coordinator:
         return open_coordinator(

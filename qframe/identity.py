@@ -25,6 +25,11 @@ def host_name() -> str:
     return re.sub(r"[^A-Za-z0-9_.-]", "_", socket.gethostname())[:40] or "host"
 
 
+def host_of(worker_id: str) -> str:
+    """The host in a worker's id."""
+    return worker_id.rsplit("-", 2)[0]
+
+
 def is_dead(worker_id: str) -> bool:
     """Whether a worker has ended for sure: it ran on this machine, and its process is gone."""
     try:

@@ -34,7 +34,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
     ("drivers",),
     ("stores", "coordination", "idempotency", "batching"),
     ("runtime",),
-    ("producer", "buffered", "outbox", "timers", "versions", "admin"),
+    ("producer", "buffered", "outbox", "timers", "versions", "admin", "ownership"),
     ("app",),
     ("consumer", "testing"),
     ("telemetry",),

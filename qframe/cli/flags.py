@@ -21,10 +21,14 @@ _SQLITE: Final = "sqlite:///"
 def _help_of(name: str) -> str:
     option = next(option for option in option_table(Settings) if option.name == name)
     default = option.default.strip("'")
-    return f"{option.help} [{PREFIX}{name.upper()}; default: {default}]"
+    shown = f"; default: {default}" if default else ""
+    return f"{option.help} [{PREFIX}{name.upper()}{shown}]"
 
 
 Store = Annotated[str | None, typer.Option("--store", metavar="URL", help=_help_of("store"))]
+Coordinator = Annotated[
+    str | None, typer.Option("--coordinator", metavar="URL", help=_help_of("coordinator"))
+]
 Namespace = Annotated[
     str | None, typer.Option("--namespace", metavar="NAME", help=_help_of("namespace"))
 ]
@@ -37,6 +41,7 @@ Config = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Look again every second, until Ctrl-C.")]
 Limit = Annotated[
     int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="How many at most.")
 ]
@@ -45,26 +50,34 @@ TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's nam
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]
 
 
-def choose(store: str | None, namespace: str | None, config: str | None) -> Settings:
+def choose(
+    store: str | None, namespace: str | None, config: str | None, coordinator: str | None = None
+) -> Settings:
     """Makes the flags that were given this process's environment.
 
     Modules that a worker imports make apps of their own, and these are to use the same store.
     """
     if config is not None:
         os.environ[CONFIG_VARIABLE] = config
-    settings = Settings.load(store=store, namespace=namespace)
-    for name, value in (("STORE", store), ("NAMESPACE", namespace)):
+    given = {"store": store, "namespace": namespace, "coordinator": coordinator}
+    settings = Settings.load(**given)
+    for name, value in given.items():
         if value is not None:
-            os.environ[PREFIX + name] = value
+            os.environ[PREFIX + name.upper()] = value
     return settings
 
 
 @contextmanager
 def opened(
-    store: str | None, namespace: str | None, config: str | None, *, reading: bool = True
+    store: str | None,
+    namespace: str | None,
+    config: str | None,
+    coordinator: str | None = None,
+    *,
+    reading: bool = True,
 ) -> Iterator[QFrame]:
     """The app that a command works on; one that only reads creates no database."""
-    settings = choose(store, namespace, config)
+    settings = choose(store, namespace, config, coordinator)
     if reading:
         _refuse_absent(settings.store)
     with QFrame() as app:

@@ -9,9 +9,10 @@ from typing import Annotated
 import typer
 
 from qframe.cli.dead import dead
-from qframe.cli.flags import Config, Namespace, Store, choose
+from qframe.cli.flags import Config, Coordinator, Namespace, Store, choose
 from qframe.cli.look import explain, peek, verify
 from qframe.cli.output import say, say_error
+from qframe.cli.ownership import slots, workers
 from qframe.cli.publish import publish
 from qframe.cli.seek import seek
 from qframe.cli.topics import groups, topics
@@ -30,6 +31,8 @@ cli.command()(worker)
 cli.command()(publish)
 cli.add_typer(topics, name="topics")
 cli.command()(groups)
+cli.command()(workers)
+cli.command()(slots)
 cli.command()(peek)
 cli.command()(explain)
 cli.command()(verify)
@@ -46,6 +49,7 @@ def _say_version(asked: bool) -> None:
 @cli.callback()
 def root(
     store: Store = None,
+    coordinator: Coordinator = None,
     namespace: Namespace = None,
     config: Config = None,
     version_asked: Annotated[  # noqa: ARG001 - its callback answers it
@@ -53,7 +57,7 @@ def root(
     ] = False,
 ) -> None:
     """Message consumers with per-key order, on the database you already run."""
-    choose(store, namespace, config)
+    choose(store, namespace, config, coordinator)
 
 
 def main() -> None:

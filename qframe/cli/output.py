@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console
+from rich.console import Console, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -33,20 +33,40 @@ def say(text: str) -> None:
         sys.stdout.write(escaped(line) + "\n")
 
 
-def say_json(value: Any) -> None:
+def say_json(value: Any, *, in_a_line: bool = False) -> None:
     """Prints one JSON value."""
-    sys.stdout.write(json.dumps(value, indent=2, ensure_ascii=False) + "\n")
+    indent = None if in_a_line else 2
+    sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
 
 
 def say_error(text: str) -> None:
     """Prints an error on one line, red on a terminal, without credentials."""
-    console = Console(stderr=True, highlight=False)
-    line = escaped(redacted(" ".join(text.split())))
-    console.print(Text(f"error: {line}", style="red"), soft_wrap=True)
+    Console(stderr=True, highlight=False).print(error_line(text), soft_wrap=True)
+
+
+def error_line(text: str) -> Text:
+    """An error in one line, red, without credentials."""
+    return Text(f"error: {escaped(redacted(' '.join(text.split())))}", style="red")
+
+
+def say_drawn(*parts: RenderableType) -> None:
+    """Prints tables and texts, without the blanks that fill their lines."""
+    out = console()
+    with out.capture() as captured:
+        for part in parts:
+            out.print(part)
+    sys.stdout.writelines(line.rstrip() + "\n" for line in captured.get().splitlines())
 
 
 def table(columns: Sequence[str], rows: Iterable[Sequence[object]], cut: bool = False) -> None:
-    """Prints rows in columns, numbers to the right.
+    """Prints rows in columns: see `drawn_table`."""
+    say_drawn(drawn_table(columns, rows, cut=cut))
+
+
+def drawn_table(
+    columns: Sequence[str], rows: Iterable[Sequence[object]], cut: bool = False
+) -> Table:
+    """Rows in columns, numbers to the right; a cell that is a `Text` keeps its colour.
 
     Args:
         columns: the columns' names.
@@ -55,7 +75,6 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], cut: bool = 
     """
     rows = list(rows)
     cells = [[escaped(_cell(value)) for value in row] for row in rows]
-    out = console()
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(columns):
         numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)
@@ -65,13 +84,12 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], cut: bool = 
             justify="right" if numeric else "left",
             overflow="ellipsis" if is_cut else "fold",
             no_wrap=is_cut or numeric,
-            max_width=_left_over(columns, cells, out.width) if is_cut else None,
+            max_width=_left_over(columns, cells, console().width) if is_cut else None,
         )
-    for row in cells:
-        shown.add_row(*map(Text, row))
-    with out.capture() as captured:
-        out.print(shown)
-    sys.stdout.writelines(line.rstrip() + "\n" for line in captured.get().splitlines())
+    for row, texts in zip(rows, cells, strict=True):
+        styles = (value.style if isinstance(value, Text) else "" for value in row)
+        shown.add_row(*(Text(text, style) for text, style in zip(texts, styles, strict=True)))
+    return shown
 
 
 def _left_over(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:

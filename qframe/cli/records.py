@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import msgspec
 
+from qframe.cli.times import length
 from qframe.codec import decode_body, tags_of
 from qframe.stores.base import Record
 
@@ -73,7 +74,7 @@ def why(record: Record, now_ms: int) -> str:
     if record.state == "waiting":
         if record.due_ms is None or record.due_ms <= now_ms:
             return "it waits behind the messages before it in its subject"
-        until = f"until {moment(record.due_ms)}{_distance(record.due_ms, now_ms)}"
+        until = f"until {moment(record.due_ms)} (in {length((record.due_ms - now_ms) / 1000)})"
         if record.attempts:
             return f"it waits for a retry after {attempts}, {until}"
         return f"it is not due {until}"
@@ -84,14 +85,6 @@ def why(record: Record, now_ms: int) -> str:
     if record.state == "todo" and record.attempts:
         return f"it is due again after {attempts}, and waits for a worker to take it"
     return sentences.get(record.state, record.state)
-
-
-def _distance(ms: int, now_ms: int) -> str:
-    left_s = (ms - now_ms) / 1000
-    for unit, length_s in (("d", 86_400), ("h", 3600), ("m", 60)):
-        if left_s >= 2 * length_s:
-            return f" (in {left_s / length_s:.0f} {unit})"
-    return f" (in {left_s:.0f} s)"
 
 
 def _decoded(record: Record) -> Any:

@@ -1,10 +1,13 @@
-"""Times as they are typed."""
+"""Times as they are typed, and as people read them."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Final
 
 from qframe.errors import BadOption
+
+_UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
 def duration_of(text: str | None) -> float | str | None:
@@ -33,3 +36,17 @@ def moment_of(text: str, what: str) -> datetime | float:
         raise BadOption(
             what, text, "it is not a time", "use one such as 2026-01-31T10:00:00Z"
         ) from None
+
+
+def length(seconds: float) -> str:
+    """How long something lasts, in the largest unit of which there are two."""
+    seconds = round(seconds)
+    for unit, length_s in _UNITS:
+        if seconds >= 2 * length_s:
+            return f"{seconds / length_s:.0f} {unit}"
+    return f"{seconds} s"
+
+
+def ago(then_ms: int | None, now_ms: int) -> str | None:
+    """How long ago something was; a moment ahead, by a clock that is, counts as now."""
+    return None if then_ms is None else f"{length(max(now_ms - then_ms, 0) / 1000)} ago"

@@ -9,13 +9,13 @@ from typing import Annotated
 import typer
 
 from qframe.app import QFrame
-from qframe.cli.flags import Config, Namespace, Store, choose
+from qframe.cli.flags import Config, Coordinator, Namespace, Store, choose
 from qframe.cli.modules import apps_of
 from qframe.cli.processes import held, name_worker, say_when_ready, supervise
 from qframe.cli.serving import serve
 from qframe.cli.times import duration_of
 from qframe.clock import SYSTEM_CLOCK
-from qframe.errors import StoreUnavailable
+from qframe.errors import CoordinatorUnavailable, StoreUnavailable
 from qframe.telemetry.logs import log_events
 from qframe.topic import duration_ms
 
@@ -34,11 +34,12 @@ def worker(
         int, typer.Option(min=1, metavar="N", help="How many workers to run.")
     ] = 1,
     wait: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long to wait for the store to come up.")
+        str, typer.Option(metavar="DURATION", help="How long to wait for store and coordinator.")
     ] = "0",
     number: Annotated[int, typer.Option(min=0, hidden=True)] = 0,  # these two a supervisor adds
     lifeline: Annotated[int | None, typer.Option(min=3, hidden=True)] = None,
     store: Store = None,
+    coordinator: Coordinator = None,
     namespace: Namespace = None,
     config: Config = None,
 ) -> None:
@@ -48,7 +49,7 @@ def worker(
     that dies is restarted, and signals to the first process stop them all.
     """
     wait_ms = duration_ms(duration_of(wait) or 0, "wait")
-    settings = choose(store, namespace, config)
+    settings = choose(store, namespace, config, coordinator)
     if processes > 1 and lifeline is None:
         words = [f"--wait={wait}", *(["--burst"] if burst else []), *(["--drain"] if drain else [])]
         code = supervise(modules, settings, processes=processes, ends=burst or drain, words=words)
@@ -60,20 +61,21 @@ def worker(
         for app in apps:
             stack.callback(app.close)
             stack.callback(log_events(app.events, settings))
-            _wait_for_store(app, wait_ms)
+            _wait_for_both(app, wait_ms)
         if line is not None:
             say_when_ready(apps, line)
         serve(apps, burst=burst, drain=drain, supervised=line is not None)
 
 
-def _wait_for_store(app: QFrame, wait_ms: int) -> None:
-    """Returns when the store answers; its last error is raised when the time is over."""
+def _wait_for_both(app: QFrame, wait_ms: int) -> None:
+    """Returns when store and coordinator answer; the last error is raised when time is over."""
     until_s = SYSTEM_CLOCK.monotonic_s() + wait_ms / 1000
     pause = threading.Event()
     while True:
         try:
             app.store.now_ms()
-        except StoreUnavailable:
+            app.coordinator.check()
+        except (StoreUnavailable, CoordinatorUnavailable):
             if SYSTEM_CLOCK.monotonic_s() >= until_s:
                 raise
             pause.wait(0.25)

@@ -250,7 +250,7 @@ def _keeper(seen: list[Message]) -> Callable[[Message], None]:
     [
         lambda app: app.pull("stream", "g"),
         lambda app: app.checker("db", object()),
-        lambda app: app.admin.workers(),
+        lambda app: app.admin.pause("stream", "g"),
         lambda app: app.admin.tune("stream", "g", threads=2),
     ],
 )

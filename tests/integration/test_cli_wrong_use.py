@@ -20,6 +20,8 @@ def test_help_is_there_for_everything(program: Program) -> None:
         "publish",
         "topics",
         "groups",
+        "workers",
+        "slots",
         "peek",
         "explain",
         "verify",
@@ -55,6 +57,8 @@ def test_a_command_spelt_wrong_ends_with_2(program: Program, words: list[str]) -
     [
         ["topics"],
         ["groups", "t"],
+        ["workers"],
+        ["slots", "t", "--watch"],
         ["peek", "t", "g"],
         ["explain", "t", "m"],
         ["verify"],

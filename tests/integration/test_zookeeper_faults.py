@@ -200,7 +200,8 @@ def test_what_sharing_costs_grows_with_slots_plus_members(
     coordinators = [
         ZooKeeperCoordinator(
             zookeeper_url, ModelStore(), namespace="n", worker=f"w-{number}", session_s=10,
-            events=Events(), clock=SYSTEM_CLOCK, on_failure=lambda part, error: failures.append(error),
+            events=Events(), clock=SYSTEM_CLOCK,
+            on_failure=lambda part, error: failures.append(error),
         )
         for number in range(members)
     ]  # fmt: skip

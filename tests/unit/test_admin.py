@@ -32,7 +32,7 @@ class Bench:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.store = ModelStore(clock=self.clock)
-        self.admin = Admin(self.store)
+        self.admin = Admin(self.store, roster=self.store.roster)
         self.stream = Topic("events", slots=2)
         self.ordered = Topic("orders", kind="ordered", slots=2)
         for topic in (self.stream, self.ordered):
@@ -260,9 +260,7 @@ def test_what_is_no_stream_cannot_be_replayed(bench: Bench) -> None:
         bench.admin.seek("orders", "billing", "earliest")
 
 
-@pytest.mark.parametrize(
-    "name", ["workers", "owners", "skip", "unblock", "pause", "resume", "tune", "resize"]
-)
+@pytest.mark.parametrize("name", ["skip", "unblock", "pause", "resume", "tune", "resize"])
 def test_what_is_not_served_yet_says_what_to_do_instead(bench: Bench, name: str) -> None:
     with pytest.raises(NotSupported, match=rf"admin\.{name} is not supported in this version; \w"):
         getattr(bench.admin, name)("orders", "billing")

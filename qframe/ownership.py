@@ -1,0 +1,93 @@
+"""Who works, and who owns which slot: what the rosters of groups say together."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import NamedTuple
+
+import msgspec
+
+from qframe.roster import Roster
+from qframe.topic import Topic
+
+
+class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
+    """A worker that takes part in one group or several.
+
+    Attributes:
+        id: its id, unique to its start.
+        since_ms: when it first joined one of them, in milliseconds since 1970.
+        until_ms: when it counts as dead unless it is heard again.
+        consumers: what it takes part in, each as `topic/group`.
+        slots: how many slots it owns in these.
+    """
+
+    id: str
+    since_ms: int
+    until_ms: int
+    consumers: list[str]
+    slots: int
+
+
+class OwnerInfo(msgspec.Struct, kw_only=True, frozen=True):
+    """Whose a slot of a group is.
+
+    Attributes:
+        topic: the topic's name.
+        group: the group.
+        slot: the slot.
+        worker: its owner's id; None while nobody owns it.
+        epoch: under which epoch it is owned, 16 hexadecimal digits.
+        since_ms: since when, in milliseconds since 1970.
+    """
+
+    topic: str
+    group: str
+    slot: int
+    worker: str | None = None
+    epoch: str | None = None
+    since_ms: int | None = None
+
+
+class Attendance(NamedTuple):
+    """The roster of one group of a topic."""
+
+    topic: Topic
+    group: str
+    roster: Roster
+
+
+def workers_of(attendances: Iterable[Attendance]) -> list[WorkerInfo]:
+    """Every worker once, the one that came first in front."""
+    found: dict[str, WorkerInfo] = {}
+    for topic, group, roster in attendances:
+        for member in roster.members:
+            known = found.get(member.id)
+            owned = sum(owner.member == member.id for owner in roster.owners.values())
+            found[member.id] = WorkerInfo(
+                id=member.id,
+                since_ms=min(member.since_ms, known.since_ms) if known else member.since_ms,
+                until_ms=max(member.until_ms, known.until_ms) if known else member.until_ms,
+                consumers=[*(known.consumers if known else ()), f"{topic.name}/{group}"],
+                slots=owned + (known.slots if known else 0),
+            )
+    return sorted(found.values(), key=lambda worker: (worker.since_ms, worker.id))
+
+
+def owners_of(attendances: Iterable[Attendance]) -> list[OwnerInfo]:
+    """Every slot of every group, also those that nobody owns."""
+    return [
+        _owner(topic, group, slot, roster)
+        for topic, group, roster in attendances
+        for slot in range(topic.slots)
+    ]
+
+
+def _owner(topic: Topic, group: str, slot: int, roster: Roster) -> OwnerInfo:
+    owner = roster.owners.get(slot)
+    if owner is None:
+        return OwnerInfo(topic=topic.name, group=group, slot=slot)
+    return OwnerInfo(
+        topic=topic.name, group=group, slot=slot, worker=owner.member, epoch=owner.epoch,
+        since_ms=owner.since_ms,
+    )  # fmt: skip

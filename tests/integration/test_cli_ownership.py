@@ -1,0 +1,235 @@
+"""`qframe workers` and `qframe slots`: who works and who owns what, while real workers run."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import pty
+import re
+import signal
+import struct
+import subprocess
+import sys
+import termios
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_program import ORDERS, SHOP, Program
+from eventually import eventually
+
+from qframe import Topic
+
+WITHIN_S = 60
+START = "no worker is there; start one: qframe worker MODULE"
+WATCHES = [["workers"], ["slots", "orders"]]
+
+
+@contextmanager
+def started(program: Program, *words: str, **options: Any) -> Iterator[subprocess.Popen[str]]:
+    """The program beside the test; killed at the end if it has not ended."""
+    command = [sys.executable, "-m", "qframe", *words]
+    options = {"cwd": program.directory, "env": program.environment(), **options}
+    with subprocess.Popen(command, encoding="utf-8", **options) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """A shop whose four slots two workers share."""
+    program = Program(tmp_path_factory.mktemp("shop"))
+    program.write("shop.py", SHOP)
+    with program.app() as app, (program.directory / "log").open("w") as log:
+        app.declare(ORDERS)
+        app.declare(Topic("events", slots=2))
+        with (
+            started(program, "worker", "shop", stderr=log),
+            started(program, "worker", "shop", stderr=log),
+        ):
+            eventually(lambda: [each.slots for each in app.admin.workers()] == [2, 2], WITHIN_S)
+            yield program
+
+
+@pytest.fixture
+def idle(tmp_path: Path) -> Program:
+    """A topic with a group for which nobody works, and one without a group."""
+    program = Program(tmp_path)
+    with program.app() as app:
+        app.declare(Topic("events", slots=2))
+        app.declare(ORDERS)
+        app.store.subscribe(ORDERS, "billing")
+    return program
+
+
+def test_two_workers_own_two_slots_each(shop: Program) -> None:
+    workers = shop.ok("workers", "--json").json
+    assert all(each["consumers"] == ["orders/billing"] for each in workers)
+    assert all(each["id"].startswith(f"{each['host']}-") for each in workers)
+    assert all(each["until_ms"] > each["since_ms"] for each in workers)
+    slots = shop.ok("slots", "orders", "--json").json
+    assert [each["slot"] for each in slots] == [0, 1, 2, 3]
+    assert Counter(each["worker"] for each in slots) == {each["id"]: 2 for each in workers}
+    assert {(each["topic"], each["group"]) for each in slots} == {("orders", "billing")}
+
+
+def test_each_slot_is_shown_once_with_owner_age_and_epoch(shop: Program) -> None:
+    header, *rows = shop.ok("slots", "orders", "billing").out.splitlines()
+    assert header.split() == ["group", "slot", "owner", "since", "epoch"]
+    assert rows[0].startswith("billing")
+    owned = re.compile(r"\S+-\d+-\w{12} +\d+ \w+ ago +[0-9a-f]{16}")
+    assert all(owned.fullmatch(row[15:]) for row in rows), rows
+    assert [row[7:13].strip() for row in rows] == ["0", "1", "2", "3"]
+    assert all(len(row) <= 80 for row in rows)
+
+
+def test_each_worker_is_shown_once(shop: Program) -> None:
+    header, *rows = shop.ok("workers").out.splitlines()
+    assert header.split() == ["worker", "since", "slots", "consumers"]
+    assert [row.split()[-2:] for row in rows] == [["2", "orders/billing"]] * 2
+    assert shop.ok("workers", "events").out == f"{START}\n"
+
+
+def test_what_a_worker_owned_is_anothers_when_it_stops(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.write("shop.py", SHOP)
+    with program.app() as app, (tmp_path / "log").open("w") as log:
+        app.declare(ORDERS)
+        with started(program, "worker", "shop", stderr=log) as first:
+            eventually(lambda: [each.slots for each in app.admin.workers()] == [4], WITHIN_S)
+            with started(program, "worker", "shop", stderr=log):
+                eventually(lambda: [each.slots for each in app.admin.workers()] == [2, 2], WITHIN_S)
+                first.terminate()
+                assert first.wait(WITHIN_S) == 0
+                (left,) = eventually(lambda: len(app.admin.workers()) == 1 and app.admin.workers())
+                eventually(lambda: [each.slots for each in app.admin.workers()] == [4], WITHIN_S)
+                assert {each.worker for each in app.admin.owners("orders")} == {left.id}
+
+
+def test_where_nobody_works_it_says_what_to_do(idle: Program) -> None:
+    assert idle.ok("workers").out == f"{START}\n"
+    assert idle.ok("workers", "--json").json == []
+    header, *rows, last = idle.ok("slots", "orders").out.splitlines()
+    assert header.startswith("group")
+    assert [row.split()[-2:] for row in rows] == [[str(slot), "nobody"] for slot in range(4)]
+    assert last == START
+    assert {each["worker"] for each in idle.ok("slots", "orders", "--json").json} == {None}
+    assert idle.ok("slots", "events").out.startswith("no group has subscribed to events yet")
+    assert idle.ok("slots", "events", "--json").json == []
+
+
+@pytest.mark.parametrize("words", WATCHES)
+def test_watched_elsewhere_than_on_a_terminal_one_table_follows_the_other(
+    shop: Program, words: list[str]
+) -> None:
+    with started(shop, *words, "--watch", stdout=subprocess.PIPE, stderr=subprocess.PIPE) as watch:
+        headers = 0
+        while headers < 3:
+            line = watch.stdout.readline()
+            assert line.isprintable() or line.endswith("\n")
+            headers += line.startswith(("worker ", "group "))
+        watch.send_signal(signal.SIGINT)
+        out, err = watch.communicate(timeout=WITHIN_S)
+    assert (watch.returncode, err) == (0, "")
+    assert "Traceback" not in out
+
+
+@pytest.mark.parametrize("words", WATCHES)
+def test_watched_by_a_program_each_line_is_one_json_value(shop: Program, words: list[str]) -> None:
+    with started(
+        shop, *words, "--watch", "--json", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as watch:
+        looks = [json.loads(watch.stdout.readline()) for _ in range(2)]
+        watch.send_signal(signal.SIGTERM)
+        out, err = watch.communicate(timeout=WITHIN_S)
+    assert (watch.returncode, err) == (0, "")
+    assert all(json.loads(line) for line in out.splitlines())
+    assert len(looks[0]) == len(looks[1]) >= 2
+
+
+def test_a_watch_shows_what_changes(idle: Program) -> None:
+    with (
+        idle.app() as app,
+        started(idle, "slots", "orders", "--watch", "--json", stdout=subprocess.PIPE) as watch,
+    ):
+        assert {each["worker"] for each in json.loads(watch.stdout.readline())} == {None}
+        app.store.attend(ORDERS, "billing", "w-1-x", 60_000)
+        app.store.claim(ORDERS, "billing", "w-1-x", {2: "0" * 15 + "1"})
+        eventually(lambda: json.loads(watch.stdout.readline())[2]["worker"] == "w-1-x", WITHIN_S)
+        watch.send_signal(signal.SIGINT)
+        assert watch.wait(WITHIN_S) == 0
+
+
+def test_watched_on_a_terminal_it_is_drawn_anew_until_ctrl_c(idle: Program) -> None:
+    terminal, its_end = pty.openpty()
+    fcntl.ioctl(its_end, termios.TIOCSWINSZ, struct.pack("HHHH", 24, 80, 0, 0))
+    seen = b""
+    with started(
+        idle, "slots", "orders", "--watch",
+        stdin=its_end, stdout=its_end, stderr=its_end, start_new_session=True,
+        env=idle.environment(TERM="xterm"), preexec_fn=_control_terminal,
+    ) as watch:  # fmt: skip
+        os.close(its_end)
+        while seen.count(b"nobody") < 3 * ORDERS.slots:
+            seen += os.read(terminal, 4096)
+        os.write(terminal, b"\x03")
+        while chunk := _rest(terminal):
+            seen += chunk
+        assert watch.wait(WITHIN_S) == 0
+    os.close(terminal)
+    text = seen.decode()
+    assert "\x1b[31mnobody" in text
+    assert "\x1b[2K\x1b[1A" in text, "nothing was drawn over"
+    assert text.endswith("\x1b[?25h") or text.rindex("\x1b[?25h") > text.rindex("\x1b[?25l")
+    assert "Traceback" not in text
+    assert "Aborted" not in text
+
+
+def _control_terminal() -> None:
+    fcntl.ioctl(0, termios.TIOCSCTTY, 0)
+
+
+def _rest(terminal: int) -> bytes:
+    """What is still to be read; nothing when the other end is closed, which Linux calls EIO."""
+    try:
+        return os.read(terminal, 4096)
+    except OSError:
+        return b""
+
+
+def test_a_reader_that_goes_away_is_no_error(shop: Program) -> None:
+    with started(
+        shop, "workers", "--watch", stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as watch:
+        watch.stdout.readline()
+        watch.stdout.close()
+        watch.wait(WITHIN_S)
+        assert watch.stderr.read() == ""
+
+
+@pytest.mark.parametrize("words", [*WATCHES, ["worker", "shop"]])
+def test_a_coordinator_that_cannot_be_is_refused_without_its_password(
+    shop: Program, words: list[str]
+) -> None:
+    said = shop.refused(*words, "--coordinator", "etcd://me:hunter2@127.0.0.1:1/x")
+    assert said.startswith("error: coordinator 'etcd://***@127.0.0.1:1/x': there is no such")
+    assert "hunter2" not in said
+
+
+def test_a_coordinator_is_set_by_a_variable_as_well(shop: Program) -> None:
+    said = shop.refused("workers", QFRAME_COORDINATOR="etcd://me:hunter2@127.0.0.1:1/x")
+    assert said.startswith("error: coordinator 'etcd://***@127.0.0.1:1/x': there is no such")
+
+
+@pytest.mark.parametrize("words", WATCHES)
+def test_a_group_that_there_is_not_is_refused(shop: Program, words: list[str]) -> None:
+    said = shop.refused(words[0], "orders", "nope", "--watch")
+    assert "group 'nope': it has never subscribed" in said
+    assert "name one of these: billing" in said
+    assert "topic 'nope': nobody has declared it" in shop.refused(words[0], "nope")

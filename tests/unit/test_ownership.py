@@ -1,0 +1,192 @@
+"""Who works and who owns what: put together from rosters, asked of an app, shown as tables."""
+
+from __future__ import annotations
+
+import pytest
+from rich.console import Console, RenderableType
+
+from qframe import QFrame, Topic
+from qframe.cli.ownership import draw_slots, draw_workers
+from qframe.cli.times import ago
+from qframe.cli.worker import _wait_for_both
+from qframe.errors import BadOption, CoordinatorUnavailable, UnknownGroup, UnknownTopic
+from qframe.ownership import Attendance, OwnerInfo, WorkerInfo, owners_of, workers_of
+from qframe.roster import Member, Owner, Roster
+
+ORDERS = Topic("orders", slots=4)
+EVENTS = Topic("events", slots=2)
+EPOCH = "0" * 15 + "1"
+FIRST, SECOND = "host-a-17-0123456789ab", "host-b-18-0123456789ab"
+
+
+def roster(members: dict[str, int], owners: dict[int, str]) -> Roster:
+    """Members by when they joined, owners by slot."""
+    return Roster(
+        1,
+        [Member(name, since_ms, since_ms + 30_000) for name, since_ms in members.items()],
+        {slot: Owner(slot, name, EPOCH, 5000 + slot) for slot, name in owners.items()},
+    )
+
+
+ATTENDANCES = [
+    Attendance(ORDERS, "billing", roster({SECOND: 2000, FIRST: 3000}, {0: FIRST, 2: SECOND})),
+    Attendance(EVENTS, "audit", roster({FIRST: 1000}, {0: FIRST, 1: FIRST})),
+]
+
+
+def shown(parts: list[RenderableType], width: int = 80) -> list[str]:
+    """The lines of a terminal of such a width."""
+    out = Console(width=width, color_system=None)
+    with out.capture() as captured:
+        out.print(*parts, sep="\n")
+    return [line.rstrip() for line in captured.get().splitlines()]
+
+
+def test_a_worker_of_several_groups_is_told_once_with_all_its_slots() -> None:
+    first, second = workers_of(ATTENDANCES)
+    assert first == WorkerInfo(
+        id=FIRST, since_ms=1000, until_ms=33_000, consumers=["orders/billing", "events/audit"],
+        slots=3,
+    )  # fmt: skip
+    assert (second.id, second.slots, second.consumers) == (SECOND, 1, ["orders/billing"])
+
+
+def test_a_slot_that_nobody_owns_is_told_as_well() -> None:
+    owners = owners_of(ATTENDANCES)
+    assert [(each.group, each.slot, each.worker) for each in owners] == [
+        ("billing", 0, FIRST), ("billing", 1, None), ("billing", 2, SECOND), ("billing", 3, None),
+        ("audit", 0, FIRST), ("audit", 1, FIRST),
+    ]  # fmt: skip
+    assert (owners[2].epoch, owners[2].since_ms) == (EPOCH, 5002)
+    assert owners[1] == OwnerInfo(topic="orders", group="billing", slot=1)
+
+
+@pytest.fixture
+def app() -> QFrame:
+    """An app with two topics, and a member in one group of one of them."""
+    app = QFrame(store="model://")
+    for topic in (ORDERS, EVENTS):
+        app.declare(topic)
+        app.store.subscribe(topic, "billing")
+    app.store.subscribe(ORDERS, "audit")
+    app.store.attend(ORDERS, "billing", FIRST, 30_000)
+    app.store.claim(ORDERS, "billing", FIRST, {1: EPOCH})
+    return app
+
+
+def test_an_app_that_runs_no_worker_tells_those_of_others(app: QFrame) -> None:
+    with app:
+        (worker,) = app.admin.workers()
+        assert (worker.id, worker.consumers, worker.slots) == (FIRST, ["orders/billing"], 1)
+        assert app.admin.workers("orders", "billing") == app.admin.workers(ORDERS) == [worker]
+        assert app.admin.workers("orders", "audit") == app.admin.workers("events") == []
+        owned = [each.slot for each in app.admin.owners("orders") if each.worker == FIRST]
+        assert owned == [1]
+        assert len(app.admin.owners("orders")) == 8
+        assert len(app.admin.owners("orders", "audit")) == 4
+
+
+def test_looking_changes_nothing_and_joins_nothing(app: QFrame) -> None:
+    with app:
+        before = app.store.roster(ORDERS, "billing")
+        app.admin.workers()
+        app.admin.owners("orders")
+        assert app.store.roster(ORDERS, "billing") == before
+
+
+def test_a_topic_or_group_that_there_is_not_is_refused(app: QFrame) -> None:
+    with app:
+        for ask in (app.admin.workers, app.admin.owners):
+            with pytest.raises(UnknownTopic):
+                ask("nope")
+            with pytest.raises(UnknownGroup, match="audit, billing"):
+                ask("orders", "nope")
+        with pytest.raises(BadOption, match="its topic is not named; give topic= as well"):
+            app.admin.workers(group="billing")
+
+
+def test_workers_are_a_table_of_80_columns() -> None:
+    assert shown(draw_workers(workers_of(ATTENDANCES), 62_000)) == [
+        "worker                  since     slots  consumers",
+        "host-a-17-0123456789ab  61 s ago      3  orders/billing, events/audit",
+        "host-b-18-0123456789ab  60 s ago      1  orders/billing",
+    ]
+
+
+def test_slots_are_a_table_that_names_a_group_once_and_who_owns_nothing() -> None:
+    assert shown(draw_slots("orders", owners_of(ATTENDANCES[:1]), 7_205_000)) == [
+        "group    slot  owner                   since    epoch",
+        "billing     0  host-a-17-0123456789ab  2 h ago  0000000000000001",
+        "            1  nobody",
+        "            2  host-b-18-0123456789ab  2 h ago  0000000000000001",
+        "            3  nobody",
+    ]
+
+
+def test_long_names_are_folded_and_nothing_is_cut() -> None:
+    name = f"{'x' * 40}-4194304-0123456789ab"
+    found = [Attendance(ORDERS, "g" * 20, roster({name: 0}, dict.fromkeys(range(4), name)))]
+    for parts, times in (
+        (draw_slots("orders", owners_of(found), 0), 4),
+        (draw_workers(workers_of(found), 0), 1),
+    ):
+        lines = shown(parts)
+        assert all(len(line) <= 80 for line in lines)
+        assert sum(line.count("x") for line in lines) == 40 * times
+
+
+def test_a_slot_of_nobody_is_red_on_a_terminal() -> None:
+    out = Console(force_terminal=True, color_system="standard")
+    with out.capture() as captured:
+        out.print(*draw_slots("orders", owners_of(ATTENDANCES[:1]), 0))
+    assert captured.get().count("\x1b[31mnobody") == 2
+
+
+def test_what_is_not_there_says_what_to_do() -> None:
+    start = "no worker is there; start one: qframe worker MODULE"
+    assert shown(draw_workers([], 0)) == [start]
+    nobody = owners_of([Attendance(EVENTS, "audit", roster({}, {}))])
+    assert shown(draw_slots("events", nobody, 0))[-1] == start
+    assert shown(draw_slots("events", [], 0), width=200) == [
+        "no group has subscribed to events yet; start a worker with a consumer for it"
+    ]
+
+
+@pytest.mark.parametrize(
+    ("then_ms", "text"),
+    [
+        (100_000_000_000, "0 s ago"),
+        (99_999_881_000, "119 s ago"),
+        (99_999_880_000, "2 min ago"),
+        (99_990_000_000, "3 h ago"),
+        (99_700_000_000, "3 d ago"),
+        (100_000_002_000, "0 s ago"),
+        (None, None),
+    ],
+)
+def test_an_age_is_in_the_largest_unit_of_which_there_are_two(
+    then_ms: int | None, text: str | None
+) -> None:
+    assert ago(then_ms, 100_000_000_000) == text
+
+
+class Late:
+    """An app whose store answers, and whose coordinator does so when it was asked so often."""
+
+    def __init__(self, refusals: int) -> None:
+        self.store = QFrame(store="model://").store
+        self.coordinator = self
+        self.left = refusals
+
+    def check(self) -> None:
+        self.left -= 1
+        if self.left >= 0:
+            raise CoordinatorUnavailable("zookeeper://host", "nobody listens")
+
+
+def test_a_coordinator_that_comes_up_late_is_waited_for_as_a_store_is() -> None:
+    late = Late(2)
+    _wait_for_both(late, 60_000)  # type: ignore[arg-type]
+    assert late.left < 0
+    with pytest.raises(CoordinatorUnavailable, match="nobody listens"):
+        _wait_for_both(Late(10_000), 300)  # type: ignore[arg-type]
