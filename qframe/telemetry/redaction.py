@@ -7,7 +7,7 @@ from typing import Final
 
 _USER_INFO: Final = re.compile(r"(?<=://)[^\s'\"]*@")
 _PARAMETER: Final = re.compile(
-    r"(?i)\b(password|passwd|pwd|passfile|secret|token|auth)(\s*[=:]\s*)[^\s&;,'\"]+"
+    r"(?i)(?<![a-z0-9])(password|passwd|pwd|passfile|secret|token|auth)(\s*[=:]\s*)[^\s&;,'\"]+"
 )
 
 
