@@ -49,9 +49,9 @@ def open_coordinator(
             url, ledger, namespace=namespace, worker=worker, session_s=session_s, events=events,
             clock=clock, on_failure=on_failure,
         )  # fmt: skip
-    raise BadUrl(  # without what stands before its @, which may be a password
-        "coordinator",
-        url.rpartition("@")[2],
-        "there is no such coordinator",
+    scheme, _, rest = url.partition("://")
+    shown = f"{scheme}://***@{rest.rpartition('@')[2]}" if "@" in rest else url
+    raise BadUrl(
+        "coordinator", shown, "there is no such coordinator",
         "leave it out, or use zookeeper:// or zookeepers://",
-    )
+    )  # fmt: skip
