@@ -15,6 +15,7 @@ SLOW = Topic("slow", kind="ordered", slots=4)
 SLOW_S = 60.0
 SLOW_LEASE_S = 5.0
 HELD_LEASE_S = 3.0
+OPTIONS = {"grace": 20, "session_timeout": 1}
 
 
 def held(kind: str) -> Topic:
@@ -29,7 +30,7 @@ def kept(kind: str) -> Topic:
 
 def work(role: str, url: str, history: str, name: str) -> None:
     """Does what its role says: `slow`, `hold` or `keep`, the latter two with a kind of topic."""
-    with History(Path(history), name) as facts, QFrame(store=url, grace=20) as app:
+    with History(Path(history), name) as facts, QFrame(store=url, **OPTIONS) as app:
         app.events.listen(facts.listen)
         match role.split():
             case ["slow"]:

@@ -46,7 +46,14 @@ SESSION_S = 2.0
 MAX_ATTEMPTS = 16
 WITHIN_S = 1800.0 if MESSAGES else 300.0
 # How many messages each has by default; none where that would be too much for every run.
-FLAVOURS = [("redis", "zookeeper", 100_000), ("sqlite", "leases", 5_000), ("redis", "leases", 0)]
+FLAVOURS = [
+    ("redis", "zookeeper", "stream", 100_000),
+    ("redis", "zookeeper", "ordered", 100_000),
+    ("sqlite", "leases", "stream", 0),
+    ("sqlite", "leases", "ordered", 5_000),
+    ("redis", "leases", "stream", 0),
+    ("redis", "leases", "ordered", 0),
+]
 
 
 @pytest.fixture
@@ -60,13 +67,12 @@ def sqlite(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'qframe.db'}?synchronous=normal"
 
 
-@pytest.mark.parametrize("kind", ["stream", "ordered"])
 @pytest.mark.parametrize(
-    ("store", "coordinator", "messages"),
+    ("store", "coordinator", "kind", "messages"),
     [
-        pytest.param(*flavour, id=" and ".join(flavour[:2]))
+        pytest.param(*flavour, id="-".join(flavour[:3]))
         for flavour in FLAVOURS
-        if flavour[2] or MESSAGES
+        if flavour[3] or MESSAGES
     ],
 )
 def test_slots_are_shared_whatever_becomes_of_workers(
