@@ -14,7 +14,6 @@ from __future__ import annotations
 import os
 import random
 from collections import Counter
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from checkers import missing, out_of_order, overtaking, too_often
 from crew import Crew
 from history import ACCEPTED, ENDED, PUBLISHED, REFUSED, STARTED, Fact, read
 from producing import Producing
-from servers import RedisServer, ZooKeeperServer
+from servers import ZooKeeperServer
 from sharer import GROUP
 from storm import Storm
 from tenures import (
@@ -54,17 +53,6 @@ FLAVOURS = [
     ("redis", "leases", "stream", 0),
     ("redis", "leases", "ordered", 0),
 ]
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[str]:
-    with RedisServer(tmp_path / "redis") as server:
-        yield server.url
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'qframe.db'}?synchronous=normal"
 
 
 @pytest.mark.parametrize(

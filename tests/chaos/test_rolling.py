@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,7 +10,7 @@ from checkers import missing, out_of_order, overlapping, overtaking
 from crew import Crew
 from history import CANCELLED, LEAVING, REFUSED, STARTED, read
 from producing import Producing
-from servers import RedisServer, ZooKeeperServer
+from servers import ZooKeeperServer
 from tenures import accepted_twice, shared_epochs, strays
 from timings import told_s, unserved_s
 
@@ -20,17 +19,6 @@ from qframe import QFrame
 MESSAGES = 6000
 WORKERS = 4
 SESSION_S = 2.0
-
-
-@pytest.fixture
-def redis(tmp_path: Path) -> Iterator[str]:
-    with RedisServer(tmp_path / "redis") as server:
-        yield server.url
-
-
-@pytest.fixture
-def sqlite(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path / 'qframe.db'}?synchronous=normal"
 
 
 @pytest.mark.parametrize(
