@@ -4,8 +4,17 @@
 
 READY := .venv/.ready
 SERVERS := .venv/.servers
+SPARK := .venv/.spark
 # Not PYTHON: that one is the user's, and names what .venv is made with.
 VENV_PYTHON := .venv/bin/python
+# Tests start the program hundreds of times; without its bytecode each start compiles it all anew.
+unexport PYTHONDONTWRITEBYTECODE
+# Three at once keep two cores busy, since tests wait for servers; in the order of the folders the
+# short ones come last, so that none has to wait for a long one at the end.
+TOGETHER := -n 3
+# Tests kill processes, not machines: where memory is plenty, their files need no disk.
+SCRATCH := $(shell test -w /dev/shm && df -Pk /dev/shm | awk 'NR == 2 && $$4 > 6000000 { print "/dev/shm" }')
+ON_SCRATCH := $(if $(SCRATCH),TMPDIR=$(SCRATCH))
 
 help: ## Shows this.
 	@grep -hE '^[a-z]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/^([a-z]+):.*## (.*)/  make \1	\2/' | expand -t 16
@@ -13,22 +22,32 @@ help: ## Shows this.
 demo: $(READY) ## Watches 27,004 flights go through two decorated handlers, and proves the totals.
 	@$(VENV_PYTHON) -m examples.flights $(ARGS)
 
-check: $(READY) ## Lints, checks the format and the types.
+check: $(READY) $(SPARK) ## Lints, checks the format and the types.
 	@$(VENV_PYTHON) -m ruff check --quiet . && echo "ruff check: ok"
 	@$(VENV_PYTHON) -m ruff format --quiet --check . && echo "ruff format: ok"
 	@$(VENV_PYTHON) -m mypy --no-error-summary && echo "mypy --strict: ok"
 
-test: check $(SERVERS) ## Runs check, then every test.
-	@$(VENV_PYTHON) -m pytest $(ARGS)
+test: check $(SERVERS) ## Runs check, then every test; ARGS="tests/unit -k topic" those alone.
+ifdef ARGS
+	@$(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(ARGS)
+else
+	@$(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(TOGETHER) --dist loadfile \
+		--no-loadscope-reorder --ignore tests/chaos; first=$$?; \
+		$(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(TOGETHER) tests/chaos && exit $$first
+endif
 
-bench: $(READY) $(SERVERS) .venv/.bench ## Measures both stores beside bare loops; ARGS="redis --peers" others too.
+bench: $(READY) $(SPARK) $(SERVERS) .venv/.bench ## Measures both stores beside bare loops; ARGS="redis --peers" others too.
 	@$(VENV_PYTHON) -m benchmarks $(ARGS)
 
-api: $(READY) ## Writes docs/api.txt anew.
+api: $(READY) $(SPARK) ## Writes docs/api.txt anew.
 	@$(VENV_PYTHON) tests/api_listing.py > docs/api.txt
 
 clean: ## Removes what the other targets have made.
 	@rm -rf .venv .mypy_cache .ruff_cache .hypothesis
+
+$(SPARK): $(READY)
+	@echo "installing Spark, some 450 MB"
+	@$(VENV_PYTHON) -m pip install --quiet --group spark && touch $@
 
 .venv/.bench: $(READY)
 	@echo "installing the benchmarks' packages"

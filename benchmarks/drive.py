@@ -51,9 +51,13 @@ class Drain:
         self.settled = 0
         self.first: tuple[float, int] | None = None
         self.last = 0.0
-        app.consumer(topic, group="g", threads=THREADS)(self.handle)
+        self.register()
         app.events.listen(self.listen)
         app.declare(topic)
+
+    def register(self) -> None:
+        """Makes `handle` the handler of a group."""
+        self.app.consumer(self.topic, group="g", threads=THREADS)(self.handle)
 
     def handle(self, message: Message) -> None:
         """Looks into the message, which decodes its body."""

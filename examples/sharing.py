@@ -17,6 +17,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
+from examples import command_line
 from qframe import Message, Outgoing, QFrame, Topic, consumer
 
 EVENTS, CUSTOMERS = 1_200, 60
@@ -75,4 +76,4 @@ def report(lines: list[list[str]]) -> None:
 
 
 if __name__ == "__main__":
-    main(*sys.argv[1:2] or [None])
+    command_line.run(main, __doc__)

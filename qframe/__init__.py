@@ -2,26 +2,39 @@
 
 from qframe.admin import Admin
 from qframe.app import QFrame
-from qframe.batching.executor import Batch, BatchExecutor
+from qframe.batch import Batch
+from qframe.batching.batcher import Batcher
+from qframe.batching.executor import BatchExecutor
 from qframe.batching.flusher import Flusher
 from qframe.batching.multiple import Group, MultipleQueueFlusher
-from qframe.consumer import apublish, consumer, default_app, publish, publish_many
+from qframe.consumer import apublish, consumer, default_app, middleware, publish, publish_many, pull
 from qframe.errors import (
     AlreadySettled,
     BadBody,
+    BadEffectKey,
     BadHandler,
     BadInput,
     BadKey,
     BadModule,
     BadOption,
+    BadRoute,
+    BadTable,
     BadTopic,
     BadUrl,
+    BatcherClosed,
+    BatcherForked,
+    CheckerUnavailable,
+    CommitRefused,
     ConsumerExists,
     CoordinatorUnavailable,
+    HandlerTimeout,
+    MessagesGone,
+    NotProcessed,
     NotSupported,
     ProducerClosed,
     PublishUnknown,
     QFrameError,
+    QueueFull,
     SchemaMismatch,
     StoreFull,
     StoreUnavailable,
@@ -32,41 +45,61 @@ from qframe.errors import (
     UnknownTopic,
     WorkerFailed,
 )
+from qframe.flow_options import Breaker, RateLimit
+from qframe.hooks import Middleware
 from qframe.idempotency.database import DatabaseChecker
 from qframe.idempotency.redis import RedisChecker
 from qframe.idempotency.transactional import TransactionalChecker
 from qframe.message import Message
 from qframe.outbox import Outbox
-from qframe.outcomes import Moved, Outcome, Published
-from qframe.producer import Outgoing
+from qframe.outcomes import Applied, Moved, Outcome, Published
+from qframe.outgoing import Outgoing
+from qframe.pulling import Pull
 from qframe.retry import Backoff, NeedRetry, Reject
+from qframe.tags import AllOf
 from qframe.timers import Timers
 from qframe.topic import Kind, Topic
+from qframe.versions import apply_if_newer, apply_next
 
 __all__ = [
     "Admin",
+    "AllOf",
     "AlreadySettled",
+    "Applied",
     "Backoff",
     "BadBody",
+    "BadEffectKey",
     "BadHandler",
     "BadInput",
     "BadKey",
     "BadModule",
     "BadOption",
+    "BadRoute",
+    "BadTable",
     "BadTopic",
     "BadUrl",
     "Batch",
     "BatchExecutor",
+    "Batcher",
+    "BatcherClosed",
+    "BatcherForked",
+    "Breaker",
+    "CheckerUnavailable",
+    "CommitRefused",
     "ConsumerExists",
     "CoordinatorUnavailable",
     "DatabaseChecker",
     "Flusher",
     "Group",
+    "HandlerTimeout",
     "Kind",
     "Message",
+    "MessagesGone",
+    "Middleware",
     "Moved",
     "MultipleQueueFlusher",
     "NeedRetry",
+    "NotProcessed",
     "NotSupported",
     "Outbox",
     "Outcome",
@@ -74,8 +107,11 @@ __all__ = [
     "ProducerClosed",
     "PublishUnknown",
     "Published",
+    "Pull",
     "QFrame",
     "QFrameError",
+    "QueueFull",
+    "RateLimit",
     "RedisChecker",
     "Reject",
     "SchemaMismatch",
@@ -90,9 +126,13 @@ __all__ = [
     "UnknownGroup",
     "UnknownTopic",
     "WorkerFailed",
+    "apply_if_newer",
+    "apply_next",
     "apublish",
     "consumer",
     "default_app",
+    "middleware",
     "publish",
     "publish_many",
+    "pull",
 ]

@@ -6,58 +6,25 @@ anything else. Reading changes nothing.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal, NoReturn, Protocol
 
-import msgspec
-
 from qframe.errors import BadOption, NotSupported, UnknownGroup, UnknownTopic
+from qframe.option_rules import checked_limit
 from qframe.ownership import Attendance, OwnerInfo, WorkerInfo, owners_of, workers_of
 from qframe.retry import checked_times
 from qframe.roster import Roster
-from qframe.stores.base import Record, Stats, Store
+from qframe.stores.base import Store
+from qframe.stores.records import DeadPlace, Record, Stats
 from qframe.topic import Kind, Topic, checked_group, checked_name
+from qframe.totals import TopicTotals, summed
+from qframe.tuning import YES, Reset, Tuning, texts_of, tuning_of
 
 STATES: Final = ("waiting", "todo", "doing", "dead")
 _STEP: Final = 500
-_COUNTS: Final = (
-    "published", "waiting", "retrying", "todo", "doing", "settled", "dead", "cancelled",
-)  # fmt: skip
-
-
-class Totals(msgspec.Struct, kw_only=True, frozen=True):
-    """Where a topic's messages stand for a group, all slots together.
-
-    The group is `""` for what is kept in a topic that no group has subscribed to yet. `retrying`
-    are those of the waiting that were handed out before; `oldest_ms` is when the oldest of those
-    that are next in their slots was published, in milliseconds since 1970.
-    """
-
-    group: str
-    published: int = 0
-    waiting: int = 0
-    retrying: int = 0
-    todo: int = 0
-    doing: int = 0
-    settled: int = 0
-    dead: int = 0
-    cancelled: int = 0
-    oldest_ms: int | None = None
-
-    @property
-    def lag(self) -> int:
-        """How many messages the group has still to settle."""
-        return self.waiting + self.todo + self.doing
-
-
-class TopicTotals(msgspec.Struct, kw_only=True, frozen=True):
-    """A topic, and where its messages stand for each of its groups."""
-
-    name: str
-    kind: str
-    slots: int
-    groups: list[Totals]
+_DEAD_PLACE: Final = re.compile(r"[0-9]{1,18}-[0-9]{1,4}-[0-9]{1,18}")
 
 
 class Admin:
@@ -93,7 +60,7 @@ class Admin:
 
     def lag(self, topic: Topic | str, group: str) -> int:
         """How many messages a group has still to settle: waiting, due, and in hand."""
-        return _summed(group, self.stats(topic, group)).lag
+        return summed(group, self.stats(topic, group)).lag
 
     def peek(
         self,
@@ -111,7 +78,7 @@ class Admin:
                 raise BadOption(
                     "state", state, "there is no such state", f"use some of {', '.join(STATES)}"
                 )
-        return self._store.peek(found, group, states=states, limit=_limit(limit))
+        return self._store.peek(found, group, states=states, limit=checked_limit(limit))
 
     def explain(self, topic: Topic | str, message_id: str) -> list[Record]:
         """Where a message stands now: a record for each place; empty if it is in none."""
@@ -124,10 +91,25 @@ class Admin:
             f"topic {each.name}: {fault}" for each in topics for fault in self._store.verify(each)
         ]
 
-    def dead(self, topic: Topic | str, group: str, limit: int = 100) -> list[Record]:
-        """A group's dead letters, the longest dead first."""
+    def dead(
+        self, topic: Topic | str, group: str, limit: int = 100, *, after: Record | str | None = None
+    ) -> list[Record]:
+        """A group's dead letters, the longest dead first.
+
+        Args:
+            topic: the topic.
+            group: the group.
+            limit: how many at most.
+            after: the last of those that were listed before, or its `dead_place` as a text; it may
+                have been retried or dropped meanwhile.
+
+        Raises:
+            BadOption: if `limit` or `after` is not as described.
+        """
         found = self._topic(topic)
-        return self._store.dead(found, self._group(found, group), limit=_limit(limit))
+        self._group(found, group)
+        place = None if after is None else _dead_place(after)
+        return self._store.dead(found, group, limit=checked_limit(limit), after=place)
 
     def dead_show(self, topic: Topic | str, group: str, message_id: str) -> Record:
         """One dead letter, with its error and traceback.
@@ -240,17 +222,48 @@ class Admin:
         """Makes a waiting key due now; not served yet."""
         raise NotSupported("admin.unblock", "use app.timers.move(topic, key, delay=0)")
 
-    def pause(self, *_: object, **__: object) -> NoReturn:
-        """Pauses a group; not served yet."""
-        raise NotSupported("admin.pause", "stop its worker: nothing is lost meanwhile")
+    def pause(self, topic: Topic | str, group: str) -> None:
+        """Pauses a group: within 2 s its workers handle nothing more, until it is resumed.
 
-    def resume(self, *_: object, **__: object) -> NoReturn:
-        """Resumes a paused group; not served yet."""
-        raise NotSupported("admin.resume", "start its worker again")
+        What handlers have in hand they finish; the rest is given back uncounted. The group goes on
+        to collect what is published.
+        """
+        self._tune(topic, group, {"paused": YES})
 
-    def tune(self, *_: object, **__: object) -> NoReturn:
-        """Changes a running consumer's options; not served yet."""
-        raise NotSupported("admin.tune", "change @consumer(threads=…) and start the worker again")
+    def resume(self, topic: Topic | str, group: str) -> None:
+        """Ends a group's pause."""
+        self._tune(topic, group, {"paused": None})
+
+    def tune(
+        self,
+        topic: Topic | str,
+        group: str,
+        *,
+        threads: int | Reset | None = None,
+        rate: str | Reset | None = None,
+        in_flight: int | Reset | None = None,
+    ) -> None:
+        """Changes a group's running consumers within 2 s, and those that start later.
+
+        What is left out stays as it is; `"reset"` is what the code says. See docs/tuning.md.
+
+        Args:
+            topic: the topic.
+            group: the group, of a broadcast consumer `group@instance`.
+            threads: how many handlers run at once in each worker.
+            rate: how often a handler may begin, such as "100/s".
+            in_flight: how many messages each worker holds at once.
+
+        Raises:
+            BadOption: if a value would be refused of `@consumer` as well.
+        """
+        self._tune(topic, group, texts_of(threads, rate, in_flight))
+
+    def tuned(self, topic: Topic | str, group: str) -> Tuning:
+        """What is set for a group's running consumers."""
+        found = self._topic(topic)
+        [tuning] = self._tunings(found, [self._group(found, group)])
+        return tuning
 
     def resize(self, *_: object, **__: object) -> NoReturn:
         """Changes a topic's slots; not served yet."""
@@ -260,7 +273,7 @@ class Admin:
         name = topic.name if isinstance(topic, Topic) else checked_name(topic, "topic")
         found = self._store.topic(name)
         if found is None:
-            raise UnknownTopic(name)
+            raise UnknownTopic(name, [each.name for each in self._store.topics()])
         return found
 
     def _group(self, topic: Topic, group: str) -> str:
@@ -271,15 +284,27 @@ class Admin:
 
     def _attendances(self, topic: Topic, group: str | None = None) -> Iterator[Attendance]:
         names = self._store.groups(topic) if group is None else [self._group(topic, group)]
-        for name in names:
-            yield Attendance(topic, name, self._roster(topic, name))
+        for name, tuning in zip(names, self._tunings(topic, names), strict=True):
+            yield Attendance(topic, name, self._roster(topic, name), tuning.paused)
 
     def _totals(self, topic: Topic) -> TopicTotals:
         by_group: dict[str, list[Stats]] = {}
         for stats in self._store.stats(topic):
             by_group.setdefault(stats.group, []).append(stats)
-        groups = [_summed(group, stats) for group, stats in by_group.items()]
+        tunings = self._tunings(topic, list(by_group))
+        groups = [
+            summed(group, stats, tuning)
+            for (group, stats), tuning in zip(by_group.items(), tunings, strict=True)
+        ]
         return TopicTotals(name=topic.name, kind=topic.kind, slots=topic.slots, groups=groups)
+
+    def _tune(self, topic: Topic | str, group: str, texts: Mapping[str, str | None]) -> None:
+        found = self._topic(topic)
+        self._store.tune(found, self._group(found, group), texts)
+
+    def _tunings(self, topic: Topic, groups: Sequence[str]) -> list[Tuning]:
+        found = self._store.tunings([(topic, group) for group in groups])
+        return [tuning_of(texts or {})[0] for texts in found]
 
     def _in_steps(
         self, step: _DeadStep, topic: Topic, group: str, ids: Sequence[str] | Literal["all"]
@@ -289,7 +314,7 @@ class Admin:
             if ids != "all":
                 raise BadOption("ids", ids, "it is one text", f'use ids=[{ids!r}], or "all"')
             # Counted before: what dies again meanwhile would be retried for ever.
-            left = _summed(group, self._store.stats(topic, group)).dead
+            left = summed(group, self._store.stats(topic, group)).dead
             done = 0
             while done < left:
                 changed = step(topic, group, None, min(_STEP, left - done))
@@ -338,13 +363,13 @@ class _DeadStep(Protocol):
     ) -> int: ...
 
 
-def _summed(group: str, stats: Sequence[Stats]) -> Totals:
-    counts = {name: sum(getattr(each, name) for each in stats) for name in _COUNTS}
-    oldest = [each.next_ms for each in stats if each.next_ms is not None]
-    return Totals(group=group, oldest_ms=min(oldest, default=None), **counts)
-
-
-def _limit(limit: object) -> int:
-    if isinstance(limit, int) and not isinstance(limit, bool) and 1 <= limit <= 100_000:
-        return limit
-    raise BadOption("limit", limit, "it must be a whole number from 1 to 100000", "use 100")
+def _dead_place(after: object) -> DeadPlace:
+    """The place of a dead letter, from itself or from a text."""
+    if isinstance(after, Record) and after.state == "dead":
+        return after.dead_place
+    if not isinstance(after, str) or not _DEAD_PLACE.fullmatch(after):
+        raise BadOption(
+            "after", after, "it is no dead letter, nor the place of one",
+            "give the last one that was listed, or its dead_place as a text",
+        )  # fmt: skip
+    return DeadPlace(*map(int, after.split("-")))

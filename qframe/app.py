@@ -2,58 +2,49 @@
 
 from __future__ import annotations
 
-import socket
+import asyncio
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any, NoReturn, Self, TypeVar, Unpack
-
-import msgspec
+from typing import Any, Self, TypeVar, Unpack
 
 from qframe.admin import Admin
+from qframe.assembly import Assembly
 from qframe.buffered import CAPACITY, BufferedProducer
 from qframe.clock import SYSTEM_CLOCK
+from qframe.consumer_options import ConsumerKeywords, consumer_options
 from qframe.coordination.base import Coordinator
 from qframe.coordination.open import open_coordinator
-from qframe.errors import BadOption, BadTopic, ConsumerExists, NotSupported, UnknownTopic
+from qframe.errors import BadOption, BadTopic, ConsumerExists, UnknownTopic
 from qframe.events import Events
+from qframe.hooks import Middleware, middleware_given
+from qframe.idempotency.base import Checker
 from qframe.identity import new_worker_id
+from qframe.outbox import Outbox
 from qframe.outcomes import Published
-from qframe.producer import MessageOptions, Producer
+from qframe.outgoing import MessageOptions
+from qframe.producer import Producer
+from qframe.pulling import Pull, PullKeywords, Pulls
 from qframe.registry import REGISTRY
-from qframe.runtime.binding import Handler, bind, name_of
-from qframe.runtime.line import Line
-from qframe.runtime.sweeper import Sweeper
-from qframe.runtime.worker import Worker
-from qframe.settings import ConsumerKeywords, ConsumerOptions, Settings, consumer_options
+from qframe.relay import check_relayed
+from qframe.runtime.binding import bind, bind_batch, name_of
+from qframe.runtime.checkers import Checkers
+from qframe.runtime.registered import Consumer
+from qframe.runtime.worker import OnFailure, Worker
+from qframe.settings import Settings
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
+from qframe.telemetry.logs import log_events
 from qframe.timers import Timers
-from qframe.topic import Topic, broadcast_group, checked_name, duration_ms, legal_name
+from qframe.topic import Topic, checked_name, duration_ms
 
 Function = TypeVar("Function", bound=Callable[..., Any])
-OnFailure = Callable[[str, BaseException], None]
-
-
-class Consumer(msgspec.Struct, frozen=True):
-    """A registered handler: its topic (or its name), its group, its options."""
-
-    topic: Topic | str
-    group: str
-    function: Callable[..., Any]
-    handler: Handler
-    options: ConsumerOptions
-
-    @property
-    def topic_name(self) -> str:
-        """The name of its topic."""
-        return self.topic.name if isinstance(self.topic, Topic) else self.topic
+Given = TypeVar("Given", bound=Middleware | type[Middleware])
 
 
 class QFrame:
     """An app: a store, a coordinator, and the consumers and producers that share them.
 
-    Nothing is opened before it is needed, so that modules with decorated handlers can be imported
-    anywhere.
+    Nothing is opened before it is needed, so modules with handlers can be imported anywhere.
 
     Args:
         store: the store's URL; by default that of `qframe.toml` or `QFRAME_STORE`, or
@@ -78,8 +69,12 @@ class QFrame:
         )
         self.events = Events()
         self.consumers: list[Consumer] = []
+        self.outboxes: list[Outbox] = []
         self._clock = SYSTEM_CLOCK
         self._guard = threading.RLock()
+        self._checkers = Checkers()
+        self._middleware: list[Middleware] = []
+        self._pulls = Pulls()
         self._store: Store | None = None
         self._producer: Producer | None = None
         self._topics: dict[str, Topic] = {}
@@ -100,8 +95,10 @@ class QFrame:
             group: the group; every group sees every message.
             options: `threads=8`, `max_attempts=16`, `backoff=Backoff()`, `lease=30`,
                 `auto_ack=True`, `max_in_flight=3000`, `start="earliest"`, `serial=False`,
-                `broadcast=False`, `broadcast_expires="7d"`, `on_dead=None`; `ConsumerOptions`
-                tells what they mean.
+                `broadcast=False`, `broadcast_expires="7d"`, `on_dead=None`,
+                `idempotent_checker=None`, `timeout=None`, `batch=None`, `rate_limit=None`,
+                `breaker=None`, `max_in_flight_bytes=None`, `tags=None`, `middleware=()`,
+                `at_most_once=False`; `ConsumerOptions` tells what they mean.
 
         Raises:
             BadOption: if an option is unknown or wrong.
@@ -113,9 +110,12 @@ class QFrame:
             checked_name(topic, "topic")
         checked_name(group, "group")
         checked = consumer_options(**options)
+        checker = self._checkers.checked(checked.idempotent_checker)
 
         def register(function: Function) -> Function:
-            consumer = Consumer(topic, group, function, bind(function), checked)
+            handler = bind(function) if checked.batch is None else bind_batch(function)
+            consumer = Consumer(topic, group, function, handler, checked)
+            self._checkers.check(function, checker, checked)
             with self._guard:
                 for other in self.consumers:
                     if (other.topic_name, other.group) == (consumer.topic_name, group):
@@ -126,12 +126,33 @@ class QFrame:
 
         return register
 
-    def checker(self, name: str, checker: object) -> NoReturn:
-        """Registers an idempotent checker under a name."""
-        raise NotSupported(
-            f"the checker {name!r} ({type(checker).__name__})",
-            "let the handler recognise message.id in its own transaction",
-        )
+    def checker(self, name: str, checker: Checker) -> None:
+        """Registers an idempotent checker under a name, for `idempotent_checker=` of consumers.
+
+        Raises:
+            BadOption: if the name is taken or not allowed, or it is not a checker.
+        """
+        self._checkers.register(name, checker)
+
+    def middleware(self, given: Given) -> Given:
+        """Has a `Middleware` called around all handlers; it may decorate the class of one.
+
+        Raises:
+            BadOption: if it is no middleware.
+        """
+        self._middleware += middleware_given(given)
+        return given
+
+    def relay(self, outbox: Outbox) -> Outbox:
+        """Makes this app's workers send what an outbox holds, shared out among them; returns it.
+
+        Raises:
+            BadOption: if it is no outbox, its engine can only be awaited, or it was given before.
+        """
+        with self._guard:
+            check_relayed(outbox, self.outboxes)
+            self.outboxes.append(outbox)
+        return outbox
 
     def declare(self, topic: Topic) -> Topic:
         """Makes a topic known to the store, and the groups of the app's consumers collect from it.
@@ -192,17 +213,25 @@ class QFrame:
 
     async def apublish(
         self, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
-    ) -> NoReturn:
-        """Publishes from a coroutine."""
-        del topic, body, options
-        raise NotSupported("apublish", "use asyncio.to_thread(app.publish, topic, body)")
+    ) -> Published:
+        """Publishes from a coroutine; if that is cancelled, it may be done all the same."""
+        return await asyncio.to_thread(self.publish, topic, body, **options)
 
-    def pull(self, topic: Topic | str, group: str) -> NoReturn:
-        """Messages for a loop of the user's own."""
-        raise NotSupported(f"pull({str(topic)!r}, {group!r})", "decorate a function with consumer")
+    def pull(self, topic: Topic | str, group: str, **options: Unpack[PullKeywords]) -> Pull:
+        """Messages for a loop of one's own, in a `with` block: see `Pull`.
+
+        Raises:
+            BadOption: if an option is unknown or wrong.
+        """
+        return Pull(
+            topic, group, options, pulls=self._pulls, make_assembly=self._assembly,
+            open_coordinator=self._open_coordinator,
+        )  # fmt: skip
 
     def run(self, *, burst: bool = False, drain: bool = False) -> None:
         """Serves the app's consumers until `stop`, or SIGTERM or SIGINT in the main thread.
+
+        What fails is logged on stderr, unless somebody listens to the app's events.
 
         Args:
             burst: return when nothing is due, leased or waiting for a retry.
@@ -213,21 +242,28 @@ class QFrame:
             UnknownTopic: if a consumer names a topic that nobody has declared.
             WorkerFailed: if a part of the worker has failed.
         """
-        if not self.consumers:
-            raise BadOption(
-                "consumers", [], "there are none", "decorate a function with @app.consumer"
-            )
+        if not self.serves:
+            raise BadOption("consumers", [], "there are none", "use @app.consumer or app.relay")
         with self._guard:
             if self._worker is not None:
                 raise BadOption("run", "twice", "this app runs already", "stop() it first")
             self._worker = worker = self._make_worker()
+        end_log = self._log_unless_heard()
         try:
             worker.run(burst=burst, drain=drain)
         finally:
+            end_log()
             self._worker = None
             coordinator, self._coordinator = self._coordinator, None
             if coordinator is not None:
                 coordinator.close()
+
+    def _log_unless_heard(self) -> Callable[[], None]:
+        """Tells stderr what nobody else would: warnings, or from `log_level` on where it is set."""
+        if self.events:
+            return lambda: None
+        level = None if "log_level" in self.settings.model_fields_set else "warning"
+        return log_events(self.events, self.settings, level=level)
 
     def stop(self) -> None:
         """Asks a running worker to stop, from any thread; `run` returns when it has."""
@@ -238,6 +274,7 @@ class QFrame:
     def close(self) -> None:
         """Frees all connections; a closed app opens them again when it is used."""
         self.stop()
+        self._pulls.close()
         self._look_no_more()
         with self._guard:
             store, self._store = self._store, None
@@ -253,6 +290,11 @@ class QFrame:
         self.close()
 
     # The parts.
+
+    @property
+    def serves(self) -> bool:
+        """Whether a worker has something to do for it."""
+        return bool(self.consumers or self.outboxes)
 
     @property
     def store(self) -> Store:
@@ -325,37 +367,22 @@ class QFrame:
                 return self.declare(consumer.topic)
         return None
 
-    def _group_of(self, consumer: Consumer) -> str:
-        """The group under which the store knows a consumer of this worker."""
-        if not consumer.options.broadcast:
-            return consumer.group
-        instance = self.settings.instance or legal_name(socket.gethostname())
-        return broadcast_group(consumer.group, instance)
-
     def _make_worker(self) -> Worker:
-        topics = [self._resolve(consumer.topic) for consumer in self.consumers]
         worker_id = new_worker_id()
 
-        def make_lines(on_failure: OnFailure) -> list[Line]:
+        def open_coordinator(on_failure: OnFailure) -> Coordinator:
             self._look_no_more()
-            coordinator = self._coordinator = self._open_coordinator(worker_id, on_failure)
-            return [
-                Line(
-                    topic=topic, group=self._group_of(consumer), handler=consumer.handler,
-                    options=consumer.options, store=self.store, coordinator=coordinator,
-                    max_bytes=self.settings.max_in_flight_bytes, events=self.events,
-                    clock=self._clock, on_failure=on_failure,
-                )
-                for consumer, topic in zip(self.consumers, topics, strict=True)
-            ]  # fmt: skip
+            self._coordinator = self._open_coordinator(worker_id, on_failure)
+            return self._coordinator
 
-        def make_sweeper(on_failure: OnFailure) -> Sweeper:
-            once = list({topic.name: topic for topic in topics}.values())
-            return Sweeper(topics=once, store=self.store, on_failure=on_failure)
+        return self._assembly(open_coordinator).worker(worker_id)
 
-        return Worker(
-            worker_id, make_lines=make_lines, make_sweeper=make_sweeper,
-            grace_s=self.settings.grace, events=self.events, clock=self._clock,
+    def _assembly(self, open_coordinator: Callable[[OnFailure], Coordinator]) -> Assembly:
+        return Assembly(
+            settings=self.settings, consumers=self.consumers, outboxes=self.outboxes,
+            checkers=self._checkers, store=self.store, producer=self.producer,
+            resolve=self._resolve, open_coordinator=open_coordinator, events=self.events,
+            clock=self._clock, middleware=list(self._middleware),
         )  # fmt: skip
 
     def _look_no_more(self) -> None:

@@ -9,14 +9,16 @@ from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, Self, Unpack
 
 from qframe.clock import Clock
-from qframe.errors import ProducerClosed, QFrameError, TopicFull
+from qframe.errors import ProducerClosed, TopicFull
 from qframe.outcomes import Outcome, Published
-from qframe.producer import MessageOptions, Outgoing, Producer
+from qframe.outgoing import MessageOptions, outgoing
+from qframe.producer import Producer
 from qframe.service import Service
-from qframe.stores.base import Entry
-from qframe.topic import Topic
+from qframe.stores.exchange import Entry
+from qframe.topic import Topic, duration_ms
 
 CAPACITY: Final = 10_000
+LONGEST_WAIT_S: Final = 3600.0  # a lock refuses to wait for centuries; who waits looks again
 
 
 class _Item(NamedTuple):
@@ -71,7 +73,7 @@ class BufferedProducer(Service):
             BadInput: if anything about it is wrong; at once, and nothing was taken.
             ProducerClosed: if it is closed.
         """
-        found, entry = self._producer.prepared(topic, Outgoing(body, **options))
+        found, entry = self._producer.prepared(topic, outgoing(body, options))
         future: Future[Published] = Future()
         with self._changed:
             while len(self._waiting) >= self._capacity and not self.stopping:
@@ -84,7 +86,13 @@ class BufferedProducer(Service):
         return future
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Sends what waits, and takes nothing more; answers whether all was sent in time."""
+        """Sends what waits, and takes nothing more; answers whether all was sent in time.
+
+        Raises:
+            BadOption: if the time is none.
+        """
+        if timeout_s is not None:
+            timeout_s = min(duration_ms(timeout_s, "timeout_s") / 1000, threading.TIMEOUT_MAX)
         return self.stop(timeout_s)
 
     def __enter__(self) -> Self:
@@ -103,7 +111,9 @@ class BufferedProducer(Service):
         while items := self._next():
             by_topic: dict[str, list[_Item]] = {}
             for item in items:
-                by_topic.setdefault(item.topic.name, []).append(item)
+                # One whose user has cancelled it is not sent; from now on nobody can.
+                if item.future.set_running_or_notify_cancel():
+                    by_topic.setdefault(item.topic.name, []).append(item)
             for share in by_topic.values():
                 self._send(share)
 
@@ -117,7 +127,7 @@ class BufferedProducer(Service):
                 left_s = until_s - self._clock.monotonic_s()
                 if left_s <= 0:
                     break
-                self._changed.wait(left_s)
+                self._changed.wait(min(left_s, LONGEST_WAIT_S))
             count = min(self._batch, len(self._waiting))
             items = [self._waiting.popleft() for _ in range(count)]
             self._changed.notify_all()
@@ -127,7 +137,7 @@ class BufferedProducer(Service):
         topic = items[0].topic
         try:
             published = self._producer.send(topic, [item.entry for item in items])
-        except QFrameError as error:
+        except Exception as error:  # whatever it is: who waits for a future has no end else
             for item in items:
                 item.future.set_exception(error)
             return

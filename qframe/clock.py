@@ -2,8 +2,18 @@
 
 from __future__ import annotations
 
+import sys
 import time
-from typing import Protocol
+from collections.abc import Callable
+from functools import partial
+from typing import Final, Protocol
+
+# A machine that wakes must know how long it was asleep: its leases and its session passed
+# meanwhile elsewhere. Linux's CLOCK_MONOTONIC stands still while it sleeps.
+if sys.platform == "linux":
+    _elapsed_s: Final[Callable[[], float]] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
+else:
+    _elapsed_s = time.monotonic
 
 
 class Clock(Protocol):
@@ -13,7 +23,7 @@ class Clock(Protocol):
         """Wall time in milliseconds since 1970-01-01 UTC."""
 
     def monotonic_s(self) -> float:
-        """Seconds since some moment, never running backwards."""
+        """Seconds since some moment, never running backwards, and going on in a machine's sleep."""
 
 
 class SystemClock:
@@ -23,7 +33,7 @@ class SystemClock:
         """Wall time in milliseconds since 1970-01-01 UTC."""
         return time.time_ns() // 1_000_000
 
-    monotonic_s = staticmethod(time.monotonic)
+    monotonic_s = staticmethod(_elapsed_s)
 
 
 class VirtualClock:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from hashlib import blake2b
+from math import isfinite
 from typing import Any, Final
 
 import msgspec
@@ -22,7 +23,11 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 _ID = re.compile(r"[A-Za-z0-9_.:/@+=-]{1,128}")
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in lower case
 _PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
-_encode_json = msgspec.json.Encoder(decimal_format="string").encode
+# A float in MessagePack of which all bits of the exponent are set: not a number, or infinite.
+_find_unwritable = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]").search
+_encode_msgpack = msgspec.msgpack.Encoder(decimal_format="string").encode
+_JSON: Final = msgspec.json.Encoder(decimal_format="string")
+_encode_json, _encode_lines = _JSON.encode, _JSON.encode_lines
 _decode_json = msgspec.json.Decoder().decode
 
 
@@ -48,7 +53,62 @@ def encode_body(body: Any, max_body: int) -> tuple[bytes, bool]:
             "body", f"of {len(encoded)} bytes", f"max_body is {max_body}",
             "publish a reference to it, or raise max_body",
         )  # fmt: skip
+    if not raw and b"null" in encoded and not _are_writable([body]):
+        _refuse_unwritable(body)
     return encoded, raw
+
+
+def encode_bodies(bodies: Sequence[Any], max_body: int) -> list[bytes] | None:
+    """What `encode_body` makes of each, where all are JSON; None where one is not, or is refused.
+
+    At a third of the cost, and without a word about which one it is: `encode_body` tells that.
+    """
+    if any(issubclass(kind, _BYTES) for kind in set(map(type, bodies))):
+        return None
+    try:
+        lines = _encode_lines(bodies)
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return None
+    if b"null" in lines and not _are_writable(bodies):
+        return None
+    encoded = lines.split(b"\n")
+    encoded.pop()  # what is behind the last line
+    # JSON on one line has no line break in it, but a user's `msgspec.Raw` may have one.
+    if len(encoded) != len(bodies) or max(map(len, encoded), default=0) > max_body:
+        return None
+    return encoded
+
+
+def _are_writable(bodies: Sequence[Any]) -> bool:
+    """False where a float may be infinite or not a number, for which msgspec writes null.
+
+    Of all ways to find that, this one costs least where there is none.
+    """
+    try:
+        return _find_unwritable(_encode_msgpack(bodies)) is None
+    except (TypeError, ValueError, OverflowError, RecursionError):
+        return False  # JSON holds more than MessagePack does, such as larger whole numbers
+
+
+def _refuse_unwritable(body: Any) -> None:
+    for place, number in _floats(msgspec.to_builtins(body), ""):
+        if not isfinite(number):
+            raise BadBody(
+                "body", body, f"JSON has no {number}, which is at body{place}",
+                "publish None in its place, or a text",
+            )  # fmt: skip
+
+
+def _floats(value: Any, place: str) -> Iterator[tuple[str, float]]:
+    """All floats among builtins, and where they are."""
+    if isinstance(value, float):
+        yield place, value
+    elif isinstance(value, dict):
+        for name, each in value.items():
+            yield from _floats(each, f"{place}[{name!r}]")
+    elif isinstance(value, list | tuple):
+        for number, each in enumerate(value):
+            yield from _floats(each, f"{place}[{number}]")
 
 
 def decode_body(body: bytes, headers: Mapping[str, str] | None) -> Any:
@@ -72,6 +132,8 @@ def encode_headers(
     """
     if not headers and not tags and not raw:
         return None
+    if headers and not isinstance(headers, Mapping):
+        raise BadOption("headers", headers, "it is no dict", 'use headers={"name": "value"}')
     stored: dict[str, str] = {}
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not isinstance(value, str) or not name:
@@ -111,6 +173,13 @@ def checked_id(value: object) -> str:
     )  # fmt: skip
 
 
+def basis_of(slot_basis: str | None, key: str | None, body: bytes) -> bytes:
+    """What decides a message's slot: its `slot_basis`, else its key, else its body."""
+    if slot_basis is not None:
+        return slot_basis.encode()
+    return body if key is None else key.encode()
+
+
 def subject_of(key: str | None, body: bytes) -> str:
     """The subject of a message: its key, or the hash of its body, so that equal bodies are one."""
     return key if key is not None else "#" + blake2b(body, digest_size=16).hexdigest()
@@ -118,8 +187,15 @@ def subject_of(key: str | None, body: bytes) -> str:
 
 def new_token(clock: Clock) -> str:
     """20 characters, unique, later ones sorting behind earlier ones: 48 bits of time, 52 random."""
-    number = (clock.now_ms() & 0xFFFF_FFFF_FFFF) << 52 | int.from_bytes(os.urandom(7)) >> 4
-    return "".join([_PAIRS[number >> shift & 1023] for shift in range(90, -1, -10)])
+    chance = int.from_bytes(os.urandom(7)) >> 4
+    # Halves of 50 bits, written out: each publish of one message makes a token.
+    a, b = (clock.now_ms() & 0xFFFF_FFFF_FFFF) << 2 | chance >> 50, chance & 0x3_FFFF_FFFF_FFFF
+    two = _PAIRS
+    return (
+        f"{two[a >> 40]}{two[a >> 30 & 1023]}{two[a >> 20 & 1023]}{two[a >> 10 & 1023]}"
+        f"{two[a & 1023]}{two[b >> 40]}{two[b >> 30 & 1023]}{two[b >> 20 & 1023]}"
+        f"{two[b >> 10 & 1023]}{two[b & 1023]}"
+    )
 
 
 def batch_mark(token: str) -> str:

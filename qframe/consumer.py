@@ -8,11 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Unpack
 
-from qframe.app import Function, QFrame
+from qframe.app import Function, Given, QFrame
+from qframe.consumer_options import ConsumerKeywords
 from qframe.outcomes import Published
-from qframe.producer import MessageOptions
+from qframe.outgoing import MessageOptions
+from qframe.pulling import Pull, PullKeywords
 from qframe.registry import REGISTRY
-from qframe.settings import ConsumerKeywords
 from qframe.topic import Topic
 
 
@@ -27,6 +28,16 @@ def consumer(
 ) -> Callable[[Function], Function]:
     """Registers the decorated function with the default app: see `QFrame.consumer`."""
     return default_app().consumer(topic, group, **options)
+
+
+def middleware(given: Given) -> Given:
+    """Has a `Middleware` called around the default app's handlers: see `QFrame.middleware`."""
+    return default_app().middleware(given)
+
+
+def pull(topic: Topic | str, group: str, **options: Unpack[PullKeywords]) -> Pull:
+    """Messages for a loop of one's own, through the default app: see `Pull`."""
+    return default_app().pull(topic, group, **options)
 
 
 def publish(topic: Topic | str, body: Any, **options: Unpack[MessageOptions]) -> Published:

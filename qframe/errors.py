@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 
@@ -45,11 +46,9 @@ class UndecodableBody(BadBody):
 
     def __init__(self, message_id: str, expected: str, why: object) -> None:
         super().__init__(
-            "body of message",
-            message_id,
-            f"it cannot be decoded as {expected} ({why})",
+            "body of message", message_id, f"it cannot be decoded as {expected} ({why})",
             "publish what the handler's annotation says, or widen the annotation",
-        )
+        )  # fmt: skip
 
 
 class BadOption(BadInput):
@@ -68,30 +67,37 @@ class BadHandler(BadInput):
     """Raised when a decorated function's parameters cannot be filled."""
 
 
+class BadTable(BadInput):
+    """Raised when a user's table cannot be used as asked, or lacks a column that is named."""
+
+
+class BadEffectKey(BadInput):
+    """Raised when a checker's `key=` makes no effect key of a message, which goes to dead."""
+
+
 class UnknownTopic(BadInput):
     """Raised when a topic is named that nobody has declared."""
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, known: Iterable[str] = (), store: str = "this store") -> None:
+        self.known = list(known)
+        meant = get_close_matches(name, self.known, n=1)
         super().__init__(
-            "topic",
-            name,
-            "nobody has declared it",
-            f'declare it once: Topic("{name}", kind="stream", slots=16), '
+            "topic", name, f"nobody has declared it in {store}",
+            (f"did you mean {meant[0]!r}? else " if meant else "")
+            + f'declare it once: Topic("{name}", kind="stream", slots=16), '
             f"or: qframe topics declare {name} --kind stream --slots 16",
-        )
+        )  # fmt: skip
 
 
 class UnknownGroup(BadInput):
     """Raised when a group is named that has never subscribed to the topic."""
 
     def __init__(self, topic: str, group: str, known: Sequence[str] = ()) -> None:
-        there = ", ".join(known) or "none yet"
+        there = ", ".join([*known[:10], *(["…"] if known[10:] else [])]) or "none yet"
         super().__init__(
-            "group",
-            group,
-            f"it has never subscribed to topic {topic!r}",
+            "group", group, f"it has never subscribed to topic {topic!r}",
             f"start a worker for it, or name one of these: {there}",
-        )
+        )  # fmt: skip
 
 
 class TopicMismatch(BadInput):
@@ -99,11 +105,22 @@ class TopicMismatch(BadInput):
 
     def __init__(self, name: str, what: str, declared: object, asked: object) -> None:
         super().__init__(
-            "topic",
-            name,
-            f"its {what} is {declared} since it was first declared, and {asked} was asked",
+            "topic", name,
+            f"it was first declared with {what}={declared}, and {what}={asked} is asked for now",
             f"declare it with {what}={declared!r}, or choose another name",
+        )  # fmt: skip
+
+
+class MessagesGone(QFrameError):
+    """Raised when offsets from `first` up to `kept` were removed before a reader had read them."""
+
+    def __init__(self, topic: str, slot: int, first: int, kept: int) -> None:
+        super().__init__(
+            f"offsets {first} to {kept - 1} of slot {slot} of topic {topic!r} are gone: they were "
+            "removed before they were read; set failOnDataLoss to false to go on without them, "
+            "and give the reader a group, or the topic a longer retain"
         )
+        self.topic, self.slot, self.first, self.kept = topic, slot, first, kept
 
 
 class NotSupported(QFrameError):
@@ -156,11 +173,19 @@ class AnswerLost(StoreUnavailable):
     """Raised when the store's answer was lost: what was asked may or may not have been done."""
 
 
-class StoreFull(QFrameError):
+class SlotsAway(AnswerLost):
+    """Raised when slots lie where the store cannot be reached, while others could be taken."""
+
+    def __init__(self, store: str, taken: Sequence[int], away: Sequence[int]) -> None:
+        super().__init__(store, f"slots {', '.join(map(str, away))} are away")
+        self.taken, self.away = taken, away
+
+
+class StoreFull(StoreUnavailable):
     """Raised when the store has no room left; nothing was written."""
 
     def __init__(self, store: str, why: str) -> None:
-        super().__init__(f"store {store} has no room: {why}; free space, or give it more")
+        QFrameError.__init__(self, f"store {store} has no room: {why}; free space, or give it more")
         self.store = store
 
 
@@ -168,10 +193,12 @@ class SchemaMismatch(QFrameError):
     """Raised when a database's qframe tables are of a version that this code cannot use."""
 
     def __init__(self, store: str, found: int, known: int) -> None:
-        super().__init__(
-            f"the tables in {store} are at version {found} and this qframe knows up to {known}; "
-            "upgrade qframe"
-        )
+        what = f"the tables in {store} are at version {found} and this qframe knows up to {known}"
+        remedy = "run: qframe migrate" if found < known else "upgrade qframe"
+        if not found:
+            what = f"the database {store} has no tables of qframe yet"
+            remedy += ", or name another store"
+        super().__init__(f"{what}; {remedy}")
         self.found = found
         self.known = known
 
@@ -220,6 +247,57 @@ class Forgotten(QFrameError):
         self.message_id = message_id
 
 
+class HandlerTimeout(QFrameError):
+    """Raised for nobody: the error of a message whose handler ran for longer than `timeout=`.
+
+    Attributes:
+        message_id: the message's id.
+        timeout_s: how long its handler was allowed to run, in seconds.
+    """
+
+    def __init__(self, message_id: str, timeout_s: float) -> None:
+        super().__init__(
+            f"the handler of message {message_id} ran for longer than timeout={timeout_s:g}; "
+            "make it faster, or allow it more"
+        )
+        self.message_id = message_id
+        self.timeout_s = timeout_s
+
+
+class CheckerUnavailable(QFrameError):
+    """Raised when a checker's Redis or database cannot be reached or is busy; nothing was done."""
+
+    _what = "cannot be asked"
+    _remedy = "its messages wait until it can; check that it runs and its URL"
+
+    def __init__(self, checker: str, why: str) -> None:
+        super().__init__(f"checker {checker} {self._what}: {why}; {self._remedy}")
+        self.checker = checker
+
+
+class EffectUnknown(CheckerUnavailable):
+    """Raised when a COMMIT's answer was lost: the mark tells whether it was done."""
+
+
+class EffectConflict(CheckerUnavailable):
+    """Raised when a deadlock or another transaction's lock undid a checker's; nothing was done."""
+
+    _what = "met another transaction"
+    _remedy = "it is tried again; if that is frequent, take locks in one order in all handlers"
+
+
+class CommitRefused(QFrameError):
+    """Raised when a handler ends the transaction that its checker gave to it."""
+
+    def __init__(self, how: str) -> None:
+        super().__init__(
+            f"the handler has {how} the transaction of its TransactionalChecker, which commits it "
+            "together with the mark when the message is acknowledged; leave out commit(), "
+            "rollback() and close(), raise to roll back, and use begin_nested() for a part"
+        )
+        self.how = how
+
+
 class ProducerClosed(QFrameError):
     """Raised when something is published with a producer that was closed."""
 
@@ -227,16 +305,82 @@ class ProducerClosed(QFrameError):
         super().__init__("this producer is closed and takes nothing; publish before it is closed")
 
 
+class BadRoute(BadInput):
+    """Raised when a `route` function answers what is no channel; the item was not taken."""
+
+    def __init__(self, batcher: str, answer: object, channels: int) -> None:
+        super().__init__(
+            f"route of batcher {batcher!r}", answer, f"it has the channels 0 to {channels - 1}",
+            f"answer one of these, such as hash % {channels}",
+        )  # fmt: skip
+        self.batcher = batcher
+        self.channels = channels
+
+
+class BatcherClosed(QFrameError):
+    """Raised when an item is given to a batcher that was closed; it was not taken."""
+
+    def __init__(self, batcher: str) -> None:
+        super().__init__(
+            f"batcher {batcher!r} is closed and takes nothing; put items before it is closed, "
+            "or make another one"
+        )
+        self.batcher = batcher
+
+
+class BatcherForked(QFrameError):
+    """Raised when a batcher that was made before a fork is used in the child; nothing was taken."""
+
+    def __init__(self, batcher: str) -> None:
+        super().__init__(
+            f"batcher {batcher!r} was made before a fork and its threads stayed in the parent; "
+            "make one in the child"
+        )
+        self.batcher = batcher
+
+
+class QueueFull(QFrameError):
+    """Raised when a batcher had no room for an item in time; it was not taken."""
+
+    def __init__(self, batcher: str, queue_size: int, why: str) -> None:
+        super().__init__(
+            f"batcher {batcher!r} is full with {queue_size} items waiting ({why}); "
+            "put it again later, wait longer, or give the batcher more threads or queue_size"
+        )
+        self.batcher = batcher
+        self.queue_size = queue_size
+
+
+class NotProcessed(QFrameError):
+    """Raised for nobody: the error of items that a batcher still held when its process ended."""
+
+    def __init__(self, batcher: str, waited_s: float) -> None:
+        super().__init__(
+            f"batcher {batcher!r} was not closed and could not process all within {waited_s:g} s "
+            "of the end of its process; close it, and look at what close() answers"
+        )
+        self.batcher = batcher
+
+
 class ConsumerExists(BadInput):
     """Raised when a (topic, group) is registered twice in one app."""
 
     def __init__(self, topic: str, group: str, first: str) -> None:
         super().__init__(
-            "consumer",
-            f"{topic}/{group}",
-            f"{first} is registered for it already",
+            "consumer", f"{topic}/{group}", f"{first} is registered for it already",
             "give this one another group, so that both see every message",
+        )  # fmt: skip
+
+
+class NeverIdle(QFrameError):
+    """Raised by a test's harness that finds no end of what it has to handle, or to wait for."""
+
+    def __init__(self, what: str, option: str, limit: object) -> None:
+        super().__init__(
+            f"it does not come to an end ({option}: {limit}):\n{what}\n"
+            "look for a handler that publishes what it handles, or a message that nobody settles"
         )
+        self.what, self.limit = what, limit
 
 
 class WorkerFailed(QFrameError):
@@ -248,6 +392,9 @@ class WorkerFailed(QFrameError):
 
 
 def _shown(value: object) -> str:
-    """The value as the reader typed it, cut where it is too long for one line."""
+    """The value as the reader typed it; too long for one line, without its middle.
+
+    Where a file is meant, its name stands at the end.
+    """
     text = repr(value)
-    return text if len(text) <= 80 else f"{text[:60]}… ({len(text)} characters)"
+    return text if len(text) <= 80 else f"{text[:40]}…{text[-24:]} ({len(text)} characters)"

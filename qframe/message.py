@@ -9,7 +9,8 @@ from typing import Any, Protocol
 import msgspec
 
 from qframe.codec import decode_body, tags_of
-from qframe.errors import UndecodableBody
+from qframe.errors import BadOption, UndecodableBody
+from qframe.topic import duration_ms
 
 
 class Delivery(msgspec.Struct, array_like=True, gc=False, eq=False):
@@ -68,8 +69,10 @@ class Message(msgspec.Struct, eq=False, weakref=True):
         auto_ack: whether it is settled when its handler returns. A handler that sets it to False
             at its entry settles the message itself, by `ack`, from any thread.
         local_retries: how often this worker has handed it to its handler again already.
-        cancelled: whether it is no longer this worker's: what its handler does now may be done by
-            another one too, and its settlement will be refused.
+        cancelled: whether its handler should stop. It has run for longer than `timeout=`, or the
+            message is no longer this worker's: what it does now may be done again, by another one
+            too.
+        overdue: whether its handler has run for longer than `timeout=`.
     """
 
     delivery: Delivery
@@ -79,6 +82,8 @@ class Message(msgspec.Struct, eq=False, weakref=True):
     cancelled: bool = False
     settled: bool = False
     decoded: Any = msgspec.UNSET
+    effect: Any = None
+    overdue: bool = False
 
     @property
     def id(self) -> str:
@@ -153,13 +158,36 @@ class Message(msgspec.Struct, eq=False, weakref=True):
 
         Raises:
             AlreadySettled: if it is settled already.
+            BadOption: if one of these is not as described; nothing is settled then.
         """
+        _check_ending(elapsed, error)
         self.acknowledger.acknowledge(self, elapsed, error)
 
-    def extend(self, seconds: float) -> None:
-        """Keeps it hidden for `seconds` more; leases are renewed anyway while a handler runs."""
-        self.acknowledger.extend(self, seconds)
+    def extend(self, seconds: float | str) -> None:
+        """Keeps it hidden for so long from now; leases are renewed anyway while a handler runs.
+
+        Args:
+            seconds: how long, in seconds or as a text such as "10m"; never less than the lease.
+
+        Raises:
+            BadOption: if it is no such time.
+        """
+        self.acknowledger.extend(self, duration_ms(seconds, "seconds") / 1000)
 
     def __repr__(self) -> str:
         where = f"{self.topic}/{self.slot}"
         return f"<Message {self.id} {where} key={self.key!r} attempt={self.attempt}>"
+
+
+def _check_ending(elapsed: Any, error: Any) -> None:
+    """Refuses what would break on the way, after the message counts as settled.
+
+    A time below 0 is none of that: a clock was set back.
+    """
+    if error is not None and not isinstance(error, BaseException):
+        remedy = 'use one, such as ValueError("why") or Reject("why")'
+        raise BadOption("error", error, "it is not an exception", remedy)
+    if elapsed is not None and (
+        not isinstance(elapsed, int | float) or isinstance(elapsed, bool) or elapsed != elapsed
+    ):
+        raise BadOption("elapsed", elapsed, "it is not a number of seconds", "leave it out")

@@ -17,7 +17,7 @@ class Outcome(StrEnum):
     FULL = "full"
 
 
-class Published(msgspec.Struct, frozen=True):
+class Published(msgspec.Struct, frozen=True, gc=False):
     """The answer to a publish: the message's id, and what became of it."""
 
     id: str
@@ -50,3 +50,12 @@ class Moved(StrEnum):
     DONE = "done"
     ABSENT = "absent"
     DOING = "doing"
+
+
+class Applied(StrEnum):
+    """What became of a change to a row that bears a version."""
+
+    APPLIED = "applied"
+    INSERTED = "inserted"
+    OLD = "old"
+    ABSENT = "absent"

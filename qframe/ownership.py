@@ -19,6 +19,7 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
         since_ms: when it first joined one of them, in milliseconds since 1970.
         until_ms: when it counts as dead unless it is heard again.
         consumers: what it takes part in, each as `topic/group`.
+        paused: those of them whose group is paused, so that it handles nothing of them.
         slots: how many slots it owns in these.
     """
 
@@ -27,6 +28,7 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
     until_ms: int
     consumers: list[str]
     slots: int
+    paused: list[str] = []
 
 
 class OwnerInfo(msgspec.Struct, kw_only=True, frozen=True):
@@ -39,6 +41,7 @@ class OwnerInfo(msgspec.Struct, kw_only=True, frozen=True):
         worker: its owner's id; None while nobody owns it.
         epoch: under which epoch it is owned, 16 hexadecimal digits.
         since_ms: since when, in milliseconds since 1970.
+        paused: whether the group is paused.
     """
 
     topic: str
@@ -47,20 +50,23 @@ class OwnerInfo(msgspec.Struct, kw_only=True, frozen=True):
     worker: str | None = None
     epoch: str | None = None
     since_ms: int | None = None
+    paused: bool = False
 
 
 class Attendance(NamedTuple):
-    """The roster of one group of a topic."""
+    """The roster of one group of a topic, and whether that is paused."""
 
     topic: Topic
     group: str
     roster: Roster
+    paused: bool = False
 
 
 def workers_of(attendances: Iterable[Attendance]) -> list[WorkerInfo]:
     """Every worker once, the one that came first in front."""
     found: dict[str, WorkerInfo] = {}
-    for topic, group, roster in attendances:
+    for topic, group, roster, paused in attendances:
+        consumer = f"{topic.name}/{group}"
         for member in roster.members:
             known = found.get(member.id)
             owned = sum(owner.member == member.id for owner in roster.owners.values())
@@ -68,7 +74,8 @@ def workers_of(attendances: Iterable[Attendance]) -> list[WorkerInfo]:
                 id=member.id,
                 since_ms=min(member.since_ms, known.since_ms) if known else member.since_ms,
                 until_ms=max(member.until_ms, known.until_ms) if known else member.until_ms,
-                consumers=[*(known.consumers if known else ()), f"{topic.name}/{group}"],
+                consumers=[*(known.consumers if known else ()), consumer],
+                paused=[*(known.paused if known else ()), *([consumer] if paused else ())],
                 slots=owned + (known.slots if known else 0),
             )
     return sorted(found.values(), key=lambda worker: (worker.since_ms, worker.id))
@@ -76,18 +83,15 @@ def workers_of(attendances: Iterable[Attendance]) -> list[WorkerInfo]:
 
 def owners_of(attendances: Iterable[Attendance]) -> list[OwnerInfo]:
     """Every slot of every group, also those that nobody owns."""
-    return [
-        _owner(topic, group, slot, roster)
-        for topic, group, roster in attendances
-        for slot in range(topic.slots)
-    ]
+    return [_owner(each, slot) for each in attendances for slot in range(each.topic.slots)]
 
 
-def _owner(topic: Topic, group: str, slot: int, roster: Roster) -> OwnerInfo:
+def _owner(attendance: Attendance, slot: int) -> OwnerInfo:
+    topic, group, roster, paused = attendance
     owner = roster.owners.get(slot)
     if owner is None:
-        return OwnerInfo(topic=topic.name, group=group, slot=slot)
+        return OwnerInfo(topic=topic.name, group=group, slot=slot, paused=paused)
     return OwnerInfo(
         topic=topic.name, group=group, slot=slot, worker=owner.member, epoch=owner.epoch,
-        since_ms=owner.since_ms,
+        since_ms=owner.since_ms, paused=paused,
     )  # fmt: skip

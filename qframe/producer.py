@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from datetime import datetime, timedelta
-from typing import Any, Final, TypedDict, Unpack
+from itertools import islice
+from operator import attrgetter
+from typing import Any, Final, Unpack
 from zlib import crc32
-
-import msgspec
 
 from qframe.clock import Clock
 from qframe.codec import batch_mark, checked_id, encode_body, encode_headers, new_token, subject_of
+from qframe.columns import plain_entries
 from qframe.errors import (
     AnswerLost,
     BadKey,
@@ -21,55 +21,17 @@ from qframe.errors import (
     TopicFull,
 )
 from qframe.outcomes import Outcome, Published
+from qframe.outgoing import MessageOptions, Outgoing, outgoing
 from qframe.retry import checked_times
-from qframe.stores.base import Entry, Store
+from qframe.stores.base import Store
+from qframe.stores.exchange import Entry
 from qframe.topic import Kind, Topic, checked_key, duration_ms
 
 TRIES: Final = 3
+PIECE: Final = 500
 MAX_PRIORITY: Final = 2**31 - 1
-
-
-class Outgoing(msgspec.Struct, gc=False, eq=False):
-    """A message on its way out, for `publish_many`.
-
-    Attributes:
-        body: anything that JSON can hold, a dataclass or Struct of such, or bytes.
-        key: what must be handled serially and in order with it.
-        headers: texts that go with it.
-        tags: texts by which consumers may choose.
-        id: its id; one is made up where there is none. The same id again within the topic's
-            `dedupe_window` is a duplicate.
-        delay: due so much later: seconds, a text such as "10m", or a timedelta.
-        at: due then: a datetime with a time zone, or seconds since 1970.
-        priority: higher goes first; in `priority` and `ordered` topics.
-        within: in `merge` topics, the window: due so much later unless due already.
-        sequence: its number among its key's messages, from 1; in `ordered` topics.
-    """
-
-    body: Any
-    key: str | None = None
-    headers: Mapping[str, str] | None = None
-    tags: Iterable[str] | None = None
-    id: str | None = None
-    delay: float | str | timedelta | None = None
-    at: datetime | float | None = None
-    priority: int = 0
-    within: float | str | None = None
-    sequence: int | None = None
-
-
-class MessageOptions(TypedDict, total=False):
-    """The keyword arguments of every `publish`; `Outgoing` tells what they mean."""
-
-    key: str | None
-    headers: Mapping[str, str] | None
-    tags: Iterable[str] | None
-    id: str | None
-    delay: float | str | timedelta | None
-    at: datetime | float | None
-    priority: int
-    within: float | str | None
-    sequence: int | None
+_ID_OF: Final = attrgetter("id")
+_ONE_BODY: Final = (str, bytes, bytearray, memoryview, Mapping)  # iterable, and never meant so
 
 
 class Producer:
@@ -110,12 +72,13 @@ class Producer:
             StoreUnavailable: if the store cannot be reached; nothing was written.
             StoreFull: if the store has no room left; nothing was written.
         """
+        item = outgoing(body, options)
         found = self._resolve(topic)
         token = new_token(self._clock)
-        item = Outgoing(body, **options)
-        entry = self._entry(
-            found, found.has_subjects, found.slots - 1, item, f"{token}-0", batch_mark(token)
-        )
+        entry = entry_of(
+            found, found.has_subjects, found.slots - 1, item, f"{token}-0", batch_mark(token),
+            self._max_body,
+        )  # fmt: skip
         [outcome] = self._send(found, (entry,))
         published = Published(entry.id, outcome)
         if outcome is Outcome.FULL:
@@ -143,15 +106,17 @@ class Producer:
         size = self._batch if batch is None else batch
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise BadOption("batch", batch, "it must be a whole number from 1", "use 500")
+        if isinstance(items, _ONE_BODY) or not isinstance(items, Iterable):
+            raise BadOption(
+                "items", items, "it is one body, and many are published", "give a list: [body]"
+            )
         found = self._resolve(topic)
         entries = self._entries(found, items, size)
         published: list[Published] = []
         for start in range(0, len(entries), size):
             part = entries[start : start + size]
             outcomes = self._send(found, part)
-            published += [
-                Published(entry.id, outcome) for entry, outcome in zip(part, outcomes, strict=True)
-            ]
+            published += map(Published, map(_ID_OF, part), outcomes)
             if Outcome.FULL in outcomes:
                 rest = entries[start + size :]
                 published += [Published(entry.id, Outcome.FULL) for entry in rest]
@@ -173,7 +138,8 @@ class Producer:
             BadInput: if anything about it is wrong.
         """
         found = self._resolve(topic)
-        return found, self._entry(found, found.has_subjects, found.slots - 1, item, "", "")
+        last_slot = found.slots - 1
+        return found, entry_of(found, found.has_subjects, last_slot, item, "", "", self._max_body)
 
     def send(self, topic: Topic, entries: Sequence[Entry]) -> list[Published]:
         """Publishes what was prepared, in one call; those that are `full` were not stored.
@@ -209,52 +175,75 @@ class Producer:
     def _entries(self, topic: Topic, items: Iterable[Any], batch: int) -> list[Entry]:
         """All items, checked and encoded."""
         entries: list[Entry] = []
-        add = entries.append
+        rest = iter(items)
+        # A generator may yield one dict again and again, each time with something else in it: so
+        # only what is all there is looked at together.
+        is_there = type(items) in (list, tuple)
+        while True:
+            token = new_token(self._clock)
+            for place in range(0, batch, PIECE):
+                most = min(PIECE, batch - place)
+                piece = islice(rest, most)
+                made = self._piece(topic, list(piece) if is_there else piece, token, place)
+                entries += made
+                if len(made) < most:
+                    return entries
+
+    def _piece(self, topic: Topic, items: Iterable[Any], token: str, place: int) -> list[Entry]:
+        """A part of a batch, from its place there on."""
+        if isinstance(items, list):
+            made = plain_entries(topic, items, token, place, self._max_body)
+            if made is not None:
+                return made
+        mark = batch_mark(token)
+        has_subjects, last_slot, max_body = topic.has_subjects, topic.slots - 1, self._max_body
+        entries: list[Entry] = []
         plain = Outgoing(None)
-        has_subjects, last_slot = topic.has_subjects, topic.slots - 1
-        token = mark = ""
-        for number, item in enumerate(items):
-            place = number % batch
-            if not place:
-                token = new_token(self._clock)
-                mark = batch_mark(token)
+        for number, item in enumerate(items, place):
             if not isinstance(item, Outgoing):
                 plain.body = item
                 item = plain
-            add(self._entry(topic, has_subjects, last_slot, item, f"{token}-{place}", mark))
+            made_up = f"{token}-{number}"
+            entries.append(entry_of(topic, has_subjects, last_slot, item, made_up, mark, max_body))
         return entries
 
-    def _entry(
-        self,
-        topic: Topic,
-        has_subjects: bool,
-        last_slot: int,
-        item: Outgoing,
-        made_up: str,
-        mark: str,
-    ) -> Entry:
-        """One item. The way of a plain body and key through here is hot."""
-        body, raw = encode_body(item.body, self._max_body)
-        key = item.key
-        if key is not None:
-            checked_key(key)
-        headers = None
-        if raw or item.headers is not None or item.tags is not None:
-            headers = encode_headers(item.headers, item.tags, raw)
-        if item.id is not None:
-            made_up = mark = checked_id(item.id)
-        subject = subject_of(key, body) if has_subjects else None
-        slot = crc32(body if key is None else key.encode()) & last_slot
-        entry = Entry(slot, subject, made_up, mark, key, headers, body)
-        if (
-            item.delay is not None
-            or item.at is not None
-            or item.priority
-            or item.within is not None
-            or item.sequence is not None
-        ):
-            _add_options(entry, topic, item)
-        return entry
+
+def entry_of(
+    topic: Topic,
+    has_subjects: bool,
+    last_slot: int,
+    item: Outgoing,
+    made_up: str,
+    mark: str,
+    max_body: int,
+) -> Entry:
+    """One message, checked and encoded. The way of a plain body and key through here is hot.
+
+    Raises:
+        BadInput: if anything about it is wrong.
+    """
+    body, raw = encode_body(item.body, max_body)
+    key = item.key
+    if key is not None:
+        checked_key(key)
+    headers = None
+    if raw or item.headers is not None or item.tags is not None:
+        headers = encode_headers(item.headers, item.tags, raw)
+    if item.id is not None:
+        made_up = mark = checked_id(item.id)
+    subject = subject_of(key, body) if has_subjects else None
+    slot = crc32(body if key is None else key.encode()) & last_slot
+    entry = Entry(slot, subject, made_up, mark, key, headers, body)
+    if (
+        item.delay is not None
+        or item.at is not None
+        or item.priority
+        or item.within is not None
+        or item.sequence is not None
+        or item.slot_basis is not None
+    ):
+        _add_options(entry, topic, item)
+    return entry
 
 
 def _add_options(entry: Entry, topic: Topic, item: Outgoing) -> None:
@@ -262,6 +251,8 @@ def _add_options(entry: Entry, topic: Topic, item: Outgoing) -> None:
     kind = topic.kind
     entry.delay_ms, entry.at_ms = checked_times(item.delay, item.at)
     timed = item.delay is not None or item.at is not None
+    if item.slot_basis is not None:
+        entry.slot = _slot_of(topic, item, timed=timed)
     if item.priority:
         _refuse_unless(kind in (Kind.PRIORITY, Kind.ORDERED), "priority", item.priority, topic)
         whole = isinstance(item.priority, int) and not isinstance(item.priority, bool)
@@ -289,6 +280,23 @@ def _add_options(entry: Entry, topic: Topic, item: Outgoing) -> None:
                 "sequence", item.sequence, "it must be a whole number from 1", "count from 1"
             )
         entry.sequence = item.sequence
+
+
+def _slot_of(topic: Topic, item: Outgoing, *, timed: bool) -> int:
+    """The slot that a `slot_basis` asks for, where nobody looks for the key in its own."""
+    basis = item.slot_basis
+    if item.key is not None and topic.has_subjects:
+        remedy = "leave one of the two out, or publish to a stream"
+        if topic.kind is not Kind.ORDERED:
+            why = f"equal keys meet in the key's slot in topic {topic.name!r} of kind {topic.kind}"
+            raise BadOption("slot_basis", basis, why, remedy)
+        if timed:
+            why = "a time and a key are given as well, and a timer lies in its key's slot"
+            raise BadOption("slot_basis", basis, why, remedy)
+    try:
+        return topic.slot_of(checked_key(basis).encode())
+    except BadKey as error:
+        raise BadOption("slot_basis", basis, error.why, "use a text, such as an id") from None
 
 
 def _refuse_unless(fits: bool, option: str, value: object, topic: Topic) -> None:

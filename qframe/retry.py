@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from typing import Final
 
 from qframe.errors import BadOption
-from qframe.topic import duration_ms
+from qframe.topic import BEYOND_MS, duration_ms
 
 MAX_FACTOR: Final = 100
 
@@ -24,7 +24,7 @@ class NeedRetry(Exception):
         at: the moment, as a datetime with a time zone or as seconds since 1970.
 
     Raises:
-        BadOption: if both are given, or one is not a time.
+        BadOption: if both are given, or one is not a time, or the text is one.
     """
 
     def __init__(
@@ -34,6 +34,9 @@ class NeedRetry(Exception):
         delay: float | str | timedelta | None = None,
         at: datetime | float | None = None,
     ) -> None:
+        given: object = why
+        if isinstance(given, int | float | timedelta):
+            raise BadOption("why", why, "it is not a text", "use NeedRetry(delay=…) for a time")
         super().__init__(why or "the handler asked for a retry")
         self.delay_ms, self.at_ms = checked_times(delay, at)
 
@@ -69,7 +72,8 @@ class Backoff:
     ) -> None:
         self.first_ms = duration_ms(first, "backoff first")
         self.cap_ms = duration_ms(cap, "backoff cap")
-        if not isinstance(factor, int | float) or not 1 <= factor <= MAX_FACTOR:
+        is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
+        if not is_number or not 1 <= factor <= MAX_FACTOR:
             raise BadOption("backoff factor", factor, "it must be from 1 to 100", "use 2.0")
         self.factor = float(factor)
 
@@ -88,6 +92,8 @@ def checked_times(
 ) -> tuple[int | None, int | None]:
     """A delay in milliseconds and a moment in milliseconds since 1970; at most one is not None.
 
+    A datetime before 1970 counts as 1970: both are over.
+
     Raises:
         BadOption: if both are given, or one is not a time.
     """
@@ -103,5 +109,11 @@ def checked_times(
             raise BadOption(
                 "at", at, "it has no time zone", "use datetime.now(UTC), or any aware datetime"
             )
-        return None, round(at.timestamp() * 1000)
-    return None, duration_ms(at, "at")
+        return None, max(0, round(at.timestamp() * 1000))
+    is_number = isinstance(at, int | float) and not isinstance(at, bool)
+    if not is_number or not 0 <= at * 1000 < BEYOND_MS:
+        raise BadOption(
+            "at", at, "it is no moment",
+            "use a datetime with a time zone, or seconds since 1970; for a time from now use delay",
+        )  # fmt: skip
+    return None, round(at * 1000)

@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
+import secrets
+from typing import Final
+
 import msgspec
+
+NO_VERSION: Final = 0
+LARGEST_VERSION: Final = 2**53 - 1
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -47,3 +53,8 @@ class Roster(msgspec.Struct, frozen=True):
     version: int
     members: list[Member]
     owners: dict[int, Owner]
+
+
+def fresh_version() -> int:
+    """A roster's next version: not 0, none that was before, and exact in every language's JSON."""
+    return 1 + secrets.randbelow(LARGEST_VERSION)

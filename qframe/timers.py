@@ -8,9 +8,11 @@ from typing import Any, Protocol
 
 from qframe.codec import encode_body, encode_headers
 from qframe.errors import BadOption, BadTopic, UnknownTopic
+from qframe.option_rules import checked_limit
 from qframe.outcomes import Moved, Published
 from qframe.retry import checked_times
-from qframe.stores.base import Record, Store
+from qframe.stores.base import Store
+from qframe.stores.records import Record
 from qframe.topic import Kind, Topic, checked_key, checked_name
 
 
@@ -140,11 +142,11 @@ class Timers:
     ) -> list[Record]:
         """What waits and is due from `since` up to, and not including, `until`; the next first."""
         found = self._found(topic)
-        if not isinstance(limit, int) or isinstance(limit, bool) or limit < 1:
-            raise BadOption("limit", limit, "it must be a whole number from 1", "use 100")
         _, from_ms = checked_times(None, since)
         _, until_ms = checked_times(None, until)
-        return self._store.timers(found, from_ms=from_ms or 0, until_ms=until_ms, limit=limit)
+        return self._store.timers(
+            found, from_ms=from_ms or 0, until_ms=until_ms, limit=checked_limit(limit)
+        )
 
     def _found(self, topic: Topic | str) -> Topic:
         found = self._topic(topic)

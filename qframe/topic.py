@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import Final
 from zlib import crc32
@@ -12,6 +13,8 @@ from qframe.errors import BadInput, BadKey, BadOption, BadTopic
 MAX_SLOTS: Final = 4096
 MAX_KEY_BYTES: Final = 512
 BROADCAST_SIGN: Final = "@"
+BEYOND_MS: Final = 10**14  # some 3,169 years: no store has to count further
+MAX_LENGTH: Final = 2**40
 
 _NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -78,10 +81,13 @@ class Topic:
                 "slots", slots, "it must be a power of two from 1 to 4096", "use 16, or 64"
             )
         self.slots = slots
-        if max_length is not None and (not isinstance(max_length, int) or max_length < 1):
-            raise BadTopic(
-                "max_length", max_length, "it must be a whole number from 1", "leave it out"
-            )
+        if max_length is not None and (
+            not isinstance(max_length, int)
+            or isinstance(max_length, bool)
+            or not 1 <= max_length <= MAX_LENGTH
+        ):
+            why = f"it must be a whole number from 1 to {MAX_LENGTH}"
+            raise BadTopic("max_length", max_length, why, "leave it out")
         self.max_length = max_length
         self.retain_ms = duration_ms(retain, "retain")
         self.dedupe_window_ms = duration_ms(dedupe_window, "dedupe_window")
@@ -170,20 +176,36 @@ def checked_key(key: object) -> str:
     )  # fmt: skip
 
 
+def checked_keys(keys: Sequence[str]) -> None:
+    """Does what `checked_key` does to each, nearly always by one look at all of them.
+
+    Raises:
+        BadKey: if one is no key.
+        TypeError: if one is no text.
+    """
+    text = "".join(keys)
+    simple = text.isascii() and "\0" not in text and all(keys)
+    if not (simple and max(map(len, keys), default=0) <= MAX_KEY_BYTES):
+        for key in keys:
+            checked_key(key)
+
+
 def duration_ms(value: float | str, what: str) -> int:
     """Milliseconds, from seconds or a text such as "500ms", "10s", "2h", "7d".
 
     Raises:
-        BadOption: if it is neither, or negative.
+        BadOption: if it is neither, or negative, or longer than stores can count.
     """
+    ms: float | None = None
     if isinstance(value, str):
         if match := _DURATION.fullmatch(value.strip()):
-            return round(float(match[1]) * _MS[match[2]])
-    elif isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 1e11:
-        return round(value * 1000)
-    raise BadOption(
-        what, value, "it is not a duration", 'use seconds, or a text such as "500ms", "30s", "24h"'
-    )
+            ms = float(match[1]) * _MS[match[2]]
+    elif isinstance(value, int | float) and not isinstance(value, bool) and value >= 0:
+        ms = value * 1000
+    if ms is not None and ms < BEYOND_MS:
+        return round(ms)
+    why = "it is not a duration" if ms is None else "it is longer than 3000 years"
+    raise BadOption(what, value, why, 'use seconds, or a text such as "500ms", "30s", "24h"')
 
 
 def _encodes(text: str) -> bool:

@@ -1,6 +1,7 @@
 #!/bin/sh
-# Installs the servers that the tests start: Redis 7 or newer with its sentinel, and ZooKeeper 3.8 or
-# newer with a Java to run it. Each test starts its own, which end with it; no daemon is started.
+# Installs the servers that the tests start: Redis 7 or newer with its sentinel, PostgreSQL 15 or
+# newer, MariaDB 10.6 or newer, ZooKeeper 3.8 or newer, and Java 17 or newer for it and for Spark.
+# Each test starts its own, which end with it; no daemon is started.
 set -eu
 
 has_redis() {
@@ -10,16 +11,32 @@ has_redis() {
 }
 
 has_java() {
-    java -version >/dev/null 2>&1
+    major=$(java -version 2>&1 | sed -n 's/.* version "\([0-9]*\).*/\1/p' | head -n 1)
+    [ "${major:-0}" -ge 17 ]
 }
 
 has_zookeeper() {
     has_java && [ -e /usr/share/java/zookeeper.jar ]
 }
 
+has_postgres() {
+    for server in /usr/lib/postgresql/*/bin/postgres "$(command -v postgres || true)"; do
+        [ -x "$server" ] || continue
+        major=$("$server" --version | sed -n 's/[^0-9]*\([0-9]*\).*/\1/p')
+        [ "${major:-0}" -ge 15 ] && return 0
+    done
+    return 1
+}
+
+has_mariadb() {
+    command -v mariadbd >/dev/null 2>&1 && command -v mariadb-install-db >/dev/null 2>&1
+}
+
 # Debian's `zookeeper` adds commands and a user to `libzookeeper-java`, and a Java with a desktop.
 packages=""
 has_redis || packages="redis-server redis-sentinel"
+has_postgres || packages="$packages postgresql"
+has_mariadb || packages="$packages mariadb-server"
 has_zookeeper || packages="$packages libzookeeper-java"
 has_java || packages="$packages default-jre-headless"
 if [ -z "$packages" ]; then
@@ -50,8 +67,16 @@ if ! has_redis; then
     status=1
 fi
 if ! has_zookeeper; then
-    echo "the tests need ZooKeeper 3.8 or newer and Java: install them, e.g. apt-get install" \
+    echo "the tests need ZooKeeper 3.8 and Java 17, or newer: install them, e.g. apt-get install" \
         "libzookeeper-java default-jre-headless" >&2
+    status=1
+fi
+if ! has_postgres; then
+    echo "the tests need PostgreSQL 15 or newer: install it, e.g. apt-get install postgresql" >&2
+    status=1
+fi
+if ! has_mariadb; then
+    echo "the tests need MariaDB 10.6 or newer: install it, e.g. apt-get install mariadb-server" >&2
     status=1
 fi
 exit "$status"

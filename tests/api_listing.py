@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import qframe
+from qframe import spark, testing
 
 
 def listing() -> str:
@@ -16,6 +17,10 @@ def listing() -> str:
     lines: list[str] = []
     for name in qframe.__all__:
         lines += list(_described(name, getattr(qframe, name)))
+    for package in (spark, testing):
+        for name in package.__all__:
+            full = f"{package.__name__.removeprefix('qframe.')}.{name}"
+            lines += list(_described(full, getattr(package, name)))
     return "\n".join(lines) + "\n"
 
 

@@ -56,6 +56,8 @@ class Child(ABC):
     So a server is to be started, and restarted, by a thread that lives as long as it: the main one.
     """
 
+    STOP_SIGNAL = signal.SIGTERM
+
     def __init__(self, name: str, folder: Path, port: int | None) -> None:
         self.folder = folder.resolve()
         self.port = port or free_port()
@@ -97,7 +99,7 @@ class Child(ABC):
         """Asks it to end, frozen or not; kills it if it does not."""
         if self._process is None or not self.is_running:
             return
-        self._process.terminate()
+        self._process.send_signal(self.STOP_SIGNAL)
         self.thaw()
         try:
             self._process.wait(STOP_S)

@@ -7,7 +7,19 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from servers import RedisCluster3, RedisServer, ZooKeeperServer
+from hypothesis import settings
+from servers import (
+    MariaDbServer,
+    PostgresServer,
+    RedisCluster3,
+    RedisServer,
+    SentinelSet,
+    ZooKeeperServer,
+)
+
+# No test is timed: a machine may be busy.
+settings.register_profile("qframe", deadline=None)
+settings.load_profile("qframe")
 
 
 @pytest.fixture(autouse=True)
@@ -32,6 +44,13 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisClu
 
 
 @pytest.fixture(scope="session")
+def redis_sentinel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelSet]:
+    """One primary behind Sentinels for all tests, shared as the server is."""
+    with SentinelSet(tmp_path_factory.mktemp("redis-sentinel")) as servers:
+        yield servers
+
+
+@pytest.fixture(scope="session")
 def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperServer]:
     """One server for all tests: nobody kills it, each has a chroot of its own."""
     with ZooKeeperServer(tmp_path_factory.mktemp("zookeeper")) as server:
@@ -42,3 +61,17 @@ def zookeeper(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ZooKeeperSer
 def zookeeper_url(zookeeper: ZooKeeperServer) -> str:
     """The server that all tests share, with a chroot that is this test's alone."""
     return f"{zookeeper.url}/test-{uuid.uuid4()}"
+
+
+@pytest.fixture(scope="session")
+def postgres(tmp_path_factory: pytest.TempPathFactory) -> Iterator[PostgresServer]:
+    """One server for all tests: nobody kills it, each has a database or a namespace of its own."""
+    with PostgresServer(tmp_path_factory.mktemp("postgres")) as server:
+        yield server
+
+
+@pytest.fixture(scope="session")
+def mariadb(tmp_path_factory: pytest.TempPathFactory) -> Iterator[MariaDbServer]:
+    """One server for all tests, shared as that of PostgreSQL is."""
+    with MariaDbServer(tmp_path_factory.mktemp("mariadb")) as server:
+        yield server

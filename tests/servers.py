@@ -16,12 +16,14 @@ from typing import Self
 
 import redis
 from child import HOST, free_port
+from database_servers import MariaDbServer, PostgresServer
 from eventually import eventually
 from redis_servers import RedisServer, Sentinel, connect
 from zookeeper_servers import ZooKeeperEnsemble3, ZooKeeperServer
 
-__all__ = ["Proxy", "RedisCluster3", "RedisServer", "SentinelSet", "ZooKeeperEnsemble3",
-           "ZooKeeperServer", "connect", "free_port"]  # fmt: skip
+__all__ = ["MariaDbServer", "PostgresServer", "Proxy", "RedisCluster3", "RedisServer",
+           "SentinelSet", "ZooKeeperEnsemble3", "ZooKeeperServer", "connect",
+           "free_port"]  # fmt: skip
 
 SLOTS = 16384
 NODES = 3

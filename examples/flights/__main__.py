@@ -13,7 +13,7 @@ from rich.table import Table
 
 from examples.flights import folder
 from examples.flights.progress import Watch, bars
-from qframe import default_app
+from qframe import QFrameError, default_app
 
 
 def main() -> int:
@@ -28,7 +28,10 @@ def main() -> int:
         parser.error("--limit must be 1 or more")
     with tempfile.TemporaryDirectory() as scratch:
         folder.use(Path(arguments.keep or scratch), arguments.store)
-        return run(None if arguments.all else 1, arguments.limit)
+        try:
+            return run(None if arguments.all else 1, arguments.limit)
+        except QFrameError as error:
+            sys.exit(f"error: {error}")
 
 
 def run(month: int | None, limit: int | None) -> int:

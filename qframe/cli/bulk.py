@@ -22,7 +22,8 @@ from qframe.cli.times import duration_of, moment_of
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadInput, QFrameError, TopicFull
 from qframe.outcomes import Outcome
-from qframe.producer import Outgoing, Producer
+from qframe.outgoing import Outgoing
+from qframe.producer import Producer
 from qframe.topic import Topic
 
 

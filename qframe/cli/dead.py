@@ -2,24 +2,16 @@
 
 from __future__ import annotations
 
-import sys
 from typing import Annotated, Literal
 
 import typer
 
 from qframe.app import QFrame
-from qframe.cli.flags import (
-    AsJson,
-    Config,
-    GroupName,
-    Limit,
-    Namespace,
-    Store,
-    TopicName,
-    opened,
-)  # fmt: skip
+from qframe.cli.asking import ask
+from qframe.cli.flags import AsJson, GroupName, Limit, TopicName
 from qframe.cli.look import say_record
 from qframe.cli.output import counted, say, say_json, table
+from qframe.cli.place import Place, placed
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import second
 from qframe.errors import BadOption
@@ -27,26 +19,30 @@ from qframe.errors import BadOption
 dead = typer.Typer(no_args_is_help=True, help="Shows, retries and drops dead letters.")
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The messages' ids.")]
+After = Annotated[
+    str | None,
+    typer.Option(metavar="PLACE", help="Only those behind this dead_place of --json."),
+]
 All = Annotated[bool, typer.Option("--all", help="All dead letters of the group.")]
 
 
 @dead.command("list")
+@placed
 def list_dead(
+    place: Place,
     topic: TopicName,
     group: GroupName,
     limit: Limit = 100,
+    after: After = None,
     as_json: AsJson = False,
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Lists a group's dead letters, the longest dead first."""
-    with opened(store, namespace, config) as app:
-        records = app.admin.dead(topic, group, limit)
+    with place.opened() as app:
+        records = app.admin.dead(topic, group, limit, after=after)
     if as_json:
-        say_json([record_as_json(record) for record in records])
+        say_json([{**record_as_json(each), "dead_place": str(each.dead_place)} for each in records])
     elif not records:
-        say(f"no dead letters in {topic}/{group}")
+        say(f"no {'' if after is None else 'more '}dead letters in {topic}/{group}")
     else:
         table(
             ("id", "key", "attempts", "died", "error"),
@@ -56,20 +52,21 @@ def list_dead(
             ],
             cut=True,
         )
+        if len(records) == limit:
+            say(f"those behind them: --after {records[-1].dead_place}")
 
 
 @dead.command()
+@placed
 def show(
+    place: Place,
     topic: TopicName,
     group: GroupName,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.")],
     as_json: AsJson = False,
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Shows one dead letter, with its error and traceback."""
-    with opened(store, namespace, config) as app:
+    with place.opened() as app:
         record = app.admin.dead_show(topic, group, message_id)
         now_ms = app.store.now_ms()
     if as_json:
@@ -79,39 +76,37 @@ def show(
 
 
 @dead.command()
+@placed
 def retry(
+    place: Place,
     topic: TopicName,
     group: GroupName,
     ids: Ids = None,
     everything: All = False,
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Makes dead letters due again, their attempts from zero."""
-    with opened(store, namespace, config) as app:
+    with place.opened() as app:
         chosen = _chosen(app, topic, group, ids, everything)
         done = app.admin.dead_retry(topic, group, chosen)
     say(f"{counted(done, 'message')} of {topic}/{group} due again")
 
 
 @dead.command()
+@placed
 def drop(
+    place: Place,
     topic: TopicName,
     group: GroupName,
     ids: Ids = None,
     everything: All = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Removes dead letters for good; asks first, unless --yes."""
-    with opened(store, namespace, config) as app:
+    with place.opened() as app:
         chosen = _chosen(app, topic, group, ids, everything)
         if not yes:
             what = "all dead letters" if chosen == "all" else counted(len(chosen), "dead letter")
-            _ask(f"Drop {what} of {topic}/{group} for good?")
+            ask(f"Drop {what} of {topic}/{group} for good?")
         done = app.admin.dead_drop(topic, group, chosen)
     say(f"{counted(done, 'message')} of {topic}/{group} dropped")
 
@@ -128,12 +123,3 @@ def _chosen(
     for message_id in distinct:
         app.admin.dead_show(topic, group, message_id)
     return distinct
-
-
-def _ask(question: str) -> None:
-    """Goes on if the answer is yes; asks on stderr, so that stdout stays the command's own."""
-    sys.stderr.write(f"{question} [y/N] ")
-    sys.stderr.flush()
-    if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        sys.stderr.write("nothing was dropped\n")
-        raise typer.Exit(1)

@@ -1,4 +1,4 @@
-"""Messages read from files: JSON lines and CSV, line by line, a wrong line named by its number."""
+"""Messages read from files: JSON lines, CSV and Parquet; a wrong line is named by its number."""
 
 from __future__ import annotations
 
@@ -9,10 +9,12 @@ from typing import Any, Final, NamedTuple
 
 import msgspec
 
+from qframe.cli.parquet import PARQUET, parquet_rows
 from qframe.errors import BadBody, BadInput, BadOption, NotSupported
 
 ENVELOPE: Final = (
     "body", "key", "headers", "tags", "id", "delay", "at", "priority", "within", "sequence",
+    "slot_basis",
 )  # fmt: skip
 _JSON_LINES: Final = (".jsonl", ".ndjson", ".json")
 
@@ -44,7 +46,7 @@ class MessageFile(NamedTuple):
 
         Raises:
             BadOption: if the file cannot be read.
-            NotSupported: if it is neither JSON lines nor CSV.
+            NotSupported: if it is none of JSON lines, CSV and Parquet.
             BadInput: if a line cannot be a message; the error names the line.
         """
         suffix = self.path.suffix.lower()
@@ -52,10 +54,12 @@ class MessageFile(NamedTuple):
             rows = self._csv()
         elif suffix in _JSON_LINES:
             rows = self._json_lines()
+        elif suffix == PARQUET:
+            rows = self._parquet()
         else:
             raise NotSupported(
                 f"publishing from {str(self.path)!r}",
-                f"write it as JSON lines ({_JSON_LINES[0]}) or as .csv",
+                f"write it as JSON lines ({_JSON_LINES[0]}), as .csv or as {PARQUET}",
             )
         try:
             for number, row in rows:
@@ -102,6 +106,24 @@ class MessageFile(NamedTuple):
                     "file", self.at(reader.line_num + 1), f"it is not CSV in UTF-8 ({error})",
                     "save it as CSV in UTF-8, with a header",
                 ) from error  # fmt: skip
+
+    def _parquet(self) -> Iterator[tuple[int, Any]]:
+        """Rows; those that are envelopes are as Spark's format `qframe` has them."""
+        for number, row in parquet_rows(self.path):
+            if self.envelopes and isinstance(row.get("body"), str):
+                row["body"] = self._json(number, row["body"])
+            yield number, row
+
+    def _json(self, number: int, text: str) -> msgspec.Raw:
+        """JSON as it is, once it is known to be that."""
+        try:
+            msgspec.json.decode(text)
+        except msgspec.DecodeError as error:
+            raise BadBody(
+                self.at(number), text, f"its body is not JSON ({error})",
+                "write bodies as JSON, or as binary to publish them as they are",
+            ) from None  # fmt: skip
+        return msgspec.Raw(text.encode())
 
     def _envelope(self, number: int, row: Any) -> dict[str, Any]:
         if self.envelopes:

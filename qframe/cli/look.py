@@ -7,24 +7,19 @@ from typing import Annotated
 import typer
 
 from qframe.admin import STATES
-from qframe.cli.flags import (
-    AsJson,
-    Config,
-    GroupName,
-    Limit,
-    Namespace,
-    Store,
-    TopicName,
-    opened,
-)  # fmt: skip
+from qframe.cli.bodies import own_headers
+from qframe.cli.flags import AsJson, GroupName, Limit, TopicName
 from qframe.cli.output import facts, say, say_json, table
+from qframe.cli.place import Place, placed
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import body_text, moment, second, why
 from qframe.errors import BadOption
-from qframe.stores.base import Record
+from qframe.stores.records import Record
 
 
+@placed
 def peek(
+    place: Place,
     topic: TopicName,
     group: GroupName,
     state: Annotated[
@@ -33,15 +28,12 @@ def peek(
     ] = None,
     limit: Limit = 20,
     as_json: AsJson = False,
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Shows a group's messages, and takes none of them.
 
     They come slot by slot, the next ones first.
     """
-    with opened(store, namespace, config) as app:
+    with place.opened() as app:
         records = app.admin.peek(
             topic, group, states=state or ("waiting", "todo", "doing"), limit=limit
         )
@@ -63,16 +55,15 @@ def peek(
         )  # fmt: skip
 
 
+@placed
 def explain(
+    place: Place,
     topic: TopicName,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.")],
     as_json: AsJson = False,
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Tells where a message stands for each group, and why."""
-    with opened(store, namespace, config) as app:
+    with place.opened() as app:
         records = app.admin.explain(topic, message_id)
         now_ms = app.store.now_ms()
     if as_json:
@@ -89,18 +80,17 @@ def explain(
             say_record(record, now_ms)
 
 
+@placed
 def verify(
+    place: Place,
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="All if left out.")] = None,
     as_json: AsJson = False,
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Audits that no message is lost or in two places.
 
     Exits with 1 if something is wrong.
     """
-    with opened(store, namespace, config) as app:
+    with place.opened() as app:
         names = [each.name for each in app.admin.topics()] if topic is None else [topic]
         faults = {name: app.admin.verify(name) for name in names}
     wrong = sum(len(found) for found in faults.values())
@@ -121,9 +111,6 @@ def say_record(record: Record, now_ms: int) -> None:
     """Everything about a message in one place, its body in full."""
     group = "" if record.group is None else f", group {record.group}"
     say(f"{record.state} in {record.topic}{group}: {why(record, now_ms)}")
-    headers = {
-        name: value for name, value in (record.headers or {}).items() if not name.startswith("qf-")
-    }
     facts(
         [
             ("id", record.id),
@@ -137,7 +124,7 @@ def say_record(record: Record, now_ms: int) -> None:
             ("lost", record.lost or None),
             ("lease until", moment(record.lease_until_ms)),
             ("died", moment(record.died_at_ms)),
-            ("headers", headers or None),
+            ("headers", own_headers(record.headers) or None),
             ("body", body_text(record, limit=None)),
             ("error", record.error),
             ("traceback", record.traceback and record.traceback.rstrip()),

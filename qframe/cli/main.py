@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import errno
+import os
 import sys
 from importlib.metadata import version
-from typing import Annotated
+from io import TextIOWrapper
+from pathlib import Path
+from typing import Annotated, Final
 
 import typer
 
 from qframe.cli.dead import dead
-from qframe.cli.flags import Config, Coordinator, Namespace, Store, choose
 from qframe.cli.look import explain, peek, verify
+from qframe.cli.migrate import migrate
+from qframe.cli.outbox import outbox
 from qframe.cli.output import say, say_error
 from qframe.cli.ownership import slots, workers
+from qframe.cli.place import Place, coordinated
 from qframe.cli.publish import publish
 from qframe.cli.seek import seek
 from qframe.cli.topics import groups, topics
+from qframe.cli.tune import pause, resume, tune
 from qframe.cli.worker import worker
 from qframe.errors import QFrameError
+
+_UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 cli = typer.Typer(
     name="qframe",
@@ -37,7 +46,12 @@ cli.command()(peek)
 cli.command()(explain)
 cli.command()(verify)
 cli.add_typer(dead, name="dead")
+cli.add_typer(outbox, name="outbox")
 cli.command()(seek)
+cli.command()(tune)
+cli.command()(pause)
+cli.command()(resume)
+cli.command()(migrate)
 
 
 def _say_version(asked: bool) -> None:
@@ -47,23 +61,46 @@ def _say_version(asked: bool) -> None:
 
 
 @cli.callback()
+@coordinated
 def root(
-    store: Store = None,
-    coordinator: Coordinator = None,
-    namespace: Namespace = None,
-    config: Config = None,
+    place: Place,
     version_asked: Annotated[  # noqa: ARG001 - its callback answers it
         bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which.")
     ] = False,
 ) -> None:
     """Message consumers with per-key order, on the database you already run."""
-    choose(store, namespace, config, coordinator)
+    place.settings()
 
 
 def main() -> None:
     """Runs the command; a typed error is one line and exit code 1."""
+    _make_writable()
     try:
-        cli(prog_name="qframe")
+        try:
+            cli(prog_name="qframe")
+        finally:
+            sys.stdout.flush()  # what cannot be written is known only then
     except QFrameError as error:
         say_error(str(error))
         sys.exit(1)
+    except OSError as error:
+        if error.errno not in (errno.EPIPE, *_UNWRITABLE):
+            raise
+        # Python flushes once more at its end, and would say the same in its own words.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        if error.errno != errno.EPIPE:  # a reader that goes away has seen enough
+            say_error(f"the output cannot be written: {os.strerror(error.errno)}")
+        sys.exit(1)
+
+
+def _make_writable() -> None:
+    """Sees that any text can be written to stdout and stderr.
+
+    What the shell has closed nobody wants to read; what an encoding lacks is escaped.
+    """
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            nowhere = Path(os.devnull).open("w", encoding="utf-8")  # noqa: SIM115 - till the end
+            setattr(sys, name, nowhere)
+    if isinstance(sys.stdout, TextIOWrapper):  # stderr does so by itself
+        sys.stdout.reconfigure(errors="backslashreplace")

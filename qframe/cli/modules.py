@@ -20,12 +20,12 @@ _NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 
 
 def apps_of(names: Sequence[str]) -> list[QFrame]:
-    """The apps with consumers that there are once these modules are imported.
+    """The apps with consumers or outboxes that there are once these modules are imported.
 
     `module:app` names one app; `module` stands for every app that was made meanwhile.
 
     Raises:
-        BadModule: if one cannot be imported, is none, or there is no consumer.
+        BadModule: if one cannot be imported, is none, or there is nothing to serve.
     """
     _look_here()
     named: list[QFrame] = []
@@ -35,11 +35,12 @@ def apps_of(names: Sequence[str]) -> list[QFrame]:
         if colon:
             named.append(_app(name, module, attribute))
     everything = REGISTRY.apps() if any(":" not in name for name in names) else named
-    apps = [app for app in everything if app.consumers]
+    apps = [app for app in everything if app.serves]
     if not apps:
         raise BadModule(
             "module", " ".join(names), "it registers no consumer",
-            'decorate a function with @consumer("topic", group="group")',
+            'decorate a function with @consumer("topic", group="group"), or name the modules whose '
+            "functions are",
         )  # fmt: skip
     return apps
 
@@ -134,8 +135,8 @@ def _app(name: str, module: ModuleType, attribute: str) -> QFrame:
     if isinstance(app, QFrame):
         return app
     what = (
-        f"its {attribute} is of type {type(app).__name__}"
+        f"its {attribute} is of type {type(app).__name__}, not a QFrame"
         if app is not None
-        else (f"it has no {attribute}")
+        else f"it has no {attribute}"
     )
-    raise BadModule("module", name, f"{what}, not a QFrame", "name what QFrame(…) was assigned to")
+    raise BadModule("module", name, what, "name what QFrame(…) was assigned to")

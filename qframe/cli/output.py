@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from rich.cells import cell_len
-from rich.console import Console, RenderableType
+from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -36,7 +36,8 @@ def say(text: str) -> None:
 def say_json(value: Any, *, in_a_line: bool = False) -> None:
     """Prints one JSON value."""
     indent = None if in_a_line else 2
-    sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=False) + "\n")
+    is_unicode = (sys.stdout.encoding or "").lower().startswith("utf")
+    sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=not is_unicode) + "\n")
 
 
 def say_error(text: str) -> None:
@@ -64,27 +65,37 @@ def table(columns: Sequence[str], rows: Iterable[Sequence[object]], cut: bool = 
 
 
 def drawn_table(
-    columns: Sequence[str], rows: Iterable[Sequence[object]], cut: bool = False
-) -> Table:
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    cut: bool = False,
+    width: int | None = None,
+) -> RenderableType:
     """Rows in columns, numbers to the right; a cell that is a `Text` keeps its colour.
+
+    Where a terminal is too narrow for columns that can be read, the cells of a row stand below
+    each other.
 
     Args:
         columns: the columns' names.
         rows: the rows' cells.
         cut: whether the last column is cut where a terminal ends, so that the others stay whole.
+        width: how many characters have room side by side; by default as many as on stdout.
     """
     rows = list(rows)
     cells = [[escaped(_cell(value)) for value in row] for row in rows]
+    width = console().width if width is None else width
+    if _needed(columns, rows, cells) > width:
+        return _below_each_other(columns, rows, cells)
     shown = Table(box=None, pad_edge=False, header_style="bold")
     for index, name in enumerate(columns):
-        numeric = bool(rows) and all(isinstance(row[index], int) for row in rows)
+        numeric = _is_numeric(rows, index)
         is_cut = cut and index == len(columns) - 1
         shown.add_column(
             name,
             justify="right" if numeric else "left",
             overflow="ellipsis" if is_cut else "fold",
             no_wrap=is_cut or numeric,
-            max_width=_left_over(columns, cells, console().width) if is_cut else None,
+            max_width=_left_over(columns, cells, width) if is_cut else None,
         )
     for row, texts in zip(rows, cells, strict=True):
         styles = (value.style if isinstance(value, Text) else "" for value in row)
@@ -92,12 +103,50 @@ def drawn_table(
     return shown
 
 
+def _is_numeric(rows: Sequence[Sequence[object]], index: int) -> bool:
+    return bool(rows) and all(isinstance(row[index], int) for row in rows)
+
+
+def _widths(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> list[int]:
+    """How wide each column is if nothing of it is folded."""
+    return [
+        max(cell_len(name), *(cell_len(row[index]) for row in cells), 0)
+        for index, name in enumerate(columns)
+    ]
+
+
+def _needed(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], cells: Sequence[Sequence[str]]
+) -> int:
+    """How wide a table is at least, its texts folded as far as they can be read."""
+    widths = [
+        width if _is_numeric(rows, index) else min(width, _LEAST_WIDTH)
+        for index, width in enumerate(_widths(columns, cells))
+    ]
+    return sum(widths) + 2 * (len(widths) - 1)
+
+
+def _below_each_other(
+    columns: Sequence[str], rows: Sequence[Sequence[object]], cells: Sequence[Sequence[str]]
+) -> Group:
+    """A block for each row, with a line for each cell that is not empty."""
+    name_width = max(map(cell_len, columns), default=0)
+    lines: list[Text] = []
+    for row, texts in zip(rows, cells, strict=True):
+        if lines:
+            lines.append(Text())
+        for name, value, text in zip(columns, row, texts, strict=True):
+            if text:
+                line = Text(f"{name:<{name_width}}  ", "bold", overflow="fold")
+                lines.append(
+                    line.append(text, value.style if isinstance(value, Text) else "not bold")
+                )
+    return Group(*lines)
+
+
 def _left_over(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
     """What the other columns leave to the last one, gaps of two between them."""
-    taken = [
-        max(cell_len(name), *(cell_len(row[index]) for row in rows), 0)
-        for index, name in enumerate(columns[:-1])
-    ]
+    taken = _widths(columns, rows)[:-1]
     return max(width - sum(taken) - 2 * len(taken), _LEAST_WIDTH)
 
 

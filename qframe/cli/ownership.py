@@ -10,9 +10,11 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from qframe.cli.flags import AsJson, Config, Coordinator, Namespace, Store, TopicName, Watch, opened
+from qframe.cli.flags import AsJson, TopicName, Watch
 from qframe.cli.output import drawn_table
+from qframe.cli.place import Place, coordinated
 from qframe.cli.times import ago
+from qframe.cli.tune import marked
 from qframe.cli.watch import View, show
 from qframe.identity import host_of
 from qframe.ownership import OwnerInfo, WorkerInfo
@@ -23,18 +25,16 @@ AnyTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Of this t
 AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="Of this group only.")]
 
 
+@coordinated
 def workers(
+    place: Place,
     topic: AnyTopic = None,
     group: AnyGroup = None,
     watch: Watch = False,
     as_json: AsJson = False,
-    store: Store = None,
-    coordinator: Coordinator = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Lists the workers that live, and what they consume."""
-    with opened(store, namespace, config, coordinator) as app:
+    with place.opened() as app:
 
         def look() -> View:
             found = app.admin.workers(topic, group)
@@ -46,22 +46,20 @@ def workers(
         show(look, as_json=as_json, watch=watch)
 
 
+@coordinated
 def slots(
+    place: Place,
     topic: TopicName,
     group: AnyGroup = None,
     watch: Watch = False,
     as_json: AsJson = False,
-    store: Store = None,
-    coordinator: Coordinator = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Tells which worker owns each slot of a topic, for each group.
 
     The epoch only grows: of two that took themselves for a slot's owner, the larger one is in
     force.
     """
-    with opened(store, namespace, config, coordinator) as app:
+    with place.opened() as app:
 
         def look() -> View:
             found = app.admin.owners(topic, group)
@@ -77,10 +75,7 @@ def draw_workers(found: Sequence[WorkerInfo], now_ms: int) -> list[RenderableTyp
     """A row for each worker."""
     if not found:
         return [Text(NO_WORKER)]
-    rows = [
-        (each.id, ago(each.since_ms, now_ms), each.slots, ", ".join(each.consumers))
-        for each in found
-    ]
+    rows = [(each.id, ago(each.since_ms, now_ms), each.slots, _consumers(each)) for each in found]
     return [drawn_table(("worker", "since", "slots", "consumers"), rows)]
 
 
@@ -92,7 +87,7 @@ def draw_slots(topic: str, found: Sequence[OwnerInfo], now_ms: int) -> list[Rend
         ]
     rows = [
         (
-            "" if index and found[index - 1].group == each.group else each.group, each.slot,
+            "" if index and found[index - 1].group == each.group else _group(each), each.slot,
             each.worker or Text("nobody", "red"), ago(each.since_ms, now_ms), each.epoch,
         )
         for index, each in enumerate(found)
@@ -101,6 +96,14 @@ def draw_slots(topic: str, found: Sequence[OwnerInfo], now_ms: int) -> list[Rend
     if not any(each.worker for each in found):
         parts.append(Text(NO_WORKER))
     return parts
+
+
+def _consumers(worker: WorkerInfo) -> str:
+    return ", ".join(marked(each, paused=each in worker.paused) for each in worker.consumers)
+
+
+def _group(owner: OwnerInfo) -> str:
+    return marked(owner.group, paused=owner.paused)
 
 
 def _worker_as_json(worker: WorkerInfo) -> dict[str, Any]:

@@ -12,8 +12,9 @@ import typer
 from qframe.app import QFrame
 from qframe.cli.bulk import publish_file
 from qframe.cli.files import MessageFile
-from qframe.cli.flags import AsJson, Config, Namespace, Store, TopicName, opened
+from qframe.cli.flags import AsJson, TopicName
 from qframe.cli.output import say, say_json
+from qframe.cli.place import Place, placed
 from qframe.cli.times import duration_of, moment_of
 from qframe.errors import BadBody, BadOption
 from qframe.topic import Topic, checked_name
@@ -21,7 +22,9 @@ from qframe.topic import Topic, checked_name
 _OF_FILES = "--key-field, --body-field and --envelopes"
 
 
+@placed
 def publish(
+    place: Place,
     topic: TopicName,
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", help="JSON; - reads it from stdin.")
@@ -63,6 +66,12 @@ def publish(
         int | None,
         typer.Option(metavar="N", help="On ordered topics: its number among its key's, from 1."),
     ] = None,
+    slot_basis: Annotated[
+        str | None,
+        typer.Option(
+            metavar="TEXT", help="What decides its slot instead of its key, such as a customer."
+        ),
+    ] = None,
     kind: Annotated[
         str | None,
         typer.Option(metavar="KIND", help="Declares the topic, if it is new, as of this kind."),
@@ -72,7 +81,8 @@ def publish(
         typer.Option(metavar="N", help="Declares the topic, if it is new, with so many slots."),
     ] = None,
     file: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="Publishes each line of a .jsonl or .csv.")
+        Path | None,
+        typer.Option(metavar="FILE", help="Publishes each line of a .jsonl, .csv or .parquet."),
     ] = None,
     key_field: Annotated[
         str | None, typer.Option(metavar="FIELD", help="With --file: the field that is the key.")
@@ -84,9 +94,6 @@ def publish(
         bool, typer.Option("--envelopes", help="With --file: each line has body, key, headers, ….")
     ] = False,
     as_json: AsJson = False,
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Publishes a message, or each line of a file.
 
@@ -102,7 +109,9 @@ def publish(
         priority=priority,
         within=duration_of(within),
         sequence=sequence,
+        slot_basis=slot_basis,
     )
+    declares = kind is not None or slots is not None
     if file is not None:
         if body is not None or text or options:
             raise BadOption(
@@ -114,13 +123,13 @@ def publish(
                 "envelopes", True, "each line names key and body itself", "leave the fields out"
             )
         source = MessageFile(file, key_field, body_field, envelopes)
-        with opened(store, namespace, config, reading=False) as app:
+        with place.opened(creating=declares) as app:
             publish_file(app, _topic(app, topic, kind, slots), source, as_json=as_json)
         return
     if key_field or body_field or envelopes:
         raise BadOption("file", None, f"{_OF_FILES} are for files", "give --file, or leave it out")
     message = _body(body, text)
-    with opened(store, namespace, config, reading=False) as app:
+    with place.opened(creating=declares) as app:
         published = app.publish(_topic(app, topic, kind, slots), message, **options)
     if as_json:
         say_json({"topic": topic, "id": published.id, "outcome": str(published.outcome)})

@@ -2,45 +2,32 @@
 
 from __future__ import annotations
 
-import base64
-import json
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any
 
-import msgspec
-
+from qframe.cli.bodies import CUT_AT, body_as_json, body_as_text, own_headers
 from qframe.cli.times import length
-from qframe.codec import decode_body, tags_of
-from qframe.stores.base import Record
-
-CUT_AT: Final = 200
+from qframe.codec import tags_of
+from qframe.stores.records import Record
 
 
 def as_json(record: Record) -> dict[str, Any]:
     """A record as programs read it; a body that is not JSON is given in base64."""
-    headers = {
-        name: value for name, value in (record.headers or {}).items() if not name.startswith("qf-")
-    }
     shown: dict[str, Any] = {
         "topic": record.topic, "group": record.group, "slot": record.slot, "state": record.state,
         "id": record.id, "key": record.key, "subject": record.subject, "seq": record.seq,
-        "headers": headers, "tags": list(tags_of(record.headers)),
+        "headers": own_headers(record.headers), "tags": list(tags_of(record.headers)),
         "published_at": moment(record.published_at_ms), "due_at": moment(record.due_ms),
         "lease_until": moment(record.lease_until_ms), "died_at": moment(record.died_at_ms),
         "attempts": record.attempts, "lost": record.lost, "priority": record.priority,
         "error": record.error, "traceback": record.traceback,
     }  # fmt: skip
-    body = _decoded(record)
-    if isinstance(body, bytes):
-        return {**shown, "body": None, "body_base64": base64.b64encode(body).decode()}
-    return {**shown, "body": body}
+    return {**shown, **body_as_json(record.body, record.headers)}
 
 
 def body_text(record: Record, limit: int | None = CUT_AT) -> str:
     """The body as JSON text, or as Python writes bytes; cut where it is too long for a row."""
-    body = _decoded(record)
-    text = repr(body) if isinstance(body, bytes) else json.dumps(body, ensure_ascii=False)
-    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+    return body_as_text(record.body, record.headers, limit)
 
 
 def moment(ms: int | None) -> str | None:
@@ -85,10 +72,3 @@ def why(record: Record, now_ms: int) -> str:
     if record.state == "todo" and record.attempts:
         return f"it is due again after {attempts}, and waits for a worker to take it"
     return sentences.get(record.state, record.state)
-
-
-def _decoded(record: Record) -> Any:
-    try:
-        return decode_body(record.body, record.headers)
-    except msgspec.DecodeError:
-        return record.body

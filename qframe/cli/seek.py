@@ -6,13 +6,16 @@ from typing import Annotated, Any
 
 import typer
 
-from qframe.cli.flags import AsJson, Config, GroupName, Namespace, Store, TopicName, opened
+from qframe.cli.flags import AsJson, GroupName, TopicName
 from qframe.cli.output import say, say_json
+from qframe.cli.place import Place, placed
 from qframe.cli.times import moment_of
 from qframe.errors import BadOption
 
 
+@placed
 def seek(
+    place: Place,
     topic: TopicName,
     group: GroupName,
     to: Annotated[
@@ -23,18 +26,15 @@ def seek(
         int | None, typer.Option(min=0, metavar="N", help="Only this slot; with an offset.")
     ] = None,
     as_json: AsJson = False,
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Moves a group of a stream to another place in it.
 
     It handles next what was published from there on. A number is an offset; a time is such as
     2026-01-31T10:00:00Z. Retries that wait are dropped.
     """
-    place = _place(to, slot)
-    with opened(store, namespace, config) as app:
-        positions = app.admin.seek(topic, group, **place)
+    target = _target(to, slot)
+    with place.opened() as app:
+        positions = app.admin.seek(topic, group, **target)
     if as_json:
         say_json({"topic": topic, "group": group, "offsets": positions})
         return
@@ -43,7 +43,7 @@ def seek(
         say(f"  slot {moved}: {offset}")
 
 
-def _place(to: str, slot: int | None) -> dict[str, Any]:
+def _target(to: str, slot: int | None) -> dict[str, Any]:
     if to.isascii() and to.isdigit():
         return {"offset": int(to) if slot is None else {slot: int(to)}}
     if slot is not None:

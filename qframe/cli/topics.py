@@ -4,12 +4,15 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from qframe.admin import TopicTotals, Totals
-from qframe.cli.flags import AsJson, Config, Namespace, Store, TopicName, choose, opened
+from qframe.cli.flags import AsJson, TopicName
 from qframe.cli.output import say, say_json, table
+from qframe.cli.place import Place, placed
+from qframe.cli.tune import in_words, marked
 from qframe.topic import Kind, Topic
+from qframe.totals import TopicTotals, Totals
 
 topics = typer.Typer(invoke_without_command=True, help="Lists topics, or declares one.")
 
@@ -17,18 +20,17 @@ _COUNTS = ("waiting", "todo", "doing", "dead", "settled")
 
 
 @topics.callback()
+@placed
 def list_topics(
+    place: Place,
     context: typer.Context,
     as_json: AsJson = False,
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Lists all topics, and where their messages stand for each group."""
     if context.invoked_subcommand is not None:
-        choose(store, namespace, config)
+        place.settings()
         return
-    with opened(store, namespace, config) as app:
+    with place.opened() as app:
         found = app.admin.topics()
     if as_json:
         say_json([_as_json(topic) for topic in found])
@@ -42,7 +44,9 @@ def list_topics(
 
 
 @topics.command()
+@placed
 def declare(
+    place: Place,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The topic's name.")],
     kind: Annotated[
         str, typer.Option(metavar="KIND", help=f"One of {', '.join(Kind)}.")
@@ -62,9 +66,6 @@ def declare(
     gap_timeout: Annotated[
         str, typer.Option(metavar="TIME", help="How long a gap in a sequence is waited for.")
     ] = "30s",
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Declares a topic.
 
@@ -74,20 +75,19 @@ def declare(
         name, kind, slots, retain=retain, max_length=max_length, dedupe_window=dedupe_window,
         gap_timeout=gap_timeout,
     )  # fmt: skip
-    with opened(store, namespace, config, reading=False) as app:
+    with place.opened(creating=True) as app:
         app.declare(topic)
     say(f"topic {topic.name}: {topic.kind}, {topic.slots} slots")
 
 
+@placed
 def groups(
+    place: Place,
     topic: TopicName,
     as_json: AsJson = False,
-    store: Store = None,
-    namespace: Namespace = None,
-    config: Config = None,
 ) -> None:
     """Lists a topic's groups, and where its messages stand for each."""
-    with opened(store, namespace, config) as app:
+    with place.opened() as app:
         found = app.admin.topic(topic)
         names = app.admin.groups(topic)
     listed = [totals for totals in found.groups if totals.group in names]
@@ -97,8 +97,8 @@ def groups(
         say(f"no group has subscribed to {found.name} yet; start a worker with a consumer for it")
     else:
         table(
-            ("group", "lag", *_COUNTS),
-            [(each.group, each.lag, *_counts(each)) for each in listed],
+            ("group", "lag", *_COUNTS, "tuned"),
+            [(each.group, each.lag, *_counts(each), in_words(each.tuning)) for each in listed],
         )
 
 
@@ -108,9 +108,15 @@ def _rows(topic: TopicTotals) -> list[tuple[object, ...]]:
     if not topic.groups:
         return [(*first, "(none yet)", *[0] * len(_COUNTS))]
     return [
-        (*(first if index == 0 else ("", "", "")), totals.group or "(none yet)", *_counts(totals))
+        (*(first if index == 0 else ("", "", "")), _name(totals), *_counts(totals))
         for index, totals in enumerate(topic.groups)
     ]
+
+
+def _name(totals: Totals) -> str:
+    if not totals.group:
+        return "(none yet)"
+    return marked(totals.group, paused=totals.tuning.paused)
 
 
 def _counts(totals: Totals) -> tuple[int, ...]:
@@ -132,4 +138,5 @@ def _totals_as_json(totals: Totals) -> dict[str, Any]:
         "waiting": totals.waiting, "retrying": totals.retrying, "todo": totals.todo,
         "doing": totals.doing, "settled": totals.settled, "dead": totals.dead,
         "cancelled": totals.cancelled, "oldest_ms": totals.oldest_ms,
+        "tuning": msgspec.to_builtins(totals.tuning),
     }  # fmt: skip

@@ -3,24 +3,29 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Iterable
 from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
 from qframe.app import QFrame
-from qframe.cli.flags import Config, Coordinator, Namespace, Store, choose
 from qframe.cli.modules import apps_of
+from qframe.cli.place import Place, coordinated
 from qframe.cli.processes import held, name_worker, say_when_ready, supervise
 from qframe.cli.serving import serve
 from qframe.cli.times import duration_of
 from qframe.clock import SYSTEM_CLOCK
-from qframe.errors import CoordinatorUnavailable, StoreUnavailable
+from qframe.errors import BadOption, CoordinatorUnavailable, StoreUnavailable
+from qframe.settings import Settings
 from qframe.telemetry.logs import log_events
+from qframe.telemetry.redaction import redacted
 from qframe.topic import duration_ms
 
 
+@coordinated
 def worker(
+    place: Place,
     modules: Annotated[
         list[str], typer.Argument(metavar="MODULE", help="Such as shop.orders, or shop:app.")
     ],
@@ -36,12 +41,9 @@ def worker(
     wait: Annotated[
         str, typer.Option(metavar="DURATION", help="How long to wait for store and coordinator.")
     ] = "0",
-    number: Annotated[int, typer.Option(min=0, hidden=True)] = 0,  # these two a supervisor adds
+    number: Annotated[int, typer.Option(min=0, hidden=True)] = 0,  # these three a supervisor adds
     lifeline: Annotated[int | None, typer.Option(min=3, hidden=True)] = None,
-    store: Store = None,
-    coordinator: Coordinator = None,
-    namespace: Namespace = None,
-    config: Config = None,
+    flags: Annotated[list[str] | None, typer.Option("--flag", hidden=True)] = None,
 ) -> None:
     """Serves the consumers of modules, until SIGTERM or Ctrl-C.
 
@@ -49,9 +51,12 @@ def worker(
     that dies is restarted, and signals to the first process stop them all.
     """
     wait_ms = duration_ms(duration_of(wait) or 0, "wait")
-    settings = choose(store, namespace, config, coordinator)
+    settings = place.settings()
+    named = {"store": place.store, "namespace": place.namespace, "coordinator": place.coordinator}
+    given = [*(flags or ()), *(name for name, value in named.items() if value is not None)]
     if processes > 1 and lifeline is None:
         words = [f"--wait={wait}", *(["--burst"] if burst else []), *(["--drain"] if drain else [])]
+        words += [f"--flag={name}" for name in given]
         code = supervise(modules, settings, processes=processes, ends=burst or drain, words=words)
         raise typer.Exit(code)
     name_worker(modules, number, processes)
@@ -59,12 +64,29 @@ def worker(
         line = None if lifeline is None else stack.enter_context(held(lifeline, settings))
         apps = apps_of(modules)
         for app in apps:
+            _refuse_overruled(given, settings, app.settings)
             stack.callback(app.close)
             stack.callback(log_events(app.events, settings))
             _wait_for_both(app, wait_ms)
         if line is not None:
             say_when_ready(apps, line)
         serve(apps, burst=burst, drain=drain, supervised=line is not None)
+
+
+def _refuse_overruled(given: Iterable[str], flags: Settings, app: Settings) -> None:
+    """Sees that no flag is in vain.
+
+    Raises:
+        BadOption: if an app says otherwise itself, which counts more than a flag.
+    """
+    for name in given:
+        asked, own = getattr(flags, name), getattr(app, name)
+        if asked != own:
+            raise BadOption(
+                f"--{name}", redacted(asked),
+                f"the module's own QFrame({name}={redacted(own)!r}) counts more",
+                f"leave {name} out there, or --{name} here",
+            )  # fmt: skip
 
 
 def _wait_for_both(app: QFrame, wait_ms: int) -> None:

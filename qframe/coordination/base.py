@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Final, NamedTuple, Protocol
 
+from qframe.errors import UnknownGroup
 from qframe.roster import Roster
 from qframe.topic import Topic
 
@@ -57,6 +58,9 @@ class Membership(Protocol):
 
     def fenced(self, slots: Collection[int]) -> None:
         """Told by the consumer that the store has refused the epochs of these slots."""
+
+    def unknown(self) -> UnknownGroup | None:
+        """The error by which the group is gone, once after each; None if it was not met."""
 
     def leave(self) -> None:
         """Gives all slots up; idempotent. The consumer has settled or given back everything."""
@@ -149,10 +153,10 @@ class Seat(Protocol):
 
 
 class Ledger(Protocol):
-    """What a coordinator without servers of its own needs of the store: see `stores.base`."""
+    """What a coordinator without servers of its own needs of the store: see `qframe.stores`."""
 
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
-        """The epoch of each slot."""
+        """The epoch of each slot, but for those that cannot be asked now."""
 
     def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
         """Joins, or makes the lease end so long from now; answers the roster's version."""

@@ -18,7 +18,7 @@ from qframe.topic import Topic
 REFUSED_PAUSE_S: Final = 0.5
 LAST_WORDS_S: Final = 5.0
 
-# A group that has expired is subscribed anew by its line, and joined anew here.
+# A group that is gone is subscribed anew by its line, if it may be, and joined anew here.
 Unavailable = (StoreUnavailable, CoordinatorUnavailable, UnknownGroup)
 
 
@@ -66,6 +66,7 @@ class Member(Service):
         self._changing = threading.Lock()
         self._refused: frozenset[int] = frozenset()
         self._refused_until_s = 0.0
+        self._unknown: UnknownGroup | None = None
 
     # For the consumer.
 
@@ -76,10 +77,7 @@ class Member(Service):
 
     def certain(self) -> bool:
         """Whether that time has not come yet; if it has, all is dropped when this answers."""
-        if not self._doubtful:
-            return True
-        self.drop_if_doubtful()
-        return False
+        return not self.drop_if_doubtful()
 
     @property
     def certain_until_s(self) -> float:
@@ -99,10 +97,16 @@ class Member(Service):
     def fenced(self, slots: Collection[int]) -> None:
         """The store has refused these slots' epochs: they are let go, and claimed anew later."""
         self._refused_until_s = self._clock.monotonic_s() + REFUSED_PAUSE_S
+        with self._changing:  # before they go: the seat is to hear why while they are its own
+            self._refused |= set(slots)
         self._change(lambda handover: handover.drop(slots))
-        self._refused |= set(slots)
         self._tell("slot.refused", count=len(slots), slots=sorted(slots))
         self._seat.wake()
+
+    def unknown(self) -> UnknownGroup | None:
+        """The error by which the group is gone, once after each; None if it was not met."""
+        error, self._unknown = self._unknown, None
+        return error
 
     def leave(self) -> None:
         """Gives all slots up; idempotent."""
@@ -119,12 +123,18 @@ class Member(Service):
 
     # For whoever watches the time.
 
-    def drop_if_doubtful(self) -> None:
-        """Drops everything if its slots may have been given to others meanwhile."""
-        if self._share.owned and self._doubtful:
-            self._tell("session.doubtful", count=len(self._share.owned))
+    def drop_if_doubtful(self) -> bool:
+        """Drops everything if its slots may have been given to others meanwhile; answers whether.
+
+        One look decides: a sign of life that goes through just then comes too late, or in time.
+        """
+        if not self._doubtful:
+            return False
+        if owned := self._share.owned:
+            self._tell("session.doubtful", count=len(owned))
             self._change(lambda handover: handover.drop())
             self._seat.wake()
+        return True
 
     # The thread.
 
@@ -143,6 +153,9 @@ class Member(Service):
                 failures += 1
                 if failures == 1:
                     self._tell("coordinator.unavailable", error=str(error))
+                if isinstance(error, UnknownGroup):
+                    self._unknown = error
+                    self._on_change()
                 was_paused = was_paused or self.paused
                 self._stopping.wait(self._backoff.bound_ms(failures) / 1000)
                 continue
@@ -161,7 +174,8 @@ class Member(Service):
             self._change(lambda handover: handover.want(view.wanted))
         if refused := self._refused:
             seat.refused(refused)
-            self._refused -= refused
+            with self._changing:
+                self._refused -= refused
         self._change(lambda handover: handover.release())
         if going := handover.going:
             seat.let_go(going)

@@ -135,7 +135,8 @@ class ZooKeeperSeat:
         """Gives its sign of life, and reads members and plan if they may have changed."""
         session = self._zookeeper.session_id
         now_s = self._clock.monotonic_s()
-        was_cut, self._was_cut = self._was_cut, False
+        if was_cut := self._was_cut:  # written only where it is set: it may be set just now
+            self._was_cut = False
         lost: frozenset[int] = frozenset()
         try:
             if was_cut or session != self._session:

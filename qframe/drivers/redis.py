@@ -27,6 +27,7 @@ from redis.exceptions import (
     AuthorizationError,
     BusyLoadingError,
     ClusterDownError,
+    InvalidResponse,
     MovedError,
     NoPermissionError,
     NoScriptError,
@@ -36,6 +37,7 @@ from redis.exceptions import (
     ResponseError,
     TryAgainError,
 )
+from redis.sentinel import MasterNotFoundError
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.drivers.redis_servers import BROKEN, FAILURES, Lost, Node, Sending, servers_of
@@ -162,17 +164,17 @@ class Redis:
             if is_late or not open_:
                 return self._judged(replies, partly=partly)
 
-    def one(self, request: Request) -> Any:
+    def one(self, request: Request, *, partly: bool = False) -> Any:
         """The reply to one request: what `run` does, in the shortest way."""
         try:
             sending = self._servers.node_of(request.key).begin()
         except FAILURES:
-            return self.run((request,))[0]
+            return self.run((request,), partly=partly)[0]
         sending.add(0, request.packed(True))
         sending.flush()
         [reply] = sending.replies()
         if isinstance(reply, Exception) and self._is_undone(reply):
-            return self.run((request,))[0]
+            return self.run((request,), partly=partly)[0]
         if isinstance(reply, Exception) or type(reply) is Lost:
             return self._judged([reply])[0]
         return reply
@@ -203,15 +205,27 @@ class Redis:
     def check(self, check: Callable[[dict[str, Any]], None]) -> None:
         """Calls `check` with what each server tells of itself.
 
+        Nodes of a cluster that cannot be reached keep nobody from the others.
+
         Raises:
-            StoreUnavailable: if one cannot be reached.
-            BadUrl: if it refuses the name or the password.
+            StoreUnavailable: if none can be reached.
+            BadUrl: if one refuses the name or the password.
         """
         try:
-            for server in self._servers.all():
-                check(server.info("everything"))
+            servers = self._servers.all()
         except FAILURES as error:
             raise self._translated(error) from error
+        away = 0
+        for server in servers:
+            try:
+                facts = server.info("everything")
+            except FAILURES as error:
+                told = self._translated(error)
+                away += 1
+                if not isinstance(told, StoreUnavailable) or away == len(servers):
+                    raise told from error
+            else:
+                check(facts)
 
     def listener(self) -> Any:
         """A connection of its own, to subscribe with; on a cluster any server hears all channels.
@@ -335,6 +349,13 @@ class Redis:
             return BadUrl(
                 "store", self.shown, f"its user lacks a permission ({error})",
                 "grant it; docs/wire.md lists what each role needs",
+            )  # fmt: skip
+        if isinstance(error, MasterNotFoundError):  # its text shows our objects
+            return StoreUnavailable(self.shown, "no Sentinel that answers knows a primary for it")
+        if isinstance(error, InvalidResponse):
+            return BadUrl(
+                "store", self.shown, f"what answers there is no Redis server ({error})",
+                "see that its host and port are right",
             )  # fmt: skip
         if isinstance(error, OutOfMemoryError):
             return StoreFull(self.shown, "its maxmemory is reached")

@@ -27,6 +27,7 @@ TRUSTED_S: Final = 1.0
 PIECE: Final = 16_384
 CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 10.0
+LONGEST_TIMEOUT_S: Final = 86_400
 SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster",
                   "rediss+cluster")  # fmt: skip
 
@@ -272,6 +273,7 @@ def servers_of(url: str) -> tuple[Servers, str]:
     parts = urlsplit(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
     shown = url.replace(credentials + "@", "***@", 1) if credentials else url
+    shown, *_ = shown.split("?")  # an option may be a password
     scheme = parts.scheme.lower()
     remedy = (
         "use redis://host:6379/0, redis+sentinel://host:26379/name or redis+cluster://host:6379"
@@ -287,12 +289,12 @@ def servers_of(url: str) -> tuple[Servers, str]:
         options["password"] = unquote(password)
     if name:
         options["username"] = unquote(name)
-    for option, value in parse_qsl(parts.query):
-        options[option] = float(value) if option.endswith("timeout") else value
     if scheme.startswith("rediss"):
         options["ssl"] = True
     path = parts.path.strip("/")
     try:
+        for option, value in parse_qsl(parts.query):
+            options[option] = _seconds(option, value) if option.endswith("timeout") else value
         places = [
             _place(host, 26379 if "sentinel" in scheme else 6379) for host in hosts.split(",")
         ]
@@ -317,6 +319,13 @@ def servers_of(url: str) -> tuple[Servers, str]:
         if isinstance(error, BadUrl):
             raise
         raise BadUrl("store", shown, str(error), remedy) from error
+
+
+def _seconds(option: str, text: str) -> float:
+    seconds = float(text)
+    if not 0 < seconds <= LONGEST_TIMEOUT_S:  # not a number is neither
+        raise ValueError(f"{option}={text} is no time above 0 and up to {LONGEST_TIMEOUT_S} s")
+    return seconds
 
 
 def _place(text: str, port: int) -> tuple[str, int]:

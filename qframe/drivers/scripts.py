@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-import sys
 from functools import lru_cache
 from hashlib import sha1
 from importlib.resources import files
@@ -44,13 +43,3 @@ def script(package: str, name: str) -> Script:
 
 def _read(file: Traversable) -> str:
     return file.read_text(encoding="utf-8")
-
-
-def main() -> None:
-    """Writes a script's text, for producers in other languages: `PACKAGE NAME`."""
-    package, name = sys.argv[1:]
-    sys.stdout.write(script(package, name).text)
-
-
-if __name__ == "__main__":
-    main()

@@ -1,39 +1,46 @@
 """Databases: engines, transactions, statements compiled once. Nothing of queues.
 
-Schema and statements are SQLAlchemy's; the engine's pool keeps the connections. A `Statement` is
+Schema and statements are SQLAlchemy's, and so are the pools of connections. A `Statement` is
 compiled once for the database's dialect and then run with plain tuples on the driver's own cursor,
-which costs a fraction of SQLAlchemy's execution and keeps one text for all databases.
+which costs a fraction of SQLAlchemy's execution and keeps one text for all databases. What tells
+one database from another is its `Backend`.
 """
 
 from __future__ import annotations
 
-import sqlite3
-import threading
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from pathlib import Path
-from typing import Any, ClassVar, Final
+import random
+import time
+from collections.abc import Callable, Sequence
+from typing import Any, Final, TypeVar
 
-from sqlalchemy import Engine, create_engine, event
-from sqlalchemy.engine import make_url
+from sqlalchemy.engine import Dialect, make_url
 from sqlalchemy.engine.url import URL
-from sqlalchemy.exc import ArgumentError, DBAPIError
+from sqlalchemy.exc import ArgumentError
 from sqlalchemy.sql.expression import ClauseElement
 
-from qframe.errors import AnswerLost, BadUrl, StoreFull, StoreUnavailable
+from qframe.clock import SYSTEM_CLOCK, Clock
+from qframe.drivers.sql_backend import Backend, Listener
+from qframe.drivers.sql_mariadb import MariaDb
+from qframe.drivers.sql_postgres import Postgres
+from qframe.drivers.sql_sqlite import Sqlite, SqliteWatch
+from qframe.errors import BadUrl
 
-BUSY_TIMEOUT_MS: Final = 30_000
-# Queues are written all over their tables: with SQLite's own 2 MB of cache, and a checkpoint every
-# 4 MB, publishing to many keys is a third slower.
-CACHE_KIB: Final = 32_768
-CHECKPOINT_PAGES: Final = 4000
-SYNCHRONOUS: Final = ("full", "normal")
+CONFLICTS: Final = 12
+LONGEST_PAUSE_S: Final = 0.25
+_FIRST_PAUSE_S: Final = 0.004
+_BACKENDS: Final[dict[str, type[Sqlite] | type[Postgres] | type[MariaDb]]] = {
+    "sqlite": Sqlite, "postgresql": Postgres, "mysql": MariaDb, "mariadb": MariaDb,
+}  # fmt: skip
+_PLACEHOLDERS: Final = {"qmark": "?", "format": "%s"}
 
 Row = tuple[Any, ...]
+Answer = TypeVar("Answer")
 
 
 class Statement:
     """A Core statement, and the order in which its parameters are given.
+
+    Its texts are kept with it, since they are the same for all stores of a process.
 
     Args:
         core: the statement; constants in it are written into its text.
@@ -41,50 +48,85 @@ class Statement:
             this is checked when it is compiled, so that tuples cannot be given in another order.
     """
 
-    __slots__ = ("core", "names")
+    __slots__ = ("_texts", "core", "names")
 
     def __init__(self, core: ClauseElement, names: str) -> None:
         self.core = core
         self.names = names.split()
+        self._texts: dict[str, str] = {}
 
-    def compiled(self, engine: Engine) -> str:
-        """Its text for an engine."""
-        compiled = self.core.compile(dialect=engine.dialect)
+    def text(self, dialect: Dialect) -> str:
+        """Its text in a dialect, compiled the first time."""
+        text = self._texts.get(dialect.name)
+        if text is None:
+            text = self._texts[dialect.name] = self._compiled(dialect)
+        return text
+
+    def _compiled(self, dialect: Dialect) -> str:
+        compiled = self.core.compile(dialect=dialect)
         order: list[str] = getattr(compiled, "positiontup", None) or []
         known = set(self.names)
-        constants = [None if name in known else _literal(compiled.params[name]) for name in order]
         if [name for name in order if name in known] != self.names:
             raise AssertionError(f"parameters are {order}, not {self.names}: {compiled}")
-        first, *rest = str(compiled).split("?")
-        pairs = zip(constants, rest, strict=True)
-        return first + "".join(("?" if it is None else it) + after for it, after in pairs)
+        mark = _PLACEHOLDERS[dialect.paramstyle]
+        written = [
+            mark if name in known else _literal(compiled.params[name], dialect) for name in order
+        ]
+        first, *rest = str(compiled).split(mark)
+        return first + "".join(it + after for it, after in zip(written, rest, strict=True))
 
 
 class Transaction:
     """A running transaction; all that is done with it is done, or nothing is."""
 
-    __slots__ = ("_cursor", "_database")
+    __slots__ = ("_cursor", "_database", "words")
 
     def __init__(self, database: Database, cursor: Any) -> None:
         self._database = database
         self._cursor = cursor
+        self.words: dict[str, None] = {}
 
     def rows(self, statement: Statement, parameters: Row = ()) -> list[Row]:
         """What a query answers."""
         self._cursor.execute(self._database.text_of(statement), parameters)
-        found: list[Row] = self._cursor.fetchall()
-        return found
+        return list(self._cursor.fetchall())
 
     def row(self, statement: Statement, parameters: Row = ()) -> Row | None:
         """The first row that a query answers, or None."""
         self._cursor.execute(self._database.text_of(statement), parameters)
-        found: Row | None = self._cursor.fetchone()
-        return found
+        found = self._cursor.fetchall()
+        return found[0] if found else None
+
+    @property
+    def takes_arrays(self) -> bool:
+        """Whether there is `rows_of_arrays`."""
+        return self._database.backend.takes_arrays
+
+    def rows_of_arrays(self, statement: Statement, parameters: Row) -> list[Row]:
+        """What a query answers of which parameters are arrays."""
+        text = self._database.text_of(statement)
+        return self._database.backend.rows_of_arrays(self._cursor, text, parameters)
+
+    @property
+    def has_partial_indexes(self) -> bool:
+        """Whether an index may have a condition."""
+        return self._database.backend.has_partial_indexes
 
     def has_table(self, name: str) -> bool:
         """Whether there is a table of that name."""
-        self._cursor.execute("SELECT 1 FROM sqlite_master WHERE type='table' AND name=?", (name,))
-        return self._cursor.fetchone() is not None
+        return self._database.backend.has_table(self._cursor, name)
+
+    def has_index(self, table: str, name: str) -> bool:
+        """Whether a table has an index of that name."""
+        return self._database.backend.has_index(self._cursor, table, name)
+
+    def lock_schema(self) -> None:
+        """Waits until nobody else changes the tables, and keeps others from it."""
+        self._database.backend.lock_schema(self._cursor)
+
+    def unlock_schema(self) -> None:
+        """Lets others change the tables again."""
+        self._database.backend.unlock_schema(self._cursor)
 
     def run(self, statement: Statement, parameters: Row = ()) -> int:
         """Runs a change once; answers how many rows it touched."""
@@ -95,183 +137,190 @@ class Transaction:
         """Runs a change for each tuple; answers how many rows were touched."""
         if not parameters:
             return 0
-        self._cursor.executemany(self._database.text_of(statement), parameters)
-        return int(self._cursor.rowcount)
+        text = self._database.text_of(statement)
+        if len(parameters) == 1:
+            self._cursor.execute(text, parameters[0])
+            return int(self._cursor.rowcount)
+        return self._database.backend.run_many(self._cursor, text, parameters)
+
+    def now_ms(self) -> int:
+        """The time by the database's own clock, at this moment and not when it began."""
+        clock = self._database.clock
+        return self._database.backend.now_ms(self._cursor) if clock is None else clock.now_ms()
+
+    def say(self, word: str) -> None:
+        """Tells a word to all who listen, once this is committed."""
+        self.words[word] = None
 
 
 class Database:
-    """An engine, and the transactions on it.
+    """The way to a database, and the transactions on it.
 
     Args:
-        url: `sqlite:///path`; options after `?`: `synchronous`, `full` (a commit is on the disk
-            when it returns) or `normal` (the last commits may be lost when power fails).
+        url: `sqlite:///path`, `postgresql+psycopg://user@host/name`,
+            `mysql+pymysql://user@host/name`; for the options after `?` see the module of each.
+        clock: None for the server's own, as it must be where more than one machine is at work;
+            SQLite has none of its own.
+        heard: called with the words of each transaction of this process that was committed.
 
     Raises:
         BadUrl: if the URL cannot be used.
     """
 
-    # Writers of one file queue here, in this process: SQLite's own waiting is a sleep.
-    _writers: ClassVar[dict[str, threading.Lock]] = {}
-    _writers_guard: ClassVar[threading.Lock] = threading.Lock()
-
-    def __init__(self, url: str) -> None:
-        self.url, options = _checked(url)
-        self.shown = self.url.render_as_string(hide_password=True)
-        path = str(Path(str(self.url.database)).resolve())
-        with self._writers_guard:
-            self._writing = self._writers.setdefault(path, threading.Lock())
-        self.engine = create_engine(self.url, paramstyle="qmark", pool_size=8, max_overflow=64)
-        self._texts: dict[int, str] = {}
-        self._statements: list[Statement] = []
-
-        @event.listens_for(self.engine, "connect")
-        def on_connect(connection: sqlite3.Connection, _: object) -> None:
-            # The driver must not begin transactions by itself: BEGIN IMMEDIATE has to.
-            connection.isolation_level = None
-            cursor = connection.cursor()
-            cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
-            cursor.execute("PRAGMA journal_mode=WAL")
-            cursor.execute(f"PRAGMA synchronous={options.get('synchronous', 'full')}")
-            cursor.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
-            cursor.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
-            cursor.close()
+    def __init__(
+        self,
+        url: str,
+        *,
+        clock: Clock | None = None,
+        heard: Callable[[Sequence[str]], None] | None = None,
+    ) -> None:
+        self.backend = _backend(url)
+        self.shown = self.backend.shown
+        self.clock = clock if clock is not None or self.backend.has_clock else SYSTEM_CLOCK
+        self._heard = heard
 
     def text_of(self, statement: Statement) -> str:
-        """A statement's text, compiled the first time."""
-        text = self._texts.get(id(statement))
-        if text is None:
-            text = statement.compiled(self.engine)
-            self._statements.append(statement)  # keeps its id its own
-            self._texts[id(statement)] = text
-        return text
+        """A statement's text for this database."""
+        return statement.text(self.backend.dialect)
 
-    @contextmanager
-    def write(self) -> Iterator[Transaction]:
-        """A transaction that writes; others that write wait for it.
+    def write(self, act: Callable[[Transaction], Answer]) -> Answer:
+        """Runs a transaction that writes, and sees what others have committed at each statement.
+
+        It is run again where it was undone because of another transaction (a deadlock), or where
+        the connection was lost before the commit; so `act` must change nothing but the database.
 
         Raises:
             StoreUnavailable: if the database cannot be used; nothing was changed.
             AnswerLost: if it is unknown whether it was committed.
             StoreFull: if there is no room; nothing was changed.
         """
-        with self._writing, self._transaction("BEGIN IMMEDIATE") as transaction:
-            yield transaction
+        with self.backend.writing():
+            return self._repeated(lambda stage: self._transact(act, stage, writes=True))
 
-    @contextmanager
-    def read(self) -> Iterator[Transaction]:
-        """A transaction that reads one state of the database, and waits for nobody.
+    def read(self, act: Callable[[Transaction], Answer]) -> Answer:
+        """Runs a transaction that reads one state of the database, and waits for nobody.
 
         Raises:
             StoreUnavailable: if the database cannot be used.
         """
-        with self._transaction("BEGIN") as transaction:
-            yield transaction
+        return self._repeated(lambda stage: self._transact(act, stage, writes=False))
 
-    def watch(self) -> tuple[Callable[[], int], Callable[[], None]]:
-        """A number that changes when anything is committed, and what frees its connection.
+    def glance(self, act: Callable[[Transaction], Answer]) -> Answer:
+        """Runs statements that read, each for itself, which saves the round trips of `read`.
+
+        Raises:
+            StoreUnavailable: if the database cannot be used.
+        """
+        return self._repeated(lambda stage: self._transact(act, stage, writes=None))
+
+    def watch(self) -> SqliteWatch | None:
+        """What says whether anything was committed to a file; None where there is a server.
+
+        Raises:
+            StoreUnavailable: if the file cannot be opened.
+        """
+        return self.backend.watch() if isinstance(self.backend, Sqlite) else None
+
+    def listener(self) -> Listener:
+        """What hears the words of all processes, where `backend.notifies`.
 
         Raises:
             StoreUnavailable: if the database cannot be reached.
         """
-        connection = self.engine.raw_connection()
-        cursor = connection.cursor()
-        guard = threading.Lock()
-        open_ = [True]
-
-        def version() -> int:
-            with guard:
-                if not open_[0]:
-                    return 0
-                cursor.execute("PRAGMA data_version")
-                row: Row = cursor.fetchone()  # type: ignore[assignment] # a pragma answers always
-                return int(row[0])
-
-        def release() -> None:
-            with guard:
-                if open_[0]:
-                    open_[0] = False
-                    cursor.close()
-                    connection.close()
-
-        return version, release
+        return self.backend.listener()
 
     def close(self) -> None:
-        """Closes all connections."""
-        self.engine.dispose()
+        """Closes all connections that nobody uses now; more are opened when they are needed."""
+        self.backend.pool.dispose()
+        self.backend.pool = self.backend.pool.recreate()
 
-    @contextmanager
-    def _transaction(self, begin: str) -> Iterator[Transaction]:
-        committing = False
-        try:
-            connection = self.engine.raw_connection()
+    def _repeated(self, once: Callable[[_Stage], Answer]) -> Answer:
+        """Does something again that was undone, with growing pauses."""
+        backend = self.backend
+        conflicts = losses = 0
+        while True:
+            stage = _Stage()
             try:
-                cursor = connection.cursor()
-                cursor.execute(begin)
-                try:
-                    yield Transaction(self, cursor)
-                    committing = True
-                    cursor.execute("COMMIT")
-                except BaseException:
-                    if connection.dbapi_connection.in_transaction:  # type: ignore[union-attr]
-                        cursor.execute("ROLLBACK")
-                        committing = False
-                    raise
-                finally:
-                    cursor.close()
-            finally:
-                connection.close()
-        except (sqlite3.Error, DBAPIError) as error:
-            raise self._translated(error, committing) from error
+                return once(stage)
+            except backend.failures as error:
+                if not stage.committing and conflicts < CONFLICTS and backend.is_conflict(error):
+                    longest_s = min(LONGEST_PAUSE_S, _FIRST_PAUSE_S * 2**conflicts)
+                    time.sleep(random.uniform(0, longest_s))  # noqa: S311 - no secret is made
+                    conflicts += 1
+                    continue
+                if backend.is_gone(error):
+                    # The others were opened to the same server, so they are likely broken too.
+                    self.close()
+                    if stage.connected and not stage.committing and not losses:
+                        losses += 1
+                        continue
+                raise backend.translated(error, unknown=stage.committing) from error
 
-    def _translated(self, error: Exception, committing: bool) -> Exception:
-        """What a driver's error means here."""
-        cause = error.orig if isinstance(error, DBAPIError) and error.orig else error
-        text = str(cause)
-        if "is full" in text:
-            return StoreFull(self.shown, text)
-        if isinstance(cause, sqlite3.DatabaseError) and "not a database" in text:
-            return BadUrl("store", self.shown, "the file is not a database", "name another file")
-        if "unable to open" in text:
-            return BadUrl(
-                "store", self.shown, "the file cannot be opened",
-                "create its directory, and see that it may be written",
-            )  # fmt: skip
-        if isinstance(cause, sqlite3.OperationalError):
-            return (AnswerLost if committing else StoreUnavailable)(self.shown, text)
-        return error
+    def _transact(
+        self, act: Callable[[Transaction], Answer], stage: _Stage, *, writes: bool | None
+    ) -> Answer:
+        backend = self.backend
+        pool = backend.pool
+        connection = pool.connect()
+        stage.connected = True
+        try:
+            cursor = connection.cursor()
+            transaction = Transaction(self, cursor)
+            if writes is not None:
+                backend.begin(cursor, writes=writes)
+            answer = act(transaction)
+            if writes is not None:
+                words = list(transaction.words)
+                if words:
+                    backend.say(cursor, words)
+                stage.committing = writes
+                cursor.execute("COMMIT")
+                stage.committing = False
+            cursor.close()
+        except BaseException:
+            if backend.undo(connection):
+                stage.committing = False
+            raise
+        finally:
+            if pool is not backend.pool and connection.is_valid:
+                connection.invalidate()  # nobody would close it: its pool is given up
+            connection.close()
+        if transaction.words and self._heard is not None:
+            self._heard(list(transaction.words))
+        return answer
 
 
-def _literal(value: object) -> str:
+class _Stage:
+    """How far a transaction has come."""
+
+    __slots__ = ("committing", "connected")
+
+    def __init__(self) -> None:
+        self.connected = self.committing = False
+
+
+def _literal(value: object, dialect: Dialect) -> str:
     """A constant of ours, as SQL; never anything from outside."""
     if value is None:
         return "NULL"
     if isinstance(value, bytes):
-        return f"X'{value.hex()}'"
+        return rf"'\x{value.hex()}'" if dialect.name == "postgresql" else f"X'{value.hex()}'"
     if isinstance(value, int):
         return str(int(value))
     raise AssertionError(f"a parameter without a name: {value!r}")
 
 
-def _checked(url: str) -> tuple[URL, dict[str, str]]:
-    """The URL as the engine takes it, and our own options."""
-    remedy = "use sqlite:///file.db, or sqlite:////full/path/to/file.db"
+def _backend(url: str) -> Backend:
+    remedy = "use sqlite:///file.db, postgresql+psycopg://host/name, or mysql+pymysql://…"
     try:
-        parsed = make_url(url)
+        parsed: URL = make_url(url)
     except ArgumentError as error:
-        raise BadUrl("store", url, "it is not a URL", remedy) from error
-    shown = parsed.render_as_string(hide_password=True)
-    if parsed.host:
-        raise BadUrl("store", shown, f"{parsed.host!r} stands where no host can be", remedy)
-    if not parsed.database or parsed.database == ":memory:":
-        raise BadUrl("store", shown, "it names no file", remedy)
-    folder = Path(parsed.database).resolve().parent
-    if not folder.is_dir():
-        raise BadUrl("store", shown, f"there is no directory {folder}", "create it")
-    options = {name: str(value).lower() for name, value in parsed.query.items()}
-    for name, value in options.items():
-        if name != "synchronous" or value not in SYNCHRONOUS:
-            raise BadUrl(
-                "store", shown, f"{name}={value} is not an option of it",
-                "use ?synchronous=full or ?synchronous=normal",
-            )  # fmt: skip
-    return parsed.set(query={}), options
+        raise BadUrl("store", url.partition("@")[0].partition(":")[0], "it is not a URL",
+                     remedy) from error  # fmt: skip
+    if parsed.drivername == "postgres":  # as many hosts of databases write it, and libpq takes it
+        parsed = parsed.set(drivername="postgresql")
+    name = parsed.drivername.partition("+")[0]
+    if name not in _BACKENDS:
+        raise BadUrl("store", parsed.render_as_string(hide_password=True),
+                     f"{name} is no database that qframe knows", remedy)  # fmt: skip
+    return _BACKENDS[name](parsed)

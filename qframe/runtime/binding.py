@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import inspect
 import typing
 from collections.abc import Callable
@@ -9,14 +10,18 @@ from typing import Any
 
 import msgspec
 from sqlalchemy import Connection
-from sqlalchemy.orm import Session
 
 from qframe.codec import RAW, TYPE_HEADER
-from qframe.errors import BadHandler, NotSupported, UndecodableBody
+from qframe.errors import BadHandler, UndecodableBody
+from qframe.hooks import is_async
+from qframe.idempotency.awaited import is_async_connection, is_async_session, is_session
+from qframe.idempotency.base import Checker
 from qframe.message import Message
 
 Handler = Callable[[Message], object]
+BatchHandler = Callable[[list[Message]], object]
 
+_ASKED = ("message", "session", "connection", "connection")
 _FILLABLE = (
     "annotate it: Message for the message, or the type of its body (dict, a dataclass, a Struct)"
 )
@@ -25,53 +30,173 @@ _FILLABLE = (
 def bind(function: Callable[..., Any]) -> Handler:
     """A function of a message that calls `function` with what its annotations ask for.
 
+    That of an async function answers what is to be awaited.
+
     Raises:
-        BadHandler: if a parameter cannot be filled.
-        NotSupported: if it is a coroutine function, or asks for a transaction or a batch.
+        BadHandler: if a parameter cannot be filled, or it is a generator.
     """
-    if not callable(function):
-        raise BadHandler("handler", function, "it cannot be called", "decorate a function")
-    if inspect.iscoroutinefunction(function):
-        raise NotSupported("an async handler", "write it as a plain function")
-    name = getattr(function, "__qualname__", repr(function))
-    fillers = [
+    name = _checked(function)
+    fillers: list[Callable[[Message], Any]] = [
         _filler(name, parameter, annotation)
         for parameter, annotation in _parameters(name, function)
     ]
-    if sum(filler is not _the_message for filler in fillers) > 1:
+    fixed = (_the_message, _the_session, _the_connection, _the_async_connection)
+    if sum(filler not in fixed for filler in fillers) > 1:
         raise BadHandler(
             "handler", name, "two of its parameters would be the body",
             "annotate one with Message, or give the other a default",
         )  # fmt: skip
+    for filler, asked in zip(fixed, _ASKED, strict=True):
+        if fillers.count(filler) > 1:
+            raise BadHandler("handler", name, f"the {asked} is asked for twice", "ask for it once")
+    fill: Callable[[Message], Any]
     match fillers:
         case []:
             return lambda _message: function()
-        case [filler] if filler is _the_message:
+        case [only] if only is _the_message:
             return function
         case [fill]:
             return lambda message: function(fill(message))
-        case [one, two] if one is not two:
+        case [one, two]:
             return lambda message: function(one(message), two(message))
-    raise BadHandler("handler", name, "the message is asked for twice", "ask for it once")
+        case _:
+            return lambda message: function(*[fill(message) for fill in fillers])
+
+
+def bind_batch(function: Callable[..., Any]) -> BatchHandler:
+    """A function of a batch that calls `function` with what its annotations ask for.
+
+    Raises:
+        BadHandler: if it does not ask for the batch, or for something else than a transaction.
+    """
+    name = _checked(function)
+    asked = _parameters(name, function)
+    fillers: list[Callable[[Message], Any] | None] = []
+    for parameter, annotation in asked:
+        if annotation == list[Message]:
+            fillers.append(None)
+        elif _awaits_transaction(annotation) is not None:
+            fillers.append(_filler(name, parameter, annotation))
+        else:
+            raise BadHandler(
+                "parameter", f"{name}({parameter})", "its consumer has batch=, and a batch is no "
+                f"{getattr(annotation, '__name__', annotation)}",
+                "annotate it: list[Message] for the batch; each message's body is message.body",
+            )  # fmt: skip
+    if fillers.count(None) != 1 or len(fillers) > 2:
+        raise BadHandler(
+            "handler", name, "a handler of batches asks for one list[Message], and at most one "
+            "Session or Connection", "write `def handle(messages: list[Message])`",
+        )  # fmt: skip
+    given = [fill for fill in fillers if fill is not None]
+    if not given:
+        return function
+    [fill] = given
+    if fillers[0] is None:
+        return lambda messages: function(messages, fill(messages[0]))
+    return lambda messages: function(fill(messages[0]), messages)
+
+
+def check_transaction(function: Callable[..., Any], checker: Checker | None) -> None:
+    """Checks that a handler asks for a transaction if, and only if, its checker has one to give.
+
+    Raises:
+        BadHandler: otherwise, or if one of them is async and the other is not.
+    """
+    name = name_of(function)
+    kinds = [_awaits_transaction(each) for _, each in _parameters(name, function)]
+    asks = any(kind is not None for kind in kinds)
+    gives = checker is not None and checker.is_transactional
+    if asks and not gives:
+        raise BadHandler(
+            "handler", name, "it asks for a Session or a Connection, and nobody gives it one",
+            "add idempotent_checker=TransactionalChecker(engine), or open one in the handler",
+        )  # fmt: skip
+    awaits = is_async(function)
+    given_async = gives and getattr(checker, "is_async", False)
+    if gives and awaits != given_async:
+        raise BadHandler(
+            "handler", name, "a TransactionalChecker of an AsyncEngine is for async handlers, "
+            "that of a plain Engine for plain ones", "make both async, or neither",
+        )  # fmt: skip
+    wrong = [each for each in kinds if each is not None and each != given_async]
+    if gives and wrong:
+        raise BadHandler(
+            "handler", name, "what it asks for is not what its checker's engine has",
+            "ask for an AsyncSession or an AsyncConnection where the engine is an AsyncEngine, "
+            "for a Session or a Connection where it is not",
+        )  # fmt: skip
+    if gives and not asks:
+        raise BadHandler(
+            "handler", name, "it does not ask for its TransactionalChecker's transaction",
+            "add a parameter `session: Session` or `connection: Connection` of SQLAlchemy's (or an "
+            "AsyncSession, AsyncConnection) and make all changes by it, or use a DatabaseChecker",
+        )  # fmt: skip
+
+
+def check_answer(answer: object) -> None:
+    """Refuses what a plain handler has returned if it would have to be awaited.
+
+    Raises:
+        BadHandler: if so, since nothing of its work is done.
+    """
+    if inspect.isawaitable(answer):
+        if inspect.iscoroutine(answer):
+            answer.close()
+        raise BadHandler(
+            "handler's answer", answer, "it is to be awaited, and the handler is no async function",
+            "decorate the async function itself, or write `async def` around it",
+        )  # fmt: skip
 
 
 def name_of(function: Callable[..., Any]) -> str:
     """How a handler is called in logs and errors: `module.function`."""
-    name = getattr(function, "__qualname__", type(function).__name__)
-    return f"{getattr(function, '__module__', '?')}.{name}"
+    inner = _inner(function)
+    name = getattr(inner, "__qualname__", type(inner).__name__)
+    return f"{getattr(inner, '__module__', '?')}.{name}"
+
+
+def _checked(function: Callable[..., Any]) -> str:
+    """The name of what may be a handler.
+
+    Raises:
+        BadHandler: if it cannot be called, or is a generator.
+    """
+    if not callable(function):
+        raise BadHandler("handler", function, "it cannot be called", "decorate a function")
+    if inspect.isclass(function):
+        raise BadHandler(
+            "handler", name_of(function), "it is a class, and calling it would only make an object",
+            "decorate a function, or register what the object has: consumer(…)(thing.handle)",
+        )  # fmt: skip
+    if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
+        raise BadHandler(
+            "handler", name_of(function), "it is a generator, and calling it would run nothing",
+            "leave out its yield",
+        )  # fmt: skip
+    return getattr(_inner(function), "__qualname__", repr(function))
+
+
+def _inner(function: Callable[..., Any]) -> Callable[..., Any]:
+    """The function of a `functools.partial`, which has the name and the annotations."""
+    while isinstance(function, functools.partial):
+        function = function.func
+    return function
 
 
 def _parameters(name: str, function: Callable[..., Any]) -> list[tuple[str, Any]]:
     """The parameters that must be filled, each with its annotation, evaluated."""
     try:
         signature = inspect.signature(function)
-        target = function if inspect.isroutine(function) else type(function).__call__
+        inner = _inner(function)
+        target = inner if inspect.isroutine(inner) else type(inner).__call__
         hints = typing.get_type_hints(target)
     except (NameError, TypeError, ValueError) as error:
         raise BadHandler(
             "handler", name, f"its annotations cannot be read ({error})",
             "import the names that it uses where it is defined, outside TYPE_CHECKING",
         ) from error  # fmt: skip
+    _check_stars(name, signature)
     needed = []
     for parameter in signature.parameters.values():
         if parameter.default is not parameter.empty:
@@ -84,28 +209,77 @@ def _parameters(name: str, function: Callable[..., Any]) -> list[tuple[str, Any]
                 "make it positional, or give it a default",
             )  # fmt: skip
         if parameter.name not in hints:
-            raise BadHandler(
-                "parameter", f"{name}({parameter.name})", "it has no annotation", _FILLABLE
-            )
+            raise _unannotated(name, parameter.name)
         needed.append((parameter.name, hints[parameter.name]))
     return needed
+
+
+def _check_stars(name: str, signature: inspect.Signature) -> None:
+    """Refuses `*args` and `**kwargs` alone, which get nothing: mostly those of a wrapper."""
+    kinds = {parameter.kind for parameter in signature.parameters.values()}
+    if kinds and kinds <= {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
+        raise BadHandler(
+            "handler", f"{name}{signature}", "nothing says what it is to be given",
+            "if a decorator has made it of your handler, add @functools.wraps(handler) there",
+        )  # fmt: skip
+
+
+def _unannotated(name: str, parameter: str) -> BadHandler:
+    """The error of a parameter without an annotation, with what helps in its case."""
+    remedy = _FILLABLE
+    if name.endswith("<lambda>"):
+        remedy = "write a def: the parameters of a lambda cannot be annotated"
+    elif parameter in ("self", "cls"):
+        remedy = (
+            "register the method of an object, once there is one: consumer(…)(thing.handle); "
+            "or decorate a function"
+        )
+    return BadHandler("parameter", f"{name}({parameter})", "it has no annotation", remedy)
 
 
 def _the_message(message: Message) -> Message:
     return message
 
 
+def _the_session(message: Message) -> Any:
+    return message.effect.transaction.session
+
+
+def _the_connection(message: Message) -> Connection:
+    connection: Connection = message.effect.transaction.connection
+    return connection
+
+
+def _the_async_connection(message: Message) -> Any:
+    return message.effect.transaction.awaited
+
+
+def _awaits_transaction(annotation: Any) -> bool | None:
+    """Whether it asks for a transaction that is awaited; None if it asks for none."""
+    if is_async_session(annotation) or is_async_connection(annotation):
+        return True
+    if is_session(annotation):
+        return False
+    if inspect.isclass(annotation) and issubclass(annotation, Connection):
+        return False
+    return None
+
+
 def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Message], Any]:
     """What makes the value of one parameter."""
     if annotation is Message:
         return _the_message
-    if inspect.isclass(annotation) and issubclass(annotation, Session | Connection):
-        raise NotSupported(
-            f"a {annotation.__name__} parameter ({name})",
-            "open a session of your own in the handler, and make it idempotent by message.id",
-        )
+    if is_async_connection(annotation):
+        return _the_async_connection
+    if is_async_session(annotation):
+        return _the_session
+    if _awaits_transaction(annotation) is not None:
+        return _the_session if is_session(annotation) else _the_connection
     if annotation == list[Message]:
-        raise NotSupported(f"a handler of batches ({name})", "take one Message")
+        raise BadHandler(
+            "parameter", f"{name}({parameter})", "it asks for a batch, and its consumer has none",
+            "add batch=Batch(500, '50ms') to the consumer, or take one Message",
+        )  # fmt: skip
     if annotation is bytes:
         return lambda message: message.delivery.body
     if annotation is Any or annotation is object:

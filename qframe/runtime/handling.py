@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from qframe.errors import UndecodableBody
+from qframe.errors import BadEffectKey, UndecodableBody
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry, Reject
@@ -46,7 +46,7 @@ def ending_of(
 ) -> Ending:
     """The retry or the death of a delivery whose handler raised `error`."""
     attempt = delivery.attempt
-    gives_up = isinstance(error, Reject | UndecodableBody)
+    gives_up = isinstance(error, Reject | UndecodableBody | BadEffectKey)
     if gives_up or attempt >= max_attempts:
         return Ending(delivery, Verdict.DEAD, error=summary(error), traceback=_traceback(error))
     if isinstance(error, NeedRetry) and not error.is_local:
@@ -73,7 +73,11 @@ def releases(deliveries: list[Delivery], *, by_run: bool) -> tuple[list[Ending],
 
 def summary(error: BaseException) -> str:
     """The error in one line, cut where it is long."""
-    text = f"{type(error).__name__}: {error}".replace("\n", " ").rstrip(": ")
+    try:
+        words = str(error)
+    except Exception as problem:  # it is the user's class, and must end no thread
+        words = f"its __str__ raised {type(problem).__name__}"
+    text = f"{type(error).__name__}: {words}".replace("\n", " ").rstrip(": ")
     return text if len(text) <= MAX_ERROR_CHARS else text[: MAX_ERROR_CHARS - 1] + "…"
 
 

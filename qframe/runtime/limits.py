@@ -27,7 +27,7 @@ class InFlight:
     """
 
     def __init__(self, *, max_messages: int, max_bytes: int, on_room: Callable[[], None]) -> None:
-        self._max_messages = max_messages
+        self._max_messages = self._own_max_messages = max_messages
         self._max_bytes = max_bytes
         self._on_room = on_room
         self._guard = threading.Lock()
@@ -74,6 +74,13 @@ class InFlight:
             room = self._room()
             self._wanted = worth if room < worth else 0
             return 0 if room < worth else min(room, at_most)
+
+    def resize(self, max_messages: int | None) -> None:
+        """Has so many messages at most from now on, or as at first; what is there stays."""
+        with self._guard:
+            self._max_messages = max_messages or self._own_max_messages
+            self._wanted = 0
+        self._on_room()
 
     def all(self) -> list[Delivery]:
         """A copy of what is in flight."""

@@ -2,29 +2,31 @@
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections.abc import Callable, Collection, Mapping
+from contextlib import suppress
 from typing import Any
 
 from qframe.clock import Clock
+from qframe.consumer_options import ConsumerOptions
 from qframe.coordination.base import Coordinator
-from qframe.errors import AlreadySettled, Forgotten, UnknownGroup
+from qframe.errors import AlreadySettled, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery, Message
 from qframe.outcomes import Verdict
-from qframe.retry import Backoff
-from qframe.runtime.binding import Handler
-from qframe.runtime.handling import Ending, ending_of, pause_s, releases, retries_locally
-from qframe.runtime.lanes import Lanes
+from qframe.runtime.binding import Handler, check_answer
+from qframe.runtime.custody import Custody
+from qframe.runtime.endings import Endings
+from qframe.runtime.flow import Flow, HeldBack
+from qframe.runtime.handling import Ending, pause_s, releases, retries_locally
 from qframe.runtime.limits import InFlight
-from qframe.runtime.pool import Hand, Pool
+from qframe.runtime.pool import Callers, Hand, Pool
 from qframe.runtime.pull_loop import PullLoop
 from qframe.runtime.renewal import Renewal
 from qframe.runtime.settler import Leak, Settler
+from qframe.runtime.sieve import lanes_of
 from qframe.runtime.slots import Slots
 from qframe.runtime.subscription import Subscription
-from qframe.settings import ConsumerOptions
+from qframe.runtime.time_limit import TimeLimit
 from qframe.stores.base import Store
 from qframe.topic import Topic
 
@@ -32,8 +34,7 @@ from qframe.topic import Topic
 class Line:
     """Everything that one consumer of one worker needs between the store and its handler.
 
-    It is the `Acknowledger` of its messages, the `Work` of its pool and the `Taker` of its pull
-    loop; each part knows it by these narrow faces only.
+    It is the `Acknowledger` of its messages, the `Work` of its pool, the `Taker` of its pull loop.
 
     Args:
         topic: the topic, as declared.
@@ -64,51 +65,55 @@ class Line:
     ) -> None:
         self.topic = topic.name
         self.group = group
+        self._where: dict[str, Any] = {"topic": topic.name, "group": group}
         self._topic = topic
-        self._handler = handler
         self._options = options
         self._store = store
         self._coordinator = coordinator
         self._events = events
         self._clock = clock
         self._bell = store.bell([topic])
-        self._acknowledging = threading.Lock()
-        self._handed_over: dict[Delivery, weakref.ref[Message]] = {}
-        self._subscription = Subscription(
-            topic=topic, group=group, options=options, store=store, events=events,
-            on_failure=on_failure,
-        )  # fmt: skip
-        self._lanes = Lanes(by_subject=topic.has_subjects, by_slot=options.serial)
+        self._time_limit = TimeLimit(options.timeout, **self._where, events=events, clock=clock)
+        # What the garbage collector says goes through a queue that allows it.
+        self._custody = Custody(lambda leaked: self.settler.put(Leak(leaked)))
+        shared: dict[str, Any] = {"topic": topic, "group": group, "store": store, "events": events}
+        self._subscription = Subscription(options=options, on_failure=on_failure, **shared)
+        self._lanes = lanes_of(
+            topic, group, options, events, lambda skipped: self.settler.put(skipped)
+        )
         self.in_flight = InFlight(
             max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=self._bell.ring
         )
-        common: dict[str, Any] = {
-            "topic": topic, "group": group, "store": store, "in_flight": self.in_flight,
-            "events": events, "clock": clock, "on_failure": on_failure,
-        }  # fmt: skip
-        self.slots = Slots(
-            topic=topic, group=group, store=store, in_flight=self.in_flight,
-            give_back=self.give_back, on_lost=self._lose, on_change=self._bell.ring, events=events,
+        self.flow = Flow(
+            handler=handler, options=options, in_flight=self.in_flight, clock=clock,
+            give_back=self.give_back, wake=self._bell.ring, **shared,
         )  # fmt: skip
+        self._endings = Endings(
+            **self._where, options=options, events=events, on_failed=self.flow.failed
+        )
+        self.slots = Slots(
+            in_flight=self.in_flight, give_back=self.give_back, on_lost=self._lose,
+            on_change=self._bell.ring, **shared,
+        )  # fmt: skip
+        common = shared | {"in_flight": self.in_flight, "clock": clock, "on_failure": on_failure}
         self.settler = Settler(
-            epochs=lambda: self.slots.epochs,
-            on_settled=self.slots.drain,
-            on_leaked=self._on_leaked,
-            **common,
-        )
+            epochs=lambda: self.slots.epochs, on_settled=self.slots.drain,
+            on_leaked=self._on_leaked, **common,
+        )  # fmt: skip
         self.renewal = Renewal(
-            lease_ms=options.lease_ms,
-            epochs=lambda: self.slots.epochs,
-            on_lost=self._lose,
-            **common,
-        )
+            lease_ms=options.lease_ms, epochs=lambda: self.slots.epochs,
+            sending=self._being_settled, on_lost=self._lose, **common,
+        )  # fmt: skip
         self.pull_loop = PullLoop(
-            bell=self._bell, taker=self, lease_ms=options.lease_ms,
+            bell=self._bell, taker=self, flow=self.flow, lease_ms=options.lease_ms,
             max_attempts=options.max_attempts, **common,
         )  # fmt: skip
-        self.pool = Pool(
-            name=f"qframe.pool.{topic.name}.{group}", threads=options.threads, clock=clock,
-            work=self, on_failure=on_failure,
+        self.pool = self._make_pool(on_failure)
+
+    def _make_pool(self, on_failure: Callable[[str, BaseException], None]) -> Callers:
+        return Pool(
+            name=f"qframe.pool.{self.topic}.{self.group}", threads=self._options.threads,
+            time_limit=self._time_limit, clock=self._clock, work=self, on_failure=on_failure,
         )  # fmt: skip
 
     # Starting and stopping: `terminator` stops the parts in their order.
@@ -121,15 +126,13 @@ class Line:
             part.start()
 
     def leave(self) -> None:
-        """Gives its slots up and closes its bell; the parts are stopped."""
+        """Gives its slots up; the parts are stopped."""
         self._subscription.stop(1.0)
         self.slots.leave()
-        self._bell.close()
 
-    def reconnect(self) -> None:
-        """Lets go of connections that may be broken."""
-        self._store.reconnect()
-        self._bell.ring()
+    def close(self) -> None:
+        """Closes its bell; all lines of its worker have left."""
+        self._bell.close()
 
     # For the pull loop.
 
@@ -137,9 +140,15 @@ class Line:
         """The slots that may be pulled from now; takes those that are new in the store."""
         return self.slots.open()
 
+    def lacks(self) -> bool:
+        """Whether slots of its own could not be taken yet."""
+        return self.slots.lacks
+
     def offer(self, deliveries: list[Delivery]) -> None:
         """Hands on what was pulled."""
-        self._go(self._lanes.offer(self.slots.still_owned(deliveries)))
+        through = self._lanes.offer(self.slots.still_owned(deliveries))
+        self.flow.cover(len(through))
+        self._go(through)
 
     def fenced(self, slots: list[int]) -> None:
         """Tells the membership that its epochs have passed."""
@@ -151,13 +160,16 @@ class Line:
         self._subscription.anew(error)
         self.slots.forget()
 
+    def held_back(self) -> None:
+        """Hears that nothing is pulled until some of what is in hand is settled."""
+
     # For the pool.
 
     def handle(self, hand: Hand) -> None:
         """Calls the handler for each message of a run. The hot path: see what each line costs."""
         take = hand.run.popleft
-        done = hand.done.append
-        handler = self._handler
+        done = self.flow.done(hand.done.append)
+        handler = self.flow.handler
         now_s = self._clock.monotonic_s
         present = self.in_flight.deliveries
         until_s = self.slots.certain_until_s
@@ -174,11 +186,12 @@ class Line:
                     hand.handled += 1
                     continue
             try:
-                handler(message)
+                if (answer := handler(message)) is not None:
+                    check_answer(answer)
             except BaseException as error:  # a handler's SystemExit must not end a thread
                 self._failed(message, error)
             else:
-                if message.auto_ack and not message.settled:
+                if message.auto_ack and not message.settled and not message.overdue:
                     message.settled = True
                     done(message.delivery)
                 else:
@@ -187,14 +200,11 @@ class Line:
             hand.handled += 1
 
     def _may_begin(self, message: Message) -> bool:
-        """Whether a message is this worker's still; if not, it is let go of.
-
-        The process may have stood still since it was pulled, or its slot was lost while it was on
-        its way to its thread.
-        """
+        """Whether a message is this worker's still: it may have stood still; if not, lets it go."""
         if self.slots.certain() and message.delivery in self.in_flight:
             return True
         message.cancelled = message.settled = True
+        self._withdrawn([message])
         self._free(message.delivery)
         return False
 
@@ -207,140 +217,128 @@ class Line:
 
     # For the terminator.
 
-    def give_back(self, slots: Collection[int] | None = None) -> None:
+    def give_back(self, slots: Collection[int] | None = None) -> list[Delivery]:
         """Gives back, uncounted, what no handler has in hand, of all slots or of these."""
 
         def wanted(one: Delivery) -> bool:
-            return slots is None or one.slot in slots
+            return (slots is None or one.slot in slots) and not self._stays(one)
 
-        let_through = [message.delivery for message in self.pool.withdraw(wanted)]
+        messages = self.pool.withdraw(wanted)
+        self._withdrawn(messages)
+        let_through = [message.delivery for message in messages]
         deliveries = let_through + self._lanes.withdraw(wanted)
+        self._release_uncounted(deliveries)
+        for delivery in let_through:
+            self._free(delivery)
+        return deliveries
+
+    def _stays(self, delivery: Delivery) -> bool:  # noqa: ARG002 - a line that settles first knows
+        """Whether a delivery is to be handled here, or by nobody."""
+        return False
+
+    def abandon(self) -> None:
+        """Gives back, uncounted, what handlers have in hand still; they are cancelled."""
+        in_hand = self._in_hand()
+        unsettled = [message.delivery for message in in_hand if not message.settled]
+        for message in in_hand:
+            message.cancelled = message.settled = True
+        self._release_uncounted(unsettled)
+
+    def _release_uncounted(self, deliveries: list[Delivery]) -> None:
         endings, implied = releases(deliveries, by_run=self._topic.has_subjects)
         self.in_flight.remove(implied)
         for ending in endings:
             self.settler.put(ending)
-        for delivery in let_through:
-            self._free(delivery)
-
-    def abandon(self) -> None:
-        """Gives back, uncounted, what handlers have in hand still; they are cancelled."""
-        for message in self._in_hand():
-            message.cancelled = True
-            if not message.settled:
-                message.settled = True
-                self.settler.put(Ending(message.delivery, Verdict.RELEASE))
 
     def is_quiet(self) -> bool:
-        """Whether nothing is in hand, nor waits for a thread or for its user's `ack`."""
-        return not self.pool.busy and not self._handed_over
+        """Whether nothing is in hand, nor waits for a thread or for its user's `ack`.
+
+        What is on its way from one of them to another can be seen in neither, but is in flight
+        until the settler, if it has not failed, sends it.
+        """
+        if self.pool.busy or self._custody:
+            return False
+        return not self.settler.alive or self.in_flight.deliveries <= self.settler.holds
 
     def is_done(self, *, drained: bool) -> bool:
-        """Whether all is done: nothing is due, in doing or waiting for a retry.
-
-        Args:
-            drained: whether nothing may wait for its time either.
-        """
-        if not self.pull_loop.idle or len(self.in_flight) or not self.is_quiet():
+        """Whether it is paused, or nothing is due, in doing, tried again, or (drained) waits."""
+        if len(self.in_flight) or not self.is_quiet():
             return False
-        return not any(
-            slot.todo or slot.doing or (slot.waiting if drained else slot.retrying)
-            for slot in self._store.stats(self._topic, self.group)
-        )
-
-    # For messages.
+        if self.flow.paused or not (self.pull_loop.idle or self.flow.seeks):
+            return self.flow.paused
+        return not self.slots.have_work(drained=drained)
 
     def acknowledge(
         self, message: Message, elapsed_s: float | None, error: BaseException | None
     ) -> None:
         """Settles a message at its user's word, from any thread."""
-        with self._acknowledging:
-            if message.settled:
-                raise AlreadySettled(message.id)
-            message.settled = True
-            delivery = message.delivery
-            was_handed_over = self._handed_over.pop(delivery, None) is not None
+        self._settle(message, self._custody.settle(message), elapsed_s, error)
+
+    def _settle(
+        self, message: Message, returned: bool, elapsed_s: float | None, error: BaseException | None
+    ) -> None:
         if self._events and elapsed_s is not None:
-            self._events.emit(
-                "delivery.acknowledged", topic=self.topic, group=self.group, elapsed_s=elapsed_s
-            )
+            self._events.emit("delivery.acknowledged", elapsed_s=elapsed_s, **self._where)
         if error is not None:
-            self._end(message, error)
+            self._send(self._endings.of(message, error))
         else:
-            self.settler.put([delivery])
+            self._ack([message.delivery])
         # While its handler still runs, the lane stays busy: `_returned` frees it.
-        if was_handed_over:
-            self._free(delivery)
+        if returned:
+            self._free(message.delivery)
 
     def extend(self, message: Message, seconds: float) -> None:
         """Renews one message's lease, now, to end in `seconds` or later."""
-        lease_ms = max(self._options.lease_ms, int(seconds * 1000))
-        self.renewal.renew([message.delivery], lease_ms)
+        self.renewal.extend(message.delivery, seconds)
 
     # What becomes of a message whose handler did not simply return.
 
     def _returned(self, message: Message) -> None:
         """The handler has returned and does, or did, the settling itself."""
-        delivery = message.delivery
-        with self._acknowledging:
-            if not message.settled:
-                # When its last user lets it go unsettled, the garbage collector says so. It may do
-                # that while any lock is held, so the word goes through a queue that allows it.
-                leaks = self.settler.put
-                self._handed_over[delivery] = weakref.ref(message, lambda _: leaks(Leak(delivery)))
-                return
-        self._free(delivery)
+        if message.overdue and not message.settled:
+            self._failed(message, self._time_limit.error_of(message))
+        elif not self._custody.keep(message):
+            self._settled_elsewhere(message)
 
     def _on_leaked(self, delivery: Delivery) -> None:
         """A message was let go unsettled: it is handed back at once, and counts."""
-        with self._acknowledging:
-            if self._handed_over.pop(delivery, None) is None:
-                return
-        ending = ending_of(
-            delivery,
-            Forgotten(delivery.id),
-            max_attempts=self._options.max_attempts,
-            backoff=Backoff(0),
-        )
-        if self._events:
-            self._events.emit(
-                "delivery.leaked", topic=self.topic, group=self.group, id=delivery.id,
-                key=delivery.key, attempt=delivery.attempt,
-            )  # fmt: skip
-        self._send(ending)
-        self._free(delivery)
+        if self._custody.let_go(delivery):
+            self._send(self._endings.of_forgotten(delivery))
+            self._free(delivery)
 
     def _failed(self, message: Message, error: BaseException) -> None:
         """The handler raised."""
         if message.settled:
-            if self._events:
-                self._emit("delivery.failed", message, error, settled=True)
-            self._free(message.delivery)
+            self._endings.tell("delivery.failed", message, error, settled=True)
+        elif isinstance(error, HeldBack):
+            self._set_aside(message, error.wait_s)
             return
-        if retries_locally(error, message.local_retries) and not message.cancelled:
+        elif retries_locally(error, message.local_retries) and not message.cancelled:
             message.local_retries += 1
             message.auto_ack = self._options.auto_ack
-            self.pool.pause(message, pause_s(message.local_retries))
+            self._set_aside(message, pause_s(message.local_retries))
             return
-        message.settled = True
-        self._end(message, error)
+        else:
+            with suppress(AlreadySettled):  # another thread may do so just now
+                self._custody.settle(message)
+                self._send(self._endings.of(message, error))
+                self._free(message.delivery)
+                return
+        self._settled_elsewhere(message)
+
+    def _settled_elsewhere(self, message: Message) -> None:
+        """The handler has ended, and another thread has settled its message."""
         self._free(message.delivery)
 
-    def _end(self, message: Message, error: BaseException) -> None:
-        """Sends a message to its retry, or to dead."""
-        options = self._options
-        ending = ending_of(
-            message.delivery, error, max_attempts=options.max_attempts, backoff=options.backoff
-        )
-        is_dead = ending.verdict is Verdict.DEAD
-        if self._events:
-            self._emit("delivery.dead" if is_dead else "delivery.retried", message, error)
-        if is_dead and options.on_dead is not None:
-            try:
-                options.on_dead(message, error)
-            except Exception as problem:  # the message dies whatever its mourners do
-                if self._events:
-                    self._emit("on_dead.failed", message, problem)
-        self._send(ending)
+    def _set_aside(self, message: Message, seconds: float) -> None:
+        """Has the handler called again after a pause, unless the consumer itself is paused."""
+        self.pool.pause(message, seconds)
+        if self.flow.paused:
+            self._bell.ring()  # the pull loop gives it back
+
+    def _ack(self, deliveries: list[Delivery]) -> None:
+        self.flow.succeeded(deliveries)
+        self.settler.put(deliveries)
 
     def _send(self, ending: Ending) -> None:
         self.settler.put(ending)
@@ -358,9 +356,11 @@ class Line:
 
     def _messages(self, deliveries: list[Delivery]) -> list[Message]:
         automatic = self._options.auto_ack
+        self.flow.let_through(deliveries)
         return [Message(delivery, self, automatic) for delivery in deliveries]
 
-    # What the store or the coordinator tells.
+    def _withdrawn(self, messages: list[Message]) -> None:
+        """Messages that were on their way to a handler are not this worker's any more."""
 
     def _lose(self, deliveries: list[Delivery]) -> None:
         """Stops what is not this worker's any more, as far as it can be stopped."""
@@ -371,23 +371,18 @@ class Line:
             if message.delivery in lost:
                 message.cancelled = True
         waiting = self.pool.withdraw(lost.__contains__)
+        self._withdrawn(waiting)
         self._lanes.forget(lost)
         for message in waiting:
             self._free(message.delivery)
         if self._events:
-            self._events.emit(
-                "delivery.cancelled", topic=self.topic, group=self.group, count=len(lost)
-            )
+            self._events.emit("delivery.cancelled", count=len(lost), **self._where)
         self.slots.drain()
+
+    def _being_settled(self) -> list[Delivery]:
+        """What the store may know to be settled, though it is in flight still."""
+        return self.settler.sending
 
     def _in_hand(self) -> list[Message]:
         """The messages that handlers have in hand, and those they have taken over."""
-        held = [hand.message for hand in self.pool.hands]
-        held += [reference() for reference in list(self._handed_over.values())]
-        return [message for message in held if message is not None]
-
-    def _emit(self, name: str, message: Message, error: BaseException, **facts: Any) -> None:
-        self._events.emit(
-            name, topic=self.topic, group=self.group, id=message.id, key=message.key,
-            attempt=message.attempt, error=error, **facts,
-        )  # fmt: skip
+        return [*[one for hand in self.pool.hands for one in hand.messages], *self._custody]

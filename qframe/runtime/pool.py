@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from itertools import count
 from queue import Empty, SimpleQueue
@@ -13,7 +13,8 @@ from typing import Final, Protocol, TypeVar
 
 from qframe.clock import Clock
 from qframe.message import Delivery, Message
-from qframe.service import Service
+from qframe.runtime.crew import Crew
+from qframe.runtime.time_limit import TimeLimit
 
 T = TypeVar("T")
 
@@ -28,18 +29,43 @@ class Hand:
     Attributes:
         run: what it has still to do.
         done: what it has acknowledged and not yet handed over.
+        asked: what is taken off the run while its claims are asked for, or while it is settled.
         message: what its handler has in hand now.
         handled: grows with every message, so that standing still can be seen from outside.
+        seen: what it was when the steward looked last; -1 if nothing was in hand.
+        since_s: when the steward has first seen what is in hand.
+        works: whether there is anything in it, or on its way from its lanes.
+        waited_s: how long the line has waited for the store or a turn, which is no handler's time.
     """
 
-    __slots__ = ("done", "handled", "message", "run", "seen")
+    __slots__ = (
+        "asked",
+        "done",
+        "handled",
+        "message",
+        "run",
+        "seen",
+        "since_s",
+        "waited_s",
+        "works",
+    )
 
     def __init__(self) -> None:
         self.run: deque[Message] = deque()
+        self.asked: list[Message] = []
         self.done: deque[Delivery] = deque()
         self.message: Message | None = None
         self.handled = 0
         self.seen = -1
+        self.since_s = 0.0
+        self.waited_s = 0.0
+        self.works = False
+
+    @property
+    def messages(self) -> list[Message]:
+        """What its handler has in hand now, or will have for sure."""
+        message = self.message
+        return [*self.asked, *([] if message is None else [message])]
 
 
 class Work(Protocol):
@@ -52,16 +78,61 @@ class Work(Protocol):
         """Acknowledges deliveries and frees their lanes; answers what may go on."""
 
 
-class Pool(Service):
-    """Threads that take runs, and a steward (the service's own thread) who relieves the stuck.
+class InHand(Protocol):
+    """Something that has messages in hand."""
+
+    @property
+    def messages(self) -> list[Message]:
+        """What its handler has in hand now, or will have for sure."""
+
+
+class Callers(Protocol):
+    """What calls the handlers of a line: threads, or tasks of an event loop."""
+
+    @property
+    def hands(self) -> Sequence[InHand]:
+        """All that may have a message in hand."""
+
+    @property
+    def busy(self) -> bool:
+        """Whether a handler has a message in hand, or one waits for its turn or a pause."""
+
+    def start(self) -> None:
+        """Makes ready."""
+
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Calls no more handlers; answers whether all have ended in time."""
+
+    def dispatch(self, messages: list[Message]) -> None:
+        """Hands messages to their handlers."""
+
+    def pause(self, message: Message, seconds: float) -> None:
+        """Hands a message to its handler again after a pause."""
+
+    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Message]:
+        """Takes back the messages wanted that no handler has in hand, paused ones too, in order."""
+
+    def resize(self, size: int | None) -> None:
+        """Has so many handlers called at once from now on, or as at first; none is disturbed.
+
+        Raises:
+            BadOption: if there may not be so many.
+        """
+
+
+class Pool(Crew[Hand]):
+    """Threads that take runs, and a steward who relieves the stuck.
 
     A run is as long as takes about 2 ms by the handler's average so far, from 1 to 64 messages.
     Every 10 ms the steward takes the rest of its run, and what it has done, from each thread that
-    has not moved since; and brings back messages whose pause is over.
+    has not moved since; and brings back messages whose pause is over. He rests while nobody works.
+
+    A thread that is too many ends between two runs.
 
     Args:
         name: the threads' name, `qframe.pool.<topic>.<group>`.
         threads: how many call handlers at once.
+        time_limit: told of messages that are in hand for as long as their handlers may run.
         clock: for measuring.
         work: the line.
         on_failure: called when a thread ends by an error of qframe's own.
@@ -72,49 +143,35 @@ class Pool(Service):
         *,
         name: str,
         threads: int,
+        time_limit: TimeLimit,
         clock: Clock,
         work: Work,
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
-        super().__init__(name, on_failure)
-        self._clock = clock
+        self._time_limit = time_limit
         self._work = work
         self._runs: SimpleQueue[list[Message] | None] = SimpleQueue()
         self._paused: list[tuple[float, int, Message]] = []
         self._paused_guard = threading.Lock()
         self._pauses = count()
-        self._awake = threading.Event()
         self._average_s: float | None = None
-        self.hands = [Hand() for _ in range(threads)]
-        self._threads = [
-            threading.Thread(target=self._serve, args=(hand,), name=f"{name}.{number}", daemon=True)
-            for number, hand in enumerate(self.hands)
-        ]
+        self._rests = False
+        super().__init__(
+            name=name, size=threads, make_hand=Hand, clock=clock, on_failure=on_failure
+        )
 
-    def start(self) -> None:
-        """Starts all threads."""
-        if self._thread is None and not self.stopping:
-            for thread in self._threads:
-                thread.start()
-        super().start()
+    def rouse(self, threads: int) -> None:
+        """Wakes so many threads, to look whether they are to go."""
+        for _ in range(threads):
+            self._runs.put(None)
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """Ends each thread when its message is done; answers whether all ended in time."""
-        until_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
-        if not self.stopping:
-            for _ in self._threads:
-                self._runs.put(None)
+        """Ends all threads; what one that is stuck has done before is handed over."""
         ended = super().stop(timeout_s)
-        for thread in self._threads:
-            if thread.ident is not None and thread is not threading.current_thread():
-                left = None if until_s is None else max(0.0, until_s - self._clock.monotonic_s())
-                thread.join(left)
-                ended = ended and not thread.is_alive()
+        for hand in self.hands:
+            if done := _drain(hand.done):
+                self._work.through(done)
         return ended
-
-    def wake(self) -> None:
-        """Wakes the steward."""
-        self._awake.set()
 
     def dispatch(self, messages: list[Message]) -> None:
         """Hands messages to the threads, cut into runs."""
@@ -122,7 +179,6 @@ class Pool(Service):
         put = self._runs.put
         for start in range(0, len(messages), length):
             put(messages[start : start + length])
-        self._awake.set()
 
     def pause(self, message: Message, seconds: float) -> None:
         """Hands a message to the threads again after a pause."""
@@ -160,36 +216,41 @@ class Pool(Service):
     def busy(self) -> bool:
         """Whether a handler has a message in hand, or one waits for a thread or a pause."""
         return (
-            bool(self._paused)
-            or not self._runs.empty()
-            or any(hand.message is not None or hand.run or hand.done for hand in self.hands)
+            bool(self._paused) or not self._runs.empty() or any(hand.works for hand in self.hands)
         )
 
     def run(self) -> None:
         """The steward's rounds: only while there is work."""
         while not self.stopping:
-            self._awake.wait()
+            self._rests = True
+            if not self.busy:  # who begins to work from now on sees that he rests, and wakes him
+                self._awake.wait()
+            self._rests = False
             self._awake.clear()
-            while self.busy and not self.stopping:
-                self._stopping.wait(TICK_S)
-                self._relieve()
-                self._resume()
+            self._stopping.wait(TICK_S)
+            self._relieve()
+            self._resume()
+
+    def serve(self, hand: Hand) -> None:
+        """Works off the next run."""
+        if (run := self._runs.get()) is None:
+            return
+        hand.works = True
+        if self._rests:
+            self._awake.set()
+        hand.run.extend(run)
+        run.clear()  # a message that its handler lets go must not be kept here
+        try:
+            self._work_off(hand)
+        finally:
+            hand.works = False
 
     def _run_length(self, messages: int) -> int:
         if self._average_s is None:
             return 1
         length = min(MAX_RUN, int(RUN_TARGET_S / max(self._average_s, 1e-7)))
-        share = -(-messages // len(self._threads))
+        share = -(-messages // self.size)
         return max(1, min(length, share))
-
-    def _serve(self, hand: Hand) -> None:
-        try:
-            while (run := self._runs.get()) is not None:
-                hand.run.extend(run)
-                run.clear()  # a message that its handler lets go must not be kept here
-                self._work_off(hand)
-        except BaseException as error:  # last words: nobody else hears it
-            self._on_failure(self.name, error)
 
     def _work_off(self, hand: Hand) -> None:
         """Handles the run, then what waited behind it, until nothing more may go on."""
@@ -198,26 +259,39 @@ class Pool(Service):
             before = hand.handled
             self._work.handle(hand)
             if handled := hand.handled - before:
-                each_s = (self._clock.monotonic_s() - started_s) / handled
+                each_s = (self._clock.monotonic_s() - started_s - hand.waited_s) / handled
                 average_s = self._average_s
                 self._average_s = each_s if average_s is None else 0.8 * average_s + 0.2 * each_s
+            hand.waited_s = 0.0
             following = self._work.through(_drain(hand.done))
             if not following:
                 return
-            length = self._run_length(len(following) * len(self._threads))
+            if self.thins:
+                self.dispatch(following)
+                return
+            length = self._run_length(len(following) * self.size)
             hand.run.extend(following[:length])
             if len(following) > length:
                 self.dispatch(following[length:])
             following.clear()
 
     def _relieve(self) -> None:
+        now_s, limit_s = self._clock.monotonic_s(), self._time_limit.seconds
         for hand in self.hands:
-            if hand.message is not None and hand.seen == hand.handled:
+            handled, message = hand.handled, hand.message
+            if message is None:
+                hand.seen = -1
+                continue
+            if hand.seen == handled:
+                if limit_s is not None and now_s - hand.since_s >= limit_s:
+                    self._time_limit.look(message)
                 if rest := _drain(hand.run):
                     self.dispatch(rest)
                 if hand.done and (following := self._work.through(_drain(hand.done))):
                     self.dispatch(following)
-            hand.seen = hand.handled
+            else:
+                hand.since_s = now_s
+            hand.seen = handled
 
     def _resume(self) -> None:
         now_s = self._clock.monotonic_s()

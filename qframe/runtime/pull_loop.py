@@ -13,16 +13,19 @@ from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.retry import Backoff
-from qframe.runtime.limits import Caution, InFlight
+from qframe.runtime.flow import LONGEST_SLEEP_S, Flow
+from qframe.runtime.limits import InFlight
 from qframe.service import Service
-from qframe.stores.base import QUIET, Ask, Bell, Pulled, Store
+from qframe.stores.base import Bell, Store
+from qframe.stores.exchange import QUIET, Ask, Pulled
 from qframe.topic import Topic
 
 PULL_AT_MOST: Final = 2048
 PROBE: Final = 16
-LONGEST_SLEEP_S: Final = 5.0
+DEEP_AT_ONCE: Final = 8
+WORTH_A_TURN: Final = 128
 LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
-WARY_SLEEP_S: Final = 0.02
+AWAY_SLEEP_S: Final = 1.0
 
 
 class Taker(Protocol):
@@ -31,11 +34,17 @@ class Taker(Protocol):
     def owned(self) -> Mapping[int, str]:
         """The slots that may be pulled from now, and their epochs; takes new ones."""
 
+    def lacks(self) -> bool:
+        """Whether it owns slots that could not be taken, since their servers are away."""
+
     def offer(self, deliveries: list[Delivery]) -> None:
         """Takes deliveries over."""
 
     def fenced(self, slots: list[int]) -> None:
         """Hears that the store refused the epochs of these slots."""
+
+    def held_back(self) -> None:
+        """Hears that nothing is pulled until some of what is in hand is settled."""
 
     def subscribe_anew(self, error: UnknownGroup) -> None:
         """Subscribes a group that has expired; raises the error for any other."""
@@ -50,7 +59,8 @@ class PullLoop(Service):
         store: the store.
         bell: wakes it; the store rings it for new messages, the line when there is room.
         taker: the line.
-        in_flight: says how much fits.
+        in_flight: what is in flight.
+        flow: says how much to pull, and when to ask again.
         lease_ms: the length of a lease.
         max_attempts: how often a message is handed out at most.
         events: told of what the store found on the way.
@@ -67,6 +77,7 @@ class PullLoop(Service):
         bell: Bell,
         taker: Taker,
         in_flight: InFlight,
+        flow: Flow,
         lease_ms: int,
         max_attempts: int,
         events: Events,
@@ -80,7 +91,7 @@ class PullLoop(Service):
         self._bell = bell
         self._taker = taker
         self._in_flight = in_flight
-        self._caution = Caution(clock)
+        self._flow = flow
         self._lease_ms = lease_ms
         self._max_attempts = max_attempts
         self._events = events
@@ -105,6 +116,11 @@ class PullLoop(Service):
         """How long it has been at one thing other than waiting."""
         since_s = self._busy_since_s
         return 0.0 if since_s is None else self._clock.monotonic_s() - since_s
+
+    def reconnect(self) -> None:
+        """Lets go of connections that may be broken."""
+        self._store.reconnect()
+        self._bell.ring()
 
     def wake(self) -> None:
         """Ends its sleep."""
@@ -131,8 +147,8 @@ class PullLoop(Service):
                 asks = self._asks(owned)
                 if not asks:
                     self.idle = self.idle or not owned
-                    pause_s = WARY_SLEEP_S if self._caution.wary else LONGEST_SLEEP_S
-                    self._wait(self._before_recall(pause_s))
+                    self._taker.held_back()
+                    self._wait(self._before_recall(self._flow.again_s))
                     continue
                 pulled = self._store.pull(
                     self._topic, self._group, asks,
@@ -160,7 +176,7 @@ class PullLoop(Service):
                 self.idle = True
                 self._wait(self._sleep_s(), all_are_quiet=True)
                 # A bell rings for all slots of its topic, and most may be others'.
-                while self._hinted is not None and self._hinted.isdisjoint(owned):
+                while self._is_rung_for_others(owned):
                     self._wait(self._sleep_s(), all_are_quiet=True)
         self._busy_since_s = None
 
@@ -178,13 +194,21 @@ class PullLoop(Service):
         if self._hinted is None:
             self._due_s = None
 
+    def _is_rung_for_others(self, owned: Mapping[int, str]) -> bool:
+        """Whether the bell rang for none of its slots, and it has none to take either."""
+        if self._hinted is None or self._taker.lacks():
+            return False
+        return self._hinted.isdisjoint(owned)
+
     def _asks(self, owned: Mapping[int, str]) -> list[Ask]:
         """What to ask of each slot: those that had more last time get most of the room.
 
-        Of a slot in doubt nothing: a stream would go on behind what was handed out.
+        Where many streams' slots have more they take turns, since a pull costs a slot the same
+        however much it hands out. Of a slot in doubt nothing is asked: a stream would go on behind
+        what was handed out.
         """
         in_doubt = self._in_doubt()
-        room = self._caution.room(self._in_flight, self._in_flight.room(PULL_AT_MOST))
+        room = self._flow.room(PULL_AT_MOST)
         slots = sorted(owned.keys() - in_doubt)
         if not slots or room <= 0:
             return []
@@ -194,6 +218,11 @@ class PullLoop(Service):
         slots = (slots[turn:] + slots[:turn])[:room]
         self._turn += max(1, len(slots) % len(owned))
         deep = [slot for slot in slots if slot in self._deep]
+        if later := self._next_turn(deep, room):
+            # The first of those that are left out now begins the next time.
+            self._turn = sorted(slots).index(later[0])
+            slots = [slot for slot in slots if slot not in later]
+            deep = deep[:DEEP_AT_ONCE]
         probe = min(PROBE, max(1, room // (2 * len(slots)))) if deep else room // len(slots)
         share = probe
         if deep:
@@ -205,11 +234,17 @@ class PullLoop(Service):
             for slot in slots
         ]  # fmt: skip
 
+    def _next_turn(self, deep: list[int], room: int) -> list[int]:
+        """Those of a stream's slots that have more, but are left to the next pull."""
+        is_worth_it = room >= DEEP_AT_ONCE * WORTH_A_TURN and not self._topic.has_subjects
+        return deep[DEEP_AT_ONCE:] if is_worth_it else []
+
     def _take(self, asks: list[Ask], pulled: Pulled) -> None:
         deliveries = pulled.deliveries
         if deliveries:
             got = Counter([delivery.slot for delivery in deliveries])
-            self._deep = {ask.slot for ask in asks if got[ask.slot] >= ask.limit}
+            self._deep.difference_update([ask.slot for ask in asks])
+            self._deep.update([ask.slot for ask in asks if got[ask.slot] >= ask.limit])
             if not self._topic.has_subjects:
                 ends = {one.slot: one.seq + 1 for one in deliveries if one.subject is None}
                 epochs = {ask.slot: ask.epoch for ask in asks}
@@ -217,7 +252,7 @@ class PullLoop(Service):
                     self._positions[slot, epochs[slot]] = end
             self.idle = False
             self._in_flight.add(deliveries)
-            self._caution.note(deliveries)
+            self._flow.note(deliveries)
             self._taker.offer(deliveries)
         else:
             self._deep.clear()
@@ -244,7 +279,8 @@ class PullLoop(Service):
 
     def _sleep_s(self) -> float:
         """Until something falls due, but not for ever: the bell is a hint."""
-        sleep_s = self._before_recall(self._longest_s)
+        longest_s = AWAY_SLEEP_S if self._taker.lacks() else self._longest_s
+        sleep_s = self._before_recall(longest_s)
         if self._due_s is None:
             return sleep_s
         return min(sleep_s, max(0.0, self._due_s - self._clock.monotonic_s()))

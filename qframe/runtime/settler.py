@@ -16,7 +16,8 @@ from qframe.retry import Backoff
 from qframe.runtime.handling import Ending
 from qframe.runtime.limits import InFlight
 from qframe.service import Service
-from qframe.stores.base import NO_EPOCH, Settlement, Store, acks
+from qframe.stores.base import Store
+from qframe.stores.exchange import NO_EPOCH, Settlement, acks
 from qframe.topic import Topic
 
 LINGER_S: Final = 0.01
@@ -52,6 +53,10 @@ class Settler(Service):
         events: told of what was settled and what was refused.
         clock: for the 10 ms.
         on_failure: called when it ends by an error.
+
+    Attributes:
+        settled: how many the store has answered for.
+        sending: the deliveries that the store is being told of now, and may know to be settled.
     """
 
     def __init__(
@@ -85,6 +90,7 @@ class Settler(Service):
         self._tries = 0
         self._again_s = 0.0
         self.settled = 0
+        self.sending: list[Delivery] = []
 
     def put(self, item: list[Delivery] | Ending | Leak) -> None:
         """Takes deliveries that were acknowledged, or one that ended otherwise.
@@ -92,6 +98,21 @@ class Settler(Service):
         It never blocks, and may be called by the garbage collector, whatever lock is held.
         """
         self._inbox.put(item)
+
+    def settle_now(self, deliveries: list[Delivery]) -> list[Settled]:
+        """Acknowledges in the caller's thread, past all that waits; answers what became of each.
+
+        They stay in flight, and what is away is the caller's to try again.
+        """
+        answers = self._answers([*deliveries])
+        if told := len(answers) - answers.count(Settled.AWAY):
+            self._tell(told, answers.count(Settled.STALE))
+        return answers
+
+    @property
+    def holds(self) -> set[Delivery]:
+        """What it is sending, or has tried to send and will send again."""
+        return {*self.sending, *[_delivery(one) for one in list(self._kept)]}
 
     def wake(self) -> None:
         """Ends a wait for settlements."""
@@ -160,14 +181,8 @@ class Settler(Service):
 
     def _send(self, batch: list[One]) -> None:
         """Sends a batch, and keeps what cannot be sent."""
-        try:
-            answers = self._ask(batch)
-        except UnknownGroup:  # dropped, and all that was in doing with it
-            answers = [Settled.STALE] * len(batch)
-        except StoreUnavailable as error:
-            answers = [Settled.AWAY] * len(batch)
-            if self._events:
-                self._events.emit("store.unavailable", part=self.name, error=str(error))
+        self.sending = [_delivery(one) for one in batch]
+        answers = self._answers(batch)
         if Settled.AWAY in answers:
             pairs = list(zip(batch, answers, strict=True))
             self._kept += [one for one, answer in pairs if answer is Settled.AWAY]
@@ -181,6 +196,18 @@ class Settler(Service):
             self._in_flight.remove([_delivery(one) for one in batch])
             self._tell(len(batch), answers.count(Settled.STALE))
             self._on_settled()
+        self.sending = []
+
+    def _answers(self, batch: list[One]) -> list[Settled]:
+        """Sends a batch; answers what became of each, also where the store has not answered."""
+        try:
+            return self._ask(batch)
+        except UnknownGroup:  # dropped, and all that was in doing with it
+            return [Settled.STALE] * len(batch)
+        except StoreUnavailable as error:
+            if self._events:
+                self._events.emit("store.unavailable", part=self.name, error=str(error))
+            return [Settled.AWAY] * len(batch)
 
     def _tell(self, count: int, stale: int) -> None:
         if not self._events:

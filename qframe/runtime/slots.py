@@ -6,6 +6,7 @@ import threading
 from collections.abc import Callable, Collection, Mapping
 
 from qframe.coordination.base import NOTHING, Coordinator, Membership
+from qframe.errors import SlotsAway, StoreUnavailable
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.runtime.limits import InFlight
@@ -25,6 +26,10 @@ class Slots:
         on_lost: called with what was in hand of slots that are not this worker's any more.
         on_change: called, from any thread, when the pull loop should look.
         events: told of slots that come and go.
+
+    Attributes:
+        lacks: whether some are this worker's and could not be taken, since their servers are away;
+            they are tried again whenever it is asked what is open.
     """
 
     def __init__(
@@ -34,7 +39,7 @@ class Slots:
         group: str,
         store: Store,
         in_flight: InFlight,
-        give_back: Callable[[Collection[int]], None],
+        give_back: Callable[[Collection[int]], object],
         on_lost: Callable[[list[Delivery]], None],
         on_change: Callable[[], None],
         events: Events,
@@ -50,6 +55,7 @@ class Slots:
         self._membership: Membership | None = None
         self._share = NOTHING
         self._open: Mapping[int, str] = {}
+        self.lacks = False
         self._held: dict[int, str] = {}
         self._drained: set[int] = set()
         self._guard = threading.Lock()
@@ -80,30 +86,49 @@ class Slots:
         """Until when, on the monotonic clock, that is so for sure."""
         return self._membership.certain_until_s if self._membership is not None else float("inf")
 
+    def have_work(self, *, drained: bool) -> bool:
+        """Whether the store has something that is due, in doing, tried again, or (drained) waits.
+
+        Args:
+            drained: whether nothing may wait for its time either.
+        """
+        return any(
+            slot.todo or slot.doing or (slot.waiting if drained else slot.retrying)
+            for slot in self._store.stats(self._topic, self._group)
+        )
+
     def open(self) -> Mapping[int, str]:
         """The slots to pull from now, and their epochs; takes new ones. For the pull loop alone.
 
         From slots that are leaving nothing is pulled once this has answered without them, so what
         is in hand of them can only become less.
+
+        Raises:
+            UnknownGroup: if the group is gone. Who has slots learns that when it pulls.
         """
         membership = self._membership
+        if membership is not None and not self._open and (error := membership.unknown()):
+            raise error
         if membership is None or membership.paused:
             return {}
         share = membership.share()
-        if share is not self._share:
-            new = {
-                slot: epoch
-                for slot, epoch in share.owned.items()
-                if self.epochs.get(slot) != epoch and slot not in share.leaving
-            }
-            if new and not self._take(membership, new):
-                return {}
-            self._share = share
-            self._drained &= share.leaving
-            self._open = {
+        if share is not self._share or self.lacks:
+            wanted = {
                 slot: epoch for slot, epoch in share.owned.items() if slot not in share.leaving
             }
-            self._changed()  # what was lost meanwhile
+            new = {slot: epoch for slot, epoch in wanted.items() if self.epochs.get(slot) != epoch}
+            if new and not self._take(membership, new, goes_on=len(new) < len(wanted)):
+                return {}
+            found = {
+                slot: epoch for slot, epoch in wanted.items() if self.epochs.get(slot) == epoch
+            }
+            self.lacks = len(found) < len(wanted)
+            if found != self._open:
+                self._open = found
+            if share is not self._share:
+                self._share = share
+                self._drained &= share.leaving
+                self._changed()  # what was lost meanwhile
         self.drain()
         return self._open
 
@@ -111,6 +136,10 @@ class Slots:
         """The store has forgotten who has taken what: all slots are taken anew."""
         self.epochs = {}
         self._share = NOTHING
+        self._open = {}
+        self.lacks = False
+        if self._membership is not None:
+            self._membership.unknown()  # what it has met till now is mended
 
     def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Those, of what was just pulled, whose slots were not lost in the meantime."""
@@ -133,16 +162,31 @@ class Slots:
             self._drained |= empty
             self._membership.drained(empty)
 
-    def _take(self, membership: Membership, new: dict[int, str]) -> bool:
-        """Takes slots in the store; false if it has refused some."""
-        taken = set(self._store.take(self._topic, self._group, new))
-        if refused := [slot for slot in new if slot not in taken]:
+    def _take(self, membership: Membership, new: dict[int, str], *, goes_on: bool) -> bool:
+        """Takes slots in the store, but for those that are away; false if it has refused some.
+
+        Args:
+            membership: told of what is refused.
+            new: the slots, and their epochs.
+            goes_on: whether there are others, which can do without these.
+        """
+        away: Collection[int] = ()
+        try:
+            taken = set(self._store.take(self._topic, self._group, new))
+        except SlotsAway as error:
+            taken, away = set(error.taken), error.away
+        except StoreUnavailable:
+            if not goes_on:
+                raise
+            taken, away = set(), new
+        if refused := [slot for slot in new if slot not in taken and slot not in away]:
             membership.fenced(refused)
             return False
+        found = {slot: epoch for slot, epoch in new.items() if slot in taken}
         with self._guard:
-            self._held.update(new)
-        self.epochs = {**self.epochs, **new}
-        self._tell("slot.taken", new)
+            self._held.update(found)
+        self.epochs = {**self.epochs, **found}
+        self._tell("slot.taken", found)
         return True
 
     def _changed(self) -> None:

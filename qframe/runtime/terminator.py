@@ -20,6 +20,7 @@ def terminate(lines: list[Line], *, grace_s: float, clock: Clock) -> None:
        What they ask to be tried again at once goes back as well.
     4. What is still in hand then is cancelled and given back, uncounted.
     5. The settlers send what is left, the leases are kept until they have; then slots are left.
+    6. What lines share ends when all have left: their checkers may be in the event loop.
 
     Args:
         lines: the worker's.
@@ -50,3 +51,5 @@ def terminate(lines: list[Line], *, grace_s: float, clock: Clock) -> None:
     for line in lines:
         line.renewal.stop(_LAST_WORDS_S)
         line.leave()
+    for line in lines:
+        line.close()

@@ -5,11 +5,11 @@ from __future__ import annotations
 import os
 import signal
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
 from types import FrameType
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 from qframe.clock import Clock
 from qframe.errors import QFrameError, WorkerFailed
@@ -17,11 +17,31 @@ from qframe.events import Events
 from qframe.runtime.line import Line
 from qframe.runtime.sweeper import Sweeper
 from qframe.runtime.terminator import terminate
+from qframe.runtime.tuner import Tuner
+from qframe.runtime.watchdog import Watchdog, Watched
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LOOK_EVERY_S: Final = 0.02
-DOUBTFUL_S: Final = 20.0
-STALLED_S: Final = 60.0
+_LAST_WORDS_S: Final = 5.0
+
+
+class Background(Watched, Protocol):
+    """What a worker runs beside its lines."""
+
+    def start(self) -> None:
+        """Starts it."""
+
+    def ask_to_stop(self) -> None:
+        """Asks it to stop, and does not wait."""
+
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Stops it; answers whether it has ended in time."""
+
+    def is_done(self) -> bool:
+        """Whether it has nothing to do now, and will have none unless somebody asks for more."""
+
+
+OnFailure = Callable[[str, BaseException], None]
 
 
 class Worker:
@@ -31,22 +51,29 @@ class Worker:
         worker_id: its name, unique to this start.
         make_lines: makes the lines; given the function that a failing part calls.
         make_sweeper: makes the sweeper; given the same.
+        make_tuner: makes what tunes the lines; given them and the same.
+        make_background: makes what runs beside the lines, after them; given the same.
         grace_s: how long running handlers may go on when it stops, in seconds.
         events: told of its start, that it is ready, and its stop.
         clock: the clock.
+        store: where its messages are, for the log; without a password.
     """
 
     def __init__(
         self,
         worker_id: str,
         *,
-        make_lines: Callable[[Callable[[str, BaseException], None]], list[Line]],
-        make_sweeper: Callable[[Callable[[str, BaseException], None]], Sweeper],
+        make_lines: Callable[[OnFailure], list[Line]],
+        make_sweeper: Callable[[OnFailure], Sweeper],
+        make_tuner: Callable[[list[Line], OnFailure], Tuner],
         grace_s: float,
         events: Events,
         clock: Clock,
+        make_background: Callable[[OnFailure], Sequence[Background]] = lambda _: (),
+        store: str = "",
     ) -> None:
         self.id = worker_id
+        self._store = store
         self._events = events
         self._clock = clock
         self._grace_s = grace_s
@@ -54,16 +81,28 @@ class Worker:
         self._stopping = False
         self._words: SimpleQueue[None] = SimpleQueue()
         self._failure: QFrameError | None = None
-        self._doubted: set[Line] = set()
         self._lines = make_lines(self._fail)
         self._sweeper = make_sweeper(self._fail)
+        self._tuner = make_tuner(self._lines, self._fail)
+        self._background = make_background(self._fail)
+        watched = [*(line.pull_loop for line in self._lines), *self._background]
+        self._watchdog = Watchdog(watched, on_stalled=self._fail, events=events, clock=clock)
 
-    def run(self, *, burst: bool = False, drain: bool = False) -> None:
+    @property
+    def lines(self) -> list[Line]:
+        """Its lines, in the order of their consumers."""
+        return self._lines
+
+    def run(
+        self, *, burst: bool = False, drain: bool = False,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
         """Serves until `stop`, or a SIGTERM or SIGINT if this is the main thread.
 
         Args:
             burst: return when nothing is due, leased or waiting for a retry.
             drain: return when nothing waits at all.
+            on_ready: called when all parts have started.
 
         Raises:
             WorkerFailed: if a part has failed; all else was stopped cleanly.
@@ -71,13 +110,19 @@ class Worker:
         with self._signals():
             if self._events:
                 consumers = [f"{line.topic}/{line.group}" for line in self._lines]
-                self._events.emit("worker.started", worker=self.id, consumers=consumers)
+                self._events.emit(
+                    "worker.started", worker=self.id, consumers=consumers, store=self._store
+                )
             try:
+                self._tuner.begin()
                 for line in self._lines:
                     line.start()
                 self._sweeper.start()
+                for part in self._background:
+                    part.start()
                 if self._events:
                     self._events.emit("worker.ready", worker=self.id)
+                on_ready()
                 self._wait(burst=burst, drain=drain)
             finally:
                 self._terminate()
@@ -94,29 +139,34 @@ class Worker:
             with suppress(Empty):
                 self._words.get(timeout=_LOOK_EVERY_S if burst or drain else 1.0)
                 return
-            if (burst or drain) and all(line.is_done(drained=drain) for line in self._lines):
+            if (burst or drain) and self._is_done(drained=drain):
                 return
-            for line in self._lines:
-                self._look_after(line)
+            self._watchdog.look()
 
-    def _look_after(self, line: Line) -> None:
-        """The watchdog: a loop that stands still is given new connections, then ends the worker."""
-        busy_s = line.pull_loop.busy_s() if line.pull_loop.alive else 0.0
-        if busy_s > STALLED_S:
-            self._fail(line.pull_loop.name, WorkerFailed(line.pull_loop.name, "it stands still"))
-        elif busy_s > DOUBTFUL_S and line not in self._doubted:
-            self._doubted.add(line)
-            if self._events:
-                self._events.emit("store.reconnecting", part=line.pull_loop.name)
-            line.reconnect()
-        elif busy_s < DOUBTFUL_S:
-            self._doubted.discard(line)
+    def _is_done(self, *, drained: bool) -> bool:
+        """Whether all is done. A line may give work to what is beside it, and the other way round.
+
+        So that is asked before the lines and after them: what a handler has left there meanwhile
+        is seen, and so is what came into a topic before.
+        """
+        return (
+            all(part.is_done() for part in self._background)
+            and all(line.is_done(drained=drained) for line in self._lines)
+            and all(part.is_done() for part in self._background)
+        )
 
     def _terminate(self) -> None:
         if self._events:
             self._events.emit("worker.stopping", worker=self.id, grace_s=self._grace_s)
-        self._sweeper.stop()
+        self._sweeper.ask_to_stop()
+        self._tuner.ask_to_stop()
+        for part in self._background:
+            part.ask_to_stop()
         terminate(self._lines, grace_s=self._grace_s, clock=self._clock)
+        self._sweeper.stop(_LAST_WORDS_S)
+        self._tuner.stop(_LAST_WORDS_S)
+        for part in self._background:
+            part.stop(_LAST_WORDS_S)
         if self._events:
             self._events.emit("worker.stopped", worker=self.id)
 

@@ -1,1 +1,105 @@
-"""The parts that keep messages: one contract (`base`), and a folder for each store."""
+"""The contract of a store: what every store does, and what each operation promises.
+
+`stores/model` is this page as the shortest program; `tests/conformance` holds every store to it.
+
+Every operation takes and returns batches and names the slots that it touches; what it does to one
+slot is one atomic step, what it does to several need not be. Times are the store's: `delay_ms` is
+counted from the store's clock, `at_ms` compared with it. An operation whose reply was lost can be
+repeated: publishing is idempotent by id, settling by receipt, pulling by position and receipt.
+`base` has the operations, role by role; `exchange` what is passed to them and answered; `records`
+where messages stand, for people.
+
+The life of a message, for one group:
+
+    publish ──► waiting ──due──► todo ──pull──► doing ──ack──► settled
+                   ▲              ▲               │
+                   └──── retry ───┴── release ────┼──dead──► dead ──retry_dead──► todo
+                                  ▲               │            └───drop_dead───► cancelled
+                                  └── lease lost ─┘
+
+**Streams.** A slot is a log of messages at offsets 0, 1, 2 …; a group has a *read* position (the
+next offset to hand out), a *floor* (all below is settled) and the set of offsets settled above it.
+What lies between floor and read is its *window*, under one receipt and one lease, since a slot has
+one owner; when the lease passes, or a new epoch is taken, what is unsettled in the window leaves
+the line. What left the line (a retry, a release, a loss) is queued for itself, under the text of
+its offset as its subject: those that were released or lost at the front, by offset, the retried by
+due time. Nothing new is handed out from the line while one of the front waits, so keys keep order.
+
+**Subjects.** The other kinds queue subjects. A subject's *head* is the message to hand out, and
+stands in one place: waiting, todo or doing. Behind it wait the others (`ordered`), or at most one
+next round (the other kinds), and those only while the head is in doing.
+
+    order among due subjects      equal subject published again, head not in doing
+    ordered   -priority, due, seq   appended behind the others
+    priority  -priority, due, seq   replaces: priority; due: the new one's if that is to come,
+                                    else the earlier of both
+    delay     due, seq              replaces: due
+    merge     due, seq              merges: the due time stays
+
+A replaced or merged head keeps its `seq`, takes the new id, key, headers, body and published_at,
+and its attempts start over. While the head is in doing, the new message becomes the next round
+(outcome `stored`), and a further one replaces or merges into that by the same rules. When the head
+is settled (ack, dead) the next round takes its place. When the head comes back instead (retry,
+release, lost lease), the next round is applied to it as if it were published then, onto the head
+with its new due time: two have become one, and `published` falls by one.
+
+For `ordered`, when the head is settled the next message becomes head, due at `max(now, its own
+due)`, so that its subject goes to the end of the queue; a message with a delay holds back what is
+behind it. A pull may hand out a *run*: the head and up to `run - 1` messages behind it that are
+due, under one receipt. They are settled in order: acknowledging the head makes the next one the
+head, still in doing while it belongs to the run. Retrying the head, or losing the lease, gives the
+rest of the run back uncounted. Releasing one behind the head cuts the run off before it. A head
+with `lost > 0` is handed out alone.
+
+The priority of an `ordered` subject is its head's. `due` of a head that is retried is its retry
+time; of one released or lost it is what it was.
+
+**Sequences** (`ordered`, with a key): a slot remembers for each key the next number, from 1. A
+message with that number is stored, and so are those behind it that were held; one with a larger
+number is held, before any group sees it, until the gap is filled or its own `gap_timeout` has
+passed (looked at in every pull from the slot and when another would be held); then the gap is
+passed: the lowest held number is stored and becomes the count. One with a smaller number (a late
+one), or with that of one that is held already, is stored at once. Held messages count as waiting
+for every group.
+
+Messages of a stream that were delayed join the log in the order of their due times, then ids. How
+old a message of the log is counts from when it joined, so that the oldest are the first.
+
+**Groups.** Messages of subjects fan out per group at publish. What is published before there is a
+group is kept for the first that subscribes with `start="earliest"`. Where groups differ, an
+outcome is `stored` if the message is one of its own for any of them.
+
+**Attempts** count when a message is handed out, and are taken back by a release. A message that
+was handed out `max_attempts` times goes to dead in the pull that would hand it out again, with the
+error of its last retry, or `LOST_ERROR` where it never had one; what follows it is handed out in
+that same pull.
+
+**Epochs** are texts of 16 hexadecimal digits that only grow; a pull or settlement with another
+epoch than the slot's own changes nothing. Any epoch may be given to `take`, and it is refused if
+it is smaller than the slot's. Under `NO_EPOCH`, which is nobody's, nothing can be settled.
+
+**Rosters.** For each topic and group the store can keep who takes part, each *member* under a lease
+on the store's clock, and which slots are whose. A roster only says who is to own what; what fences
+is the epoch in the slot itself (`take`). Each operation on it is one atomic step, and each that
+changes it drops first those members whose lease has passed, with what they owned.
+
+    absent ──attend──► member ──claim──► member and owner ──let_go──► member
+       ▲                 │ attend: the lease begins anew       │
+       └──── depart, or the lease has passed: with all it owns ┘
+
+A roster's *version* is its name, not a count: 0 while nobody has ever attended, else drawn at
+random by whoever changed it (`fresh_version`). So equal versions mean equal members and owners,
+also when a server comes back with an older state, or a group was dropped and has subscribed again:
+what is done then is called otherwise than what was done before, whereas a count would come to the
+number that was seen already. Which of two versions is the later one cannot be told. A renewed lease
+is no change.
+
+**Tunings.** For each group the store keeps what was set for it by name while its workers run, texts
+that mean something to the worker and nothing to the store. They go with the group.
+
+**Buckets.** For each group the store can keep a bucket of tokens, full when it is first drawn from.
+It fills by `rate` tokens every `per_ms` up to `burst`, on the store's clock, and all workers of the
+group draw from it. Rate and burst come with each draw, and those of the last one count: so over any
+time t no more than `burst + rate * t` are granted, whoever asks. What was granted to an answer that
+was lost is gone.
+"""

@@ -1,116 +1,30 @@
-"""The contract of a store: what every store does, and what each operation promises.
+"""What a store offers: one small protocol for each role, and all of them together.
 
-`stores/model` is this page as the shortest program; `tests/conformance` holds every store to it.
-
-Every operation takes and returns batches and names the slots that it touches; what it does to one
-slot is one atomic step, what it does to several need not be. Times are the store's: `delay_ms` is
-counted from the store's clock, `at_ms` compared with it. An operation whose reply was lost can be
-repeated: publishing is idempotent by id, settling by receipt, pulling by position and receipt.
-
-The life of a message, for one group:
-
-    publish ──► waiting ──due──► todo ──pull──► doing ──ack──► settled
-                   ▲              ▲               │
-                   └──── retry ───┴── release ────┼──dead──► dead ──retry_dead──► todo
-                                  ▲               │            └───drop_dead───► cancelled
-                                  └── lease lost ─┘
-
-**Streams.** A slot is a log of messages at offsets 0, 1, 2 …; a group has a *read* position (the
-next offset to hand out), a *floor* (all below is settled) and the set of offsets settled above it.
-What lies between floor and read is its *window*, under one receipt and one lease, since a slot has
-one owner; when the lease passes, or a new epoch is taken, what is unsettled in the window leaves
-the line. What left the line (a retry, a release, a loss) is queued for itself, under the text of
-its offset as its subject: those that were released or lost at the front, by offset, the retried by
-due time. Nothing new is handed out from the line while one of the front waits, so keys keep order.
-
-**Subjects.** The other kinds queue subjects. A subject's *head* is the message to hand out, and
-stands in one place: waiting, todo or doing. Behind it wait the others (`ordered`), or at most one
-next round (the other kinds), and those only while the head is in doing.
-
-    order among due subjects      equal subject published again, head not in doing
-    ordered   -priority, due, seq   appended behind the others
-    priority  -priority, due, seq   replaces: priority; due: the new one's if that is to come,
-                                    else the earlier of both
-    delay     due, seq              replaces: due
-    merge     due, seq              merges: the due time stays
-
-A replaced or merged head keeps its `seq`, takes the new id, key, headers, body and published_at,
-and its attempts start over. While the head is in doing, the new message becomes the next round
-(outcome `stored`), and a further one replaces or merges into that by the same rules. When the head
-is settled (ack, dead) the next round takes its place. When the head comes back instead (retry,
-release, lost lease), the next round is applied to it as if it were published then, onto the head
-with its new due time: two have become one, and `published` falls by one.
-
-For `ordered`, when the head is settled the next message becomes head, due at `max(now, its own
-due)`, so that its subject goes to the end of the queue; a message with a delay holds back what is
-behind it. A pull may hand out a *run*: the head and up to `run - 1` messages behind it that are
-due, under one receipt. They are settled in order: acknowledging the head makes the next one the
-head, still in doing while it belongs to the run. Retrying the head, or losing the lease, gives the
-rest of the run back uncounted. Releasing one behind the head cuts the run off before it. A head
-with `lost > 0` is handed out alone.
-
-The priority of an `ordered` subject is its head's. `due` of a head that is retried is its retry
-time; of one released or lost it is what it was.
-
-**Sequences** (`ordered`, with a key): a slot remembers for each key the next number, from 1. A
-message with that number is stored, and so are those behind it that were held; one with a larger
-number is held, before any group sees it, until the gap is filled or its own `gap_timeout` has
-passed (looked at in every pull from the slot and when another would be held); then the gap is
-passed: the lowest held number is stored and becomes the count. One with a smaller number (a late
-one), or with that of one that is held already, is stored at once. Held messages count as waiting
-for every group.
-
-Messages of a stream that were delayed join the log in the order of their due times, then ids. How
-old a message of the log is counts from when it joined, so that the oldest are the first.
-
-**Groups.** Messages of subjects fan out per group at publish. What is published before there is a
-group is kept for the first that subscribes with `start="earliest"`. Where groups differ, an
-outcome is `stored` if the message is one of its own for any of them.
-
-**Attempts** count when a message is handed out, and are taken back by a release. A message that
-was handed out `max_attempts` times goes to dead in the pull that would hand it out again, with the
-error of its last retry, or `LOST_ERROR` where it never had one; what follows it is handed out in
-that same pull.
-
-**Epochs** are texts of 16 hexadecimal digits that only grow; a pull or settlement with another
-epoch than the slot's own changes nothing. Any epoch may be given to `take`, and it is refused if
-it is smaller than the slot's. Under `NO_EPOCH`, which is nobody's, nothing can be settled.
-
-**Rosters.** For each topic and group the store can keep who takes part, each *member* under a lease
-on the store's clock, and which slots are whose. A roster only says who is to own what; what fences
-is the epoch in the slot itself (`take`). Each operation on it is one atomic step, and each that
-changes it drops first those members whose lease has passed, with what they owned.
-
-    absent ──attend──► member ──claim──► member and owner ──let_go──► member
-       ▲                 │ attend: the lease begins anew       │
-       └──── depart, or the lease has passed: with all it owns ┘
-
-A roster's *version* is its name, not a count: 0 while nobody has ever attended, else drawn at
-random by whoever changed it (`fresh_version`). So equal versions mean equal members and owners,
-also when a server comes back with an older state, or a group was dropped and has subscribed again:
-what is done then is called otherwise than what was done before, whereas a count would come to the
-number that was seen already. Which of two versions is the later one cannot be told. A renewed lease
-is no change.
+`qframe.stores` is the contract that stands behind these; a store implements every role.
 """
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Mapping, Sequence
-from typing import Final, NamedTuple, Protocol
+from typing import Protocol
 
 import msgspec
 
 from qframe.message import Delivery
-from qframe.outcomes import Moved, Outcome, Settled, Verdict
+from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
+from qframe.stores.exchange import (
+    Ask,
+    Drawn,
+    Entry,
+    Hold,
+    Pulled,
+    Recalled,
+    Renewed,
+    Settlement,
+)
+from qframe.stores.records import DeadPlace, Record, Stats
 from qframe.topic import Topic
-
-NO_EPOCH = "0" * 16
-QUIET = 4
-LOST_ERROR = "its worker ended without settling it"
-NO_VERSION: Final = 0
-LARGEST_VERSION: Final = 2**53 - 1
 
 
 class Capabilities(msgspec.Struct, frozen=True):
@@ -127,200 +41,6 @@ class Capabilities(msgspec.Struct, frozen=True):
     shared: bool
     bell: bool
     transactional: bool
-
-
-class Entry(msgspec.Struct, gc=False, eq=False):
-    """A message on its way into a topic, checked and encoded by the producer.
-
-    Attributes:
-        slot: where it goes.
-        subject: what it is queued under; None in a stream.
-        id: its id.
-        mark: what is remembered for `dedupe_window` to recognise it: its id where a user named
-            it, else the mark of its batch (`codec.batch_mark`), the same for the whole batch.
-        key: its key, or None.
-        headers: its headers, or None.
-        body: its body.
-        delay_ms: due so long after the store's now; None where no delay was asked.
-        at_ms: due at that moment; None where none was asked. At most one of the two is given.
-        priority: higher goes first, in `priority` and `ordered`.
-        within_ms: in `merge`, due so long after now where neither delay nor moment is given.
-        sequence: its number among its key's messages, from 1; None where it has none.
-    """
-
-    slot: int
-    subject: str | None
-    id: str
-    mark: str
-    key: str | None
-    headers: dict[str, str] | None
-    body: bytes
-    delay_ms: int | None = None
-    at_ms: int | None = None
-    priority: int = 0
-    within_ms: int = 0
-    sequence: int | None = None
-
-
-class Ask(NamedTuple):
-    """What a pull wants of one slot.
-
-    Attributes:
-        slot: the slot.
-        epoch: the epoch under which the caller owns it.
-        limit: how many deliveries at most.
-        position: in a stream, the offset behind the last one of the line that the caller has
-            received under this epoch, 0 before the first. What lies between it, or the floor if
-            that is higher, and the group's read position was handed out in a reply that was lost,
-            and is handed out again, uncounted. None asks for nothing again.
-    """
-
-    slot: int
-    epoch: str
-    limit: int
-    position: int | None = None
-
-
-class Pulled(msgspec.Struct):
-    """The answer to a pull.
-
-    Attributes:
-        deliveries: slot by slot as asked, in the order in which they are to be handled.
-        fenced: the slots whose epoch is another now.
-        next_due_ms: milliseconds until the next message of these slots falls due or loses its
-            lease; None where none will. 0 where a limit was reached, since more may be due.
-        dead: how many went to dead, their attempts spent.
-        lost: how many deliveries were found to have lost their lease.
-        gaps: how many gaps in sequences were passed.
-        away: the slots that could not be asked now; nothing of them was handed out.
-        doubted: the slots whose answer was lost: they are to be recalled before the next pull.
-    """
-
-    deliveries: list[Delivery] = []
-    fenced: list[int] = []
-    next_due_ms: int | None = None
-    dead: int = 0
-    lost: int = 0
-    gaps: int = 0
-    away: list[int] = []
-    doubted: list[int] = []
-
-
-class Settlement(msgspec.Struct, gc=False, eq=False):
-    """How one delivery ends.
-
-    Attributes:
-        slot, subject, seq, receipt, attempt: the delivery's own.
-        epoch: the epoch under which its slot was owned when it was pulled.
-        verdict: ack, retry, dead, or release (given back uncounted).
-        delay_ms: for a retry, due so long after the store's now.
-        at_ms: for a retry, due at that moment instead.
-        error: for retry and dead, what went wrong, in one line.
-        traceback: for dead, where.
-    """
-
-    slot: int
-    subject: str | None
-    seq: int
-    receipt: str
-    attempt: int
-    epoch: str
-    verdict: Verdict
-    delay_ms: int = 0
-    at_ms: int | None = None
-    error: str | None = None
-    traceback: str | None = None
-
-
-class Hold(NamedTuple):
-    """A delivery that is to be kept hidden: one of a slot's window stands for all of it."""
-
-    slot: int
-    epoch: str
-    subject: str | None
-    receipt: str
-
-
-class Renewed(msgspec.Struct):
-    """The answer to a renewal.
-
-    Attributes:
-        gone: the holds that are not held any more.
-        away: the holds that could not be renewed now.
-    """
-
-    gone: list[Hold] = []
-    away: list[Hold] = []
-
-
-class Recalled(msgspec.Struct):
-    """The answer to a recall.
-
-    Attributes:
-        count: how many deliveries were given back.
-        away: the slots in which this could not be done now.
-    """
-
-    count: int = 0
-    away: list[int] = []
-
-
-class Record(msgspec.Struct, kw_only=True):
-    """A message where it stands, for people: peek, dead letters, timers, explain.
-
-    `group` is None for a message that no group has seen yet; `state` is one of waiting, todo,
-    doing, settled, dead, held (behind a gap in its sequence).
-    """
-
-    topic: str
-    group: str | None
-    slot: int
-    state: str
-    subject: str | None
-    seq: int | None
-    id: str
-    key: str | None
-    headers: dict[str, str] | None
-    body: bytes
-    published_at_ms: int
-    due_ms: int | None = None
-    priority: int = 0
-    attempts: int = 0
-    lost: int = 0
-    lease_until_ms: int | None = None
-    error: str | None = None
-    traceback: str | None = None
-    died_at_ms: int | None = None
-
-
-class Stats(msgspec.Struct, kw_only=True):
-    """Where the messages of one slot stand for one group; counts of messages, not of subjects.
-
-    What stands behind a head counts as the head does; behind a head in doing, what belongs to its
-    run is doing too and the rest is todo. What is held behind a gap, or delayed before it joins a
-    stream, is waiting.
-
-    `published = waiting + todo + doing + settled + dead + cancelled`, always. For a stream,
-    `published` counts from where the group started or was last moved to. `retrying` are those of
-    the waiting that were handed out before: they wait for a retry. `next_ms` is when that
-    message was published which is next to be handed out: of the heads that are todo, else of the
-    line.
-    """
-
-    slot: int
-    group: str
-    epoch: str = NO_EPOCH
-    published: int = 0
-    waiting: int = 0
-    retrying: int = 0
-    todo: int = 0
-    doing: int = 0
-    settled: int = 0
-    dead: int = 0
-    cancelled: int = 0
-    head: int = 0
-    floor: int | None = None
-    next_ms: int | None = None
 
 
 class Topics(Protocol):
@@ -438,13 +158,19 @@ class Groups(Protocol):
         """For each slot of a stream, the first kept offset that joined the log at or after then."""
 
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
-        """The epoch of each slot; `NO_EPOCH` where nobody has ever owned it."""
+        """The epoch of each slot; `NO_EPOCH` where nobody has ever owned it.
+
+        A slot that lies where the store cannot be reached is left out, if others answer.
+        """
 
     def take(self, topic: Topic, group: str, epochs: Mapping[int, str]) -> list[int]:
         """Takes slots under new epochs; answers those taken: an epoch below the slot's is refused.
 
         With a larger epoch than the slot's, all that is in doing comes back, counted and lost.
         With the same nothing changes.
+
+        Raises:
+            SlotsAway: if some lie where the store cannot be reached; it names those taken.
         """
 
 
@@ -483,6 +209,27 @@ class Rosters(Protocol):
         """Takes a member out with all that it owns, whoever asks for it."""
 
 
+class Controls(Protocol):
+    """What may be changed of a group while its workers run, and what they share."""
+
+    def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
+        """Sets values by name, in one step; None takes one back. What is not named stays."""
+
+    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
+        """What is set for each group, in one round trip (on a cluster one to each node).
+
+        It is empty also for a group that there is not; None where it cannot be known now.
+        """
+
+    def draw(
+        self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
+    ) -> Drawn:
+        """Draws up to so many tokens from the group's bucket, as many as there are.
+
+        `tokens`, `rate` and `burst` are 1 to 1,000,000, `per_ms` is 1 to 366 days.
+        """
+
+
 class Timers(Protocol):
     """Changing what is not due yet, or not handed out yet, in topics that have subjects."""
 
@@ -514,9 +261,15 @@ class DeadLetters(Protocol):
     """What was given up, until somebody decides. Ids name messages, `ids=None` means all."""
 
     def dead(
-        self, topic: Topic, group: str, *, ids: Sequence[str] | None = None, limit: int = 100
+        self,
+        topic: Topic,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
+        after: DeadPlace | None = None,
     ) -> list[Record]:
-        """Dead messages, the longest dead first."""
+        """Dead messages, the longest dead first; `after` leaves out those up to a place."""
 
     def retry_dead(
         self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
@@ -563,6 +316,18 @@ class Inspecting(Protocol):
         """The store's clock."""
 
 
+class Logs(Protocol):
+    """Reading streams by offsets, beside all groups."""
+
+    def read_log(self, topic: Topic, slot: int, first: int, limit: int) -> list[Delivery]:
+        """A slot's messages from an offset on, in order, at most `limit`; nothing is changed.
+
+        Offsets are dense but for what was removed, so the first may lie behind `first`. Fewer than
+        `limit` are all there are. They are no deliveries to settle: they bear no receipt. What is
+        not a stream has no log.
+        """
+
+
 class Bell(Protocol):
     """Wakes an idle pull loop; a hint, so a wait always ends by itself too.
 
@@ -588,8 +353,8 @@ class Bell(Protocol):
 
 
 class Store(
-    Topics, Publishing, Pulling, Settling, Groups, Rosters, Timers, DeadLetters, Inspecting,
-    Protocol,
+    Topics, Publishing, Pulling, Settling, Groups, Rosters, Controls, Timers, DeadLetters,
+    Inspecting, Logs, Protocol,
 ):  # fmt: skip
     """All of them, in one place."""
 
@@ -610,28 +375,3 @@ class Store(
 
     def close(self) -> None:
         """Frees connections; the store cannot be used any more."""
-
-
-def acks(deliveries: Sequence[Delivery], epochs: Mapping[int, str]) -> list[Settlement]:
-    """The settlements that acknowledge deliveries."""
-    return [
-        Settlement(
-            one.slot, one.subject, one.seq, one.receipt, one.attempt,
-            epochs.get(one.slot, NO_EPOCH), Verdict.ACK,
-        )
-        for one in deliveries
-    ]  # fmt: skip
-
-
-def due_of(entry: Entry, now_ms: int, merges: bool) -> int:
-    """When an entry is due, in milliseconds since 1970."""
-    if entry.at_ms is not None:
-        return entry.at_ms
-    if entry.delay_ms is not None:
-        return now_ms + entry.delay_ms
-    return now_ms + entry.within_ms if merges else now_ms
-
-
-def fresh_version() -> int:
-    """A roster's next version: not 0, none that was before, and exact in every language's JSON."""
-    return 1 + secrets.randbelow(LARGEST_VERSION)

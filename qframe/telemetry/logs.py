@@ -8,8 +8,6 @@ from collections.abc import Callable, Iterable, MutableMapping
 from pathlib import Path
 from typing import Any, Final, TextIO
 
-import structlog
-
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import BadInput, QFrameError
 from qframe.events import Events
@@ -38,18 +36,35 @@ _LEVELS: Final = {
     "session.doubtful": "warning",
     "coordinator.unavailable": "warning",
     "group.resubscribed": "warning",
+    "consumer.tuned": "info",
+    "tuning.ignored": "warning",
+    "consumer.paused": "info",
+    "consumer.resumed": "info",
+    "consumer.tripped": "error",
+    "consumer.probing": "info",
+    "consumer.recovered": "info",
     "delivery.failed": "warning",
     "delivery.retried": "warning",
     "delivery.dead": "error",
+    "delivery.overdue": "warning",
     "delivery.stale": "warning",
     "delivery.leaked": "warning",
     "delivery.lost": "warning",
     "delivery.cancelled": "warning",
+    "delivery.duplicate": "info",
+    "effect.refused": "warning",
+    "effect.passed": "warning",
+    "effect.conflict": "warning",
+    "checker.unavailable": "warning",
     "on_dead.failed": "error",
+    "middleware.failed": "error",
     "sequence.gap": "warning",
     "store.unavailable": "warning",
     "store.reconnecting": "warning",
     "slot.away": "warning",
+    "outbox.unavailable": "warning",
+    "outbox.blocked": "warning",
+    "outbox.doubted": "warning",
     "part.failed": "error",
 }
 _UNTOLD: Final = frozenset({"delivery.acknowledged", "delivery.settled", "delivery.started"})
@@ -147,15 +162,17 @@ class _Repeats:
 
 
 def log_events(
-    events: Events, settings: Settings, stream: TextIO | None = None
+    events: Events, settings: Settings, stream: TextIO | None = None, *, level: str | None = None
 ) -> Callable[[], None]:
     """Writes events to a stream, stderr if none is given, as the settings say.
+
+    A `level` stands in for that of the settings.
 
     Returns:
         What ends it, writing what was held back.
     """
     stream = sys.stderr if stream is None else stream
-    log = EventLog(make_logger(settings.log_format, stream), level=settings.log_level)
+    log = EventLog(make_logger(settings.log_format, stream), level=level or settings.log_level)
     stop = events.listen(log)
 
     def end() -> None:
@@ -167,6 +184,8 @@ def log_events(
 
 def make_logger(log_format: str, stream: TextIO) -> Any:
     """A logger of our own: structlog's global set-up stays the user's."""
+    import structlog  # not above: it loads rich, and `import qframe` is to be quick
+
     is_terminal = stream.isatty()
     renderer: Any = (
         structlog.dev.ConsoleRenderer(colors=is_terminal)

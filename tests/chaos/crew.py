@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Self
 
 import msgspec
+from desk import Ways
 from eventually import eventually
 from history import (
     CUT,
@@ -73,8 +74,7 @@ class Place:
         job = Job(
             name=self.name, store=crew.store, coordinator=coordinator, kind=crew.kind,
             history=str(crew.path), session_s=crew.session_s / crew.longer, lease_s=crew.lease_s,
-            slow_s=BUSY_S * THREADS / crew.messages, rare=max(2, crew.messages // RARE),
-            is_far=self.number % 2 == 1,
+            ways=crew.ways, is_far=self.number % 2 == 1,
         )  # fmt: skip
         self._note(STARTING)
         self.child = crew.nursery.start(msgspec.json.encode(job).decode())
@@ -159,8 +159,10 @@ class Crew:
         kind: the topic's.
         places: how many.
         session_s: for how long a worker may be unheard before its slots are given to others.
-        messages: how many they will handle: handlers take as long as keeps them busy for a while.
+        messages: how many they will handle.
         lease_s: a delivery's lease.
+        ways: how their handlers are called, and how long they take; by default one by one, and as
+            long as keeps the crew busy for a while.
     """
 
     def __init__(
@@ -174,6 +176,7 @@ class Crew:
         session_s: float,
         messages: int,
         lease_s: float = 5.0,
+        ways: Ways | None = None,
     ) -> None:
         self.path = folder / "history"
         self.log = folder / "workers.log"
@@ -185,6 +188,7 @@ class Crew:
         self.longer = LONGER if zookeeper is None else 1
         self.lease_s = lease_s
         self.messages = messages
+        self.ways = ways or Ways(slow_s=BUSY_S * THREADS / messages, rare=max(2, messages // RARE))
         self.counts: Counter[str] = Counter()
         self.ready: set[str] = set()
         self.history = History(self.path, "nemesis")
@@ -243,7 +247,8 @@ class Crew:
         self.wait(place.has_left, 40)
 
     def leave_all(self) -> None:
-        """All workers end as they are asked to."""
+        """All workers end as they are asked to, once they hear it."""
+        self.wait(lambda: all(each.is_free or each.is_ready for each in self.places), 30)
         for place in self.places:
             if not place.is_free:
                 place.leave()

@@ -1,8 +1,6 @@
 """What happened, one line for each fact, written by many processes that may be killed at any time.
 
-Each line is appended by a single write, so it is there whole or not at all, and it is there however
-its writer ends: what was handed to the system needs no process any more. The times are
-CLOCK_MONOTONIC, which all processes of a machine share.
+The lines are `whole_lines`. The times are CLOCK_MONOTONIC, which all processes of a machine share.
 """
 
 from __future__ import annotations
@@ -14,6 +12,7 @@ from types import TracebackType
 from typing import Any, Self
 
 import msgspec
+import whole_lines
 
 from qframe import Message
 
@@ -23,7 +22,13 @@ UNKNOWN = "unknown"
 UNAVAILABLE = "unavailable"
 STARTED = "started"
 ENDED = "ended"
+FAILED = "failed"
 CANCELLED = "cancelled"
+HANDED = "handed"
+UNWANTED = "unwanted"
+PAUSED = "paused"
+RESUMING = "resuming"
+TUNED = "tuned"
 DIED = "died"
 STORE_KILLED = "store killed"
 STORE_BACK = "store back"
@@ -51,6 +56,8 @@ class Fact(msgspec.Struct, array_like=True, frozen=True):
             of a key from 0. Of an event, `number` is its count.
         since_ns: of a question to the store and its answer, when it was sent.
         slots: the slots that it is about.
+        call: of what a handler says, the number of its call in this worker, from 1; 0 where each
+            call is about one message only.
         texts: of TOOK, the slots' epochs; of ACCEPTED and REFUSED, the places of the messages.
     """
 
@@ -65,6 +72,7 @@ class Fact(msgspec.Struct, array_like=True, frozen=True):
     since_ns: int = 0
     slots: list[int] = []
     texts: list[str] = []
+    call: int = 0
 
 
 _encode = msgspec.json.Encoder().encode
@@ -92,14 +100,12 @@ class History:
         """Appends one fact, as of now."""
         now_ns = time.monotonic_ns()
         fact = Fact(what, now_ns, by or self._by, topic, key, number, id, attempt, **more)
-        line = _encode(fact) + b"\n"
-        if os.write(self._file, line) != len(line):
-            raise OSError("a line was cut short: is the disk full?")
+        whole_lines.append(self._file, _encode(fact))
 
-    def note_of(self, what: str, message: Message) -> None:
+    def note_of(self, what: str, message: Message, call: int = 0) -> None:
         """Appends a fact about a message whose body is its number."""
         key, number = message.key or "", message.body
-        self.note(what, message.topic, key, number, message.id, message.attempt)
+        self.note(what, message.topic, key, number, message.id, message.attempt, call=call)
 
     def listen(self, name: str, facts: dict[str, object]) -> None:
         """Appends an event of an app: `app.events.listen(history.listen)`."""
@@ -132,7 +138,7 @@ class Tail:
     def new(self) -> list[Fact]:
         """The facts that were added since the last call."""
         *lines, self._rest = (self._rest + self._file.read()).split(b"\n")
-        return [_decode(line) for line in lines]
+        return [_decode(line) for line in whole_lines.whole(lines)]
 
     def close(self) -> None:
         self._file.close()
@@ -151,5 +157,4 @@ class Tail:
 
 def read(path: Path) -> list[Fact]:
     """All facts of a history, by time."""
-    facts = [_decode(line) for line in path.read_bytes().splitlines()]
-    return sorted(facts, key=lambda fact: fact.at_ns)
+    return sorted(map(_decode, whole_lines.read(path)), key=lambda fact: fact.at_ns)

@@ -8,11 +8,13 @@ from collections import Counter
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from history import DUPLICATE, PUBLISHED, UNAVAILABLE, UNKNOWN, History
+from desk import WANTED
+from history import DUPLICATE, PUBLISHED, UNAVAILABLE, UNKNOWN, UNWANTED, History
 
 from qframe import Outcome, Outgoing, PublishUnknown, QFrame, StoreUnavailable, Topic
 
 BATCH = 200
+SPURNED_ONE = 4
 
 
 class Producing(threading.Thread):
@@ -26,6 +28,7 @@ class Producing(threading.Thread):
         keys: over how many keys.
         chance: chooses the keys.
         may_go_on: asked, with how many it has published to each, whether it may publish more now.
+        is_tagged: whether they bear the tag WANTED, and after each fourth comes one that does not.
     """
 
     def __init__(
@@ -38,6 +41,7 @@ class Producing(threading.Thread):
         keys: int,
         chance: random.Random,
         may_go_on: Callable[[int], bool],
+        is_tagged: bool = False,
     ) -> None:
         super().__init__(name="producing")
         self._url = url
@@ -47,6 +51,7 @@ class Producing(threading.Thread):
         self._keys = keys
         self._chance = chance
         self._may_go_on = may_go_on
+        self._is_tagged = is_tagged
         self._over = threading.Event()
         self.error: BaseException | None = None
 
@@ -78,9 +83,15 @@ class Producing(threading.Thread):
     def _publish(
         self, app: QFrame, history: History, topic: Topic, chosen: list[tuple[str, int]]
     ) -> None:
-        items = [
-            Outgoing(number, key=key, id=f"{topic.name}-{key}-{number}") for key, number in chosen
-        ]
+        items = []
+        spurned = []
+        tags = [WANTED] if self._is_tagged else []
+        for key, number in chosen:
+            name = f"{topic.name}-{key}-{number}"
+            items.append(Outgoing(number, key=key, id=name, tags=tags))
+            if self._is_tagged and number % SPURNED_ONE == 0:
+                spurned.append((key, number, f"{name}-unwanted"))
+                items.append(Outgoing(number, key=key, id=spurned[-1][-1], tags=["other"]))
         while not self._over.is_set():
             try:
                 answers = app.publish_many(topic, items)
@@ -97,3 +108,5 @@ class Producing(threading.Thread):
             history.note(DUPLICATE, topic.name, number=known)
         for key, number in chosen:
             history.note(PUBLISHED, topic.name, key, number, f"{topic.name}-{key}-{number}")
+        for one in spurned:
+            history.note(UNWANTED, topic.name, *one)

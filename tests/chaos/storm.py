@@ -23,9 +23,11 @@ class Storm:
     Args:
         crew: whom it strikes; its last place is free at first, for those that join.
         chance: chooses.
+        is_short: whether the deck has a few of each only.
     """
 
-    def __init__(self, crew: Crew, chance: random.Random) -> None:
+    def __init__(self, crew: Crew, chance: random.Random, *, is_short: bool = False) -> None:
+        self._is_short = is_short
         self.counts: Counter[str] = Counter()
         self.begun = 0
         self._crew = crew
@@ -46,12 +48,23 @@ class Storm:
             self._crew.pause()
 
     def _shuffled(self) -> list[str]:
+        deck = self._few() if self._is_short else self._many()
+        self._chance.shuffle(deck)
+        return deck
+
+    def _few(self) -> list[str]:
+        deck = ["kill"] * 3 + ["leave", "join", f"freeze {SHORT}", f"freeze {VERY_LONG}"]
+        deck += [f"freeze {LONG}"] * 2
+        if self._crew.zookeeper is not None:
+            deck += [f"stall {LONG}", f"cut {LONG}"]
+        return deck
+
+    def _many(self) -> list[str]:
         deck = ["kill"] * 6 + ["leave"] * 4 + ["join"] * 3
         deck += [f"freeze {SHORT}"] * 4 + [f"freeze {LONG}"] * 4 + [f"freeze {VERY_LONG}"] * 3
         if self._crew.zookeeper is not None:
             deck += [f"{how} {long}" for how in ("stall", "cut") for long in (SHORT, LONG)] * 2
             deck += [f"{how} {VERY_LONG}" for how in ("stall", "cut")] + [f"stall {LONG}"] * 2
-        self._chance.shuffle(deck)
         return deck
 
     def _begin(self) -> None:

@@ -4,20 +4,48 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import count
+from pathlib import Path
 from typing import Any
 
 import msgspec
+import pytest
 
+from qframe.clock import VirtualClock
 from qframe.codec import batch_mark, subject_of
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
-from qframe.stores.base import Ask, Entry, Hold, Pulled, Settlement, Stats, Store
+from qframe.stores.base import Store
+from qframe.stores.exchange import Ask, Entry, Hold, Pulled, Settlement
+from qframe.stores.records import Stats
+from qframe.stores.redis.store import RedisStore
+from qframe.stores.sql.store import SqlStore
 from qframe.topic import Topic
 
 LEASE_MS = 400
 
 
-SERVERS = {"redis": "redis_server", "redis-cluster": "redis_cluster"}
+REDIS = {"redis": "redis_server", "redis-cluster": "redis_cluster"}
+DATABASES = {"postgres": "postgres_url", "mariadb": "mariadb_url"}
+STORES = ("sqlite", *DATABASES, *REDIS)
+
+Opener = Callable[[Path, VirtualClock, str], Store]
+
+
+def opener_of(request: pytest.FixtureRequest, name: str) -> Opener:
+    """What opens a store by name: with nothing in it, by a folder, a clock and a namespace."""
+    if name in REDIS:
+        server = request.getfixturevalue(REDIS[name])
+        return lambda folder, clock, namespace: RedisStore(
+            server.url, namespace=f"{folder.name}-{namespace}", clock=clock
+        )
+    if name in DATABASES:
+        url = request.getfixturevalue(DATABASES[name])
+        return lambda folder, clock, namespace: SqlStore(
+            url, namespace=f"{folder.name}-{namespace}", clock=clock
+        )
+    return lambda folder, clock, namespace: SqlStore(
+        f"sqlite:///{folder / 'store.db'}?synchronous=normal", namespace=namespace, clock=clock
+    )
 
 
 def epoch(number: int) -> str:

@@ -6,16 +6,30 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench import SERVERS, Bench
+from bench import STORES, Bench, opener_of
+from servers import MariaDbServer, PostgresServer
 
 from qframe.clock import VirtualClock
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
-from qframe.stores.redis.store import RedisStore
-from qframe.stores.sql.store import SqlStore
 
 
-@pytest.fixture(params=["model", "sqlite", *SERVERS])
+@pytest.fixture(scope="session")
+def postgres_url(postgres: PostgresServer) -> str:
+    """One database for all tests, with its tables made once; each test has a namespace."""
+    return postgres.new_database()
+
+
+@pytest.fixture(scope="session")
+def mariadb_url(mariadb: MariaDbServer) -> str:
+    """One database for all tests, as that of PostgreSQL is.
+
+    Unless told otherwise, its driver reads all certificates of the machine for each connection.
+    """
+    return f"{mariadb.new_database()}?ssl_disabled=true"
+
+
+@pytest.fixture(params=["model", *STORES])
 def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     """A store with nothing in it, and a check of all topics afterwards."""
     clock = VirtualClock()
@@ -23,11 +37,7 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
     def opened(namespace: str) -> Store:
         if request.param == "model":
             return ModelStore(namespace=namespace, clock=clock)
-        if request.param in SERVERS:
-            server = request.getfixturevalue(SERVERS[request.param])
-            return RedisStore(server.url, namespace=f"{tmp_path.name}-{namespace}", clock=clock)
-        url = f"sqlite:///{tmp_path / 'store.db'}?synchronous=normal"
-        return SqlStore(url, namespace=namespace, clock=clock)
+        return opener_of(request, request.param)(tmp_path, clock, namespace)
 
     bench = Bench(opened, clock.advance, "topic")
     try:

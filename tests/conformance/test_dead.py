@@ -125,6 +125,30 @@ def test_limits_take_the_longest_dead(bench: Bench, kind: str) -> None:
 
 
 @pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("page", [1, 3])
+def test_all_are_listed_once_page_by_page_also_when_those_before_are_gone(
+    bench: Bench, kind: str, page: int
+) -> None:
+    topic = bench.topic(kind, "g", slots=4)
+    for number in range(10):
+        bench.publish(topic, number, f"k{number}", id=f"m{number}")
+    for number, one in enumerate(sorted(bench.got(topic), key=body_of)):
+        bench.kill(topic, one)
+        if number % 4 == 3:  # the others have died at one moment, in several slots
+            bench.advance(5)
+    whole = [letter.id for letter in bench.store.dead(topic, "g")]
+    seen: list[str] = []
+    after = None
+    while found := bench.store.dead(topic, "g", limit=page, after=after):
+        assert len(found) <= page
+        seen += [letter.id for letter in found]
+        after = found[-1].dead_place
+        bench.store.drop_dead(topic, "g", [letter.id for letter in found])
+    assert seen == whole
+    assert sorted(seen) == [f"m{number}" for number in range(10)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_retried_dead_letter_is_the_message_it_was_and_forgets_its_error(
     bench: Bench, kind: str
 ) -> None:

@@ -9,7 +9,8 @@ import pytest
 from bench import SETTLED, Bench, body_of
 
 from qframe.errors import UnknownGroup
-from qframe.stores.base import NO_EPOCH, Store
+from qframe.stores.base import Store
+from qframe.stores.exchange import NO_EPOCH
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)

@@ -6,7 +6,7 @@ import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.errors import UnknownGroup
-from qframe.stores.base import NO_EPOCH
+from qframe.stores.exchange import NO_EPOCH
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)
@@ -115,6 +115,23 @@ def test_seeking_keeps_dead_letters_below_the_offset_and_drops_those_that_come_a
     again = bench.got(topic)
     assert [body_of(one) for one in again] == [1, 2, 3]
     assert bench.kill(topic, *again) == SETTLED * 3
+
+
+def test_seeking_among_very_many_dead_letters_drops_those_alone_that_come_again(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g")
+    for start in range(0, 1600, 400):
+        bench.store.publish(topic, [bench.entry(topic, n) for n in range(start, start + 400)])
+    got = bench.got(topic, limit=1600)
+    for start in range(0, 1600, 400):
+        bench.kill(topic, *got[start : start + 400])
+    for offset in (1600, 750, 0):
+        bench.store.seek(topic, "g", {0: offset})
+        dead = bench.store.dead(topic, "g", limit=2000)
+        assert sorted(letter.seq or 0 for letter in dead) == list(range(offset))
+        assert bench.store.verify(topic) == []
+    assert len(bench.got(topic, limit=1600)) == 1600
 
 
 def test_the_offsets_of_a_time_are_the_first_at_or_after_it(bench: Bench) -> None:

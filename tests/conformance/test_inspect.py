@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import Bench, body_of
 
-from qframe.stores.base import Stats
+from qframe.stores.records import Stats
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import SETTLED, STALE, Bench, body_of, epoch
 
-from qframe.stores.base import LOST_ERROR, NO_EPOCH, Ask, Hold
+from qframe.stores.exchange import LOST_ERROR, NO_EPOCH, Ask, Hold
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 
@@ -75,6 +75,23 @@ def test_a_new_epoch_fences_the_old_owner_off_and_hands_out_what_it_had(
     assert (again.attempt, again.lost) == (2, 1)
 
 
+def test_what_a_long_window_has_unsettled_comes_back_and_nothing_else(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    size, held = 2600, (0, 3, 1300, 2599)
+    for first in range(0, size, 650):
+        bench.store.publish(
+            topic, [bench.entry(topic, number) for number in range(first, first + 650)]
+        )
+    found = [one for _ in range(4) for one in bench.got(topic, limit=650)]
+    assert len(found) == size
+    bench.ack(topic, *[one for one in found if one.seq not in held])
+    bench.take(topic)
+    again = bench.got(topic)
+    assert [(one.seq, one.attempt, one.lost) for one in again] == [(n, 2, 1) for n in held]
+    bench.ack(topic, *again)
+    assert bench.total(topic).settled == size
+
+
 def test_an_epoch_below_the_slots_own_is_refused_and_the_same_one_changes_nothing(
     bench: Bench,
 ) -> None:
@@ -132,6 +149,19 @@ def test_what_follows_a_buried_head_is_handed_out_in_the_same_pull(bench: Bench)
     bench.advance(50)
     pulled = bench.pull(topic, max_attempts=1)
     assert (pulled.dead, [body_of(one) for one in pulled.deliveries]) == (1, [2])
+
+
+def test_a_pull_that_is_full_buries_nothing_more(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    bench.publish(topic, 1, "a")
+    bench.got(topic, lease_ms=50)
+    for body in (2, 3):
+        bench.publish(topic, body, "b", priority=1)
+    bench.advance(50)
+    pulled = bench.pull(topic, limit=2, max_attempts=1)
+    assert (pulled.dead, [body_of(one) for one in pulled.deliveries]) == (0, [2, 3])
+    assert (pulled.lost, pulled.next_due_ms) == (1, 0)
+    assert bench.pull(topic, max_attempts=1).dead == 1
 
 
 def test_what_a_stream_lost_comes_back_before_the_rest_of_the_line_in_order(bench: Bench) -> None:

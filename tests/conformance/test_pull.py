@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
-from qframe.stores.base import Ask
+from qframe.stores.exchange import Ask
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)
@@ -46,6 +46,28 @@ def test_a_higher_priority_goes_before_an_earlier_due_but_not_before_it_is_due(
     assert bench.bodies(topic, limit=1) == ["low"]
     bench.advance(100)
     assert bench.bodies(topic) == ["high", "lower"]
+
+
+@pytest.mark.parametrize("kind", ["ordered", "priority"])
+def test_of_very_many_that_fall_due_at_once_the_highest_goes_first(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    number = 2100
+    entries = [
+        bench.entry(topic, each, f"k{each}", priority=each % 7, delay_ms=100)
+        for each in range(number)
+    ]
+    for start in range(0, number, 500):
+        bench.store.publish(topic, entries[start : start + 500])
+    bench.advance(100)
+    pulled = bench.pull(topic, limit=number)
+    while not pulled.deliveries:  # they are ranked in steps, and none is handed out before
+        assert pulled.next_due_ms == 0
+        pulled = bench.pull(topic, limit=number)
+    seen = [int(one.body) for one in pulled.deliveries]
+    highest_first = sorted(range(number), key=lambda each: (-(each % 7), each))
+    assert seen == highest_first[: len(seen)]
+    assert bench.total(topic).todo == number - len(seen)
+    assert bench.store.verify(topic) == []
 
 
 @pytest.mark.parametrize("kind", ["delay", "merge"])

@@ -7,14 +7,15 @@ was lost, and changes nothing.
 
 from __future__ import annotations
 
-import tempfile
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
-from bench import SERVERS, epoch
+from bench import STORES, Opener, epoch, opener_of
 from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
@@ -22,8 +23,6 @@ from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_a
 from qframe.clock import VirtualClock
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
-from qframe.stores.redis.store import RedisStore
-from qframe.stores.sql.store import SqlStore
 from qframe.topic import Topic
 
 EXAMPLES = 60
@@ -35,30 +34,24 @@ REACHED = (
 )  # fmt: skip
 
 Op = tuple[str, dict[str, Any]]
-Opener = Callable[[Path, VirtualClock], Store]
 
 
 class Machine(RuleBasedStateMachine):
-    """One roster, in the model and in another store."""
+    """One roster, in the model and in another store, which stays open for all rosters."""
 
-    open_other: ClassVar[Opener]
+    store: ClassVar[Store]
+    clock: ClassVar[VirtualClock]
+    lives: ClassVar[Iterator[int]]
     reached: ClassVar[Counter[str]]
 
     def __init__(self) -> None:
         super().__init__()
-        self.folder = tempfile.TemporaryDirectory()
-        self.clock = VirtualClock()
         self.model: Store = ModelStore(clock=self.clock)
-        self.store: Store = self.open_other(Path(self.folder.name), self.clock)
-        self.topic = Topic("t", "stream", SLOTS)
+        self.topic = Topic(f"t{next(self.lives)}", "stream", SLOTS)
         for store in (self.model, self.store):
             store.declare(self.topic)
             store.subscribe(self.topic, "g")
         self.seen = [(0, 0)]
-
-    def teardown(self) -> None:
-        self.store.close()
-        self.folder.cleanup()
 
     def step(self, op: Op, ms: int, back: int) -> None:
         """Does one operation, looks with a version that was seen, and lets some time pass."""
@@ -146,35 +139,34 @@ def operations() -> st.SearchStrategy[Op]:
     return operation()
 
 
-@pytest.fixture(params=["sqlite", "redis", "redis-cluster"])
+@pytest.fixture(params=STORES)
 def opener(request: pytest.FixtureRequest) -> Opener:
     """Opens the store that is held against the model, with nothing in it."""
-    if request.param == "sqlite":
-        return lambda folder, clock: SqlStore(
-            f"sqlite:///{folder / 'store.db'}?synchronous=normal", clock=clock
-        )
-    server = request.getfixturevalue(SERVERS[request.param])
-    return lambda folder, clock: RedisStore(server.url, namespace=folder.name, clock=clock)
+    return opener_of(request, request.param)
 
 
-def test_a_store_keeps_a_roster_as_the_model_does(opener: Opener) -> None:
+def test_a_store_keeps_a_roster_as_the_model_does(opener: Opener, tmp_path: Path) -> None:
     ms = st.sampled_from([0, 0, 0, 1, 99, 100, 250])
     step = rule(op=operations(), ms=ms, back=st.sampled_from([1, 1, 2, 5]))(Machine.step)
     reached: Counter[str] = Counter()
-    fields = {"open_other": staticmethod(opener), "reached": reached, "step": step}
-    run_state_machine_as_test(
-        type("RosterMachine", (Machine,), fields),
-        settings=settings(
-            max_examples=EXAMPLES,
-            stateful_step_count=STEPS,
-            deadline=None,
-            derandomize=True,
-            database=None,
-            print_blob=True,
-            suppress_health_check=list(HealthCheck),
-            phases=[Phase.generate, Phase.shrink],
-        ),
-    )
+    clock = VirtualClock()
+    with closing(opener(tmp_path, clock, "m")) as store:
+        fields = {
+            "store": store, "clock": clock, "lives": count(), "reached": reached, "step": step,
+        }  # fmt: skip
+        run_state_machine_as_test(
+            type("RosterMachine", (Machine,), fields),
+            settings=settings(
+                max_examples=EXAMPLES,
+                stateful_step_count=STEPS,
+                deadline=None,
+                derandomize=True,
+                database=None,
+                print_blob=True,
+                suppress_health_check=list(HealthCheck),
+                phases=[Phase.generate, Phase.shrink],
+            ),
+        )
     # A machine that reaches nothing agrees with everything.
     for what in REACHED:
         assert reached[what] >= 1, f"{what}: {reached}"

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.message import Delivery
+from qframe.outcomes import Verdict
+from qframe.stores.exchange import Settlement
 from qframe.topic import Topic
 
 
@@ -23,6 +26,18 @@ def test_a_run_is_as_long_as_the_limit_and_run_allow(bench: Bench) -> None:
     assert (total.doing, total.todo) == (4, 2)
     _, got = run_of(bench, 6, limit=2)
     assert len(got) == 2
+
+
+def test_a_run_is_not_cut_short_by_what_is_not_due_behind_another_head(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    for key in "abc":
+        for number in range(4):
+            bench.publish(topic, f"{key}{number}", key, delay_ms=100 if number else None)
+            bench.advance(1)
+    for number in range(4):
+        bench.publish(topic, f"d{number}", "d")
+    expected = ["a0", "b0", "c0", "d0", "d1", "d2"]
+    assert bench.bodies(topic, limit=6) == expected
 
 
 def test_a_run_is_settled_in_order_and_the_next_head_stays_in_doing(bench: Bench) -> None:
@@ -58,6 +73,25 @@ def test_releasing_behind_the_head_cuts_the_run_off_there(bench: Bench) -> None:
     assert bench.total(topic).doing == 2
     assert bench.ack(topic, first, second) == SETTLED * 2
     assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(2, 1), (3, 1)]
+
+
+@pytest.mark.parametrize("first", [Verdict.ACK, Verdict.DEAD])
+def test_one_call_may_end_the_head_of_a_run_and_cut_its_tail_off(
+    bench: Bench, first: Verdict
+) -> None:
+    topic, got = run_of(bench, 5)
+    own = bench.store.epochs(topic, "g")[0]
+    verdicts = {0: first, 1: Verdict.DEAD, 3: Verdict.RELEASE}
+    settlements = [
+        Settlement(0, one.subject, one.seq, one.receipt, one.attempt, own, verdicts[number])
+        for number, one in enumerate(got)
+        if number in verdicts
+    ]
+    assert bench.store.settle(topic, "g", settlements) == SETTLED * 3
+    assert bench.total(topic).doing == 1
+    assert bench.ack(topic, got[3]) == STALE
+    assert bench.ack(topic, got[2]) == SETTLED
+    assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(3, 1), (4, 1)]
 
 
 def test_releasing_the_head_gives_the_whole_run_back_uncounted(bench: Bench) -> None:

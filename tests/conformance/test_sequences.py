@@ -208,3 +208,42 @@ def test_a_batch_out_of_order_is_released_in_sequence(bench: Bench) -> None:
     entries = [bench.entry(topic, number, "k", sequence=number) for number in order]
     assert bench.store.publish(topic, entries) == ["stored"] * 5
     assert bench.bodies(topic) == [1, 2, 3, 4, 5]
+
+
+def test_a_run_of_very_many_goes_on_in_its_order_whoever_comes_meanwhile(bench: Bench) -> None:
+    topic = topic_of(bench)
+    entries = [bench.entry(topic, n, "k", sequence=n) for n in range(2, 1301)]
+    for start in range(0, len(entries), 500):
+        bench.store.publish(topic, entries[start : start + 500])
+    for number in (1, 1302, 1301):  # the first lets all others go, and not all of them at once
+        bench.publish(topic, number, "k", sequence=number)
+    seen: list[int] = []
+    gaps = 0
+    while len(seen) < 1302:
+        pulled = bench.pull(topic, limit=500, run=500)
+        assert pulled.deliveries or pulled.next_due_ms == 0
+        seen += [body_of(one) for one in pulled.deliveries]
+        gaps += pulled.gaps
+        bench.ack(topic, *pulled.deliveries)
+    assert seen == list(range(1, 1303))
+    assert gaps == 0
+    assert bench.total(topic).settled == 1302
+    assert bench.store.verify(topic) == []
+
+
+def test_a_number_that_comes_twice_while_its_run_goes_on_passes_nothing_by(bench: Bench) -> None:
+    topic = topic_of(bench)
+    entries = [bench.entry(topic, n, "k", sequence=n) for n in range(2, 1101)]
+    for start in range(0, len(entries), 500):
+        bench.store.publish(topic, entries[start : start + 500])
+    bench.publish(topic, 1, "k", sequence=1)
+    for number in (501, 502, 1000):
+        bench.publish(topic, -number, "k", sequence=number)
+    seen: list[int] = []
+    while len(seen) < 1103:
+        pulled = bench.pull(topic, limit=500, run=500)
+        assert pulled.deliveries or pulled.next_due_ms == 0
+        seen += [body_of(one) for one in pulled.deliveries]
+        bench.ack(topic, *pulled.deliveries)
+    assert [n for n in seen if n > 0] == list(range(1, 1101))
+    assert bench.store.verify(topic) == []

@@ -7,7 +7,7 @@ import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.base import Settlement
+from qframe.stores.exchange import Settlement
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)

@@ -9,7 +9,7 @@ from bench import SETTLED, STALE, Bench, body_of, epoch
 
 from qframe.codec import TAGS_HEADER, tags_of
 from qframe.errors import TopicMismatch
-from qframe.stores.base import Ask, Pulled
+from qframe.stores.exchange import Ask, Pulled
 from qframe.topic import Topic
 
 # AlphaQ: ordered messages per subject

@@ -62,6 +62,11 @@ class Serving:
         assert self.failure is None, self.failure
         eventually(self._is_quiet, within)
 
+    def is_settled(self, count: int) -> bool:
+        """Whether so many messages are settled in the store."""
+        found = self.app.store.stats(self.topic, GROUP)
+        return sum(one.settled for one in found) >= count
+
     def verify(self) -> None:
         """The store's own audit finds nothing."""
         assert self.app.store.verify(self.topic) == []

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine
 
 from qframe import (
     BadBody,
@@ -19,28 +17,17 @@ from qframe import (
     BadOption,
     BadTopic,
     BadUrl,
-    Batch,
-    BatchExecutor,
     ConsumerExists,
-    DatabaseChecker,
-    Flusher,
-    Group,
     Message,
-    MultipleQueueFlusher,
+    NeedRetry,
     NotSupported,
-    Outbox,
     Outgoing,
     QFrame,
-    RedisChecker,
     Topic,
     TopicFull,
     TopicMismatch,
-    TransactionalChecker,
     UnknownTopic,
-    apublish,
-    versions,
 )
-from qframe.testing import Harness
 
 TOPICS = {
     kind: Topic(kind, kind=kind, slots=4)
@@ -54,6 +41,10 @@ def app(tmp_path: Path) -> Iterator[QFrame]:
         for topic in TOPICS.values():
             app.declare(topic)
         yield app
+
+
+async def awaited(message: Message, error: BaseException) -> None:
+    """What nobody would await."""
 
 
 def count(app: QFrame) -> int:
@@ -70,6 +61,7 @@ def count(app: QFrame) -> int:
     [
         ("stream", {1, object()}, {}, BadBody, "it cannot be written as JSON"),
         ("stream", object(), {}, BadBody, "publish dicts, lists, texts"),
+        ("stream", {"a": [1.5, float("nan")]}, {}, BadBody, r"JSON has no nan.*body\['a'\]\[1\]"),
         ("stream", "x" * 1000, {}, BadBody, "of 1002 bytes.*max_body is 1000.*raise max_body"),
         ("stream", b"x" * 1001, {}, BadBody, "of 1001 bytes"),
         ("stream", 1, {"key": 5}, BadKey, "key 5.*use str"),
@@ -80,6 +72,8 @@ def count(app: QFrame) -> int:
         ("stream", 1, {"id": "has space"}, BadOption, "id 'has space'.*use 1 to 128"),
         ("stream", 1, {"id": ""}, BadOption, "other characters or length"),
         ("stream", 1, {"headers": {"a": 1}}, BadOption, "it is not a text"),
+        ("stream", 1, {"headers": ["a"]}, BadOption, "it is no dict"),
+        ("stream", 1, {"at": "2030-01-01"}, BadOption, "it is no moment"),
         ("stream", 1, {"headers": {"qf-tags": "a"}}, BadOption, "names from qf- on are qframe's"),
         ("stream", 1, {"tags": "red"}, BadOption, r"use tags=\['red'\]"),
         ("stream", 1, {"tags": ["a,b"]}, BadOption, "without a comma"),
@@ -125,7 +119,8 @@ def test_a_wrong_message_is_refused_with_all_that_came_along(
         (lambda: QFrame(store="sqlite://host/q.db").store, BadUrl, "where no host can be"),
         (lambda: QFrame(store="sqlite://").store, BadUrl, "it names no file"),
         (lambda: QFrame(store="sqlite:///q.db?mode=ro").store, BadUrl, "is not an option of it"),
-        (lambda: QFrame(store="postgresql://localhost/db").store, NotSupported, "store postgresql"),
+        (lambda: QFrame(store="postgresql://localhost").store, BadUrl, "names no database"),
+        (lambda: QFrame(store="mysql+aiomysql://h/db").store, BadUrl, "aiomysql is not a driver"),
         (lambda: QFrame(namespace="a b"), BadOption, "namespace"),
         (lambda: QFrame(max_body="big"), BadOption, "max_body"),
         (lambda: QFrame(colour="red"), BadOption, "colour"),
@@ -146,6 +141,23 @@ def test_a_coordinator_that_there_is_not_is_refused(tmp_path: Path, url: str) ->
             app.run(burst=True)
 
 
+def test_one_body_is_not_taken_for_many(app: QFrame) -> None:
+    for items in ("abc", b"abc", {"total": 5}, 5, Outgoing(1)):
+        with pytest.raises(BadOption, match=r"it is one body, .* give a list: \[body\]"):
+            app.publish_many("stream", items)  # type: ignore[arg-type]
+    assert count(app) == 0
+
+
+def test_publish_names_an_option_that_it_has_not_and_takes_no_outgoing(app: QFrame) -> None:
+    with pytest.raises(BadOption, match=r"option of publish 'keys'.* did you mean 'key'"):
+        app.publish("stream", 1, keys="k")  # type: ignore[call-arg]
+    with pytest.raises(BadBody, match="it is an Outgoing, which publish_many takes"):
+        app.publish("stream", Outgoing(1, key="k"))
+    with app.buffered() as producer, pytest.raises(BadBody, match="it is an Outgoing"):
+        producer.publish("stream", Outgoing(1, key="k"))
+    assert count(app) == 0
+
+
 def test_a_topic_nobody_has_declared_is_refused_with_how_to_declare_it(app: QFrame) -> None:
     with pytest.raises(UnknownTopic, match=r'Topic\("orders", kind="stream", slots=16\)'):
         app.publish("orders", 1)
@@ -156,9 +168,9 @@ def test_a_topic_nobody_has_declared_is_refused_with_how_to_declare_it(app: QFra
 
 
 def test_a_topic_declared_otherwise_is_refused_and_stays_as_it_was(app: QFrame) -> None:
-    with pytest.raises(TopicMismatch, match="its kind is ordered since it was first declared"):
+    with pytest.raises(TopicMismatch, match="declared with kind=ordered, and kind=delay is"):
         app.publish(Topic("ordered", kind="delay", slots=4), 1)
-    with pytest.raises(TopicMismatch, match="its slots is 4"):
+    with pytest.raises(TopicMismatch, match="declared with slots=4, and slots=8"):
         app.declare(Topic("ordered", kind="ordered", slots=8))
     found = app.store.topic("ordered")
     assert found is not None
@@ -174,14 +186,17 @@ def test_a_topic_declared_otherwise_is_refused_and_stays_as_it_was(app: QFrame) 
         ({"max_attempts": "many"}, BadOption, "max_attempts"),
         ({"start": "middle"}, BadOption, "start"),
         ({"on_dead": 5}, BadOption, "on_dead"),
+        ({"on_dead": awaited}, BadOption, "on_dead.*it is async, and nobody awaits it"),
         ({"thread": 4}, BadOption, "did you mean 'threads'"),
-        ({"idempotent_checker": "db"}, NotSupported, "idempotent_checker="),
-        ({"timeout": 5}, NotSupported, "timeout="),
-        ({"rate_limit": "100/s"}, NotSupported, "rate_limit="),
-        ({"tags": ["red"]}, NotSupported, "tags="),
+        ({"idempotent_checker": object()}, BadOption, "it is not a checker"),
+        ({"timeout": 0}, BadOption, "timeout 0: it must be seconds"),
+        ({"rate_limit": "fast"}, BadOption, "rate_limit"),
+        ({"tags": []}, BadOption, "tags \\[\\]: it must be a tag"),
+        ({"tags": ["red", 5]}, BadOption, "it must be a tag, a list of tags"),
+        ({"tags": "red,blue"}, BadOption, "it must be a tag, a list of tags"),
         ({"broadcast": 1}, BadOption, "broadcast"),
         ({"broadcast": True, "broadcast_expires": 5}, BadOption, "broadcast_expires"),
-        ({"batch": 5}, NotSupported, "batch="),
+        ({"batch": 5}, BadOption, r"batch 5: it must be a Batch, such as Batch\(500, '50ms'\)"),
     ],
 )
 def test_a_wrong_option_of_a_consumer_registers_nothing(
@@ -204,8 +219,72 @@ def test_a_handler_that_cannot_be_filled_or_stands_there_already_is_refused(app:
     assert len(app.consumers) == 1
 
 
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+@pytest.mark.parametrize(
+    ("options", "what"),
+    [
+        ({"error": "it broke"}, "error"),
+        ({"error": ValueError}, "error"),
+        ({"elapsed": "long"}, "elapsed"),
+        ({"elapsed": float("nan")}, "elapsed"),
+        ({"elapsed": True}, "elapsed"),
+    ],
+)
+def test_a_wrong_argument_of_ack_is_refused_before_the_message_counts_as_settled(
+    app: QFrame, kind: str, options: dict[str, Any], what: str
+) -> None:
+    refused: list[BadOption] = []
+    seen: list[Any] = []
+
+    @app.consumer(kind, group="g", max_attempts=1, auto_ack=False)
+    def handle(message: Message) -> None:
+        seen.append(message.body)
+        with pytest.raises(BadOption) as caught:
+            message.ack(**options)
+        refused.append(caught.value)
+        message.ack(elapsed=-0.5)
+
+    app.publish_many(kind, [Outgoing(number, key="k") for number in range(2)])
+    app.run(burst=True)
+    assert [error.what for error in refused] == [what, what]
+    assert seen == [0, 1]
+
+
+@pytest.mark.parametrize("seconds", [float("nan"), -1, "soon", None, 1e30, "99999999999d"])
+def test_a_wrong_extension_is_refused_and_a_right_one_is_not(app: QFrame, seconds: Any) -> None:
+    refused: list[BadOption] = []
+
+    @app.consumer("ordered", group="g")
+    def handle(message: Message) -> None:
+        with pytest.raises(BadOption) as caught:
+            message.extend(seconds)
+        refused.append(caught.value)
+        message.extend(60)
+        message.extend("10m")
+
+    app.publish("ordered", 1, key="k")
+    app.run(burst=True)
+    assert [error.what for error in refused] == ["seconds"]
+
+
+def test_a_handler_that_asks_for_a_retry_in_a_million_years_ends_no_worker(app: QFrame) -> None:
+    died: list[BaseException] = []
+
+    @app.consumer(
+        "ordered", group="g", max_attempts=2, backoff=0,
+        on_dead=lambda message, error: died.append(error),
+    )  # fmt: skip
+    def handle(message: Message) -> None:
+        raise NeedRetry(delay="365000000d")
+
+    app.publish("ordered", 1, key="k")
+    app.run(burst=True)
+    [error] = died
+    assert str(error).startswith("delay '365000000d': it is longer than 3000 years; use seconds")
+
+
 def test_an_app_without_consumers_does_not_run(app: QFrame) -> None:
-    with pytest.raises(BadOption, match=r"decorate a function with @app\.consumer"):
+    with pytest.raises(BadOption, match=r"use @app\.consumer or app\.relay"):
         app.run(burst=True)
 
 
@@ -248,10 +327,8 @@ def _keeper(seen: list[Message]) -> Callable[[Message], None]:
 @pytest.mark.parametrize(
     "use",
     [
-        lambda app: app.pull("stream", "g"),
-        lambda app: app.checker("db", object()),
-        lambda app: app.admin.pause("stream", "g"),
-        lambda app: app.admin.tune("stream", "g", threads=2),
+        lambda app: app.admin.skip("stream", "g"),
+        lambda app: app.admin.resize("stream", slots=2),
     ],
 )
 def test_what_a_later_version_serves_says_so_and_what_to_do_meanwhile(
@@ -259,28 +336,3 @@ def test_what_a_later_version_serves_says_so_and_what_to_do_meanwhile(
 ) -> None:
     with pytest.raises(NotSupported, match="is not supported in this version; "):
         use(app)
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda: Batch(5, 1),
-        lambda: BatchExecutor("b", 5, print, 1),
-        lambda: Flusher("f", 5, 1, 10, 1, print),
-        lambda: Group(0, []),
-        lambda: MultipleQueueFlusher("m", 2, 10, 5, 1, 1, hash, print),
-        lambda: RedisChecker("redis://localhost"),
-        lambda: DatabaseChecker(create_engine("sqlite://")),
-        lambda: TransactionalChecker(create_engine("sqlite://")),
-        lambda: Outbox(create_engine("sqlite://")),
-        lambda: versions.apply_if_newer(),
-        lambda: versions.apply_next(),
-        lambda: Harness(QFrame(store="model://")),
-        lambda: asyncio.run(apublish("t", 1)),
-    ],
-)
-def test_every_name_of_a_later_version_says_what_to_do_meanwhile(
-    use: Callable[[], object],
-) -> None:
-    with pytest.raises(NotSupported, match="is not supported in this version; "):
-        use()

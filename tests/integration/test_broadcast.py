@@ -55,7 +55,7 @@ class Instance:
 
         thread = threading.Thread(target=run)
         thread.start()
-        eventually(lambda: self.events["slot.taken"])
+        eventually(lambda: self.failure or self.events["slot.taken"])
         try:
             yield
         finally:
@@ -209,7 +209,7 @@ def test_a_worker_whose_group_has_expired_meanwhile_subscribes_anew_and_goes_on(
 
     def work(message: Message) -> None:
         if message.body == "long":
-            gate.wait(20)
+            gate.wait(60)
             cancelled.append(message.cancelled)
 
     one.work = work
@@ -242,6 +242,39 @@ def test_a_worker_whose_plain_group_is_dropped_ends_with_an_error(opened: Opened
         eventually(lambda: plain.failure)
     assert isinstance(plain.failure, WorkerFailed)
     assert isinstance(plain.failure.__cause__, UnknownGroup)
+
+
+@pytest.mark.parametrize("broadcast", [False, True])
+def test_a_group_that_is_dropped_before_its_worker_has_a_slot_is_as_one_dropped_later(
+    opened: Opened, monkeypatch: pytest.MonkeyPatch, broadcast: bool
+) -> None:
+    topic = Topic("prices", slots=2)
+    app = opened("pod-1")
+    one = Instance(app, topic, broadcast=broadcast)
+    subscribe, dropped = app.store.subscribe, []
+
+    def subscribe_and_drop(topic: Topic, group: str, *args: Any, **options: Any) -> Any:
+        answer = subscribe(topic, group, *args, **options)
+        if not dropped or not broadcast:
+            dropped.append(group)
+            app.store.drop_group(topic, group)  # as somebody else would, just then
+        return answer
+
+    monkeypatch.setattr(app.store, "subscribe", subscribe_and_drop)
+    with one.running():
+        if broadcast:
+            eventually(lambda: one.failure or one.events["group.resubscribed"])
+            app.publish(topic, 1, key="k")
+            eventually(lambda: one.failure or one.seen == [1])
+        else:
+            eventually(lambda: one.failure)
+    if broadcast:
+        assert one.failure is None
+        assert one.events["group.resubscribed"] == 1
+    else:
+        assert isinstance(one.failure, WorkerFailed)
+        assert isinstance(one.failure.__cause__, UnknownGroup)
+    assert dropped
 
 
 def test_people_on_call_can_name_such_a_group(

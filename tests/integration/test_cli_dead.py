@@ -32,7 +32,20 @@ def test_dead_letters_are_listed_with_their_errors(shop: Program) -> None:
     assert header.split() == ["id", "key", "attempts", "died", "error"]
     assert len(rows) == 3
     assert any("no such customer" in row for row in rows)
-    assert len(shop.ok("dead", "list", "orders", "billing", "--limit", "2").out.splitlines()) == 3
+
+
+def test_dead_letters_are_listed_page_by_page(shop: Program) -> None:
+    words = ("dead", "list", "orders", "billing")
+    header, *rows, more = shop.ok(*words, "--limit", "2").out.splitlines()
+    assert header.startswith("id")
+    assert len(rows) == 2
+    told, place = more.rsplit(" ", 1)
+    assert told == "those behind them: --after"
+    (last,) = shop.ok(*words, "--after", place, "--json").json
+    assert sorted([last["id"], *(row.split()[0] for row in rows)]) == ["o-0", "o-1", "o-2"]
+    rest = shop.ok(*words, "--after", last["dead_place"])
+    assert rest.out == "no more dead letters in orders/billing\n"
+    assert "after 'o-1': it is no dead letter" in shop.refused(*words, "--after", "o-1")
 
 
 def test_one_is_shown_with_its_traceback(shop: Program) -> None:

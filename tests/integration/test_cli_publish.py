@@ -71,8 +71,8 @@ def test_a_topic_is_declared_on_the_way_and_stays_as_it_is(program: Program) -> 
     program.ok("publish", "wake", "1", "--key", "k", "--kind", "delay", "--slots", "2")
     program.ok("publish", "wake", "2", "--key", "k", "--kind", "delay")
     program.ok("publish", "wake", "3", "--key", "k", "--slots", "2")
-    assert "its kind is delay" in program.refused("publish", "wake", "4", "--kind", "merge")
-    assert "its slots is 2" in program.refused("publish", "wake", "4", "--slots", "4")
+    assert "declared with kind=delay" in program.refused("publish", "wake", "4", "--kind", "merge")
+    assert "declared with slots=2" in program.refused("publish", "wake", "4", "--slots", "4")
     names = {each["name"]: each["kind"] for each in program.ok("topics", "--json").json}
     assert names == {"orders": "ordered", "wake": "delay"}
 
@@ -80,7 +80,7 @@ def test_a_topic_is_declared_on_the_way_and_stays_as_it_is(program: Program) -> 
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        (["publish", "nope", "1"], "'nope': nobody has declared it; declare it once"),
+        (["publish", "nope", "1"], "'nope': nobody has declared it in sqlite:///"),
         (["publish", "no such", "1"], "use 1 to 64 of the characters"),
         (["publish", "orders", "{n: 1}", "--key", "k"], "it is not JSON"),
         (["publish", "orders", "hello", "--key", "k"], "or add --text"),
@@ -95,7 +95,7 @@ def test_a_topic_is_declared_on_the_way_and_stays_as_it_is(program: Program) -> 
         (["publish", "orders", "1", "--file", "a.jsonl"], "its lines say what is published"),
         (["publish", "orders", "1", "--key-field", "k"], "are for files"),
         (["publish", "orders", "--file", "a.jsonl"], "it cannot be read (no such file"),
-        (["publish", "orders", "--file", "a.parquet"], "write it as JSON lines"),
+        (["publish", "orders", "--file", "a.orc"], "write it as JSON lines"),
     ],
 )
 def test_what_is_wrong_is_refused_in_one_line(

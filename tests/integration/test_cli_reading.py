@@ -121,6 +121,16 @@ def test_a_body_cannot_reach_the_readers_terminal(shop: Program) -> None:
         assert all(line.isprintable() for line in out.splitlines()), out
 
 
+def test_what_a_terminals_encoding_lacks_is_escaped(shop: Program) -> None:
+    with shop.app() as app:
+        app.publish("wake", {"name": "Müller 東京"}, key="mü", id="foreign", delay=3600)
+    words = ("explain", "wake", "foreign")
+    assert (
+        shop.ok(*words, "--json", PYTHONIOENCODING="ascii").json == shop.ok(*words, "--json").json
+    )
+    assert r"M\xfcller \u6771\u4eac" in shop.ok(*words, PYTHONIOENCODING="ascii").out
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -133,7 +143,12 @@ def test_a_body_cannot_reach_the_readers_terminal(shop: Program) -> None:
     ],
 )
 def test_a_topic_that_there_is_not_is_refused(shop: Program, words: list[str]) -> None:
-    assert "topic 'nope': nobody has declared it" in shop.refused(*words)
+    said = shop.refused(*words)
+    assert "topic 'nope': nobody has declared it in sqlite:///" in said
+
+
+def test_a_topic_that_is_misspelt_is_told_with_the_one_that_may_be_meant(shop: Program) -> None:
+    assert "did you mean 'orders'? else declare it once: Topic(" in shop.refused("groups", "ordrs")
 
 
 @pytest.mark.parametrize(

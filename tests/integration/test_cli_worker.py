@@ -86,7 +86,7 @@ def test_an_app_is_named_and_others_are_left_alone(program: Program) -> None:
     assert lag(program, "first") == 0
     assert not (program.directory / "second.db").exists()
     assert "its topic is of type Topic, not a QFrame" in program.refused("worker", "two:topic")
-    assert "it has no third, not a QFrame" in program.refused("worker", "two:third")
+    assert "it has no third; name what QFrame" in program.refused("worker", "two:third")
 
 
 def test_several_apps_are_served_together(program: Program) -> None:
@@ -175,7 +175,28 @@ def test_a_wrong_option_of_a_consumer_is_one_line_with_its_place(program: Progra
 def test_a_topic_that_nobody_declared_is_refused_with_the_remedy(program: Program) -> None:
     program.write("shop.py", SHOP.replace("@consumer(orders,", "@consumer('order-events',"))
     said = program.refused("worker", "shop", "--burst")
-    assert "topic 'order-events': nobody has declared it; declare it once: Topic(" in said
+    assert (
+        "topic 'order-events': nobody has declared it in this store; declare it once: Topic("
+        in said
+    )
+
+
+@pytest.mark.parametrize("more", [[], ["--processes", "2"]])
+def test_a_flag_that_a_module_overrules_is_refused_instead_of_ignored(
+    program: Program, more: list[str]
+) -> None:
+    program.write(
+        "shop.py",
+        "from qframe import Message, QFrame, Topic\n"
+        "app = QFrame(store='sqlite:///shop.db')\n"
+        "@app.consumer(Topic('t'), group='g')\n"
+        "def handle(message: Message) -> None: ...\n",
+    )
+    words = ["worker", "shop", "--burst", *more, "--store"]
+    said = program.refused(*words, "redis://u:hunter2@127.0.0.1:1/0")
+    assert "--store 'redis://***@127.0.0.1:1/0': the module's own QFrame(store=" in said
+    assert "sqlite:///shop.db" in said
+    program.ok(*words, "sqlite:///shop.db")
 
 
 def test_a_store_that_comes_up_late_is_waited_for_as_long_as_asked(program: Program) -> None:

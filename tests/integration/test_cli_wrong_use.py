@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import socketserver
+import subprocess
+import sys
+import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 from cli_program import Program
@@ -87,6 +92,43 @@ def test_a_store_that_nobody_runs_is_refused_without_its_password(program: Progr
         assert "hunter2" not in said
 
 
+def test_a_server_of_another_sort_is_refused(program: Program) -> None:
+    class Web(socketserver.StreamRequestHandler):
+        def handle(self) -> None:
+            self.rfile.readline()
+            self.wfile.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
+
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), Web) as server:
+        threading.Thread(target=server.serve_forever).start()
+        try:
+            place = f"127.0.0.1:{server.server_address[1]}"
+            said = program.refused("topics", "--store", f"redis://{place}")
+            assert "what answers there is no Redis server" in said
+            said = program.refused("topics", "--store", f"postgresql+psycopg://{place}/x")
+            assert "cannot be reached" in said
+        finally:
+            server.shutdown()
+
+
+def test_an_output_that_cannot_be_written_is_told_in_a_line(program: Program) -> None:
+    program.ok("topics", "declare", "t")
+    command = [sys.executable, "-m", "qframe", "topics"]
+    options: dict[str, Any] = {"cwd": program.directory, "env": program.environment()}
+    with Path("/dev/full").open("w") as full:
+        ran = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, **options)
+    assert ran.returncode == 1
+    assert ran.stderr == "error: the output cannot be written: No space left on device\n"
+    closed = ["sh", "-c", 'exec "$@" >&-', "sh", *command]
+    ran = subprocess.run(closed, stderr=subprocess.PIPE, text=True, **options)
+    assert (ran.returncode, ran.stderr) == (0, "")
+
+
+def test_a_name_that_is_nearly_right_is_answered_with_the_right_one(program: Program) -> None:
+    program.ok("topics", "declare", "order-events")
+    assert "did you mean 'order-events'?" in program.refused("groups", "orders-event")
+    assert "did you mean" not in program.refused("groups", "flights")
+
+
 def test_a_file_that_is_no_database_is_refused(program: Program) -> None:
     program.write("qframe.db", "this is no database at all, it is a text of some length\n" * 20)
     program.refused("topics")
@@ -126,8 +168,8 @@ def test_a_topic_declared_otherwise_is_refused(program: Program) -> None:
     assert program.ok("topics", "declare", "t", "--kind", "delay", "--slots", "8").out == (
         "topic t: delay, 8 slots\n"
     )
-    assert "its kind is delay" in program.refused("topics", "declare", "t", "--slots", "8")
-    assert "its slots is 8" in program.refused("topics", "declare", "t", "--kind", "delay")
+    assert "declared with kind=delay" in program.refused("topics", "declare", "t", "--slots", "8")
+    assert "declared with slots=8" in program.refused("topics", "declare", "t", "--kind", "delay")
 
 
 def test_an_empty_store_says_what_to_do(program: Program) -> None:

@@ -13,11 +13,11 @@ from redis.crc import key_slot
 from servers import RedisCluster3
 from serving import GROUP, Publishing, Serving
 
-from qframe import Message, PublishUnknown, QFrame, StoreUnavailable, Topic
+from qframe import Message, PublishUnknown, QFrame, RateLimit, StoreUnavailable, Topic
 from qframe.drivers import redis as driver
 from qframe.drivers import redis_servers
 from qframe.outcomes import Settled
-from qframe.stores.base import Ask
+from qframe.stores.exchange import Ask
 
 SLOTS = 4
 NAMESPACE = "qframe"
@@ -253,6 +253,123 @@ def test_a_node_is_told_a_script_that_it_has_forgotten_though_another_is_dead(
         assert answers == [Settled.SETTLED] * len(mortal.others)
         recalled = app.store.recall(topic, GROUP, asks, "r")
         assert (recalled.count, len(recalled.away)) == (0, len(mortal.on_it))
+
+
+@pytest.mark.parametrize("kind", ["stream"])
+def test_what_is_tuned_is_known_but_for_the_groups_of_a_dead_node(
+    mortal: OnANode, topic: Topic
+) -> None:
+    with QFrame(store=mortal.url) as app:
+        asked = [(Topic(f"{topic.name}{number}", slots=1), GROUP) for number in range(12)]
+        for each, group in asked:
+            app.declare(each)
+            app.store.subscribe(each, group)
+            app.store.tune(each, group, {"threads": each.name})
+        mortal.node.kill()
+        found = app.store.tunings(asked)
+        known = [each for each, tuned in zip(asked, found, strict=True) if tuned is not None]
+        assert 0 < len(known) < len(asked)
+        assert app.store.tunings(known) == [{"threads": each.name} for each, _ in known]
+        mortal.restart()
+        eventually(
+            lambda: app.store.tunings(asked) == [{"threads": each.name} for each, _ in asked]
+        )
+
+
+@pytest.mark.parametrize("kind", ["stream"])
+def test_slots_that_come_while_a_node_is_dead_are_taken_but_for_those_on_it(
+    tmp_path: Path, kind: str
+) -> None:
+    topic = Topic("t", kind=kind, slots=8)
+    with RedisCluster3(tmp_path, aof=True) as cluster:
+        for server in cluster.servers:
+            server.call("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        nodes = [cluster.node_of(hash_slot(topic, slot)) for slot in range(topic.slots)]
+        keys = keys_of(topic)
+        with Serving(cluster.url, topic) as serving:
+            store = serving.app.store
+            store.attend(topic, GROUP, "other", 60_000)
+
+            def coming() -> set[int]:
+                roster = store.roster(topic, GROUP)
+                return set(range(topic.slots)) - set(roster.owners)
+
+            eventually(lambda: len(coming()) == topic.slots // 2)
+            # The roster lies where slot 0 does, and that node is to live.
+            dead = next(nodes[slot] for slot in coming() if nodes[slot] != nodes[0])
+            cluster.servers[dead].kill()
+            store.depart(topic, GROUP, "other")
+            there = [key for key, node in zip(keys, nodes, strict=True) if node == dead]
+            meanwhile = publish_rounds(serving, [key for key in keys if key not in there])
+            eventually(lambda: meanwhile <= set(serving.bodies))
+            cluster.servers[dead].restart()
+            cluster.await_whole()
+            expected = meanwhile | publish_rounds(serving, there)
+            serving.await_bodies(expected)
+            serving.verify()
+            assert sorted(serving.bodies) == sorted(expected)
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_worker_that_starts_while_a_node_is_dead_serves_the_slots_of_the_others(
+    tmp_path: Path, topic: Topic
+) -> None:
+    with RedisCluster3(tmp_path, aof=True) as cluster:
+        for server in cluster.servers:
+            server.call("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        topic = Topic("t", topic.kind, 8)
+        nodes = [cluster.node_of(hash_slot(topic, slot)) for slot in range(topic.slots)]
+        # The list of topics, and what a group has in its first slot, are to be there.
+        needed = {nodes[0], cluster.node_of(key_slot(NAMESPACE.encode()))}
+        [dead] = [node for node in range(3) if node not in needed][:1]
+        keys = keys_of(topic)
+        with QFrame(cluster.url) as app:
+            app.declare(topic)
+            app.store.subscribe(topic, GROUP)
+        cluster.servers[dead].kill()
+        with Serving(cluster.url, topic) as serving:
+            there = [key for key, node in zip(keys, nodes, strict=True) if node == dead]
+            assert there
+            meanwhile = publish_rounds(serving, [key for key in keys if key not in there])
+            eventually(lambda: meanwhile <= set(serving.bodies))
+            cluster.servers[dead].restart()
+            cluster.await_whole()
+            expected = meanwhile | publish_rounds(serving, there)
+            serving.await_bodies(expected)
+            serving.verify()
+            assert sorted(serving.bodies) == sorted(expected)
+
+
+@pytest.mark.parametrize("kind", ["stream"])
+def test_while_the_node_of_a_groups_limit_is_dead_nothing_begins_and_then_no_more_than_it_allows(
+    mortal: OnANode, topic: Topic
+) -> None:
+    limit = RateLimit("20/s", burst=5, over="group")
+    with Serving(mortal.url, topic, rate_limit=limit) as serving:
+        serving.app.publish(topic, "before", key=mortal.others[0])
+        serving.await_bodies({"before"})
+        asked: list[BaseException] = []
+        draw = serving.app.store.draw
+
+        def counted(*arguments: Any, **options: Any) -> Any:
+            try:
+                return draw(*arguments, **options)
+            except StoreUnavailable as error:
+                asked.append(error)
+                raise
+
+        vars(serving.app.store)["draw"] = counted
+        mortal.node.kill()
+        meanwhile = publish_rounds(serving, mortal.others)
+        eventually(lambda: len(asked) >= 5)
+        begun = len(serving.bodies)
+        assert begun <= 1 + 5  # what was drawn before, which is good for 100 ms
+        later = len(asked) + 5
+        eventually(lambda: len(asked) >= later)
+        assert len(serving.bodies) == begun
+        mortal.restart()
+        serving.await_bodies(meanwhile)
+        serving.verify()
 
 
 def publish_rounds(serving: Serving, keys: list[str]) -> set[str]:

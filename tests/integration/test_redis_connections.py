@@ -20,7 +20,7 @@ from qframe.drivers import redis as driver
 from qframe.drivers.redis import Command, Redis
 from qframe.errors import AnswerLost
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.base import Ask, Settlement
+from qframe.stores.exchange import Ask, Settlement
 from qframe.stores.redis.keys import of
 from qframe.stores.redis.store import RedisStore
 

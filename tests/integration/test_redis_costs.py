@@ -12,7 +12,7 @@ from script_heads import head_of, sections, text_of
 from servers import RedisServer
 
 from qframe.outcomes import Verdict
-from qframe.stores.base import Ask, Entry
+from qframe.stores.exchange import Ask, Entry
 from qframe.stores.redis.store import RedisStore
 from qframe.topic import Topic
 
@@ -371,3 +371,23 @@ def test_dropping_a_group_that_somebody_has_attended(bench: Bench, counted: Coun
     bench.store.attend(topic, "g", "a", 60_000)
     once, *_, more, _ = said("drop_group")
     assert counted(lambda: bench.store.drop_group(topic, "g")) == once + more
+
+
+def test_tuning(bench: Bench, counted: Count) -> None:
+    topic = bench.topic("stream", "g", slots=4)
+    alone, each = said("tune")
+    values = {"threads": "4", "rate": "5/s", "paused": None}
+    assert counted(lambda: bench.store.tune(topic, "g", values)) == alone + 3 * each
+    assert counted(lambda: bench.store.tunings([(topic, "g")] * 3)) == 3
+
+
+def test_drawing_tokens(bench: Bench, counted: Count) -> None:
+    topic = bench.topic("stream", "g", slots=4)
+    granted, refused, first = said("draw")
+
+    def draw(tokens: int) -> None:
+        bench.store.draw(topic, "g", tokens, rate=1, per_ms=86_400_000, burst=5)
+
+    assert counted(lambda: draw(2)) == granted + first
+    assert counted(lambda: draw(4)) == granted
+    assert counted(lambda: draw(1)) == refused

@@ -16,7 +16,7 @@ from serving import Publishing, Serving
 
 from qframe import Topic
 from qframe.clock import VirtualClock
-from qframe.stores.base import Ask
+from qframe.stores.exchange import Ask
 from qframe.stores.redis.store import RedisStore
 
 

@@ -11,7 +11,7 @@ from servers import RedisServer
 from qframe import Outgoing, QFrame, Topic
 from qframe.errors import BadUrl, StoreFull
 from qframe.outcomes import Settled
-from qframe.stores.base import Ask
+from qframe.stores.exchange import Ask
 
 COUNT = 2000
 EPOCH = f"{1:016x}"

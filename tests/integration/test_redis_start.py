@@ -66,6 +66,13 @@ def test_a_server_that_is_too_old_is_refused(
     store.close()
 
 
+@pytest.mark.parametrize("value", ["nan", "inf", "-1", "0", "1e300", "soon"])
+def test_a_timeout_that_is_none_is_refused_before_anything_is_asked(value: str) -> None:
+    with pytest.raises(BadUrl, match=r"socket_timeout=|could not convert") as refused:
+        QFrame(store=f"redis://:hunter2@127.0.0.1:1/0?socket_timeout={value}").declare(Topic("t"))
+    assert "hunter2" not in str(refused.value)
+
+
 @pytest.mark.parametrize("credentials", [":hunter2@", "somebody:hunter2@", ""])
 def test_a_wrong_password_is_refused_and_never_shown(server: RedisServer, credentials: str) -> None:
     server.call("CONFIG", "SET", "requirepass", "secret")

@@ -77,7 +77,7 @@ def script_files(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("scripts")
     [commands] = blocks("sh")
     for line in commands.splitlines():
-        assert line.startswith("python -m qframe.drivers.scripts ")
+        assert line.startswith("python -m qframe.stores.redis ")
         subprocess.run(
             f"{sys.executable} -W error {line.removeprefix('python ')}",
             shell=True, cwd=folder, check=True, timeout=60,
@@ -367,6 +367,10 @@ def test_a_consumer_needs_no_more_than_the_page_says(
     app.admin.seek(topics[0], "g", to="earliest")
     app.run(burst=True)
     share_slots(app.store, topics[0])
+    app.admin.tune(topics[1], "g", threads=3, rate="5/s")
+    app.admin.tune(topics[1], "g", rate="reset")
+    assert app.admin.tuned(topics[1], "g").threads == 3
+    assert app.store.draw(topics[1], "g", 2, rate=1, per_ms=1000, burst=5).granted == 2
     app.admin.drop_group(topics[1], "g")
 
 
@@ -393,6 +397,12 @@ def test_a_dashboard_sees_and_cannot_publish(
         assert page.store.roster(topic, "g") == admin.store.roster(topic, "g")
         with pytest.raises(BadUrl, match="lacks a permission"):
             page.store.depart(topic, "g", "a")
+        admin.admin.pause(topic, "g")
+        assert page.admin.tuned(topic, "g").paused
+        with pytest.raises(BadUrl, match="lacks a permission"):
+            page.admin.resume(topic, "g")
+        with pytest.raises(BadUrl, match="lacks a permission"):
+            page.store.draw(topic, "g", 1, rate=1, per_ms=1000, burst=5)
         before = admin.admin.stats(topic.name, "g")
         for options in ({}, {"delay": 5}, {"id": "other"}):
             with pytest.raises(BadUrl, match="lacks a permission"):

@@ -242,6 +242,31 @@ def test_a_message_can_be_acknowledged_later_from_another_thread(shop: Shop) -> 
         taken[0].ack()
 
 
+def test_a_line_is_not_quiet_before_an_ack_from_another_thread_has_reached_its_settler(
+    shop: Shop,
+) -> None:
+    """Else a worker could stop between the two, and the message would be handed out again."""
+    topic, taken, quiet = Topic("t", slots=1), [], []
+
+    def look(name: str, facts: dict[str, Any]) -> None:
+        if name == "delivery.acknowledged":
+            quiet.append(shop.app._worker._lines[0].is_quiet())  # type: ignore[union-attr]
+
+    @shop.app.consumer(topic, group="g")
+    def handle(message: Message) -> None:
+        message.auto_ack = False
+        taken.append(message)
+
+    shop.app.events.listen(look)
+    shop.app.publish(topic, 1)
+    shop.start()
+    eventually(lambda: taken)
+    eventually(lambda: shop.app._worker._lines[0]._custody)  # type: ignore[union-attr]
+    taken.pop().ack(elapsed=0.1)
+    shop.stop()
+    assert quiet == [False]
+
+
 def test_acknowledging_with_an_error_counts_as_raising_it(shop: Shop) -> None:
     topic = Topic("t", slots=1)
 
@@ -327,7 +352,7 @@ def test_slow_keys_delay_no_other_key(shop: Shop) -> None:
     @shop.app.consumer(topic, group="g", threads=3)
     def handle(message: Message) -> None:
         if message.key in ("slow", "slower"):
-            gate.wait(20)
+            gate.wait(60)
         shop.seen.append(message.key)
 
     items = [Outgoing(1, key="slow"), Outgoing(1, key="slower")]
@@ -346,7 +371,7 @@ def test_no_more_than_max_in_flight_is_taken_from_the_store(shop: Shop) -> None:
 
     @shop.app.consumer(topic, group="g", threads=2, max_in_flight=10)
     def handle(message: Message) -> None:
-        gate.wait(20)
+        gate.wait(60)
         shop.seen.append(message.body)
 
     shop.app.publish_many(topic, range(100))
@@ -388,7 +413,7 @@ def test_a_worker_whose_slots_were_taken_meanwhile_is_refused_and_its_handler_se
     @shop.app.consumer(topic, group="g")
     def handle(message: Message) -> None:
         if message.attempt == 1:
-            gate.wait(20)
+            gate.wait(60)
         seen.append((message.attempt, message.cancelled))
 
     shop.app.publish(topic, 1, key="k", id="m")
@@ -416,7 +441,7 @@ def test_stopping_finishes_what_runs_and_gives_the_rest_back_uncounted(
     attempts: Counter[tuple[str, int]] = Counter()
 
     def handle(message: Message) -> None:
-        gate.wait(20)
+        gate.wait(60)
         attempts[message.topic, message.attempt] += 1
 
     for topic in (stream, ordered):
@@ -450,7 +475,7 @@ def test_what_outlasts_the_grace_is_cancelled_and_given_back(url: str) -> None:
     def handle(message: Message) -> None:
         shop.seen.append(message.attempt)
         if len(shop.seen) == 1:
-            gate.wait(20)
+            gate.wait(60)
             cancelled.append(message.cancelled)
 
     shop.app.publish(topic, 1)
@@ -464,6 +489,64 @@ def test_what_outlasts_the_grace_is_cancelled_and_given_back(url: str) -> None:
     shop.app.run(burst=True)
     assert shop.seen == [1, 1]
     shop.app.close()
+
+
+def test_a_worker_whose_settler_has_failed_does_not_wait_for_its_grace(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Topic("t", slots=1)
+
+    def fail(*_: object) -> None:
+        raise ZeroDivisionError
+
+    with QFrame(store=url, grace=600) as app:
+        failed, both = threading.Event(), threading.Barrier(2)
+        app.events.listen(lambda name, _: failed.set() if name == "part.failed" else None)
+
+        @app.consumer(topic, group="g", threads=2)
+        def handle(message: Message) -> None:
+            both.wait(60)
+            if message.body:
+                failed.wait(60)
+
+        monkeypatch.setattr(app.store, "acknowledge", fail)
+        app.publish_many(topic, [0, 1])
+        failures: list[WorkerFailed] = []
+
+        def run() -> None:
+            try:
+                app.run()
+            except WorkerFailed as error:
+                failures.append(error)
+
+        worker = threading.Thread(target=run, daemon=True)
+        worker.start()
+        worker.join(60)
+        assert [type(each.__cause__) for each in failures] == [ZeroDivisionError]
+
+
+def test_what_a_thread_has_done_is_settled_though_it_is_stuck_in_what_follows(url: str) -> None:
+    topic = Topic("t", slots=1)
+    app = QFrame(store=url, grace=0)
+    gate, worker = threading.Event(), threading.Thread(target=app.run)
+    seen: list[Any] = []
+
+    @app.consumer(topic, group="g", threads=1)
+    def handle(message: Message) -> None:
+        seen.append((message.body, message.attempt))
+        if message.body == "stuck" and message.attempt == 1 and not gate.is_set():
+            app.stop()
+            gate.wait(60)
+
+    with app:
+        app.publish_many(topic, range(600))  # quick ones, so that runs are long
+        worker.start()
+        eventually(lambda: len(seen) == 600 and not app.admin.lag(topic, "g"))
+        app.publish_many(topic, [*range(600, 620), "stuck"])
+        worker.join(60)
+        [totals] = app.admin.topic(topic).groups
+        assert (totals.doing, totals.lag) == (0, 1)
+        gate.set()
 
 
 def test_a_burst_waits_for_retries_but_not_for_what_is_due_later(shop: Shop) -> None:
@@ -515,7 +598,7 @@ def test_a_message_published_while_its_equal_is_handled_is_one_more_round(shop: 
     @shop.app.consumer(topic, group="g", threads=4)
     def handle(message: Message) -> None:
         shop.seen.append(message.body)
-        gate.wait(20)
+        gate.wait(60)
 
     shop.app.publish(topic, 1, key="k")
     shop.start()
@@ -539,3 +622,25 @@ def test_a_system_exit_in_a_handler_is_a_failure_of_its_message_only(shop: Shop)
     shop.app.publish_many(topic, range(3))
     shop.app.run(burst=True)
     assert sorted(shop.seen) == [0, 1, 2]
+
+
+@pytest.mark.parametrize("mourning", [ValueError("tears"), SystemExit(3)])
+def test_whatever_on_dead_raises_the_message_is_dead_and_the_worker_goes_on(
+    shop: Shop, mourning: BaseException
+) -> None:
+    topic = Topic("t", slots=1)
+
+    def mourn(message: Message, error: BaseException) -> None:
+        raise mourning
+
+    @shop.app.consumer(topic, group="g", threads=1, on_dead=mourn)
+    def handle(message: Message) -> None:
+        shop.seen.append(message.body)
+        if message.body == 1:
+            raise Reject("never")
+
+    shop.app.publish_many(topic, [1, 2])
+    shop.app.run(burst=True)
+    assert sorted(shop.seen) == [1, 2]
+    assert len(shop.dead(topic)) == 1
+    assert shop.events["on_dead.failed"] == 1

@@ -31,7 +31,7 @@ def shown_by(server: ZooKeeperServer) -> str:
 
 
 def test_over_tls_all_is_as_without(open_zookeeper: Open, secured: ZooKeeperServer) -> None:
-    driver = open_zookeeper(f"{secured.url}&{shown_by(secured)}".replace("?", "/a/b?"))
+    driver = open_zookeeper(f"{secured.url}&{shown_by(secured)}".replace("?", "/a/b?"), 60)
     assert driver.root == "/a/b"
     ask(driver.client.create_async("/node", b"x" * 100_000))
     with shorter_than(5):  # several answers come in one record

@@ -19,9 +19,10 @@ from qframe.errors import (
     UnknownTopic,
 )
 from qframe.outcomes import Verdict
-from qframe.stores.base import Ask, Entry, Settlement
+from qframe.stores.exchange import Ask, Entry, Settlement
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
+from qframe.tuning import Tuning
 
 EPOCH = "0" * 15 + "1"
 
@@ -172,6 +173,15 @@ def test_dead_letters_are_shown_with_their_error(bench: Bench) -> None:
     assert sorted(each.id for each in bench.admin.dead("orders", "billing")) == [
         "m-0", "m-1", "m-2",
     ]  # fmt: skip
+    first, *others = bench.admin.dead("orders", "billing")
+    for after in (first, str(first.dead_place)):
+        assert bench.admin.dead("orders", "billing", after=after) == others
+        assert bench.admin.dead("orders", "billing", 1, after=after) == others[:1]
+    bench.publish(bench.ordered, 1, first=3)
+    (waits,) = bench.admin.peek("orders", "billing", limit=1)
+    for wrong in (waits, "m-1", "1-2", "", 7, "1-2-3x", "9" * 30 + "-1-1"):
+        with pytest.raises(BadOption, match=r"after .*: it is no dead letter"):
+            bench.admin.dead("orders", "billing", after=wrong)  # type: ignore[arg-type]
     record = bench.admin.dead_show("orders", "billing", "m-1")
     assert (record.error, record.traceback) == ("boom", "Traceback\n  boom")
     with pytest.raises(BadOption, match="'m-9': it is not among the dead of orders/billing"):
@@ -260,7 +270,49 @@ def test_what_is_no_stream_cannot_be_replayed(bench: Bench) -> None:
         bench.admin.seek("orders", "billing", "earliest")
 
 
-@pytest.mark.parametrize("name", ["skip", "unblock", "pause", "resume", "tune", "resize"])
+@pytest.mark.parametrize("name", ["skip", "unblock", "resize"])
 def test_what_is_not_served_yet_says_what_to_do_instead(bench: Bench, name: str) -> None:
     with pytest.raises(NotSupported, match=rf"admin\.{name} is not supported in this version; \w"):
         getattr(bench.admin, name)("orders", "billing")
+
+
+def test_what_is_left_out_stays_and_reset_is_what_the_code_says(bench: Bench) -> None:
+    bench.admin.tune("orders", "billing", threads=16, rate="100/s", in_flight=50)
+    assert bench.admin.tuned("orders", "billing") == Tuning(threads=16, rate="100/s", in_flight=50)
+    bench.admin.tune(bench.ordered, "billing", threads="reset", in_flight=60)
+    assert bench.admin.tuned("orders", "billing") == Tuning(rate="100/s", in_flight=60)
+    bench.admin.pause("orders", "billing")
+    bench.admin.pause("orders", "billing")
+    [totals] = bench.admin.topic("orders").groups
+    assert totals.tuning == Tuning(rate="100/s", in_flight=60, paused=True)
+    assert [each.tuning.paused for topic in bench.admin.topics() for each in topic.groups] == [
+        False, True,
+    ]  # fmt: skip
+    bench.admin.resume("orders", "billing")
+    bench.admin.resume("orders", "billing")
+    bench.admin.tune("orders", "billing", rate="reset", in_flight="reset")
+    assert bench.admin.tuned("orders", "billing") == Tuning()
+
+
+@pytest.mark.parametrize(
+    "values",
+    [
+        {"threads": 0}, {"threads": 100_001}, {"threads": "16"}, {"threads": 2.0},
+        {"threads": True}, {"in_flight": 0}, {"in_flight": "code"}, {"in_flight": -1},
+        {"rate": "fast"}, {"rate": 100}, {"rate": ""}, {"rate": "0/s"},
+    ],
+)  # fmt: skip
+def test_a_value_that_no_consumer_may_have_is_refused_and_none_is_set(
+    bench: Bench, values: dict[str, Any]
+) -> None:
+    with pytest.raises(BadOption):
+        bench.admin.tune("orders", "billing", **{"threads": 4, "in_flight": 9, **values})
+    assert bench.admin.tuned("orders", "billing") == Tuning()
+
+
+@pytest.mark.parametrize("act", ["pause", "resume", "tune", "tuned"])
+def test_a_group_that_there_is_not_cannot_be_tuned(bench: Bench, act: str) -> None:
+    with pytest.raises(UnknownGroup, match="nobody"):
+        getattr(bench.admin, act)("orders", "nobody")
+    with pytest.raises(UnknownTopic, match="nothing"):
+        getattr(bench.admin, act)("nothing", "billing")

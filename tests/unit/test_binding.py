@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import asyncio
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
 import pytest
+from sqlalchemy import Connection
 from sqlalchemy.orm import Session
 
 from qframe.codec import encode_headers
-from qframe.errors import BadHandler, NotSupported, UndecodableBody
+from qframe.errors import BadHandler, UndecodableBody
 from qframe.message import Delivery, Message
-from qframe.runtime.binding import bind, name_of
+from qframe.runtime.binding import bind, bind_batch, name_of
 
 
 class Line:
@@ -122,6 +126,12 @@ def unknown_type(body: Missing) -> None: ...  # type: ignore[name-defined] # noq
 def not_decodable(body: list[int] | set[int]) -> None: ...
 def not_json(body: Bench) -> None: ...
 def the_message_twice(a: Message, b: Message) -> None: ...
+def only_stars(*args: object, **kwargs: object) -> None: ...
+
+
+class Desk:
+    def handle(self, message: Message) -> str:
+        return message.id
 
 
 @pytest.mark.parametrize(
@@ -135,6 +145,10 @@ def the_message_twice(a: Message, b: Message) -> None: ...
         (not_json, "nothing in JSON is decoded to its type"),
         (the_message_twice, "the message is asked for twice"),
         (42, "it cannot be called"),
+        (lambda body: body, "write a def: the parameters of a lambda cannot be annotated"),
+        (Desk.handle, r"Desk.handle\(self\)': it has no annotation; register the method of an obj"),
+        (Desk, "Desk': it is a class"),
+        (only_stars, r"add @functools.wraps\(handler\) there"),
     ],
 )
 def test_what_cannot_be_filled_is_refused_when_it_is_registered(function: Any, text: str) -> None:
@@ -142,15 +156,79 @@ def test_what_cannot_be_filled_is_refused_when_it_is_registered(function: Any, t
         bind(function)
 
 
-async def coroutine(m: Message) -> None: ...
-def wants_session(m: Message, session: Session) -> None: ...
-def wants_batch(messages: list[Message]) -> None: ...
+def takes_a_number_first(number: int, m: Message, suffix: str) -> str:
+    return f"{number} {m.id} {suffix}"
 
 
-@pytest.mark.parametrize("function", [coroutine, wants_session, wants_batch])
-def test_what_a_later_version_serves_is_refused_by_name(function: Callable[..., Any]) -> None:
-    with pytest.raises(NotSupported):
-        bind(function)
+def wrapped_with_its_name(function: Callable[..., Any]) -> Callable[..., Any]:
+    @functools.wraps(function)
+    def wrapper(*args: Any, **kwargs: Any) -> Any:
+        return function(*args, **kwargs)
+
+    return wrapper
+
+
+def test_partials_methods_of_objects_and_wrapped_functions_are_handlers_too() -> None:
+    partial = functools.partial(takes_a_number_first, 3, suffix="!")
+    assert bind(partial)(message(b"1")) == "3 m1 !"
+    assert name_of(partial) == f"{__name__}.takes_a_number_first"
+    assert bind(Desk().handle)(message(b"1")) == "m1"
+    assert bind(wrapped_with_its_name(takes_both))(message(b'{"id":5}')) == (Order(5), "m1")
+
+
+def wants_batch(messages: list[Message]) -> Any:
+    return messages
+
+
+def wants_batch_and_session(messages: list[Message], session: Session) -> Any:
+    return messages, session
+
+
+def wants_connection_and_batch(connection: Connection, messages: list[Message]) -> Any:
+    return messages, connection
+
+
+def wants_bodies(orders: list[Order]) -> None: ...
+def wants_two_batches(one: list[Message], two: list[Message]) -> None: ...
+def wants_session_alone(session: Session) -> None: ...
+def wants_nothing() -> None: ...
+def wants_batch_and_body(messages: list[Message], order: Order) -> None: ...
+
+
+def test_a_handler_of_batches_without_batch_is_told_of_it() -> None:
+    with pytest.raises(BadHandler, match=r"add batch=Batch\(500, '50ms'\) to the consumer"):
+        bind(wants_batch)
+
+
+@pytest.mark.parametrize(
+    "function", [takes_message, takes_dict, wants_bodies, wants_batch_and_body]
+)
+def test_a_consumer_with_batch_takes_no_single_message_and_no_bodies(function: Any) -> None:
+    with pytest.raises(BadHandler, match=r"its consumer has batch=.*annotate it: list\[Message\]"):
+        bind_batch(function)
+
+
+@pytest.mark.parametrize("function", [wants_two_batches, wants_session_alone, wants_nothing])
+def test_a_handler_of_batches_asks_for_one_batch_and_at_most_one_transaction(function: Any) -> None:
+    with pytest.raises(BadHandler, match=r"asks for one list\[Message\], and at most one Session"):
+        bind_batch(function)
+
+
+def test_a_batch_is_given_as_it_is_and_its_transaction_is_that_of_all() -> None:
+    messages = [message(b"1"), message(b"2")]
+    for each in messages:
+        each.effect = SimpleNamespace(transaction=SimpleNamespace(session="s", connection="c"))
+    assert bind_batch(wants_batch)(messages) is messages
+    assert bind_batch(wants_batch_and_session)(messages) == (messages, "s")
+    assert bind_batch(wants_connection_and_batch)(messages) == (messages, "c")
+
+
+async def coroutine(order: Order, m: Message) -> Any:
+    return order, m.id
+
+
+def test_an_async_functions_parameters_are_filled_in_the_same_way() -> None:
+    assert asyncio.run(bind(coroutine)(message(b'{"id":5}'))) == (Order(5), "m1")  # type: ignore[arg-type]
 
 
 def test_a_callable_object_can_be_a_handler() -> None:

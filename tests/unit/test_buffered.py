@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -12,7 +13,7 @@ from eventually import eventually
 
 from qframe import BadBody, BadOption, Outcome, ProducerClosed, QFrame, Topic, TopicFull
 from qframe.errors import StoreUnavailable
-from qframe.stores.base import Entry
+from qframe.stores.exchange import Entry
 
 STREAM = Topic("events", slots=1)
 
@@ -110,7 +111,7 @@ def test_who_publishes_more_than_fits_waits_for_room(
     publish = app.store.publish
 
     def slowly(topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
-        gate.wait(10)
+        gate.wait(60)
         return publish(topic, entries)
 
     monkeypatch.setattr(app.store, "publish", slowly)
@@ -130,6 +131,52 @@ def test_who_publishes_more_than_fits_waits_for_room(
         gate.set()
         thread.join(10)
     assert stored(app) == list(range(6))
+
+
+def test_a_linger_of_centuries_is_ended_by_a_full_batch_and_by_closing(app: QFrame) -> None:
+    with app.buffered(linger="900000d", batch=2) as producer:
+        full = [producer.publish(STREAM, number) for number in range(2)]
+        assert [future.result(10).outcome for future in full] == [Outcome.STORED] * 2
+        first = producer.publish(STREAM, 2)
+        with pytest.raises(TimeoutError):
+            first.result(0.05)
+    assert first.result(0).outcome is Outcome.STORED
+
+
+def test_what_its_user_has_cancelled_is_not_sent_and_all_others_are(app: QFrame) -> None:
+    with app.buffered(linger="1h", batch=3) as producer:
+        futures = [producer.publish(STREAM, 1), producer.publish(STREAM, 2)]
+        assert futures[0].cancel()
+        futures.append(producer.publish(STREAM, 3))
+        assert futures[2].result(10).outcome is Outcome.STORED
+        assert all(producer.publish(STREAM, number).cancel() for number in range(3))
+        last = producer.publish(STREAM, 4)
+    assert last.result(0).outcome is Outcome.STORED
+    assert stored(app) == [2, 3, 4]
+
+
+def test_an_error_that_nobody_expects_is_told_to_who_waits_and_the_next_go(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with app.buffered(linger="1ms") as producer:
+        with monkeypatch.context() as patch:
+            error = ZeroDivisionError()
+            patch.setattr(app.store, "publish", lambda *_: (_ for _ in ()).throw(error))
+            assert producer.publish(STREAM, 1).exception(10) is error
+        assert producer.publish(STREAM, 2).result(10).outcome is Outcome.STORED
+
+
+@pytest.mark.parametrize("timeout_s", [math.nan, math.inf, -1, 1e300, "soon"])
+def test_closing_refuses_a_time_that_is_none(app: QFrame, timeout_s: Any) -> None:
+    with app.buffered() as producer, pytest.raises(BadOption, match="timeout_s"):
+        producer.close(timeout_s)
+
+
+def test_closing_may_wait_for_centuries(app: QFrame) -> None:
+    producer = app.buffered(linger="1h")
+    future = producer.publish(STREAM, 1)
+    assert producer.close(90_000_000_000)
+    assert future.done()
 
 
 @pytest.mark.parametrize("option", [{"batch": 0}, {"capacity": 0}, {"linger": "soon"}])

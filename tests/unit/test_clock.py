@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
 import time
 
 from hypothesis import given
@@ -18,11 +21,25 @@ def test_the_systems_clock_tells_wall_time_in_milliseconds() -> None:
 
 
 def test_the_systems_elapsed_time_is_in_seconds_and_never_runs_backwards() -> None:
-    before = time.monotonic()
+    before = time.clock_gettime(time.CLOCK_BOOTTIME)
     seen = [SYSTEM_CLOCK.monotonic_s() for _ in range(1000)]
     assert seen == sorted(seen)
     assert before <= seen[0]
-    assert seen[-1] <= time.monotonic()
+    assert seen[-1] <= time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
+def test_the_systems_elapsed_time_counts_what_the_machine_has_slept() -> None:
+    # In a time namespace of its own a process sees a machine that has slept for an hour.
+    asleep = ["unshare", "--time", "--boottime", "3600", "--fork"]
+    program = (
+        "import json, time; from qframe.clock import SYSTEM_CLOCK;"
+        "print(json.dumps([time.monotonic(), SYSTEM_CLOCK.monotonic_s(), time.monotonic()]))"
+    )
+    done = subprocess.run(
+        [*asleep, sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    before, told, after = json.loads(done.stdout)
+    assert before + 3590 < told < after + 3610
 
 
 def test_a_virtual_clock_stands_still_where_it_was_set() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -69,6 +70,46 @@ def test_a_body_comes_back_as_it_was_published(body: Any) -> None:
     assert not raw
     assert decode_body(encoded, None) == body
     assert json.loads(encoded) == body
+
+
+@dataclass
+class Price:
+    amounts: tuple[float, ...]
+    note: str | None = None
+
+
+class Quote(msgspec.Struct):
+    price: Price
+    of: float = 1.0
+
+
+@pytest.mark.parametrize("number", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize(
+    ("body_with", "place"),
+    [
+        (lambda number: number, "body"),
+        (lambda number: [1, [2.5, number]], "body[1][1]"),
+        (lambda number: {"a": None, "prices": [{"b": number}]}, "body['prices'][0]['b']"),
+        (lambda number: Price((1.5, number)), "body['amounts'][1]"),
+        (lambda number: Quote(Price(()), of=number), "body['of']"),
+        (lambda number: {"big": 10**30, "of": number}, "body['of']"),
+        (lambda number: {"set": frozenset([number])}, "body['set'][0]"),
+    ],
+)
+def test_a_number_that_would_come_out_as_none_is_refused_by_its_place(
+    number: float, body_with: Callable[[float], Any], place: str
+) -> None:
+    with pytest.raises(BadBody) as refused:
+        encode_body(body_with(number), LARGE)
+    assert refused.value.why == f"JSON has no {number}, which is at {place}"
+    assert "publish None in its place" in str(refused.value)
+
+
+@given(plain)
+def test_what_looks_like_such_a_number_and_is_none_is_published(body: Any) -> None:
+    looks_so = [body, None, "null", 0x7FF0000000000000, b"\xcb\x7f\xf0", Quote(Price((1e308,)))]
+    encoded, _ = encode_body(looks_so, LARGE)
+    assert decode_body(encoded, None)[0] == body
 
 
 @given(st.binary())

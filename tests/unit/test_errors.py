@@ -12,16 +12,23 @@ from qframe.errors import (
     AlreadySettled,
     AnswerLost,
     BadBody,
+    BadEffectKey,
     BadInput,
     BadOption,
     BadTopic,
+    CheckerUnavailable,
+    CommitRefused,
     ConsumerExists,
     CoordinatorUnavailable,
+    EffectConflict,
+    EffectUnknown,
     Forgotten,
+    MessagesGone,
     NotSupported,
     PublishUnknown,
     QFrameError,
     SchemaMismatch,
+    SlotsAway,
     StoreFull,
     StoreUnavailable,
     TopicFull,
@@ -68,7 +75,8 @@ def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
     length: int, is_cut: bool
 ) -> None:
     error = BadInput("body", "x" * length, "why", "remedy")
-    shown = f"'{'x' * 59}… ({length + 2} characters)" if is_cut else f"'{'x' * length}'"
+    cut = f"'{'x' * 39}…{'x' * 23}' ({length + 2} characters)"
+    shown = cut if is_cut else f"'{'x' * length}'"
     assert str(error) == f"body {shown}: why; remedy"
     assert error.value == "x" * length
 
@@ -99,7 +107,7 @@ def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
             TopicMismatch("t", "slots", 16, 8),
             (BadInput,),
             {"value": "t"},
-            ("'t'", "its slots is 16", "8 was asked", "declare it with slots=16"),
+            ("'t'", "declared with slots=16", "slots=8 is asked", "declare it with slots=16"),
         ),
         (NotSupported("push", "use pull"), (), {"what": "push", "remedy": "use pull"}, ("push",)),
         (
@@ -115,12 +123,49 @@ def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
             ("zookeeper://h", "refused", "check that it runs"),
         ),
         (AnswerLost("s", "reset"), (StoreUnavailable,), {"store": "s"}, ("reset",)),
-        (StoreFull("s", "disk full"), (), {"store": "s"}, ("disk full", "free space")),
+        (
+            SlotsAway("s", [1], [2, 5]),
+            (AnswerLost, StoreUnavailable),
+            {"taken": [1], "away": [2, 5]},
+            ("slots 2, 5 are away",),
+        ),
+        (
+            StoreFull("s", "disk full"),
+            (StoreUnavailable,),
+            {"store": "s"},
+            ("disk full", "free space"),
+        ),
+        (
+            MessagesGone("t", 3, 5, 8),
+            (),
+            {"topic": "t", "slot": 3, "first": 5, "kept": 8},
+            ("offsets 5 to 7 of slot 3", "failOnDataLoss"),
+        ),
         (
             SchemaMismatch("db", 3, 2),
             (),
             {"found": 3, "known": 2},
             ("version 3", "up to 2", "upgrade qframe"),
+        ),
+        (
+            CheckerUnavailable("RedisChecker(h)", "refused"),
+            (),
+            {"checker": "RedisChecker(h)"},
+            ("RedisChecker(h)", "refused", "wait until it can"),
+        ),
+        (EffectUnknown("db", "reset"), (CheckerUnavailable,), {"checker": "db"}, ("reset",)),
+        (
+            EffectConflict("db", "deadlock detected"),
+            (CheckerUnavailable,),
+            {"checker": "db"},
+            ("db met another transaction", "deadlock detected", "tried again", "one order"),
+        ),
+        (CommitRefused("committed"), (), {"how": "committed"}, ("has committed", "leave out")),
+        (
+            BadEffectKey("effect key of message", "m-1", "its body has no 'n'", "publish it"),
+            (BadInput,),
+            {"value": "m-1"},
+            ("'m-1'", "no 'n'"),
         ),
         (AlreadySettled("m-1"), (), {"message_id": "m-1"}, ("m-1", "auto_ack = False")),
         (Forgotten("m-1"), (), {"message_id": "m-1"}, ("m-1", "message.ack()")),

@@ -80,7 +80,8 @@ def test_envelopes_give_everything(tmp_path: Path) -> None:
         ("a.csv", "a,b\n1,2,3\n", {}, "a.csv line 2"),
         ("a.csv", 'a\n"open', {}, "it is not CSV in UTF-8"),
         ("a.csv", b"a\n\xff\n", {}, "it is not CSV in UTF-8"),
-        ("a.parquet", "", {}, "write it as JSON lines (.jsonl) or as .csv"),
+        ("a.parquet", "no", {}, "it is no Parquet file"),
+        ("a.orc", "", {}, "write it as JSON lines (.jsonl), as .csv or as .parquet"),
     ],
 )
 def test_a_wrong_line_is_named(

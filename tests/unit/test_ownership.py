@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import pytest
 from rich.console import Console, RenderableType
+from rich.text import Text
 
 from qframe import QFrame, Topic
+from qframe.cli.output import drawn_table
 from qframe.cli.ownership import draw_slots, draw_workers
 from qframe.cli.times import ago
 from qframe.cli.worker import _wait_for_both
@@ -94,6 +96,30 @@ def test_looking_changes_nothing_and_joins_nothing(app: QFrame) -> None:
         assert app.store.roster(ORDERS, "billing") == before
 
 
+def test_what_is_paused_is_told_of_workers_and_slots(app: QFrame) -> None:
+    with app:
+        app.store.attend(EVENTS, "billing", FIRST, 30_000)
+        app.admin.pause("orders", "billing")
+        (worker,) = app.admin.workers()
+        assert (worker.consumers, worker.paused) == (
+            ["events/billing", "orders/billing"], ["orders/billing"],
+        )  # fmt: skip
+        paused = {(each.group, each.paused) for each in app.admin.owners("orders")}
+        assert paused == {("audit", False), ("billing", True)}
+        app.admin.resume("orders", "billing")
+        (worker,) = app.admin.workers()
+        assert worker.paused == []
+
+
+def test_what_is_paused_is_marked_beside_its_name() -> None:
+    found = [each._replace(paused=each.group == "billing") for each in ATTENDANCES]
+    _, first, second = shown(draw_workers(workers_of(found), 62_000), 100)
+    assert first.endswith("3  orders/billing (paused), events/audit")
+    assert second.endswith("1  orders/billing (paused)")
+    _, *rows = shown(draw_slots("orders", owners_of(found[:1]), 7_205_000))
+    assert [row.split()[:3] for row in rows[:2]] == [["billing", "(paused)", "0"], ["1", "nobody"]]
+
+
 def test_a_topic_or_group_that_there_is_not_is_refused(app: QFrame) -> None:
     with app:
         for ask in (app.admin.workers, app.admin.owners):
@@ -133,6 +159,16 @@ def test_long_names_are_folded_and_nothing_is_cut() -> None:
         lines = shown(parts)
         assert all(len(line) <= 80 for line in lines)
         assert sum(line.count("x") for line in lines) == 40 * times
+
+
+def test_where_columns_have_no_room_the_cells_of_a_row_stand_below_each_other() -> None:
+    rows = [("orders", 12, Text("nobody", "red")), ("a-longer-name-of-a-topic", 3, None)]
+    columns = ("topic", "slot", "owner")
+    assert shown([drawn_table(columns, rows, width=24)], 24)[0] == "topic       slot  owner"
+    assert shown([drawn_table(columns, rows, width=23)]) == [
+        "topic  orders", "slot   12", "owner  nobody", "",
+        "topic  a-longer-name-of-a-topic", "slot   3",
+    ]  # fmt: skip
 
 
 def test_a_slot_of_nobody_is_red_on_a_terminal() -> None:

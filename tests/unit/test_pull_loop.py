@@ -10,7 +10,7 @@ from eventually import eventually
 
 from qframe import Message, Outgoing, QFrame, Topic
 from qframe.errors import AnswerLost, StoreUnavailable
-from qframe.stores.base import Ask, Pulled, Recalled
+from qframe.stores.exchange import Ask, Pulled, Recalled
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered"])

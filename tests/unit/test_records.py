@@ -9,7 +9,7 @@ import pytest
 
 from qframe.cli.output import counted, escaped, facts, say_error, table
 from qframe.cli.records import as_json, body_text, moment, second, why
-from qframe.stores.base import Record
+from qframe.stores.records import Record
 
 NOW_MS = 1_700_000_000_000
 

@@ -26,8 +26,11 @@ from qframe.drivers.redis import Call
 from qframe.drivers.scripts import Script
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
-from qframe.stores.base import LARGEST_VERSION, Ask, Entry, Hold, Settlement
+from qframe.roster import LARGEST_VERSION
+from qframe.stores.bucket import Terms
+from qframe.stores.exchange import Ask, Entry, Hold, Settlement
 from qframe.stores.redis import (
+    controls,
     dead,
     groups,
     inspect,
@@ -151,6 +154,9 @@ class Recorder:
         self.calls += calls
         return [self._reply(call) for call in calls]
 
+    def one(self, call: Call, *, partly: bool = False) -> Any:
+        return self.run([call], partly=partly)[0]
+
     def ask(self, key: bytes, word: str, *words: Any) -> Any:
         if word == "ZRANGE":
             return [b"\0" * 8, b"1"] if words[0] == 0 else []
@@ -166,6 +172,7 @@ class Recorder:
             return [-3]
         numbers: dict[str, Any] = {
             "pull": [-1], "pull_stream": [-1], "drop_group": [1, 0], "subscribe": [1, b"joins"],
+            "draw": [0, 1],
             "stats": [b"0" * 16, *[0] * 9, -1, -1], "declare": b"", "offsets_at": b"0",
         }  # fmt: skip
         if name in ("change", "move", "cancel"):
@@ -214,6 +221,9 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     ),
     "declare": (lambda r: groups.declare(r, "shop", STREAM.topic), 0),
     "depart": (lambda r: rosters.depart(r, DELAY, "a group", "a member", "a time"), 0),
+    "draw": (
+        lambda r: controls.draw(r, DELAY, "a group", Terms(3, 10, 1000, 20), "a time"), 0,
+    ),
     "drop_dead": (lambda r: dead.drop(r, DELAY, "a group", None, 9), 1),
     "drop_group": (lambda r: groups.drop(r, DELAY, "a group"), 0),
     "let_go": (
@@ -251,6 +261,9 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "stats": (lambda r: inspect.stats(r, DELAY, "a group", "a time"), 0),
     "subscribe": (lambda r: groups.subscribe(r, DELAY, "a group", "earliest", 9, "a time"), 0),
     "sweep": (lambda r: groups.sweep(r, DELAY, 9, "a time"), 0),
+    "tune": (
+        lambda r: controls.tune(r, DELAY, "a group", {"threads": "4", "rate": None}), 2,
+    ),
     "take": (lambda r: groups.take(r, DELAY, "a group", {0: "an epoch"}, "a time"), 0),
 }  # fmt: skip
 
@@ -262,6 +275,7 @@ GIVEN: dict[str, Container[Any]] = {
     "max_attempts": (16,), "run": (32,), "position": (3,), "due": (5,), "time": (5,),
     "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
+    "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
     "options": (msgspec.json.encode(groups.Options(86_400_000, None, 3_600_000, 30_000)),),
 }  # fmt: skip

@@ -11,7 +11,7 @@ from qframe.events import Events
 from qframe.message import Delivery
 from qframe.runtime.limits import InFlight
 from qframe.runtime.renewal import Renewal
-from qframe.stores.base import Hold, Renewed
+from qframe.stores.exchange import Hold, Renewed
 from qframe.topic import Topic
 
 
@@ -23,20 +23,27 @@ class Keeper:
         self.slots_away: set[int] = set()
         self.gone: list[Hold] = []
         self.asked: list[Hold] = []
+        self.leases: dict[Hold, int] = {}
+        self.leases_ms: list[int] = []
 
     def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
         self.asked = list(holds)
+        self.leases.update(dict.fromkeys(holds, lease_ms))
+        self.leases_ms.append(lease_ms)
         if self.away:
             raise StoreUnavailable("store", "away")
         return Renewed(self.gone, [hold for hold in holds if hold.slot in self.slots_away])
 
 
-def renewal_of(keeper: Keeper, clock: VirtualClock, lost: list[Delivery]) -> Renewal:
+def renewal_of(
+    keeper: Keeper, clock: VirtualClock, lost: list[Delivery], sending: Sequence[Delivery] = ()
+) -> Renewal:
     store: Any = keeper
     return Renewal(
         topic=Topic("t"), group="g", store=store,
         in_flight=InFlight(max_messages=9, max_bytes=9, on_room=lambda: None),
-        lease_ms=300, epochs=lambda: {0: "e"}, on_lost=lost.extend, events=Events(), clock=clock,
+        lease_ms=300, epochs=lambda: {0: "e"}, sending=lambda: sending, on_lost=lost.extend,
+        events=Events(), clock=clock,
         on_failure=lambda *_: None,
     )  # fmt: skip
 
@@ -60,6 +67,15 @@ def test_what_the_store_does_not_hold_any_more_is_lost() -> None:
     keeper.gone = [Hold(0, "e", None, "r")]
     renewal.renew([first, second, other], 300)
     assert lost == [first, second]
+
+
+def test_what_the_store_is_just_told_to_settle_is_not_lost_because_it_is_settled() -> None:
+    keeper, lost = Keeper(), []
+    settling, other = delivery(1), delivery(2, "k")
+    renewal = renewal_of(keeper, VirtualClock(), lost, [settling])
+    keeper.gone = [Hold(0, "e", None, "r"), Hold(0, "e", "k", "r")]
+    renewal.renew([settling, other], 300)
+    assert lost == [other]
 
 
 def test_a_lease_is_counted_from_the_last_renewal_that_was_answered() -> None:
@@ -94,3 +110,62 @@ def test_what_one_of_several_servers_cannot_renew_ages_alone() -> None:
     clock.advance(300)
     renewal.renew([here], 300)
     assert lost == [there]
+
+
+def test_what_was_extended_keeps_its_longer_lease_when_the_others_are_renewed() -> None:
+    keeper, clock = Keeper(), VirtualClock()
+    renewal = renewal_of(keeper, clock, [])
+    one, other, window = delivery(1, "k"), delivery(2, "l"), [delivery(3), delivery(4)]
+    renewal._in_flight.add([one, other, *window])
+    renewal.extend(one, 2.0)
+    renewal.extend(window[1], 1.0)
+    holds = [Hold(0, "e", "k", "r"), Hold(0, "e", "l", "r"), Hold(0, "e", None, "r")]
+    until_ms = {holds[0]: 2000, holds[2]: 1000}
+    assert all(keeper.leases[hold] >= ms for hold, ms in until_ms.items())
+    for passed_ms in range(100, 3000, 100):
+        clock.advance(100)
+        renewal.renew_all()
+        for hold in holds:
+            left_ms = until_ms.get(hold, 0) - passed_ms
+            assert max(300, left_ms) <= keeper.leases[hold] <= max(300, left_ms + 300)
+
+
+def test_a_second_extension_does_not_shorten_the_first() -> None:
+    keeper, clock = Keeper(), VirtualClock()
+    renewal = renewal_of(keeper, clock, [])
+    one = delivery(1, "k")
+    renewal._in_flight.add([one])
+    renewal.extend(one, 60)
+    renewal.extend(one, 0)
+    assert keeper.leases[Hold(0, "e", "k", "r")] >= 60_000
+
+
+def test_nothing_is_remembered_of_what_was_extended_and_is_settled() -> None:
+    keeper, clock = Keeper(), VirtualClock()
+    renewal = renewal_of(keeper, clock, [])
+    one = delivery(1, "k")
+    renewal._in_flight.add([one])
+    renewal.extend(one, 60)
+    renewal._in_flight.remove([one])
+    renewal.renew_all()
+    assert renewal._extended_until_s == {}
+
+
+def test_a_lease_that_was_extended_ends_no_sooner_because_it_is_renewed() -> None:
+    keeper, clock, lost = Keeper(), VirtualClock(), []
+    renewal = renewal_of(keeper, clock, lost)
+    extended, other = delivery(1, "k"), delivery(2, "l")
+    renewal._in_flight.add([extended, other])
+    renewal.extend(extended, 1)
+    renewal.extend(extended, 0.5)
+    clock.advance(400)
+    renewal.renew_all()
+    assert sorted(keeper.leases_ms) == [300, 600, 1200, 1200]
+    keeper.away = True
+    clock.advance(500)
+    renewal.renew_all()
+    assert lost == [other]
+    renewal._in_flight.remove(lost)
+    clock.advance(100)
+    renewal.renew_all()
+    assert lost == [other, extended]

@@ -66,18 +66,28 @@ def test_a_moment_may_be_given_as_seconds_since_1970() -> None:
     assert checked_times(None, MOMENT_MS / 1000) == (None, MOMENT_MS)
 
 
+def test_a_moment_before_1970_is_over_as_1970_is() -> None:
+    assert checked_times(None, datetime(1, 1, 1, tzinfo=UTC)) == (None, 0)
+
+
 @pytest.mark.parametrize(
     ("delay", "at", "what", "why"),
     [
         (1, 2, "at", "delay=1 is given as well"),
         (0, MOMENT, "at", "delay=0 is given as well"),
         (None, MOMENT.replace(tzinfo=None), "at", "it has no time zone"),
-        (None, "tomorrow", "at", "it is not a duration"),
-        (None, -1, "at", "it is not a duration"),
+        (None, "tomorrow", "at", "it is no moment"),
+        (None, "10m", "at", "it is no moment"),
+        (None, True, "at", "it is no moment"),
+        (None, -1, "at", "it is no moment"),
+        (None, float("nan"), "at", "it is no moment"),
+        (None, MOMENT_MS, "at", "it is no moment"),
         (-1, None, "delay", "it is not a duration"),
         (timedelta(seconds=-1), None, "delay", "it is not a duration"),
         ("soon", None, "delay", "it is not a duration"),
         (True, None, "delay", "it is not a duration"),
+        ("9999999999d", None, "delay", "it is longer than 3000 years"),
+        (timedelta.max, None, "delay", "it is longer than 3000 years"),
     ],
 )
 def test_a_wrong_time_is_refused_by_name(delay: Any, at: Any, what: str, why: str) -> None:
@@ -85,6 +95,12 @@ def test_a_wrong_time_is_refused_by_name(delay: Any, at: Any, what: str, why: st
         with pytest.raises(BadOption) as caught:
             ask(delay, at)
         assert (caught.value.what, caught.value.why) == (what, why)
+
+
+def test_a_time_is_not_taken_for_the_text_of_a_retry() -> None:
+    for why in (5, 0.5, timedelta(seconds=5)):
+        with pytest.raises(BadOption, match=r"use NeedRetry\(delay=…\) for a time"):
+            NeedRetry(why)  # type: ignore[arg-type]
 
 
 def test_the_bound_doubles_from_a_second_up_to_ten_minutes() -> None:

@@ -4,18 +4,16 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from qframe.errors import BadOption, NotSupported
+from qframe.batch import Batch
+from qframe.consumer_options import ConsumerKeywords, ConsumerOptions, consumer_options
+from qframe.errors import BadOption
+from qframe.option_rules import option_table
 from qframe.retry import Backoff
-from qframe.settings import (
-    ConsumerKeywords,
-    ConsumerOptions,
-    Settings,
-    consumer_options,
-    option_table,
-)
+from qframe.settings import Settings
 
 
 @pytest.fixture(autouse=True)
@@ -179,7 +177,7 @@ def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
-        ({"threads": 0}, "threads 0: it must be a whole number from 1 to 1024; use 8"),
+        ({"threads": 0}, "threads 0: it must be a whole number from 1 to 100000; use 8"),
         ({"threads": "8"}, "threads '8': it must be a whole number"),
         ({"threads": True}, "threads True: it must be a whole number"),
         ({"max_attempts": 1001}, "max_attempts 1001: it must be a whole number from 1 to 1000"),
@@ -191,10 +189,18 @@ def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
         ({"start": "now"}, "start 'now': it must be one of earliest, latest; use 'earliest'"),
         ({"auto_ack": 1}, "auto_ack 1: it must be True or False"),
         ({"broadcast": "yes"}, "broadcast 'yes': it must be True or False; use False, or leave"),
-        ({"broadcast_expires": 59}, "broadcast_expires 59: it must be seconds, or a text such as"),
+        (
+            {"broadcast": True, "broadcast_expires": 59},
+            "broadcast_expires 59: it must be seconds, or a text such as",
+        ),
+        ({"broadcast_expires": "1d"}, "broadcast_expires '1d': only a broadcast consumer's place"),
         ({"broadcast": True, "start": "now"}, "start 'now': it must be one of earliest, latest"),
         ({"serial": 1}, "serial 1: it must be True or False; use False, or leave it out"),
         ({"on_dead": "mail"}, "on_dead 'mail': it must be a callable; leave it out"),
+        ({"rate_limit": 10}, "rate_limit 10: it must be a RateLimit, or a rate such as"),
+        ({"rate_limit": "10"}, "rate_limit '10': it must be a RateLimit, or a rate such as"),
+        ({"breaker": 10}, "breaker 10: it must be a Breaker, such as Breaker(failures=10"),
+        ({"max_in_flight_bytes": 1}, "max_in_flight_bytes 1: it must be a whole number from 65536"),
         ({"thread": 1}, "consumer option 'thread': there is no such option; did you mean 'thr"),
     ],
 )
@@ -204,24 +210,6 @@ def test_a_wrong_consumer_option_is_named_with_its_bounds(
     with pytest.raises(BadOption) as caught:
         consumer_options(**given)
     assert str(caught.value).startswith(shown)
-
-
-@pytest.mark.parametrize(
-    "given",
-    [
-        {"idempotent_checker": "billing-db"},
-        {"timeout": 5},
-        {"rate_limit": 10},
-        {"tags": ["a"]},
-        {"batch": object()},
-        {"at_most_once": True},
-    ],
-)
-def test_what_is_not_served_yet_is_refused_with_a_remedy(given: dict[str, object]) -> None:
-    with pytest.raises(
-        NotSupported, match=rf"^{next(iter(given))}= of a consumer .*; leave it out"
-    ):
-        consumer_options(**given)
 
 
 def test_options_cannot_be_changed_behind_the_back() -> None:
@@ -242,3 +230,44 @@ def test_every_option_says_what_it_is_for_and_what_it_may_be(
 
 def test_the_keywords_for_editors_are_the_options() -> None:
     assert set(ConsumerKeywords.__annotations__) == set(ConsumerOptions.model_fields)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "shown"),
+    [
+        ({"size": 0, "within": 1}, "batch size 0: it must be a whole number from 1 to 10000"),
+        ({"size": 10_001, "within": 1}, "batch size 10001: "),
+        ({"size": True, "within": 1}, "batch size True: "),
+        ({"size": "5", "within": 1}, "batch size '5': "),
+        ({"size": 5, "within": -1}, "batch within -1: "),
+        ({"size": 5, "within": "soon"}, "batch within 'soon': "),
+        ({"size": 5, "within": "2h"}, "batch within '2h': it must be 3600 seconds or less"),
+        ({"size": 5, "within": 1, "transaction": "all"}, "batch transaction 'all': "),
+    ],
+)
+def test_a_wrong_batch_is_refused_by_its_value(arguments: dict[str, Any], shown: str) -> None:
+    with pytest.raises(BadOption) as caught:
+        Batch(**arguments)
+    assert str(caught.value).startswith(shown)
+
+
+@pytest.mark.parametrize(
+    ("options", "most"),
+    [
+        ({"batch": Batch(100, "50ms")}, 3000),
+        ({"batch": Batch(500, "50ms")}, 9000),
+        ({"batch": Batch(500, "50ms"), "threads": 2}, 3000),
+        ({"batch": Batch(10_000, 1)}, 100_000),
+        ({"batch": Batch(500, 1), "max_in_flight": 500}, 500),
+        ({"batch": None}, 3000),
+    ],
+)
+def test_batches_have_room_to_be_gathered_while_others_are_handled(
+    options: dict[str, Any], most: int
+) -> None:
+    assert consumer_options(**options).max_in_flight == most
+
+
+def test_a_batch_that_could_never_be_full_is_refused() -> None:
+    with pytest.raises(BadOption, match=r"max_in_flight 499: .*500 messages would never be full"):
+        consumer_options(batch=Batch(500, "50ms"), max_in_flight=499)

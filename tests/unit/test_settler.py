@@ -16,7 +16,7 @@ from qframe.outcomes import Settled, Verdict
 from qframe.runtime.handling import Ending
 from qframe.runtime.limits import InFlight
 from qframe.runtime.settler import Settler
-from qframe.stores.base import Settlement
+from qframe.stores.exchange import Settlement
 from qframe.topic import Topic
 
 

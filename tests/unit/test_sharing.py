@@ -111,3 +111,33 @@ class Sharing(RuleBasedStateMachine):
 
 TestSharing = Sharing.TestCase
 TestSharing.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
+
+
+class Doubted(LeaseSeat):
+    """A seat that was late for so many looks, and has given its sign of life since."""
+
+    looks = 0
+
+    @property
+    def certain_until_s(self) -> float:
+        self.looks -= 1
+        return super().certain_until_s if self.looks < 0 else float("-inf")
+
+
+def test_who_is_told_that_a_member_is_not_certain_finds_all_dropped() -> None:
+    clock = VirtualClock()
+    store = ModelStore(clock=clock)
+    topic = Topic("t", slots=SLOTS)
+    store.declare(topic)
+    store.subscribe(topic, GROUP)
+    seat = Doubted(store, topic, GROUP, worker="w", lease_s=LEASE_S, clock=clock)
+    member = Member(
+        topic=topic, group=GROUP, seat=seat, on_change=lambda: None, events=Events(),
+        clock=clock, on_failure=lambda part, error: None, on_left=lambda member: None,
+    )  # fmt: skip
+    member._turn()
+    assert member.certain()
+    assert len(member.share().owned) == SLOTS
+    seat.looks = 1
+    assert not member.certain()
+    assert not member.share().owned

@@ -13,7 +13,7 @@ from qframe.codec import encode_body, encode_headers, subject_of
 from qframe.errors import BadBody, BadKey, BadOption, BadTopic, UnknownTopic
 from qframe.outcomes import Moved, Outcome, Published
 from qframe.retry import checked_times
-from qframe.stores.base import Ask, Entry
+from qframe.stores.exchange import Ask, Entry
 from qframe.stores.model.store import ModelStore
 from qframe.timers import Timers
 from qframe.topic import Topic
@@ -155,6 +155,7 @@ def test_a_stream_and_an_unknown_topic_are_refused(
         (lambda timers: timers.change("wake", "a", "x" * 200), BadBody),
         (lambda timers: timers.change("wake", "a", 1, headers={"qf-x": "1"}), BadOption),
         (lambda timers: timers.find("wake", limit=0), BadOption),
+        (lambda timers: timers.find("wake", limit=10**30), BadOption),
         (lambda timers: timers.find("wake", until="soon"), BadOption),
     ],
 )

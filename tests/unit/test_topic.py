@@ -72,6 +72,8 @@ def test_nothing_else_is_a_slot_count(slots: Any) -> None:
         ({"max_length": 0}, "max_length", 0),
         ({"max_length": "10"}, "max_length", "10"),
         ({"max_length": 1.5}, "max_length", 1.5),
+        ({"max_length": True}, "max_length", True),
+        ({"max_length": 10**30}, "max_length", 10**30),
     ],
 )
 def test_a_topic_that_cannot_be_is_refused_by_name(
@@ -164,6 +166,7 @@ def test_a_duration_is_seconds_or_a_text_with_a_unit(value: float | str, ms: int
     [
         -1, -0.001, "-1s", "", "10", "s", "1 s s", "1.s", ".5s", "1w", "1S", "1e3s", "10s\n2",
         None, True, float("nan"), float("inf"), 1e11, [1], b"1s",
+        10**400, "99999999999999d", "9" * 400 + "ms",
     ],
 )  # fmt: skip
 def test_what_is_no_duration_is_refused_by_name(value: Any) -> None:

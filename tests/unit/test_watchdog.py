@@ -1,89 +1,115 @@
-"""The watchdog: a pull loop that stands still is given new connections, then ends the worker."""
+"""The watchdog: a part that stands still is given new connections, then ends the worker."""
 
 from __future__ import annotations
 
 from types import SimpleNamespace
-from typing import Any
 
 import pytest
 
 from qframe.clock import VirtualClock
 from qframe.errors import WorkerFailed
 from qframe.events import Events
-from qframe.runtime.worker import DOUBTFUL_S, STALLED_S, Worker
+from qframe.runtime.watchdog import ASLEEP_S, DOUBTFUL_S, STALLED_S
+from qframe.runtime.worker import Worker
 
 
-class StandingLine:
-    """A line whose pull loop has been at one thing for `busy_s`."""
+class Standing:
+    """A part that has been at one thing for `seconds`."""
 
-    topic, group = "orders", "billing"
-
-    def __init__(self) -> None:
-        self.busy_s = 0.0
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.alive = True
+        self.seconds = 0.0
         self.reconnected = 0
-        self.pull_loop = SimpleNamespace(
-            name="qframe.pull.orders.billing", alive=True, busy_s=lambda: self.busy_s
-        )
+
+    def busy_s(self) -> float:
+        return self.seconds
 
     def reconnect(self) -> None:
         self.reconnected += 1
 
 
-@pytest.fixture
-def line() -> StandingLine:
-    return StandingLine()
+class Watching:
+    """A worker with a line and a relay, and its clock."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.parts = [Standing("qframe.pull.orders.billing"), Standing("qframe.relay.qframe_")]
+        line = SimpleNamespace(pull_loop=self.parts[0])
+        self.worker = Worker(
+            "host-1-abc",
+            make_lines=lambda fail: [line],  # type: ignore[list-item]
+            make_sweeper=lambda fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
+            make_tuner=lambda lines, fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
+            make_background=lambda fail: [self.parts[1]],  # type: ignore[list-item]
+            grace_s=1, events=Events(), clock=self.clock,
+        )  # fmt: skip
+
+    def stand(self, part: Standing, seconds: float, *, every_s: float = 1.0) -> None:
+        """Time passes in which a part does not get on, with a look now and then."""
+        until_s = part.seconds + seconds
+        while part.seconds < until_s:
+            self.clock.advance(round(every_s * 1000))
+            part.seconds += every_s
+            self.worker._watchdog.look()
+
+    def get_on(self, part: Standing) -> None:
+        part.seconds = 0.0
+        self.worker._watchdog.look()
 
 
 @pytest.fixture
-def worker(line: StandingLine) -> Worker:
-    return Worker(
-        "host-1-abc",
-        make_lines=lambda fail: [line],  # type: ignore[list-item]
-        make_sweeper=lambda fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
-        grace_s=1, events=Events(), clock=VirtualClock(),
-    )  # fmt: skip
+def watching() -> Watching:
+    return Watching()
 
 
-def look(worker: Worker, line: Any) -> None:
-    worker._look_after(line)
+@pytest.fixture(params=[0, 1], ids=["pull loop", "relay"])
+def part(watching: Watching, request: pytest.FixtureRequest) -> Standing:
+    return watching.parts[request.param]
 
 
-def test_a_loop_that_waits_or_works_is_left_alone(worker: Worker, line: StandingLine) -> None:
-    for busy_s in (0.0, DOUBTFUL_S - 1):
-        line.busy_s = busy_s
-        look(worker, line)
-    assert line.reconnected == 0
-    assert worker._failure is None
+def test_a_part_that_waits_or_works_is_left_alone(watching: Watching, part: Standing) -> None:
+    watching.get_on(part)
+    watching.stand(part, DOUBTFUL_S - 1)
+    assert part.reconnected == 0
+    assert watching.worker._failure is None
 
 
 def test_one_that_stands_still_is_given_new_connections_once(
-    worker: Worker, line: StandingLine
+    watching: Watching, part: Standing
 ) -> None:
-    told: list[str] = []
-    worker._events.listen(lambda name, facts: told.append(name))
-    line.busy_s = DOUBTFUL_S + 1
-    look(worker, line)
-    look(worker, line)
-    assert line.reconnected == 1
-    assert told == ["store.reconnecting"]
-    line.busy_s = 0
-    look(worker, line)
-    line.busy_s = DOUBTFUL_S + 1
-    look(worker, line)
-    assert line.reconnected == 2
+    told: list[tuple[str, str]] = []
+    watching.worker._events.listen(lambda name, facts: told.append((name, facts["part"])))
+    watching.stand(part, DOUBTFUL_S + 5)
+    assert part.reconnected == 1
+    assert told == [("store.reconnecting", part.name)]
+    watching.get_on(part)
+    watching.stand(part, DOUBTFUL_S + 5)
+    assert part.reconnected == 2
 
 
 def test_one_that_stands_still_for_too_long_ends_the_worker(
-    worker: Worker, line: StandingLine
+    watching: Watching, part: Standing
 ) -> None:
-    line.busy_s = STALLED_S + 1
-    look(worker, line)
-    assert isinstance(worker._failure, WorkerFailed)
-    assert worker._stopping
+    watching.stand(part, STALLED_S + 1)
+    failure = watching.worker._failure
+    assert isinstance(failure, WorkerFailed)
+    assert failure.part == part.name
+    assert watching.worker._stopping
 
 
-def test_one_that_has_ended_is_nobodys_concern(worker: Worker, line: StandingLine) -> None:
-    line.busy_s = STALLED_S + 1
-    line.pull_loop.alive = False
-    look(worker, line)
-    assert worker._failure is None
+def test_one_that_has_ended_is_nobodys_concern(watching: Watching, part: Standing) -> None:
+    part.alive = False
+    watching.stand(part, STALLED_S + 1)
+    assert watching.worker._failure is None
+
+
+def test_while_the_whole_process_stood_still_nobody_could_get_on(
+    watching: Watching, part: Standing
+) -> None:
+    watching.stand(part, 2 * STALLED_S, every_s=2 * STALLED_S)
+    watching.stand(part, ASLEEP_S)
+    assert part.reconnected == 0
+    assert watching.worker._failure is None
+    watching.stand(part, STALLED_S)
+    assert watching.worker._failure is not None

@@ -1,4 +1,4 @@
-"""The reference store, in memory: the contract of `stores.base` as the shortest program.
+"""The reference store, in memory: the contract of `qframe.stores` as the shortest program.
 
 Every operation runs under one lock, so it is one atomic step; the clock is given, so tests move
 it. Nothing outlives the process. The other stores are held against this one by the same suite

@@ -8,7 +8,19 @@ import msgspec
 
 from qframe.stores.model.queues import queue
 from qframe.stores.model.state import Cursor, Grave, Head, TopicState
+from qframe.stores.records import DeadPlace, Record
 from qframe.topic import Kind
+
+
+def listed(
+    everything: list[Record], ids: Sequence[str] | None, limit: int, after: DeadPlace | None
+) -> list[Record]:
+    """Dead messages, the longest dead first."""
+    found = [
+        record for record in everything
+        if (ids is None or record.id in ids) and (after is None or record.dead_place > after)
+    ]  # fmt: skip
+    return sorted(found, key=lambda each: each.dead_place)[:limit]
 
 
 def chosen(

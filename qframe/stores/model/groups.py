@@ -50,6 +50,8 @@ def drop(state: TopicState, group: str) -> bool:
     dropped = state.groups.pop(group, None) is not None
     state.rosters.pop(group, None)
     state.expiries.pop(group, None)
+    state.tunings.pop(group, None)
+    state.buckets.pop(group, None)
     state.collecting()
     return dropped
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-from qframe.stores.base import Record, Stats
 from qframe.stores.model.state import UNCLAIMED, Cursor, Head, Letter, TopicState
+from qframe.stores.records import Record, Stats
 from qframe.topic import Kind
 
 
@@ -157,6 +157,19 @@ def verify(state: TopicState, now_ms: int) -> list[str]:
 
 def _stands_in_line(cursor: Cursor, offset: int) -> bool:
     return offset >= cursor.floor and offset not in cursor.settled
+
+
+def waiting(state: TopicState, from_ms: int, until_ms: int | None, now_ms: int) -> list[Record]:
+    """The heads that are waiting and due in `[from_ms, until_ms)`, by due time, then seq."""
+    found = [
+        record_of_head(state, name, number, subject, head, now_ms)
+        for name, cursors in sorted(state.groups.items())
+        for number, cursor in enumerate(cursors)
+        for subject, head in cursor.heads.items()
+        if not head.in_doing and max(from_ms, now_ms + 1) <= head.due_ms
+        if until_ms is None or head.due_ms < until_ms
+    ]
+    return sorted(found, key=lambda record: (record.due_ms or 0, record.seq or 0))
 
 
 def record_of_head(

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from qframe.codec import batch_mark_of
 from qframe.outcomes import Outcome
-from qframe.stores.base import Entry, due_of
+from qframe.stores.exchange import Entry, due_of
 from qframe.stores.model.queues import queue
 from qframe.stores.model.sequences import released
 from qframe.stores.model.state import Cursor, Letter, Slot, TopicState

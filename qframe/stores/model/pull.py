@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 
 from qframe.message import Delivery
-from qframe.stores.base import LOST_ERROR, Ask, Hold, Pulled, Recalled, Renewed
+from qframe.stores.exchange import LOST_ERROR, Ask, Hold, Pulled, Recalled, Renewed
 from qframe.stores.model.publish import arrive
 from qframe.stores.model.queues import bury, come_back, follow
 from qframe.stores.model.sequences import overdue

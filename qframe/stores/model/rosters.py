@@ -6,8 +6,7 @@ from collections.abc import Mapping, Sequence
 
 import msgspec
 
-from qframe.roster import Member, Owner, Roster
-from qframe.stores.base import fresh_version
+from qframe.roster import Member, Owner, Roster, fresh_version
 from qframe.stores.model.state import RosterState
 
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import msgspec
 
-from qframe.roster import Member, Owner
-from qframe.stores.base import NO_EPOCH, NO_VERSION
+from qframe.roster import NO_VERSION, Member, Owner
+from qframe.stores.bucket import Bucket
+from qframe.stores.exchange import NO_EPOCH
 from qframe.topic import Kind, Topic
 
 RANKED = (Kind.ORDERED, Kind.PRIORITY)
@@ -119,13 +120,15 @@ class RosterState(msgspec.Struct, eq=False):
 
 
 class TopicState(msgspec.Struct, eq=False):
-    """A topic with its slots, and of each group its cursors, roster, and when it expires."""
+    """A topic with its slots, and all that stands for each group, by its name."""
 
     topic: Topic
     slots: list[Slot]
     groups: dict[str, list[Cursor]] = {}
     rosters: dict[str, RosterState] = {}
     expiries: dict[str, int] = {}
+    tunings: dict[str, dict[str, str]] = {}
+    buckets: dict[str, Bucket] = {}
 
     def collecting(self) -> list[list[Cursor]]:
         """The groups that get what is published: those with a name, or else the unclaimed one."""

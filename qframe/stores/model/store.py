@@ -11,22 +11,34 @@ from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
-from qframe.stores.base import (
+from qframe.stores.base import Capabilities
+from qframe.stores.bucket import Terms
+from qframe.stores.exchange import (
     Ask,
-    Capabilities,
+    Drawn,
     Entry,
     Hold,
     Pulled,
     Recalled,
-    Record,
     Renewed,
     Settlement,
-    Stats,
     acks,
 )
-from qframe.stores.model import dead, groups, inspect, publish, pull, rosters, settle, timers
+from qframe.stores.model import (
+    controls,
+    dead,
+    groups,
+    inspect,
+    logs,
+    publish,
+    pull,
+    rosters,
+    settle,
+    timers,
+)
 from qframe.stores.model.bell import EventBell
 from qframe.stores.model.state import UNCLAIMED, Cursor, RosterState, TopicState
+from qframe.stores.records import DeadPlace, Record, Stats
 from qframe.topic import Topic
 
 T = TypeVar("T")
@@ -235,6 +247,28 @@ class ModelStore:
         """Takes a member out with all that it owns, whoever asks for it."""
         self._on_roster(topic, group, lambda roster, now: rosters.depart(roster, member, now))
 
+    # Controls
+
+    def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
+        """Sets values by name, in one step; None takes one back."""
+        with self._lock:
+            self._group(topic, group)
+            controls.tune(self._state(topic), group, values)
+
+    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
+        """What is set for each group."""
+        with self._lock:
+            return [dict(self._state(topic).tunings.get(group, {})) for topic, group in asked]
+
+    def draw(
+        self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
+    ) -> Drawn:
+        """Draws up to so many tokens from the group's bucket, as many as there are."""
+        with self._lock:
+            self._group(topic, group)
+            terms = Terms(tokens, rate, per_ms, burst)
+            return controls.draw(self._state(topic), group, terms, self.now_ms())
+
     # Timers
 
     def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
@@ -272,32 +306,25 @@ class ModelStore:
     ) -> list[Record]:
         """The heads that are waiting and due in `[from_ms, until_ms)`, by due time, then seq."""
         with self._lock:
-            state, now_ms = self._state(topic), self.now_ms()
-            found = [
-                inspect.record_of_head(state, name, number, subject, head, now_ms)
-                for name, cursors in sorted(state.groups.items())
-                for number, cursor in enumerate(cursors)
-                for subject, head in cursor.heads.items()
-                if not head.in_doing and max(from_ms, now_ms + 1) <= head.due_ms
-                if until_ms is None or head.due_ms < until_ms
-            ]
-        found.sort(key=lambda record: (record.due_ms or 0, record.seq or 0))
+            found = inspect.waiting(self._state(topic), from_ms, until_ms, self.now_ms())
         return found[:limit]
 
     # Dead letters
 
     def dead(
-        self, topic: Topic, group: str, *, ids: Sequence[str] | None = None, limit: int = 100
+        self,
+        topic: Topic,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
+        after: DeadPlace | None = None,
     ) -> list[Record]:
         """Dead messages, the longest dead first."""
         with self._lock:
-            wanted = {
-                (number, grave.seq)
-                for number, _, grave in dead.chosen(self._group(topic, group), ids, limit)
-            }
+            self._group(topic, group)
             everything = inspect.peek(self._state(topic), group, ("dead",), 2**62, self.now_ms())
-        found = [record for record in everything if (record.slot, record.seq) in wanted]
-        return sorted(found, key=lambda each: (each.died_at_ms or 0, each.slot, each.seq or 0))
+        return dead.listed(everything, ids, limit, after)
 
     def retry_dead(
         self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
@@ -316,7 +343,7 @@ class ModelStore:
         with self._lock:
             return dead.drop(self._group(topic, group), ids, limit)
 
-    # Inspecting
+    # Inspecting, and reading logs
 
     def stats(self, topic: Topic, group: str | None = None) -> list[Stats]:
         """Counts for each group (or one) and slot."""
@@ -343,21 +370,24 @@ class ModelStore:
         with self._lock:
             return inspect.verify(self._state(topic), self.now_ms())
 
+    def read_log(self, topic: Topic, slot: int, first: int, limit: int) -> list[Delivery]:
+        """A slot's messages from an offset on, in order, at most `limit`; nothing is changed."""
+        with self._lock:
+            return logs.read_log(self._state(topic), slot, first, limit)
+
     def _state(self, topic: Topic) -> TopicState:
-        state = self._states.get(topic.name)
-        if state is None:
+        if (state := self._states.get(topic.name)) is None:
             raise UnknownTopic(topic.name)
         return state
 
     def _group(self, topic: Topic, group: str) -> list[Cursor]:
-        state = self._state(topic)
-        if group not in state.groups:
+        if (cursors := self._state(topic).groups.get(group)) is None:
             raise UnknownGroup(topic.name, group, self.groups(topic))
-        return state.groups[group]
+        return cursors
 
     def _on_roster(self, topic: Topic, group: str, step: Callable[[RosterState, int], T]) -> T:
         with self._lock:
-            self._group(topic, group)
+            self._group(topic, group)  # there must be one
             roster = self._state(topic).rosters.setdefault(group, RosterState())
             before = roster.version
             answer = step(roster, self.now_ms())

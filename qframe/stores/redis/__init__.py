@@ -26,7 +26,8 @@ Per group, in slot 0 alone, after `g:<group>:`, who takes part and which slots a
 (the version), `members` (by when their lease passes), `joined` (a hash: member, since when) and
 `owners` (a hash: slot, since when, epoch, member). It is little and changes seldom, so one slot has
 it all, and each operation on it is one script. Each that changes it publishes to
-`qf:bell:<namespace>:<topic>:<group>:roster`, whether anybody listens or not.
+`qf:bell:<namespace>:<topic>:<group>:roster`, whether anybody listens or not. There too are `tuned`
+(a hash: what was set, by name) and `bucket` (a hash: the tokens' level, and when it was that).
 
 A head's member stands in exactly one of the four sorted sets, its value in `body` wherever it
 stands, so a change of state moves a few bytes and never the message, and each count is one ZCARD.

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from qframe.drivers.redis import Redis
-from qframe.stores.base import Stats
+from qframe.stores.records import Stats
 from qframe.stores.redis.envelopes import META, NUMBER, TICKET, state_of
 from qframe.stores.redis.inspect import cursor_of, stats
 from qframe.stores.redis.keys import Place

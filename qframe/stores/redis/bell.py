@@ -40,6 +40,8 @@ class HeardBell:
         self._channels = channels
         self._release = release
         self._subscription: Any = None
+        self._poller = select.poll()
+        self._is_fresh = False
         self._asked = False
         self._slots: set[int] = set()
         self._any = False
@@ -117,22 +119,25 @@ class HeardBell:
         except BaseException:
             subscription.disconnect()
             raise
-        self._subscription = subscription
-        self._asked = False
+        poller = select.poll()
+        poller.register(subscription._sock, select.POLLIN)  # noqa: SLF001 - it has no public name
+        poller.register(self._reader, select.POLLIN)
+        self._subscription, self._poller = subscription, poller
+        self._asked, self._is_fresh = False, True
 
     def _listen(self, timeout_s: float) -> bool:
         """Waits for a word, on the subscription or by hand; answers whether there was one."""
         subscription = self._subscription
-        rung = self._rung_by_hand(0)
-        # What redis-py has read ahead is not seen by poll, and its socket has no public name.
-        if not rung and not subscription.can_read(0):
-            poller = select.poll()
-            poller.register(subscription._sock, select.POLLIN)  # noqa: SLF001
-            poller.register(self._reader, select.POLLIN)
-            if not poller.poll(timeout_s * 1000):
+        rung = False
+        # What redis-py reads ahead is not seen by poll. Later on nothing is: see the end of this.
+        if not (self._is_fresh and subscription.can_read(0)):
+            ready = self._poller.poll(timeout_s * 1000)
+            if not ready:
                 self._check(timeout_s)
                 return False
-            rung = self._rung_by_hand(0)
+            if any(descriptor == self._reader for descriptor, _ in ready):
+                rung = self._rung_by_hand(0)
+        self._is_fresh = False
         while subscription.can_read(0):
             reply = subscription.read_response()
             self._asked = False

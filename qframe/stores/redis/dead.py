@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qframe.drivers.redis import Redis
-from qframe.stores.base import Record
+from qframe.stores.records import DeadPlace, Record
 from qframe.stores.redis.envelopes import NUMBER, record_of_grave
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Place
@@ -14,30 +14,40 @@ PAGE = 500
 
 
 def listed(
-    redis: Redis, place: Place, group: str, ids: Sequence[str] | None, limit: int
+    redis: Redis,
+    place: Place,
+    group: str,
+    ids: Sequence[str] | None,
+    limit: int,
+    after: DeadPlace | None = None,
 ) -> list[Record]:
     """Dead messages, the longest dead first."""
     require(redis, place, group)
     found = [
         record
         for slot in range(place.topic.slots)
-        for record in of_slot(redis, place, group, slot, ids, limit)
+        for record in of_slot(redis, place, group, slot, ids, limit, after)
     ]
-    found.sort(key=lambda one: (one.died_at_ms or 0, one.slot, one.seq or 0))
+    found.sort(key=lambda one: one.dead_place)
     return found[:limit]
 
 
 def of_slot(
-    redis: Redis, place: Place, group: str, slot: int, ids: Sequence[str] | None, limit: int
+    redis: Redis,
+    place: Place,
+    group: str,
+    slot: int,
+    ids: Sequence[str] | None,
+    limit: int,
+    after: DeadPlace | None = None,
 ) -> list[Record]:
     """Dead messages of one slot, page by page, until there are enough."""
     wanted = None if ids is None else set(ids)
     found: list[Record] = []
-    start = 0
+    key = place.key(slot, "dead", group)
+    start = 0 if after is None else redis.ask(key, "ZCOUNT", "-inf", f"({after.died_at_ms}")
     while len(found) < limit:
-        page = redis.ask(
-            place.key(slot, "dead", group), "ZRANGE", start, start + PAGE - 1, "WITHSCORES"
-        )
+        page = redis.ask(key, "ZRANGE", start, start + PAGE - 1, "WITHSCORES")
         members = page[::2]
         if not members:
             break
@@ -46,7 +56,8 @@ def of_slot(
             if grave is None:
                 continue
             one = record_of_grave(place.topic.name, group, slot, member, float(died_at), grave)
-            if wanted is None or one.id in wanted:
+            is_wanted = wanted is None or one.id in wanted
+            if is_wanted and (after is None or one.dead_place > after):
                 found.append(one)
         start += PAGE
     return found[:limit]

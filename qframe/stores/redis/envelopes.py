@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import struct
+from operator import attrgetter
 from typing import Final, NamedTuple
 
 import msgspec
 
 from qframe.message import Delivery
-from qframe.stores.base import Entry, Record
+from qframe.stores.exchange import Entry
+from qframe.stores.records import Record
 
 META: Final = struct.Struct(">QQiQ")  # due, seq, priority, published at
 STATE: Final = struct.Struct(">QIIHB")  # seq, tries, lost, given, length of the receipt
@@ -19,6 +21,7 @@ TICKET: Final = struct.Struct(">QQ")  # ticket, published at
 pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder().decode
 delivery_of = msgspec.msgpack.Decoder(Delivery).decode
+_FIELDS: Final = attrgetter("id", "key", "headers", "body")
 deliveries_of = msgspec.msgpack.Decoder(list[Delivery]).decode
 
 
@@ -49,7 +52,7 @@ def envelope(entry: Entry) -> bytes:
 
 def envelopes(entries: list[Entry]) -> bytes:
     """The envelopes of several entries, one after the other."""
-    packed = pack([(each.id, each.key, each.headers, each.body) for each in entries])
+    packed = pack(list(map(_FIELDS, entries)))
     return packed[header_size(len(entries)) :]
 
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import msgspec
 
-from qframe.drivers.redis import Call, Redis
-from qframe.errors import TopicMismatch, UnknownGroup
-from qframe.stores.base import NO_EPOCH
+from qframe.drivers.redis import Call, Command, Missing, Redis
+from qframe.errors import SlotsAway, TopicMismatch, UnknownGroup
+from qframe.stores.exchange import NO_EPOCH
 from qframe.stores.redis.keys import UNCLAIMED, Place, of, topics_key
 from qframe.topic import Topic
 
@@ -78,7 +78,8 @@ def subscribe(
     """Makes a group collect; False if it did before.
 
     The first slot decides whether the group gets what was kept for the first one; the others
-    follow it, also when a subscription that broke off half way is repeated.
+    follow it, also when a subscription that broke off half way is repeated. Of a group that was
+    there before, slots that are away now are left as they are.
     """
     kind = str(place.topic.kind)
     expires = "" if expires_ms is None else expires_ms
@@ -90,8 +91,10 @@ def subscribe(
     is_new, decision = _without_remains(redis, place, group, 0, call(0, start), reply)
     follow = decision.decode() if place.topic.has_subjects else start
     rest = [call(slot, follow) for slot in range(1, place.topic.slots)]
-    for slot, reply in enumerate(redis.run(rest) if rest else [], start=1):
-        _without_remains(redis, place, group, slot, rest[slot - 1], reply)
+    replies = redis.run(rest, partly=not is_new) if rest else []
+    for slot, reply in enumerate(replies, start=1):
+        if not isinstance(reply, Missing):
+            _without_remains(redis, place, group, slot, rest[slot - 1], reply)
     return bool(is_new)
 
 
@@ -145,12 +148,13 @@ def offsets_at(redis: Redis, place: Place, at_ms: int) -> dict[int, int]:
 
 
 def epochs(redis: Redis, place: Place, group: str) -> dict[int, str]:
-    """The epoch of each slot."""
-    slots = range(place.topic.slots)
-    found = redis.ask_many([(place.key(slot, "cursor", group), "HGET", "epoch") for slot in slots])
-    if found[0] is None:
+    """The epoch of each slot that can be asked now."""
+    keys = [place.key(slot, "cursor", group) for slot in range(place.topic.slots)]
+    found = redis.run([Command(key, ("HGET", key, "epoch")) for key in keys], partly=True)
+    here = {slot: epoch for slot, epoch in enumerate(found) if not isinstance(epoch, Missing)}
+    if next(iter(here.values())) is None:
         known(redis, place, group, _NO_GROUP)
-    return {slot: epoch.decode() if epoch else NO_EPOCH for slot, epoch in enumerate(found)}
+    return {slot: epoch.decode() if epoch else NO_EPOCH for slot, epoch in here.items()}
 
 
 def take(redis: Redis, place: Place, group: str, wanted: Mapping[int, str], now: str) -> list[int]:
@@ -159,11 +163,15 @@ def take(redis: Redis, place: Place, group: str, wanted: Mapping[int, str], now:
     calls = [place.call("take", slot, now, kind, group, epoch) for slot, epoch in wanted.items()]
     if not calls:
         require(redis, place, group)
-    replies = redis.run(calls)
-    return [
-        slot for slot, reply in zip(wanted, replies, strict=True)
-        if known(redis, place, group, reply)
+    replies = dict(zip(wanted, redis.run(calls, partly=True), strict=True))
+    away = [slot for slot, reply in replies.items() if isinstance(reply, Missing)]
+    taken = [
+        slot for slot, reply in replies.items()
+        if slot not in away and known(redis, place, group, reply)
     ]  # fmt: skip
+    if away:
+        raise SlotsAway(redis.shown, taken, away)
+    return taken
 
 
 def sweep(redis: Redis, place: Place, limit: int, now: str) -> int:

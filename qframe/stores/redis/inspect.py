@@ -8,7 +8,8 @@ from typing import Any, NamedTuple
 
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
-from qframe.stores.base import NO_EPOCH, Record, Stats
+from qframe.stores.exchange import NO_EPOCH
+from qframe.stores.records import Record, Stats
 from qframe.stores.redis import dead
 from qframe.stores.redis.envelopes import (
     TICKET,

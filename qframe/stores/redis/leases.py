@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qframe.drivers.redis import Missing, Redis
-from qframe.stores.base import Ask, Hold, Recalled, Renewed
+from qframe.stores.exchange import Ask, Hold, Recalled, Renewed
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Place
 

@@ -2,16 +2,17 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
 from qframe.codec import batch_mark_of
 from qframe.drivers.redis import Call, Redis
 from qframe.outcomes import Outcome
-from qframe.stores.base import Entry
+from qframe.stores.exchange import Entry
 from qframe.stores.redis.envelopes import envelope, envelopes, pack
 from qframe.stores.redis.keys import Argument, Place
-from qframe.topic import Kind
+from qframe.topic import Kind, Topic
 
 OUTCOMES: Final = {
     ord("s"): Outcome.STORED, ord("m"): Outcome.MERGED, ord("r"): Outcome.REPLACED,
@@ -25,7 +26,8 @@ def publish(redis: Redis, place: Place, entries: Sequence[Entry], now: str) -> l
         [entry] = entries
         reply = redis.one(_call_of(place, entry.slot, [entry], now)[0])
         return [OUTCOMES[reply[0]]]
-    repeated = _repeated(entries)
+    is_one_batch = _is_one_batch(place.topic, entries)
+    repeated = set() if is_one_batch else _repeated(entries)
     if repeated:
         kept = [entry for number, entry in enumerate(entries) if number not in repeated]
         answers = iter(publish(redis, place, kept, now))
@@ -33,18 +35,14 @@ def publish(redis: Redis, place: Place, entries: Sequence[Entry], now: str) -> l
             Outcome.DUPLICATE if number in repeated else next(answers)
             for number in range(len(entries))
         ]
-    shares: dict[int, list[Entry]] = {}
+    shares: defaultdict[int, list[Entry]] = defaultdict(list)
     for entry in entries:
-        share = shares.get(entry.slot)
-        if share is None:
-            shares[entry.slot] = [entry]
-        else:
-            share.append(entry)
+        shares[entry.slot].append(entry)
     counts: list[list[int]] = []
 
     def calls() -> Iterator[Call]:
         for slot, share in shares.items():
-            call, sizes = _call_of(place, slot, share, now)
+            call, sizes = (_batch_call if is_one_batch else _call_of)(place, slot, share, now)
             counts.append(sizes)
             yield call
 
@@ -77,19 +75,30 @@ def _call_of(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Cal
     topic = place.topic
     if topic.has_subjects:
         return _subjects_call(place, slot, share, now), []
-    mark = share[0].mark
-    if topic.max_length is None and not [
-        1 for entry in share
-        if entry.mark != mark or mark == entry.id
-        or entry.at_ms is not None or entry.delay_ms is not None
-    ]:  # fmt: skip
-        # One batch that is due now under one mark, as nearly always.
-        call = place.call(
-            "publish_stream", slot, now, topic.dedupe_window_ms, 0, mark, "", len(share),
-            envelopes(share),
-        )  # fmt: skip
-        return call, [len(share)]
+    if _is_one_batch(topic, share):
+        return _batch_call(place, slot, share, now)
     return _stream_call(place, slot, share, now)
+
+
+def _is_one_batch(topic: Topic, entries: Sequence[Entry]) -> bool:
+    """Whether these, of a stream, are due now under the mark of one batch, as nearly always."""
+    if not entries or topic.has_subjects or topic.max_length is not None:
+        return False
+    mark = entries[0].mark
+    # No named id is the mark of a batch; so if one is unnamed, all under its mark are.
+    return mark != entries[0].id and not [
+        1 for entry in entries
+        if entry.mark != mark or entry.at_ms is not None or entry.delay_ms is not None
+    ]  # fmt: skip
+
+
+def _batch_call(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
+    """The call that appends what is of one batch."""
+    call = place.call(
+        "publish_stream", slot, now, place.topic.dedupe_window_ms, 0, share[0].mark, "",
+        len(share), envelopes(share),
+    )  # fmt: skip
+    return call, [len(share)]
 
 
 def _stream_call(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:

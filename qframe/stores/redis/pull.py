@@ -8,7 +8,7 @@ from typing import Any, Final, NamedTuple
 from qframe.drivers.redis import Missing, Redis, Request
 from qframe.errors import StoreUnavailable
 from qframe.message import Delivery
-from qframe.stores.base import Ask, Pulled
+from qframe.stores.exchange import Ask, Pulled
 from qframe.stores.redis.envelopes import META, delivery_of
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Place

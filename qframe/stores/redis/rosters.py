@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from qframe.drivers.redis import Redis
-from qframe.roster import Member, Owner, Roster
-from qframe.stores.base import fresh_version
+from qframe.roster import Member, Owner, Roster, fresh_version
 from qframe.stores.redis.groups import known
 from qframe.stores.redis.keys import Place
 

@@ -12,24 +12,18 @@ from qframe.errors import BadUrl, UnknownTopic
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
-from qframe.stores.base import (
-    Ask,
-    Capabilities,
-    Entry,
-    Hold,
-    Pulled,
-    Recalled,
-    Record,
-    Renewed,
-    Settlement,
-    Stats,
-)
+from qframe.stores.base import Capabilities
+from qframe.stores.bucket import Terms
+from qframe.stores.exchange import Ask, Drawn, Entry, Hold, Pulled, Recalled, Renewed, Settlement
+from qframe.stores.records import DeadPlace, Record, Stats
 from qframe.stores.redis import (
     audit,
+    controls,
     dead,
     groups,
     inspect,
     leases,
+    logs,
     publish,
     pull,
     rosters,
@@ -217,6 +211,24 @@ class RedisStore:
         """Takes a member out with all that it owns, whoever asks for it."""
         rosters.depart(self._redis, self._place(topic), group, member, self._now())
 
+    # Controls
+
+    def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
+        """Sets values by name, in one step; None takes one back."""
+        controls.tune(self._redis, self._place(topic), group, values)
+
+    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
+        """What is set for each group; None where its server cannot answer now."""
+        places = [(self._place(topic), group) for topic, group in asked]
+        return controls.tunings(self._redis, places)
+
+    def draw(
+        self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
+    ) -> Drawn:
+        """Draws up to so many tokens from the group's bucket, as many as there are."""
+        terms = Terms(tokens, rate, per_ms, burst)
+        return controls.draw(self._redis, self._place(topic), group, terms, self._now())
+
     # Timers
 
     def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
@@ -249,10 +261,16 @@ class RedisStore:
     # Dead letters
 
     def dead(
-        self, topic: Topic, group: str, *, ids: Sequence[str] | None = None, limit: int = 100
+        self,
+        topic: Topic,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
+        after: DeadPlace | None = None,
     ) -> list[Record]:
         """Dead messages, the longest dead first."""
-        return dead.listed(self._redis, self._place(topic), group, ids, limit)
+        return dead.listed(self._redis, self._place(topic), group, ids, limit, after)
 
     def retry_dead(
         self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
@@ -287,6 +305,12 @@ class RedisStore:
     def verify(self, topic: Topic) -> list[str]:
         """Audits counts and structure; answers what is wrong, in sentences, or nothing."""
         return audit.verify(self._redis, self._place(topic), self._now())
+
+    # Logs
+
+    def read_log(self, topic: Topic, slot: int, first: int, limit: int) -> list[Delivery]:
+        """A slot's messages from an offset on, in order, at most `limit`; nothing is changed."""
+        return logs.read_log(self._redis, self._place(topic), slot, first, limit)
 
     # Bells
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qframe.drivers.redis import Redis
 from qframe.outcomes import Moved
-from qframe.stores.base import Record
+from qframe.stores.records import Record
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import keeping
 from qframe.stores.redis.inspect import records_of_heads

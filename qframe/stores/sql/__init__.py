@@ -4,14 +4,32 @@ Tables (`schema`): `topics`, `groups`, `expiries` (when groups go that expire); 
 offset of each) and `cursors` (what a group has done of a slot); `log` (streams); `subjects` (heads,
 and what left a stream's line) with `backlog` behind them; `dead`; `later` and `held` (what no group
 has seen yet); `marks` and `sequences`; `rosters`, `members` and `owners` (who takes part in a
-group, and which slots are whose). The numbers of slots and cursors make all those of a topic or
-group one range of a primary key, so that a pull sees all slots at one glance (`pull.look`).
+group, and which slots are whose); `tunings` and `buckets` (what is tuned of a group, and its
+tokens); `numbers` (none is given twice). The numbers of slots and cursors make all those of a topic
+or group one range of a primary key, so that a pull sees all slots at one glance (`views.look`).
 
-Locks. The row of a slot is the lock of those who publish to it, so offsets are given out in the
-order of commits and no reader passes a gap. The row of a cursor is the lock of those who pull,
-settle or take, so epoch and receipt are checked in the transaction that acts on them. The row of a
-group is the lock of those who change its roster; who only looks takes none. SQLite has one writer
-at a time anyway: `BEGIN IMMEDIATE`, with a lock of this process in front of it.
+Isolation. What writes runs under READ COMMITTED: each statement sees what is committed, so after a
+lock one looks again. What reads one state (stats, verify) runs under REPEATABLE READ and takes no
+lock; what needs one statement only (a glance before a pull) is in no transaction at all. The time
+is the server's, read once the locks are held: so `joined_at` grows with `seq`. SQLite has no clock
+and takes this machine's, and one writer at a time: `BEGIN IMMEDIATE`, with a lock of this process
+in front of it.
+
+Locks are taken in one order, each sort ascending, and only on what an operation uses:
+
+    topic    who adds or drops a group
+    group    who changes its roster or drops it
+    slot     who publishes to it, joins what was delayed or held, seeks, subscribes, sweeps;
+             so offsets are given out in the order of commits, and no reader passes a gap
+    cursor   who pulls, renews, settles, takes, moves, or puts into its queue (publishing to
+             subjects does); so epoch and receipt are checked in the transaction that acts
+
+Whoever finds a cursor gone once it waited for it knows that the group was dropped: publishing
+leaves that group out, all else says `UnknownGroup`. Pulling needs no `SKIP LOCKED`, since a cursor
+has one owner, and what another does with it (publish, renew) is short; sweeping has it, so that it
+makes nobody wait and waits for nobody. Deadlocks that remain (a group that is dropped while
+somebody publishes), serialization failures and lost connections before a commit are run again by
+the driver: an operation changes nothing but the database, so no attempt is burned.
 
 Order. `subjects` has one index, (cursor, state, rank, due, seq). `rank` is -priority in todo, 0 in
 waiting and the end of the lease in doing, so what to hand out next, what falls due next and whose
@@ -21,8 +39,16 @@ those of them whose time has passed are the beginning of waiting.
 A stream's window needs no row per message: floor, read, the ranges settled between them, one
 receipt and one lease stand in its cursor.
 
+Heads and lines of many subjects are looked up in one statement where a parameter may be an array
+(`lookups`), and what becomes of them is written in batches at the end of an operation.
+
+Bells (`bells`). A transaction that makes something due says so, and it is heard once it is
+committed: by all processes through PostgreSQL's NOTIFY, elsewhere by this process, while a query
+for the heads of slots (MariaDB) or a look at a counter of the file (SQLite) finds what others did.
+
 Failures. A transaction is done whole or not at all. What fails before its commit is told as
 `StoreUnavailable` or `StoreFull`; a commit that failed without saying how, as `AnswerLost`, and
 everything can then be repeated: publishing by its marks, settling by its receipts, pulling by
-position or after `recall`. Tables of a later version than this code are refused (`migrate`).
+position or after `recall`. A server that ends a session whose transaction is idle for 30 s frees
+what a frozen worker had locked. Tables of a later version than this code are refused (`migrate`).
 """

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -12,15 +11,14 @@ from sqlalchemy import bindparam, select
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Outcome
 from qframe.stores.sql import heads
+from qframe.stores.sql.lookups import Known
 from qframe.stores.sql.schema import State, backlog, cursors, log, slots, subjects
 from qframe.topic import Kind
 
-MAX_IN: Final = 256
-
 HEADS: Final = Statement(
-    select(slots.c.slot, slots.c.head)
-    .where(slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end"))
-    .with_for_update(),
+    select(slots.c.slot, slots.c.head).where(
+        slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end")
+    ),
     "first end",
 )
 SET_HEAD: Final = Statement(
@@ -73,41 +71,6 @@ class Arrival(msgspec.Struct, gc=False):
     body: bytes
     published_at: int
     seq: int = 0
-
-
-class Known(msgspec.Struct, gc=False):
-    """What publishing must know of a head."""
-
-    state: int
-    due: int
-    behind: int
-
-
-@lru_cache(maxsize=64)
-def _known(count: int) -> Statement:
-    names = [f"s{number}" for number in range(count)]
-    of = subjects.c.subject.in_([bindparam(name) for name in names])
-    query = select(subjects.c.subject, subjects.c.state, subjects.c.due, subjects.c.behind)
-    return Statement(query.where(subjects.c.cursor == bindparam("at"), of), f"at {' '.join(names)}")
-
-
-def padded(values: Sequence[str]) -> list[list[str]]:
-    """Values in groups of 1, 2, 4 … 256, the last repeated to fill: few texts of statements."""
-    groups = []
-    for start in range(0, len(values), MAX_IN):
-        group = list(values[start : start + MAX_IN])
-        size = 1 << (len(group) - 1).bit_length()
-        groups.append(group + [group[-1]] * (size - len(group)))
-    return groups
-
-
-def known_heads(transaction: Transaction, cursor: int, wanted: Sequence[str]) -> dict[str, Known]:
-    """Those of the wanted subjects that have a head."""
-    found: dict[str, Known] = {}
-    for group in padded(wanted):
-        for row in transaction.rows(_known(len(group)), (cursor, *group)):
-            found[row[0]] = Known(*row[1:])
-    return found
 
 
 class Writes:

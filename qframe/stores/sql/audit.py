@@ -35,13 +35,13 @@ _LINE: Final = Statement(
 )  # fmt: skip
 
 
-def verify(transaction: Transaction, place: Place, now_ms: int) -> list[str]:
+def verify(transaction: Transaction, place: Place) -> list[str]:
     """What is wrong in a topic's tables, in sentences; nothing if nothing is."""
     wrong: list[str] = []
     for number, name in transaction.rows(GROUPS, (place.id,)):
         span = place.cursor_range(number)
         who = f"{place.topic.name}/{name or '(no group)'}"
-        wrong += _counts(transaction, place, name, who, now_ms)
+        wrong += _counts(transaction, place, name, who)
         for row in transaction.rows(CURSORS, span):
             if not place.topic.has_subjects:
                 wrong += _line(transaction, place, Cursor(*row), who)
@@ -49,10 +49,10 @@ def verify(transaction: Transaction, place: Place, now_ms: int) -> list[str]:
     return wrong
 
 
-def _counts(transaction: Transaction, place: Place, name: str, who: str, now_ms: int) -> list[str]:
+def _counts(transaction: Transaction, place: Place, name: str, who: str) -> list[str]:
     """Conservation."""
     wrong = []
-    for one in inspect.stats(transaction, place, name, now_ms):
+    for one in inspect.stats(transaction, place, name):
         parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
         if one.published != parts:
             wrong.append(

@@ -1,52 +1,107 @@
-"""Noticing that a database file has changed, without asking for what is in it."""
+"""Bells: what wakes an idle pull loop."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
-from qframe.clock import Clock
+from qframe.clock import SYSTEM_CLOCK
+from qframe.drivers.sql_sqlite import SqliteWatch
 
 SHORTEST_S: Final = 0.005
 LONGEST_S: Final = 0.025
 GROWTH: Final = 1.25
 
 
-class PolledBell:
-    """Rings when the database was changed by anybody, and when it is rung.
+class RungBell:
+    """Rings when it is told to, for slots or for all of them.
+
+    Args:
+        topics: the numbers of the topics of which it wants to hear.
+        roster: the topic's number and the group of whose roster it wants to hear instead.
+        release: called when it is closed.
+    """
+
+    def __init__(
+        self,
+        *,
+        topics: Collection[int] = (),
+        roster: tuple[int, str] | None = None,
+        release: Callable[[RungBell], None],
+    ) -> None:
+        self.topics = frozenset(topics)
+        self.roster = roster
+        self._release = release
+        self._rung = threading.Event()
+        self._guard = threading.Lock()
+        self._slots: set[int] = set()
+        self._any = False
+        self._closed = False
+
+    def hear(self, slots: frozenset[int] | None) -> None:
+        """Rings for these slots; None where it may be any."""
+        with self._guard:
+            if slots is None:
+                self._any = True
+            else:
+                self._slots |= slots
+        self._rung.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits until something may have changed, at most so long; answers whether it may have."""
+        rung = self._rung.wait(timeout_s)
+        if rung and not self._closed:
+            self._rung.clear()
+        return rung
+
+    def hints(self) -> frozenset[int] | None:
+        """The slots for which it has rung since this was asked; None where it may be any."""
+        with self._guard:
+            slots = None if self._any else frozenset(self._slots)
+            self._any = False
+            self._slots.clear()
+        return slots
+
+    def ring(self) -> None:
+        """Ends a wait now, or the next one if there is none."""
+        self.hear(None)
+
+    def close(self) -> None:
+        """Frees what it holds; ends a wait."""
+        self._closed = True
+        self._rung.set()
+        self._release(self)
+
+
+class WatchingBell(RungBell):
+    """Rings as well when a file was changed by anybody, without asking for what is in it.
 
     It looks every 5 ms at first and every 25 ms when it has waited for a while. A look is
     `PRAGMA data_version`, which reads a counter in shared memory and no page of the file.
 
     Args:
-        version: answers a number that changes when another connection has committed.
-        release: frees what `version` uses.
-        clock: for the length of a wait.
+        watch: says whether another connection has committed.
+        release: called when it is closed.
     """
 
-    def __init__(
-        self, version: Callable[[], int], release: Callable[[PolledBell], None], clock: Clock
-    ) -> None:
-        self._version = version
-        self._release = release
-        self._clock = clock
-        self._rung = threading.Event()
-        self._closed = False
-        self._seen = version()
+    def __init__(self, watch: SqliteWatch, release: Callable[[RungBell], None]) -> None:
+        super().__init__(release=release)
+        self._watch = watch
+        self._seen = watch.version()
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until something may have changed, at most so long; answers whether it may have."""
-        until_s = self._clock.monotonic_s() + timeout_s
+        until_s = SYSTEM_CLOCK.monotonic_s() + timeout_s
         pause_s = SHORTEST_S
         while True:
             if self._rung.is_set():
                 self._rung.clear()
                 return True
-            left_s = until_s - self._clock.monotonic_s()
+            left_s = until_s - SYSTEM_CLOCK.monotonic_s()
             if left_s <= 0 or self._closed:
                 return False
-            version = self._version()
+            version = self._watch.version()
             if version != self._seen:
                 self._seen = version
                 return True
@@ -56,12 +111,7 @@ class PolledBell:
     def hints(self) -> None:
         """Nothing is known of slots: any may have something new."""
 
-    def ring(self) -> None:
-        """Ends a wait now, or the next one if there is none."""
-        self._rung.set()
-
     def close(self) -> None:
         """Frees what it holds; ends a wait."""
-        self._closed = True
-        self._rung.set()
-        self._release(self)
+        super().close()
+        self._watch.release()

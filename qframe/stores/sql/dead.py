@@ -5,25 +5,42 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import and_, bindparam, delete, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
-from qframe.stores.base import Record
+from qframe.stores.records import DeadPlace, Record
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
 from qframe.stores.sql.arrivals import Arrival
-from qframe.stores.sql.places import Place, known_group
+from qframe.stores.sql.lookups import known_heads
+from qframe.stores.sql.places import (
+    EVERYTHING,
+    Place,
+    known_group,
+    lock_group_cursors,
+    lock_slots,
+)
 from qframe.stores.sql.records import record_of_dead
 from qframe.stores.sql.schema import PER_TOPIC, State, slots
 from qframe.stores.sql.schema import dead as graves
+from qframe.stores.sql.words import tell_messages
 from qframe.topic import Kind
 
-_DEAD: Final = Statement(
+_IN_ORDER: Final = (
     select(graves)
     .where(graves.c.cursor >= bindparam("first"), graves.c.cursor < bindparam("end"))
     .order_by(graves.c.died_at, graves.c.cursor, graves.c.seq)
-    .limit(bindparam("most")),
-    "first end most",
+    .limit(bindparam("most"))
+)
+_DEAD: Final = Statement(_IN_ORDER, "first end most")
+_NEXT_DEAD: Final = Statement(
+    _IN_ORDER.where(
+        graves.c.died_at >= bindparam("died"),
+        (graves.c.died_at > bindparam("died"))
+        | (graves.c.cursor > bindparam("at"))
+        | and_(graves.c.cursor == bindparam("at"), graves.c.seq > bindparam("s")),
+    ),
+    "first end died died at at s most",
 )
 _REMOVE: Final = Statement(
     delete(graves).where(graves.c.cursor == bindparam("at"), graves.c.seq == bindparam("s")),
@@ -33,10 +50,15 @@ _HEAD: Final = Statement(select(slots.c.head).where(slots.c.slot == bindparam("a
 
 
 def listed(
-    transaction: Transaction, place: Place, group: str, ids: Sequence[str] | None, limit: int
+    transaction: Transaction,
+    place: Place,
+    group: str,
+    ids: Sequence[str] | None,
+    limit: int,
+    after: DeadPlace | None,
 ) -> list[Record]:
     """Dead messages, the longest dead first."""
-    rows = _chosen(transaction, place, group, ids, limit)
+    rows = _chosen(transaction, place, group, ids, limit, after)
     return [record_of_dead(place, group, row) for row in rows]
 
 
@@ -46,10 +68,10 @@ def retry(
     group: str,
     ids: Sequence[str] | None,
     limit: int,
-    now_ms: int,
 ) -> int:
     """Makes dead messages due again."""
-    rows = _chosen(transaction, place, group, ids, limit)
+    rows = _locked(transaction, place, group, ids, limit)
+    now_ms = transaction.now_ms()
     for row in rows:
         cursor, seq, subject, priority = row[:4]
         transaction.run(_REMOVE, (cursor, seq))
@@ -61,6 +83,7 @@ def retry(
             )  # fmt: skip
         else:
             _publish_again(transaction, place, cursor, subject, priority, row[8:], now_ms)
+    tell_messages(transaction, place, [row[0] % PER_TOPIC for row in rows])
     return len(rows)
 
 
@@ -68,7 +91,7 @@ def drop(
     transaction: Transaction, place: Place, group: str, ids: Sequence[str] | None, limit: int
 ) -> int:
     """Removes dead messages for good."""
-    rows = _chosen(transaction, place, group, ids, limit)
+    rows = _locked(transaction, place, group, ids, limit)
     transaction.run_many(_REMOVE, [row[:2] for row in rows])
     transaction.run_many(arrive.COUNT, [(0, 0, 1, row[0]) for row in rows])
     return len(rows)
@@ -84,7 +107,7 @@ def _publish_again(
     now_ms: int,
 ) -> None:
     """Queues a dead message for its group, unless an equal subject, which is newer, is there."""
-    known = arrive.known_heads(transaction, cursor, [subject])
+    known = known_heads(transaction, {cursor: [subject]})[cursor]
     # It was counted when it was published first; where two become one, one less was published.
     transaction.run(arrive.COUNT, (-1, 0, 0, cursor))
     if known and place.topic.kind is not Kind.ORDERED:
@@ -99,12 +122,36 @@ def _publish_again(
     writes.flush()
 
 
-def _chosen(
+def _locked(
     transaction: Transaction, place: Place, group: str, ids: Sequence[str] | None, limit: int
 ) -> list[Row]:
+    """The chosen rows once their slots and cursors are locked: another may have been faster."""
+    slots = {row[0] % PER_TOPIC for row in _chosen(transaction, place, group, ids, limit)}
+    if place.topic.has_subjects:
+        lock_slots(transaction, place, slots)
+    locked = {at.cursor for at in lock_group_cursors(transaction, place, group, slots).values()}
+    return [row for row in _chosen(transaction, place, group, ids, limit) if row[0] in locked]
+
+
+def _chosen(
+    transaction: Transaction,
+    place: Place,
+    group: str,
+    ids: Sequence[str] | None,
+    limit: int,
+    after: DeadPlace | None = None,
+) -> list[Row]:
     first, end = place.cursor_range(known_group(transaction, place, group))
+    most = limit if ids is None else EVERYTHING
+    if after is None:
+        rows = transaction.rows(_DEAD, (first, end, most))
+    else:
+        at = first + after.slot
+        died_at_ms = after.died_at_ms
+        rows = transaction.rows(
+            _NEXT_DEAD, (first, end, died_at_ms, died_at_ms, at, at, after.seq, most)
+        )
     if ids is None:
-        return transaction.rows(_DEAD, (first, end, limit))
+        return rows
     wanted = set(ids)
-    rows = transaction.rows(_DEAD, (first, end, -1))
     return [row for row in rows if row[8] in wanted][:limit]

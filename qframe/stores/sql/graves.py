@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Final
 
 from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.stores.sql.heads import legible
 from qframe.stores.sql.schema import dead
 
 _BURY: Final = Statement(
@@ -29,5 +30,15 @@ def bury(
     """Puts a message among the dead of a group, until somebody decides."""
     transaction.run(
         _BURY,
-        (cursor, seq, subject, priority, attempts, error, traceback, died_at_ms, *envelope),
+        (
+            cursor,
+            seq,
+            subject,
+            priority,
+            attempts,
+            legible(error),
+            legible(traceback),
+            died_at_ms,
+            *envelope,
+        ),
     )

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, delete, func, select
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.errors import TopicMismatch
-from qframe.stores.sql import ranges, rosters, window
+from qframe.stores.sql import controls, ranges, rosters, window
 from qframe.stores.sql.heads import Head
 from qframe.stores.sql.leases import lose_doing
 from qframe.stores.sql.places import (
@@ -23,8 +23,15 @@ from qframe.stores.sql.places import (
     group_id,
     groups_of,
     known_group,
+    lock_cursors,
+    lock_group,
+    lock_group_cursors,
+    lock_groups,
+    lock_slots,
+    take_number,
 )
 from qframe.stores.sql.schema import (
+    Sort,
     State,
     backlog,
     cursors,
@@ -36,6 +43,7 @@ from qframe.stores.sql.schema import (
     subjects,
     topics,
 )
+from qframe.stores.sql.words import tell_messages, tell_roster
 from qframe.topic import Topic
 
 _TOPICS: Final = Statement(
@@ -45,7 +53,6 @@ _TOPIC: Final = Statement(
     select(topics).where(topics.c.namespace == bindparam("ns"), topics.c.name == bindparam("n")),
     "ns n",
 )
-_LAST_TOPIC: Final = Statement(select(func.max(topics.c.id)), "")
 _ADD_TOPIC: Final = Statement(topics.insert(), "id namespace name kind slots options")
 _CHANGE_TOPIC: Final = Statement(
     topics.update().where(topics.c.id == bindparam("of")).values(options=bindparam("o")), "o of"
@@ -58,7 +65,7 @@ _FORGET_GROUP: Final = Statement(delete(groups).where(groups.c.id == bindparam("
 _NEVER: Final = Statement(delete(expiries).where(expiries.c.id == bindparam("of")), "of")
 _EXPIRES: Final = Statement(expiries.insert(), "id at")
 _EXPIRED: Final = Statement(
-    select(groups.c.id)
+    select(groups.c.id, groups.c.name)
     .join(expiries, expiries.c.id == groups.c.id)
     .where(groups.c.topic == bindparam("of"), expiries.c.at <= bindparam("now"))
     .order_by(expiries.c.at, groups.c.id)
@@ -134,6 +141,10 @@ def declare(transaction: Transaction, namespace: str, topic: Topic) -> Place:
         Options(topic.retain_ms, topic.max_length, topic.dedupe_window_ms, topic.gap_timeout_ms)
     ).decode()
     row = transaction.row(_TOPIC, (namespace, topic.name))
+    number = 0
+    if row is None:
+        number = take_number(transaction, Sort.TOPICS)
+        row = transaction.row(_TOPIC, (namespace, topic.name))  # another may have been faster
     if row is not None:
         for what, declared, asked in (
             ("kind", row[3], str(topic.kind)),
@@ -143,8 +154,7 @@ def declare(transaction: Transaction, namespace: str, topic: Topic) -> Place:
                 raise TopicMismatch(topic.name, what, declared, asked)
         transaction.run(_CHANGE_TOPIC, (options, row[0]))
         return Place(topic, row[0])
-    last = transaction.row(_LAST_TOPIC)
-    place = Place(topic, 1 + (last[0] or 0 if last else 0))
+    place = Place(topic, number)
     transaction.run(
         _ADD_TOPIC, (place.id, namespace, topic.name, str(topic.kind), topic.slots, options)
     )
@@ -173,14 +183,15 @@ def declared(transaction: Transaction, namespace: str, name: str | None = None) 
 
 
 def subscribe(
-    transaction: Transaction, place: Place, group: str, start: str, expires_at_ms: int | None
+    transaction: Transaction, place: Place, group: str, start: str, expires_ms: int | None
 ) -> bool:
     """Makes a group collect; False if it did before."""
+    lock_groups(transaction, place)
     known = group_id(transaction, place, group)
     number = _subscribe(transaction, place, group, start) if known is None else known
     transaction.run(_NEVER, (number,))
-    if expires_at_ms is not None:
-        transaction.run(_EXPIRES, (number, expires_at_ms))
+    if expires_ms is not None:
+        transaction.run(_EXPIRES, (number, transaction.now_ms() + expires_ms))
     return known is None
 
 
@@ -192,6 +203,8 @@ def _subscribe(transaction: Transaction, place: Place, group: str, start: str) -
             return add_group(transaction, place, group)
         transaction.run(_RENAME, (group, kept))
         return kept
+    # Meanwhile nothing is published, and what is kept is not swept away.
+    lock_slots(transaction, place, range(place.topic.slots))
     starts = {
         row[0] - place.slot_number(0): row[1] if start == "latest" or row[2] is None else row[2]
         for row in transaction.rows(SLOTS, place.slot_range())
@@ -206,41 +219,51 @@ def names(transaction: Transaction, place: Place) -> list[str]:
 
 def drop(transaction: Transaction, place: Place, group: str) -> bool:
     """Forgets a group and all its rows; False if there is none."""
+    lock_groups(transaction, place)
     number = group_id(transaction, place, group)
     if number is None:
         return False
-    _drop(transaction, place, number)
+    _drop(transaction, place, number, group)
     return True
 
 
-def drop_expired(transaction: Transaction, place: Place, limit: int, now_ms: int) -> int:
+def drop_expired(transaction: Transaction, place: Place, limit: int) -> int:
     """Forgets groups whose time has passed, the first first; answers how many.
 
     There are `limit` of them at most, and none follows those whose rows were as many already.
     """
+    asked = (place.id, transaction.now_ms(), limit)
+    if transaction.row(_EXPIRED, asked) is None:
+        return 0
+    lock_groups(transaction, place)
     dropped = rows = 0
-    for (number,) in transaction.rows(_EXPIRED, (place.id, now_ms, limit)):
+    for number, name in transaction.rows(_EXPIRED, asked):
         if rows >= limit:
             break
-        rows += _drop(transaction, place, number)
+        rows += _drop(transaction, place, number, name)
         dropped += 1
     return dropped
 
 
-def _drop(transaction: Transaction, place: Place, number: int) -> int:
+def _drop(transaction: Transaction, place: Place, number: int, name: str) -> int:
     """Forgets a group and all its rows; answers how many those were."""
+    lock_group(transaction, number)
+    lock_cursors(transaction, range(*place.cursor_range(number)))
     rows = sum(transaction.run(each, place.cursor_range(number)) for each in _OF_GROUP)
+    tell_roster(transaction, place, name)
     transaction.run(_NEVER, (number,))
     rosters.forget(transaction, number)
+    controls.forget(transaction, number)
     transaction.run(_FORGET_GROUP, (number,))
-    if place.topic.has_subjects:
-        groups_of(transaction, place)  # where it was the last, what comes is kept for the next
+    if place.topic.has_subjects and not groups_of(transaction, place):
+        add_group(transaction, place, UNCLAIMED)  # keeps what comes for the next group
     return rows
 
 
 def seek(transaction: Transaction, place: Place, group: str, positions: Mapping[int, int]) -> None:
     """Moves a stream's group; what will be handed out again is forgotten elsewhere."""
-    known = cursors_of(transaction, place, known_group(transaction, place, group))
+    lock_slots(transaction, place, positions)
+    known = lock_group_cursors(transaction, place, group, positions)
     kept = {
         row[0] - place.slot_number(0): (row[1] if row[2] is None else row[2], row[1])
         for row in transaction.rows(SLOTS, place.slot_range())
@@ -254,6 +277,7 @@ def seek(transaction: Transaction, place: Place, group: str, positions: Mapping[
         # The dead of before still count as published, so the base lies that much lower.
         gone = transaction.rows(_DEAD, (cursor.cursor,))[0][0]
         transaction.run(_MOVE, (to, to, to - gone, cursor.cursor))
+    tell_messages(transaction, place, positions)
 
 
 def offsets_at(transaction: Transaction, place: Place, at_ms: int) -> dict[int, int]:
@@ -272,10 +296,11 @@ def epochs(transaction: Transaction, place: Place, group: str) -> dict[int, str]
 
 
 def take(
-    transaction: Transaction, place: Place, group: str, wanted: Mapping[int, str], now_ms: int
+    transaction: Transaction, place: Place, group: str, wanted: Mapping[int, str]
 ) -> list[int]:
     """Takes slots under epochs that are not below theirs; what is in doing there comes back."""
-    known = cursors_of(transaction, place, known_group(transaction, place, group))
+    known = lock_group_cursors(transaction, place, group, wanted)
+    now_ms = transaction.now_ms()
     taken = []
     for slot, epoch in wanted.items():
         cursor = known[slot]
@@ -289,4 +314,5 @@ def take(
         lose_doing(transaction, place, cursor, [Head(*row) for row in rows], now_ms)
         if window.lose(transaction, place, cursor):
             transaction.run(SET_CURSOR, cursor.row())
+    tell_messages(transaction, place, taken)
     return taken

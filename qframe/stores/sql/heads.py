@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -76,8 +77,13 @@ def fetched(transaction: Transaction, cursor: int, subject: str) -> Head | None:
 
 def save(transaction: Transaction, head: Head) -> None:
     """Writes a head that is there already."""
+    transaction.run(SET, changed(head))
+
+
+def changed(head: Head) -> Row:
+    """What `SET` takes."""
     row = head.row()
-    transaction.run(SET, (*row[2:], head.cursor, head.subject))
+    return (*row[2:], *row[:2])
 
 
 def rank_of(kind: Kind, priority: int) -> int:
@@ -123,38 +129,45 @@ def come_back(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> 
     return absorbed
 
 
-def follow(
-    transaction: Transaction, kind: Kind, head: Head, now_ms: int, *, last: int, keeps: int = 0
-) -> None:
-    """Puts the next message in place of a head that is settled, or removes the subject.
-
-    Args:
-        transaction: the transaction.
-        kind: the topic's kind.
-        head: the head; it is changed.
-        now_ms: the store's now.
-        last: the seq of the last message that is settled: those up to it are gone.
-        keeps: how many messages of the run are still in doing; the new head is one of them.
-    """
-    transaction.run(DELETE_BEHIND, (head.cursor, head.subject, last))
+def follow(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> None:
+    """Puts the next message in place of a head that is settled, or removes the subject."""
     rows = transaction.rows(BEHIND, (head.cursor, head.subject, 2)) if head.behind else []
     if not rows:
         transaction.run(DELETE, (head.cursor, head.subject))
         return
-    row = rows[0]
-    transaction.run(DELETE_BEHIND, (head.cursor, head.subject, row[2]))
-    head.seq, head.priority = row[2], row[4]
-    head.due = max(now_ms, row[3]) if kind is Kind.ORDERED else row[3]
-    head.id, head.key, head.headers, head.body, head.published_at = row[5:]
+    succeed(kind, head, rows, now_ms)
+    transaction.run(DELETE_BEHIND, (head.cursor, head.subject, head.seq))
+    save(transaction, head)
+
+
+def succeed(kind: Kind, head: Head, behind: Sequence[Row], now_ms: int, *, keeps: int = 0) -> None:
+    """Makes a head the next message of its subject; nothing is written.
+
+    Args:
+        kind: the topic's kind.
+        head: what is settled; it is changed.
+        behind: the next message's row of the backlog, and that of one more if there is one.
+        now_ms: the store's now.
+        keeps: how many messages of the run are still in doing; the new head is one of them.
+    """
+    _, _, head.seq, due, head.priority, *_ = behind[0]
+    head.due = max(now_ms, due) if kind is Kind.ORDERED else due
+    head.id, head.key, head.headers, head.body, head.published_at = behind[0][5:]
     head.lost = 0
     head.error = None
-    head.behind = len(rows) - 1
+    head.behind = int(len(behind) > 1)
     if keeps:
         head.tries, head.given = 1, keeps
     else:
         head.tries, head.given, head.receipt = 0, 0, None
         head.state, head.rank = stand(kind, head.due, head.priority, now_ms)
-    save(transaction, head)
+
+
+def legible(text: str | None) -> str | None:
+    """A text as every database takes it: what some refuse is spelt out."""
+    if text is None or (text.isascii() and "\0" not in text):
+        return text
+    return text.replace("\0", r"\x00").encode("utf-8", "backslashreplace").decode()
 
 
 def headers_text(headers: dict[str, str] | None) -> str | None:

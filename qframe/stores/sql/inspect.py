@@ -3,15 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final
 
 from sqlalchemy import bindparam, case, func, select
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.stores.base import Record, Stats
+from qframe.stores.records import Record, Stats
 from qframe.stores.sql import heads, ranges, window
 from qframe.stores.sql.heads import Head
-from qframe.stores.sql.places import CURSORS, GROUPS, UNCLAIMED, Cursor, Place, known_group
+from qframe.stores.sql.places import (
+    CURSORS,
+    EVERYTHING,
+    GROUPS,
+    UNCLAIMED,
+    Cursor,
+    Place,
+    known_group,
+)
 from qframe.stores.sql.records import (
     record_behind,
     record_of_dead,
@@ -19,7 +27,17 @@ from qframe.stores.sql.records import (
     record_of_log,
     state_of_head,
 )
-from qframe.stores.sql.schema import State, backlog, dead, held, later, log, slots, subjects
+from qframe.stores.sql.schema import (
+    State,
+    backlog,
+    dead,
+    held,
+    is_there,
+    later,
+    log,
+    slots,
+    subjects,
+)
 
 _c = subjects.c
 _HEADS: Final = Statement(
@@ -77,7 +95,7 @@ _SLOTS: Final = Statement(
 )  # fmt: skip
 _STANDING: Final = Statement(
     select(subjects)
-    .where(_c.cursor == bindparam("at"), _c.state == bindparam("standing"))
+    .where(_c.cursor == bindparam("at"), _c.state == bindparam("standing"), is_there(_c.state))
     .order_by(_c.rank, _c.due, _c.seq)
     .limit(bindparam("most")),
     "at standing most",
@@ -115,8 +133,9 @@ _FIND: Final = {
 }
 
 
-def stats(transaction: Transaction, place: Place, group: str | None, now_ms: int) -> list[Stats]:
+def stats(transaction: Transaction, place: Place, group: str | None) -> list[Stats]:
     """Counts for each group and slot."""
+    now_ms = transaction.now_ms()
     rows = transaction.rows(GROUPS, (place.id,))
     named = [row for row in rows if row[1] != UNCLAIMED]
     if group is not None:
@@ -126,6 +145,11 @@ def stats(transaction: Transaction, place: Place, group: str | None, now_ms: int
     for number, name in named or rows:
         found += _stats_of(transaction, place, number, name, now_ms)
     return found
+
+
+def _first(rows: Sequence[Any], column: int) -> Any:
+    """What the first row says, if there is one: it may have gone since it was counted."""
+    return rows[0][column] if rows else None
 
 
 def _stats_of(
@@ -149,18 +173,18 @@ def _stats_of(
             settled = ranges.count(ranges.load(cursor.settled))
             one.doing = cursor.read - cursor.floor - settled
             if one.todo:
-                one.next_ms = transaction.rows(window.READ, (at, cursor.read, 1))[0][5]
+                one.next_ms = _first(transaction.rows(window.READ, (at, cursor.read, 1)), 5)
     for at, count in transaction.rows(_DEAD, span):
         by_slot[at - span[0]].dead = count
     for at, state, is_due, tried, count, given in transaction.rows(_HEADS, (now_ms, *span)):
         one = by_slot[at - span[0]]
         if state == State.DOING:
             # What of a run stands in the backlog is counted there as todo.
-            one.doing += given
-            one.todo -= given - count
+            one.doing += int(given)  # a sum is no whole number to every driver
+            one.todo -= int(given) - count
         elif state == State.TODO or is_due:
             one.todo += count
-            one.next_ms = transaction.rows(_NEXT, (at, now_ms))[0][0]
+            one.next_ms = _first(transaction.rows(_NEXT, (at, now_ms)), 0)
         else:
             one.waiting += count
             one.retrying += count if tried else 0
@@ -179,9 +203,9 @@ def peek(
     group: str,
     states: Sequence[str],
     limit: int,
-    now_ms: int,
 ) -> list[Record]:
     """Messages that stand in one of these states, slot by slot, next ones first."""
+    now_ms = transaction.now_ms()
     number = known_group(transaction, place, group)
     found: list[Record] = []
     for slot in range(place.topic.slots):
@@ -257,8 +281,9 @@ def _kept_back(transaction: Transaction, place: Place, slot: int, limit: int) ->
         yield record
 
 
-def explain(transaction: Transaction, place: Place, message_id: str, now_ms: int) -> list[Record]:
+def explain(transaction: Transaction, place: Place, message_id: str) -> list[Record]:
     """Where a message stands now: a record for each place."""
+    now_ms = transaction.now_ms()
     found: list[Record] = []
     for number, name in transaction.rows(GROUPS, (place.id,)):
         span = place.cursor_range(number)
@@ -269,7 +294,7 @@ def explain(transaction: Transaction, place: Place, message_id: str, now_ms: int
             found += (
                 [
                     record
-                    for record in _with_behind(transaction, place, name, head, -1, now_ms)
+                    for record in _with_behind(transaction, place, name, head, EVERYTHING, now_ms)
                     if record.seq == row[2]
                 ]
                 if head is not None
@@ -284,7 +309,9 @@ def explain(transaction: Transaction, place: Place, message_id: str, now_ms: int
             found.append(record_of_log(place, None, row[0] - span[0], "todo", row[1:]))
     for slot in range(place.topic.slots):
         found += [
-            record for record in _kept_back(transaction, place, slot, -1) if record.id == message_id
+            record
+            for record in _kept_back(transaction, place, slot, EVERYTHING)
+            if record.id == message_id
         ]
     return found
 
@@ -301,7 +328,7 @@ def _in_log(
         cursor = Cursor(*transaction.rows(CURSORS, (at, at + 1))[0])
         if heads.fetched(transaction, at, str(seq)) is not None:
             continue
-        if any(each[1] == seq for each in transaction.rows(_DEAD_OF, (at, -1))):
+        if any(each[1] == seq for each in transaction.rows(_DEAD_OF, (at, EVERYTHING))):
             continue
         state = "todo"
         if seq < cursor.floor or ranges.contains(ranges.load(cursor.settled), seq):

@@ -8,12 +8,13 @@ from typing import Final
 from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.stores.base import Ask, Hold, Recalled, Renewed
+from qframe.stores.exchange import Ask, Hold, Recalled, Renewed
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
 from qframe.stores.sql.heads import Head
-from qframe.stores.sql.places import SET_CURSOR, Cursor, Place, cursors_of, known_group
+from qframe.stores.sql.places import SET_CURSOR, Cursor, Place, lock_group_cursors
 from qframe.stores.sql.schema import State, subjects
+from qframe.stores.sql.words import tell_messages
 
 _RENEW: Final = Statement(
     subjects.update()
@@ -48,10 +49,11 @@ _EXPIRED: Final = Statement(
 
 
 def renew(
-    transaction: Transaction, place: Place, group: str, holds: Sequence[Hold], until_ms: int
+    transaction: Transaction, place: Place, group: str, holds: Sequence[Hold], lease_ms: int
 ) -> Renewed:
     """Prolongs leases; answers those that are not held any more."""
-    known = cursors_of(transaction, place, known_group(transaction, place, group))
+    known = lock_group_cursors(transaction, place, group, [hold.slot for hold in holds])
+    until_ms = transaction.now_ms() + lease_ms
     gone = []
     for hold in holds:
         cursor = known[hold.slot]
@@ -74,10 +76,10 @@ def recall(
     group: str,
     asks: Sequence[Ask],
     receipt: str,
-    now_ms: int,
 ) -> Recalled:
     """Gives back what was handed out under a receipt, uncounted."""
-    known = cursors_of(transaction, place, known_group(transaction, place, group))
+    known = lock_group_cursors(transaction, place, group, [ask.slot for ask in asks])
+    now_ms = transaction.now_ms()
     count = 0
     for ask in asks:
         cursor = known[ask.slot]
@@ -92,6 +94,8 @@ def recall(
             absorbed = heads.come_back(transaction, place.topic.kind, head, now_ms)
             transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
             count += 1
+        if rows:
+            tell_messages(transaction, place, [ask.slot])
     return Recalled(count)
 
 

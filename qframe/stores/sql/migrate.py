@@ -1,78 +1,171 @@
-"""Numbered, forward migrations of the tables."""
+"""Numbered, forward migrations of the tables.
+
+Each step can be done again: tables and indexes that are there are left alone, and the version is
+written last. So one that was broken off half-way, where a database commits with every table made,
+is simply repeated. Of two who begin at once, the second waits and finds nothing left to do.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Sequence
 from typing import Final
 
-from sqlalchemy import Table, select
-from sqlalchemy.schema import CreateIndex, CreateTable
+import msgspec
+from sqlalchemy import ColumnClause, Index, Table, exists, func, literal_column, select
+from sqlalchemy.schema import CreateIndex, CreateTable, DropIndex
 
 from qframe.drivers.sql import Database, Statement, Transaction
 from qframe.errors import SchemaMismatch
 from qframe.stores.sql import schema
+from qframe.stores.sql.schema import Sort, groups, numbers, topics
 
 _VERSION: Final = Statement(select(schema.versions.c.version), "")
 _RAISE: Final = Statement(schema.versions.insert(), "version")
 _FORGET: Final = Statement(schema.versions.delete(), "")
 
 
-_OF_VERSION_2: Final = (schema.rosters, schema.members, schema.owners)
-_OF_VERSION_3: Final = (schema.expiries,)
+def _count(sort: Sort, table: Table) -> Statement:
+    """Begins to count where the numbers given so far end, unless that is done."""
+    given = numbers.alias("given")
+    last = select(func.coalesce(func.max(table.c.id), literal_column("0"))).scalar_subquery()
+    number: ColumnClause[int] = literal_column(str(int(sort)))
+    counted = exists(select(given.c.sort).where(given.c.sort == number))
+    return Statement(
+        numbers.insert().from_select(["sort", "last"], select(number, last).where(~counted)), ""
+    )
 
 
-def _first(transaction: Transaction) -> None:
-    """Version 1: topics, groups, and the messages."""
-    later = {*_OF_VERSION_2, *_OF_VERSION_3}
-    tables = schema.metadata.sorted_tables
-    _create(transaction, [table for table in tables if table not in later])
+class Migration(msgspec.Struct, frozen=True):
+    """One step.
+
+    Attributes:
+        what: what it brings.
+        tables: what it makes, with their indexes.
+        fill: what it writes.
+        narrowed: indexes that have got a condition, where the database knows conditions.
+    """
+
+    what: str
+    tables: tuple[Table, ...] = ()
+    fill: tuple[Statement, ...] = ()
+    narrowed: tuple[Index, ...] = ()
 
 
-def _rosters(transaction: Transaction) -> None:
-    """Version 2: who takes part in a group, and which slots are whose."""
-    _create(transaction, _OF_VERSION_2)
+_LATER: Final = (
+    schema.rosters, schema.members, schema.owners, schema.expiries, numbers, schema.tunings,
+    schema.buckets,
+)  # fmt: skip
+MIGRATIONS: Final = (
+    Migration(
+        "topics, groups, and the messages",
+        tuple(
+            table
+            for table in schema.metadata.sorted_tables
+            if table not in _LATER and table is not schema.versions
+        ),
+    ),
+    Migration("who takes part in a group, and which slots are whose",
+              (schema.rosters, schema.members, schema.owners)),
+    Migration("groups that expire", (schema.expiries,)),
+    Migration("numbers that are given once", (numbers,),
+              (_count(Sort.TOPICS, topics), _count(Sort.GROUPS, groups))),
+    Migration("what is tuned of a group, and its bucket of tokens",
+              (schema.tunings, schema.buckets)),
+    Migration("no way to a row but its primary key, where the server takes a table for empty",
+              narrowed=(schema.subjects_order, schema.marks_expires, schema.held_due)),
+)  # fmt: skip
 
 
-def _expiries(transaction: Transaction) -> None:
-    """Version 3: groups that expire."""
-    _create(transaction, _OF_VERSION_3)
+def version_of(database: Database) -> int:
+    """The version of the tables; 0 where there are none."""
+    return database.glance(_version)
 
 
-MIGRATIONS: Final[tuple[Callable[[Transaction], None], ...]] = (_first, _rosters, _expiries)
+def check(database: Database) -> None:
+    """Sees that the tables are as this code needs them.
+
+    Raises:
+        SchemaMismatch: if they are of another version.
+    """
+    found = version_of(database)
+    if found != len(MIGRATIONS):
+        raise SchemaMismatch(database.shown, found, len(MIGRATIONS))
 
 
-def migrate(database: Database) -> None:
-    """Brings the tables to the version of this code, in one transaction.
+def migrate(database: Database) -> list[str]:
+    """Brings the tables to the version of this code; answers what was done.
 
     Raises:
         SchemaMismatch: if they are of a later version.
     """
     known = len(MIGRATIONS)
-    table = schema.versions
-    with database.read() as transaction:
+    found = version_of(database)
+    done = database.write(_raise_to_known) if found < known else []
+    if found > known:
+        raise SchemaMismatch(database.shown, found, known)
+    return done
+
+
+def sql(database: Database, since: int = 0) -> list[str]:
+    """The statements of the steps after a version, for those who run them by hand."""
+    known: ColumnClause[int] = literal_column(str(len(MIGRATIONS)))
+    statements = [Statement(CreateTable(schema.versions, if_not_exists=True), "")]
+    for step in MIGRATIONS[since:]:
+        for table in step.tables:
+            statements.append(Statement(CreateTable(table, if_not_exists=True), ""))
+            statements += [Statement(CreateIndex(index), "") for index in _indexes(table)]
+        statements += step.fill
+        if database.backend.has_partial_indexes:
+            statements += _narrowed(step)
+    write = Statement(schema.versions.insert().from_select(["version"], select(known)), "")
+    return [database.text_of(each).strip() for each in (*statements, _FORGET, write)]
+
+
+def _raise_to_known(transaction: Transaction) -> list[str]:
+    transaction.lock_schema()
+    try:
+        transaction.run(Statement(CreateTable(schema.versions, if_not_exists=True), ""))
         version = _version(transaction)
-    if version < known:
-        with database.write() as transaction:
-            transaction.run(Statement(CreateTable(table, if_not_exists=True), ""))
-            version = _version(transaction)
-            for step in MIGRATIONS[version:]:
-                step(transaction)
-            if version < known:
-                transaction.run(_FORGET)
-                transaction.run(_RAISE, (known,))
-    if version > known:
-        raise SchemaMismatch(database.shown, version, known)
+        done = []
+        for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
+            for table in step.tables:
+                _create(transaction, table)
+            for statement in step.fill:
+                transaction.run(statement)
+            if transaction.has_partial_indexes:
+                for statement in _narrowed(step):
+                    transaction.run(statement)
+            done.append(f"version {number}: {step.what}")
+        if done:
+            transaction.run(_FORGET)
+            transaction.run(_RAISE, (len(MIGRATIONS),))
+        return done
+    finally:
+        transaction.unlock_schema()
 
 
 def _version(transaction: Transaction) -> int:
-    """The version of the tables; 0 where there are none."""
-    exists = transaction.has_table(schema.versions.name)
-    row = transaction.row(_VERSION) if exists else None
+    there = transaction.has_table(schema.versions.name)
+    row = transaction.row(_VERSION) if there else None
     return row[0] if row else 0
 
 
-def _create(transaction: Transaction, tables: Iterable[Table]) -> None:
-    for table in tables:
-        transaction.run(Statement(CreateTable(table, if_not_exists=True), ""))
-        for index in sorted(table.indexes, key=lambda each: str(each.name)):
-            transaction.run(Statement(CreateIndex(index, if_not_exists=True), ""))
+def _create(transaction: Transaction, table: Table) -> None:
+    transaction.run(Statement(CreateTable(table, if_not_exists=True), ""))
+    for index in _indexes(table):
+        # MySQL knows no CREATE INDEX IF NOT EXISTS.
+        if not transaction.has_index(table.name, str(index.name)):
+            transaction.run(Statement(CreateIndex(index), ""))
+
+
+def _narrowed(step: Migration) -> list[Statement]:
+    """Makes the step's indexes anew; on long tables that takes a while."""
+    remade = [
+        (DropIndex(index, if_exists=True), CreateIndex(index, if_not_exists=True))
+        for index in step.narrowed
+    ]
+    return [Statement(each, "") for pair in remade for each in pair]
+
+
+def _indexes(table: Table) -> Sequence[Index]:
+    return sorted(table.indexes, key=lambda each: str(each.name))

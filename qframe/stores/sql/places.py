@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -10,10 +11,24 @@ from sqlalchemy import bindparam, func, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.errors import UnknownGroup
-from qframe.stores.base import NO_EPOCH
+from qframe.stores.exchange import NO_EPOCH
 from qframe.stores.sql import ranges
-from qframe.stores.sql.schema import PER_TOPIC, cursors, dead, groups, log, slots
+from qframe.stores.sql.padding import padded
+from qframe.stores.sql.schema import (
+    PER_TOPIC,
+    Sort,
+    cursors,
+    dead,
+    groups,
+    log,
+    numbers,
+    slots,
+    topics,
+)
 from qframe.topic import Topic
+
+EVERYTHING: Final = 2**62
+"""The limit of what has none."""
 
 UNCLAIMED: Final = ""
 """The name of the group that keeps what no group has seen yet."""
@@ -28,7 +43,16 @@ _GROUP: Final = Statement(
     select(groups.c.id).where(groups.c.topic == bindparam("of"), groups.c.name == bindparam("n")),
     "of n",
 )
-_LAST_GROUP: Final = Statement(select(func.max(groups.c.id)), "")
+_TAKE_NUMBER: Final = Statement(
+    numbers.update().where(numbers.c.sort == bindparam("of")).values(last=numbers.c.last + 1), "of"
+)
+_NUMBER: Final = Statement(select(numbers.c.last).where(numbers.c.sort == bindparam("of")), "of")
+_LOCK_TOPIC: Final = Statement(
+    select(topics.c.id).where(topics.c.id == bindparam("of")).with_for_update(), "of"
+)
+_LOCK_GROUP: Final = Statement(
+    select(groups.c.id).where(groups.c.id == bindparam("of")).with_for_update(), "of"
+)
 _ADD_GROUP: Final = Statement(groups.insert(), "id topic name")
 ADD_CURSOR: Final = Statement(
     cursors.insert(),
@@ -37,8 +61,7 @@ ADD_CURSOR: Final = Statement(
 CURSORS: Final = Statement(
     select(cursors)
     .where(cursors.c.cursor >= bindparam("first"), cursors.c.cursor < bindparam("end"))
-    .order_by(cursors.c.cursor)
-    .with_for_update(),
+    .order_by(cursors.c.cursor),
     "first end",
 )
 SET_CURSOR: Final = Statement(
@@ -145,18 +168,39 @@ def named_groups(transaction: Transaction, place: Place) -> list[int]:
 
 def groups_of(transaction: Transaction, place: Place) -> list[int]:
     """The groups whose queues get what is published: those named, or else the unclaimed one."""
-    if named := named_groups(transaction, place):
-        return named
-    kept = group_id(transaction, place, UNCLAIMED)
-    return [add_group(transaction, place, UNCLAIMED) if kept is None else kept]
+    rows = transaction.rows(GROUPS, (place.id,))
+    return [row[0] for row in rows if row[1] != UNCLAIMED] or [row[0] for row in rows]
+
+
+def lock_groups(transaction: Transaction, place: Place) -> None:
+    """Waits for those who add and drop groups of a topic; the first lock that an operation takes.
+
+    Args:
+        transaction: the transaction, which keeps the others waiting until it ends.
+        place: the topic's.
+    """
+    transaction.row(_LOCK_TOPIC, (place.id,))
+
+
+def lock_group(transaction: Transaction, number: int) -> bool:
+    """Waits for those who change a group's roster or expiry; False if the group is gone."""
+    return transaction.row(_LOCK_GROUP, (number,)) is not None
+
+
+def take_number(transaction: Transaction, sort: Sort) -> int:
+    """A number that nothing of the sort had before."""
+    transaction.run(_TAKE_NUMBER, (sort,))
+    return int(transaction.rows(_NUMBER, (sort,))[0][0])
 
 
 def add_group(
     transaction: Transaction, place: Place, name: str, starts: dict[int, int] | None = None
 ) -> int:
-    """Adds a group with a cursor in each slot, a stream's at these offsets; answers its number."""
-    row = transaction.row(_LAST_GROUP)
-    number = 1 + (row[0] or 0 if row else 0)
+    """Adds a group with a cursor in each slot, a stream's at these offsets; answers its number.
+
+    The caller has locked the topic's groups.
+    """
+    number = take_number(transaction, Sort.GROUPS)
     transaction.run(_ADD_GROUP, (number, place.id, name))
     offsets = starts or {}
     transaction.run_many(
@@ -171,8 +215,62 @@ def add_group(
     return number
 
 
+@lru_cache(maxsize=64)
+def _locked_cursors(count: int) -> Statement:
+    names = [f"c{number}" for number in range(count)]
+    among = cursors.c.cursor.in_([bindparam(name) for name in names])
+    query = select(cursors).where(among).order_by(cursors.c.cursor).with_for_update()
+    return Statement(query, " ".join(names))
+
+
+@lru_cache(maxsize=64)
+def _locked_slots(count: int) -> Statement:
+    names = [f"s{number}" for number in range(count)]
+    among = slots.c.slot.in_([bindparam(name) for name in names])
+    query = select(slots.c.slot, slots.c.head).where(among).order_by(slots.c.slot)
+    return Statement(query.with_for_update(), " ".join(names))
+
+
+def lock_slots(transaction: Transaction, place: Place, wanted: Iterable[int]) -> dict[int, int]:
+    """The heads of slots, locked in ascending order; taken before any cursor."""
+    numbers_of = sorted({place.slot_number(slot) for slot in wanted})
+    found: dict[int, int] = {}
+    for some in padded(numbers_of):
+        found.update(transaction.rows(_locked_slots(len(some)), tuple(some)))
+    first = place.slot_number(0)
+    return {number - first: head for number, head in found.items()}
+
+
+def lock_cursors(transaction: Transaction, wanted: Iterable[int]) -> dict[int, Cursor]:
+    """Cursors by their numbers, locked in ascending order; those of dropped groups are missing."""
+    found: dict[int, Cursor] = {}
+    for some in padded(sorted(set(wanted))):
+        for row in transaction.rows(_locked_cursors(len(some)), tuple(some)):
+            found[row[0]] = Cursor(*row)
+    return found
+
+
+def lock_group_cursors(
+    transaction: Transaction, place: Place, group: str, wanted: Iterable[int]
+) -> dict[int, Cursor]:
+    """A group's cursors of these slots, by slot, locked.
+
+    Raises:
+        UnknownGroup: if there is no such group, or it is dropped before they are locked.
+    """
+    asked = set(wanted)
+    before = None
+    # Dropped before they were locked, and subscribed again since, it has another number.
+    while (number := known_group(transaction, place, group)) != before:
+        found = lock_cursors(transaction, [place.cursor_number(number, slot) for slot in asked])
+        if len(found) == len(asked):
+            return {cursor.slot: cursor for cursor in found.values()}
+        before = number
+    raise UnknownGroup(place.topic.name, group)
+
+
 def cursors_of(transaction: Transaction, place: Place, group: int) -> dict[int, Cursor]:
-    """The cursors of a group by slot, locked."""
+    """The cursors of a group by slot, as they are committed."""
     rows = transaction.rows(CURSORS, place.cursor_range(group))
     return {row[0] % PER_TOPIC: Cursor(*row) for row in rows}
 
@@ -186,7 +284,11 @@ def unsettled(
     found = []
     for group in groups:
         at = place.cursor_number(group, slot)
-        cursor = Cursor(*transaction.rows(CURSORS, (at, at + 1))[0])
+        row = transaction.row(CURSORS, (at, at + 1))
+        if row is None:  # dropped since the groups were read
+            found.append(0)
+            continue
+        cursor = Cursor(*row)
         published = cursor.published
         if not place.topic.has_subjects:
             head = transaction.rows(_HEAD, (place.slot_number(slot),))[0][0]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from typing import Final
 
@@ -11,13 +11,23 @@ from sqlalchemy import bindparam, func, select
 from qframe.codec import batch_mark_of
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Outcome
-from qframe.stores.base import Entry, due_of
+from qframe.stores.exchange import Entry, due_of
 from qframe.stores.sql import arrivals as arrive
-from qframe.stores.sql import sequences
-from qframe.stores.sql.arrivals import Arrival, Known
+from qframe.stores.sql import named, sequences
+from qframe.stores.sql.arrivals import Arrival
 from qframe.stores.sql.heads import headers_text
-from qframe.stores.sql.places import Place, groups_of, named_groups, unsettled
-from qframe.stores.sql.schema import State, held, later, marks
+from qframe.stores.sql.lookups import Known, known_heads
+from qframe.stores.sql.padding import padded
+from qframe.stores.sql.places import (
+    Place,
+    groups_of,
+    lock_cursors,
+    lock_slots,
+    named_groups,
+    unsettled,
+)
+from qframe.stores.sql.schema import PER_TOPIC, State, held, later, marks
+from qframe.stores.sql.words import tell_messages
 from qframe.topic import Kind
 
 _MARK: Final = Statement(marks.insert(), "slot mark expires")
@@ -44,24 +54,38 @@ def _marked(count: int) -> Statement:
     return Statement(query.where(marks.c.slot == bindparam("at"), among), f"at {' '.join(names)}")
 
 
-def publish(
-    transaction: Transaction, place: Place, entries: Sequence[Entry], now_ms: int
-) -> list[Outcome]:
+_FOUND: Final = named.found(marks, "mark expires")
+_MARKED: Final = Statement(select(_FOUND.c.mark, _FOUND.c.expires), named.NAMES)
+
+
+@lru_cache(maxsize=16)
+def _anywhere(count: int) -> Statement:
+    """Whether any of some slots remembers a mark."""
+    names = [f"s{number}" for number in range(count)]
+    among = marks.c.slot.in_([bindparam(name) for name in names])
+    query = select(marks.c.slot).where(marks.c.mark == bindparam("m"), among).limit(1)
+    return Statement(query, f"m {' '.join(names)}")
+
+
+def publish(transaction: Transaction, place: Place, entries: Sequence[Entry]) -> list[Outcome]:
     """Stores the entries in order; answers what became of each."""
     outcomes: list[Outcome] = [Outcome.STORED] * len(entries)
     by_slot: dict[int, list[int]] = {}
     for number, entry in enumerate(entries):
         by_slot.setdefault(entry.slot, []).append(number)
     topic = place.topic
-    slot_heads: dict[int, int] = dict(transaction.rows(arrive.HEADS, place.slot_range()))
-    groups = groups_of(transaction, place) if topic.has_subjects else []
+    slot_heads = lock_slots(transaction, place, by_slot)
+    groups = _locked_groups(transaction, place, by_slot) if topic.has_subjects else []
+    now_ms = transaction.now_ms()
     writes = arrive.Writes(transaction)
     moved: list[Row] = []
     taken: list[Row] = []
     expires_ms = now_ms + topic.dedupe_window_ms
+    unseen = _nobody_knows(transaction, place, by_slot, entries)
+    heads_of = _known_heads(transaction, place, by_slot, groups, entries)
     for slot, numbers in by_slot.items():
         at = place.slot_number(slot)
-        new = _not_seen(transaction, at, [entries[each] for each in numbers], now_ms)
+        new = _not_seen(transaction, at, [entries[each] for each in numbers], now_ms, unseen)
         candidates = []
         for each, is_new in zip(numbers, new, strict=True):
             if is_new:
@@ -71,9 +95,10 @@ def publish(
         if not candidates:
             continue
         chosen = [entries[each] for each in candidates]
-        head = slot_heads[at]
+        head = slot_heads[slot]
         if topic.has_subjects:
-            head, answers = _queue(transaction, writes, place, slot, head, groups, chosen, now_ms)
+            queues = {cursor: heads_of[cursor] for cursor in _cursors_of(place, slot, groups)}
+            head, answers = _queue(transaction, writes, place, slot, head, queues, chosen, now_ms)
         else:
             head, answers = _append(transaction, writes, place, slot, head, chosen, now_ms)
         for each, answer in zip(candidates, answers, strict=True):
@@ -84,25 +109,67 @@ def publish(
     writes.flush()
     transaction.run_many(_MARK, taken)
     transaction.run_many(arrive.SET_HEAD, moved)
+    tell_messages(transaction, place, [at - place.slot_number(0) for _, at in moved])
     return outcomes
 
 
+def _locked_groups(transaction: Transaction, place: Place, slots: Iterable[int]) -> list[int]:
+    """The groups that get what is published, their cursors of these slots locked.
+
+    A group that is dropped while this waits for its cursors is not among them.
+    """
+    while True:
+        groups = groups_of(transaction, place)
+        wanted = [place.cursor_number(group, slot) for group in groups for slot in slots]
+        if len(lock_cursors(transaction, wanted)) == len(wanted):
+            return groups
+
+
+def _cursors_of(place: Place, slot: int, groups: Sequence[int]) -> list[int]:
+    return [place.cursor_number(group, slot) for group in groups]
+
+
+def _known_heads(
+    transaction: Transaction,
+    place: Place,
+    by_slot: Mapping[int, Sequence[int]],
+    groups: Sequence[int],
+    entries: Sequence[Entry],
+) -> dict[int, dict[str, Known]]:
+    """The heads of the entries' subjects, in the queues of all slots and groups."""
+    wanted: dict[int, list[str]] = {}
+    for slot, numbers in by_slot.items() if groups else ():
+        names = list({entries[each].subject or "" for each in numbers})
+        wanted |= dict.fromkeys(_cursors_of(place, slot, groups), names)
+    return known_heads(transaction, wanted)
+
+
+def _nobody_knows(
+    transaction: Transaction, place: Place, slots: Iterable[int], entries: Sequence[Entry]
+) -> bool:
+    """Whether all of them bear one mark, as a batch does, and none of the slots remembers it."""
+    mark = entries[0].mark if entries else ""
+    if any(entry.mark != mark or entry.mark == entry.id for entry in entries):
+        return False
+    numbers = [place.slot_number(slot) for slot in slots]
+    return not any(transaction.row(_anywhere(len(some)), (mark, *some)) for some in padded(numbers))
+
+
 def _not_seen(
-    transaction: Transaction, at: int, entries: Sequence[Entry], now_ms: int
+    transaction: Transaction, at: int, entries: Sequence[Entry], now_ms: int, unseen: bool
 ) -> list[bool]:
-    """Which entries are no duplicates."""
+    """Which entries are no duplicates; that none of their marks is known may be known before."""
     wanted: dict[str, None] = {}
     for entry in entries:
         wanted[entry.mark] = None
         if entry.mark == entry.id and (batch := batch_mark_of(entry.id)):
             wanted[batch] = None
     known: set[str] = set()
-    for group in arrive.padded(list(wanted)):
-        for mark, expires in transaction.rows(_marked(len(group)), (at, *group)):
-            if expires > now_ms:
-                known.add(mark)
-            else:
-                transaction.run(_FORGET, (at, mark))
+    for mark, expires in [] if unseen else _marks(transaction, at, list(wanted)):
+        if expires > now_ms:
+            known.add(mark)
+        else:
+            transaction.run(_FORGET, (at, mark))
     seen: set[str] = set()
     answers = []
     for entry in entries:
@@ -114,6 +181,15 @@ def _not_seen(
         if is_new:
             seen.add(entry.id)
     return answers
+
+
+def _marks(transaction: Transaction, at: int, wanted: Sequence[str]) -> list[Row]:
+    """Those of the marks that a slot has, and when they expire."""
+    if transaction.takes_arrays:
+        return transaction.rows(_MARKED, ([at] * len(wanted), wanted)) if wanted else []
+    return [
+        row for some in padded(wanted) for row in transaction.rows(_marked(len(some)), (at, *some))
+    ]
 
 
 def _append(
@@ -156,16 +232,13 @@ def _queue(
     place: Place,
     slot: int,
     head: int,
-    groups: Sequence[int],
+    queues: Mapping[int, dict[str, Known]],
     entries: list[Entry],
     now_ms: int,
 ) -> tuple[int, list[Outcome]]:
-    """Where subjects are queued: into the queue of every group."""
+    """Where subjects are queued: into the queue of every group, given by cursor."""
     kind = place.topic.kind
-    cursors = [place.cursor_number(group, slot) for group in groups]
-    wanted = list({entry.subject or "" for entry in entries})
-    known = [arrive.known_heads(transaction, cursor, wanted) for cursor in cursors]
-    fits = _fitting(transaction, place, slot, groups, entries, known)
+    fits = _fitting(transaction, place, slot, queues, entries)
     at = place.slot_number(slot)
     outcomes = [Outcome.STORED if fit else Outcome.FULL for fit in fits]
     arriving: list[Arrival] = []
@@ -194,12 +267,13 @@ def _queue(
             head += 1
             arriving.append(each)
             numbers.append(number if each is one else None)
-    for cursor, heads in zip(cursors, known, strict=True):
+    first = next(iter(queues), None)
+    for cursor, heads in queues.items():
         answers = writes.to_queue(kind, cursor, arriving, heads, now_ms)
         for place_of, answer in zip(numbers, answers, strict=True):
             if place_of is None:
                 continue
-            if cursor == cursors[0] or answer is Outcome.STORED:
+            if cursor == first or answer is Outcome.STORED:
                 outcomes[place_of] = answer
     return head, outcomes
 
@@ -208,12 +282,12 @@ def _fitting(
     transaction: Transaction,
     place: Place,
     slot: int,
-    groups: Sequence[int],
+    queues: Mapping[int, dict[str, Known]],
     entries: Sequence[Entry],
-    known: Sequence[dict[str, Known]],
 ) -> list[bool]:
     """Which entries fit: none that would be stored does from the first on that does not."""
-    rooms = _rooms(transaction, place, slot, groups)
+    known = list(queues.values())
+    rooms = _rooms(transaction, place, slot, [at // PER_TOPIC for at in queues])
     if rooms is None:
         return [True] * len(entries)
     fits = []

@@ -46,9 +46,11 @@ def count(ranges: Ranges) -> int:
     return sum(end - start for start, end in ranges)
 
 
-def gaps(floor: int, end: int, ranges: Ranges) -> Iterator[int]:
-    """The offsets from the floor up to, and not including, `end` that are in none of the ranges."""
+def gaps(floor: int, end: int, ranges: Ranges) -> Iterator[tuple[int, int]]:
+    """What of [floor, end) is in none of the ranges, as ranges."""
     for start, stop in ranges:
-        yield from range(floor, min(start, end))
+        if floor < min(start, end):
+            yield floor, min(start, end)
         floor = max(floor, stop)
-    yield from range(floor, end)
+    if floor < end:
+        yield floor, end

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qframe.drivers.sql import Row
-from qframe.stores.base import Record
+from qframe.stores.records import Record
 from qframe.stores.sql.heads import Head, headers_of
 from qframe.stores.sql.places import Place
 from qframe.stores.sql.schema import PER_TOPIC, State

@@ -12,10 +12,10 @@ import msgspec
 from sqlalchemy import bindparam, delete, func, select
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.roster import Member, Owner, Roster
-from qframe.stores.base import NO_VERSION, fresh_version
+from qframe.roster import NO_VERSION, Member, Owner, Roster, fresh_version
 from qframe.stores.sql.places import Place, known_group
 from qframe.stores.sql.schema import groups, members, owners, rosters
+from qframe.stores.sql.words import tell_roster
 
 _LOOK: Final = Statement(
     select(
@@ -96,35 +96,34 @@ _FORGET: Final = [
 
 
 class _Opened(msgspec.Struct):
-    """A group's number, its roster's version, and when the next lease passes."""
+    """A group's number, its roster's version, when the next lease passes, and the time."""
 
     group: int
     version: int | None
     next_ms: int | None
+    now_ms: int
 
-    def has_passed(self, now_ms: int) -> bool:
+    def has_passed(self) -> bool:
         """Whether the lease of a member has."""
-        return self.next_ms is not None and self.next_ms <= now_ms
+        return self.next_ms is not None and self.next_ms <= self.now_ms
 
 
-def attend(
-    transaction: Transaction, place: Place, group: str, member: str, lease_ms: int, now_ms: int
-) -> int:
+def attend(transaction: Transaction, place: Place, group: str, member: str, lease_ms: int) -> int:
     """Joins a member, or makes its lease begin anew; answers the version."""
-    opened = _begin(transaction, place, group, now_ms)
+    opened = _begin(transaction, place, group)
+    now_ms = opened.now_ms
     if not transaction.run(_RENEW, (now_ms + lease_ms, opened.group, member)):
         transaction.run(_JOIN, (opened.group, member, now_ms, now_ms + lease_ms))
-        _rename(transaction, opened)
+        _rename(transaction, place, group, opened)
     return opened.version or NO_VERSION
 
 
-def look(
-    transaction: Transaction, place: Place, group: str, seen: int | None, now_ms: int
-) -> Roster | None:
+def look(transaction: Transaction, place: Place, group: str, seen: int | None) -> Roster | None:
     """The living and what is theirs; None if that is what was seen."""
     opened = _open(transaction, place, group)
+    now_ms = opened.now_ms
     version = opened.version or NO_VERSION
-    if seen == version and not opened.has_passed(now_ms):
+    if seen == version and not opened.has_passed():
         return None
     living = [Member(*row) for row in transaction.rows(_LIVING, (opened.group, now_ms))]
     ids = {member.id for member in living}
@@ -138,19 +137,19 @@ def claim(
     group: str,
     member: str,
     epochs: Mapping[int, str],
-    now_ms: int,
 ) -> list[int]:
     """Makes free slots the member's; answers those that are, under these epochs."""
-    opened = _begin(transaction, place, group, now_ms)
+    opened = _begin(transaction, place, group)
     if transaction.row(_MEMBER, (opened.group, member)) is None:
         return []
     owned = {row[0]: row[1:3] for row in transaction.rows(_OWNERS, (opened.group,))}
     free = {slot: epoch for slot, epoch in epochs.items() if slot not in owned}
     if free:
         transaction.run_many(
-            _OWN, [(opened.group, slot, member, epoch, now_ms) for slot, epoch in free.items()]
+            _OWN,
+            [(opened.group, slot, member, epoch, opened.now_ms) for slot, epoch in free.items()],
         )
-        _rename(transaction, opened)
+        _rename(transaction, place, group, opened)
     return [
         slot for slot, epoch in epochs.items() if slot in free or owned[slot] == (member, epoch)
     ]
@@ -162,20 +161,19 @@ def let_go(
     group: str,
     member: str,
     slots: Sequence[int],
-    now_ms: int,
 ) -> None:
     """Frees those of the slots that are the member's."""
-    opened = _begin(transaction, place, group, now_ms)
+    opened = _begin(transaction, place, group)
     if transaction.run_many(_FREE, [(opened.group, slot, member) for slot in slots]):
-        _rename(transaction, opened)
+        _rename(transaction, place, group, opened)
 
 
-def depart(transaction: Transaction, place: Place, group: str, member: str, now_ms: int) -> None:
+def depart(transaction: Transaction, place: Place, group: str, member: str) -> None:
     """Takes a member out, with what it owns."""
-    opened = _begin(transaction, place, group, now_ms)
+    opened = _begin(transaction, place, group)
     transaction.run(_DISOWN, (opened.group, member))
     if transaction.run(_TAKE_OUT, (opened.group, member)):
-        _rename(transaction, opened)
+        _rename(transaction, place, group, opened)
 
 
 def forget(transaction: Transaction, group: int) -> None:
@@ -186,26 +184,30 @@ def forget(transaction: Transaction, group: int) -> None:
 
 def _open(transaction: Transaction, place: Place, group: str) -> _Opened:
     row = transaction.row(_LOOK, (place.id, group))
-    return _Opened(*row) if row else _Opened(known_group(transaction, place, group), None, None)
+    if row is None:
+        row = known_group(transaction, place, group), None, None
+    number, version, next_ms = row
+    return _Opened(number, version, next_ms, transaction.now_ms())
 
 
-def _begin(transaction: Transaction, place: Place, group: str, now_ms: int) -> _Opened:
+def _begin(transaction: Transaction, place: Place, group: str) -> _Opened:
     """Locks a roster, and drops those whose lease has passed."""
     # What is read together with a lock may be older than the lock.
     transaction.row(_LOCK, (place.id, group))
     opened = _open(transaction, place, group)
-    if opened.has_passed(now_ms):
-        passed = transaction.rows(_PASSED, (opened.group, now_ms))
+    if opened.has_passed():
+        passed = transaction.rows(_PASSED, (opened.group, opened.now_ms))
         for statement in (_DISOWN, _TAKE_OUT):
             transaction.run_many(statement, [(opened.group, member) for (member,) in passed])
-        _rename(transaction, opened)
+        _rename(transaction, place, group, opened)
     return opened
 
 
-def _rename(transaction: Transaction, opened: _Opened) -> None:
-    """Gives a roster that has changed another version."""
+def _rename(transaction: Transaction, place: Place, group: str, opened: _Opened) -> None:
+    """Gives a roster that has changed another version, and says so."""
     is_new, opened.version = opened.version is None, fresh_version()
     if is_new:
         transaction.run(_ADD_ROSTER, (opened.group, opened.version))
     else:
         transaction.run(_SET_VERSION, (opened.version, opened.group))
+    tell_roster(transaction, place, group)

@@ -2,19 +2,46 @@
 
 A *slot number* is `topic * 4096 + slot`, a *cursor number* `group * 4096 + slot`: so all slots of a
 topic, and all cursors of a group, are ranges of a primary key. Times are milliseconds since 1970.
+
+Names and keys are compared byte by byte everywhere: PostgreSQL's collation "C", and on MariaDB and
+MySQL binary collations that do not pad, in columns of a length that an index can hold.
 """
 
 from __future__ import annotations
 
 from enum import IntEnum
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import BigInteger, Column, Index, LargeBinary, MetaData, Table, Text
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    ColumnElement,
+    Index,
+    LargeBinary,
+    MetaData,
+    Table,
+    Text,
+    literal_column,
+)
+from sqlalchemy.dialects import mysql, postgresql
+from sqlalchemy.types import TypeEngine
 
-from qframe.topic import MAX_SLOTS
+from qframe.topic import MAX_KEY_BYTES, MAX_SLOTS
 
 PREFIX: Final = "qframe_"
 PER_TOPIC: Final = MAX_SLOTS
+ID: Final = 200
+NAME: Final = 64
+GROUP: Final = 130
+TOKEN: Final = 128
+MEMBER: Final = 255
+
+# Rows that are written in one transaction and seen in another need this engine, and any text.
+_ON_MYSQL: Final[dict[str, Any]] = {
+    f"{server}_{what}": value
+    for server in ("mysql", "mariadb")
+    for what, value in (("engine", "InnoDB"), ("charset", "utf8mb4"))
+}
 
 metadata = MetaData()
 
@@ -27,40 +54,87 @@ class State(IntEnum):
     DOING = 2
 
 
+class Sort(IntEnum):
+    """What has numbers of its own."""
+
+    TOPICS = 1
+    GROUPS = 2
+
+
 def _integer(name: str, *, key: bool = False, default: int | None = None) -> Column[int]:
     text = None if default is None else str(default)
-    return Column(name, BigInteger, primary_key=key, nullable=False, server_default=text)
+    return Column(
+        name, BigInteger, primary_key=key, nullable=False, server_default=text, autoincrement=False
+    )
 
 
-def _text(name: str, *, key: bool = False, nullable: bool = False) -> Column[str]:
-    return Column(name, Text, primary_key=key, nullable=nullable)
+def _exact(length: int) -> TypeEngine[str]:
+    """A text that is compared byte by byte, of at most so many characters where that matters."""
+    return (
+        Text()
+        .with_variant(postgresql.TEXT(collation="C"), "postgresql")
+        .with_variant(mysql.VARCHAR(length, collation="utf8mb4_0900_bin"), "mysql")
+        .with_variant(mysql.VARCHAR(length, collation="utf8mb4_nopad_bin"), "mariadb")
+    )
+
+
+def _name(name: str, length: int, *, key: bool = False, nullable: bool = False) -> Column[str]:
+    return Column(name, _exact(length), primary_key=key, nullable=nullable)
+
+
+def _long(name: str, *, nullable: bool = False) -> Column[str]:
+    kind = Text().with_variant(mysql.LONGTEXT(), "mysql", "mariadb")
+    return Column(name, kind, nullable=nullable)
+
+
+def _bytes(name: str) -> Column[bytes]:
+    kind = LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb")
+    return Column(name, kind, nullable=False)
 
 
 def _envelope() -> list[Column[str] | Column[bytes] | Column[int]]:
     """The five fields of a message, as docs/wire.md has them."""
     return [
-        _text("id"),
-        _text("key", nullable=True),
-        _text("headers", nullable=True),
-        Column("body", LargeBinary, nullable=False),
+        _name("id", ID),
+        _name("key", MAX_KEY_BYTES, nullable=True),
+        _long("headers", nullable=True),
+        _bytes("body"),
         _integer("published_at"),
     ]
 
 
 def _table(name: str, *columns: Column[int] | Column[str] | Column[bytes]) -> Table:
-    return Table(PREFIX + name, metadata, *columns, sqlite_with_rowid=False)
+    return Table(PREFIX + name, metadata, *columns, sqlite_with_rowid=False, **_ON_MYSQL)
+
+
+def _second_index(name: str, *columns: Column[Any], only: Column[int]) -> Index:
+    """An index beside a primary key that begins with the same column.
+
+    To PostgreSQL both cost the same where it takes the table for empty, and the second one would
+    lead through all rows of a slot or a cursor for the one that a key names. So it is told that
+    the index has a part of them only, though it has them all: a statement that does not bound
+    `only` from below cannot use it. Bounded it is by an equation with a constant, or by
+    `is_there`.
+    """
+    return Index(PREFIX + name, *columns, postgresql_where=is_there(only))
+
+
+def is_there(column: Column[int]) -> ColumnElement[bool]:
+    """What is true of every row, and says that a column's second index may be used."""
+    return column >= literal_column("0")
 
 
 topics = Table(
     PREFIX + "topics",
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
-    _text("namespace"),
-    _text("name"),
-    _text("kind"),
+    _name("namespace", NAME),
+    _name("name", NAME),
+    _name("kind", NAME),
     _integer("slots"),
-    _text("options"),
+    _long("options"),
     Index(PREFIX + "topics_name", "namespace", "name", unique=True),
+    **_ON_MYSQL,
 )
 
 # A topic with subjects has a group "" from the start, which keeps what comes before any other.
@@ -69,8 +143,9 @@ groups = Table(
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
     _integer("topic"),
-    _text("name"),
+    _name("name", GROUP),
     Index(PREFIX + "groups_name", "topic", "name", unique=True),
+    **_ON_MYSQL,
 )
 
 # When a group is dropped that expires, by the group's number; since version 3.
@@ -83,12 +158,12 @@ slots = _table("slots", _integer("slot", key=True), _integer("head", default=0))
 cursors = _table(
     "cursors",
     _integer("cursor", key=True),
-    _text("epoch"),
+    _name("epoch", TOKEN),
     _integer("floor", default=0),
     _integer("read", default=0),
     _integer("base", default=0),
-    Column("settled", LargeBinary, nullable=False),
-    _text("receipt", nullable=True),
+    _bytes("settled"),
+    _name("receipt", TOKEN, nullable=True),
     _integer("lease_until", default=0),
     _integer("published", default=0),
     _integer("acked", default=0),
@@ -110,34 +185,35 @@ log = _table(
 subjects = _table(
     "subjects",
     _integer("cursor", key=True),
-    _text("subject", key=True),
+    _name("subject", MAX_KEY_BYTES, key=True),
     _integer("state"),
     _integer("rank"),
     _integer("due"),
     _integer("seq"),
     _integer("priority"),
-    _text("receipt", nullable=True),
+    _name("receipt", TOKEN, nullable=True),
     _integer("tries"),
     _integer("lost"),
     _integer("given"),
     _integer("behind"),
-    _text("error", nullable=True),
+    _long("error", nullable=True),
     *_envelope(),
 )
-Index(
-    PREFIX + "subjects_order",
+subjects_order = _second_index(
+    "subjects_order",
     subjects.c.cursor,
     subjects.c.state,
     subjects.c.rank,
     subjects.c.due,
     subjects.c.seq,
+    only=subjects.c.state,
 )
 
 # What stands behind a head: the others of an ordered subject, or the next round of another kind.
 backlog = _table(
     "backlog",
     _integer("cursor", key=True),
-    _text("subject", key=True),
+    _name("subject", MAX_KEY_BYTES, key=True),
     _integer("seq", key=True),
     _integer("due"),
     _integer("priority"),
@@ -148,11 +224,11 @@ dead = _table(
     "dead",
     _integer("cursor", key=True),
     _integer("seq", key=True),
-    _text("subject", nullable=True),
+    _name("subject", MAX_KEY_BYTES, nullable=True),
     _integer("priority"),
     _integer("attempts"),
-    _text("error", nullable=True),
-    _text("traceback", nullable=True),
+    _long("error", nullable=True),
+    _long("traceback", nullable=True),
     _integer("died_at"),
     *_envelope(),
 )
@@ -167,27 +243,29 @@ later = _table(
 )
 Index(PREFIX + "later_due", later.c.slot, later.c.due, later.c.id)
 
-marks = _table("marks", _integer("slot", key=True), _text("mark", key=True), _integer("expires"))
-Index(PREFIX + "marks_expires", marks.c.slot, marks.c.expires)
+marks = _table(
+    "marks", _integer("slot", key=True), _name("mark", ID, key=True), _integer("expires")
+)
+marks_expires = _second_index("marks_expires", marks.c.slot, marks.c.expires, only=marks.c.expires)
 
 sequences = _table(
-    "sequences", _integer("slot", key=True), _text("key", key=True), _integer("next")
+    "sequences", _integer("slot", key=True), _name("key", MAX_KEY_BYTES, key=True), _integer("next")
 )
 
 # Messages behind a gap in their key's sequence.
 held = _table(
     "held",
     _integer("slot", key=True),
-    _text("key", key=True),
+    _name("key", MAX_KEY_BYTES, key=True),
     _integer("sequence", key=True),
     _integer("due"),
     _integer("priority"),
-    _text("id"),
-    _text("headers", nullable=True),
-    Column("body", LargeBinary, nullable=False),
+    _name("id", ID),
+    _long("headers", nullable=True),
+    _bytes("body"),
     _integer("published_at"),
 )
-Index(PREFIX + "held_due", held.c.slot, held.c.due)
+held_due = _second_index("held_due", held.c.slot, held.c.due, only=held.c.due)
 
 # Who takes part in a group, and which slots are whose, since version 2. A group that nobody has
 # ever attended has no row in `rosters`.
@@ -196,7 +274,7 @@ rosters = _table("rosters", _integer("group_id", key=True), _integer("version"))
 members = _table(
     "members",
     _integer("group_id", key=True),
-    _text("member", key=True),
+    _name("member", MEMBER, key=True),
     _integer("since"),
     _integer("until"),
 )
@@ -206,9 +284,21 @@ owners = _table(
     "owners",
     _integer("group_id", key=True),
     _integer("slot", key=True),
-    _text("member"),
-    _text("epoch"),
+    _name("member", MEMBER),
+    _name("epoch", TOKEN),
     _integer("since"),
 )
 
-versions = Table(PREFIX + "version", metadata, _integer("version", key=True))
+# The last number that a topic or a group was given, since version 4: none is given twice, so what
+# was read of a group that is dropped meanwhile never leads to another's rows. A row is the lock of
+# those who take a number.
+numbers = _table("numbers", _integer("sort", key=True), _integer("last"))
+
+# What is tuned of a group, and its bucket of tokens (`level` in millionths), since version 5.
+tunings = _table(
+    "tunings", _integer("group_id", key=True), _name("name", NAME, key=True), _long("value")
+)
+
+buckets = _table("buckets", _integer("group_id", key=True), _integer("level"), _integer("at"))
+
+versions = Table(PREFIX + "version", metadata, _integer("version", key=True), **_ON_MYSQL)

@@ -8,7 +8,9 @@ from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.sql.arrivals import Arrival
-from qframe.stores.sql.schema import held, sequences
+from qframe.stores.sql.schema import held, is_there, sequences
+
+AT_ONCE: Final = 500
 
 _KEY: Final = (held.c.slot == bindparam("at"), held.c.key == bindparam("of"))
 _FOLLOWING: Final = Statement(
@@ -36,9 +38,16 @@ _RELEASE: Final = Statement(
 _TWICE: Final = Statement(
     select(held.c.sequence).where(*_KEY, held.c.sequence == bindparam("n")), "at of n"
 )
+_HURRY: Final = Statement(
+    held.update().where(*_KEY, held.c.sequence == bindparam("n")).values(due=bindparam("d")),
+    "d at of n",
+)
+_LATE: Final = Statement(
+    select(held.c.sequence).where(*_KEY, held.c.due <= bindparam("now")).limit(1), "at of now"
+)
 _OVERDUE: Final = Statement(
     select(held.c.key)
-    .where(held.c.slot == bindparam("at"), held.c.due <= bindparam("now"))
+    .where(held.c.slot == bindparam("at"), is_there(held.c.due), held.c.due <= bindparam("now"))
     .order_by(held.c.due, held.c.key, held.c.sequence)
     .limit(1),
     "at now",
@@ -53,14 +62,14 @@ def released(
     going: list[Arrival] = []
     while True:
         following = _following(transaction, at, key)
-        if sequence == following:
-            _go_to(transaction, at, key, sequence + 1)
-            return [*going, one, *_in_line(transaction, at, key)]
         if sequence < following or transaction.row(_TWICE, (at, key, sequence)):
             return [*going, one]
-        passed = _pass_gap(transaction, at, key, now_ms)
-        if not passed:
+        if sequence == following:
+            _go_to(transaction, at, key, sequence + 1)
+            return [*going, one, *_in_line(transaction, at, key, now_ms, len(going) + 1)]
+        if len(going) >= AT_ONCE or not transaction.row(_LATE, (at, key, now_ms)):
             break
+        passed, _ = _pass_gap(transaction, at, key, now_ms, len(going))
         going += passed
     transaction.run(
         _HOLD,
@@ -70,31 +79,45 @@ def released(
 
 
 def overdue(transaction: Transaction, at: int, now_ms: int) -> tuple[list[Arrival], int]:
-    """What goes on in a slot because gaps have been waited for long enough, and how many gaps."""
+    """What goes on in a slot because gaps have been waited for long enough, and how many gaps.
+
+    Where that is very much the next pull has the rest.
+    """
     going: list[Arrival] = []
     gaps = 0
-    while row := transaction.row(_OVERDUE, (at, now_ms)):
-        going += _pass_gap(transaction, at, row[0], now_ms)
-        gaps += 1
+    while len(going) < AT_ONCE and (row := transaction.row(_OVERDUE, (at, now_ms))):
+        passed, was_gap = _pass_gap(transaction, at, row[0], now_ms, len(going))
+        going += passed
+        gaps += was_gap
     return going, gaps
 
 
-def _pass_gap(transaction: Transaction, at: int, key: str, now_ms: int) -> list[Arrival]:
-    """Goes on at the lowest held message of a key, if the time of any of them has passed."""
-    rows = transaction.rows(_LOWEST, (at, key, -1))
-    if not any(row[3] <= now_ms for row in rows):
-        return []
-    lowest = rows[0]
+def _pass_gap(
+    transaction: Transaction, at: int, key: str, now_ms: int, before: int
+) -> tuple[list[Arrival], bool]:
+    """Goes on at the lowest held message of a key; whether there was a gap before it."""
+    lowest = transaction.rows(_LOWEST, (at, key, 1))[0]
+    was_gap = lowest[2] != _following(transaction, at, key)
     transaction.run(_RELEASE, (at, key, lowest[2]))
     _go_to(transaction, at, key, lowest[2] + 1)
-    return [_arrival(lowest), *_in_line(transaction, at, key)]
+    going = _in_line(transaction, at, key, now_ms, before + 1)
+    return [_arrival(lowest), *going], was_gap
 
 
-def _in_line(transaction: Transaction, at: int, key: str) -> list[Arrival]:
-    """Takes out those that follow without a gap."""
-    going = []
+def _in_line(
+    transaction: Transaction, at: int, key: str, now_ms: int, before: int
+) -> list[Arrival]:
+    """Takes out those that follow without a gap.
+
+    Of very many, those `before` included, the rest is taken for overdue at once, and the next pull
+    goes on with it.
+    """
+    going: list[Arrival] = []
     following = first = _following(transaction, at, key)
     while (rows := transaction.rows(_LOWEST, (at, key, 1))) and rows[0][2] == following:
+        if before + len(going) >= AT_ONCE:
+            transaction.run(_HURRY, (now_ms, at, key, following))
+            break
         transaction.run(_RELEASE, (at, key, following))
         going.append(_arrival(rows[0]))
         following += 1

@@ -2,35 +2,36 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
-from typing import Final
 
-from qframe.clock import SYSTEM_CLOCK, Clock
+from qframe.clock import Clock
 from qframe.drivers.sql import Database
 from qframe.errors import UnknownTopic
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
-from qframe.stores.base import (
+from qframe.stores.base import Capabilities
+from qframe.stores.bucket import Terms
+from qframe.stores.exchange import (
     Ask,
-    Capabilities,
+    Drawn,
     Entry,
     Hold,
     Pulled,
     Recalled,
-    Record,
     Renewed,
     Settlement,
-    Stats,
     acks,
 )
+from qframe.stores.records import DeadPlace, Record, Stats
 from qframe.stores.sql import (
     audit,
+    controls,
     dead,
     groups,
     inspect,
     leases,
+    logs,
     publish,
     pull,
     rosters,
@@ -38,48 +39,50 @@ from qframe.stores.sql import (
     sweep,
     timers,
 )
-from qframe.stores.sql.bell import PolledBell
+from qframe.stores.sql.bell import RungBell
+from qframe.stores.sql.bells import Bells
 from qframe.stores.sql.heads import headers_text
-from qframe.stores.sql.migrate import migrate
+from qframe.stores.sql.migrate import check, migrate
 from qframe.stores.sql.places import Place
 from qframe.topic import Topic
-
-_CAPABILITIES: Final = Capabilities(durable=True, shared=False, bell=False, transactional=True)
 
 
 class SqlStore:
     """Messages in the tables of a database.
 
     Args:
-        url: `sqlite:///path`; see `qframe.drivers.sql.Database`.
+        url: see `qframe.drivers.sql.Database`.
         namespace: keeps apart what several systems keep in one database.
-        clock: the store's clock; SQLite has none of its own.
+        clock: None for the server's own, as it must be where more than one machine is at work;
+            SQLite has none, and takes this machine's.
 
     Raises:
         BadUrl: if the URL cannot be used.
-        SchemaMismatch: if the tables are of a later version.
+        SchemaMismatch: if the tables are of a later version, or of an earlier one and the URL says
+            `?migrate=no`.
         StoreUnavailable: if the database cannot be reached.
     """
 
-    def __init__(self, url: str, *, namespace: str = "qframe", clock: Clock = SYSTEM_CLOCK) -> None:
-        self._database = Database(url)
+    def __init__(self, url: str, *, namespace: str = "qframe", clock: Clock | None = None) -> None:
+        self._database = Database(url, clock=clock, heard=self._told)
         self.url = self._database.shown
-        self.capabilities = _CAPABILITIES
+        backend = self._database.backend
+        self.capabilities = Capabilities(
+            durable=True, shared=backend.has_clock, bell=backend.notifies, transactional=True
+        )
         self._namespace = namespace
-        self._clock = clock
         self._places: dict[str, int] = {}
-        self._bells: set[PolledBell] = set()
-        self._bells_guard = threading.Lock()
+        self._bells = Bells(self._database)
         self._had_work: dict[tuple[str, str], bool] = {}
         try:
-            migrate(self._database)
+            (migrate if backend.may_migrate else check)(self._database)
         except BaseException:
             self._database.close()
             raise
 
     def now_ms(self) -> int:
         """The store's clock."""
-        return self._clock.now_ms()
+        return self._database.glance(lambda it: it.now_ms())
 
     def reconnect(self) -> None:
         """Lets go of connections that nobody uses now."""
@@ -87,45 +90,37 @@ class SqlStore:
 
     def close(self) -> None:
         """Frees connections; the store cannot be used any more."""
-        for bell in list(self._bells):
-            bell.close()
+        self._bells.close()
         self._database.close()
 
     # Topics
 
     def declare(self, topic: Topic) -> None:
         """Makes the topic known; its other options are changed to these."""
-        with self._database.write() as transaction:
-            place = groups.declare(transaction, self._namespace, topic)
+        place = self._database.write(lambda it: groups.declare(it, self._namespace, topic))
         self._places[topic.name] = place.id
 
     def topic(self, name: str) -> Topic | None:
         """The topic as declared, or None."""
-        with self._database.read() as transaction:
-            places = groups.declared(transaction, self._namespace, name)
+        places = self._database.glance(lambda it: groups.declared(it, self._namespace, name))
         return places[0].topic if places else None
 
     def topics(self) -> list[Topic]:
         """All topics, by name."""
-        with self._database.read() as transaction:
-            return [place.topic for place in groups.declared(transaction, self._namespace)]
+        places = self._database.glance(lambda it: groups.declared(it, self._namespace))
+        return [place.topic for place in places]
 
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         """Removes up to `limit` rows that are no longer needed; answers how many it removed."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            return sweep.sweep(transaction, place, limit, self.now_ms())
+        return self._database.write(lambda it: sweep.sweep(it, place, limit))
 
     # Publishing
 
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         """Stores the entries in order; answers what became of each."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            outcomes = publish.publish(transaction, place, entries, self.now_ms())
-        for bell in list(self._bells):
-            bell.ring()
-        return outcomes
+        return self._database.write(lambda it: publish.publish(it, place, entries))
 
     # Pulling
 
@@ -144,36 +139,30 @@ class SqlStore:
         place = self._place(topic)
         who = (topic.name, group)
         if not self._had_work.get(who):
-            with self._database.read() as transaction:
-                nothing = pull.glance(transaction, place, group, asks, self.now_ms())
+            nothing = self._database.glance(lambda it: pull.glance(it, place, group, asks))
             if nothing is not None:
                 return nothing
-        with self._database.write() as transaction:
-            now_ms = self.now_ms()
-            terms = pull.Terms(receipt, now_ms + lease_ms, max_attempts, run, now_ms)
-            pulled = pull.pull(transaction, place, group, asks, terms)
+        terms = pull.Terms(receipt, lease_ms, max_attempts, run)
+        pulled = self._database.write(lambda it: pull.pull(it, place, group, asks, terms))
         self._had_work[who] = bool(pulled.deliveries)
         return pulled
 
     def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
         """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            return leases.renew(transaction, place, group, holds, self.now_ms() + lease_ms)
+        return self._database.write(lambda it: leases.renew(it, place, group, holds, lease_ms))
 
     def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> Recalled:
         """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            return leases.recall(transaction, place, group, asks, receipt, self.now_ms())
+        return self._database.write(lambda it: leases.recall(it, place, group, asks, receipt))
 
     # Settling
 
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            return settle.settle(transaction, place, group, settlements, self.now_ms())
+        return self._database.write(lambda it: settle.settle(it, place, group, settlements))
 
     def acknowledge(
         self,
@@ -192,206 +181,199 @@ class SqlStore:
     ) -> bool:
         """Makes the group collect from now on; False if it did before."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            expires_at_ms = None if expires_ms is None else self.now_ms() + expires_ms
-            return groups.subscribe(transaction, place, group, start, expires_at_ms)
+        return self._database.write(
+            lambda it: groups.subscribe(it, place, group, start, expires_ms)
+        )
 
     def groups(self, topic: Topic) -> list[str]:
         """All groups of a topic, by name."""
         place = self._place(topic)
-        with self._database.read() as transaction:
-            return groups.names(transaction, place)
+        return self._database.read(lambda it: groups.names(it, place))
 
     def drop_group(self, topic: Topic, group: str) -> bool:
         """Forgets the group and all that stands for it; False if there was none."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            return groups.drop(transaction, place, group)
+        return self._database.write(lambda it: groups.drop(it, place, group))
 
     def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
         """Moves a stream's group to an offset in each slot named (cut to what is kept)."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            groups.seek(transaction, place, group, positions)
+        return self._database.write(lambda it: groups.seek(it, place, group, positions))
 
     def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
         """For each slot of a stream, the first kept offset published at or after that moment."""
         place = self._place(topic)
-        with self._database.read() as transaction:
-            return groups.offsets_at(transaction, place, at_ms)
+        return self._database.read(lambda it: groups.offsets_at(it, place, at_ms))
 
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
         """The epoch of each slot; `NO_EPOCH` where nobody has ever owned it."""
         place = self._place(topic)
-        with self._database.read() as transaction:
-            return groups.epochs(transaction, place, group)
+        return self._database.read(lambda it: groups.epochs(it, place, group))
 
     def take(self, topic: Topic, group: str, epochs: Mapping[int, str]) -> list[int]:
         """Takes slots under new epochs; answers those taken."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            return groups.take(transaction, place, group, epochs, self.now_ms())
+        return self._database.write(lambda it: groups.take(it, place, group, epochs))
 
     # Rosters
 
     def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
         """Makes a member's lease end `lease_ms` from now; answers the roster's version."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            return rosters.attend(transaction, place, group, member, lease_ms, self.now_ms())
+        return self._database.write(lambda it: rosters.attend(it, place, group, member, lease_ms))
 
     def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
         """Who takes part and owns what; None if the version is still `seen` and nobody is gone."""
         place = self._place(topic)
-        with self._database.read() as transaction:
-            return rosters.look(transaction, place, group, seen, self.now_ms())
+        return self._database.read(lambda it: rosters.look(it, place, group, seen))
 
     def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
         """Makes free slots the member's; answers those that are its own now under that epoch."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            return rosters.claim(transaction, place, group, member, epochs, self.now_ms())
+        return self._database.write(lambda it: rosters.claim(it, place, group, member, epochs))
 
     def let_go(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
         """Frees those of the slots that are the member's."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            rosters.let_go(transaction, place, group, member, slots, self.now_ms())
+        return self._database.write(lambda it: rosters.let_go(it, place, group, member, slots))
 
     def depart(self, topic: Topic, group: str, member: str) -> None:
         """Takes a member out with all that it owns, whoever asks for it."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            rosters.depart(transaction, place, group, member, self.now_ms())
+        return self._database.write(lambda it: rosters.depart(it, place, group, member))
+
+    # Controls
+
+    def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
+        """Sets values by name, in one step; None takes one back."""
+        place = self._place(topic)
+        self._database.write(lambda it: controls.tune(it, place, group, values))
+
+    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
+        """What is set for each group."""
+        return self._database.glance(lambda it: controls.tuned(it, self._namespace, asked))
+
+    def draw(
+        self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
+    ) -> Drawn:
+        """Draws up to so many tokens from the group's bucket, as many as there are."""
+        place, terms = self._place(topic), Terms(tokens, rate, per_ms, burst)
+        return self._database.write(lambda it: controls.draw(it, place, group, terms))
 
     # Timers
 
     def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
         """Makes a subject due at another moment, for every group."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            moved = timers.move(transaction, place, subject, at_ms, self.now_ms())
-        for bell in list(self._bells):
-            bell.ring()
-        return moved
+        return self._database.write(lambda it: timers.move(it, place, subject, at_ms))
 
     def change(
         self, topic: Topic, subject: str, body: bytes, headers: dict[str, str] | None
     ) -> Moved:
         """Gives a subject another body and headers, for every group."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            return timers.change(transaction, place, subject, body, headers_text(headers))
+        return self._database.write(
+            lambda it: timers.change(it, place, subject, body, headers_text(headers))
+        )
 
     def cancel(self, topic: Topic, subject: str) -> Moved:
         """Takes a subject with all its messages out, counted as cancelled."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            return timers.cancel(transaction, place, subject)
+        return self._database.write(lambda it: timers.cancel(it, place, subject))
 
     def timer(self, topic: Topic, subject: str) -> list[Record]:
         """Where the subject stands: a record for each group that has it."""
         place = self._place(topic)
-        with self._database.read() as transaction:
-            return timers.timer(transaction, place, subject, self.now_ms())
+        return self._database.read(lambda it: timers.timer(it, place, subject))
 
     def timers(
         self, topic: Topic, *, from_ms: int = 0, until_ms: int | None = None, limit: int = 100
     ) -> list[Record]:
         """The heads that are waiting and due in `[from_ms, until_ms)`, by due time, then seq."""
         place = self._place(topic)
-        with self._database.read() as transaction:
-            return timers.timers(
-                transaction, place, from_ms=from_ms, until_ms=until_ms, limit=limit,
-                now_ms=self.now_ms(),
-            )  # fmt: skip
+        return self._database.read(
+            lambda it: timers.timers(it, place, from_ms=from_ms, until_ms=until_ms, limit=limit)
+        )
 
     # Dead letters
 
     def dead(
-        self, topic: Topic, group: str, *, ids: Sequence[str] | None = None, limit: int = 100
+        self,
+        topic: Topic,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
+        after: DeadPlace | None = None,
     ) -> list[Record]:
         """Dead messages, the longest dead first."""
         place = self._place(topic)
-        with self._database.read() as transaction:
-            return dead.listed(transaction, place, group, ids, limit)
+        return self._database.read(lambda it: dead.listed(it, place, group, ids, limit, after))
 
     def retry_dead(
         self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
     ) -> int:
         """Makes dead messages due again at once, attempts from zero; answers how many."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            count = dead.retry(transaction, place, group, ids, limit, self.now_ms())
-        for bell in list(self._bells):
-            bell.ring()
-        return count
+        return self._database.write(lambda it: dead.retry(it, place, group, ids, limit))
 
     def drop_dead(
         self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
     ) -> int:
         """Removes dead messages for good, counted as cancelled; answers how many."""
         place = self._place(topic)
-        with self._database.write() as transaction:
-            return dead.drop(transaction, place, group, ids, limit)
+        return self._database.write(lambda it: dead.drop(it, place, group, ids, limit))
 
     # Inspecting
 
     def stats(self, topic: Topic, group: str | None = None) -> list[Stats]:
         """Counts for each group (or one) and slot."""
         place = self._place(topic)
-        with self._database.read() as transaction:
-            return inspect.stats(transaction, place, group, self.now_ms())
+        return self._database.read(lambda it: inspect.stats(it, place, group))
 
     def peek(
         self, topic: Topic, group: str, *, states: Sequence[str], limit: int = 20
     ) -> list[Record]:
         """Messages that stand in one of these states, slot by slot, next ones first."""
         place = self._place(topic)
-        with self._database.read() as transaction:
-            return inspect.peek(transaction, place, group, states, limit, self.now_ms())
+        return self._database.read(lambda it: inspect.peek(it, place, group, states, limit))
 
     def explain(self, topic: Topic, message_id: str) -> list[Record]:
         """Where a message stands now: a record for each place."""
         place = self._place(topic)
-        with self._database.read() as transaction:
-            return inspect.explain(transaction, place, message_id, self.now_ms())
+        return self._database.read(lambda it: inspect.explain(it, place, message_id))
 
     def verify(self, topic: Topic) -> list[str]:
         """Audits counts and structure; answers what is wrong, in sentences, or nothing."""
         place = self._place(topic)
-        with self._database.read() as transaction:
-            return audit.verify(transaction, place, self.now_ms())
+        return self._database.read(lambda it: audit.verify(it, place))
+
+    # Logs
+
+    def read_log(self, topic: Topic, slot: int, first: int, limit: int) -> list[Delivery]:
+        """A slot's messages from an offset on, in order, at most `limit`; nothing is changed."""
+        place = self._place(topic)
+        return self._database.read(lambda it: logs.read_log(it, place, slot, first, limit))
 
     # Bells
 
-    def bell(self, topics: Sequence[Topic]) -> PolledBell:  # noqa: ARG002 - it hears all of them
-        """A bell that rings when anything in the database may be new."""
-        version, release = self._database.watch()
+    def bell(self, topics: Sequence[Topic]) -> RungBell:
+        """A bell that rings when one of these topics may have something new."""
+        return self._bells.of_topics([self._place(topic).id for topic in topics])
 
-        def forget(bell: PolledBell) -> None:
-            with self._bells_guard:
-                self._bells.discard(bell)
-            release()
+    def roster_bell(self, topic: Topic, group: str) -> RungBell | None:
+        """A bell that rings when the roster may have changed; None where the server cannot say."""
+        return self._bells.of_roster(self._place(topic).id, group)
 
-        bell = PolledBell(version, forget, self._clock_of_waits())
-        with self._bells_guard:
-            self._bells.add(bell)
-        return bell
-
-    def roster_bell(self, topic: Topic, group: str) -> None:
-        """None: who wants to know looks now and then, which is one short read."""
-
-    @staticmethod
-    def _clock_of_waits() -> Clock:
-        """Waits are real, whatever the clock of the store says."""
-        return SYSTEM_CLOCK
+    def _told(self, words: Sequence[str]) -> None:
+        self._bells.told(words)
 
     def _place(self, topic: Topic) -> Place:
         number = self._places.get(topic.name)
         if number is None:
-            with self._database.read() as transaction:
-                places = groups.declared(transaction, self._namespace, topic.name)
+            places = self._database.glance(
+                lambda it: groups.declared(it, self._namespace, topic.name)
+            )
             if not places:
                 raise UnknownTopic(topic.name)
             number = self._places[topic.name] = places[0].id

@@ -8,8 +8,8 @@ from sqlalchemy import bindparam, delete, func, select
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.sql.groups import drop_expired
-from qframe.stores.sql.places import GROUPS, Place
-from qframe.stores.sql.schema import cursors, log, marks
+from qframe.stores.sql.places import EVERYTHING, GROUPS, Place
+from qframe.stores.sql.schema import cursors, is_there, log, marks, slots
 
 _OLD: Final = Statement(
     select(log.c.seq)
@@ -22,6 +22,10 @@ _OLD: Final = Statement(
     .limit(bindparam("most")),
     "at floor then most",
 )
+_LOCK: Final = Statement(
+    select(slots.c.slot).where(slots.c.slot == bindparam("at")).with_for_update(skip_locked=True),
+    "at",
+)
 _TRIM: Final = Statement(
     delete(log).where(log.c.slot == bindparam("at"), log.c.seq == bindparam("s")), "at s"
 )
@@ -30,7 +34,11 @@ _FLOOR: Final = Statement(
 )
 _EXPIRED: Final = Statement(
     select(marks.c.mark)
-    .where(marks.c.slot == bindparam("at"), marks.c.expires <= bindparam("now"))
+    .where(
+        marks.c.slot == bindparam("at"),
+        is_there(marks.c.expires),
+        marks.c.expires <= bindparam("now"),
+    )
     .order_by(marks.c.expires)
     .limit(bindparam("most")),
     "at now most",
@@ -40,25 +48,51 @@ _FORGET: Final = Statement(
 )
 
 
-def sweep(transaction: Transaction, place: Place, limit: int, now_ms: int) -> int:
-    """Removes up to `limit` rows; answers how many."""
-    removed = drop_expired(transaction, place, limit, now_ms)
-    groups = [row[0] for row in transaction.rows(GROUPS, (place.id,))]
+def sweep(transaction: Transaction, place: Place, limit: int) -> int:
+    """Removes up to `limit` rows; answers how many.
+
+    Slots that are in use now are left for the next time: sweeping makes nobody wait for it, nor
+    waits for anybody.
+    """
+    removed = drop_expired(transaction, place, limit)
+    now_ms = transaction.now_ms()
     for slot in range(place.topic.slots):
         if removed >= limit:
             break
         at = place.slot_number(slot)
-        marks_gone = transaction.rows(_EXPIRED, (at, now_ms, limit - removed))
-        transaction.run_many(_FORGET, [(at, row[0]) for row in marks_gone])
-        removed += len(marks_gone)
-        if place.topic.has_subjects or removed >= limit:
+        if not _has_old(transaction, place, at, now_ms):
             continue
-        floors = [
-            transaction.rows(_FLOOR, (place.cursor_number(group, slot),))[0][0] for group in groups
-        ]
-        # Offsets only grow, and so do the times of joining: the old ones are the first ones.
-        then_ms = now_ms - place.topic.retain_ms
-        rows = transaction.rows(_OLD, (at, min(floors, default=2**62), then_ms, limit - removed))
-        transaction.run_many(_TRIM, [(at, row[0]) for row in rows])
-        removed += len(rows)
+        if transaction.row(_LOCK, (at,)) is None:
+            continue
+        removed += _sweep_slot(transaction, place, slot, limit - removed, now_ms)
     return removed
+
+
+def _has_old(transaction: Transaction, place: Place, at: int, now_ms: int) -> bool:
+    """Whether it is worth a lock."""
+    if transaction.row(_EXPIRED, (at, now_ms, 1)) is not None:
+        return True
+    then_ms = now_ms - place.topic.retain_ms
+    return not place.topic.has_subjects and bool(
+        transaction.rows(_OLD, (at, EVERYTHING, then_ms, 1))
+    )
+
+
+def _sweep_slot(transaction: Transaction, place: Place, slot: int, limit: int, now_ms: int) -> int:
+    at = place.slot_number(slot)
+    expired = transaction.rows(_EXPIRED, (at, now_ms, limit))
+    transaction.run_many(_FORGET, [(at, row[0]) for row in expired])
+    removed = len(expired)
+    if place.topic.has_subjects or removed >= limit:
+        return removed
+    # The groups as they are under the lock: one that is added waits for it.
+    groups = [row[0] for row in transaction.rows(GROUPS, (place.id,))]
+    floors = [
+        transaction.rows(_FLOOR, (place.cursor_number(group, slot),))[0][0] for group in groups
+    ]
+    floor = min((each for each in floors if each is not None), default=EVERYTHING)
+    # Offsets only grow, and so do the times of joining: the old ones are the first ones.
+    then_ms = now_ms - place.topic.retain_ms
+    rows = transaction.rows(_OLD, (at, floor, then_ms, limit - removed))
+    transaction.run_many(_TRIM, [(at, row[0]) for row in rows])
+    return removed + len(rows)

@@ -9,13 +9,14 @@ from sqlalchemy import bindparam, delete, select
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.outcomes import Moved
-from qframe.stores.base import Record
+from qframe.stores.records import Record
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
 from qframe.stores.sql.heads import Head
-from qframe.stores.sql.places import GROUPS, Place
+from qframe.stores.sql.places import GROUPS, Place, lock_cursors
 from qframe.stores.sql.records import record_of_head
-from qframe.stores.sql.schema import State, backlog, subjects
+from qframe.stores.sql.schema import PER_TOPIC, State, backlog, subjects
+from qframe.stores.sql.words import tell_messages
 
 _DROP_BEHIND: Final = Statement(
     delete(backlog).where(
@@ -38,13 +39,15 @@ _WAITING: Final = Statement(
 )
 
 
-def move(transaction: Transaction, place: Place, subject: str, at_ms: int, now_ms: int) -> Moved:
+def move(transaction: Transaction, place: Place, subject: str, at_ms: int) -> Moved:
     """Makes a subject due at another time, for every group."""
 
     def moved(head: Head) -> None:
+        now_ms = transaction.now_ms()
         head.due = at_ms
         head.state, head.rank = heads.stand(place.topic.kind, at_ms, head.priority, now_ms)
         heads.save(transaction, head)
+        tell_messages(transaction, place, [head.cursor % PER_TOPIC])
 
     return _change(transaction, place, subject, moved)
 
@@ -72,8 +75,9 @@ def cancel(transaction: Transaction, place: Place, subject: str) -> Moved:
     return _change(transaction, place, subject, cancelled)
 
 
-def timer(transaction: Transaction, place: Place, subject: str, now_ms: int) -> list[Record]:
+def timer(transaction: Transaction, place: Place, subject: str) -> list[Record]:
     """Where a subject stands, for each group that has it."""
+    now_ms = transaction.now_ms()
     return [
         record_of_head(place, name, head, now_ms)
         for name, head in _heads_of(transaction, place, subject)
@@ -87,9 +91,9 @@ def timers(
     from_ms: int,
     until_ms: int | None,
     limit: int,
-    now_ms: int,
 ) -> list[Record]:
     """Heads that wait and are due in a span of time, the next first."""
+    now_ms = transaction.now_ms()
     until = until_ms if until_ms is not None else 2**62
     since = max(from_ms, now_ms + 1)
     found = []
@@ -106,6 +110,7 @@ def _change(
     transaction: Transaction, place: Place, subject: str, apply: Callable[[Head], None]
 ) -> Moved:
     """Applies a change to a subject's head in every group, unless one has it in doing."""
+    _lock(transaction, place, subject)
     found = [head for _, head in _heads_of(transaction, place, subject)]
     if not found:
         return Moved.ABSENT
@@ -114,6 +119,17 @@ def _change(
     for head in found:
         apply(head)
     return Moved.DONE
+
+
+def _lock(transaction: Transaction, place: Place, subject: str) -> None:
+    """Locks the cursors of all groups in the subject's slot, so that none hands it out now."""
+    slots = {place.topic.slot_of(subject.encode())}
+    if subject.startswith("#"):
+        slots |= {head.cursor % PER_TOPIC for _, head in _heads_of(transaction, place, subject)}
+    groups = [row[0] for row in transaction.rows(GROUPS, (place.id,))]
+    lock_cursors(
+        transaction, [place.cursor_number(each, slot) for each in groups for slot in slots]
+    )
 
 
 def _heads_of(transaction: Transaction, place: Place, subject: str) -> list[tuple[str, Head]]:

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.base import NO_EPOCH, Ask, Settlement
+from qframe.stores.exchange import NO_EPOCH, Ask, Settlement
 from qframe.stores.sql import heads, ranges
 from qframe.stores.sql.graves import bury
 from qframe.stores.sql.places import Cursor, Place
@@ -64,11 +64,13 @@ def lose(transaction: Transaction, place: Place, cursor: Cursor) -> int:
     """
     if not cursor.has_window():
         return 0
-    settled = ranges.load(cursor.settled)
-    unsettled = set(ranges.gaps(cursor.floor, cursor.read, settled))
-    span = cursor.read - cursor.floor
-    rows = transaction.rows(READ, (place.slot_number(cursor.slot), cursor.floor, span))
-    leaving = [row for row in rows if row[0] in unsettled]
+    at, settled = place.slot_number(cursor.slot), ranges.load(cursor.settled)
+    # Behind one slow message there may be millions that are settled: they are not read.
+    leaving = [
+        row
+        for start, end in ranges.gaps(cursor.floor, cursor.read, settled)
+        for row in transaction.rows(READ, (at, start, end - start))
+    ]
     leave(transaction, cursor, leaving, due_ms=heads.FRONT, tries=1, lost=1, error=None)
     cursor.floor = cursor.read
     cursor.settled = ranges.EMPTY
@@ -145,6 +147,14 @@ def _take_out(
         )  # fmt: skip
     elif one.verdict is Verdict.RETRY:
         due_ms = now_ms + one.delay_ms if one.at_ms is None else one.at_ms
-        leave(transaction, cursor, [row], due_ms=due_ms, tries=1, lost=0, error=one.error)
+        leave(
+            transaction,
+            cursor,
+            [row],
+            due_ms=due_ms,
+            tries=1,
+            lost=0,
+            error=heads.legible(one.error),
+        )
     else:
         leave(transaction, cursor, [row], due_ms=heads.FRONT, tries=0, lost=0, error=None)

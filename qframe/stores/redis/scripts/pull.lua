@@ -29,7 +29,10 @@ if kind == 'ordered' then
   end
 end
 local lost = take_back(group, now)
-promote(group, now)
+-- Whose rank counts is not known before all that is due has one: the next pull goes on.
+if not promote(group, now) and (kind == 'ordered' or kind == 'priority') then
+  return { 0, 0, 0, lost, gaps, {} }
+end
 local items, count_out, buried = hand_out(group, {
   now = now, receipt = receipt, limit = limit, lease_until = now + lease,
   max_attempts = max_attempts, run = run,

@@ -10,7 +10,6 @@
 --   force.
 local slot = KEYS[1]
 local name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3]
---@include ranges
 local cursor_key = slot .. 'g:' .. name .. ':cursor'
 local cursor = redis.call('HMGET', cursor_key,
   'epoch', 'floor', 'read', 'receipt', 'settled', 'acked')
@@ -21,8 +20,19 @@ local total = (#ARGV - 3) / 2
 if cursor[1] ~= epoch or epoch == '0000000000000000' or cursor[4] ~= receipt or receipt == '' then
   return string.rep('t', total)
 end
-local floor, read, ranges = tonumber(cursor[2]), tonumber(cursor[3]), load_ranges(cursor[5])
-local answers, acked = {}, tonumber(cursor[6] or 0)
+local floor, read, acked = tonumber(cursor[2]), tonumber(cursor[3]), tonumber(cursor[6] or 0)
+if total == 1 and cursor[5] == '' then
+  local from, to = tonumber(ARGV[4]), tonumber(ARGV[5])
+  if from == floor and from < to and to <= read then
+    -- All that is before it is settled and nothing behind it, as nearly always.
+    redis.call('HSET', cursor_key, 'floor', string.format('%.0f', to),
+      'acked', string.format('%.0f', acked + to - from))
+    return 's'
+  end
+end
+
+--@include ranges
+local answers, ranges = {}, load_ranges(cursor[5])
 for number = 1, total do
   local from, to = tonumber(ARGV[2 + 2 * number]), tonumber(ARGV[3 + 2 * number])
   local answer = held(floor, read, ranges, from, to)

@@ -4,11 +4,11 @@ local function first_of(key)
   return tonumber(found[2])
 end
 
--- What is due in waiting or retry goes to todo, 500 at most.
+-- What is due in waiting or retry goes to todo, 500 at most; answers whether that was all.
 local function promote_from(group, key, now)
   local due = redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%.0f', now), 'LIMIT', 0, 500)
   if #due == 0 then
-    return
+    return true
   end
   local members = {}
   for i, value in ipairs(redis.call('HMGET', group.body, unpack(due))) do
@@ -19,15 +19,18 @@ local function promote_from(group, key, now)
   end
   redis.call('ZADD', group.todo, unpack(members))
   redis.call('ZREM', key, unpack(due))
+  return #due < 500
 end
 
 local function promote(group, now)
+  local all = true
   for _, key in ipairs({ group.waiting, group.retry }) do
     local first = first_of(key)
     if first and first <= now then
-      promote_from(group, key, now)
+      all = promote_from(group, key, now) and all
     end
   end
+  return all
 end
 
 -- Heads whose lease has passed come back, 500 at most; answers how many.

@@ -6,8 +6,9 @@ local function drop(slot, name, kind)
   if redis.call('EXISTS', slot .. 'groups') == 0 then
     redis.call('DEL', slot .. 'claimed')
   end
+  local at = slot .. 'g:' .. name .. ':'
   redis.call('UNLINK', group.cursor, group.waiting, group.retry, group.todo, group.doing,
-    group.tries, group.following, group.dead, group.graves)
+    group.tries, group.following, group.dead, group.graves, at .. 'tuned', at .. 'bucket')
   local roster = roster_of(slot, name)
   if redis.call('UNLINK', roster.key, roster.members, roster.joined, roster.owners) > 0 then
     ring_roster(roster)

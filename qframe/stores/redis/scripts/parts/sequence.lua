@@ -13,13 +13,18 @@ local function set_next(slot, subject, number)
   redis.call('HSET', slot .. 'sequences', subject, string.format('%.0f', number))
 end
 
--- Takes out those of a key that follow without a gap.
-local function in_line(slot, subject, going)
+-- Takes out those of a key that follow without a gap. Of very many the rest is taken for overdue at
+-- once, and the next pull goes on with it.
+local function in_line(slot, subject, going, now)
   local number = next_number(slot, subject)
   while true do
     local member = held_member(subject, number)
     local value = redis.call('HGET', slot .. 'letters', member)
     if not value then
+      break
+    end
+    if #going >= 500 then
+      redis.call('ZADD', slot .. 'gaps', string.format('%.0f', now), member)
       break
     end
     redis.call('HDEL', slot .. 'letters', member)
@@ -33,19 +38,36 @@ local function in_line(slot, subject, going)
   set_next(slot, subject, number)
 end
 
--- Goes on at the lowest held message of a key.
-local function pass_gap(slot, subject, going)
+-- Goes on at the lowest held message of a key; answers 1 if there was a gap before it, else 0.
+local function pass_gap(slot, subject, going, now)
   local lowest = redis.call('ZRANGEBYLEX', slot .. 'held', '[' .. subject .. EMPTY,
     '(' .. subject .. string.char(1), 'LIMIT', 0, 1)[1]
-  set_next(slot, subject, struct.unpack('>I8', lowest, #lowest - 7))
-  in_line(slot, subject, going)
+  local number = struct.unpack('>I8', lowest, #lowest - 7)
+  local passed = number == next_number(slot, subject) and 0 or 1
+  set_next(slot, subject, number)
+  in_line(slot, subject, going, now)
+  return passed
 end
 
--- Whether a held message of a key has waited for long enough.
+-- Whether a held message of a key has waited for long enough. While nobody pulls there may be many
+-- that have, of other keys, or many of this key that have not: the fewer are looked through.
 local function has_overdue(slot, subject, now)
-  local late = redis.call('ZRANGEBYSCORE', slot .. 'gaps', '-inf', string.format('%.0f', now))
-  for _, member in ipairs(late) do
-    if string.sub(member, 1, #member - 9) == subject then
+  local gaps, text = slot .. 'gaps', string.format('%.0f', now)
+  local from, to = '[' .. subject .. EMPTY, '(' .. subject .. string.char(1)
+  local late = redis.call('ZCOUNT', gaps, '-inf', text)
+  if late == 0 then
+    return false
+  end
+  if late < redis.call('ZLEXCOUNT', slot .. 'held', from, to) then
+    for _, member in ipairs(redis.call('ZRANGEBYSCORE', gaps, '-inf', text)) do
+      if string.sub(member, 1, #member - 9) == subject then
+        return true
+      end
+    end
+    return false
+  end
+  for _, member in ipairs(redis.call('ZRANGEBYLEX', slot .. 'held', from, to)) do
+    if tonumber(redis.call('ZSCORE', gaps, member)) <= now then
       return true
     end
   end
@@ -56,24 +78,24 @@ end
 local function release(slot, subject, head, number, now, gap_timeout, going)
   while true do
     local following = next_number(slot, subject)
-    if number == following then
-      set_next(slot, subject, number + 1)
-      going[#going + 1] = { subject = subject, head = head, arrives = true }
-      in_line(slot, subject, going)
-      return
-    end
     local member = held_member(subject, number)
     if number < following or redis.call('HEXISTS', slot .. 'letters', member) == 1 then
       going[#going + 1] = { subject = subject, head = head, arrives = true }
       return
     end
-    if not has_overdue(slot, subject, now) then
+    if number == following then
+      set_next(slot, subject, number + 1)
+      going[#going + 1] = { subject = subject, head = head, arrives = true }
+      in_line(slot, subject, going, now)
+      return
+    end
+    if #going >= 500 or not has_overdue(slot, subject, now) then
       redis.call('HSET', slot .. 'letters', member, pack_head(head))
       redis.call('ZADD', slot .. 'held', 0, member)
       redis.call('ZADD', slot .. 'gaps', string.format('%.0f', now + gap_timeout), member)
       return
     end
-    pass_gap(slot, subject, going)
+    pass_gap(slot, subject, going, now)
   end
 end
 
@@ -86,8 +108,7 @@ local function pass_overdue(slot, now, going)
     if not late then
       break
     end
-    pass_gap(slot, string.sub(late, 1, #late - 9), going)
-    passed = passed + 1
+    passed = passed + pass_gap(slot, string.sub(late, 1, #late - 9), going, now)
   end
   return passed
 end

@@ -20,9 +20,7 @@ from typing import Any, Self
 
 from eventually import eventually
 
-HERE = Path(__file__).parent
-ROOT = HERE.parent.parent
-TESTS = HERE.parent
+ROOT = Path(__file__).parent.parent
 
 
 class Child:
@@ -70,7 +68,7 @@ class Nursery:
     """
 
     def __init__(self, module: str, log: Path) -> None:
-        path = os.pathsep.join(map(str, (ROOT, TESTS, HERE)))
+        path = os.pathsep.join(sys.path)
         with log.open("ab") as errors:
             self._process = subprocess.Popen(
                 [sys.executable, "-W", "error", "-m", "nursery", module],

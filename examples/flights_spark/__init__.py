@@ -1,0 +1,1 @@
+"""The flights of 2013, from Spark through decorated handlers and back into Spark, to the row."""

@@ -1,0 +1,65 @@
+"""What a consumer of batches asks for."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from qframe.errors import BadOption
+from qframe.topic import duration_ms
+
+LARGEST: Final = 10_000
+LONGEST_S: Final = 3600
+TRANSACTIONS: Final = ("batch", "item")
+
+
+class Batch:
+    """Has a consumer's handler called with many messages at once, as a `list[Message]`.
+
+    A batch is handed out when it has `size` messages, or its first one has waited for `within`, or
+    nothing more can come to it. Messages of one key stand in it in their order.
+
+    If the handler raises, what it has not acknowledged itself is tried again at once, in halves, so
+    that only a message that fails alone is retried or given up.
+
+    Args:
+        size: how many messages a batch has at most, from 1 to 10,000.
+        within: how long its first message waits for others: seconds, or a text such as "50ms", up
+            to an hour.
+        transaction: under a `TransactionalChecker`, what one transaction is for: "batch", which is
+            committed or rolled back whole; or "item", where the handler gets lists of one message.
+
+    Raises:
+        BadOption: if one of these is not as described.
+    """
+
+    __slots__ = ("size", "transaction", "within_s")
+
+    def __init__(self, size: int, within: float | str, *, transaction: str = "batch") -> None:
+        if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= LARGEST:
+            raise BadOption(
+                "batch size", size, f"it must be a whole number from 1 to {LARGEST}", "use 500"
+            )
+        within_s = duration_ms(within, "batch within") / 1000
+        if within_s > LONGEST_S:
+            raise BadOption(
+                "batch within", within, f"it must be {LONGEST_S} seconds or less", 'use "50ms"'
+            )
+        if transaction not in TRANSACTIONS:
+            raise BadOption(
+                "batch transaction", transaction, "it is neither 'batch' nor 'item'", "use 'batch'"
+            )
+        self.size = size
+        self.within_s = within_s
+        self.transaction = transaction
+
+    def __eq__(self, other: Any) -> bool:
+        return isinstance(other, Batch) and self._facts() == other._facts()
+
+    def __hash__(self) -> int:
+        return hash(self._facts())
+
+    def __repr__(self) -> str:
+        return f"Batch({self.size}, {self.within_s:g}, transaction={self.transaction!r})"
+
+    def _facts(self) -> tuple[int, float, str]:
+        return self.size, self.within_s, self.transaction

@@ -1,0 +1,58 @@
+"""What becomes of a batch's items when `process` has returned or raised."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable
+from typing import Any, Generic, TypeVar
+
+from qframe.errors import AlreadySettled
+from qframe.message import Message
+
+T = TypeVar("T")
+LOGGER = "qframe.batching"
+
+
+class Settling(Generic[T]):
+    """Settles items that are messages, and tells of those that failed; never raises.
+
+    Args:
+        name: the batcher's name, for the log.
+        on_error: told of the items of a batch that failed, and why; without one, the log is.
+    """
+
+    def __init__(
+        self, name: str, on_error: Callable[[list[T], BaseException], object] | None
+    ) -> None:
+        self._name = name
+        self._on_error = on_error
+
+    def processed(self, items: list[T]) -> None:
+        """Acks those that are messages in their handler's hands still."""
+        self._ack(items, None)
+
+    def failed(self, items: list[T], error: BaseException) -> None:
+        """Tells of them, then acks their messages with the error."""
+        if self._on_error is None:
+            self._log("a batch of %d items failed", len(items), error)
+        else:
+            try:
+                self._on_error(list(items), error)
+            except BaseException as second:  # a callback ends no thread
+                second.__context__ = second.__context__ or error
+                self._log("on_error raised for a batch of %d items", len(items), second)
+        self._ack(items, error)
+
+    def _ack(self, items: Iterable[Any], error: BaseException | None) -> None:
+        for item in items:
+            if not isinstance(item, Message) or item.auto_ack or item.settled:
+                continue
+            try:
+                item.ack(error=error)
+            except AlreadySettled:  # by another thread, in between
+                continue
+            except Exception as refused:  # the next ones are to be settled
+                self._log("%d message could not be settled", 1, refused)
+
+    def _log(self, what: str, count: int, error: BaseException) -> None:
+        logging.getLogger(LOGGER).error(f"batcher %s: {what}", self._name, count, exc_info=error)

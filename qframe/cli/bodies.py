@@ -1,0 +1,41 @@
+"""Bodies and headers of messages, as rows of a table, in full, and as JSON."""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+from qframe.codec import decode_body
+
+CUT_AT: Final = 200
+
+
+def body_as_text(body: bytes, headers: Mapping[str, str] | None, limit: int | None = CUT_AT) -> str:
+    """The body as JSON text, or as Python writes bytes; cut where it is too long for a row."""
+    value = _decoded(body, headers)
+    text = repr(value) if isinstance(value, bytes) else json.dumps(value, ensure_ascii=False)
+    return text if limit is None or len(text) <= limit else text[: limit - 1] + "…"
+
+
+def body_as_json(body: bytes, headers: Mapping[str, str] | None) -> dict[str, Any]:
+    """The body as programs read it; one that is not JSON is given in base64."""
+    value = _decoded(body, headers)
+    if isinstance(value, bytes):
+        return {"body": None, "body_base64": base64.b64encode(value).decode()}
+    return {"body": value}
+
+
+def own_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """The headers that the user has given."""
+    return {name: value for name, value in (headers or {}).items() if not name.startswith("qf-")}
+
+
+def _decoded(body: bytes, headers: Mapping[str, str] | None) -> Any:
+    try:
+        return decode_body(body, headers)
+    except msgspec.DecodeError:
+        return body

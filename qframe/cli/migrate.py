@@ -1,0 +1,54 @@
+"""`qframe migrate`: brings the tables of a store in a database to the version of this qframe."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from qframe.cli.flags import Config, Store
+from qframe.cli.output import say
+from qframe.cli.place import Place
+from qframe.cli.reading import looked_at
+from qframe.drivers.sql import Database
+from qframe.errors import NotSupported, SchemaMismatch
+from qframe.stores.sql import migrate as tables
+
+_SCHEMES = ("sqlite", "postgresql", "mysql", "mariadb")
+
+
+def migrate(
+    check: Annotated[
+        bool, typer.Option("--check", help="Change nothing; exit code 1 if there is work to do.")
+    ] = False,
+    sql: Annotated[
+        bool, typer.Option("--sql", help="Change nothing; print what would be run.")
+    ] = False,
+    store: Store = None,
+    config: Config = None,
+) -> None:
+    """Brings the tables of a store in a database up to date.
+
+    A worker or producer that may create tables does this by itself when it starts, unless the
+    store's URL says ?migrate=no.
+    """
+    url = Place(store=store, config=config).settings().store
+    if url.partition(":")[0].partition("+")[0] not in _SCHEMES:
+        raise NotSupported("migrate for a store without tables", "name a database with --store")
+    if check or sql:
+        url = looked_at(url)
+    database = Database(url)
+    known = len(tables.MIGRATIONS)
+    try:
+        found = tables.version_of(database)
+        if sql:
+            for statement in tables.sql(database, found) if found < known else []:
+                say(f"{statement};")
+        elif check and found != known:
+            raise SchemaMismatch(database.shown, found, known)
+        else:
+            for line in [] if check else tables.migrate(database):
+                say(line)
+            say(f"the tables in {database.shown} are at version {known}")
+    finally:
+        database.close()

@@ -1,0 +1,183 @@
+"""`qframe outbox`: what waits in an outbox, what is refused there and why, until it is mended."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from contextlib import suppress
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from qframe.cli.asking import ask
+from qframe.cli.bodies import body_as_json, body_as_text, own_headers
+from qframe.cli.flags import AsJson, Limit
+from qframe.cli.outboxes import outboxes_at
+from qframe.cli.output import counted, facts, say, say_json, table
+from qframe.cli.place import Place, placed
+from qframe.cli.records import moment
+from qframe.cli.times import ago
+from qframe.codec import tags_of
+from qframe.errors import BadOption
+from qframe.outbox.desk import Desk, Waiting
+from qframe.tables import DEFAULT_PREFIX
+
+_MOST: Final = 100_000
+
+outbox = typer.Typer(no_args_is_help=True, help="Shows, retries and drops what waits in an outbox.")
+
+Where = Annotated[
+    str,
+    typer.Argument(metavar="WHERE", help="A module, as for qframe worker, or a database's URL."),
+]
+Prefix = Annotated[
+    str, typer.Option(metavar="PREFIX", help="With a URL: what its tables' names begin with.")
+]
+Id = Annotated[str, typer.Argument(metavar="ID", help="The message's id.")]
+Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The messages' ids.")]
+
+
+@outbox.command("list")
+@placed
+def list_waiting(
+    place: Place,
+    where: Where,
+    refused: Annotated[bool, typer.Option("--refused", help="Only what is refused.")] = False,
+    limit: Limit = 100,
+    prefix: Prefix = DEFAULT_PREFIX,
+    as_json: AsJson = False,
+) -> None:
+    """Lists what waits in an outbox, the oldest first, and what is refused.
+
+    What a topic refuses holds back the later messages of its key, or of its whole topic.
+    """
+    with outboxes_at(place, where, prefix, must_ask=refused) as desks:
+        found = [each for _, each in desks.waiting(limit, refused=refused)]
+    if as_json:
+        say_json([_as_json(each) for each in found])
+    elif not found:
+        say("nothing is refused" if refused else "nothing waits")
+    else:
+        table(
+            ("id", "topic", "key", "stored", "why"),
+            [
+                (
+                    each.row.id,
+                    each.row.topic,
+                    each.row.key,
+                    ago(each.row.created_at, each.row.now),
+                    _why(each),
+                )
+                for each in found
+            ],
+        )
+
+
+@outbox.command()
+@placed
+def show(
+    place: Place,
+    where: Where,
+    message_id: Id,
+    prefix: Prefix = DEFAULT_PREFIX,
+    as_json: AsJson = False,
+) -> None:
+    """Shows one message of an outbox, and why it waits."""
+    with outboxes_at(place, where, prefix) as desks:
+        found = [each for _, each in desks.named([message_id])]
+    if as_json:
+        say_json(_as_json(found[0]))
+        return
+    for each in found:
+        row = each.row
+        say(f"waiting for topic {row.topic}: {_why(each)}")
+        facts(
+            [
+                ("remedy", each.remedy),
+                ("id", row.id),
+                ("key", row.key),
+                ("number", row.number),
+                ("stored", f"{moment(row.created_at)}, {ago(row.created_at, row.now)}"),
+                ("tried", row.sent_at and f"{moment(row.sent_at)}: it may be in its topic"),
+                ("headers", own_headers(_headers(each)) or None),
+                ("options", row.options),
+                ("body", body_as_text(bytes(row.body), _headers(each), limit=None)),
+            ],
+            indent="  ",
+        )
+
+
+@outbox.command()
+@placed
+def retry(
+    place: Place,
+    where: Where,
+    prefix: Prefix = DEFAULT_PREFIX,
+) -> None:
+    """Has relays try at once what was refused.
+
+    They do so by themselves, each time after a longer pause, of 30 s at most.
+    """
+    with outboxes_at(place, where, prefix) as desks:
+        for desk in desks.desks:
+            desk.try_again()
+    say("relays try again now, within 1 s")
+
+
+@outbox.command()
+@placed
+def drop(
+    place: Place,
+    where: Where,
+    ids: Ids = None,
+    everything: Annotated[bool, typer.Option("--all", help="All that are refused.")] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    prefix: Prefix = DEFAULT_PREFIX,
+) -> None:
+    """Removes messages from an outbox for good; asks first, unless --yes.
+
+    What a relay has in hand at this moment comes into its topic all the same.
+    """
+    if everything == bool(ids):
+        raise BadOption("ids", ids, "give either ids or --all", f"qframe outbox list {where}")
+    with outboxes_at(place, where, prefix, must_ask=everything) as desks:
+        if ids:
+            chosen = desks.named(list(dict.fromkeys(ids)))
+        else:
+            chosen = desks.waiting(_MOST, refused=True)
+        if chosen and not yes:
+            ask(f"Drop {counted(len(chosen), 'message')} of the outbox for good?")
+        numbers: defaultdict[Desk, list[int]] = defaultdict(list)
+        for desk, each in chosen:
+            numbers[desk].append(each.row.number)
+        done = sum(desk.drop(some) for desk, some in numbers.items())
+    say(f"{counted(done, 'message')} dropped")
+    if tried := sum(each.row.sent_at is not None for _, each in chosen):
+        say(f"{tried} of them had been handed to the store, and may be in their topics")
+
+
+def _as_json(waiting: Waiting) -> dict[str, Any]:
+    row, headers = waiting.row, _headers(waiting)
+    return {
+        "id": row.id, "topic": row.topic, "key": row.key, "number": row.number, "line": row.line,
+        "stored_at": moment(row.created_at), "tried_at": moment(row.sent_at),
+        "refused": waiting.refused, "behind": waiting.behind,
+        "remedy": waiting.remedy,
+        "headers": own_headers(headers), "tags": list(tags_of(headers)), "options": row.options,
+        **body_as_json(bytes(row.body), headers),
+    }  # fmt: skip
+
+
+def _headers(waiting: Waiting) -> dict[str, str]:
+    """A row's headers; none where they make no sense, which is what is wrong with it."""
+    with suppress(msgspec.DecodeError):
+        return msgspec.json.decode(waiting.row.headers or "{}", type=dict[str, str])
+    return {}
+
+
+def _why(waiting: Waiting) -> str:
+    if waiting.refused is not None:
+        return f"refused: {waiting.refused}"
+    if waiting.behind is not None:
+        return f"behind {waiting.behind}"
+    return "waits for a relay"

@@ -1,0 +1,132 @@
+"""The outboxes that a command is about: those of a module's apps, or one in a database."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
+from typing import NamedTuple
+
+from sqlalchemy import create_engine
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+
+from qframe.app import QFrame
+from qframe.cli.modules import apps_of
+from qframe.cli.output import say_error
+from qframe.cli.place import Place
+from qframe.cli.reading import looked_at, refuse_absent
+from qframe.errors import BadModule, BadOption, BadUrl, QFrameError
+from qframe.outbox import Outbox
+from qframe.outbox.desk import Desk, Waiting, has_tables
+from qframe.settings import Settings
+from qframe.stores.base import Store
+
+
+class Desks(NamedTuple):
+    """The desks of all outboxes that were named, looked at together."""
+
+    desks: Sequence[Desk]
+
+    def waiting(self, limit: int, *, refused: bool) -> list[tuple[Desk, Waiting]]:
+        """What waits, outbox by outbox, the oldest first."""
+        found: list[tuple[Desk, Waiting]] = []
+        for desk in self.desks:
+            if left := limit - len(found):
+                found += [(desk, each) for each in desk.waiting(left, refused=refused)]
+        return found
+
+    def named(self, ids: Sequence[str]) -> list[tuple[Desk, Waiting]]:
+        """Those of these ids.
+
+        Raises:
+            BadOption: if one waits in none of the outboxes.
+        """
+        found = [(desk, each) for desk in self.desks for each in desk.named(ids)]
+        there = {each.row.id for _, each in found}
+        for message_id in ids:
+            if message_id not in there:
+                raise BadOption(
+                    "message", message_id, "it does not wait in the outbox",
+                    "a relay has brought it into its topic, or it was never stored: qframe explain",
+                )  # fmt: skip
+        return found
+
+
+@contextmanager
+def outboxes_at(
+    place: Place, where: str, prefix: str, *, must_ask: bool = False
+) -> Iterator[Desks]:
+    """The desks of the outboxes at a place, a module or the URL of a database.
+
+    Their store is only asked for reasons. If it is away, that is said, and what waits is known all
+    the same.
+
+    Args:
+        place: whose store is asked about an outbox in a database.
+        where: the module or the URL.
+        prefix: what the names of the tables begin with, in a database.
+        must_ask: whether nothing can be done without the store.
+
+    Raises:
+        QFrameError: if there is no outbox, or its database cannot be used.
+    """
+    settings = place.settings()
+    with ExitStack() as stack:
+        if "://" in where:
+            found = [(_in_database(where, prefix, stack), settings)]
+        else:
+            apps = apps_of([where])
+            found = [(outbox, app.settings) for app in apps for outbox in app.outboxes]
+        if not found:
+            raise BadModule(
+                "module", where, "its apps relay no outbox",
+                "write app.relay(Outbox(engine)), or name the URL of the outbox's database",
+            )  # fmt: skip
+        try:
+            for outbox, _ in found:
+                _refuse_without_tables(outbox)
+            yield Desks([Desk(outbox, _store_of(each, stack, must_ask)) for outbox, each in found])
+        except SQLAlchemyError as error:
+            shown = found[0][0].engine.url.render_as_string(hide_password=True)
+            why = " ".join(str(getattr(error, "orig", None) or error).split())
+            raise BadOption(
+                "outbox", shown, f"its database cannot be used: {why}",
+                "check that it runs, its URL, and the rights of its user",
+            ) from error  # fmt: skip
+
+
+def _in_database(url: str, prefix: str, stack: ExitStack) -> Outbox:
+    try:
+        refuse_absent(url, "outbox", "name the database in which Outbox(engine) publishes")
+        engine = create_engine(url)
+    except (ArgumentError, NoSuchModuleError, ImportError) as error:
+        scheme = url.partition("://")[0]
+        raise BadUrl(
+            "outbox", f"{scheme}://…", f"it cannot be connected to ({error})",
+            "use sqlite:///file.db, postgresql+psycopg://host/name, or mysql+pymysql://…",
+        ) from error  # fmt: skip
+    stack.callback(engine.dispose)
+    return Outbox(engine, prefix=prefix, create_tables=False)
+
+
+def _refuse_without_tables(outbox: Outbox) -> None:
+    if not has_tables(outbox):
+        raise BadOption(
+            "outbox", outbox.engine.url.render_as_string(hide_password=True),
+            f"it has no tables {outbox.prefix}outbox and {outbox.prefix}lines",
+            "name the database in which Outbox(engine) publishes, and its --prefix",
+        )  # fmt: skip
+
+
+def _store_of(settings: Settings, stack: ExitStack, must_ask: bool) -> Store | None:
+    """The store, only looked at; None, once that was said, if it is away."""
+    try:
+        app = stack.enter_context(
+            QFrame(store=looked_at(settings.store), namespace=settings.namespace)
+        )
+        app.store.now_ms()
+    except QFrameError as error:
+        if must_ask:
+            raise
+        say_error(f"what is refused, and why, cannot be told: {error}")
+        return None
+    return app.store

@@ -1,0 +1,92 @@
+"""Where a command works: its store, namespace and coordinator, and the app that it opens there."""
+
+from __future__ import annotations
+
+import inspect
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
+from functools import wraps
+from typing import Any, Final, NamedTuple
+
+from qframe.app import QFrame
+from qframe.cli.flags import Config, Coordinator, Namespace, Store
+from qframe.cli.reading import looked_at
+from qframe.config_file import CONFIG_VARIABLE
+from qframe.errors import QFrameError, UnknownTopic
+from qframe.settings import PREFIX, Settings
+from qframe.telemetry.redaction import redacted
+
+_COORDINATOR: Final = "coordinator"
+_FLAGS: Final = {
+    "store": Store, _COORDINATOR: Coordinator, "namespace": Namespace, "config": Config,
+}  # fmt: skip
+
+
+class Place(NamedTuple):
+    """The flags that say where; what is None is left to `qframe.toml` and the environment."""
+
+    store: str | None = None
+    coordinator: str | None = None
+    namespace: str | None = None
+    config: str | None = None
+
+    def settings(self) -> Settings:
+        """Makes the flags that were given this process's environment, and answers what counts.
+
+        Modules that a worker imports make apps of their own, and these are to use the same store.
+        """
+        if self.config is not None:
+            os.environ[CONFIG_VARIABLE] = self.config
+        given = {name: getattr(self, name) for name in ("store", _COORDINATOR, "namespace")}
+        settings = Settings.load(**given)
+        for name, value in given.items():
+            if value is not None:
+                os.environ[PREFIX + name.upper()] = value
+        return settings
+
+    @contextmanager
+    def opened(self, *, creating: bool = False) -> Iterator[QFrame]:
+        """The app that a command works on; the store must be there, unless it may be created."""
+        settings = self.settings()
+        with QFrame(store=settings.store if creating else looked_at(settings.store)) as app:
+            try:
+                yield app
+            except UnknownTopic as error:
+                names = error.known
+                with suppress(QFrameError):  # its user may not be allowed to list them
+                    names = names or [topic.name for topic in app.store.topics()]
+                where = f"{redacted(settings.store)}, namespace {settings.namespace}"
+                raise UnknownTopic(str(error.value), names, where) from None
+
+
+def placed(command: Callable[..., None], *, coordinated: bool = False) -> Callable[..., None]:
+    """Gives a command, whose first parameter is a `Place`, the flags of one behind its own.
+
+    Args:
+        command: the command.
+        coordinated: whether it asks the coordinator, and so takes its flag as well.
+    """
+    signature = inspect.signature(command, eval_str=True)
+    flags = [name for name in _FLAGS if coordinated or name != _COORDINATOR]
+    _, *own = signature.parameters.values()
+    added = [
+        inspect.Parameter(
+            name, inspect.Parameter.POSITIONAL_OR_KEYWORD, default=None, annotation=_FLAGS[name]
+        )
+        for name in flags
+    ]
+
+    @wraps(command)
+    def run(**given: Any) -> None:
+        command(Place(**{name: given.pop(name) for name in flags}), **given)
+
+    parameters = [*own, *added]
+    run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
+    run.__annotations__ = {each.name: each.annotation for each in parameters}
+    return run
+
+
+def coordinated(command: Callable[..., None]) -> Callable[..., None]:
+    """As `placed`, for a command that asks the coordinator too."""
+    return placed(command, coordinated=True)

@@ -1,0 +1,55 @@
+"""What only looks makes nothing: neither the file of a database nor tables in one."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from pathlib import Path
+
+from sqlalchemy import URL, make_url
+from sqlalchemy.exc import ArgumentError
+
+from qframe.errors import BadUrl
+
+_DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+_REMEDY = "declare a topic or start a worker first, or name another one with --store"
+
+
+def looked_at(url: str) -> str:
+    """The URL under which a store is opened only if all that it needs is there.
+
+    Raises:
+        BadUrl: if it is in a file, and that is not there.
+    """
+    database = _database(url)
+    if database is None:
+        return url
+    refuse_absent(url)
+    return database.update_query_dict({"migrate": "no"}).render_as_string(hide_password=False)
+
+
+def refuse_absent(url: str, what: str = "store", remedy: str = _REMEDY) -> None:
+    """Sees that the file of a database in a file is there.
+
+    Args:
+        url: the database's.
+        what: what is kept in it.
+        remedy: what to do if it is not there.
+
+    Raises:
+        BadUrl: if it is not.
+    """
+    database = _database(url)
+    if database is None or database.get_backend_name() != "sqlite":
+        return
+    path = Path(database.database or "")
+    if path.name and path.name != ":memory:" and not path.exists():
+        raise BadUrl(what, url, f"there is no such database yet, {path.absolute()}", remedy)
+
+
+def _database(url: str) -> URL | None:
+    """The URL of a database; None for other stores, and for what is no URL, which is told later."""
+    with suppress(ArgumentError):
+        parsed = make_url(url)
+        if parsed.get_backend_name() in _DATABASES:
+            return parsed
+    return None

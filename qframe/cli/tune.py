@@ -1,0 +1,117 @@
+"""`qframe tune`, `qframe pause`, `qframe resume`: a group's workers changed while they run."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Literal, cast
+
+import msgspec
+import typer
+
+from qframe.app import QFrame
+from qframe.cli.flags import AsJson, GroupName, TopicName
+from qframe.cli.output import say, say_json
+from qframe.cli.place import Place, placed
+from qframe.errors import BadOption
+from qframe.tuning import RESET, Tuning
+
+Threads = Annotated[
+    str | None, typer.Option(metavar="N", help="Handlers at once in each worker, or reset.")
+]
+Rate = Annotated[
+    str | None,
+    typer.Option(metavar="RATE", help="How often handlers begin, such as 100/s, or reset."),
+]
+InFlight = Annotated[
+    str | None, typer.Option(metavar="N", help="Messages that each worker holds at once, or reset.")
+]
+Reset = Annotated[bool, typer.Option("--reset", help="First, all of these to what the code says.")]
+
+_WITHIN = "its workers follow within 2 s"
+
+
+@placed
+def tune(
+    place: Place,
+    topic: TopicName,
+    group: GroupName,
+    threads: Threads = None,
+    rate: Rate = None,
+    in_flight: InFlight = None,
+    reset: Reset = False,
+    as_json: AsJson = False,
+) -> None:
+    """Changes a group's running workers, or shows what is set for them.
+
+    They follow within 2 s, and those that start later obey as well. Without options it only shows.
+    """
+    given: dict[str, Any] = {
+        "threads": _number("threads", threads), "rate": rate,
+        "in_flight": _number("in flight", in_flight),
+    }  # fmt: skip
+    if reset:
+        given = {name: RESET if value is None else value for name, value in given.items()}
+    changes = any(value is not None for value in given.values())
+    with place.opened() as app:
+        if changes:
+            app.admin.tune(topic, group, **given)
+        _show(app, topic, group, as_json=as_json, changed=changes)
+
+
+@placed
+def pause(
+    place: Place,
+    topic: TopicName,
+    group: GroupName,
+    as_json: AsJson = False,
+) -> None:
+    """Pauses a group: its workers handle nothing more until it is resumed.
+
+    What handlers have in hand they finish. Nothing is lost: the group goes on to collect.
+    """
+    with place.opened() as app:
+        app.admin.pause(topic, group)
+        _show(app, topic, group, as_json=as_json, changed=True)
+
+
+@placed
+def resume(
+    place: Place,
+    topic: TopicName,
+    group: GroupName,
+    as_json: AsJson = False,
+) -> None:
+    """Ends a group's pause."""
+    with place.opened() as app:
+        app.admin.resume(topic, group)
+        _show(app, topic, group, as_json=as_json, changed=True)
+
+
+def marked(name: str, *, paused: bool) -> str:
+    """A group's name, or a consumer's; one that is paused is marked."""
+    return f"{name} (paused)" if paused else name
+
+
+def in_words(tuning: Tuning) -> str:
+    """What is set, in a line; nothing where that is what the code says."""
+    values = {
+        "threads": tuning.threads, "rate": tuning.rate, "in flight": tuning.in_flight
+    }  # fmt: skip
+    words = [f"{name} {value}" for name, value in values.items() if value is not None]
+    return ", ".join(["paused"] * tuning.paused + words)
+
+
+def _show(app: QFrame, topic: str, group: str, *, as_json: bool, changed: bool) -> None:
+    tuning = app.admin.tuned(topic, group)
+    if as_json:
+        say_json({"topic": topic, "group": group, **msgspec.to_builtins(tuning)})
+    else:
+        follow = f"; {_WITHIN}" if changed else ""
+        say(f"{topic}/{group}: {in_words(tuning) or 'as its code says'}{follow}")
+
+
+def _number(name: str, text: str | None) -> int | Literal["reset"] | None:
+    if text is None or text == RESET:
+        return cast("Literal['reset'] | None", text)
+    if not (text.isascii() and text.isdigit()):
+        raise BadOption(name, text, "it is not a whole number", f"use a number, or {RESET}")
+    return int(text)

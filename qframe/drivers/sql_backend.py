@@ -1,0 +1,178 @@
+"""What tells one database from another: its URL, its connections, its errors, its clock."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from contextlib import AbstractContextManager, nullcontext
+from importlib import import_module
+from types import ModuleType
+from typing import Any, ClassVar
+
+from sqlalchemy.engine import Dialect
+from sqlalchemy.engine.url import URL
+from sqlalchemy.exc import TimeoutError as NoneFree
+from sqlalchemy.pool import Pool, PoolProxiedConnection
+
+from qframe.errors import AnswerLost, BadUrl, StoreUnavailable
+
+Values = tuple[Any, ...]
+
+
+class Backend(ABC):
+    """One sort of database, and the way to it.
+
+    Attributes:
+        shown: the URL without what nobody may see.
+        dialect: SQLAlchemy's, for the texts of statements.
+        pool: the connections.
+        failures: the classes of errors that its driver raises.
+        has_clock: whether its server has one that all processes share.
+        notifies: whether its server passes on words (`Listener`).
+        takes_arrays: whether a parameter may be an array (`rows_of_arrays`).
+        has_partial_indexes: whether an index may have a condition.
+        may_migrate: whether opening a store may create tables.
+    """
+
+    has_clock: ClassVar[bool] = True
+    notifies: ClassVar[bool] = False
+    takes_arrays: ClassVar[bool] = False
+    has_partial_indexes: ClassVar[bool] = False
+
+    def __init__(
+        self, shown: str, dialect: Dialect, pool: Pool, failures: tuple[type[Exception], ...]
+    ) -> None:
+        self.shown = shown
+        self.dialect = dialect
+        self.pool = pool
+        self.failures: tuple[type[Exception], ...] = (*failures, NoneFree)
+        self.may_migrate = True
+
+    def writing(self) -> AbstractContextManager[Any]:
+        """What a transaction that writes holds in this process."""
+        return nullcontext()
+
+    @abstractmethod
+    def begin(self, cursor: Any, *, writes: bool) -> None:
+        """Begins a transaction: one that writes, or one that reads a single state."""
+
+    @abstractmethod
+    def now_ms(self, cursor: Any) -> int:
+        """The server's clock at this moment, in milliseconds since 1970."""
+
+    @abstractmethod
+    def has_table(self, cursor: Any, name: str) -> bool:
+        """Whether there is a table of that name."""
+
+    @abstractmethod
+    def has_index(self, cursor: Any, table: str, name: str) -> bool:
+        """Whether a table has an index of that name."""
+
+    def lock_schema(self, cursor: Any) -> None:
+        """Waits until nobody else changes the tables."""
+
+    def unlock_schema(self, cursor: Any) -> None:
+        """Lets others change the tables, where the end of the transaction does not."""
+
+    def run_many(self, cursor: Any, text: str, parameters: Sequence[tuple[Any, ...]]) -> int:
+        """Runs a change for each tuple; answers how many rows were touched."""
+        cursor.executemany(text, parameters)
+        return int(cursor.rowcount)
+
+    def rows_of_arrays(self, cursor: Any, text: str, parameters: Values) -> list[Values]:  # noqa: ARG002
+        """What a query answers of which parameters are arrays."""
+        raise AssertionError(f"{self.shown} takes no arrays")
+
+    def say(self, cursor: Any, words: Sequence[str]) -> None:
+        """Tells words to all who listen, once the transaction is committed."""
+
+    def listener(self) -> Listener:
+        """What hears the words of all processes.
+
+        Raises:
+            StoreUnavailable: if the server cannot be reached.
+        """
+        raise AssertionError(f"{self.shown} passes on no words")
+
+    @abstractmethod
+    def is_conflict(self, error: Exception) -> bool:
+        """Whether a transaction was undone because of another one, and may be run again."""
+
+    @abstractmethod
+    def is_gone(self, error: Exception) -> bool:
+        """Whether the connection is lost, so that an answer may be lost with it."""
+
+    @abstractmethod
+    def refusal(self, error: Exception) -> Exception | None:
+        """What an error means that is neither a conflict nor a lost connection, if we know."""
+
+    def undo(self, connection: PoolProxiedConnection) -> bool:
+        """Rolls back after a failure; answers whether it is sure that nothing was changed."""
+        try:
+            connection.rollback()
+        except self.failures:
+            connection.invalidate()
+            return False
+        return True
+
+    def translated(self, error: Exception, *, unknown: bool) -> Exception:
+        """What a driver's error means here."""
+        if unknown:
+            return AnswerLost(self.shown, text_of(error))
+        return self.refusal(error) or StoreUnavailable(self.shown, text_of(error))
+
+
+class Listener(ABC):
+    """A connection that hears words."""
+
+    @abstractmethod
+    def hear(self, timeout_s: float) -> list[str]:
+        """The words that have come, waiting for the first at most so long.
+
+        Raises:
+            StoreUnavailable: if it is broken; words may have been missed.
+        """
+
+    @abstractmethod
+    def wake(self) -> None:
+        """Ends a `hear` now; from any thread."""
+
+    @abstractmethod
+    def close(self) -> None:
+        """Closes the connection."""
+
+
+def text_of(error: Exception) -> str:
+    """An error in one line."""
+    return " ".join(str(error).split()) or type(error).__name__
+
+
+def shown_of(url: URL) -> str:
+    """A URL without its password, and without options, in which another may stand."""
+    return url.set(query={}).render_as_string(hide_password=True)
+
+
+def driver(name: str, extra: str, shown: str) -> ModuleType:
+    """A database driver, which not everybody has installed.
+
+    Raises:
+        BadUrl: if it is not there.
+    """
+    try:
+        return import_module(name)
+    except ImportError as error:
+        raise BadUrl(
+            "store", shown, f"its driver {name} is not installed", f"pip install 'qframe[{extra}]'"
+        ) from error
+
+
+def yes_or_no(shown: str, name: str, value: str, default: bool) -> bool:
+    """An option of a URL that is yes or no.
+
+    Raises:
+        BadUrl: if it is neither.
+    """
+    words = {"": default, "yes": True, "no": False}
+    if value.lower() not in words:
+        raise BadUrl("store", shown, f"{name}={value} is not an option of it", f"use ?{name}=no")
+    return words[value.lower()]

@@ -1,0 +1,162 @@
+"""MariaDB 10.6 or newer, and MySQL 8, through PyMySQL."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import Any, Final
+
+from sqlalchemy.engine import Dialect
+from sqlalchemy.engine.url import URL
+from sqlalchemy.pool import QueuePool
+
+from qframe.drivers.sql_backend import Backend, driver, shown_of, text_of, yes_or_no
+from qframe.errors import BadUrl, StoreFull
+
+OLDEST_MARIADB: Final = (10, 6)
+OLDEST_MYSQL: Final = (8, 0)
+SCHEMA_LOCK_S: Final = 60
+_REMEDY: Final = "use mysql+pymysql://user:password@host:3306/name"
+_SCHEMA_LOCK: Final = "qframe_migrate"
+# The clock is the same in summer and winter, no text is cut, and no backslash is misread.
+_SESSION: Final = (
+    "SET SESSION time_zone = '+00:00', sql_mode = 'STRICT_TRANS_TABLES,NO_ENGINE_SUBSTITUTION', "
+    "tx_isolation = 'READ-COMMITTED', innodb_lock_wait_timeout = 20"
+)
+# A worker that is stopped in the middle of a transaction must not keep others from its slots.
+_MARIADB_SESSION: Final = "SET SESSION idle_transaction_timeout = 30"
+# The last one: a table was changed while a snapshot was open, by who migrates.
+_CONFLICTS: Final = (1213, 1205, 1020, 1062, 1412)
+_LOST: Final = (0, 1053, 1152, 1158, 1159, 1160, 1161, 1290, 1836, 1792, 1927, 2003, 2006, 2013,
+                2014, 2055, 4031)  # fmt: skip
+_NO_ROOM: Final = (3, 1021, 1114)
+# "Got error 28 from storage engine": the number is the system's.
+_ENGINE: Final = 1030
+_NO_SPACE: Final = "error 28 "
+_REFUSED: Final = (1044, 1045, 1049, 1142, 1143, 1251, 1698)
+
+
+class MariaDb(Backend):
+    """A server; options of the URL are PyMySQL's (`ssl_ca`, `charset` …), and `migrate=no`."""
+
+    def __init__(self, url: URL) -> None:
+        shown = shown_of(url)
+        if url.drivername not in ("mysql", "mysql+pymysql", "mariadb", "mariadb+pymysql"):
+            raise BadUrl("store", shown, f"{url.drivername} is not a driver of it", _REMEDY)
+        if not url.database:
+            raise BadUrl("store", shown, "it names no database", _REMEDY)
+        self._pymysql: Any = driver("pymysql", "mysql", shown)
+        options = {name: str(value) for name, value in url.query.items()}
+        may_migrate = yes_or_no(shown, "migrate", options.pop("migrate", ""), True)
+        dialect = _dialect("mysql", self._pymysql)
+        _, wanted = dialect.create_connect_args(url.set(query=options))
+        self._options = {
+            "connect_timeout": 10, "read_timeout": 60, "write_timeout": 60, "charset": "utf8mb4",
+            **wanted,
+        }  # fmt: skip
+        pool = QueuePool(self._connected, pool_size=8, max_overflow=64, reset_on_return=None)
+        super().__init__(shown, dialect, pool, (self._pymysql.MySQLError,))
+        self.may_migrate = may_migrate
+
+    def begin(self, cursor: Any, *, writes: bool) -> None:
+        """Begins a transaction."""
+        if writes:
+            cursor.execute("START TRANSACTION")
+            return
+        cursor.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+        cursor.execute("START TRANSACTION WITH CONSISTENT SNAPSHOT, READ ONLY")
+
+    def now_ms(self, cursor: Any) -> int:
+        """The server's clock at this moment."""
+        cursor.execute("SELECT CAST(UNIX_TIMESTAMP(NOW(3)) * 1000 AS SIGNED)")
+        return int(cursor.fetchone()[0])
+
+    def has_table(self, cursor: Any, name: str) -> bool:
+        """Whether there is a table of that name."""
+        cursor.execute(
+            "SELECT 1 FROM information_schema.tables"
+            " WHERE table_schema = DATABASE() AND table_name = %s", (name,),
+        )  # fmt: skip
+        return bool(cursor.fetchall())
+
+    def has_index(self, cursor: Any, table: str, name: str) -> bool:
+        """Whether a table has an index of that name."""
+        cursor.execute(
+            "SELECT 1 FROM information_schema.statistics WHERE table_schema = DATABASE()"
+            " AND table_name = %s AND index_name = %s", (table, name),
+        )  # fmt: skip
+        return bool(cursor.fetchall())
+
+    def lock_schema(self, cursor: Any) -> None:
+        """Waits until no other session holds the lock."""
+        cursor.execute("SELECT GET_LOCK(CONCAT(%s, DATABASE()), %s)", (_SCHEMA_LOCK, SCHEMA_LOCK_S))
+        if cursor.fetchone()[0] != 1:
+            raise self._pymysql.err.OperationalError(1205, "another process changes the tables")
+
+    def unlock_schema(self, cursor: Any) -> None:
+        """Lets the lock go, which outlives the transaction."""
+        with suppress(*self.failures):
+            cursor.execute("SELECT RELEASE_LOCK(CONCAT(%s, DATABASE()))", (_SCHEMA_LOCK,))
+            cursor.fetchall()
+
+    def is_conflict(self, error: Exception) -> bool:
+        """Deadlocks, locks waited for too long, and two who add the same."""
+        return _code(error) in _CONFLICTS
+
+    def is_gone(self, error: Exception) -> bool:
+        """Whether the connection is lost, or leads to a server that may not be written."""
+        return _code(error) in _LOST
+
+    def refusal(self, error: Exception) -> Exception | None:
+        """Disks that are full, users and databases that are not there, our own mistakes."""
+        code, text = _code(error), text_of(error)
+        if code in _NO_ROOM or (code == _ENGINE and _NO_SPACE in text):
+            return StoreFull(self.shown, text)
+        if code in _REFUSED:
+            return BadUrl(
+                "store", self.shown, f"the server refuses it ({text})",
+                "check user, password and database; see docs/configuration.md",
+            )  # fmt: skip
+        if isinstance(error, (self._pymysql.OperationalError, self._pymysql.InterfaceError)):
+            return None
+        return error if isinstance(error, self._pymysql.MySQLError) else None
+
+    def _connected(self) -> Any:
+        try:
+            connection = self._pymysql.connect(autocommit=True, **self._options)
+        except TypeError as error:
+            raise BadUrl("store", self.shown, f"an option is unknown ({error})",
+                         "see docs/configuration.md") from error  # fmt: skip
+        cursor = connection.cursor()
+        cursor.execute("SELECT VERSION()")
+        version = str(cursor.fetchone()[0])
+        is_mariadb = "mariadb" in version.lower()
+        self._check(version, is_mariadb)
+        if is_mariadb and self.dialect.name != "mariadb":
+            self.dialect = _dialect("mariadb", self._pymysql)
+        cursor.execute(
+            _SESSION if is_mariadb else _SESSION.replace("tx_isolation", "transaction_isolation")
+        )
+        if is_mariadb:
+            cursor.execute(_MARIADB_SESSION)
+        cursor.close()
+        return connection
+
+    def _check(self, version: str, is_mariadb: bool) -> None:
+        numbers = re.findall(r"\d+", version)
+        found = (int(numbers[0]), int(numbers[1]))
+        if found < (OLDEST_MARIADB if is_mariadb else OLDEST_MYSQL):
+            raise BadUrl("store", self.shown, f"it is version {version}",
+                         "use MariaDB 10.6, MySQL 8, or newer")  # fmt: skip
+
+
+def _dialect(name: str, pymysql: Any) -> Dialect:
+    made: Any = URL.create(f"{name}+pymysql").get_dialect()
+    dialect: Dialect = made(paramstyle="format", dbapi=pymysql)
+    return dialect
+
+
+def _code(error: Exception) -> int | None:
+    """The number that a server or the driver gave an error."""
+    first = error.args[0] if error.args else None
+    return first if isinstance(first, int) else None

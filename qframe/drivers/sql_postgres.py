@@ -1,0 +1,242 @@
+"""PostgreSQL 15 or newer, through psycopg 3."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Any, Final
+
+from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
+from sqlalchemy.engine.url import URL
+from sqlalchemy.pool import QueuePool
+
+from qframe.drivers.sql_backend import (
+    Backend,
+    Listener,
+    Values,
+    driver,
+    shown_of,
+    text_of,
+    yes_or_no,
+)
+from qframe.errors import BadUrl, StoreFull, StoreUnavailable
+
+OLDEST: Final = 150000
+CHANNEL: Final = "qframe"
+CHECK_EVERY_S: Final = 10.0
+COPY_FROM: Final = 8
+_INSERT: Final = re.compile(
+    r"INSERT INTO (\S+) \(([^()]+)\) VALUES \(((?:%s(?:::[A-Z]+(?: COLLATE \"C\")?)?(?:, )?)+)\)"
+)
+_REMEDY: Final = "use postgresql+psycopg://user:password@host:5432/name"
+# A worker that is stopped in the middle of a transaction must not keep others from its slots; a
+# host that has vanished is noticed. Every statement goes by an index, but one that was planned
+# while its table was empty would read all of it from then on, as long as the plan is kept; what
+# must be read whole all the same is not worth compiling. Whoever names one of these in the URL has
+# the last word.
+_CONNECTING: Final[Mapping[str, Any]] = {
+    "connect_timeout": 10,
+    "keepalives_idle": 30,
+    "keepalives_interval": 10,
+    "keepalives_count": 3,
+    "tcp_user_timeout": 30_000,
+    "application_name": "qframe",
+    "options": "-c idle_in_transaction_session_timeout=30s -c lock_timeout=30s"
+    " -c enable_seqscan=off -c jit=off",
+}
+_SCHEMA_LOCK: Final = 0x71_66_72_61_6D_65  # "qframe"
+_SERIALIZATION, _DEADLOCK, _UNIQUE = "40001", "40P01", "23505"
+_LOST: Final = ("57P01", "57P02", "57P03", "57P05", "25P03", "25P04", "25006")
+_NO_ROOM: Final = ("53100",)
+_REFUSED: Final = ("password authentication failed", "does not exist", "no pg_hba.conf entry",
+                   "no password supplied", "permission denied", "invalid connection option",
+                   "is not permitted to log in")  # fmt: skip
+
+
+class Postgres(Backend):
+    """A server; options of the URL are libpq's, `prepare_threshold` and `migrate=no`."""
+
+    notifies = True
+    takes_arrays = True
+    has_partial_indexes = True
+
+    def __init__(self, url: URL) -> None:
+        shown = shown_of(url)
+        if url.drivername not in ("postgresql", "postgresql+psycopg"):
+            raise BadUrl("store", shown, f"{url.drivername} is not a driver of it", _REMEDY)
+        if not url.database:
+            raise BadUrl("store", shown, "it names no database", _REMEDY)
+        self._psycopg: Any = driver("psycopg", "postgres", shown)
+        options = {name: str(value) for name, value in url.query.items()}
+        may_migrate = yes_or_no(shown, "migrate", options.pop("migrate", ""), True)
+        self._options = {**_CONNECTING, **_threshold(shown, options.pop("prepare_threshold", ""))}
+        dialect: Any = PGDialect_psycopg(paramstyle="format")  # type: ignore[no-untyped-call]
+        _, wanted = dialect.create_connect_args(url.set(query=options))
+        self._options |= wanted
+        pool = QueuePool(self._connected, pool_size=8, max_overflow=64, reset_on_return=None)
+        super().__init__(shown, dialect, pool, (self._psycopg.Error,))
+        self.may_migrate = may_migrate
+
+    def begin(self, cursor: Any, *, writes: bool) -> None:
+        """Begins a transaction."""
+        cursor.execute(
+            "BEGIN ISOLATION LEVEL READ COMMITTED" if writes
+            else "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
+        )  # fmt: skip
+
+    def now_ms(self, cursor: Any) -> int:
+        """The server's clock at this moment."""
+        cursor.execute("SELECT (extract(epoch FROM clock_timestamp()) * 1000)::bigint")
+        return int(cursor.fetchone()[0])
+
+    def has_table(self, cursor: Any, name: str) -> bool:
+        """Whether there is a table of that name on the search path."""
+        cursor.execute("SELECT to_regclass(%s::text) IS NOT NULL", (name,))
+        return bool(cursor.fetchone()[0])
+
+    def has_index(self, cursor: Any, table: str, name: str) -> bool:  # noqa: ARG002
+        """Whether there is an index of that name on the search path."""
+        return self.has_table(cursor, name)
+
+    def lock_schema(self, cursor: Any) -> None:
+        """Waits until no other transaction holds the lock; the end of this one lets it go."""
+        cursor.execute("SELECT pg_advisory_xact_lock(%s)", (_SCHEMA_LOCK,))
+
+    def run_many(self, cursor: Any, text: str, parameters: Sequence[tuple[Any, ...]]) -> int:
+        """Runs a change for each tuple; rows that are only added are copied."""
+        into = _copied(text) if len(parameters) >= COPY_FROM else None
+        if into is None:
+            return super().run_many(cursor, text, parameters)
+        with cursor.copy(into) as copy:
+            for row in parameters:
+                copy.write_row(row)
+        return len(parameters)
+
+    def rows_of_arrays(self, cursor: Any, text: str, parameters: Values) -> list[Values]:
+        """What a query answers of which parameters are arrays.
+
+        It is planned each time, for tables as long as they are now: a plan that was made and kept
+        when they were empty could read them whole for each element.
+        """
+        cursor.execute(text, parameters, prepare=False)
+        return list(cursor.fetchall())
+
+    def say(self, cursor: Any, words: Sequence[str]) -> None:
+        """Tells words; they are heard when the transaction is committed."""
+        cursor.execute(
+            "SELECT pg_notify(%s, word) FROM unnest(%s::text[]) AS word", (CHANNEL, list(words))
+        )
+
+    def listener(self) -> Listener:
+        """A connection of its own that listens.
+
+        Raises:
+            StoreUnavailable: if the server cannot be reached.
+        """
+        try:
+            connection = self._connected()
+            connection.execute(f"LISTEN {CHANNEL}")
+        except self.failures as error:
+            raise self.translated(error, unknown=False) from error
+        return PostgresListener(self, connection)
+
+    def is_conflict(self, error: Exception) -> bool:
+        """Deadlocks, serialization failures, and two who add the same."""
+        return getattr(error, "sqlstate", None) in (_SERIALIZATION, _DEADLOCK, _UNIQUE)
+
+    def is_gone(self, error: Exception) -> bool:
+        """Whether the connection is lost, or leads to a server that may not be written."""
+        state = getattr(error, "sqlstate", None)
+        if state is None:
+            broken = (self._psycopg.OperationalError, self._psycopg.InterfaceError)
+            return isinstance(error, broken)
+        return state.startswith("08") or state in _LOST
+
+    def refusal(self, error: Exception) -> Exception | None:
+        """Disks that are full, users and databases that are not there, our own mistakes."""
+        state, text = getattr(error, "sqlstate", None), text_of(error)
+        if state in _NO_ROOM:
+            return StoreFull(self.shown, text)
+        if state == "42501" or (state is None and any(each in text for each in _REFUSED)):
+            return BadUrl(
+                "store", self.shown, f"the server refuses it ({text})",
+                "check user, password and database; see docs/configuration.md",
+            )  # fmt: skip
+        if isinstance(error, self._psycopg.DataError) and state is None:
+            return BadUrl("text for the store", self.shown, text, "leave out the NUL")
+        if isinstance(error, (self._psycopg.OperationalError, self._psycopg.InterfaceError)):
+            return None
+        return error if isinstance(error, self._psycopg.Error) else None
+
+    def _connected(self) -> Any:
+        connection = self._psycopg.connect(autocommit=True, **self._options)
+        if connection.info.server_version < OLDEST:
+            connection.close()
+            raise BadUrl(
+                "store", self.shown, f"it is PostgreSQL {connection.info.server_version // 10000}",
+                "use PostgreSQL 15 or newer",
+            )  # fmt: skip
+        return connection
+
+
+class PostgresListener(Listener):
+    """A connection that listens; one thread hears, any may wake it."""
+
+    def __init__(self, backend: Postgres, connection: Any) -> None:
+        self._backend = backend
+        self._connection = connection
+        self._failures: tuple[type[Exception], ...] = (*backend.failures, OSError)
+        self._reader, self._writer = os.pipe()
+        os.set_blocking(self._reader, False)
+        os.set_blocking(self._writer, False)
+        self._poller = select.poll()
+        self._poller.register(connection.fileno(), select.POLLIN)
+        self._poller.register(self._reader, select.POLLIN)
+
+    def hear(self, timeout_s: float) -> list[str]:
+        """The words that have come, waiting for the first at most so long."""
+        try:
+            ready = self._poller.poll(min(timeout_s, CHECK_EVERY_S) * 1000)
+            if not ready:
+                # A server that has vanished says nothing: ask it.
+                self._connection.execute("SELECT 1")
+            with suppress(BlockingIOError):
+                os.read(self._reader, 4096)
+            return [one.payload for one in self._connection.notifies(timeout=0)]
+        except self._failures as error:
+            raise StoreUnavailable(self._backend.shown, text_of(error)) from error
+
+    def wake(self) -> None:
+        """Ends a `hear` now."""
+        with suppress(OSError):
+            os.write(self._writer, b"!")
+
+    def close(self) -> None:
+        """Closes the connection."""
+        with suppress(*self._failures):
+            self._connection.close()
+        os.close(self._reader)
+        os.close(self._writer)
+
+
+@lru_cache(maxsize=256)
+def _copied(text: str) -> str | None:
+    """The COPY for an INSERT of plain parameters; None for any other statement."""
+    match = _INSERT.fullmatch(text)
+    if match is None or match[3].count("%s") != match[2].count(",") + 1:
+        return None
+    return f"COPY {match[1]} ({match[2]}) FROM STDIN"
+
+
+def _threshold(shown: str, text: str) -> dict[str, int | None]:
+    """After how many uses a statement is prepared; 0 for never, as pgbouncer may need it."""
+    if not text:
+        return {}
+    if not text.isdecimal():
+        raise BadUrl("store", shown, f"prepare_threshold={text} is not a number",
+                     "use ?prepare_threshold=0 to prepare nothing")  # fmt: skip
+    return {"prepare_threshold": int(text) or None}

@@ -1,0 +1,209 @@
+"""SQLite: a file, one writer at a time, and no clock of its own."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, ClassVar, Final
+
+from sqlalchemy import create_engine, event
+from sqlalchemy.engine.url import URL
+from sqlalchemy.pool import PoolProxiedConnection
+
+from qframe.drivers.sql_backend import Backend, yes_or_no
+from qframe.errors import BadUrl, StoreFull
+
+BUSY_TIMEOUT_MS: Final = 30_000
+# Queues are written all over their tables: with SQLite's own 2 MB of cache, and a checkpoint every
+# 4 MB, publishing to many keys is a third slower.
+CACHE_KIB: Final = 32_768
+CHECKPOINT_PAGES: Final = 4000
+_AGAIN_MS: Final = 20
+SYNCHRONOUS: Final = ("full", "normal")
+
+
+class Sqlite(Backend):
+    """A file.
+
+    Options: `synchronous`, `full` (a commit is on the disk when it returns) or `normal` (the last
+    commits may be lost when power fails); `migrate=no`, under which a file is not changed to WAL.
+    """
+
+    has_clock = False
+
+    # Writers of one file queue here, in this process: SQLite's own waiting is a sleep.
+    _writers: ClassVar[dict[str, threading.Lock]] = {}
+    _writers_guard: ClassVar[threading.Lock] = threading.Lock()
+
+    def __init__(self, url: URL) -> None:
+        url, options = _checked(url)
+        path = str(Path(str(url.database)).resolve())
+        with self._writers_guard:
+            self._writing = self._writers.setdefault(path, threading.Lock())
+        engine = create_engine(url, paramstyle="qmark", pool_size=8, max_overflow=64)
+        shown = url.render_as_string(hide_password=True)
+        super().__init__(shown, engine.dialect, engine.pool, (sqlite3.Error,))
+        self.may_migrate = yes_or_no(shown, "migrate", options.get("migrate", ""), True)
+
+        @event.listens_for(engine.pool, "connect")
+        def on_connect(connection: sqlite3.Connection, _: object) -> None:
+            # The driver must not begin transactions by itself: BEGIN IMMEDIATE has to.
+            connection.isolation_level = None
+            cursor = connection.cursor()
+            cursor.execute(f"PRAGMA busy_timeout={BUSY_TIMEOUT_MS}")
+            if self.may_migrate:  # else the file may be somebody else's, and stays as it is
+                _use_wal(cursor)
+            cursor.execute(f"PRAGMA synchronous={options.get('synchronous', 'full')}")
+            cursor.execute(f"PRAGMA cache_size=-{CACHE_KIB}")
+            cursor.execute(f"PRAGMA wal_autocheckpoint={CHECKPOINT_PAGES}")
+            cursor.close()
+
+    def writing(self) -> AbstractContextManager[Any]:
+        """The lock of the file's writers in this process."""
+        return self._writing
+
+    def begin(self, cursor: Any, *, writes: bool) -> None:
+        """Begins a transaction; one that writes waits for the others that do."""
+        cursor.execute("BEGIN IMMEDIATE" if writes else "BEGIN")
+
+    def now_ms(self, cursor: Any) -> int:  # noqa: ARG002
+        """There is none: whoever opens the file brings a clock."""
+        raise AssertionError("SQLite has no clock")
+
+    def has_table(self, cursor: Any, name: str) -> bool:
+        """Whether there is a table of that name."""
+        cursor.execute("SELECT 1 FROM sqlite_master WHERE type='table' AND name=?", (name,))
+        return cursor.fetchone() is not None
+
+    def has_index(self, cursor: Any, table: str, name: str) -> bool:
+        """Whether a table has an index of that name."""
+        cursor.execute(
+            "SELECT 1 FROM sqlite_master WHERE type='index' AND tbl_name=? AND name=?",
+            (table, name),
+        )
+        return cursor.fetchone() is not None
+
+    def undo(self, connection: PoolProxiedConnection) -> bool:
+        """Rolls back what is still open; a commit that failed and left nothing open is unknown."""
+        inner: Any = connection.dbapi_connection
+        if inner is None or not inner.in_transaction:
+            return False
+        return super().undo(connection)
+
+    def watch(self) -> SqliteWatch:
+        """A number that changes when anything is committed.
+
+        Raises:
+            StoreUnavailable: if the file cannot be opened.
+        """
+        try:
+            return SqliteWatch(self.pool.connect())
+        except self.failures as error:
+            raise self.translated(error, unknown=False) from error
+
+    def is_conflict(self, error: Exception) -> bool:  # noqa: ARG002 - there is one writer
+        """Never: writers wait for each other from their beginning."""
+        return False
+
+    def is_gone(self, error: Exception) -> bool:  # noqa: ARG002 - there is no server
+        """Never."""
+        return False
+
+    def translated(self, error: Exception, *, unknown: bool) -> Exception:
+        """What a driver's error means here.
+
+        A commit for which the disk has no room has not written its last page, without which the
+        others count for nothing.
+        """
+        return super().translated(error, unknown=unknown and not _is_full(error))
+
+    def refusal(self, error: Exception) -> Exception | None:
+        """Full disks and files that are none."""
+        text = str(error)
+        if _is_full(error):
+            return StoreFull(self.shown, text)
+        if isinstance(error, sqlite3.DatabaseError) and "not a database" in text:
+            return BadUrl("store", self.shown, "the file is not a database", "name another file")
+        if "unable to open" in text:
+            return BadUrl(
+                "store", self.shown, "the file cannot be opened",
+                "create its directory, and see that it may be written",
+            )  # fmt: skip
+        return error if isinstance(error, sqlite3.Error) and not _is_operational(error) else None
+
+
+class SqliteWatch:
+    """A connection that only asks whether another has committed."""
+
+    def __init__(self, connection: PoolProxiedConnection) -> None:
+        self._connection = connection
+        self._cursor = connection.cursor()
+        self._guard = threading.Lock()
+        self._is_open = True
+
+    def version(self) -> int:
+        """A number that changes when another connection has committed; 0 once released."""
+        with self._guard:
+            if not self._is_open:
+                return 0
+            self._cursor.execute("PRAGMA data_version")
+            row: Any = self._cursor.fetchone()
+            return int(row[0])
+
+    def release(self) -> None:
+        """Gives the connection back."""
+        with self._guard:
+            if self._is_open:
+                self._is_open = False
+                self._cursor.close()
+                self._connection.close()
+
+
+def _is_full(error: Exception) -> bool:
+    return "is full" in str(error)
+
+
+def _is_operational(error: Exception) -> bool:
+    return isinstance(error, sqlite3.OperationalError)
+
+
+def _use_wal(cursor: sqlite3.Cursor) -> None:
+    """Changes a new file to WAL; who meets another that does is told so at once, not made to wait.
+
+    See https://www.sqlite.org/wal.html, "Sometimes Queries Return SQLITE_BUSY In WAL Mode".
+    """
+    for tries_left in reversed(range(1 + BUSY_TIMEOUT_MS // _AGAIN_MS)):
+        try:
+            cursor.execute("PRAGMA journal_mode=WAL")
+        except sqlite3.OperationalError as error:
+            if not tries_left or "locked" not in str(error):
+                raise
+            time.sleep(_AGAIN_MS / 1000)
+        else:
+            return
+
+
+def _checked(url: URL) -> tuple[URL, dict[str, str]]:
+    """The URL as the engine takes it, and our own options."""
+    remedy = "use sqlite:///file.db, or sqlite:////full/path/to/file.db"
+    shown = url.render_as_string(hide_password=True)
+    if url.drivername not in ("sqlite", "sqlite+pysqlite"):
+        raise BadUrl("store", shown, f"{url.drivername} is not a driver of it", remedy)
+    if url.host:
+        raise BadUrl("store", shown, f"{url.host!r} stands where no host can be", remedy)
+    if not url.database or url.database == ":memory:":
+        raise BadUrl("store", shown, "it names no file", remedy)
+    folder = Path(url.database).resolve().parent
+    if not folder.is_dir():
+        raise BadUrl("store", shown, f"there is no directory {folder}", "create it")
+    options = {name: str(value).lower() for name, value in url.query.items()}
+    for name, value in options.items():
+        if name != "migrate" and (name != "synchronous" or value not in SYNCHRONOUS):
+            raise BadUrl(
+                "store", shown, f"{name}={value} is not an option of it",
+                "use ?synchronous=full or ?synchronous=normal",
+            )  # fmt: skip
+    return url.set(query={}), options

@@ -1,0 +1,66 @@
+"""What users may have called: handlers, and what is around them."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable
+from typing import Any
+
+from qframe.errors import BadOption
+from qframe.message import Message
+
+_REMEDY = "use an object of a class that inherits from qframe.Middleware, or a list of them"
+
+
+class Middleware:
+    """Is told of each call of a handler: inherit from it, and override what is wanted.
+
+    Several are called in their order before a handler, and in the reverse order after it, those of
+    the app around those of the consumer. Whoever's `before` has returned hears of the end, by
+    `after` or by `on_failure`; all three are called in the handler's thread (or task), so that a
+    context variable that `before` sets is the handler's too. Hooks of async handlers may be async.
+    """
+
+    def before(self, message: Message) -> Awaitable[None] | None:
+        """The handler is about to be called. What this raises counts as the handler's error."""
+
+    def after(self, message: Message, elapsed: float) -> Awaitable[None] | None:
+        """The handler has returned, `elapsed` seconds after it was called.
+
+        What this raises is logged, and changes nothing.
+        """
+
+    def on_failure(self, message: Message, error: BaseException) -> Awaitable[None] | None:
+        """The handler, or the `before` of another one, has raised.
+
+        A `NeedRetry` and a `Reject` are errors too, and the CancelledError of an async handler.
+        What this raises is logged, and changes nothing.
+        """
+
+
+def is_async(function: object) -> bool:
+    """Whether what a function answers is to be awaited."""
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004 - of an object that can be called
+    )
+
+
+def middleware_given(value: Any) -> tuple[Middleware, ...]:
+    """One or more that were given, checked; of a class that was given, an object.
+
+    Raises:
+        BadOption: if one is none.
+    """
+    given = value if isinstance(value, list | tuple) else [value]
+    return tuple(_made(each) for each in given)
+
+
+def _made(value: Any) -> Middleware:
+    if isinstance(value, Middleware):
+        return value
+    if not isinstance(value, type) or not issubclass(value, Middleware):
+        raise BadOption("middleware", value, "it is none", _REMEDY)
+    try:
+        return value()
+    except TypeError as error:
+        raise BadOption("middleware", value, f"it cannot be made ({error})", _REMEDY) from error

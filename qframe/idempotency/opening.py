@@ -1,0 +1,115 @@
+"""A transaction's BEGIN and its mark, sent to PostgreSQL together."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from threading import current_thread, main_thread
+from typing import Any, Final
+
+from sqlalchemy import Connection, Dialect
+from sqlalchemy.exc import OperationalError
+
+_OK: Final = 0  # these are libpq's
+_IDLE: Final = 0
+_COMMAND_OK: Final = 1
+_SQLSTATE: Final = ord("C")
+_UNPREPARED: Final = b"26000"
+_REFUSALS: Final = 3
+_HARMLESS: Final = re.compile(r"[ -&(-\[\]-~]*")  # printable, and neither ' nor \
+_TYPES: Final = "text, text, text, text, text, bigint, bigint"
+
+
+class Known:
+    """What is known of a connection's session.
+
+    Attributes:
+        is_prepared: whether it has the statement, as far as we know.
+        refusals: how often in a row it has refused it.
+    """
+
+    __slots__ = ("is_prepared", "refusals")
+
+    def __init__(self) -> None:
+        self.is_prepared = False
+        self.refusals = 0
+
+
+class Opening:
+    """Begins a transaction and writes its first row in one round trip, where psycopg lets it.
+
+    Left to itself psycopg sends BEGIN, waits, sends the statement, and waits again: with the
+    handler's statement and COMMIT that is four times, and a transaction without a mark has three.
+    So the statement is prepared once in each connection, and both are sent as one text.
+
+    Where that cannot be done (another driver, an isolation level, a transaction that a listener
+    has begun, a pooler that allows no prepared statements, a text with a quote), or the server
+    refuses it, nothing is begun, and the caller goes the long way, which says what is wrong. So
+    does the main thread: libpq's wait for an answer would keep signals from it.
+
+    Args:
+        name: of the prepared statement.
+        statement: takes the row's five texts, how long it is kept and the number of its lock.
+        dialect: the engine's.
+    """
+
+    def __init__(self, name: str, statement: str, dialect: Dialect) -> None:
+        self._name = name
+        self._prepare = f"PREPARE {name} ({_TYPES}) AS {statement}; "
+        self._has_way = dialect.driver == "psycopg" and not dialect.is_async
+
+    def write(self, connection: Connection, given: dict[str, Any]) -> int | None:
+        """How many rows were written; None where nothing was begun."""
+        if not self._has_way:
+            return None
+        fairy = connection.connection
+        driver: Any = fairy.dbapi_connection
+        if (known := fairy.info.get(self._name)) is None:
+            known = fairy.info[self._name] = Known()
+        texts = [given[name] for name in ("namespace", "topic", "group", "effect", "token")]
+        if (
+            known.refusals >= _REFUSALS
+            or current_thread() is main_thread()
+            or driver.pgconn.transaction_status != _IDLE
+            or not _begins_plainly(driver)
+            or not all(map(_HARMLESS.fullmatch, texts))
+        ):
+            return None
+        row = "', '".join(texts)
+        execute = f"EXECUTE {self._name} ('{row}', {given['retention']:d}, {given['number']:d})"
+        errors = connection.dialect.loaded_dbapi.Error
+        try:
+            return self._sent(driver, known, execute)
+        except errors as error:
+            known.refusals += 1
+            with suppress(errors):
+                driver.rollback()
+            # Where it may have begun, and written, the long way would find the row and say "done".
+            if driver.pgconn.status == _OK and driver.pgconn.transaction_status != _IDLE:
+                raise OperationalError(execute, None, error) from error
+            return None
+
+    def _sent(self, driver: Any, known: Known, execute: str) -> int | None:
+        prepare = "" if known.is_prepared else self._prepare
+        answer = driver.pgconn.exec_(f"BEGIN; {prepare}{execute}".encode())
+        if answer.status == _COMMAND_OK:
+            known.is_prepared, known.refusals = True, 0
+            return int(answer.command_tuples)
+        driver.rollback()
+        # psycopg makes the server forget all statements after a rollback.
+        if known.is_prepared and answer.error_field(_SQLSTATE) == _UNPREPARED:
+            known.is_prepared = False
+            return self._sent(driver, known, execute)
+        known.refusals += 1
+        return None
+
+
+def _begins_plainly(driver: Any) -> bool:
+    """Whether psycopg would say BEGIN and no more, and may prepare statements."""
+    return (
+        not driver.autocommit
+        and driver.isolation_level is None
+        and driver.read_only is None
+        and driver.deferrable is None
+        and driver.prepare_threshold is not None
+    )

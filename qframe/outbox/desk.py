@@ -1,0 +1,176 @@
+"""An outbox as somebody on call sees it: what waits, what is refused and why, and what to do.
+
+A relay knows of refusals for itself, in its memory; what is shown here is worked out anew from the
+rows and from the topics as they are now, by the same rules.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Iterator
+from typing import Final, NamedTuple
+
+import msgspec
+from sqlalchemy import Connection, inspect
+
+from qframe.errors import BadInput, TopicMismatch, UnknownTopic
+from qframe.outbox.entries import entry_of, facts_of
+from qframe.outbox.outbox import Outbox
+from qframe.outbox.rows import Row
+from qframe.stores.base import Store
+from qframe.topic import Topic, checked_name
+
+PAGE: Final = 500
+_DROP: Final = "drop it, and store it anew as it should be"
+_ROOM: Final = "have its groups handle what is there, or declare it with more room"
+
+
+class Waiting(NamedTuple):
+    """A row, and what keeps it.
+
+    Attributes:
+        row: the row.
+        refused: why a relay does not pass it; None where nothing is wrong with it.
+        behind: the id of the refused one that holds it back, or None.
+        remedy: what to do where it is refused, if we know.
+    """
+
+    row: Row
+    refused: str | None = None
+    behind: str | None = None
+    remedy: str | None = None
+
+
+class Desk:
+    """Looks at one outbox, and changes what somebody has decided on.
+
+    Args:
+        outbox: the outbox.
+        store: where its topics are; None if it cannot be asked now, and then no reason is told.
+    """
+
+    def __init__(self, outbox: Outbox, store: Store | None) -> None:
+        self._engine = outbox.engine
+        self._rows = outbox.rows
+        self._store = store
+
+    def waiting(self, limit: int, *, refused: bool = False) -> list[Waiting]:
+        """What waits, the oldest first.
+
+        Args:
+            limit: how many at most.
+            refused: only those that are refused themselves.
+        """
+        found: list[Waiting] = []
+        with self._engine.connect() as connection:
+            for each in self._told(self._all(connection)):
+                if each.refused or not refused:
+                    found.append(each)
+                    if len(found) == limit:
+                        break
+        return found
+
+    def named(self, ids: Collection[str]) -> list[Waiting]:
+        """Those of these ids, with what holds each back."""
+        found: list[Waiting] = []
+        with self._engine.connect() as connection:
+            for row in self._rows.named(connection, ids):
+                line = self._rows.page(connection, of=row, limit=PAGE)
+                found.append(list(self._told([*line, row]))[-1])
+        return found
+
+    def drop(self, numbers: Collection[int]) -> int:
+        """Removes rows for good; answers how many were still there."""
+        with self._engine.begin() as connection:
+            return self._rows.delete(connection, numbers)
+
+    def try_again(self) -> None:
+        """Has every relay try now what it was refused, instead of at the end of its pause."""
+        with self._engine.begin() as connection:
+            self._rows.ask_again(connection)
+
+    def _all(self, connection: Connection) -> Iterator[Row]:
+        """All rows by number, some at a time."""
+        after = 0
+        while rows := self._rows.page(connection, after=after, limit=PAGE):
+            yield from rows
+            after = rows[-1].number
+
+    def _told(self, rows: Iterable[Row]) -> Iterator[Waiting]:
+        """Rows in order, each with what keeps it."""
+        refusals = None if self._store is None else _Refusals(self._store)
+        for row in rows:
+            yield Waiting(row) if refusals is None else refusals.of(row)
+
+
+class _Refusals:
+    """Why rows are refused, told from those below them and from topics as they are in a store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._topics: dict[str, Topic | None] = {}
+        self._rooms: dict[str, dict[int, int]] = {}
+        self._first: dict[tuple[str, int | None], str] = {}
+
+    def of(self, row: Row) -> Waiting:
+        """What keeps a row; to be asked row by row, the lowest number first."""
+        try:
+            topic = self._topic(row)
+        except BadInput as error:
+            self._first.setdefault((row.topic, None), row.id)
+            return Waiting(row, refused=_short(error), remedy=error.remedy)
+        waiting = self._in_line(topic, row)
+        if waiting.refused is not None:
+            self._first.setdefault((row.topic, row.line), row.id)
+            return waiting
+        behind = self._first.get((row.topic, None)) or self._first.get((row.topic, row.line))
+        return waiting._replace(behind=behind)
+
+    def _in_line(self, topic: Topic, row: Row) -> Waiting:
+        """What is wrong with a row itself, in a topic that is as it was meant."""
+        try:
+            entry = entry_of(topic, row)
+        except TopicMismatch as error:
+            return Waiting(row, refused=_short(error), remedy=error.remedy)
+        except (BadInput, msgspec.DecodeError) as error:
+            return Waiting(row, refused=f"it makes no sense: {_short(error)}", remedy=_DROP)
+        room = self._room(topic).get(entry.slot)
+        if room is None or room > 0:
+            return Waiting(row)
+        why = f"slot {entry.slot} of topic {topic.name!r} is full; its max_length is"
+        return Waiting(row, refused=f"{why} {topic.max_length}", remedy=_ROOM)
+
+    def _topic(self, row: Row) -> Topic:
+        """The topic as it is declared, or as the row would have it declared."""
+        if row.topic not in self._topics:
+            self._topics[row.topic] = self._store.topic(checked_name(row.topic, "topic"))
+        found = self._topics[row.topic]
+        if found is None:
+            if (said := facts_of(row)) is None:
+                raise UnknownTopic(row.topic)
+            return said.topic(row.topic)
+        return found
+
+    def _room(self, topic: Topic) -> dict[int, int]:
+        """For each slot how many more messages it takes; nothing where there is no limit."""
+        limit = topic.slot_max_length
+        if limit is None or self._topics[topic.name] is None:
+            return {}
+        if topic.name not in self._rooms:
+            rooms: dict[int, int] = {}
+            for each in self._store.stats(topic):
+                room = limit - each.waiting - each.todo - each.doing
+                rooms[each.slot] = min(room, rooms.get(each.slot, room))
+            self._rooms[topic.name] = rooms
+        return self._rooms[topic.name]
+
+
+def _short(error: Exception) -> str:
+    """What is wrong, without what to do."""
+    return str(error).removesuffix(f"; {error.remedy}" if isinstance(error, BadInput) else "")
+
+
+def has_tables(outbox: Outbox) -> bool:
+    """Whether the outbox's tables are there."""
+    names = (outbox.rows.channel, outbox.rows.lines_name)
+    looking = inspect(outbox.engine)
+    return all(looking.has_table(name) for name in names)

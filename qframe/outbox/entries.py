@@ -1,0 +1,48 @@
+"""A row of an outbox as the store takes it."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+
+import msgspec
+
+from qframe.codec import basis_of, checked_id, subject_of
+from qframe.errors import TopicMismatch
+from qframe.outbox.outbox import Options, TopicFacts
+from qframe.outbox.rows import Row
+from qframe.stores.exchange import Entry
+from qframe.topic import Topic, checked_key
+
+
+def facts_of(row: Row) -> TopicFacts | None:
+    """What a row says about its topic; nothing if it cannot be read, which is told elsewhere."""
+    with suppress(msgspec.DecodeError):
+        return _options(row).topic
+    return None
+
+
+def entry_of(topic: Topic, row: Row) -> Entry:
+    """The entry of a row. Its delay counts from when it was published.
+
+    Raises:
+        TopicMismatch: if it was checked for another kind of topic.
+        BadInput: if its key or id can be none.
+        DecodeError: if its options or headers cannot be read.
+    """
+    options, body = _options(row), bytes(row.body)
+    if options.topic is not None and options.topic.kind != topic.kind:
+        raise TopicMismatch(topic.name, "kind", topic.kind, options.topic.kind)
+    headers = msgspec.json.decode(row.headers, type=dict[str, str]) if row.headers else None
+    key = None if row.key is None else checked_key(row.key)
+    passed_ms = max(0, row.now - row.created_at)
+    delay_ms = None if options.delay_ms is None else max(0, options.delay_ms - passed_ms)
+    return Entry(
+        topic.slot_of(basis_of(options.slot_basis, key, body)),
+        subject_of(key, body) if topic.has_subjects else None,
+        row.id, checked_id(row.id), key, headers, body, delay_ms or None, options.at_ms,
+        options.priority, max(0, options.within_ms - passed_ms), options.sequence,
+    )  # fmt: skip
+
+
+def _options(row: Row) -> Options:
+    return msgspec.json.decode(row.options, type=Options) if row.options else Options()

@@ -1,0 +1,330 @@
+"""What the user calls: publishing inside a business transaction."""
+
+from __future__ import annotations
+
+import secrets
+import threading
+from collections import Counter
+from collections.abc import Iterable
+from typing import Any, Final, Unpack
+
+import msgspec
+from sqlalchemy import Engine
+from sqlalchemy.exc import DBAPIError
+from sqlalchemy.schema import CreateTable
+
+from qframe.clock import SYSTEM_CLOCK, Clock
+from qframe.codec import new_token
+from qframe.errors import BadOption, BadTopic
+from qframe.outbox.bell import Bell
+from qframe.outbox.rows import KNOWN, LINES, Rows, line_of
+from qframe.outbox.transactions import Transaction, transaction_of
+from qframe.outgoing import MessageOptions, Outgoing, outgoing
+from qframe.producer import entry_of
+from qframe.stores.exchange import Entry
+from qframe.tables import DEFAULT_PREFIX, tables
+from qframe.topic import Kind, Topic, checked_name
+
+MAX_BODY: Final = 262_144
+_OF_A_KIND: Final = ("priority", "within", "sequence", "slot_basis")
+_TRIES: Final = 3
+
+
+class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
+    """What declares a topic where nobody has."""
+
+    kind: Kind
+    slots: int
+    retain_ms: int
+    max_length: int | None
+    dedupe_window_ms: int
+    gap_timeout_ms: int
+
+    @classmethod
+    def of(cls, topic: Topic) -> TopicFacts:
+        """Those of a topic."""
+        return cls(
+            topic.kind, topic.slots, topic.retain_ms, topic.max_length, topic.dedupe_window_ms,
+            topic.gap_timeout_ms,
+        )  # fmt: skip
+
+    def topic(self, name: str) -> Topic:
+        """The topic.
+
+        Raises:
+            BadTopic: if there can be no such topic.
+        """
+        return Topic(
+            name, self.kind, self.slots, retain=self.retain_ms / 1000, max_length=self.max_length,
+            dedupe_window=self.dedupe_window_ms / 1000, gap_timeout=self.gap_timeout_ms / 1000,
+        )  # fmt: skip
+
+
+class Options(msgspec.Struct, omit_defaults=True):
+    """What a row says beside its columns, in JSON: the rarer options, and the topic's own.
+
+    `topic` has what declares it, if the publisher gave a `Topic`; `qframe.outbox` tells the rest.
+    """
+
+    topic: TopicFacts | None = None
+    delay_ms: int | None = None
+    at_ms: int | None = None
+    priority: int = 0
+    within_ms: int = 0
+    sequence: int | None = None
+    slot_basis: str | None = None
+
+
+class Outbox:
+    """Stores messages beside business rows, in the same transaction, to be sent once it commits.
+
+    Nothing is connected to before something is published. Make one for each engine, and name it in
+    `app.relay(outbox)` so that workers of that app send what it holds.
+
+    Args:
+        engine: the business database: SQLite, PostgreSQL, MariaDB or MySQL.
+        prefix: what the names of its tables begin with.
+        create_tables: whether they are created when they are first needed and are not there; if
+            not, `create` does it, or Alembic with `qframe.tables`.
+        max_body: the largest body, in bytes.
+
+    Raises:
+        BadOption: if one of these is not as described.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        *,
+        prefix: str = DEFAULT_PREFIX,
+        create_tables: bool = True,
+        max_body: int = MAX_BODY,
+    ) -> None:
+        engine = getattr(engine, "sync_engine", engine)  # an AsyncEngine's
+        if not isinstance(engine, Engine):
+            raise BadOption("engine", engine, "it is not an Engine", "use create_engine(url)")
+        if engine.dialect.name not in KNOWN:
+            raise BadOption(
+                "engine", engine.dialect.name, "an outbox cannot be kept in such a database",
+                f"use one of {', '.join(KNOWN)}",
+            )  # fmt: skip
+        if not isinstance(max_body, int) or isinstance(max_body, bool) or max_body < 1:
+            raise BadOption(
+                "max_body", max_body, "it must be a whole number from 1", "leave it out"
+            )
+        self.engine = engine
+        self.prefix = prefix
+        self._tables = tables(prefix)
+        self.rows = Rows(self._tables, engine.dialect)
+        self.bell = Bell()
+        self._max_body = max_body
+        self._clock: Clock = SYSTEM_CLOCK
+        self._guard = threading.Lock()
+        self._creates = create_tables
+        self._created = not create_tables
+
+    def publish(
+        self, session: Any, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
+    ) -> str:
+        """Stores one message in the session's transaction; `Outgoing` tells the options.
+
+        Another transaction that publishes with the same key waits until this one has ended. So one
+        that publishes for several keys may be in a deadlock with another, which the database ends
+        by an error for one of them; `publish_many` takes its keys in an order that avoids it.
+
+        Args:
+            session: a Session, scoped_session or Connection, or a driver's or Django's connection.
+            topic: the topic, or its name; a name alone will do for what every kind of topic takes.
+            body: anything that JSON can hold, a dataclass or Struct of such, or bytes.
+            options: as for `publish`; `delay` counts from now.
+
+        Returns:
+            The message's id.
+
+        Raises:
+            BadInput: if anything about it is wrong; nothing was written.
+        """
+        [message_id] = self.publish_many(session, topic, [outgoing(body, options)])
+        return message_id
+
+    def publish_many(self, session: Any, topic: Topic | str, items: Iterable[Any]) -> list[str]:
+        """Stores many messages in the session's transaction, in order.
+
+        Args:
+            session: as for `publish`.
+            topic: as for `publish`.
+            items: bodies, or `Outgoing`.
+
+        Returns:
+            The messages' ids.
+
+        Raises:
+            BadInput: if anything about one of them is wrong; nothing was written.
+        """
+        rows = self._encoded(topic, items)
+        transaction = transaction_of(session, self.engine)
+        if not rows:
+            return []
+        self._ensure(transaction)
+        keyed = Counter(row["line"] for row in rows if row["line"] < LINES)
+        for line, count in sorted(keyed.items()):
+            self._lock(transaction, line, count)
+        if len(rows) == 1:  # drivers take more round trips for a list
+            transaction.run(self.rows.add, rows[0])
+        else:
+            transaction.run_many(self.rows.add, rows)
+        if self.rows.notify is not None:
+            transaction.run(self.rows.notify, {})
+        transaction.on_commit(self.bell.ring)
+        return [row["id"] for row in rows]
+
+    async def apublish(
+        self, session: Any, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
+    ) -> str:
+        """Stores one message in the transaction of an AsyncSession or AsyncConnection.
+
+        Raises:
+            BadInput: as `publish`.
+        """
+        if not hasattr(session, "run_sync"):
+            raise BadOption(
+                "session", type(session).__name__, "it cannot be awaited", "use outbox.publish"
+            )
+        message_id: str = await session.run_sync(self.publish, topic, body, **options)
+        return message_id
+
+    def pending(self, session: Any = None) -> int:
+        """How many messages wait for a relay.
+
+        Args:
+            session: a Session or Connection to look with; by default one of the engine's.
+        """
+        if session is not None:
+            return self.rows.count(session)
+        self.create_if_asked()
+        with self.engine.connect() as own:
+            return self.rows.count(own)
+
+    def wake(self) -> None:
+        """Tells the relays of this process that something was committed: a hint, never needed.
+
+        For what no session tells, as in Django: `transaction.on_commit(outbox.wake)`.
+        """
+        self.bell.ring()
+
+    def create(self) -> None:
+        """Creates its tables where they are not there, and fills in their lines."""
+        wanted = [self._tables.outbox, self._tables.lines]
+        for tries_left in reversed(range(_TRIES)):
+            try:
+                with self.engine.begin() as connection:
+                    self._tables.metadata.create_all(connection, tables=wanted)
+                with self.engine.begin() as connection:
+                    if self.rows.identity(connection) is None:
+                        self.rows.fill(connection, _draw())
+                break
+            except DBAPIError:  # somebody else creates them at this moment
+                if not tries_left:
+                    raise
+        self._created = True
+
+    def create_if_asked(self) -> None:
+        """Creates its tables, once, unless `create_tables=False`."""
+        with self._guard:
+            if not self._created:
+                self.create()
+
+    def identity(self) -> int:
+        """The number that was drawn for this outbox when its tables were filled in."""
+        self.create_if_asked()
+        with self.engine.begin() as connection:
+            found = self.rows.identity(connection)
+            if found is not None:
+                return found
+            self.rows.fill(connection, _draw())  # its tables were made by a migration
+        return self.identity()
+
+    def _ensure(self, transaction: Transaction) -> None:
+        """Creates the tables where they are missing.
+
+        SQLite has one writer, who may be the caller: there it is done in the caller's transaction,
+        and again if that was rolled back. Elsewhere DDL might commit what is the caller's.
+        """
+        if self._created:
+            return
+        if self.engine.dialect.name != "sqlite":
+            self.create_if_asked()
+            return
+        for table in (self._tables.outbox, self._tables.lines):
+            transaction.run(CreateTable(table, if_not_exists=True), {})
+
+    def _lock(self, transaction: Transaction, line: int, count: int) -> None:
+        """Makes this transaction the only one that publishes to a line, until it ends."""
+        parameters = {"the_line": line, "count": count}
+        while not transaction.run(self.rows.lock_line, parameters):
+            transaction.run(self.rows.add_line, {"line": line, "last": 0})
+
+    def _encoded(self, topic: Topic | str, items: Iterable[Any]) -> list[dict[str, Any]]:
+        """The rows of messages, all of them checked."""
+        whole, facts = self._topic(topic)
+        token = new_token(self._clock)
+        rows = []
+        for number, item in enumerate(items):
+            message = item if isinstance(item, Outgoing) else Outgoing(item)
+            if facts is None:
+                _refuse_options_of_a_kind(whole.name, message)
+            entry = entry_of(
+                whole, whole.has_subjects, whole.slots - 1, message, f"{token}-{number}", "",
+                self._max_body,
+            )  # fmt: skip
+            rows.append(_row(whole.name, entry, facts, message.slot_basis))
+        return rows
+
+    def _topic(self, topic: Topic | str) -> tuple[Topic, TopicFacts | None]:
+        """The topic, and what declares it; of a name nothing else is known here."""
+        if isinstance(topic, Topic):
+            return topic, TopicFacts.of(topic)
+        if not isinstance(topic, str):
+            raise BadTopic("topic", topic, "it is not a Topic", 'use Topic("name", kind="stream")')
+        return Topic(checked_name(topic, "topic")), None
+
+
+def _refuse_options_of_a_kind(name: str, item: Outgoing) -> None:
+    for option in _OF_A_KIND:
+        if getattr(item, option) not in (None, 0):
+            raise BadOption(
+                option, getattr(item, option), f"it depends on the kind of topic {name!r}",
+                f'give the Topic itself: Topic("{name}", kind=…)',
+            )  # fmt: skip
+
+
+def _row(
+    topic: str, entry: Entry, facts: TopicFacts | None, slot_basis: str | None
+) -> dict[str, Any]:
+    options = Options(
+        facts, entry.delay_ms, entry.at_ms, entry.priority,
+        entry.within_ms, entry.sequence, slot_basis,
+    )  # fmt: skip
+    said = _json(options, "options")
+    return {
+        "line": line_of(topic, entry.key, entry.id),
+        "topic": topic,
+        "id": entry.id,
+        "key": entry.key,
+        "headers": _json(entry.headers, "headers") if entry.headers else None,
+        "body": entry.body,
+        "options": None if said == "{}" else said,
+    }
+
+
+def _json(value: Any, what: str) -> str:
+    try:
+        return msgspec.json.encode(value).decode()
+    except UnicodeEncodeError as error:
+        raise BadOption(
+            what, value, "it holds half a character", "use texts that UTF-8 can hold"
+        ) from error
+
+
+def _draw() -> int:
+    return secrets.randbelow(2**53)

@@ -1,0 +1,255 @@
+"""The statements on the tables of an outbox: what every database understands, and what differs."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from typing import Any, Final, NamedTuple
+from zlib import crc32
+
+from sqlalchemy import (
+    BigInteger,
+    Connection,
+    Dialect,
+    Executable,
+    LargeBinary,
+    Select,
+    and_,
+    bindparam,
+    cast,
+    delete,
+    func,
+    insert,
+    literal,
+    not_,
+    or_,
+    select,
+    update,
+)
+from sqlalchemy.dialects import mysql, postgresql, sqlite
+from sqlalchemy.ext.compiler import compiles
+from sqlalchemy.sql.expression import ColumnElement
+from sqlalchemy.sql.functions import GenericFunction
+
+from qframe.tables import Tables
+
+LINES: Final = 1024
+SLOTS: Final = 16
+IDENTITY_LINE: Final = -1
+AGAIN_LINE: Final = -2
+KNOWN: Final = ("sqlite", "postgresql", "mysql", "mariadb")
+STEP: Final = 256
+
+
+class now_ms(GenericFunction[int]):  # noqa: N801 - SQLAlchemy knows a function by its class's name
+    """Milliseconds since 1970 by the database's clock, when the statement runs."""
+
+    type = BigInteger()
+    name = "qframe_now_ms"
+    inherit_cache = True
+
+
+@compiles(now_ms, "sqlite")
+def _sqlite_now_ms(*_: Any, **__: Any) -> str:
+    return "CAST((julianday('now') - 2440587.5) * 86400000 AS INTEGER)"
+
+
+@compiles(now_ms, "postgresql")
+def _postgres_now_ms(*_: Any, **__: Any) -> str:
+    return "CAST(EXTRACT(EPOCH FROM clock_timestamp()) * 1000 AS BIGINT)"
+
+
+@compiles(now_ms, "mysql", "mariadb")
+def _mysql_now_ms(*_: Any, **__: Any) -> str:
+    # In UTC: local times come twice when summer ends.
+    return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
+
+
+class Row(NamedTuple):
+    """A row of `outbox`, and when it was read, by the database's clock."""
+
+    number: int
+    line: int
+    topic: str
+    id: str
+    key: str | None
+    headers: str | None
+    body: bytes
+    options: str | None
+    created_at: int
+    sent_at: int | None
+    now: int
+
+
+Paused = Mapping[str, Collection[int] | None]
+"""For each topic its lines that are not to be read; None stands for all of them."""
+
+
+def line_of(topic: str, key: str | None, message_id: str) -> int:
+    """The line of a message: one that keeps order, or, where there is no key, one that need not."""
+    if key is None:
+        return LINES + crc32(message_id.encode()) % LINES
+    return crc32(key.encode(), crc32(topic.encode() + b"\0")) % LINES
+
+
+def slot_of(line: int) -> int:
+    """The relay slot of a line."""
+    return line % SLOTS
+
+
+class Rows:
+    """The statements for one prefix and one kind of database.
+
+    Args:
+        tables: the tables.
+        dialect: the engine's.
+    """
+
+    def __init__(self, tables: Tables, dialect: Dialect) -> None:
+        self._outbox, self._lines = tables.outbox, tables.lines
+        self._is_postgres = dialect.name == "postgresql"
+        self._is_sqlite = dialect.name == "sqlite"
+        self.channel = tables.outbox.name
+        self.lines_name = tables.lines.name
+        lines, outbox = self._lines, self._outbox
+        self.lock_line: Executable = (
+            update(lines)
+            .where(lines.c.line == bindparam("the_line"))
+            .values(last=lines.c.last + bindparam("count"))
+        )
+        self.add_line = self._add_line(dialect.name)
+        given = ("line", "topic", "id", "key", "headers", "body", "options")
+        self.add: Executable = (
+            insert(outbox)
+            .values({name: bindparam(name, type_=outbox.c[name].type) for name in given})
+            .values(created_at=now_ms())
+            .inline()
+        )
+        self.notify: Executable | None = (
+            select(func.pg_notify(self.channel, "")) if self._is_postgres else None
+        )
+
+    def _add_line(self, dialect: str) -> Executable:
+        values: dict[str, Any] = {"line": bindparam("line"), "last": bindparam("last")}
+        if dialect == "postgresql":
+            return postgresql.insert(self._lines).values(values).on_conflict_do_nothing()
+        if dialect == "sqlite":
+            return sqlite.insert(self._lines).values(values).on_conflict_do_nothing()
+        return mysql.insert(self._lines).values(values).prefix_with("IGNORE")
+
+    # For relays; each in the caller's transaction.
+
+    def read(
+        self, connection: Connection, slots: Collection[int], paused: Paused, limit: int
+    ) -> list[Row]:
+        """The rows of these slots that were stored first; those of a line in order."""
+        outbox = self._outbox
+        query = self._whole().limit(limit)
+        if len(slots) < SLOTS:
+            query = query.where((outbox.c.line % SLOTS).in_(sorted(slots)))
+        if paused:
+            query = query.where(not_(self._is_paused(paused)))
+        return [Row(*each) for each in connection.execute(query)]
+
+    def _whole(self) -> Select[Any]:
+        columns = [self._column(name) for name in Row._fields if name != "now"]
+        return select(*columns, now_ms()).order_by(self._outbox.c.number)
+
+    def _column(self, name: str) -> ColumnElement[Any]:
+        """A column; of a body what SQLite was given as text becomes bytes."""
+        column = self._outbox.c[name]
+        return cast(column, LargeBinary) if name == "body" and self._is_sqlite else column
+
+    def mark(self, connection: Connection, numbers: Iterable[int]) -> None:
+        """These are handed to the store now; when that was done first is kept."""
+        number, sent_at = self._outbox.c.number, self._outbox.c.sent_at
+        statement = update(self._outbox).where(sent_at.is_(None)).values(sent_at=now_ms())
+        for some in _steps(numbers):
+            connection.execute(statement.where(number.in_(some)))
+
+    def unmark(self, connection: Connection, numbers: Iterable[int]) -> None:
+        """The store has not taken these, for sure."""
+        statement = update(self._outbox).values(sent_at=None)
+        for some in _steps(numbers):
+            connection.execute(statement.where(self._outbox.c.number.in_(some)))
+
+    def delete(self, connection: Connection, numbers: Iterable[int]) -> int:
+        """The store has these, or nobody wants them; answers how many were there."""
+        number = self._outbox.c.number
+        return sum(
+            connection.execute(delete(self._outbox).where(number.in_(some))).rowcount
+            for some in _steps(numbers)
+        )
+
+    def asked_again(self, connection: Connection) -> int:
+        """A number that is another one once somebody has called `ask_again`."""
+        query = select(self._lines.c.last).where(self._lines.c.line == AGAIN_LINE)
+        return int(connection.execute(query).scalar() or 0)
+
+    # For who operates it.
+
+    def page(
+        self, connection: Connection, *, limit: int, after: int = 0, of: Row | None = None
+    ) -> list[Row]:
+        """The rows above a number, the lowest first; those below a row in its topic and line."""
+        outbox = self._outbox
+        query = self._whole().where(outbox.c.number > after).limit(limit)
+        if of is not None:
+            query = query.where(
+                outbox.c.number < of.number, outbox.c.line == of.line, outbox.c.topic == of.topic
+            )
+        return [Row(*each) for each in connection.execute(query)]
+
+    def named(self, connection: Connection, ids: Collection[str]) -> list[Row]:
+        """The rows of these ids, the lowest number first."""
+        listed = list(ids)
+        return [
+            Row(*each)
+            for start in range(0, len(listed), STEP)
+            for each in connection.execute(
+                self._whole().where(self._outbox.c.id.in_(listed[start : start + STEP]))
+            )
+        ]
+
+    def ask_again(self, connection: Connection) -> None:
+        """Asks all relays to try what was refused."""
+        connection.execute(self.add_line, {"line": AGAIN_LINE, "last": 0})
+        connection.execute(self.lock_line, {"the_line": AGAIN_LINE, "count": 1})
+        if self.notify is not None:
+            connection.execute(self.notify)
+
+    # For everybody.
+
+    def count(self, connection: Connection) -> int:
+        """How many rows there are."""
+        return int(connection.execute(select(func.count()).select_from(self._outbox)).scalar_one())
+
+    def is_empty(self, connection: Connection) -> bool:
+        """Whether there are none."""
+        return connection.execute(select(self._outbox.c.number).limit(1)).first() is None
+
+    def identity(self, connection: Connection) -> int | None:
+        """The number that was drawn for this outbox; None if its lines were never filled in."""
+        query = select(self._lines.c.last).where(self._lines.c.line == IDENTITY_LINE)
+        found = connection.execute(query).scalar()
+        return None if found is None else int(found)
+
+    def fill(self, connection: Connection, identity: int) -> None:
+        """Puts in the rows that `lines` lacks."""
+        rows = [{"line": line, "last": 0} for line in range(LINES)]
+        connection.execute(self.add_line, [*rows, {"line": IDENTITY_LINE, "last": identity}])
+
+    def _is_paused(self, paused: Paused) -> ColumnElement[bool]:
+        outbox = self._outbox
+        whole = [topic for topic, lines in paused.items() if lines is None]
+        parts = [
+            and_(outbox.c.topic == literal(topic), outbox.c.line.in_(sorted(lines)))
+            for topic, lines in paused.items()
+            if lines is not None
+        ]
+        return or_(outbox.c.topic.in_(whole), *parts)
+
+
+def _steps(numbers: Iterable[int]) -> Iterable[Sequence[int]]:
+    """Numbers in order, so that no two transactions wait for each other, some at a time."""
+    listed = sorted(numbers)
+    return [listed[start : start + STEP] for start in range(0, len(listed), STEP)]

@@ -1,0 +1,81 @@
+"""A message on its way out, as its producer describes it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, TypedDict
+
+import msgspec
+
+from qframe.errors import BadBody
+from qframe.option_rules import refuse_unknown
+
+
+class Outgoing(msgspec.Struct, gc=False, eq=False):
+    """A message on its way out, for `publish_many`.
+
+    Attributes:
+        body: anything that JSON can hold, a dataclass or Struct of such, or bytes.
+        key: what must be handled serially and in order with it.
+        headers: texts that go with it.
+        tags: texts by which consumers may choose.
+        id: its id; one is made up where there is none. The same id again within the topic's
+            `dedupe_window` is a duplicate.
+        delay: due so much later: seconds, a text such as "10m", or a timedelta.
+        at: due then: a datetime with a time zone, or seconds since 1970.
+        priority: higher goes first; in `priority` and `ordered` topics.
+        within: in `merge` topics, the window: due so much later unless due already.
+        sequence: its number among its key's messages, from 1; in `ordered` topics.
+        slot_basis: what decides its slot instead of its key or body, such as an order's customer.
+            A key must always come with the same one: in two slots it has no order. Where there is
+            a key only `stream` topics, and `ordered` ones without a time, take it.
+    """
+
+    body: Any
+    key: str | None = None
+    headers: Mapping[str, str] | None = None
+    tags: Iterable[str] | None = None
+    id: str | None = None
+    delay: float | str | timedelta | None = None
+    at: datetime | float | None = None
+    priority: int = 0
+    within: float | str | None = None
+    sequence: int | None = None
+    slot_basis: str | None = None
+
+
+class MessageOptions(TypedDict, total=False):
+    """The keyword arguments of every `publish`; `Outgoing` tells what they mean."""
+
+    key: str | None
+    headers: Mapping[str, str] | None
+    tags: Iterable[str] | None
+    id: str | None
+    delay: float | str | timedelta | None
+    at: datetime | float | None
+    priority: int
+    within: float | str | None
+    sequence: int | None
+    slot_basis: str | None
+
+
+def outgoing(body: Any, options: MessageOptions) -> Outgoing:
+    """What `publish` was asked for, as one thing.
+
+    Raises:
+        BadOption: if an option is not one of `MessageOptions`.
+        BadBody: if the body is an `Outgoing` already, which would be sent with key and all in it.
+    """
+    if isinstance(body, Outgoing):
+        raise BadBody(
+            "body", body, "it is an Outgoing, which publish_many takes",
+            "publish its body, and give key= and all else beside it",
+        )  # fmt: skip
+    try:
+        return Outgoing(body, **options)
+    except TypeError:
+        for name in options:
+            if name not in MessageOptions.__annotations__:
+                refuse_unknown("option of publish", name, MessageOptions.__annotations__)
+        raise

@@ -1,0 +1,263 @@
+"""`app.pull`: messages for a loop of the user's own.
+
+A pull is a worker of one line, in threads of its own, whose handler is the user's loop. It shares
+the slots of its group with all other workers, and all that holds for them holds for it: order per
+key, leases that are renewed, fencing, retries, dead letters. Leaving its block is a stop without
+grace: what was not settled is given back, uncounted.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, Iterator
+from types import TracebackType
+from typing import Any, Final, Literal, NoReturn, Self, TypedDict, cast
+
+import msgspec
+
+from qframe.assembly import Assembly
+from qframe.consumer_options import OnDead, consumer_options
+from qframe.coordination.base import Coordinator
+from qframe.errors import BadOption, WorkerFailed
+from qframe.identity import new_worker_id
+from qframe.message import Message
+from qframe.option_rules import refuse_unknown
+from qframe.retry import Backoff
+from qframe.runtime.pulled_line import PulledLine
+from qframe.runtime.registered import Consumer
+from qframe.runtime.worker import OnFailure, Worker
+from qframe.tags import AllOf
+from qframe.topic import Topic, checked_name, duration_ms
+
+_IN_A_WITH: Final = "use it as `with app.pull(topic, group) as messages:`"
+
+
+class PullKeywords(TypedDict, total=False):
+    """The keyword arguments of `pull`; `Pull` and `ConsumerOptions` tell what they mean."""
+
+    timeout: float | str | None
+    max_in_flight: int
+    max_attempts: int
+    backoff: Backoff | float | str
+    lease: float | str
+    start: Literal["earliest", "latest"]
+    serial: bool
+    tags: str | Collection[str] | AllOf | None
+    on_dead: OnDead | None
+    broadcast: bool
+    broadcast_expires: float | str
+
+
+class Pulls:
+    """The pulls of an app that are in use, so that it can end them when it is closed."""
+
+    def __init__(self) -> None:
+        self._guard = threading.Lock()
+        self._open: list[Pull] = []
+
+    def add(self, pull: Pull) -> None:
+        """Notes one that begins."""
+        with self._guard:
+            self._open.append(pull)
+
+    def discard(self, pull: Pull) -> None:
+        """Forgets one that has ended."""
+        with self._guard:
+            self._open = [each for each in self._open if each is not pull]
+
+    def close(self) -> None:
+        """Ends all of them."""
+        for pull in list(self._open):
+            pull.close()
+
+
+class Pull:
+    """The messages of a topic for a group: `with app.pull("orders", "billing") as messages:`.
+
+    Each is settled by its `ack`, from any thread; many may be open at once, and the next of a key
+    comes when the one before it is settled. `message.ack(error=…)` retries it, or lets it die.
+    Leaving the block gives back, uncounted, what is not settled. A pull works in any thread, and
+    leaves signals alone.
+
+    Args:
+        topic: a topic, or the name of one.
+        group: the group; whoever else consumes for it shares its messages.
+        options: `timeout`, after which a loop ends if no message has come (seconds, or a text such
+            as "5s"; by default never); and, as of `consumer`, `max_in_flight`, `max_attempts`,
+            `backoff`, `lease`, `start`, `serial`, `tags`, `on_dead`, `broadcast`,
+            `broadcast_expires`.
+        make_assembly: makes what a worker is made of, given who opens its coordinator.
+        open_coordinator: opens the coordinator of a worker.
+        pulls: the app's.
+
+    Raises:
+        BadOption: if an option is unknown or wrong.
+    """
+
+    def __init__(
+        self,
+        topic: Topic | str,
+        group: str,
+        options: PullKeywords,
+        *,
+        make_assembly: Callable[[Callable[[OnFailure], Coordinator]], Assembly],
+        open_coordinator: Callable[[str, OnFailure], Coordinator],
+        pulls: Pulls,
+    ) -> None:
+        of_consumer: dict[str, Any] = dict(options)
+        self._timeout_s = _seconds(of_consumer.pop("timeout", None))
+        self._consumer = _consumer(topic, group, of_consumer)
+        self._make_assembly = make_assembly
+        self._open_coordinator = open_coordinator
+        self._pulls = pulls
+        self._worker_id = new_worker_id()
+        self._coordinator: Coordinator | None = None
+        self._worker: Worker | None = None
+        self._thread: threading.Thread | None = None
+        self._ready = threading.Event()
+        self._failure: BaseException | None = None
+
+    def __enter__(self) -> Self:
+        """Subscribes the group, joins, and begins to pull.
+
+        Raises:
+            BadOption: if it was entered before.
+            UnknownTopic: if nobody has declared the topic.
+            StoreUnavailable: if the store cannot be reached.
+        """
+        if self._worker is not None:
+            raise BadOption("pull", "entered twice", "each has one block", "call app.pull again")
+        self._pulls.add(self)
+        try:
+            self._worker = worker = self._make_worker()
+            name = f"qframe.pulling.{self._consumer.topic_name}.{self._consumer.group}"
+            self._thread = threading.Thread(
+                target=self._serve, args=(worker,), name=name, daemon=True
+            )
+            self._thread.start()
+            self._ready.wait()
+        except BaseException:
+            self.close()
+            if self._worker is None and self._coordinator is not None:
+                self._coordinator.close()
+            raise
+        if self._failure is not None:
+            self.close()
+            raise self._failure
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        """Ends it.
+
+        Raises:
+            WorkerFailed: if a part of it had failed, and the block has raised nothing.
+        """
+        self.close()
+        if self._failure is not None and error is None:
+            raise self._failure
+
+    def __iter__(self) -> Iterator[Message]:
+        """The messages, until none has come for `timeout`, or the pull has ended."""
+        return _Loop(self)
+
+    def take(self, timeout: float | str | None = None) -> Message | None:
+        """The next message; None if none has come in time, or the pull has ended.
+
+        Args:
+            timeout: how long to wait, in seconds or as a text such as "500ms"; by default the
+                pull's own.
+
+        Raises:
+            BadOption: if it is called outside of the block, or the time is none.
+            WorkerFailed: if a part of the pull has failed.
+        """
+        limit_s = self._timeout_s if timeout is None else _seconds(timeout)
+        line = self._line()
+        message = line.take(limit_s)
+        if message is None and line.pool.closed and self._thread is not None:
+            self._thread.join()
+            if self._failure is not None:
+                raise self._failure
+        return message
+
+    def close(self) -> None:
+        """Ends it, from any thread: loops end, what was not settled is given back, uncounted."""
+        worker, thread = self._worker, self._thread
+        if worker is not None:
+            self._line().pool.stop()
+            worker.stop()
+        if thread is not None and thread.ident is not None:
+            thread.join()
+        self._pulls.discard(self)
+
+    def _line(self) -> PulledLine:
+        if self._worker is None:
+            raise BadOption("pull", "outside its block", "it has not begun", _IN_A_WITH)
+        return cast("PulledLine", self._worker.lines[0])
+
+    def _make_worker(self) -> Worker:
+        assembly = self._make_assembly(self._join)
+        settings = assembly.settings.model_copy(update={"grace": 0.0})
+        alone = msgspec.structs.replace(
+            assembly, consumers=[self._consumer], outboxes=(), settings=settings
+        )
+        return alone.worker(self._worker_id)
+
+    def _join(self, on_failure: OnFailure) -> Coordinator:
+        self._coordinator = self._open_coordinator(self._worker_id, on_failure)
+        return self._coordinator
+
+    def _serve(self, worker: Worker) -> None:
+        """Its thread."""
+        try:
+            worker.run(on_ready=self._ready.set)
+        except BaseException as error:  # raised again where somebody hears it
+            self._failure = error
+        finally:
+            self._line().pool.stop()
+            self._ready.set()
+            if self._coordinator is not None:
+                self._coordinator.close()
+
+
+class _Loop:
+    """One `for` over a pull. It holds no message itself: who lets one go is to be noticed."""
+
+    def __init__(self, pull: Pull) -> None:
+        self._pull = pull
+        self._ended = False
+
+    def __iter__(self) -> Self:
+        return self
+
+    def __next__(self) -> Message:
+        message = None if self._ended else self._pull.take()
+        if message is None:
+            self._ended = True
+            raise StopIteration
+        return message
+
+
+def _consumer(topic: Topic | str, group: str, options: dict[str, Any]) -> Consumer:
+    """Whom a pull stands for, checked."""
+    if not isinstance(topic, Topic):
+        checked_name(topic, "topic")
+    checked_name(group, "group")
+    for name in options:
+        if name not in PullKeywords.__annotations__:
+            refuse_unknown("pull option", name, PullKeywords.__annotations__)
+    checked = consumer_options(auto_ack=False, **options)
+    return Consumer(topic, group, _no_handler, _no_handler, checked, is_pulled=True)
+
+
+def _no_handler(message: Message) -> NoReturn:
+    raise WorkerFailed(f"pull of {message.topic}", "a pulled message went to a handler")
+
+
+def _seconds(timeout: float | str | None) -> float | None:
+    return None if timeout is None else duration_ms(timeout, "timeout") / 1000

@@ -1,0 +1,389 @@
+"""The relay: brings what an outbox holds into its topics, in order, once.
+
+`qframe.outbox` is its design. A turn: delete what the last batch has brought into the topics, read
+the next batch and mark it, publish it; or, where there is nothing, wait for the bell.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Final
+
+import msgspec
+from sqlalchemy.exc import SQLAlchemyError
+from sqlalchemy.pool import SingletonThreadPool
+
+from qframe.clock import Clock
+from qframe.coordination.base import Coordinator
+from qframe.errors import (
+    BadInput,
+    BadOption,
+    CoordinatorUnavailable,
+    PublishUnknown,
+    StoreFull,
+    StoreUnavailable,
+    UnknownGroup,
+    UnknownTopic,
+)
+from qframe.events import Events
+from qframe.outbox.bell import Listener
+from qframe.outbox.entries import entry_of, facts_of
+from qframe.outbox.outbox import Outbox
+from qframe.outbox.pauses import Pauses
+from qframe.outbox.rows import SLOTS, Row
+from qframe.outcomes import Outcome
+from qframe.producer import Producer
+from qframe.runtime.limits import InFlight
+from qframe.runtime.slots import Slots
+from qframe.service import Service
+from qframe.stores.base import Store
+from qframe.stores.exchange import Entry
+from qframe.topic import Kind, Topic
+
+GROUP: Final = "relay"
+BATCH: Final = 500
+BATCH_BYTES: Final = 8 * 2**20
+FIRST_BATCH: Final = 16
+SOONEST_S: Final = 0.005
+SELDOM_S: Final = 0.25
+HEARING_S: Final = 1.0
+TROUBLE_S: Final = 0.1
+LONG_TROUBLE_S: Final = 5.0
+# Clocks differ, and a batch takes its time: marks nearly as old as the window are doubted too.
+TRUSTED: Final = 0.8
+
+_Away = (StoreUnavailable, StoreFull, PublishUnknown, CoordinatorUnavailable)
+
+
+class Relay(Service):
+    """Serves one outbox in one worker.
+
+    Args:
+        outbox: what it serves.
+        store: where the slots are shared out, and where doubtful messages are looked up.
+        producer: publishes.
+        resolve: finds a topic by its name, declares one that is given whole.
+        coordinator: says which slots are this worker's.
+        events: told of what is blocked, and of what is away.
+        clock: for waits.
+        on_failure: called when it ends by an error of ours.
+    """
+
+    def __init__(
+        self,
+        outbox: Outbox,
+        *,
+        store: Store,
+        producer: Producer,
+        resolve: Callable[[Topic | str], Topic],
+        coordinator: Coordinator,
+        events: Events,
+        clock: Clock,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        super().__init__(f"qframe.relay.{outbox.prefix}", on_failure)
+        self._outbox = outbox
+        self._rows = outbox.rows
+        # A relay never needs more, and what it reads must be what is committed by then.
+        self._engine = outbox.engine if outbox.engine.dialect.name == "sqlite" else (
+            outbox.engine.execution_options(isolation_level="READ COMMITTED")
+        )  # fmt: skip
+        # A listener of the user's on new connections may let the driver's own errors out.
+        self._database_errors = (SQLAlchemyError, outbox.engine.dialect.loaded_dbapi.Error)
+        self._store = store
+        self._producer = producer
+        self._resolve = resolve
+        self._coordinator = coordinator
+        self._events = events
+        self._clock = clock
+        self._rung = threading.Event()
+        self._unlisten = outbox.bell.listen(self._rung.set)
+        self._listener: Listener | None = None
+        if Listener.can_hear(outbox.engine):
+            self._listener = Listener(
+                outbox.engine, self._rows.channel, on_word=self._rung.set, on_failure=on_failure
+            )
+        self._slots: Slots | None = None
+        self._topic: Topic | None = None
+        self._gone: set[int] = set()  # in their topics, and not deleted yet
+        self._untaken: set[int] = set()  # marked, and refused
+        self._pauses = Pauses(clock)
+        self._limit = FIRST_BATCH
+        self._wait_s = SOONEST_S
+        self._trouble_s = 0.0
+        self._busy_since_s: float | None = None
+
+    def busy_s(self) -> float:
+        """How long it has been at one step, of database or store."""
+        since_s = self._busy_since_s
+        return 0.0 if since_s is None else self._clock.monotonic_s() - since_s
+
+    def reconnect(self) -> None:
+        """Lets go of connections to the store that may be broken; the engine is the user's."""
+        self._store.reconnect()
+        self._rung.set()
+
+    def wake(self) -> None:
+        """Ends a wait."""
+        self._rung.set()
+
+    def is_done(self) -> bool:
+        """Whether nothing waits in the outbox."""
+        try:
+            with self._engine.connect() as connection:
+                return self._rows.is_empty(connection)
+        except self._database_errors:
+            return False
+
+    def run(self) -> None:
+        """Relays until it is stopped."""
+        if self._listener is not None:
+            self._listener.start()
+        try:
+            while not self.stopping:
+                self._rung.clear()
+                self._step()
+                wait_s = self._turn_or_trouble()
+                self._busy_since_s = None
+                if wait_s and self._rung.wait(wait_s):
+                    self._wait_s = 0.0  # what it rang for may not be committed yet
+        finally:
+            self._busy_since_s = None  # who stops a worker waits for each part for so long only
+            self._leave()
+
+    def _step(self) -> None:
+        """It gets on: what follows is something else than what was before."""
+        self._busy_since_s = self._clock.monotonic_s()
+
+    def _turn_or_trouble(self) -> float:
+        """One turn; answers how long to wait until the next."""
+        try:
+            busy = self._turn()
+        except self._database_errors as error:
+            return self._in_trouble("outbox.unavailable", error)
+        except _Away as error:
+            return self._in_trouble("store.unavailable", error)
+        except UnknownGroup as error:  # somebody has dropped it
+            self._join_again()
+            return self._in_trouble("store.unavailable", error)
+        self._trouble_s = 0.0
+        if busy:
+            self._wait_s = 0.0
+        else:
+            listener = self._listener
+            most_s = HEARING_S if listener is not None and listener.hears else SELDOM_S
+            self._wait_s = min(most_s, max(SOONEST_S, self._wait_s * 2))
+        return self._pauses.at_most(self._wait_s)
+
+    def _in_trouble(self, event: str, error: Exception) -> float:
+        if self._events:
+            self._events.emit(event, part=self.name, error=error)
+        self._trouble_s = min(LONG_TROUBLE_S, max(TROUBLE_S, self._trouble_s * 2))
+        self._busy_since_s = None
+        self._stopping.wait(self._trouble_s)  # a bell rings all the time where others publish
+        return 0.0
+
+    def _turn(self) -> bool:
+        """Does what there is to do; answers whether it has brought anything into a topic."""
+        slots = self._joined().open()
+        self._step()
+        rows = self._next(slots) if slots else []
+        if not rows:
+            return False
+        by_topic: dict[str, list[Row]] = {}
+        for row in rows:
+            by_topic.setdefault(row.topic, []).append(row)
+        for name, share in by_topic.items():
+            if self.stopping or not self._joined().certain():
+                break
+            self._step()
+            self._bring(name, share)
+        return bool(self._gone)
+
+    def _next(self, slots: Iterable[int]) -> list[Row]:
+        """Deletes what is gone, reads the next batch, marks it: one transaction."""
+        with self._engine.begin() as connection:
+            self._rows.delete(connection, self._gone)
+            self._rows.unmark(connection, self._untaken)
+            if self._pauses:
+                self._pauses.forget_if_new(self._rows.asked_again(connection))
+            rows = self._rows.read(
+                connection, set(slots), self._pauses.in_force(), self._limit
+            )  # fmt: skip
+            unmarked = [row.number for row in rows if row.sent_at is None]
+            if unmarked:
+                self._rows.mark(connection, unmarked)
+        self._gone.clear()
+        self._untaken.clear()
+        size = sum(len(row.body) for row in rows)
+        fits = BATCH if not size else max(1, BATCH_BYTES * len(rows) // size)
+        self._limit = min(BATCH, self._limit * 4, fits)
+        return rows
+
+    def _finish(self) -> None:
+        """Deletes what is gone, with nothing more.
+
+        Marks stay: who has the slots now may have sent those rows, and must know since when.
+        """
+        if self._gone:
+            with self._engine.begin() as connection:
+                self._rows.delete(connection, self._gone)
+        self._gone.clear()
+        self._untaken.clear()
+
+    # One topic's share of a batch.
+
+    def _bring(self, name: str, rows: list[Row]) -> None:
+        """Publishes rows of one topic in order; what is refused pauses."""
+        try:
+            self._send(self._topic_of(name, rows), rows)
+        except BadInput as error:
+            self._untaken |= {row.number for row in rows if row.sent_at is None} - self._gone
+            self._block(name, None, error)
+
+    def _send(self, topic: Topic, rows: list[Row]) -> None:
+        rows = self._not_there_yet(topic, rows)
+        self._step()
+        sound, entries = self._entries(topic, rows)
+        if not entries:
+            return
+        try:
+            published = self._producer.send(topic, entries)
+        except (StoreUnavailable, StoreFull):
+            self._untaken |= {row.number for row in sound if row.sent_at is None}
+            raise
+        before = len(self._gone)
+        for row, each in zip(sound, published, strict=True):
+            if each.outcome is Outcome.FULL:
+                self._untaken.add(row.number)
+                self._block(topic.name, row.line, "the topic is full")
+            else:
+                self._gone.add(row.number)
+                self._pauses.end(topic.name, row.line)
+        if self._events:
+            self._events.emit("outbox.relayed", topic=topic.name, count=len(self._gone) - before)
+
+    def _topic_of(self, name: str, rows: list[Row]) -> Topic:
+        """The topic as it is declared; one that nobody has declared yet, by what a row says.
+
+        Raises:
+            UnknownTopic: if nobody has, and no row says how.
+        """
+        try:
+            return self._resolve(name)
+        except UnknownTopic:
+            said = next((facts for row in rows if (facts := facts_of(row))), None)
+            if said is None:
+                raise
+            return self._resolve(said.topic(name))
+
+    def _not_there_yet(self, topic: Topic, rows: list[Row]) -> list[Row]:
+        """All but those of which the topic may have forgotten the ids, and which it has."""
+        trusted_ms = topic.dedupe_window_ms * TRUSTED
+        doubtful = [
+            row for row in rows if row.sent_at is not None and row.now - row.sent_at > trusted_ms
+        ]
+        if not doubtful:
+            return rows
+        there = set()
+        for row in doubtful:
+            self._step()
+            if self._store.explain(topic, row.id):
+                there.add(row.number)
+        self._gone |= there
+        if self._events:
+            self._events.emit(
+                "outbox.doubted", topic=topic.name, count=len(doubtful), there=len(there)
+            )
+        return [row for row in rows if row.number not in there]
+
+    def _entries(self, topic: Topic, rows: list[Row]) -> tuple[list[Row], list[Entry]]:
+        """The rows that make sense, and their entries; behind one that does not its line waits."""
+        sound, entries = [], []
+        for row in rows:
+            if self._pauses.has(row.topic, row.line):
+                self._untaken |= {row.number} if row.sent_at is None else set()
+                continue
+            try:
+                entry = entry_of(topic, row)
+            except (BadInput, msgspec.DecodeError) as error:
+                self._untaken |= {row.number} if row.sent_at is None else set()
+                self._block(row.topic, row.line, error)
+            else:
+                sound.append(row)
+                entries.append(entry)
+        return sound, entries
+
+    def _block(self, topic: str, line: int | None, why: BaseException | str) -> None:
+        first = self._pauses.begin(topic, line)
+        if first and self._events:
+            self._events.emit("outbox.blocked", topic=topic, line=line, part=self.name, error=why)
+
+    # Its slots.
+
+    def _joined(self) -> Slots:
+        """Its slots; joins first, if it has not."""
+        if self._slots is None:
+            self._topic = topic = slots_topic(self._outbox)
+            self._store.declare(topic)
+            self._store.subscribe(topic, GROUP)
+            slots = Slots(
+                topic=topic, group=GROUP, store=self._store,
+                in_flight=InFlight(max_messages=1, max_bytes=1, on_room=_nothing),
+                give_back=lambda _slots: self._finish(), on_lost=_nothing,
+                on_change=self._rung.set, events=self._events,
+            )  # fmt: skip
+            slots.join(self._coordinator)
+            self._slots = slots
+        return self._slots
+
+    def _join_again(self) -> None:
+        with suppress(*_Away):
+            if self._topic is not None:
+                self._store.subscribe(self._topic, GROUP)
+        if self._slots is not None:
+            self._slots.forget()
+
+    def _leave(self) -> None:
+        self._unlisten()
+        if self._listener is not None:
+            self._listener.stop()
+        # What cannot be deleted now is published again by the next, and recognised.
+        with suppress(*self._database_errors):
+            self._finish()
+        if self._slots is not None:
+            self._slots.leave()
+
+
+def check_relayed(outbox: object, others: Iterable[Outbox]) -> None:
+    """Refuses what no relay can serve, or another serves already.
+
+    Raises:
+        BadOption: then.
+    """
+    if not isinstance(outbox, Outbox):
+        raise BadOption("outbox", outbox, "it is not an Outbox", "use Outbox(engine)")
+    if outbox.engine.dialect.is_async:
+        raise BadOption(
+            "outbox", outbox.engine.driver, "a relay cannot use a driver that is awaited",
+            "give the relay an Outbox of its own, on create_engine(url)",
+        )  # fmt: skip
+    if isinstance(outbox.engine.pool, SingletonThreadPool):
+        raise BadOption(
+            "outbox", str(outbox.engine.url), "each thread has a database of its own there",
+            "use a file, or create_engine(…, poolclass=StaticPool)",
+        )  # fmt: skip
+    if outbox in others:
+        raise BadOption("outbox", outbox.prefix, "it was given before", "give it once")
+
+
+def slots_topic(outbox: Outbox) -> Topic:
+    """The internal topic over which the relays of an outbox share its slots."""
+    stem = outbox.prefix.strip("_").replace("_", "-")
+    return Topic(f"qframe.outbox.{stem}-{outbox.identity():014x}", Kind.STREAM, SLOTS)
+
+
+def _nothing(*_: object) -> None:
+    """What nobody needs to be told."""

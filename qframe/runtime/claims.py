@@ -1,0 +1,123 @@
+"""Keeps the claims of what is in hand."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from typing import Any, Final
+
+from qframe.clock import Clock
+from qframe.errors import CheckerUnavailable
+from qframe.events import Events
+from qframe.idempotency.base import Checker, Claim, Scope
+from qframe.service import Service
+
+STEP: Final = 500
+
+
+class ClaimRenewal(Service):
+    """Renews every third of a lease the claims that messages hold; releases those given up.
+
+    Args:
+        checker: whose claims.
+        scope: the consumer's.
+        lease_ms: the length of a lease.
+        events: told of claims that have passed.
+        clock: for the thirds.
+        on_failure: called when it ends by an error.
+    """
+
+    def __init__(
+        self,
+        *,
+        checker: Checker,
+        scope: Scope,
+        lease_ms: int,
+        events: Events,
+        clock: Clock,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        super().__init__(f"qframe.claims.{scope.topic}.{scope.group}", on_failure)
+        self._checker = checker
+        self._scope = scope
+        self._lease_ms = lease_ms
+        self._events = events
+        self._clock = clock
+        self._awake = threading.Event()
+        self._claims: set[Claim] = set()
+        self._leaving: list[Claim] = []
+        self._claims_guard = threading.Lock()
+
+    def keep(self, claim: Claim) -> None:
+        """Renews a claim from now on."""
+        with self._claims_guard:
+            self._claims.add(claim)
+
+    def forget(self, claim: Claim) -> None:
+        """Leaves a claim alone from now on."""
+        with self._claims_guard:
+            self._claims.discard(claim)
+
+    def release(self, claims: Iterable[Claim]) -> None:
+        """Releases claims now; one of which the checker cannot be told passes with its lease."""
+        if released := list(claims):
+            with self._claims_guard:
+                self._claims.difference_update(released)
+            with suppress(CheckerUnavailable):
+                self._checker.release_many(self._scope, released)
+            for claim in released:
+                claim.state = None
+
+    def let_go(self, claims: list[Claim]) -> None:
+        """Releases claims soon; who gives them up need not wait."""
+        with self._claims_guard:
+            self._claims.difference_update(claims)
+            self._leaving += claims
+        self._awake.set()
+
+    def wake(self) -> None:
+        """Ends the wait for the next round."""
+        self._awake.set()
+
+    def run(self) -> None:
+        """A round every third of a lease; a last one releases what is left."""
+        third_s = self._lease_ms / 3000
+        due_s = self._clock.monotonic_s() + third_s
+        while True:
+            self._awake.wait(max(0.0, due_s - self._clock.monotonic_s()))
+            self._awake.clear()
+            is_last = self.stopping
+            self._release()
+            if is_last:
+                return
+            if self._clock.monotonic_s() >= due_s:
+                due_s = self._clock.monotonic_s() + third_s
+                with self._claims_guard:
+                    claims = list(self._claims)
+                for start in range(0, len(claims), STEP):
+                    self._renew(claims[start : start + STEP])
+
+    def _release(self) -> None:
+        with self._claims_guard:
+            leaving, self._leaving = self._leaving, []
+        with suppress(CheckerUnavailable):  # they pass with their leases
+            for start in range(0, len(leaving), STEP):
+                self._checker.release_many(self._scope, leaving[start : start + STEP])
+
+    def _renew(self, claims: list[Claim]) -> None:
+        try:
+            answers: Any = self._checker.renew_many(self._scope, claims, self._lease_ms)
+        except CheckerUnavailable:
+            return  # two more rounds fit into a lease; a claim that passes is noticed at its end
+        with self._claims_guard:
+            passed = [
+                claim for claim, kept in zip(claims, answers, strict=True)
+                if not kept and claim in self._claims
+            ]  # fmt: skip
+            self._claims.difference_update(passed)
+        if passed and self._events:
+            self._events.emit(
+                "effect.passed", topic=self._scope.topic, group=self._scope.group,
+                count=len(passed),
+            )  # fmt: skip

@@ -1,0 +1,155 @@
+"""`publish`: the short form, with expressions instead of columns of certain names."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import msgspec
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as f
+from pyspark.sql.types import (
+    ArrayType,
+    BinaryType,
+    MapType,
+    StringType,
+    StructType,
+    VariantType,
+)
+
+from qframe.errors import BadBody, BadKey, BadOption
+from qframe.settings import Settings
+from qframe.spark.columns import check_incoming
+from qframe.spark.naming import new_job
+from qframe.spark.options import place_of, write_options
+from qframe.spark.source import QFrameDataSource
+from qframe.spark.writer import note_of
+from qframe.topic import Kind, Topic
+
+_NESTED = (StructType, MapType, ArrayType, VariantType)
+
+
+def publish(
+    df: DataFrame,
+    topic: Topic | str,
+    *,
+    store: str | None = None,
+    namespace: str | None = None,
+    key: str | Column | None = None,
+    body: str | Column | None = None,
+    at: str | Column | None = None,
+    priority: str | Column | None = None,
+    headers: str | Column | None = None,
+    tags: str | Column | None = None,
+    id: str | Column | None = None,  # noqa: A002 - as in every other publish
+    id_columns: Sequence[str] = (),
+    job_id: str | None = None,
+    batch: int | None = None,
+) -> str:
+    """Publishes each row of a DataFrame, once, and answers the job's id.
+
+    An argument that names a part of a message is a column's name, or an expression. The same job
+    run again, with the same rows in the same partitions or with ids of their own, publishes what
+    is missing and nothing twice, within the topic's `dedupe_window`.
+
+    Args:
+        df: the rows.
+        topic: a topic, which is declared, or the name of one that is.
+        store: the store's URL, as it is reached from the executors; by default what the settings
+            say, here and not there.
+        namespace: the store's namespace; by default what the settings say.
+        key: what must be handled serially and in order; cast to a string.
+        body: the body: a struct, map or array is written as JSON, a string is JSON already,
+            binary is published as it is. By default, a struct of all columns.
+        at: due then: a timestamp.
+        priority: higher goes first; in `priority` and `ordered` topics.
+        headers: a map of texts.
+        tags: an array of texts.
+        id: the message's id.
+        id_columns: columns whose values, with the job's id, make the message's id.
+        job_id: the job's id, of which the messages' ids are made; made up by default.
+        batch: how many rows go to the store in one call.
+
+    Raises:
+        BadInput: if anything about it is wrong; nothing was published. Spark's own error is
+            raised where it is seen first.
+    """
+    settings = Settings.load(store=store, namespace=namespace)
+    options = {
+        "store": settings.store, "namespace": settings.namespace, "jobId": job_id or new_job(),
+        "maxBody": str(settings.max_body),
+    }  # fmt: skip
+    if isinstance(topic, Topic):
+        options |= {"topic": topic.name, "kind": str(topic.kind), "slots": str(topic.slots)}
+    else:
+        options["topic"] = topic
+    if batch is not None:
+        options["batchSize"] = str(batch)
+    if id_columns:
+        if id is not None:
+            raise BadOption("id_columns", list(id_columns), "id is given as well", "give one")
+        options["idColumns"] = ",".join(f"_id{number}" for number in range(len(id_columns)))
+    for name in id_columns:
+        if name not in df.columns:
+            raise BadOption("id_columns", name, "there is no such column", f"use {df.columns}")
+    parts = {
+        "key": None if key is None else _column(df, key, "key").cast("string"),
+        "at": None if at is None else _column(df, at, "at").cast("timestamp"),
+        "priority": None if priority is None else _column(df, priority, "priority").cast("int"),
+        "headers": None if headers is None else _column(df, headers, "headers"),
+        "tags": None if tags is None else _column(df, tags, "tags"),
+        "id": None if id is None else _column(df, id, "id").cast("string"),
+        "body": _body(df, body),
+    } | {f"_id{number}": _named(df, name) for number, name in enumerate(id_columns)}
+    rows = df.select(*[part.alias(name) for name, part in parts.items() if part is not None])
+    checked = write_options(options)
+    place = place_of(options, may_be_new=True)
+    check_incoming(rows.schema, place.topic, checked)
+    _refuse_nulls(rows, place.topic)
+    if isinstance(topic, Topic):
+        # With its other options too, as any other publish of a topic does.
+        msgspec.structs.replace(place, topic=topic, is_new=True).declare()
+    df.sparkSession.dataSource.register(QFrameDataSource)
+    try:
+        rows.write.format("qframe").options(**options).mode("append").save()
+    except Exception as error:
+        error.add_note(note_of(options["jobId"]))
+        raise
+    return options["jobId"]
+
+
+def _column(df: DataFrame, given: str | Column, what: str) -> Column:
+    """A column by its name, or the expression itself."""
+    if not isinstance(given, str):
+        return given
+    if given not in df.columns:
+        raise BadOption(what, given, "there is no such column", f"use one of {df.columns}")
+    return _named(df, given)
+
+
+def _named(df: DataFrame, name: str) -> Column:
+    """A column by the name that it has, dots and all."""
+    return df[f"`{name.replace('`', '``')}`"]
+
+
+def _body(df: DataFrame, given: str | Column | None) -> Column:
+    if given is None:
+        return f.to_json(f.struct(*[_named(df, name) for name in df.columns]))
+    column = _column(df, given, "body")
+    kind = df.select(column).schema[0].dataType
+    if isinstance(kind, _NESTED):
+        return f.to_json(column)
+    return column if isinstance(kind, StringType | BinaryType) else column.cast("string")
+
+
+def _refuse_nulls(rows: DataFrame, topic: Topic) -> None:
+    """Looks for rows that cannot be published, where the schema does not rule them out."""
+    wanted = ["body"] + (["key"] if topic.kind is Kind.ORDERED else [])
+    for name in wanted:
+        if not rows.schema[name].nullable or rows.filter(f.col(name).isNull()).isEmpty():
+            continue
+        if name == "key":
+            raise BadKey(
+                "key", None, f"topic {topic.name!r} is ordered by key, and a row has none",
+                "filter such rows out, or give them a key",
+            )  # fmt: skip
+        raise BadBody("body", None, "a row has none", "filter such rows out")

@@ -1,0 +1,105 @@
+"""A range of a slot's log: planned on the driver, read by a task."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import InputPartition
+
+from qframe.errors import MessagesGone
+from qframe.message import Delivery
+from qframe.spark.deliveries import Table
+from qframe.spark.options import LATEST, Place, ReadOptions
+from qframe.stores.base import Store
+
+PAGE: Final = 5_000
+FIRST_PAGE: Final = 100
+PAGE_BYTES: Final = 16 * 2**20
+FOREVER_MS: Final = 2**62
+
+# Later than any message, and exact in every language's numbers.
+_ALWAYS_MS: Final = 2**53
+
+
+@dataclass
+class Range(InputPartition):
+    """The offsets of a slot from `first` on, up to `end` and without it.
+
+    Only what was published from `since_ms` to `until_ms` is wanted of them.
+    """
+
+    slot: int
+    first: int
+    end: int
+    since_ms: int = 0
+    until_ms: int = FOREVER_MS
+
+    @property
+    def has_times(self) -> bool:
+        """Whether not all of it is wanted."""
+        return self.since_ms > 0 or self.until_ms < FOREVER_MS
+
+    def wants(self, message: Delivery) -> bool:
+        """Whether a message was published in time."""
+        return self.since_ms <= message.published_at_ms <= self.until_ms
+
+
+def heads(store: Store, place: Place) -> dict[int, int]:
+    """The next offset of each slot."""
+    return store.offsets_at(place.topic, _ALWAYS_MS)
+
+
+def firsts(store: Store, place: Place) -> dict[int, int]:
+    """The first kept offset of each slot."""
+    return store.offsets_at(place.topic, 0)
+
+
+def begins(store: Store, place: Place, asked: str | Mapping[int, int]) -> dict[int, int]:
+    """Where to begin, as `startingOffsets` says; in a slot that it does not name, at the first."""
+    if asked == LATEST:
+        return heads(store, place)
+    found = firsts(store, place)
+    return found if isinstance(asked, str) else found | dict(asked)
+
+
+def ends(store: Store, place: Place, asked: str | Mapping[int, int]) -> dict[int, int]:
+    """Where to end, as `endingOffsets` says; in a slot that it does not name, behind the last."""
+    found = heads(store, place)
+    if isinstance(asked, str):
+        return found
+    return found | {slot: min(offset, found[slot]) for slot, offset in asked.items()}
+
+
+def read_range(place: Place, options: ReadOptions, part: Range) -> Iterator[pa.RecordBatch]:
+    """A range's messages.
+
+    Raises:
+        MessagesGone: if some were removed, unless that is no failure.
+    """
+    table = Table(place.topic.name, raw=options.raw)
+    store = place.open()
+    try:
+        at, size = part.first, FIRST_PAGE
+        while at < part.end:
+            page = store.read_log(place.topic, part.slot, at, min(size, part.end - at))
+            size = _fitting(page)
+            messages = [each for each in page if each.seq < part.end]
+            following = messages[0].seq if messages else part.end
+            if following > at and options.fail_on_loss:
+                raise MessagesGone(place.topic.name, part.slot, at, following)
+            at = messages[-1].seq + 1 if messages else part.end
+            if part.has_times:
+                messages = [each for each in messages if part.wants(each)]
+            if messages:
+                yield table.of_deliveries(messages)
+    finally:
+        store.close()
+
+
+def _fitting(page: Sequence[Delivery]) -> int:
+    """How many messages the next page has, if they are as large as those of this one."""
+    size = sum(len(each.body) for each in page)
+    return max(1, min(PAGE, PAGE_BYTES * len(page) // max(1, size)))

@@ -1,0 +1,97 @@
+"""Batch read: a stream's log, or a group's dead letters, as they are when the query is planned."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
+
+from qframe.spark.deliveries import Table
+from qframe.spark.filters import Bounds
+from qframe.spark.options import Place, ReadOptions
+from qframe.spark.ranges import PAGE, Range, begins, ends, read_range
+
+EVERYTHING: Final = 2**31 - 1
+
+
+class LogReader(DataSourceReader):
+    """Reads a stream's log, one partition for each slot.
+
+    Args:
+        place: the topic.
+        options: what is read of it.
+    """
+
+    def __init__(self, place: Place, options: ReadOptions) -> None:
+        self._place = place
+        self._options = options
+        self._bounds = Bounds()
+
+    def partitions(self) -> list[InputPartition]:
+        """What is there now, by slot, as far as it is wanted."""
+        bounds, options = self._bounds, self._options
+        store = self._place.open()
+        try:
+            first = begins(store, self._place, options.starting)
+            end = ends(store, self._place, options.ending)
+            if bounds.since_ms:
+                # A message joins the log when it is published, or later.
+                since = store.offsets_at(self._place.topic, bounds.since_ms)
+                first = {slot: max(offset, since[slot]) for slot, offset in first.items()}
+        finally:
+            store.close()
+        return [
+            Range(
+                slot, max(offset, bounds.first), min(end[slot], bounds.end),
+                bounds.since_ms, bounds.until_ms,
+            )
+            for slot, offset in sorted(first.items())
+            if bounds.wants(slot) and max(offset, bounds.first) < min(end[slot], bounds.end)
+        ]  # fmt: skip
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """A slot's messages; Spark asks for no partition where there is none."""
+        if not isinstance(partition, Range):
+            return iter(())
+        return read_range(self._place, self._options, partition)
+
+
+class PushingReader(LogReader):
+    """Reads only what a query's filters leave.
+
+    Spark 4.3 keeps what it planned for one query with the DataFrame, filters and all, and takes it
+    for the next query of that DataFrame too, even for the other half of a union. So this is only
+    for who asks for it, and loads anew for each query.
+    """
+
+    def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
+        """Takes what narrows slots, offsets and times; answers what is left to Spark."""
+        return self._bounds.take(filters)
+
+
+class DeadReader(DataSourceReader):
+    """Reads a group's dead letters, the longest dead first, in one partition.
+
+    Args:
+        place: the topic.
+        options: what is read of it.
+        group: the group.
+    """
+
+    def __init__(self, place: Place, options: ReadOptions, group: str) -> None:
+        self._place = place
+        self._options = options
+        self._group = group
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
+        """All dead letters."""
+        table = Table(self._place.topic.name, raw=self._options.raw, dead=True)
+        store = self._place.open()
+        try:
+            dead = store.dead(self._place.topic, self._group, limit=EVERYTHING)
+        finally:
+            store.close()
+        for start in range(0, len(dead), PAGE):
+            yield table.of_records(dead[start : start + PAGE])

@@ -1,0 +1,140 @@
+"""Rows on their way into a topic: Arrow batches become entries, column by column."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Final
+from zlib import crc32
+
+import msgspec
+import pyarrow as pa
+
+from qframe.codec import RAW, TYPE_HEADER, checked_id, encode_headers, subject_of
+from qframe.errors import BadBody, BadInput, BadKey
+from qframe.producer import MAX_PRIORITY
+from qframe.spark.naming import hashed_ids
+from qframe.spark.options import WriteOptions
+from qframe.stores.exchange import Entry
+from qframe.topic import Kind, Topic, checked_key
+
+_RAW: Final = {TYPE_HEADER: RAW}
+
+
+class Rows:
+    """Turns batches of rows into entries that have no id yet, or the one that the row names.
+
+    Args:
+        topic: the topic.
+        options: how rows become messages.
+        job: the job's id, for ids from columns.
+    """
+
+    def __init__(self, topic: Topic, options: WriteOptions, job: str) -> None:
+        self._topic = topic
+        self._options = options
+        self._job = job
+        self._is_json = msgspec.json.Decoder(msgspec.Raw).decode
+
+    def entries(self, batch: pa.RecordBatch) -> list[Entry]:
+        """The rows' messages, in order.
+
+        Raises:
+            BadInput: if one of them cannot be a message; it names the column and the value.
+        """
+        columns = dict(zip(batch.schema.names, batch.columns, strict=True))
+        bodies = self._bodies(columns["body"])
+        keys = self._keys(columns.get("key"), len(bodies))
+        headers = self._headers(columns, len(bodies))
+        ids = self._ids(columns)
+        has_subjects, last = self._topic.has_subjects, self._topic.slots - 1
+        entries = [
+            Entry(
+                crc32(body if key is None else key.encode()) & last,
+                subject_of(key, body) if has_subjects else None,
+                "", "", key, header, body,
+            )
+            for body, key, header in zip(bodies, keys, headers, strict=True)
+        ]  # fmt: skip
+        if ids is not None:
+            for entry, message_id in zip(entries, ids, strict=True):
+                entry.id = entry.mark = message_id
+        if (at := columns.get("at")) is not None:
+            for entry, at_ms in zip(entries, _milliseconds(at), strict=True):
+                entry.at_ms = at_ms
+        if (priorities := columns.get("priority")) is not None:
+            for entry, priority in zip(entries, priorities.to_pylist(), strict=True):
+                if priority is not None and abs(priority) > MAX_PRIORITY:
+                    raise BadInput(
+                        "column priority", priority, "it must be within ±2147483647", "use 0"
+                    )
+                entry.priority = priority or 0
+        return entries
+
+    def _bodies(self, column: pa.Array) -> list[bytes]:
+        is_json = not _is_binary(column.type)
+        bodies: list[bytes] = column.cast(pa.large_binary()).to_pylist()
+        most = self._options.max_body
+        check = self._is_json
+        for body in bodies:
+            if body is None:
+                raise BadBody("column body", None, "a row has none", "filter such rows out")
+            if len(body) > most:
+                raise BadBody(
+                    "column body", f"of {len(body)} bytes", f"maxBody is {most}",
+                    "publish a reference to it, or raise option maxBody",
+                )  # fmt: skip
+            if is_json:
+                try:
+                    check(body)
+                except msgspec.DecodeError as error:
+                    raise BadBody(
+                        "column body", body.decode(errors="replace"), f"it is not JSON ({error})",
+                        "write it with to_json, or cast it to binary to publish it as it is",
+                    ) from None  # fmt: skip
+        return bodies
+
+    def _keys(self, column: pa.Array | None, count: int) -> Sequence[str | None]:
+        if column is None:
+            return [None] * count
+        keys: list[str | None] = column.to_pylist()
+        needed = self._topic.kind is Kind.ORDERED
+        for key in keys:
+            if key is not None:
+                checked_key(key)
+            elif needed:
+                raise BadKey(
+                    "column key", None,
+                    f"topic {self._topic.name!r} is ordered by key, and a row has none",
+                    "filter such rows out, or give them a key",
+                )  # fmt: skip
+        return keys
+
+    def _headers(self, columns: dict[str, pa.Array], count: int) -> Sequence[dict[str, str] | None]:
+        raw = _is_binary(columns["body"].type)
+        given, tags = columns.get("headers"), columns.get("tags")
+        if given is None and tags is None:
+            return [_RAW if raw else None] * count
+        maps = [None] * count if given is None else given.to_pylist()
+        lists = [None] * count if tags is None else tags.to_pylist()
+        return [
+            encode_headers(dict(pairs) if pairs else None, some, raw)
+            for pairs, some in zip(maps, lists, strict=True)
+        ]
+
+    def _ids(self, columns: dict[str, pa.Array]) -> list[str] | None:
+        if self._options.id_columns:
+            values = [columns[name].to_pylist() for name in self._options.id_columns]
+            return hashed_ids(self._job, values)
+        if "id" not in columns:
+            return None
+        return [checked_id(each) for each in columns["id"].to_pylist()]
+
+
+def _is_binary(kind: pa.DataType) -> bool:
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind))
+
+
+def _milliseconds(column: pa.Array) -> list[Any]:
+    """Times as the store has them; parts of a millisecond are cut off."""
+    whole = column.cast(pa.timestamp("ms", column.type.tz), safe=False)
+    return [None if ms is None else max(0, ms) for ms in whole.cast(pa.int64()).to_pylist()]

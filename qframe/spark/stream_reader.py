@@ -1,0 +1,194 @@
+"""Streaming read: offsets are Spark's, in its checkpoint; a group may follow behind."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Final
+
+import pyarrow as pa
+from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from qframe.errors import BadOption, MessagesGone, TopicMismatch
+from qframe.spark.options import Place, ReadOptions
+from qframe.spark.ranges import Range, begins, firsts, heads, read_range
+from qframe.stores.base import Store
+from qframe.stores.exchange import NO_EPOCH
+
+Offsets = dict[str, int]  # by slot, as JSON has it
+
+_EARLIEST: Final = "earliest"
+
+
+class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Reads a stream's log batch by batch.
+
+    It keeps its store open on the driver, in the process that Spark has for it; tasks open their
+    own.
+
+    Args:
+        place: the topic.
+        options: what is read of it.
+    """
+
+    def __init__(self, place: Place, options: ReadOptions) -> None:
+        self._place = place
+        self._options = options
+        self._opened: Store | None = None
+        self._target: dict[int, int] | None = None
+        self._committed: dict[int, int] = {}
+
+    def initialOffset(self) -> Offsets:  # noqa: N802 - the names are Spark's
+        """Where a query without a checkpoint begins."""
+        store = self._store()
+        start = begins(store, self._place, self._options.starting)
+        self._move_group(start)
+        return _offsets(start)
+
+    def latestOffset(self, start: Offsets, limit: ReadLimit) -> Offsets:  # noqa: N802
+        """How far the next batch goes.
+
+        Raises:
+            MessagesGone: if a slot ends before `start`, unless that is no failure.
+        """
+        begin = self._checked(start)
+        end = heads(self._store(), self._place)
+        older = self._older(begin, end)
+        if self._target is not None:
+            end = {slot: min(offset, self._target[slot]) for slot, offset in end.items()}
+        end = {slot: max(offset, begin[slot]) for slot, offset in end.items()}
+        if isinstance(limit, ReadMaxRows):
+            end = shared_out(begin, end, limit.max_rows)
+        return _offsets(end | older)
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """As `maxMessagesPerTrigger` says."""
+        most = self._options.per_trigger
+        return ReadAllAvailable() if most is None else ReadMaxRows(most)
+
+    def reportLatestOffset(self) -> Offsets:  # noqa: N802
+        """The heads, for the query's progress."""
+        return _offsets(heads(self._store(), self._place))
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Nothing that comes later belongs to this run of the query."""
+        self._target = heads(self._store(), self._place)
+
+    def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
+        """A range for each slot that has something.
+
+        Raises:
+            MessagesGone: if some of it was removed, unless that is no failure.
+        """
+        begin, until = self._checked(start), self._checked(end)
+        if self._options.fail_on_loss:
+            for slot, kept in firsts(self._store(), self._place).items():
+                if begin[slot] < min(kept, until[slot]):
+                    raise MessagesGone(self._place.topic.name, slot, begin[slot], kept)
+        return [
+            Range(slot, offset, until[slot])
+            for slot, offset in begin.items()
+            if offset < until[slot]
+        ]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """A range's messages."""
+        if not isinstance(partition, Range):
+            return iter(())
+        return read_range(self._place, self._options, partition)
+
+    def commit(self, end: Offsets) -> None:
+        """The sink has all before these offsets."""
+        self._move_group(self._checked(end))
+
+    def stop(self) -> None:
+        """Closes the store."""
+        if self._opened is not None:
+            self._opened.close()
+            self._opened = None
+
+    def _store(self) -> Store:
+        """The store, opened when it is first asked; the group holds back removing from then on."""
+        if self._opened is None:
+            opened = self._place.open()
+            try:
+                if self._options.group is not None:
+                    self._follow(opened, self._options.group)
+            except BaseException:
+                opened.close()
+                raise
+            self._opened = opened
+        return self._opened
+
+    def _follow(self, store: Store, group: str) -> None:
+        """Subscribes the group; one that workers have used would be moved under their hands."""
+        topic = self._place.topic
+        store.subscribe(topic, group, _EARLIEST)
+        if any(epoch != NO_EPOCH for epoch in store.epochs(topic, group).values()):
+            raise BadOption(
+                "option group", group, "workers consume with it, and the query would move it",
+                "give the query a group of its own",
+            )  # fmt: skip
+
+    def _older(self, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:
+        """The ends of slots that are behind what was read of them.
+
+        What is published next has offsets that the query takes for read: it would be left out.
+        """
+        older = {slot: offset for slot, offset in end.items() if offset < begin[slot]}
+        if older and self._options.fail_on_loss:
+            slot, offset = min(older.items())
+            error = MessagesGone(self._place.topic.name, slot, offset, begin[slot])
+            error.add_note(
+                f"The slot ends at offset {offset}: a store that came back with an older state "
+                "does, or startingOffsets that are ahead of it."
+            )
+            raise error
+        return older
+
+    def _move_group(self, offsets: Mapping[int, int]) -> None:
+        """Moves the group that follows, in the slots in which there is something new."""
+        if self._options.group is None:
+            return
+        moved = {
+            slot: offset
+            for slot, offset in offsets.items()
+            if self._committed.get(slot) != offset
+        }  # fmt: skip
+        if moved:
+            self._store().seek(self._place.topic, self._options.group, moved)
+            self._committed |= moved
+
+    def _checked(self, offsets: Offsets) -> dict[int, int]:
+        """Offsets by slot, if they are of a topic that has as many slots as this one."""
+        slots = self._place.topic.slots
+        found = {int(slot): offset for slot, offset in offsets.items()}
+        if sorted(found) != list(range(slots)):
+            raise TopicMismatch(self._place.topic.name, "slots", slots, len(found))
+        return found
+
+
+def shared_out(begin: Mapping[int, int], end: Mapping[int, int], most: int) -> dict[int, int]:
+    """The ends of a batch of at most so many messages, slots taking even shares of it.
+
+    What a slot does not need of its share goes to the others.
+    """
+    ends = dict(begin)
+    left = most
+    open_slots = sorted(begin, key=lambda slot: (end[slot] - begin[slot], slot))
+    for place, slot in enumerate(open_slots):
+        # The smallest first, so that what they leave is known when the larger ones take theirs.
+        share = -(-left // (len(open_slots) - place))
+        taken = min(share, end[slot] - begin[slot])
+        ends[slot] += taken
+        left -= taken
+    return ends
+
+
+def _offsets(by_slot: Mapping[int, int]) -> Offsets:
+    return {str(slot): offset for slot, offset in sorted(by_slot.items())}

@@ -1,0 +1,47 @@
+"""The arithmetic of a bucket of tokens; `stores/redis/scripts/draw.lua` does the same."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from qframe.stores.exchange import Drawn
+
+PARTS = 1_000_000
+
+
+class Bucket(NamedTuple):
+    """What a bucket held at a moment, in millionths of a token."""
+
+    level: int
+    at_ms: int
+
+
+class Terms(NamedTuple):
+    """How many tokens are asked for, and what may be had."""
+
+    tokens: int
+    rate: int
+    per_ms: int
+    burst: int
+
+
+def drawn(before: Bucket | None, terms: Terms, now_ms: int) -> tuple[Drawn, Bucket | None]:
+    """What a draw is granted, and the bucket after it; None where it stays as it was.
+
+    A bucket is written only when something was granted, so what it has earned is rounded down once
+    for each token at most, and asking often earns no less. Where the clock has gone back, it earns
+    from now on, and what it held stays.
+    """
+    full = terms.burst * PARTS
+    level, since_ms = before or Bucket(full, now_ms)
+    passed_ms = now_ms - since_ms
+    has_now = min(full, level + max(0, passed_ms) * terms.rate * PARTS // terms.per_ms)
+    granted = min(terms.tokens, has_now // PARTS)
+    after = None
+    if granted or passed_ms < 0:
+        level, passed_ms = has_now - granted * PARTS, 0
+        after = Bucket(level, now_ms)
+    if granted == terms.tokens:
+        return Drawn(granted, 0), after
+    fills_in_ms = -(-(PARTS - level) * terms.per_ms // (terms.rate * PARTS))
+    return Drawn(granted, fills_in_ms - passed_ms), after

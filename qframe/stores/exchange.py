@@ -1,0 +1,186 @@
+"""What passes between a store and those who use it: what is handed in, and what is answered.
+
+`qframe.stores` tells what the operations do with it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import msgspec
+
+from qframe.message import Delivery
+from qframe.outcomes import Verdict
+
+NO_EPOCH = "0" * 16
+QUIET = 4
+LOST_ERROR = "its worker ended without settling it"
+
+
+class Entry(msgspec.Struct, gc=False, eq=False):
+    """A message on its way into a topic, checked and encoded by the producer.
+
+    Attributes:
+        slot: where it goes.
+        subject: what it is queued under; None in a stream.
+        id: its id.
+        mark: what is remembered for `dedupe_window` to recognise it: its id where a user named
+            it, else the mark of its batch (`codec.batch_mark`), the same for the whole batch.
+        key: its key, or None.
+        headers: its headers, or None.
+        body: its body.
+        delay_ms: due so long after the store's now; None where no delay was asked.
+        at_ms: due at that moment; None where none was asked. At most one of the two is given.
+        priority: higher goes first, in `priority` and `ordered`.
+        within_ms: in `merge`, due so long after now where neither delay nor moment is given.
+        sequence: its number among its key's messages, from 1; None where it has none.
+    """
+
+    slot: int
+    subject: str | None
+    id: str
+    mark: str
+    key: str | None
+    headers: dict[str, str] | None
+    body: bytes
+    delay_ms: int | None = None
+    at_ms: int | None = None
+    priority: int = 0
+    within_ms: int = 0
+    sequence: int | None = None
+
+
+class Ask(NamedTuple):
+    """What a pull wants of one slot; a pull names each slot once.
+
+    Attributes:
+        slot: the slot.
+        epoch: the epoch under which the caller owns it.
+        limit: how many deliveries at most.
+        position: in a stream, the offset behind the last one of the line that the caller has
+            received under this epoch, 0 before the first. What lies between it, or the floor if
+            that is higher, and the group's read position was handed out in a reply that was lost,
+            and is handed out again, uncounted. None asks for nothing again.
+    """
+
+    slot: int
+    epoch: str
+    limit: int
+    position: int | None = None
+
+
+class Pulled(msgspec.Struct):
+    """The answer to a pull.
+
+    Attributes:
+        deliveries: slot by slot as asked, in the order in which they are to be handled.
+        fenced: the slots whose epoch is another now.
+        next_due_ms: milliseconds until the next message of these slots falls due or loses its
+            lease; None where none will. 0 where a limit was reached, since more may be due.
+        dead: how many went to dead, their attempts spent.
+        lost: how many deliveries were found to have lost their lease.
+        gaps: how many gaps in sequences were passed.
+        away: the slots that could not be asked now; nothing of them was handed out.
+        doubted: the slots whose answer was lost: they are to be recalled before the next pull.
+    """
+
+    deliveries: list[Delivery] = []
+    fenced: list[int] = []
+    next_due_ms: int | None = None
+    dead: int = 0
+    lost: int = 0
+    gaps: int = 0
+    away: list[int] = []
+    doubted: list[int] = []
+
+
+class Settlement(msgspec.Struct, gc=False, eq=False):
+    """How one delivery ends.
+
+    Attributes:
+        slot, subject, seq, receipt, attempt: the delivery's own.
+        epoch: the epoch under which its slot was owned when it was pulled.
+        verdict: ack, retry, dead, or release (given back uncounted).
+        delay_ms: for a retry, due so long after the store's now.
+        at_ms: for a retry, due at that moment instead.
+        error: for retry and dead, what went wrong, in one line.
+        traceback: for dead, where.
+    """
+
+    slot: int
+    subject: str | None
+    seq: int
+    receipt: str
+    attempt: int
+    epoch: str
+    verdict: Verdict
+    delay_ms: int = 0
+    at_ms: int | None = None
+    error: str | None = None
+    traceback: str | None = None
+
+
+class Hold(NamedTuple):
+    """A delivery that is to be kept hidden: one of a slot's window stands for all of it."""
+
+    slot: int
+    epoch: str
+    subject: str | None
+    receipt: str
+
+
+class Renewed(msgspec.Struct):
+    """The answer to a renewal.
+
+    Attributes:
+        gone: the holds that are not held any more.
+        away: the holds that could not be renewed now.
+    """
+
+    gone: list[Hold] = []
+    away: list[Hold] = []
+
+
+class Recalled(msgspec.Struct):
+    """The answer to a recall.
+
+    Attributes:
+        count: how many deliveries were given back.
+        away: the slots in which this could not be done now.
+    """
+
+    count: int = 0
+    away: list[int] = []
+
+
+class Drawn(NamedTuple):
+    """The answer to a draw.
+
+    Attributes:
+        granted: how many tokens were drawn.
+        wait_ms: 0 if all that were asked for were granted; else how long until one more is there.
+    """
+
+    granted: int
+    wait_ms: int
+
+
+def acks(deliveries: Sequence[Delivery], epochs: Mapping[int, str]) -> list[Settlement]:
+    """The settlements that acknowledge deliveries."""
+    return [
+        Settlement(
+            one.slot, one.subject, one.seq, one.receipt, one.attempt,
+            epochs.get(one.slot, NO_EPOCH), Verdict.ACK,
+        )
+        for one in deliveries
+    ]  # fmt: skip
+
+
+def due_of(entry: Entry, now_ms: int, merges: bool) -> int:
+    """When an entry is due, in milliseconds since 1970."""
+    if entry.at_ms is not None:
+        return entry.at_ms
+    if entry.delay_ms is not None:
+        return now_ms + entry.delay_ms
+    return now_ms + entry.within_ms if merges else now_ms

@@ -1,0 +1,86 @@
+"""Where messages stand, for people: one by one, and counted.
+
+What a worker passes to a store and gets from it is in `stores.exchange`.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import msgspec
+
+from qframe.stores.exchange import NO_EPOCH
+
+
+class DeadPlace(NamedTuple):
+    """Where a dead letter stands among those of its group, the longest dead first."""
+
+    died_at_ms: int
+    slot: int
+    seq: int
+
+    def __str__(self) -> str:
+        return f"{self.died_at_ms}-{self.slot}-{self.seq}"
+
+
+class Record(msgspec.Struct, kw_only=True):
+    """A message where it stands, for people: peek, dead letters, timers, explain.
+
+    `group` is None for a message that no group has seen yet; `state` is one of waiting, todo,
+    doing, settled, dead, held (behind a gap in its sequence).
+    """
+
+    topic: str
+    group: str | None
+    slot: int
+    state: str
+    subject: str | None
+    seq: int | None
+    id: str
+    key: str | None
+    headers: dict[str, str] | None
+    body: bytes
+    published_at_ms: int
+    due_ms: int | None = None
+    priority: int = 0
+    attempts: int = 0
+    lost: int = 0
+    lease_until_ms: int | None = None
+    error: str | None = None
+    traceback: str | None = None
+    died_at_ms: int | None = None
+
+    @property
+    def dead_place(self) -> DeadPlace:
+        """Where a dead one stands among the dead of its group."""
+        return DeadPlace(self.died_at_ms or 0, self.slot, self.seq or 0)
+
+
+class Stats(msgspec.Struct, kw_only=True):
+    """Where the messages of one slot stand for one group; counts of messages, not of subjects.
+
+    What stands behind a head counts as the head does; behind a head in doing, what belongs to its
+    run is doing too and the rest is todo. What is held behind a gap, or delayed before it joins a
+    stream, is waiting.
+
+    `published = waiting + todo + doing + settled + dead + cancelled`, always. For a stream,
+    `published` counts from where the group started or was last moved to. `retrying` are those of
+    the waiting that were handed out before: they wait for a retry. `next_ms` is when that
+    message was published which is next to be handed out: of the heads that are todo, else of the
+    line.
+    """
+
+    slot: int
+    group: str
+    epoch: str = NO_EPOCH
+    published: int = 0
+    waiting: int = 0
+    retrying: int = 0
+    todo: int = 0
+    doing: int = 0
+    settled: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    head: int = 0
+    floor: int | None = None
+    next_ms: int | None = None

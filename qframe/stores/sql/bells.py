@@ -1,0 +1,218 @@
+"""All bells of a store, and what makes them ring.
+
+- SQLite: each bell watches the file.
+- PostgreSQL: one connection listens for all of them. What a transaction says is heard by all
+  processes once it is committed. When that connection breaks, and again when there is a new one,
+  all ring, since words may have been missed.
+- MariaDB and MySQL, whose servers pass on nothing: one thread looks for all of them, with one query
+  for the heads of all their topics, every 5 ms after it has seen something new and ever more seldom
+  while it has not, up to every 250 ms. What this process has committed rings at once.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from contextlib import suppress
+from functools import lru_cache
+from typing import Final
+
+from sqlalchemy import bindparam, or_, select
+
+from qframe.drivers.sql import Database, Statement, Transaction
+from qframe.errors import QFrameError
+from qframe.service import Service
+from qframe.stores.sql.bell import RungBell, WatchingBell
+from qframe.stores.sql.padding import padded
+from qframe.stores.sql.schema import PER_TOPIC, slots
+from qframe.stores.sql.words import topic_and_group, topic_and_slots
+
+LISTEN_S: Final = 10.0
+FIRST_S: Final = 5.0
+SHORTEST_S: Final = 0.005
+LONGEST_S: Final = 0.25
+GROWTH: Final = 1.25
+FIRST_PAUSE_S: Final = 0.05
+LONGEST_PAUSE_S: Final = 2.0
+
+
+class Bells:
+    """The bells of a store, and the thread that listens for them while there are any."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+        self._bells: set[RungBell] = set()
+        self._guard = threading.Lock()
+        self._ears: Service | None = None
+
+    def of_topics(self, numbers: Sequence[int]) -> RungBell:
+        """A bell that rings when one of these topics may have something new."""
+        watch = self._database.watch()
+        if watch is not None:
+            return self._added(WatchingBell(watch, self._forget))
+        return self._added(RungBell(topics=numbers, release=self._forget))
+
+    def of_roster(self, topic: int, group: str) -> RungBell | None:
+        """A bell that rings when a roster may have changed; None where nobody can tell."""
+        if not self._database.backend.notifies:
+            return None
+        return self._added(RungBell(roster=(topic, group), release=self._forget))
+
+    def told(self, words: Sequence[str]) -> None:
+        """What this process has committed; where all processes hear it, so does this one."""
+        if not self._database.backend.notifies:
+            self.hear(words)
+
+    def hear(self, words: Sequence[str]) -> None:
+        """Rings those bells that want to hear of it."""
+        for word in words:
+            messages, roster = topic_and_slots(word), topic_and_group(word)
+            for bell in self.all():
+                if messages and (messages[0] in bell.topics or isinstance(bell, WatchingBell)):
+                    bell.hear(messages[1])
+                elif roster and roster == bell.roster:
+                    bell.hear(None)
+
+    def ring(self) -> None:
+        """Rings all of them."""
+        for bell in self.all():
+            bell.ring()
+
+    def all(self) -> list[RungBell]:
+        """The bells that are open."""
+        with self._guard:
+            return list(self._bells)
+
+    def close(self) -> None:
+        """Closes all of them."""
+        for bell in self.all():
+            bell.close()
+
+    def _added(self, bell: RungBell) -> RungBell:
+        with self._guard:
+            self._bells.add(bell)
+            ears = self._ears
+            if ears is None and not isinstance(bell, WatchingBell):
+                sort = _Listening if self._database.backend.notifies else _Looking
+                ears = self._ears = sort(self, self._database)
+        # What is committed from now on is to be heard.
+        if isinstance(ears, _Listening):
+            ears.start()
+            ears.has_begun.wait(FIRST_S)
+        elif isinstance(ears, _Looking):
+            ears.begin(bell.topics)
+        return bell
+
+    def _forget(self, bell: RungBell) -> None:
+        with self._guard:
+            self._bells.discard(bell)
+            ears = None if self._bells else self._ears
+            if ears is not None:
+                self._ears = None
+        if ears is not None:
+            ears.stop(FIRST_S)
+
+
+class _Listening(Service):
+    """Hears what all processes say."""
+
+    def __init__(self, bells: Bells, database: Database) -> None:
+        super().__init__("qframe.bell", lambda *_: bells.ring())
+        self.has_begun = threading.Event()
+        self._bells = bells
+        self._database = database
+        self._wakes = threading.Event()
+        self._awake = threading.Lock()
+        self._listener_wake = self._wakes.set
+
+    def run(self) -> None:
+        """Listens until it is stopped, on a new connection whenever one breaks."""
+        pause_s = FIRST_PAUSE_S
+        while not self.stopping:
+            try:
+                listener = self._database.listener()
+            except QFrameError:
+                self._wakes.wait(pause_s)
+                pause_s = min(LONGEST_PAUSE_S, pause_s * 2)
+                continue
+            pause_s = FIRST_PAUSE_S
+            self._listener_wake = listener.wake
+            self._bells.ring()
+            self.has_begun.set()
+            try:
+                while not self.stopping:
+                    self._bells.hear(listener.hear(LISTEN_S))
+            except QFrameError:
+                self._bells.ring()
+            finally:
+                with self._awake:
+                    self._listener_wake = self._wakes.set
+                    listener.close()
+
+    def wake(self) -> None:
+        """Ends a wait."""
+        self._wakes.set()
+        with self._awake:
+            self._listener_wake()
+
+
+class _Looking(Service):
+    """Looks whether the heads of topics have moved."""
+
+    def __init__(self, bells: Bells, database: Database) -> None:
+        super().__init__("qframe.bell", lambda *_: bells.ring())
+        self._bells = bells
+        self._database = database
+        self._wakes = threading.Event()
+        self._seen: dict[int, int] = {}
+
+    def begin(self, topics: frozenset[int]) -> None:
+        """Looks at topics for the first time, and starts."""
+        with suppress(QFrameError):
+            self._seen = {**self._heads(sorted(topics)), **self._seen}
+        self.start()
+
+    def run(self) -> None:
+        """Looks until it is stopped."""
+        pause_s = SHORTEST_S
+        while not self.stopping:
+            found: dict[int, int] = {}
+            bells = self._bells.all()
+            with suppress(QFrameError):
+                found = self._heads(sorted({topic for bell in bells for topic in bell.topics}))
+            seen = self._seen
+            changed = {topic for topic, head in found.items() if seen.get(topic) != head}
+            for bell in bells:
+                if changed & bell.topics:
+                    bell.ring()
+            self._seen = {**seen, **found}
+            pause_s = SHORTEST_S if changed else min(LONGEST_S, pause_s * GROWTH)
+            self._wakes.wait(pause_s)
+
+    def wake(self) -> None:
+        """Ends a wait."""
+        self._wakes.set()
+
+    def _heads(self, topics: Sequence[int]) -> dict[int, int]:
+        """For each topic how many messages it has ever taken."""
+
+        def look(transaction: Transaction) -> dict[int, int]:
+            found: dict[int, int] = {}
+            for some in padded(topics):
+                ends = [end for each in some for end in (each * PER_TOPIC, (each + 1) * PER_TOPIC)]
+                for at, head in transaction.rows(_heads_of(len(some)), tuple(ends)):
+                    found[at // PER_TOPIC] = found.get(at // PER_TOPIC, 0) + head
+            return found
+
+        return self._database.glance(look)
+
+
+@lru_cache(maxsize=16)
+def _heads_of(count: int) -> Statement:
+    ranges = [
+        (slots.c.slot >= bindparam(f"from{number}")) & (slots.c.slot < bindparam(f"to{number}"))
+        for number in range(count)
+    ]
+    names = " ".join(f"from{number} to{number}" for number in range(count))
+    query = select(slots.c.slot, slots.c.head).where(or_(*ranges))
+    return Statement(query, names)

@@ -1,0 +1,115 @@
+"""What is tuned of a group, and its bucket of tokens.
+
+Who tunes locks the group's row; who draws, the bucket's, so that draws wait for draws alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Final
+
+from sqlalchemy import bindparam, delete, select
+
+from qframe.drivers.sql import Statement, Transaction
+from qframe.errors import UnknownGroup
+from qframe.stores.bucket import Bucket, Terms, drawn
+from qframe.stores.exchange import Drawn
+from qframe.stores.sql.places import Place, known_group, lock_group
+from qframe.stores.sql.schema import buckets, groups, topics, tunings
+from qframe.topic import Topic
+
+_CLEAR: Final = Statement(
+    delete(tunings).where(tunings.c.group_id == bindparam("of"), tunings.c.name == bindparam("n")),
+    "of n",
+)
+_SET: Final = Statement(tunings.insert(), "group_id name value")
+# Only what is tuned is read, so it costs the same however many groups ask.
+_TUNED: Final = Statement(
+    select(topics.c.name, groups.c.name, tunings.c.name, tunings.c.value)
+    .select_from(
+        tunings.join(groups, groups.c.id == tunings.c.group_id).join(
+            topics, topics.c.id == groups.c.topic
+        )
+    )
+    .where(topics.c.namespace == bindparam("ns"))
+    .order_by(tunings.c.group_id, tunings.c.name),
+    "ns",
+)
+_BUCKET: Final = Statement(
+    select(buckets.c.group_id, buckets.c.level, buckets.c.at)
+    .where(
+        buckets.c.group_id
+        == select(groups.c.id)
+        .where(groups.c.topic == bindparam("of"), groups.c.name == bindparam("n"))
+        .scalar_subquery()
+    )
+    .with_for_update(),
+    "of n",
+)
+_ADD_BUCKET: Final = Statement(buckets.insert(), "group_id level at")
+_SET_BUCKET: Final = Statement(
+    buckets.update()
+    .where(buckets.c.group_id == bindparam("of"))
+    .values(level=bindparam("l"), at=bindparam("a")),
+    "l a of",
+)
+_FORGET: Final = [
+    Statement(delete(table).where(table.c.group_id == bindparam("of")), "of")
+    for table in (tunings, buckets)
+]
+
+
+def tune(
+    transaction: Transaction, place: Place, group: str, values: Mapping[str, str | None]
+) -> None:
+    """Sets values by name, or takes them back."""
+    number = _locked(transaction, place, group)
+    transaction.run_many(_CLEAR, [(number, name) for name in values])
+    transaction.run_many(
+        _SET, [(number, name, text) for name, text in values.items() if text is not None]
+    )
+
+
+def tuned(
+    transaction: Transaction, namespace: str, asked: Sequence[tuple[Topic, str]]
+) -> list[dict[str, str] | None]:
+    """What is set for each group."""
+    found: dict[tuple[str, str], dict[str, str]] = {}
+    for topic, group, name, text in transaction.rows(_TUNED, (namespace,)):
+        found.setdefault((topic, group), {})[name] = text
+    return [found.get((topic.name, group), {}) for topic, group in asked]
+
+
+def draw(transaction: Transaction, place: Place, group: str, terms: Terms) -> Drawn:
+    """Draws tokens, as many as there are."""
+    row = transaction.row(_BUCKET, (place.id, group))
+    if row is None:
+        # Of two who draw first, the second waits for the first and finds its bucket.
+        number = _locked(transaction, place, group)
+        row = transaction.row(_BUCKET, (place.id, group))
+    before = None if row is None else Bucket(*row[1:])
+    answer, after = drawn(before, terms, transaction.now_ms())
+    if after is None:
+        return answer
+    if row is None:
+        transaction.run(_ADD_BUCKET, (number, *after))
+    else:
+        transaction.run(_SET_BUCKET, (*after, row[0]))
+    return answer
+
+
+def forget(transaction: Transaction, group: int) -> None:
+    """Forgets what stands for a group that is dropped."""
+    for statement in _FORGET:
+        transaction.run(statement, (group,))
+
+
+def _locked(transaction: Transaction, place: Place, group: str) -> int:
+    """The number of a group that nobody drops meanwhile."""
+    before = None
+    # Dropped before it was locked, and subscribed again since, it has another number.
+    while (number := known_group(transaction, place, group)) != before:
+        if lock_group(transaction, number):
+            return number
+        before = number
+    raise UnknownGroup(place.topic.name, group)

@@ -1,0 +1,67 @@
+"""Many rows named by their primary keys, in one statement, where a parameter may be an array.
+
+With `key IN (…)` PostgreSQL may read all of a slot's or cursor's rows and filter them, as long as
+it takes the table for short. So each row is found by itself, in the order of the primary key, and
+what changes rows is told where they are (`ctid`): while their lock is held nobody moves them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, Final
+
+from sqlalchemy import (
+    BigInteger,
+    ColumnElement,
+    Subquery,
+    Table,
+    Text,
+    bindparam,
+    cast,
+    func,
+    literal_column,
+    select,
+    true,
+)
+from sqlalchemy.dialects.postgresql import ARRAY
+
+from qframe.drivers.sql import Row
+
+NAMES: Final = "ats ofs"
+"""The parameters of what is found: the first and the second part of each key."""
+
+
+def found(table: Table, columns: str = "", numbers: str = "") -> Subquery:
+    """Those of the named rows that there are.
+
+    Args:
+        table: its primary key is a number and a text.
+        columns: what to read of each row.
+        numbers: names of what else is given for each row; each is a parameter after `NAMES`.
+    """
+    sorts: dict[str, Any] = {"ats": BigInteger, "ofs": Text}
+    sorts |= dict.fromkeys(numbers.split(), BigInteger)
+    arrays: list[ColumnElement[Any]] = [
+        cast(bindparam(name), ARRAY(sort)) for name, sort in sorts.items()
+    ]
+    w = func.unnest(*arrays).table_valued(*sorts, name="w").render_derived()
+    k = table.alias("k")
+    number, text = k.primary_key
+    place: ColumnElement[Any] = literal_column("k.ctid").label("place")
+    one = select(place, *[k.c[name] for name in columns.split()])
+    # A range in the order of the primary key, and one row of it: so no join can take its place.
+    one = one.where(number == w.c.ats, text.between(w.c.ofs, w.c.ofs)).order_by(text).limit(1)
+    h = one.lateral("h")
+    given = [w.c[name] for name in numbers.split()]
+    return select(h, *given).select_from(w.join(h, true())).subquery("p")
+
+
+def is_at(table: Table, rows: Subquery) -> ColumnElement[bool]:
+    """Which rows of the table are those that were found."""
+    here: ColumnElement[Any] = literal_column(f"{table.name}.ctid")
+    return here == rows.c.place
+
+
+def columns_of(rows: Iterable[Row]) -> list[list[Any]]:
+    """Rows as the arrays of a statement."""
+    return [list(column) for column in zip(*rows, strict=True)]

@@ -1,0 +1,97 @@
+"""What there is in the slots of a group, seen at one glance."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+from sqlalchemy import bindparam, select
+
+from qframe.drivers.sql import Statement, Transaction
+from qframe.stores.sql.places import Cursor, Place
+from qframe.stores.sql.schema import State, cursors, held, is_there, later, slots, subjects
+
+_MINE = subjects.c.cursor == cursors.c.cursor
+_SLOT = cursors.c.cursor + bindparam("delta")
+_LOOK: Final = Statement(
+    select(
+        cursors,
+        select(slots.c.head).where(slots.c.slot == _SLOT).scalar_subquery(),
+        *[
+            select(column)
+            .where(_MINE, subjects.c.state == state)
+            .order_by(subjects.c.rank, subjects.c.due, subjects.c.seq)
+            .limit(1)
+            .scalar_subquery()
+            for state, column in (
+                (State.WAITING, subjects.c.due),
+                (State.TODO, subjects.c.due),
+                (State.DOING, subjects.c.rank),
+            )
+        ],
+        select(later.c.due).where(later.c.slot == _SLOT).order_by(later.c.due).limit(1)
+        .scalar_subquery(),
+        select(held.c.due).where(held.c.slot == _SLOT, is_there(held.c.due))
+        .order_by(held.c.due).limit(1).scalar_subquery(),
+    )
+    .where(
+        cursors.c.cursor >= bindparam("first"),
+        cursors.c.cursor < bindparam("end"),
+    )
+    .order_by(cursors.c.cursor),
+    "delta delta delta first end",
+)  # fmt: skip
+
+
+class View(msgspec.Struct):
+    """What there is in a slot, seen at one glance: its cursor, and the first of each sort."""
+
+    cursor: Cursor
+    head: int
+    waiting_due: int | None
+    todo_due: int | None
+    doing_until: int | None
+    later_due: int | None
+    held_due: int | None
+
+    def has_work(self, position: int | None, now_ms: int) -> bool:
+        """Whether a pull would hand out or change anything."""
+        cursor = self.cursor
+        return (
+            self.todo_due is not None
+            or any(time is not None and time <= now_ms for time in self._times())
+            or (position is not None and max(position, cursor.floor) < cursor.read)
+        )
+
+    def next_ms(self) -> int | None:
+        """When the next message falls due or loses its lease."""
+        return min((time for time in self._times() if time is not None), default=None)
+
+    def _times(self) -> tuple[int | None, ...]:
+        cursor = self.cursor
+        return (
+            self.waiting_due,
+            self.doing_until,
+            self.later_due,
+            self.held_due,
+            cursor.lease_until if cursor.has_window() else None,
+        )
+
+    def has_kept(self, now_ms: int) -> bool:
+        """Whether what no group has seen yet is to join now."""
+        times = (self.later_due, self.held_due)
+        return any(time is not None and time <= now_ms for time in times)
+
+    def has_heads(self, now_ms: int) -> bool:
+        """Whether a head may be handed out."""
+        times = (self.waiting_due, self.todo_due)
+        return any(time is not None and time <= now_ms for time in times)
+
+
+def look(transaction: Transaction, place: Place, group: int) -> dict[int, View]:
+    """All slots of a group, at one glance."""
+    first, end = place.cursor_range(group)
+    delta = place.slot_number(0) - first
+    rows = transaction.rows(_LOOK, (delta, delta, delta, first, end))
+    views = [View(Cursor(*row[:11]), *row[11:]) for row in rows]
+    return {view.cursor.slot: view for view in views}

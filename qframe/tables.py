@@ -1,0 +1,128 @@
+"""The tables that qframe keeps in its users' databases, beside their own.
+
+What a `DatabaseChecker` or a `TransactionalChecker` remembers, and what an `Outbox` has to send,
+must change in the users' own transactions, so these tables live where the users' rows live. They
+are apart from those of a store in a database, which no user's code touches.
+
+    metadata = qframe.tables.tables().metadata        # Alembic: target_metadata = [mine, metadata]
+
+Times are milliseconds since 1970 by the database's clock.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+from sqlalchemy import (
+    BigInteger,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    MetaData,
+    SmallInteger,
+    String,
+    Table,
+    Text,
+)
+from sqlalchemy.dialects import mysql
+
+from qframe.errors import BadOption
+
+DEFAULT_PREFIX: Final = "qframe_"
+_PREFIX: Final = re.compile(r"[a-z][a-z0-9_]{0,30}_")
+
+
+class Tables(msgspec.Struct, frozen=True, eq=False):
+    """The tables under one prefix.
+
+    Attributes:
+        metadata: all of them, for `create_all` or for Alembic.
+        effects: what was handled: a row for each effect of a namespace, topic and group that a
+            checker knows. Its state is 1 while one is at work, whose `token` may end it until
+            `lease_until`, and 2 once it is done; it is swept after `expires_at`.
+        outbox: messages that wait for a relay.
+        lines: a row for each line of the outbox, the lock of those who publish to it, with their
+            count; and one with the outbox's identity.
+    """
+
+    metadata: MetaData
+    effects: Table
+    outbox: Table
+    lines: Table
+
+
+def tables(prefix: str = DEFAULT_PREFIX) -> Tables:
+    """The tables under a prefix; the same objects each time.
+
+    Args:
+        prefix: what their names begin with: a lower-case letter, up to 30 lower-case letters,
+            digits and underscores, and an underscore at the end.
+
+    Raises:
+        BadOption: if the prefix is another text.
+    """
+    if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
+        raise BadOption(
+            "prefix", prefix, "a table's prefix is of the form [a-z][a-z0-9_]{0,30}_",
+            f"use {DEFAULT_PREFIX!r}",
+        )  # fmt: skip
+    return _tables(prefix)
+
+
+@lru_cache
+def _tables(prefix: str) -> Tables:
+    metadata = MetaData()
+    effects = Table(
+        f"{prefix}effects",
+        metadata,
+        Column("namespace", _name(64), primary_key=True),
+        Column("topic", _name(64), primary_key=True),
+        Column("consumer_group", _name(129), primary_key=True),
+        Column("effect", _name(128), primary_key=True),
+        Column("state", SmallInteger, nullable=False),
+        Column("token", String(36)),
+        Column("lease_until", BigInteger, nullable=False),
+        Column("expires_at", BigInteger, nullable=False),
+        Index(f"{prefix}effects_expires_at", "expires_at"),
+        sqlite_with_rowid=False,  # its key is all that rows are looked up by
+    )
+    outbox = Table(
+        f"{prefix}outbox",
+        metadata,
+        Column("number", BigInteger().with_variant(Integer, "sqlite"), primary_key=True),
+        Column("line", Integer, nullable=False),
+        Column("topic", _name(64), nullable=False),
+        Column("id", _name(200), nullable=False),
+        Column("key", _text()),
+        Column("headers", _text()),
+        Column("body", LargeBinary().with_variant(mysql.LONGBLOB(), "mysql", "mariadb"),
+               nullable=False),
+        Column("options", _text()),
+        Column("created_at", BigInteger, nullable=False),
+        Column("sent_at", BigInteger),
+        # A relay that was frozen deletes by number: none may ever name another row.
+        sqlite_autoincrement=True,
+    )  # fmt: skip
+    lines = Table(
+        f"{prefix}lines",
+        metadata,
+        Column("line", Integer, primary_key=True, autoincrement=False),
+        Column("last", BigInteger, nullable=False),
+    )
+    return Tables(metadata, effects, outbox, lines)
+
+
+def _name(length: int) -> Any:
+    """A text that is compared byte by byte on every database."""
+    exact = mysql.VARCHAR(length, charset="utf8mb4", collation="utf8mb4_bin")
+    return String(length).with_variant(exact, "mysql", "mariadb")
+
+
+def _text() -> Any:
+    """A long text that may hold any character on every database."""
+    exact = mysql.LONGTEXT(charset="utf8mb4", collation="utf8mb4_bin")
+    return Text().with_variant(exact, "mysql", "mariadb")

@@ -1,0 +1,102 @@
+"""A coordinator for one worker, which owns everything."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from qframe.coordination.base import NOTHING, Share
+from qframe.errors import UnknownGroup
+from qframe.roster import Member, Owner, Roster
+from qframe.stores.base import Store
+from qframe.topic import Topic
+
+
+class SoleMembership:
+    """A membership that owns all slots, under epochs above all that the store has seen.
+
+    Args:
+        store: where the epochs are.
+        topic: the topic.
+        group: the group.
+        on_change: called when epochs are others.
+    """
+
+    paused = False
+    certain_until_s = float("inf")
+
+    def __init__(
+        self, store: Store, topic: Topic, group: str, on_change: Callable[[], None]
+    ) -> None:
+        self._store = store
+        self._topic = topic
+        self._group = group
+        self._on_change = on_change
+        self._share = self._fresh()
+
+    def certain(self) -> bool:
+        """Nobody else is here."""
+        return True
+
+    def share(self) -> Share:
+        """All slots."""
+        return self._share
+
+    def drained(self, slots: Collection[int]) -> None:
+        """Has nobody to give slots to."""
+
+    def fenced(self, slots: Collection[int]) -> None:  # noqa: ARG002 - takes all of them anew
+        """Takes greater epochs."""
+        self._share = self._fresh()
+        self._on_change()
+
+    def unknown(self) -> UnknownGroup | None:
+        """Never asks for the group."""
+        return None
+
+    def leave(self) -> None:
+        """Gives all slots up."""
+        self._share = NOTHING
+
+    def _fresh(self) -> Share:
+        epochs = self._store.epochs(self._topic, self._group)
+        return Share(
+            {slot: f"{int(epoch, 16) + 1:016x}" for slot, epoch in epochs.items()}, frozenset()
+        )
+
+
+class SoleOwner:
+    """A coordinator whose one worker owns every slot.
+
+    Args:
+        store: where the epochs are.
+        worker: the worker's id.
+    """
+
+    def __init__(self, store: Store, worker: str) -> None:
+        self._store = store
+        self._worker = worker
+        self._memberships: dict[tuple[str, str], SoleMembership] = {}
+
+    def join(self, topic: Topic, group: str, *, on_change: Callable[[], None]) -> SoleMembership:
+        """Takes part."""
+        joined = SoleMembership(self._store, topic, group, on_change)
+        self._memberships[topic.name, group] = joined
+        return joined
+
+    def roster(self, topic: Topic, group: str) -> Roster:
+        """The one worker, and all slots as its own."""
+        now_ms = self._store.now_ms()
+        joined = self._memberships.get((topic.name, group))
+        if joined is None:
+            return Roster(1, [], {})
+        owners = {
+            slot: Owner(slot, self._worker, epoch, now_ms)
+            for slot, epoch in joined.share().owned.items()
+        }
+        return Roster(1, [Member(self._worker, now_ms, now_ms)], owners)
+
+    def check(self) -> None:
+        """Can always be reached."""
+
+    def close(self) -> None:
+        """Has no connections."""

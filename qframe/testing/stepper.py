@@ -1,0 +1,172 @@
+"""One consumer, a message at a time."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Final
+
+from qframe.clock import Clock
+from qframe.codec import new_token
+from qframe.consumer_options import ConsumerOptions
+from qframe.message import Delivery
+from qframe.runtime.line import Line
+from qframe.runtime.tuner import Dial
+from qframe.stores.base import Store
+from qframe.stores.exchange import Ask
+from qframe.testing.batch_desk import BatchDesk
+from qframe.testing.crashes import Life, Point
+from qframe.testing.desk import Desk
+from qframe.testing.settling import DirectSettler
+from qframe.topic import Topic
+
+EVERYTHING: Final = 1_000_000
+
+
+class Stepper:
+    """Pulls for a line and calls its handler, when it is told to.
+
+    One message is pulled at a time, the slots taking turns, so that a crash costs an attempt of
+    that message alone.
+
+    Args:
+        topic: the topic.
+        options: the consumer's.
+        line: the line; `desk` and `settler` are its own.
+        desk: where its messages wait.
+        settler: what tells the store.
+        store: the store.
+        clock: for receipts.
+        life: the worker's.
+        on_end: called at its end.
+        dial: tunes the line.
+
+    Attributes:
+        due_ms: when the next message falls due, if nothing more is due now; None if none will.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: Topic,
+        options: ConsumerOptions,
+        line: Line,
+        desk: Desk | BatchDesk,
+        settler: DirectSettler,
+        store: Store,
+        clock: Clock,
+        life: Life,
+        on_end: Callable[[], None],
+        dial: Dial,
+    ) -> None:
+        self._topic = topic
+        self._options = options
+        self._line = line
+        self._desk = desk
+        self._settler = settler
+        self._store = store
+        self._clock = clock
+        self._life = life
+        self._on_end = on_end
+        self._dial = dial
+        self._turn = 0
+        self.due_ms: int | None = None
+
+    def step(self) -> bool:
+        """Handles one message, or pulls one; false if there is nothing to do now."""
+        [tuned] = self._store.tunings([(self._topic, self._line.group)])
+        self._dial.turn(tuned or {})
+        if self._line.flow.paused:
+            self._line.give_back()
+        return (
+            self._settler.hear_of_leaks()
+            or self._desk.work_off_one()
+            or self._pull()
+            or self._desk.hand_out()
+        )
+
+    def holds(self) -> bool:
+        """Whether it has something in hand: it waits for its user's `ack`, or for a checker."""
+        return len(self._line.in_flight) > 0
+
+    def waits(self) -> bool:
+        """Whether something that it has in hand waits for a token, and so for time to pass."""
+        return self._line.flow.ready > 0
+
+    def keep(self) -> None:
+        """Renews the leases of what is in hand."""
+        self._line.renewal.renew_all()
+
+    def resume(self) -> None:
+        """Time has passed."""
+        self._desk.resume()
+
+    @property
+    def lease_ms(self) -> int:
+        """How long a lease lasts."""
+        return self._options.lease_ms
+
+    def end(self) -> None:
+        """Cancels what is in hand, and leaves."""
+        self._line.give_back()
+        self._line.abandon()
+        self._line.leave()
+        self._line.close()
+        self._on_end()
+
+    def _pull(self) -> bool:
+        """Pulls one message, from the slot whose turn it is or the next that has one."""
+        self.due_ms = None
+        owned = self._line.owned()
+        if self._line.flow.paused or not self._line.in_flight.room(1):
+            return False
+        room = self._line.flow.allowed(self._room())
+        if not room:
+            self.due_ms = self._due_again_ms()
+            if not self._line.flow.may_begin:
+                return False
+            self._desk.resume()
+            return self._desk.work_off_one()
+        slots = sorted(owned)
+        for place in range(len(slots)):
+            slot = slots[(self._turn + place) % len(slots)]
+            deliveries = self._pull_one(slot, owned[slot], room)
+            if deliveries is None:  # fenced: all slots have other epochs now
+                return True
+            if deliveries:
+                self._turn = (slots.index(slot) + 1) % len(slots)
+                self._life.goes_on(Point.PULL, self._topic.name, self._line.group)
+                self._line.in_flight.add(deliveries)
+                self._line.offer(deliveries)
+                return True
+        return False
+
+    def _due_again_ms(self) -> int | None:
+        """When to pull again, where flow control does not allow it now; None if nothing waits."""
+        flow, now_ms = self._line.flow, self._store.now_ms()
+        waiting = self._store.peek(
+            self._topic, self._line.group, states=("todo", "waiting"), limit=EVERYTHING
+        )
+        if flow.paused or not (waiting or flow.ready):
+            return None
+        first_ms = min([record.due_ms or now_ms for record in waiting], default=now_ms)
+        return max(first_ms, now_ms + math.ceil(flow.again_s * 1000))
+
+    def _room(self) -> int:
+        """How many to pull: one, or as many as a batch has."""
+        batch = self._options.batch
+        return 1 if batch is None else max(1, self._line.in_flight.room(batch.size))
+
+    def _pull_one(self, slot: int, epoch: str, room: int) -> list[Delivery] | None:
+        pulled = self._store.pull(
+            self._topic, self._line.group, [Ask(slot, epoch, room)],
+            receipt=new_token(self._clock), lease_ms=self._options.lease_ms,
+            max_attempts=self._options.max_attempts,
+        )  # fmt: skip
+        if pulled.fenced:
+            self._line.fenced(pulled.fenced)
+            return None
+        if pulled.next_due_ms is not None and not pulled.deliveries:
+            due_ms = self._store.now_ms() + pulled.next_due_ms
+            self.due_ms = due_ms if self.due_ms is None else min(self.due_ms, due_ms)
+        return pulled.deliveries

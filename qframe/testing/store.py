@@ -1,0 +1,62 @@
+"""The store in memory, and a journal of what it is told."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qframe.clock import Clock
+from qframe.outcomes import Outcome, Settled
+from qframe.stores.exchange import Ask, Entry, Pulled, Settlement
+from qframe.stores.model.store import ModelStore
+from qframe.testing.journal import Journal
+from qframe.topic import Topic
+
+
+class JournalledStore(ModelStore):
+    """A `ModelStore` that writes down what goes in and out.
+
+    Args:
+        journal: where.
+        namespace: as for every store.
+        clock: the store's clock.
+    """
+
+    def __init__(self, journal: Journal, *, namespace: str, clock: Clock) -> None:
+        super().__init__(namespace=namespace, clock=clock)
+        self._journal = journal
+
+    def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
+        """Stores the entries in order; answers what became of each."""
+        outcomes = super().publish(topic, entries)
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            self._journal.published(topic.name, entry, outcome, self.now_ms())
+        return outcomes
+
+    def pull(
+        self,
+        topic: Topic,
+        group: str,
+        asks: Sequence[Ask],
+        *,
+        receipt: str,
+        lease_ms: int,
+        max_attempts: int,
+        run: int = 32,
+    ) -> Pulled:
+        """Hands out what is due."""
+        pulled = super().pull(
+            topic, group, asks, receipt=receipt, lease_ms=lease_ms, max_attempts=max_attempts,
+            run=run,
+        )  # fmt: skip
+        for delivery in pulled.deliveries:
+            self._journal.handed_out(topic.name, group, delivery)
+        self._journal.died_in_pull(pulled.dead)
+        return pulled
+
+    def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
+        """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
+        told = [self._journal.instead_of(topic.name, group, one) for one in settlements]
+        answers = super().settle(topic, group, told)
+        for one, answer in zip(told, answers, strict=True):
+            self._journal.settled(topic.name, group, one, answer)
+        return answers

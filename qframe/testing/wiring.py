@@ -1,0 +1,279 @@
+"""An app's parts, exchanged while a harness has it: the only place that reaches into an app."""
+
+from __future__ import annotations
+
+import asyncio
+import copy
+import functools
+import inspect
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from qframe.app import QFrame
+from qframe.assembly import Assembly
+from qframe.coordination.base import Coordinator
+from qframe.errors import BadOption, NotSupported, UnknownTopic
+from qframe.hooks import is_async
+from qframe.idempotency.base import Checker
+from qframe.message import Message
+from qframe.pulling import Pull, Pulls
+from qframe.relay import Relay
+from qframe.retry import Backoff
+from qframe.runtime.batch_line import BatchLine
+from qframe.runtime.checked_line import CheckedLine
+from qframe.runtime.event_loop import EventLoop
+from qframe.runtime.flow import Flow
+from qframe.runtime.line import Line
+from qframe.runtime.registered import Consumer
+from qframe.runtime.tuner import Dial
+from qframe.stores.base import Store
+from qframe.testing.batch_desk import BatchDesk
+from qframe.testing.clock import StandingClock, SteppedClock
+from qframe.testing.crashes import Life, Lost, Point
+from qframe.testing.desk import Desk
+from qframe.testing.journal import Journal
+from qframe.testing.settling import DirectSettler
+from qframe.testing.stepper import Stepper
+from qframe.topic import Topic
+
+
+class Sound(Backoff):
+    """A backoff that waits its whole bound: without jitter a test can say when."""
+
+    def __init__(self, other: Backoff) -> None:
+        self.first_ms, self.factor, self.cap_ms = other.first_ms, other.factor, other.cap_ms
+
+    def delay_ms(self, attempt: int) -> int:
+        """The longest wait after delivery number `attempt`."""
+        return self.bound_ms(attempt)
+
+
+class NoPulls(Pulls):
+    """Stands where an app has its pulls: they have threads, and a harness has none."""
+
+    def add(self, pull: Pull) -> None:
+        """Refuses one.
+
+        Raises:
+            NotSupported: always.
+        """
+        raise NotSupported(
+            f"{type(pull).__name__.lower()} in a Harness",
+            "test what the loop does with a message by itself, or pull from a store of the test's",
+        )
+
+
+class Occupied:
+    """Stands where an app has its running worker, so that nobody runs another one."""
+
+    def stop(self) -> None:
+        """Has nothing to stop."""
+
+
+class Wiring:
+    """An app whose store, clock and coordinator are a test's, until it is given back.
+
+    Args:
+        app: the app; it may not run.
+        store: its store from now on.
+        clock: its clock.
+        coordinator: its coordinator.
+
+    Raises:
+        BadOption: if the app runs.
+    """
+
+    def __init__(
+        self, app: QFrame, *, store: Store, clock: SteppedClock, coordinator: Coordinator
+    ) -> None:
+        self._app = app
+        self._store = store
+        self._clock = clock
+        self._coordinator = coordinator
+        parts: dict[str, Any] = {
+            "_store": store, "_clock": clock, "_coordinator": coordinator, "_producer": None,
+            "_topics": {}, "_worker": Occupied(), "_pulls": NoPulls(),
+            # Whoever closes the app and goes on must not open its own store.
+            "settings": app.settings.model_copy(update={"store": store.url}),
+        }  # fmt: skip
+        with app._guard:
+            if app._worker is not None:
+                raise BadOption("app", app, "it runs already", "stop() it before the test")
+            self._before = {name: getattr(app, name) for name in parts}
+            for name, part in parts.items():
+                setattr(app, name, part)
+
+    def give_back(self) -> None:
+        """Makes the app what it was."""
+        with self._app._guard:
+            for name, part in self._before.items():
+                setattr(self._app, name, part)
+            self._app._topics.clear()  # a group that was new here is not known there
+
+    def topic_of(self, consumer: Consumer) -> Topic | None:
+        """A consumer's topic; None if it is a name that nobody has declared yet."""
+        try:
+            return self._app._resolve(consumer.topic)
+        except UnknownTopic:
+            return None
+
+    def found(self, topic: Topic | str) -> Topic:
+        """A topic, by itself or its name.
+
+        Raises:
+            UnknownTopic: if there is none of this name.
+        """
+        return self._app._resolve(topic)
+
+    def stepper(self, consumer: Consumer, topic: Topic, life: Life, journal: Journal) -> Stepper:
+        """A consumer's line as a worker would have it, but for its threads."""
+        options = consumer.options
+        if type(options.backoff) is Backoff:
+            options = options.model_copy(update={"backoff": Sound(options.backoff)})
+        group = consumer.group_of(self._app.settings.instance)
+        if options.at_most_once:
+            journal.settles_first(topic.name, group)
+        assembly = self._assembly()
+        # Inside of what is watched: when a worker is lost, no hook is called either.
+        handler = watched(assembly.hooked(consumer).handler, topic.name, group, life, journal)
+        checker: Checker | None = self._app._checkers.of(consumer.function, options)
+        if getattr(checker, "is_async", False):
+            raise NotSupported(
+                "a TransactionalChecker of an AsyncEngine in a Harness",
+                "give the checker a plain engine in tests, or run a worker",
+            )
+        if checker is not None:
+            checker.open()
+        line = assembly.line(
+            msgspec.structs.replace(
+                consumer, function=plain(consumer.function), handler=handler, options=options
+            ),
+            topic, self._coordinator, _raise, EventLoop(_raise),
+        )  # fmt: skip
+        desk = self._desk(line, f"qframe.pool.{topic.name}.{group}", life)
+        settler = DirectSettler(
+            life=life, topic=topic, group=group, store=self._store, in_flight=line.in_flight,
+            epochs=lambda: line.slots.epochs, on_settled=line.slots.drain,
+            on_leaked=line._on_leaked, events=self._app.events, clock=self._clock,
+            on_failure=_raise,
+        )  # fmt: skip
+        line.pool, line.settler = desk, settler
+        line.flow = Flow(
+            handler=handler, topic=topic, group=group, options=options, store=self._store,
+            in_flight=line.in_flight, give_back=line.give_back, wake=_nothing,
+            events=self._app.events, clock=StandingClock(self._clock),
+        )  # fmt: skip
+        line._endings._on_failed = line.flow.failed
+        self._store.subscribe(topic, group, options.start)
+        line.slots.join(self._coordinator)
+        return Stepper(
+            topic=topic, options=options, line=line, desk=desk, settler=settler,
+            store=self._store, clock=self._clock, life=life, on_end=lambda: give_up_claims(line),
+            dial=Dial(line, self._app.events),
+        )  # fmt: skip
+
+    def _desk(self, line: Line, name: str, life: Life) -> Desk | BatchDesk:
+        common: dict[str, Any] = {
+            "name": name, "clock": self._clock, "work": line, "time_limit": line._time_limit,
+            "life": life,
+        }  # fmt: skip
+        if isinstance(line, BatchLine):
+            return BatchDesk(batches=line._batches, **common)
+        return Desk(**common)
+
+    def relays(self) -> list[Relay]:
+        """The relays of the app's outboxes; none of them runs."""
+        assembly = self._assembly()
+        return [assembly.relay(outbox, self._coordinator, _raise) for outbox in self._app.outboxes]
+
+    def _assembly(self) -> Assembly:
+        return self._app._assembly(lambda _: self._coordinator)
+
+
+def give_up_claims(line: Line) -> None:
+    """Releases what a line has claimed; a checker would wait for their leases, in real time."""
+    if isinstance(line, CheckedLine):
+        claims = line._claims
+        claims.let_go(list(claims._claims))
+        claims.ask_to_stop()
+        claims.run()  # its last round
+
+
+def relay_all(relay: Relay) -> bool:
+    """Brings what waits in an outbox into its topics; answers whether there was anything."""
+    brought = False
+    while relay._turn():
+        brought = True
+    return brought
+
+
+def let_go(relay: Relay) -> None:
+    """Ends a relay that has never run."""
+    relay._leave()
+
+
+def plain(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A handler's function as one that need not be awaited: `watched` runs coroutines."""
+    if not is_async(function):
+        return function
+
+    @functools.wraps(function)
+    def call(*arguments: Any, **more: Any) -> Any:
+        return function(*arguments, **more)
+
+    return call
+
+
+def watched(
+    handler: Callable[[Any], object], topic: str, group: str, life: Life, journal: Journal
+) -> Callable[[Any], None]:
+    """A handler whose calls are noted, and whose worker may be lost when it has returned."""
+
+    def handle(given: Message | list[Message]) -> None:
+        messages = given if isinstance(given, list) else [given]
+        calls = [journal.called(topic, group, message.delivery) for message in messages]
+        handings = [handing for handing in calls if handing is not None]
+        try:
+            result = handler(given)
+            if inspect.iscoroutine(result):
+                asyncio.run(result)
+        except BaseException as error:
+            noted = error if messages is not given else without_traceback(error)
+            for handing in handings if not isinstance(error, Lost) else ():
+                handing.error = noted
+            if not isinstance(error, Exception | SystemExit | Lost):
+                journal.interruption = error  # the test's own: Ctrl-C, pytest.fail
+            raise
+        for handing in handings:
+            handing.error = None
+        try:
+            life.goes_on(Point.HANDLER, topic, group)
+        except Lost:
+            for message in messages:
+                message.settled = True  # so that nobody retries what has ended with its worker
+            raise
+
+    return handle
+
+
+def _nothing() -> None:
+    """Who steps a line looks by itself."""
+
+
+def without_traceback(error: BaseException) -> BaseException:
+    """An error that keeps no messages: one of a batch may be let go unsettled, and must be heard.
+
+    Where it cannot be copied it is the error itself.
+    """
+    try:
+        twin = copy.copy(error)
+    except Exception:
+        return error
+    return twin.with_traceback(None)
+
+
+def _raise(part: str, error: BaseException) -> None:
+    del part
+    raise error

@@ -1,0 +1,60 @@
+"""Where a topic's messages stand for its groups, summed over all slots, and how those are tuned."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+import msgspec
+
+from qframe.stores.records import Stats
+from qframe.tuning import Tuning
+
+_COUNTS: Final = (
+    "published", "waiting", "retrying", "todo", "doing", "settled", "dead", "cancelled",
+)  # fmt: skip
+
+
+class Totals(msgspec.Struct, kw_only=True, frozen=True):
+    """Where a topic's messages stand for a group, all slots together.
+
+    The group is `""` for what is kept in a topic that no group has subscribed to yet. `retrying`
+    are those of the waiting that were handed out before; `oldest_ms` is when the oldest of those
+    that are next in their slots was published, in milliseconds since 1970. `tuning` is what is set
+    for the group's running consumers.
+    """
+
+    group: str
+    published: int = 0
+    waiting: int = 0
+    retrying: int = 0
+    todo: int = 0
+    doing: int = 0
+    settled: int = 0
+    dead: int = 0
+    cancelled: int = 0
+    oldest_ms: int | None = None
+    tuning: Tuning = Tuning()
+
+    @property
+    def lag(self) -> int:
+        """How many messages the group has still to settle."""
+        return self.waiting + self.todo + self.doing
+
+
+class TopicTotals(msgspec.Struct, kw_only=True, frozen=True):
+    """A topic, and where its messages stand for each of its groups."""
+
+    name: str
+    kind: str
+    slots: int
+    groups: list[Totals]
+
+
+def summed(group: str, stats: Sequence[Stats], tuning: Tuning | None = None) -> Totals:
+    """The totals of a group, of its counts slot by slot."""
+    counts = {name: sum(getattr(each, name) for each in stats) for name in _COUNTS}
+    oldest = [each.next_ms for each in stats if each.next_ms is not None]
+    return Totals(
+        group=group, oldest_ms=min(oldest, default=None), tuning=tuning or Tuning(), **counts
+    )

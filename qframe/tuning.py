@@ -1,0 +1,84 @@
+"""What can be changed of a group's consumers while they run, as the store keeps it: texts by name.
+
+The same checks hold for who sets it and for the workers that read it, since a row may have been
+written by hand, or by a later version.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from qframe.consumer_options import consumer_options
+from qframe.errors import BadOption
+from qframe.flow_options import RateLimit
+
+RESET: Final = "reset"
+YES: Final = "yes"
+
+Reset = Literal["reset"]
+
+
+class Tuning(msgspec.Struct, frozen=True, kw_only=True):
+    """What is set for a group's running consumers; None is what their code says.
+
+    Attributes:
+        threads: how many handlers run at once in each worker.
+        rate: how often a handler may begin, such as "100/s".
+        in_flight: how many messages each worker holds at once.
+        paused: whether nothing is handled until somebody resumes the group.
+    """
+
+    threads: int | None = None
+    rate: str | None = None
+    in_flight: int | None = None
+    paused: bool = False
+
+
+def texts_of(
+    threads: int | Reset | None, rate: str | Reset | None, in_flight: int | Reset | None
+) -> dict[str, str | None]:
+    """What a store is to set; what is None stays as it is, `"reset"` is what the code says.
+
+    Raises:
+        BadOption: if a value would be refused of `@consumer` as well.
+    """
+    given: dict[str, object] = {"threads": threads, "rate": rate, "in_flight": in_flight}
+    return {
+        name: None if value == RESET else str(_checked(name, value))
+        for name, value in given.items()
+        if value is not None
+    }
+
+
+def tuning_of(texts: Mapping[str, str]) -> tuple[Tuning, list[BadOption]]:
+    """What a store's texts mean, and what is wrong with those that are left out."""
+    values: dict[str, object] = {}
+    wrong = []
+    for name, text in texts.items():
+        try:
+            values[name] = _read(name, text)
+        except BadOption as error:
+            wrong.append(error)
+    return msgspec.convert(values, Tuning), wrong
+
+
+def _read(name: str, text: str) -> object:
+    if name == "paused":
+        if text != YES:
+            raise BadOption(name, text, f"it can only be {YES!r}", "use qframe pause and resume")
+        return True
+    number = name in ("threads", "in_flight") and text.isascii() and text.isdigit()
+    return _checked(name, int(text[:9]) if number else text)
+
+
+def _checked(name: str, value: object) -> object:
+    if name == "rate":
+        return RateLimit(value).rate  # type: ignore[arg-type] # it refuses what is no text
+    if name == "threads":
+        return consumer_options(threads=value).threads
+    if name == "in_flight":
+        return consumer_options(max_in_flight=value).max_in_flight
+    raise BadOption("tuning", name, "there is nothing of that name", "use threads, rate, in_flight")

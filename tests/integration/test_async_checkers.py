@@ -1,0 +1,254 @@
+"""Async handlers with an idempotent checker: one effect for each message, and no blocked loop."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checking import MARKING, checker_of, engine_of
+from eventually import eventually
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+from qframe import (
+    Backoff,
+    BadHandler,
+    CheckerUnavailable,
+    DatabaseChecker,
+    Message,
+    NeedRetry,
+    QFrame,
+    Topic,
+    TransactionalChecker,
+)
+from qframe.runtime import async_line
+
+TOPIC = Topic("payments", slots=2)
+QUICK = Backoff(0.01, cap=0.05)
+
+
+class Shop:
+    """A worker whose handlers pay, in tasks, and what they have paid."""
+
+    def __init__(self, folder: Path) -> None:
+        self.app = QFrame(
+            store=f"sqlite:///{folder / 'queue.db'}", namespace=f"n{uuid.uuid4().hex}", grace=5
+        )
+        self.paid: Counter[str] = Counter()
+        self.events: Counter[str] = Counter()
+        self._guard = threading.Lock()
+        self.app.events.listen(self._listen)
+
+    def consume(self, handler: Any, checker: Any, **options: Any) -> None:
+        options = {"backoff": QUICK, "max_attempts": 4, **options}
+        self.app.consumer(TOPIC, "g", idempotent_checker=checker, **options)(handler)
+
+    def publish(self, *payments: str, key: str | None = None) -> None:
+        for payment in payments:
+            self.app.publish(TOPIC, {"payment": payment}, key=key)
+
+    def lag(self) -> int:
+        return self.app.admin.lag(TOPIC, "g")
+
+    def _listen(self, name: str, facts: dict[str, Any]) -> None:
+        with self._guard:  # several threads tell
+            self.events[name] += facts.get("count", 1)
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    made = Shop(tmp_path)
+    with made.app:
+        yield made
+        for topic in made.app.store.topics():
+            assert made.app.store.verify(topic) == []
+
+
+@pytest.fixture(params=MARKING)
+def checker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
+    """A RedisChecker, and a DatabaseChecker on each database, by the body's `payment`."""
+    with checker_of(request, request.param, tmp_path, key="payment") as made:
+        yield made
+
+
+def test_what_was_awaited_once_is_acknowledged_and_not_awaited_again(
+    shop: Shop, checker: Any
+) -> None:
+    async def pay(message: Message) -> None:
+        await asyncio.sleep(0.002)
+        shop.paid[message.body["payment"]] += 1
+
+    shop.consume(pay, checker)
+    names = [f"p{number}" for number in range(40)]
+    shop.publish(*names, *names)
+    shop.app.run(burst=True)
+    assert shop.paid == dict.fromkeys(names, 1)
+    assert shop.events["delivery.duplicate"] == 40
+
+
+def test_a_handler_that_fails_or_is_overdue_leaves_no_mark(shop: Shop, checker: Any) -> None:
+    async def pay(message: Message) -> None:
+        if message.attempt == 1:
+            raise OSError
+        if message.attempt == 2:
+            await asyncio.sleep(600)
+        if not message.local_retries:
+            raise NeedRetry
+        shop.paid[message.body["payment"]] += 1
+
+    shop.consume(pay, checker, timeout="50ms")
+    shop.publish("a", "b", "a")
+    shop.app.run(burst=True)
+    assert shop.paid == {"a": 1, "b": 1}
+    assert shop.events["delivery.overdue"] >= 2
+    assert not shop.app.admin.dead(TOPIC, "g")
+
+
+def test_a_plain_handler_that_is_overdue_leaves_no_mark_either(shop: Shop, checker: Any) -> None:
+    def pay(message: Message) -> None:
+        if message.attempt == 1:
+            eventually(lambda: message.cancelled)
+            return
+        shop.paid[message.body["payment"]] += 1
+
+    shop.consume(pay, checker, timeout="100ms")
+    shop.publish("a", "b", "a")
+    shop.app.run(burst=True)
+    assert shop.paid == {"a": 1, "b": 1}
+
+
+def test_an_effect_can_be_ended_from_a_thread_after_its_handler_has_returned(
+    shop: Shop, checker: Any
+) -> None:
+    taken: list[Message] = []
+
+    async def pay(message: Message) -> None:
+        taken.append(message)
+
+    shop.consume(pay, checker, auto_ack=False)
+    shop.publish("a", "a", key="k")
+    worker = threading.Thread(target=shop.app.run)
+    worker.start()
+    eventually(lambda: len(taken) == 1)
+    assert shop.lag() == 2
+    taken[0].ack()
+    eventually(lambda: shop.lag() == 0)
+    assert len(taken) == 1
+    shop.app.stop()
+    worker.join()
+
+
+class Standing(DatabaseChecker):
+    """A checker that answers when it is told to."""
+
+    def __init__(self, engine: Any) -> None:
+        super().__init__(engine, key="payment")
+        self.gate = threading.Event()
+        self.asked = threading.Event()
+        self.away = False
+
+    def claim_many(self, *args: Any) -> None:
+        if "slow" in args[1][0].key:
+            self.asked.set()
+            self.gate.wait(60)
+        if self.away:
+            raise CheckerUnavailable("standing", "told to be")
+        super().claim_many(*args)
+
+
+def test_a_checker_that_is_slow_or_away_holds_up_neither_the_loop_nor_other_keys(
+    shop: Shop, tmp_path: Path
+) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'marks.db'}")
+    checker = Standing(engine)
+
+    async def pay(message: Message) -> None:
+        shop.paid[message.body["payment"]] += 1
+
+    shop.consume(pay, checker)
+    shop.publish("slow", key="k")
+    worker = threading.Thread(target=shop.app.run)
+    worker.start()
+    assert checker.asked.wait(60)
+    shop.publish("a", "b", "c")
+    eventually(lambda: shop.paid == {"a": 1, "b": 1, "c": 1})
+    checker.away = True
+    checker.gate.set()
+    shop.publish("d")
+    eventually(lambda: shop.events["checker.unavailable"] >= 2)
+    checker.away = False
+    eventually(lambda: shop.lag() == 0)
+    assert shop.paid == {"a": 1, "b": 1, "c": 1, "d": 1, "slow": 1}
+    shop.app.stop()
+    worker.join()
+    engine.dispose()
+
+
+def test_what_outlasts_the_grace_is_cancelled_and_its_claim_released(
+    shop: Shop, checker: Any
+) -> None:
+    shop.app.settings = shop.app.settings.model_copy(update={"grace": 0.1})
+    begun = threading.Event()
+
+    async def pay(message: Message) -> None:
+        if not begun.is_set():
+            begun.set()
+            await asyncio.sleep(600)
+        shop.paid[message.body["payment"]] += 1
+
+    shop.consume(pay, checker, lease=60)
+    shop.publish("a")
+    worker = threading.Thread(target=shop.app.run)
+    worker.start()
+    assert begun.wait(60)
+    shop.app.stop()
+    worker.join()
+    assert (shop.paid, shop.lag()) == ({}, 1)
+    shop.app.run(burst=True)  # no claim is in its way
+    assert shop.paid == {"a": 1}
+
+
+def test_a_plain_sessions_transaction_is_refused_to_an_async_handler(
+    shop: Shop, tmp_path: Path
+) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
+
+    async def pay(message: Message, session: Session) -> None: ...
+
+    with pytest.raises(BadHandler, match="make both async, or neither"):
+        shop.consume(pay, TransactionalChecker(engine))
+
+
+def test_a_handler_that_outlasts_its_cancellation_does_not_fail_its_worker(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(async_line, "LAST_WORDS_S", 1.0)
+    begun = threading.Event()
+
+    async def pay(message: Message) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            await asyncio.sleep(60)  # until the loop ends
+
+    with engine_of(f"sqlite:///{tmp_path / 'shop.db'}") as engine:
+        shop = Shop(tmp_path)
+        shop.app.settings = shop.app.settings.model_copy(update={"grace": 0.1})
+        with shop.app:
+            shop.consume(pay, DatabaseChecker(engine))
+            shop.publish("p")
+            worker = threading.Thread(target=shop.app.run)
+            worker.start()
+            begun.wait(60)
+            shop.app.stop()
+            worker.join(60)
+            assert shop.lag() == 1
+    assert shop.events["worker.stopped"] == 1
+    assert not shop.events["part.failed"]

@@ -1,0 +1,532 @@
+"""Async handlers, in a real worker: lanes, limits, retries and stops are those of plain ones."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import threading
+from collections import Counter
+from collections.abc import Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eventually import eventually
+from servers import RedisServer
+
+from qframe import (
+    AlreadySettled,
+    Backoff,
+    BadHandler,
+    BadOption,
+    Message,
+    NeedRetry,
+    Outgoing,
+    QFrame,
+    Reject,
+    Topic,
+    WorkerFailed,
+)
+
+SOON = Backoff(0.02, cap=0.02)
+KINDS = ("stream", "ordered", "delay", "priority", "merge")
+
+
+class Shop:
+    """An app, what its handlers have seen, and its events."""
+
+    def __init__(self, url: str, **options: Any) -> None:
+        self.app = QFrame(store=url, **options)
+        self.seen: list[Any] = []
+        self.events: Counter[str] = Counter()
+        self.app.events.listen(self._listen)
+        self.failure: BaseException | None = None
+        self._worker: threading.Thread | None = None
+
+    def _listen(self, name: str, facts: dict[str, Any]) -> None:
+        self.events[name] += facts.get("count", 1)
+
+    def start(self) -> None:
+        """Runs a worker in a thread, until `stop`."""
+
+        def run() -> None:
+            try:
+                self.app.run()
+            except WorkerFailed as error:
+                self.failure = error
+
+        self._worker = threading.Thread(target=run)
+        self._worker.start()
+
+    def stop(self) -> None:
+        self.app.stop()
+        if self._worker is not None:
+            self._worker.join(30)
+            assert not self._worker.is_alive()
+
+
+def shop_on(url: str, **options: Any) -> Iterator[Shop]:
+    shop = Shop(url, **{"grace": 5, **options})
+    yield shop
+    shop.stop()
+    assert shop.failure is None
+    for topic in shop.app.store.topics():
+        assert shop.app.store.verify(topic) == []
+    shop.app.close()
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Iterator[Shop]:
+    yield from shop_on(f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal")
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+    """An app on SQLite, and one on Redis."""
+    if request.param == "sqlite":
+        yield from shop_on(f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal")
+    else:
+        server: RedisServer = request.getfixturevalue("redis_server")
+        yield from shop_on(server.url, namespace=tmp_path.name)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_message_of_every_kind_is_awaited_once(either: Shop, kind: str) -> None:
+    topic = Topic("t", kind=kind, slots=8)
+
+    @either.app.consumer(topic, group="g")
+    async def handle(body: int, message: Message) -> None:
+        await asyncio.sleep(0)
+        either.seen.append((body, message.attempt))
+
+    either.app.publish_many(topic, [Outgoing(number, key=f"k{number}") for number in range(500)])
+    either.app.run(burst=True)
+    assert sorted(either.seen) == [(number, 1) for number in range(500)]
+    [totals] = either.app.admin.topic(topic).groups
+    assert (totals.settled, totals.lag) == (500, 0)
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_key_is_awaited_in_order_and_one_at_a_time_while_others_go_on(
+    either: Shop, kind: str
+) -> None:
+    topic = Topic("t", kind=kind, slots=4)
+    running: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+
+    @either.app.consumer(topic, group="g", threads=64)
+    async def handle(message: Message) -> None:
+        key = message.key or ""
+        running[key] += 1
+        running["all"] += 1
+        most[key] = max(most[key], running[key])
+        most["all"] = max(most["all"], running["all"])
+        await asyncio.sleep(0.005)
+        either.seen.append((key, message.body))
+        running[key] -= 1
+        running["all"] -= 1
+
+    items = [Outgoing(number, key=f"k{number % 50}") for number in range(1000)]
+    either.app.publish_many(topic, items)
+    either.app.run(burst=True)
+    assert most.pop("all") > 5  # how many more is a matter of speed
+    assert set(most.values()) == {1}
+    for key in most:
+        bodies = [body for each, body in either.seen if each == key]
+        assert bodies == sorted(bodies)
+        assert len(bodies) == 20
+
+
+def test_no_more_than_threads_are_awaited_at_once_and_a_hundred_by_default(shop: Shop) -> None:
+    few, default = Topic("few", slots=2), Topic("default", slots=2)
+    running: Counter[str] = Counter()
+    gate = threading.Event()
+
+    async def handle(message: Message) -> None:
+        running[message.topic] += 1
+        while not gate.is_set():
+            await asyncio.sleep(0.005)
+
+    shop.app.consumer(few, group="g", threads=7)(handle)
+    shop.app.consumer(default, group="g")(handle)
+    for topic in (few, default):
+        shop.app.publish_many(topic, range(200))
+    shop.start()
+    eventually(lambda: running == {"few": 7, "default": 100})
+    stats = [shop.app.admin.topic(topic).groups[0] for topic in (few, default)]
+    assert [each.settled for each in stats] == [0, 0]
+    assert running == {"few": 7, "default": 100}
+    gate.set()
+    eventually(lambda: running == {"few": 200, "default": 200})
+
+
+def test_async_and_plain_handlers_share_a_worker_and_async_ones_a_thread(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+    places: dict[str, set[str]] = {"one": set(), "two": set(), "plain": set()}
+
+    async def one(message: Message) -> None:
+        places["one"].add(threading.current_thread().name)
+
+    async def two(message: Message) -> None:
+        places["two"].add(threading.current_thread().name)
+
+    def plain(message: Message) -> None:
+        places["plain"].add(threading.current_thread().name)
+
+    for function in (one, two, plain):
+        shop.app.consumer(topic, group=function.__name__, threads=1)(function)
+    shop.app.publish_many(topic, range(10))
+    shop.app.run(burst=True)
+    assert places == {
+        "one": {"qframe.loop"}, "two": {"qframe.loop"}, "plain": {"qframe.pool.t.plain.0"}
+    }  # fmt: skip
+    assert "qframe.loop" not in [thread.name for thread in threading.enumerate()]
+
+
+def test_what_raises_is_retried_rejected_or_dead_as_with_plain_handlers(either: Shop) -> None:
+    topic = Topic("t", slots=1)
+    mourned: list[str] = []
+
+    @either.app.consumer(
+        topic, group="g", max_attempts=3, backoff=SOON,
+        on_dead=lambda message, error: mourned.append(f"{message.id} {error}"),
+    )  # fmt: skip
+    async def handle(number: int, message: Message) -> None:
+        await asyncio.sleep(0)
+        either.seen.append((message.id, message.attempt))
+        if message.id == "poison":
+            raise ValueError("never")
+        if message.id == "rejected":
+            raise Reject("no")
+        if message.attempt == 1:
+            raise NeedRetry(delay="20ms")
+
+    either.app.publish(topic, 1, id="poison")
+    either.app.publish(topic, 2, id="rejected")
+    either.app.publish(topic, 3, id="later")
+    either.app.publish(topic, "no number", id="undecodable")
+    either.app.run(burst=True)
+    letters = {letter.id: letter for letter in either.app.admin.dead(topic, "g")}
+    assert {each: letter.attempts for each, letter in letters.items()} == {
+        "poison": 3, "rejected": 1, "undecodable": 1
+    }  # fmt: skip
+    assert 'raise ValueError("never")' in letters["poison"].traceback
+    assert Counter(either.seen) == Counter(
+        [("poison", 1), ("poison", 2), ("poison", 3), ("rejected", 1), ("later", 1), ("later", 2)]
+    )
+    assert "poison never" in mourned
+
+
+def test_a_plain_need_retry_is_awaited_again_in_place_and_keeps_order(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @shop.app.consumer(topic, group="g", backoff=SOON)
+    async def handle(message: Message) -> None:
+        shop.seen.append((message.body, message.attempt, message.local_retries))
+        if message.body == 0 and message.attempt == 1:
+            raise NeedRetry
+
+    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
+    shop.app.run(burst=True)
+    assert shop.seen == [(0, 1, 0), (0, 1, 1), (0, 1, 2), (0, 1, 3), (1, 1, 0), (0, 2, 0)]
+
+
+@pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])
+def test_no_exception_of_a_handler_ends_the_loop(shop: Shop, error: BaseException) -> None:
+    topic = Topic("t", slots=1)
+
+    async def fail() -> None:
+        raise error
+
+    @shop.app.consumer(topic, group="g", backoff=SOON)
+    async def handle(message: Message) -> None:
+        if message.attempt == 1:
+            await fail()
+        if message.attempt == 2:
+            await asyncio.create_task(fail())
+        if message.attempt == 3:
+            task = asyncio.current_task()
+            assert task is not None
+            task.cancel()
+            await asyncio.sleep(60)
+        shop.seen.append(message.body)
+
+    shop.app.publish_many(topic, range(3))
+    shop.app.run(burst=True)
+    assert sorted(shop.seen) == [0, 1, 2]
+    assert shop.events["delivery.retried"] == 9
+
+
+def test_a_message_can_be_acknowledged_later_from_a_task_or_a_thread(shop: Shop) -> None:
+    topic = Topic("t", kind="ordered", slots=1)
+    taken: list[Message] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    async def acknowledge(message: Message) -> None:
+        await asyncio.sleep(0.01)
+        message.ack()
+
+    @shop.app.consumer(topic, group="g", auto_ack=False)
+    async def handle(message: Message) -> None:
+        taken.append(message)
+        if message.body != 1:
+            tasks.append(asyncio.create_task(acknowledge(message)))
+
+    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(3)])
+    shop.start()
+    eventually(lambda: len(taken) == 2)
+    threading.Thread(target=taken[1].ack).start()
+    eventually(lambda: shop.app.admin.lag(topic, "g") == 0)
+    assert [message.body for message in taken] == [0, 1, 2]
+    with pytest.raises(AlreadySettled):
+        taken[0].ack()
+
+
+def test_a_message_that_was_taken_over_and_forgotten_is_handed_back(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @shop.app.consumer(topic, group="g", lease="60s", backoff=SOON)
+    async def handle(message: Message) -> None:
+        await asyncio.sleep(0)
+        shop.seen.append(message.attempt)
+        message.auto_ack = message.attempt > 1
+
+    shop.app.publish(topic, 1)
+    shop.start()
+    eventually(lambda: gc.collect() >= 0 and shop.app.admin.lag(topic, "g") == 0)
+    assert shop.seen == [1, 2]
+    assert shop.events["delivery.leaked"] == 1
+
+
+def test_each_message_has_context_variables_of_its_own(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+    current: ContextVar[int] = ContextVar("current", default=-1)
+
+    @shop.app.consumer(topic, group="g")
+    async def handle(message: Message) -> None:
+        before = current.get()
+        current.set(message.body)
+        await asyncio.sleep(0.001)
+        shop.seen.append((before, current.get() == message.body))
+
+    shop.app.publish_many(topic, range(50))
+    shop.app.run(burst=True)
+    assert shop.seen == [(-1, True)] * 50
+
+
+def test_slow_keys_delay_no_other_key(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+    gate = threading.Event()
+
+    @shop.app.consumer(topic, group="g", threads=3)
+    async def handle(message: Message) -> None:
+        while message.key in ("slow", "slower") and not gate.is_set():
+            await asyncio.sleep(0.005)
+        shop.seen.append(message.key)
+
+    items = [Outgoing(1, key="slow"), Outgoing(1, key="slower"), Outgoing(1, key="slow")]
+    items += [Outgoing(1, key=f"k{number}") for number in range(300)]
+    shop.app.publish_many(topic, items)
+    shop.start()
+    eventually(lambda: len(shop.seen) == 300)
+    assert not {"slow", "slower"} & set(shop.seen)
+    gate.set()
+    eventually(lambda: len(shop.seen) == 303)
+
+
+def test_a_handler_whose_message_was_lost_is_cancelled_and_settles_nothing(shop: Shop) -> None:
+    topic = Topic("t", kind="ordered", slots=1)
+    ended: list[tuple[int, bool]] = []
+
+    @shop.app.consumer(topic, group="g")
+    async def handle(message: Message) -> None:
+        try:
+            if message.attempt == 1 and message.key == "k":
+                await asyncio.sleep(600)
+        finally:
+            ended.append((message.attempt, message.cancelled))
+
+    shop.app.publish(topic, 1, key="k", id="m")
+    shop.start()
+    eventually(lambda: [each.doing for each in shop.app.admin.stats(topic)] == [1])
+    # As a worker would that was cut off from whoever shares the slots out.
+    epoch = int(shop.app.store.epochs(topic, "g")[0], 16)
+    assert shop.app.store.take(topic, "g", {0: f"{epoch + 1:016x}"}) == [0]
+    shop.app.publish(topic, 2, key="other")  # which makes the worker pull, and be refused
+    # It claims the slot under a later epoch, and what was lost comes again.
+    eventually(lambda: sorted(ended) == [(1, False), (1, True), (2, False)])
+    eventually(lambda: shop.app.admin.lag(topic, "g") == 0)
+    assert not shop.events["delivery.stale"]
+
+
+def test_stopping_lets_handlers_finish_and_gives_the_rest_back_uncounted(shop: Shop) -> None:
+    topic = Topic("t", slots=2)
+    gate = threading.Event()
+    attempts: Counter[int] = Counter()
+
+    @shop.app.consumer(topic, group="g", threads=5)
+    async def handle(message: Message) -> None:
+        while not gate.is_set():
+            await asyncio.sleep(0.005)
+        attempts[message.attempt] += 1
+
+    shop.app.publish_many(topic, [Outgoing(number, key=f"k{number % 20}") for number in range(50)])
+    shop.start()
+    eventually(lambda: sum(each.doing for each in shop.app.admin.topic(topic).groups) >= 10)
+    shop.app.stop()
+    gate.set()
+    shop.stop()
+    [totals] = shop.app.admin.topic(topic).groups
+    assert totals.doing == 0
+    assert 5 <= sum(attempts.values()) < 50
+    shop.app.run(burst=True)
+    assert attempts == {1: 50}
+
+
+def test_what_outlasts_the_grace_is_cancelled_and_given_back_when_it_has_ended(
+    tmp_path: Path,
+) -> None:
+    shop = Shop(f"sqlite:///{tmp_path / 'shop.db'}", grace=0.2)
+    topic = Topic("t", slots=1)
+    left: list[int] = []
+
+    @shop.app.consumer(topic, group="g")
+    async def handle(message: Message) -> None:
+        shop.seen.append((message.body, message.attempt))
+        if len(shop.seen) > 2:
+            return
+        try:
+            await asyncio.sleep(600)
+        finally:
+            await asyncio.sleep(0.01)
+            [totals] = await asyncio.to_thread(lambda: shop.app.admin.topic(topic).groups)
+            left.append(totals.doing)
+
+    shop.app.publish_many(topic, range(2))
+    shop.start()
+    eventually(lambda: len(shop.seen) == 2)
+    shop.stop()
+    [totals] = shop.app.admin.topic(topic).groups
+    assert (totals.doing, totals.todo) == (0, 2)
+    assert left == [2, 2]
+    assert not shop.events["delivery.failed"]
+    shop.app.run(burst=True)
+    assert sorted(shop.seen) == [(0, 1), (0, 1), (1, 1), (1, 1)]
+    shop.app.close()
+
+
+def test_a_stop_waits_for_no_handler_that_ignores_its_cancellation(tmp_path: Path) -> None:
+    shop = Shop(f"sqlite:///{tmp_path / 'shop.db'}", grace=0.1)
+    topic = Topic("t", slots=1)
+    gate = threading.Event()
+
+    @shop.app.consumer(topic, group="g")
+    async def handle(message: Message) -> None:
+        shop.seen.append(message.attempt)
+        gate.wait(60)  # it holds up the whole loop
+
+    shop.app.publish(topic, 1)
+    shop.start()
+    eventually(lambda: shop.seen == [1])
+    shop.stop()
+    [totals] = shop.app.admin.topic(topic).groups
+    assert (totals.doing, totals.todo) == (0, 1)
+    gate.set()
+    shop.app.close()
+
+
+def test_tasks_that_handlers_leave_behind_end_with_the_worker(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+    ended: list[str] = []
+    tasks: list[asyncio.Task[None]] = []
+
+    async def linger() -> None:
+        try:
+            await asyncio.sleep(600)
+        finally:
+            ended.append("cancelled")
+
+    @shop.app.consumer(topic, group="g")
+    async def handle(message: Message) -> None:
+        tasks.append(asyncio.create_task(linger()))
+        await asyncio.sleep(0)
+
+    shop.app.publish(topic, 1)
+    shop.app.run(burst=True)
+    assert ended == ["cancelled"]
+
+
+def test_an_object_whose_call_is_async_is_awaited(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    class Handler:
+        async def __call__(self, body: int) -> None:
+            await asyncio.sleep(0)
+            shop.seen.append(body)
+
+    shop.app.consumer(topic, group="g")(Handler())
+    shop.app.publish(topic, 5)
+    shop.app.run(burst=True)
+    assert shop.seen == [5]
+
+
+def test_what_a_plain_function_returns_to_be_awaited_is_no_success(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    async def work(message: Message) -> None:
+        shop.seen.append(message.body)
+
+    shop.app.consumer(topic, group="g", max_attempts=1)(lambda: work)  # a coroutine is not called
+    shop.app.consumer(topic, group="h", max_attempts=1)(lambda: work(None))  # type: ignore[arg-type]
+    shop.app.publish(topic, 1)
+    shop.app.run(burst=True)
+    assert not shop.seen
+    assert not shop.app.admin.dead(topic, "g")
+    [letter] = shop.app.admin.dead(topic, "h")
+    assert "it is to be awaited" in letter.error
+
+
+def test_a_generator_is_refused_since_calling_it_would_run_nothing(shop: Shop) -> None:
+    async def async_generator(message: Message) -> Any:
+        yield message
+
+    def generator(message: Message) -> Any:
+        yield message
+
+    for function in (async_generator, generator):
+        with pytest.raises(BadHandler, match="it is a generator"):
+            shop.app.consumer("t", group="g")(function)
+
+
+def test_only_async_handlers_may_run_by_ten_thousands(shop: Shop) -> None:
+    async def awaited(message: Message) -> None: ...
+    def plain(message: Message) -> None: ...
+
+    shop.app.consumer("t", group="g", threads=100_000)(awaited)
+    with pytest.raises(BadOption, match="threads 1025: a plain function has a thread for each"):
+        shop.app.consumer("t", group="h", threads=1025)(plain)
+
+
+def test_the_loop_that_lines_share_runs_until_all_of_them_have_left(tmp_path: Path) -> None:
+    """Checkers of async engines have their connections in it, and release claims till then."""
+    shop = Shop(f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal")
+    alive: list[bool] = []
+
+    async def handle(message: Message) -> None:
+        del message
+
+    with shop.app:
+        for group in ("a", "b"):
+            shop.app.consumer(Topic("t", slots=1), group=group)(handle)
+        shop.start()
+        eventually(lambda: shop.events["worker.ready"])
+        for line in shop.app._worker._lines:  # type: ignore[union-attr]
+
+            def leave(line: Any = line, leave: Any = line.leave) -> None:
+                leave()
+                alive.append(line._event_loop.alive)
+
+            line.leave = leave  # type: ignore[method-assign]
+        shop.stop()
+    assert alive == [True, True]

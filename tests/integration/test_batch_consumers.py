@@ -1,0 +1,528 @@
+"""Consumers of batches, in workers with threads and event loops, on real stores and databases."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from checking import MARKING, TRANSACTIONAL, checker_of, database_url
+from eventually import eventually
+from servers import RedisServer
+from sqlalchemy import Connection, Engine, NullPool, create_engine, text
+from sqlalchemy.exc import IntegrityError
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+
+from qframe import (
+    Backoff,
+    Batch,
+    HandlerTimeout,
+    Message,
+    NeedRetry,
+    Outgoing,
+    QFrame,
+    Topic,
+    TransactionalChecker,
+)
+
+SOON = Backoff(0.01, cap=0.05)
+STREAM = Topic("stream", slots=4)
+KINDS = ("stream", "ordered", "delay", "priority", "merge")
+
+
+class Shop:
+    """An app, what its handlers saw, its events, and a worker in a thread."""
+
+    def __init__(self, store: str, namespace: str, grace: float = 5) -> None:
+        self.app = QFrame(store, namespace=namespace, grace=grace)
+        self.calls: list[list[Any]] = []
+        self.events: Counter[str] = Counter()
+        self.errors: list[BaseException] = []
+        self.app.events.listen(self._listen)
+        self._worker: threading.Thread | None = None
+
+    def _listen(self, name: str, facts: dict[str, Any]) -> None:
+        self.events[name] += facts.get("count", 1)
+        if isinstance(facts.get("error"), BaseException):
+            self.errors.append(facts["error"])
+
+    @property
+    def bodies(self) -> list[Any]:
+        return [body for call in self.calls for body in call]
+
+    def note(self, messages: list[Message]) -> None:
+        self.calls.append([message.body for message in messages])
+
+    def consume(self, handler: Any, batch: Batch, topic: Topic = STREAM, **options: Any) -> None:
+        options = {"threads": 3, "backoff": SOON, **options}
+        self.app.consumer(topic, "g", batch=batch, **options)(handler)
+
+    def start(self) -> None:
+        self._worker = threading.Thread(target=self.app.run)
+        self._worker.start()
+
+    def stop(self) -> None:
+        self.app.stop()
+        if self._worker is not None:
+            self._worker.join(60)
+            assert not self._worker.is_alive()
+
+    def dead(self, topic: Topic = STREAM) -> list[Any]:
+        return sorted(json.loads(each.body) for each in self.app.admin.dead(topic, "g"))
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+    url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"
+    if request.param == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        url = server.url
+    yield from shop_on(url)
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Iterator[Shop]:
+    yield from shop_on(f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal")
+
+
+def shop_on(url: str) -> Iterator[Shop]:
+    made = Shop(url, f"n{uuid.uuid4().hex}")
+    with made.app:
+        yield made
+        made.stop()
+        for topic in made.app.store.topics():
+            assert made.app.store.verify(topic) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("serial", [False, True])
+def test_every_message_is_handled_once_in_order_and_no_key_twice_at_once(
+    shop: Shop, kind: str, serial: bool
+) -> None:
+    topic = Topic(f"t-{kind}", kind=kind, slots=4)
+    guard = threading.Lock()
+    running: Counter[Any] = Counter()
+    overlaps: list[Any] = []
+    seen: list[tuple[str | None, int]] = []
+
+    def handle(messages: list[Message]) -> None:
+        lanes = {message.slot if serial else message.key for message in messages}
+        with guard:
+            running.update(lanes)
+            overlaps.extend(lane for lane in lanes if running[lane] > 1)
+            seen.extend((message.key, message.body) for message in messages)
+        threading.Event().wait(0.002)
+        with guard:
+            running.subtract(lanes)
+
+    shop.consume(handle, Batch(16, "10ms"), topic, serial=serial)
+    distinct = kind in ("stream", "ordered")
+    keys = [f"k{number % 9}" if distinct else f"k{number}" for number in range(400)]
+    shop.app.publish_many(topic, [Outgoing(i, key=key) for i, key in enumerate(keys)])
+    shop.app.run(burst=True)
+    assert sorted(body for _, body in seen) == list(range(400))
+    assert overlaps == []
+    for key in set(keys):
+        own = [body for each, body in seen if each == key]
+        assert own == sorted(own)
+    assert shop.events["delivery.stale"] == 0
+
+
+def test_a_batch_that_is_not_full_is_handed_out_when_its_time_has_come(shop: Shop) -> None:
+    shop.consume(shop.note, Batch(1000, "50ms"))
+    shop.app.declare(STREAM)
+    shop.start()
+    shop.app.publish_many(STREAM, range(3))
+    assert eventually(lambda: sorted(shop.bodies) == [0, 1, 2])
+
+
+def test_a_full_batch_waits_for_no_time_and_a_burst_for_no_batch(small: Shop) -> None:
+    small.consume(small.note, Batch(10, "1h"))
+    small.app.publish_many(STREAM, range(25))
+    small.app.run(burst=True)
+    assert sorted(small.bodies) == list(range(25))
+    assert [len(call) for call in small.calls] == [10, 10, 5] or len(small.calls) > 3
+
+
+def test_a_hot_key_goes_in_full_batches(small: Shop) -> None:
+    small.consume(small.note, Batch(50, "1h"), threads=1)
+    small.app.publish_many(STREAM, [Outgoing(number, key="hot") for number in range(1000)])
+    small.app.run(burst=True)
+    assert small.bodies == list(range(1000))
+    assert max(len(call) for call in small.calls) == 50
+    assert len(small.calls) < 40  # 20, and those of a worker that begins with little
+
+
+def test_what_was_gathered_is_given_back_uncounted_by_a_stop(shop: Shop) -> None:
+    shop.consume(shop.note, Batch(40, "1h"))
+    shop.app.publish_many(STREAM, range(100))  # a worker begins with little, and hands that out
+    shop.start()
+    eventually(lambda: len(shop.bodies) >= 60)
+    left = 100 - len(shop.bodies)
+    eventually(lambda: sum(each.doing for each in shop.app.store.stats(STREAM, "g")) == left)
+    shop.stop()
+    attempts: list[int] = []
+    left = 100 - len(shop.bodies)
+    with QFrame(shop.app.settings.store, namespace=shop.app.settings.namespace) as app:
+
+        @app.consumer(STREAM, "g")
+        def handle(message: Message) -> None:
+            attempts.append(message.attempt)
+
+        app.run(burst=True)
+    assert attempts == [1] * left
+
+
+def test_what_was_gathered_is_kept_for_longer_than_its_lease(small: Shop) -> None:
+    small.consume(small.note, Batch(1000, "1500ms"), lease="300ms")
+    small.app.publish_many(STREAM, range(5))
+    small.start()
+    eventually(lambda: sorted(small.bodies) == list(range(5)))
+    small.stop()
+    assert small.events["delivery.lost"] == 0
+    assert small.events["delivery.cancelled"] == 0
+
+
+def test_a_batch_does_not_wait_for_messages_that_there_is_no_room_for(tmp_path: Path) -> None:
+    for shop in shop_on(f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"):
+        app = QFrame(
+            shop.app.settings.store, namespace=shop.app.settings.namespace,
+            max_in_flight_bytes=65_536,
+        )  # fmt: skip
+        with app:
+            sizes: list[int] = []
+
+            @app.consumer(STREAM, "g", batch=Batch(100, "1h"))
+            def handle(messages: list[Message], sizes: Any = sizes) -> None:
+                sizes.append(len(messages))
+
+            app.publish_many(STREAM, ["x" * 20_000] * 12)
+            worker = threading.Thread(target=app.run)
+            worker.start()
+            eventually(lambda app=app: app.admin.lag(STREAM, "g") < 3)
+            app.stop()
+            worker.join(60)
+
+
+def engine_with_table(request: pytest.FixtureRequest, database: str, folder: Path) -> Engine:
+    """An engine for a table that refuses what has no number; it keeps no connection."""
+    engine = create_engine(database_url(request, database, folder), poolclass=NullPool)
+    with engine.begin() as connection:
+        connection.execute(text("CREATE TABLE done (number INTEGER NOT NULL)"))
+    return engine
+
+
+@pytest.mark.parametrize("name", [*MARKING, *TRANSACTIONAL])
+def test_one_poison_message_dies_and_all_others_are_done_once(
+    request: pytest.FixtureRequest, tmp_path: Path, small: Shop, name: str
+) -> None:
+    database = name.rpartition("-")[2] if "-" in name else "sqlite"
+    engine = engine_with_table(request, database, tmp_path)
+    insert = text("INSERT INTO done VALUES (:number)")
+
+    def write(connection: Connection, messages: list[Message]) -> None:
+        # The database itself refuses what is poison.
+        rows = [{"number": None if one.body % 50 == 7 else one.body} for one in messages]
+        connection.execute(insert, rows)
+
+    def in_transaction(messages: list[Message], connection: Connection) -> None:
+        small.note(messages)
+        write(connection, messages)
+
+    def alone(messages: list[Message]) -> None:
+        small.note(messages)
+        with engine.begin() as connection:
+            write(connection, messages)
+
+    def run(checker: Any, handler: Any) -> None:
+        small.consume(handler, Batch(40, "20ms"), max_attempts=2, idempotent_checker=checker)
+        items = [Outgoing(number, key=f"k{number % 7}") for number in range(200)]
+        small.app.publish_many(STREAM, items)
+        small.app.run(burst=True)
+
+    if name in TRANSACTIONAL:
+        run(TransactionalChecker(engine), in_transaction)
+    else:
+        with checker_of(request, name, tmp_path) as checker:
+            run(checker, alone)
+    poison = [7, 57, 107, 157]
+    assert small.dead() == poison
+    with engine.connect() as connection:
+        done = sorted(connection.execute(text("SELECT number FROM done")).scalars())
+    assert done == [number for number in range(200) if number not in poison]
+    assert any(isinstance(error, IntegrityError) for error in small.errors)
+
+
+@pytest.mark.parametrize("name", [*MARKING, *TRANSACTIONAL])
+def test_what_is_published_again_is_acked_without_its_handler(
+    request: pytest.FixtureRequest, tmp_path: Path, small: Shop, name: str
+) -> None:
+    def transactional(messages: list[Message], connection: Connection) -> None:
+        del connection
+        small.note(messages)
+
+    with checker_of(request, name, tmp_path, key=lambda message: message.body) as checker:
+        handler = transactional if name in TRANSACTIONAL else small.note
+        small.consume(handler, Batch(20, "10ms"), idempotent_checker=checker)
+        small.app.publish_many(STREAM, [*range(100), *range(100), *range(50)])
+        small.app.run(burst=True)
+    assert sorted(small.bodies) == list(range(100))
+    assert small.events["delivery.duplicate"] >= 150
+
+
+@pytest.mark.parametrize("name", ["redis", "database-postgres", "transactional-postgres"])
+def test_what_another_worker_has_in_hand_waits_and_the_others_go_on(
+    request: pytest.FixtureRequest, tmp_path: Path, name: str
+) -> None:
+    gate = threading.Event()
+    url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"
+    namespace = f"n{uuid.uuid4().hex}"
+    one, two = Shop(url, namespace), Shop(url, namespace)
+    topic = Topic("one-slot", slots=1)
+
+    def slow(messages: list[Message], connection: Connection | None = None) -> None:
+        del connection
+        one.note(messages)
+        eventually(gate.is_set)
+
+    def in_transaction(messages: list[Message], connection: Connection) -> None:
+        slow(messages, connection)
+
+    def quick(messages: list[Message], connection: Connection) -> None:
+        del connection
+        two.note(messages)
+
+    with checker_of(request, name, tmp_path, key=lambda message: message.body) as checker:
+        is_transactional = name in TRANSACTIONAL
+        for shop, handler in (
+            (one, in_transaction if is_transactional else slow),
+            (two, quick if is_transactional else two.note),
+        ):
+            batch = Batch(10, "20ms")
+            shop.consume(handler, batch, topic, threads=2, idempotent_checker=checker)
+        with one.app, two.app:
+            one.app.publish(topic, 1)
+            one.start()
+            eventually(lambda: one.calls == [[1]])
+            # The same worker gets the same effects again, while the first one runs.
+            one.app.publish_many(topic, [1, 2, 3])
+            eventually(lambda: one.events["delivery.awaited"] > 0)
+            eventually(lambda: sorted(one.bodies) == [1, 2, 3])
+            gate.set()
+            eventually(lambda: one.app.admin.lag(topic, "g") == 0)
+            one.stop()
+            assert sorted(one.bodies) == [1, 2, 3]
+            assert one.events["delivery.duplicate"] == 1
+
+
+def test_a_batch_that_takes_too_long_is_halved_and_what_takes_too_long_alone_is_retried(
+    small: Shop,
+) -> None:
+    def handle(messages: list[Message]) -> None:
+        small.note(messages)
+        if any(message.body == 2 and message.attempt == 1 for message in messages):
+            eventually(lambda: all(message.cancelled for message in messages))
+
+    small.consume(handle, Batch(4, "1h"), timeout="100ms", threads=1)
+    small.app.publish_many(STREAM, [Outgoing(number, key="k") for number in range(4)])
+    small.app.run(burst=True)
+    assert Counter(small.bodies)[2] >= 2
+    assert small.app.admin.lag(STREAM, "g") == 0
+    retried = [error for error in small.errors if isinstance(error, HandlerTimeout)]
+    assert len(retried) == 1
+    assert small.events["delivery.retried"] == 1
+
+
+def test_an_ack_from_another_thread_settles_one_message_while_its_batch_runs(shop: Shop) -> None:
+    acked = threading.Event()
+
+    def handle(messages: list[Message]) -> None:
+        shop.note(messages)
+        thread = threading.Thread(target=messages[0].ack)
+        thread.start()
+        thread.join()
+        acked.set()
+        if len(messages) > 1:
+            raise NeedRetry(delay=0.01)
+
+    shop.consume(handle, Batch(3, "1h"), threads=1)
+    shop.app.publish_many(STREAM, range(3))
+    shop.app.run(burst=True)
+    assert acked.is_set()
+    assert shop.app.admin.lag(STREAM, "g") == 0
+    assert shop.dead() == []
+
+
+def test_messages_that_are_taken_over_are_acked_after_the_handler_by_anybody(shop: Shop) -> None:
+    taken: list[Message] = []
+
+    def handle(messages: list[Message]) -> None:
+        taken.extend(messages)
+
+    def ack_all() -> bool:
+        for message in [message for message in taken if not message.settled]:
+            message.ack()
+        return shop.app.admin.lag(STREAM, "g") == 0
+
+    shop.consume(handle, Batch(4, "20ms"), auto_ack=False)
+    shop.app.publish_many(STREAM, [Outgoing(number, key="k") for number in range(8)])
+    shop.start()
+    eventually(lambda: taken)
+    eventually(ack_all)
+    assert [message.body for message in taken] == list(range(8))
+
+
+def test_a_stop_gives_a_running_batch_its_grace_and_then_gives_it_back(tmp_path: Path) -> None:
+    begun, gate = threading.Event(), threading.Event()
+    url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"
+    shop = Shop(url, "n", grace=0.2)
+
+    def handle(messages: list[Message]) -> None:
+        begun.set()
+        gate.wait(60)
+
+    shop.consume(handle, Batch(10, "10ms"), threads=1)
+    with shop.app:
+        shop.app.publish_many(STREAM, range(4))
+        shop.start()
+        begun.wait(60)
+        shop.stop()
+        assert shop.app.admin.lag(STREAM, "g") == 4
+        assert sum(each.doing for each in shop.app.store.stats(STREAM, "g")) == 0
+        gate.set()
+        assert shop.app.store.verify(STREAM) == []
+
+
+def test_what_was_acked_in_a_batchs_transaction_is_given_back_if_that_outlasts_the_grace(
+    request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    begun, gate, calls = threading.Event(), threading.Event(), []
+
+    def handle(messages: list[Message], connection: Connection) -> None:
+        for message in messages:
+            message.ack()
+        calls.append([message.attempt for message in messages])
+        begun.set()
+        gate.wait(60)
+
+    engine = engine_with_table(request, "sqlite", tmp_path)
+    shop = Shop(f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal", "n", grace=0.2)
+    shop.consume(
+        handle, Batch(1, "10ms"), threads=1, idempotent_checker=TransactionalChecker(engine)
+    )
+    with shop.app:
+        shop.app.publish(STREAM, 1)
+        shop.start()
+        begun.wait(60)
+        shop.stop()
+        assert sum(each.doing for each in shop.app.store.stats(STREAM, "g")) == 0
+        gate.set()
+        shop.app.run(burst=True)
+    assert calls == [[1], [1]]
+
+
+# Async handlers.
+
+
+def test_an_async_handler_gets_batches_in_the_workers_loop(shop: Shop) -> None:
+    threads: set[str] = set()
+
+    async def handle(messages: list[Message]) -> None:
+        await asyncio.sleep(0)
+        threads.add(threading.current_thread().name)
+        shop.note(messages)
+        if any(message.body == 5 for message in messages):
+            raise ValueError
+
+    shop.consume(handle, Batch(8, "10ms"), max_attempts=2)
+    shop.app.publish_many(STREAM, [Outgoing(number, key=f"k{number % 3}") for number in range(50)])
+    shop.app.run(burst=True)
+    assert threads == {"qframe.loop"}
+    assert shop.dead() == [5]
+    assert set(shop.bodies) == set(range(50))
+
+
+def test_an_async_batch_that_takes_too_long_is_cancelled_and_halved(small: Shop) -> None:
+    cancelled: list[int] = []
+
+    async def handle(messages: list[Message]) -> None:
+        small.note(messages)
+        if any(message.body == 1 and message.attempt == 1 for message in messages):
+            try:
+                await asyncio.sleep(60)
+            except asyncio.CancelledError:
+                cancelled.append(len(messages))
+                raise
+
+    small.consume(handle, Batch(2, "1h"), timeout="100ms", threads=1)
+    small.app.publish_many(STREAM, [Outgoing(number, key="k") for number in range(2)])
+    small.app.run(burst=True)
+    assert cancelled[-1] == 1
+    assert small.app.admin.lag(STREAM, "g") == 0
+    assert small.events["delivery.retried"] == 1
+
+
+def test_a_stop_cancels_an_async_batch_after_its_grace_and_gives_it_back(tmp_path: Path) -> None:
+    begun = threading.Event()
+    ended: list[str] = []
+    url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"
+    shop = Shop(url, "n", grace=0.2)
+
+    async def handle(messages: list[Message]) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.append("cancelled")
+
+    shop.consume(handle, Batch(10, "10ms"), threads=1)
+    with shop.app:
+        shop.app.publish_many(STREAM, range(4))
+        shop.start()
+        begun.wait(60)
+        shop.stop()
+        assert ended == ["cancelled"]
+        assert sum(each.doing for each in shop.app.store.stats(STREAM, "g")) == 0
+        assert shop.app.admin.lag(STREAM, "g") == 4
+        assert shop.dead() == []
+
+
+@pytest.mark.parametrize("database", ["sqlite", "postgres"])
+def test_an_async_session_is_the_transaction_of_a_batch(
+    request: pytest.FixtureRequest, tmp_path: Path, small: Shop, database: str
+) -> None:
+    engine = engine_with_table(request, database, tmp_path)
+    url = engine.url.render_as_string(False).replace("sqlite:", "sqlite+aiosqlite:")
+    checker = TransactionalChecker(create_async_engine(url))
+
+    async def handle(messages: list[Message], session: AsyncSession) -> None:
+        small.note(messages)
+        rows = [{"number": None if one.body == 7 else one.body} for one in messages]
+        await session.execute(text("INSERT INTO done VALUES (:number)"), rows)
+
+    small.consume(handle, Batch(8, "10ms"), max_attempts=2, idempotent_checker=checker)
+    small.app.publish_many(STREAM, range(40))
+    small.app.run(burst=True)
+    assert small.dead() == [7]
+    with engine.connect() as connection:
+        done = sorted(connection.execute(text("SELECT number FROM done")).scalars())
+    assert done == [number for number in range(40) if number != 7]
+
+
+def test_an_async_handler_may_have_a_checker_that_is_asked_in_threads(
+    request: pytest.FixtureRequest, tmp_path: Path, small: Shop
+) -> None:
+    async def handle(messages: list[Message]) -> None:
+        small.note(messages)
+
+    with checker_of(request, "redis", tmp_path, key=lambda message: message.body) as checker:
+        small.consume(handle, Batch(8, "10ms"), idempotent_checker=checker)
+        small.app.publish_many(STREAM, [*range(40), *range(40)])
+        small.app.run(burst=True)
+    assert sorted(small.bodies) == list(range(40))

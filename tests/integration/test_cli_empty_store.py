@@ -1,0 +1,94 @@
+"""What only looks at a database without our tables says so, and leaves it as it was."""
+
+from __future__ import annotations
+
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+import redis
+from cli_program import Program
+from servers import RedisServer
+from sqlalchemy import create_engine, inspect
+
+from qframe import QFrame, Topic
+
+LOOKS = [
+    ["topics", "--json"],
+    ["workers"],
+    ["dead", "retry", "orders", "billing", "--all"],
+    ["publish", "orders", "1"],
+]
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    return Program(tmp_path)
+
+
+@pytest.mark.parametrize("server", ["postgres", "mariadb"])
+def test_a_server_without_our_tables_is_left_without_them(
+    program: Program, server: str, request: pytest.FixtureRequest
+) -> None:
+    url = request.getfixturevalue(server).new_database()
+    for words in LOOKS:
+        said = program.refused(*words, "--store", url)
+        assert "has no tables of qframe yet; run: qframe migrate" in said
+    engine = create_engine(url)
+    assert inspect(engine).get_table_names() == []
+    engine.dispose()
+    program.ok("topics", "declare", "orders", "--store", url)
+    assert [each["name"] for each in program.ok(*LOOKS[0], "--store", url).json] == ["orders"]
+
+
+def test_a_file_of_somebody_else_is_not_changed_by_a_byte(program: Program) -> None:
+    path = program.directory / "shop.db"
+    with closing(sqlite3.connect(path)) as connection:
+        connection.execute("CREATE TABLE sold (number INTEGER)")
+        connection.commit()
+    before = path.read_bytes()
+    for words in (*LOOKS, ["migrate", "--check"]):
+        said = program.refused(*words, "--store", "sqlite:///shop.db")
+        assert "has no tables of qframe yet; run: qframe migrate" in said
+    assert "CREATE TABLE" in program.ok("migrate", "--sql", "--store", "sqlite:///shop.db").out
+    assert path.read_bytes() == before
+    assert list(program.directory.iterdir()) == [path]
+
+
+@pytest.mark.parametrize("words", [LOOKS[0], LOOKS[3], ["migrate", "--check"]])
+@pytest.mark.parametrize(
+    "url",
+    ["sqlite:///typo.db", "sqlite+pysqlite:///typo.db", "sqlite:///typo.db?synchronous=normal"],
+)
+def test_a_name_with_a_typo_makes_no_file(program: Program, words: list[str], url: str) -> None:
+    said = program.refused(*words, "--store", url)
+    assert f"there is no such database yet, {program.directory}/typo.db" in said
+    assert list(program.directory.iterdir()) == []
+
+
+def test_looking_at_an_empty_redis_writes_nothing(
+    program: Program, redis_server: RedisServer
+) -> None:
+    with redis.Redis.from_url(redis_server.url) as client:
+        before = client.dbsize()
+        for words in LOOKS[:2]:
+            program.ok(*words, "--store", redis_server.url, "--namespace", "nobody")
+        assert "nobody has declared it" in program.refused(
+            *LOOKS[3], "--store", redis_server.url, "--namespace", "nobody"
+        )
+        assert client.dbsize() == before
+
+
+def test_tables_of_an_earlier_version_are_not_brought_up_to_date_by_a_look(
+    program: Program,
+) -> None:
+    with QFrame(store=f"sqlite:///{program.directory}/qframe.db") as app:
+        app.declare(Topic("orders"))
+    with closing(sqlite3.connect(program.directory / "qframe.db")) as connection:
+        connection.execute("UPDATE qframe_version SET version = 1")
+        connection.commit()
+        assert "are at version 1" in program.refused("topics")
+        assert connection.execute("SELECT version FROM qframe_version").fetchall() == [(1,)]
+        program.ok("migrate")
+        assert program.ok("topics").out.count("orders") == 1

@@ -1,0 +1,97 @@
+"""`qframe tune`, `pause`, `resume`: what they set, what they show, and what they refuse."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_program import ORDERS, SHOP, Program
+
+from qframe.tuning import Tuning
+
+
+@pytest.fixture
+def shop(tmp_path: Path) -> Program:
+    """A shop with three orders to handle, and a group for them."""
+    program = Program(tmp_path)
+    program.write("shop.py", SHOP)
+    with program.app() as app:
+        app.declare(ORDERS)
+        app.store.subscribe(ORDERS, "billing")
+        for number in range(3):
+            app.publish(ORDERS, {"n": number}, key=f"k{number}")
+    return program
+
+
+def tuned(program: Program) -> Tuning:
+    with program.app() as app:
+        return app.admin.tuned("orders", "billing")
+
+
+def test_what_is_set_is_shown_and_is_what_the_code_says_after_a_reset(shop: Program) -> None:
+    words = ("tune", "orders", "billing")
+    assert shop.ok(*words).out == "orders/billing: as its code says\n"
+    set_now = shop.ok(*words, "--threads", "16", "--rate", "100/s", "--in-flight", "500")
+    said = "orders/billing: threads 16, rate 100/s, in flight 500"
+    assert set_now.out == f"{said}; its workers follow within 2 s\n"
+    assert shop.ok(*words).out == f"{said}\n"
+    assert tuned(shop) == Tuning(threads=16, rate="100/s", in_flight=500)
+    shop.ok(*words, "--threads", "reset")
+    assert tuned(shop) == Tuning(rate="100/s", in_flight=500)
+    shop.ok(*words, "--reset", "--in-flight", "9")
+    assert tuned(shop) == Tuning(in_flight=9)
+    shop.ok(*words, "--reset")
+    assert tuned(shop) == Tuning()
+
+
+def test_json_tells_what_is_set(shop: Program) -> None:
+    ran = shop.ok("tune", "orders", "billing", "--threads", "16", "--json")
+    nothing_else = {"topic": "orders", "group": "billing", "rate": None, "in_flight": None}
+    assert ran.json == {**nothing_else, "threads": 16, "paused": False}
+    assert shop.ok("pause", "orders", "billing", "--json").json["paused"] is True
+    assert shop.ok("groups", "orders", "--json").json[0]["tuning"] == {
+        "threads": 16, "rate": None, "in_flight": None, "paused": True,
+    }  # fmt: skip
+    assert shop.ok("resume", "orders", "billing", "--json").json["paused"] is False
+
+
+def test_a_paused_group_is_seen_as_such_and_handles_nothing_until_it_is_resumed(
+    shop: Program,
+) -> None:
+    assert "paused; its workers" in shop.ok("pause", "orders", "billing").out
+    assert "billing (paused)" in shop.ok("topics").out
+    assert shop.ok("groups", "orders").out.splitlines()[1].split()[-1] == "paused"
+    with shop.app() as app:
+        app.store.attend(ORDERS, "billing", "host-1-x", 60_000)
+        assert shop.ok("workers").out.rstrip().endswith("orders/billing (paused)")
+        assert shop.ok("workers", "--json").json[0]["paused"] == ["orders/billing"]
+        assert shop.ok("slots", "orders").out.splitlines()[1].startswith("billing (paused)")
+        assert {each["paused"] for each in shop.ok("slots", "orders", "--json").json} == {True}
+        app.store.depart(ORDERS, "billing", "host-1-x")
+    shop.ok("worker", "shop", "--burst")
+    assert not (shop.directory / "handled.txt").exists()
+    assert shop.ok("resume", "orders", "billing").out.startswith("orders/billing: as its code says")
+    assert "paused" not in shop.ok("topics").out + shop.ok("groups", "orders").out
+    shop.ok("worker", "shop", "--drain")
+    handled = (shop.directory / "handled.txt").read_text(encoding="utf-8").splitlines()
+    assert sorted(handled) == ["k0 0", "k1 1", "k2 2"]
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("tune", "orders", "nobody", "--threads", "2"), "nobody"),
+        (("pause", "nothing", "billing"), "nothing"),
+        (("resume", "orders", "nobody"), "nobody"),
+        (("tune", "orders", "billing", "--threads", "many"), "it is not a whole number"),
+        (("tune", "orders", "billing", "--threads", "0"), "from 1 to 100000"),
+        (("tune", "orders", "billing", "--in-flight", "100001"), "from 1 to 100000"),
+        (("tune", "orders", "billing", "--rate", "fast"), "it is not a rate"),
+        (("tune", "orders", "billing", "--threads", "4", "--rate", "0/s"), "1 to 1000000 times"),
+    ],
+)
+def test_what_is_wrong_is_refused_and_nothing_is_set(
+    shop: Program, words: tuple[str, ...], said: str
+) -> None:
+    assert said in shop.refused(*words)
+    assert tuned(shop) == Tuning()

@@ -1,0 +1,329 @@
+"""Publishing inside a business transaction: what it may be given, and what it refuses."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from business import engine_of
+from eventually import eventually
+from sqlalchemy import Column, Engine, Integer, MetaData, Table, create_engine, insert, select, text
+from sqlalchemy.orm import Session, scoped_session, sessionmaker
+
+from qframe import (
+    BadBody,
+    BadKey,
+    BadOption,
+    BadTopic,
+    Message,
+    Outbox,
+    Outgoing,
+    QFrame,
+    Topic,
+)
+from qframe.outbox.bell import Listener
+
+orders = Topic("orders", kind="ordered", slots=4)
+bills = Table("bills", MetaData(), Column("number", Integer, primary_key=True))
+
+
+@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """The URL of an empty business database."""
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path}/business.db"
+    found: str = request.getfixturevalue(request.param).new_database()
+    return found
+
+
+@pytest.fixture
+def engine(url: str) -> Iterator[Engine]:
+    engine = engine_of(url)
+    bills.metadata.create_all(engine)
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Engine]:
+    engine = engine_of(f"sqlite:///{tmp_path}/business.db")
+    yield engine
+    engine.dispose()
+
+
+class Reading:
+    """An app whose worker relays, and handles what comes."""
+
+    def __init__(self, folder: Path, outbox: Outbox, *topics: Topic) -> None:
+        self.app = QFrame(store=f"sqlite:///{folder}/qframe.db")
+        self.messages: list[Message] = []
+        for topic in topics or (orders,):
+            self.app.consumer(topic, group="g")(self._note)
+        self.app.relay(outbox)
+
+    def _note(self, message: Message) -> None:
+        self.messages.append(message)
+
+    def all(self) -> list[Message]:
+        with self.app:
+            self.app.run(burst=True)
+        return self.messages
+
+
+class DjangoLike:
+    """As Django wraps a connection: parameters are `%s` on every database."""
+
+    class Cursor:
+        def __init__(self, cursor: sqlite3.Cursor) -> None:
+            self._cursor = cursor
+
+        def execute(self, statement: str, parameters: tuple[object, ...] = ()) -> None:
+            self._cursor.execute(statement.replace("%s", "?"), parameters)
+
+        def executemany(self, statement: str, parameters: list[tuple[object, ...]]) -> None:
+            self._cursor.executemany(statement.replace("%s", "?"), parameters)
+
+        @property
+        def rowcount(self) -> int:
+            return self._cursor.rowcount
+
+        def close(self) -> None:
+            self._cursor.close()
+
+    def __init__(self, engine: Engine) -> None:
+        self._connection = engine.raw_connection()
+        self.autocommit = False
+
+    def cursor(self) -> Self.Cursor:
+        return self.Cursor(self._connection.cursor())
+
+    def get_autocommit(self) -> bool:
+        return self.autocommit
+
+    def commit(self) -> None:
+        self._connection.commit()
+
+    def rollback(self) -> None:
+        self._connection.rollback()
+
+    def close(self) -> None:
+        self._connection.close()
+
+
+def scoped(engine: Engine) -> Any:
+    return scoped_session(sessionmaker(engine))
+
+
+SHAPES: list[Callable[[Engine], Any]] = [
+    Session, scoped, Engine.connect, Engine.raw_connection,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("shape", SHAPES)
+def test_what_is_committed_is_handled_and_what_is_rolled_back_never_was(
+    engine: Engine, shape: Callable[[Engine], Any], tmp_path: Path
+) -> None:
+    outbox = Outbox(engine)
+    session = shape(engine)
+    outbox.publish(
+        session, orders, {"n": 1}, key="a", headers={"trace": "x"}, tags=["new"], id="mine"
+    )
+    outbox.publish(session, orders, b"\0bytes", key="a")
+    session.commit()
+    outbox.publish(session, orders, "never", key="a")
+    session.rollback()
+    session.close()
+    one, two = Reading(tmp_path, outbox).all()
+    assert (one.id, one.body, one.key, one.headers, one.tags) == (
+        "mine", {"n": 1}, "a", {"trace": "x"}, ("new",),
+    )  # fmt: skip
+    assert two.body == b"\0bytes"
+    assert outbox.pending() == 0
+
+
+def test_a_connection_as_django_wraps_it_will_do(local: Engine, tmp_path: Path) -> None:
+    outbox = Outbox(local)
+    connection = DjangoLike(local)
+    outbox.publish(connection, orders, 1, key="a")
+    connection.commit()
+    outbox.publish(connection, orders, 2, key="a")
+    connection.rollback()
+    connection.close()
+    assert [message.body for message in Reading(tmp_path, outbox).all()] == [1]
+
+
+def test_what_a_savepoint_takes_back_is_not_published(engine: Engine, tmp_path: Path) -> None:
+    outbox = Outbox(engine)
+    with Session(engine) as session:
+        outbox.publish(session, orders, 1, key="a")
+        savepoint = session.begin_nested()
+        outbox.publish(session, orders, "never", key="a")
+        savepoint.rollback()
+        outbox.publish(session, orders, 2, key="a")
+        session.commit()
+    assert [message.body for message in Reading(tmp_path, outbox).all()] == [1, 2]
+
+
+def test_a_wrong_message_leaves_the_transaction_as_it_was(engine: Engine) -> None:
+    outbox = Outbox(engine, max_body=100)
+    wrong: list[tuple[type[Exception], Topic | str, object, dict[str, Any]]] = [
+        (BadTopic, "no topic!", 1, {}),
+        (BadTopic, 7, 1, {}),  # type: ignore[list-item]
+        (BadBody, orders, object(), {}),
+        (BadBody, orders, [float("inf")], {}),
+        (BadBody, orders, "x" * 200, {}),
+        (BadKey, orders, 1, {"key": ""}),
+        (BadOption, orders, 1, {"headers": {"n": 1}}),
+        (BadOption, orders, 1, {"headers": {"n": "\ud800"}}),
+        (BadOption, orders, 1, {"id": "a b"}),
+        (BadOption, orders, 1, {"delay": "soon"}),
+        (BadOption, orders, 1, {"within": 5}),
+        (BadKey, orders, 1, {"sequence": 1}),
+        (BadOption, "orders", 1, {"priority": 1}),
+        (BadOption, "orders", 1, {"within": 5}),
+    ]
+    with Session(engine) as session:
+        session.execute(insert(bills).values(number=1))
+        for error, topic, body, options in wrong:
+            with pytest.raises(error):
+                outbox.publish(session, topic, body, **options)
+        with pytest.raises(BadKey):
+            outbox.publish_many(session, orders, [1, Outgoing(2, key="")])
+        session.commit()
+        assert session.scalars(select(bills.c.number)).all() == [1]
+    assert outbox.pending() == 0
+
+
+def test_what_is_no_transaction_of_this_database_is_refused(local: Engine, tmp_path: Path) -> None:
+    outbox = Outbox(local)
+    other = create_engine(f"sqlite:///{tmp_path}/other.db")
+    alone = create_engine(local.url, isolation_level="AUTOCOMMIT")
+    driver = sqlite3.connect(str(local.url.database), isolation_level=None)
+    django = DjangoLike(local)
+    django.autocommit = True
+    for session in (Session(other), alone.connect(), driver, django, local, None, "session"):
+        with pytest.raises(BadOption) as caught:
+            outbox.publish(session, orders, 1)
+        assert caught.value.what == "session"
+        if isinstance(session, Engine | str | None):
+            continue
+        session.close()
+    other.dispose()
+    alone.dispose()
+
+
+@pytest.mark.parametrize(
+    ("make", "what"),
+    [
+        (lambda: Outbox("sqlite://"), "engine"),  # type: ignore[arg-type]
+        (lambda: Outbox(create_engine("sqlite://"), prefix="No!"), "prefix"),
+        (lambda: Outbox(create_engine("sqlite://"), max_body=0), "max_body"),
+        (lambda: QFrame().relay("outbox"), "outbox"),  # type: ignore[arg-type]
+        (lambda: QFrame().relay(Outbox(create_engine("sqlite://"))), "outbox"),
+    ],
+)
+def test_a_wrong_outbox_is_refused(make: Callable[[], object], what: str) -> None:
+    with pytest.raises(BadOption) as caught:
+        make()
+    assert caught.value.what == what
+
+
+def test_an_outbox_is_given_to_an_app_once(local: Engine) -> None:
+    app = QFrame()
+    outbox = app.relay(Outbox(local))
+    with pytest.raises(BadOption, match="it was given before"):
+        app.relay(outbox)
+
+
+class Awaited:
+    """What is awaited, as an AsyncSession is: it runs what is synchronous elsewhere."""
+
+    def __init__(self, session: Session) -> None:
+        self.sync_session = session
+
+    async def run_sync(self, function: Callable[..., Any], *args: Any, **options: Any) -> Any:
+        return function(self.sync_session, *args, **options)
+
+
+def test_an_async_session_is_awaited(local: Engine) -> None:
+    outbox = Outbox(local)
+    with Session(local) as session:
+        with pytest.raises(BadOption, match="apublish"):
+            outbox.publish(Awaited(session), orders, 1)
+        assert asyncio.run(outbox.apublish(Awaited(session), orders, 1, id="mine")) == "mine"
+        with pytest.raises(BadOption, match="it cannot be awaited"):
+            asyncio.run(outbox.apublish(session, orders, 1))
+        session.commit()
+    assert outbox.pending() == 1
+
+
+def test_tables_are_made_by_a_migration_where_that_is_asked(engine: Engine, tmp_path: Path) -> None:
+    outbox = Outbox(engine, prefix="shop_", create_tables=False)
+    outbox._tables.metadata.create_all(engine)
+    with Session(engine) as session:
+        outbox.publish(session, orders, 1, key="a")
+        session.commit()
+    assert [message.body for message in Reading(tmp_path, outbox).all()] == [1]
+
+
+def test_two_outboxes_of_one_database_have_different_identities(local: Engine) -> None:
+    one, two = Outbox(local), Outbox(local, prefix="other_")
+    assert one.identity() == Outbox(local).identity() != two.identity()
+
+
+def test_pending_counts_what_the_session_sees(local: Engine) -> None:
+    outbox = Outbox(local)
+    with Session(local) as session:
+        outbox.publish(session, orders, 1)
+        assert outbox.pending(session.connection()) == 1
+        session.rollback()
+    assert outbox.pending() == 0
+
+
+def test_a_commit_rings_and_a_rollback_does_not(local: Engine) -> None:
+    outbox = Outbox(local)
+    outbox.create()
+    rung: list[int] = []
+    outbox.bell.listen(lambda: rung.append(1))
+    with Session(local) as session:
+        outbox.publish(session, orders, 1)
+        outbox.publish(session, orders, 2)
+        session.rollback()
+        assert rung == []
+        outbox.publish(session, orders, 3)
+        session.commit()
+        assert rung == [1]
+        session.execute(text("SELECT 1"))
+        session.commit()
+        assert rung == [1]
+    with local.begin() as connection:
+        outbox.publish(connection, orders, 4)
+    assert rung == [1, 1]
+
+
+def test_on_postgres_a_commit_is_heard_elsewhere_and_a_rollback_is_not(
+    postgres: Any,
+) -> None:
+    engine = create_engine(postgres.new_database())
+    outbox = Outbox(engine)
+    outbox.create()
+    words: list[int] = []
+    listener = Listener(
+        engine, outbox.rows.channel, on_word=lambda: words.append(1), on_failure=print
+    )
+    listener.start()
+    eventually(lambda: listener.hears)
+    assert words == [1]  # whatever was missed before
+    with Session(engine) as session:
+        outbox.publish(session, orders, 1)
+        session.rollback()
+        outbox.publish(session, orders, 2)
+        session.commit()
+    eventually(lambda: len(words) > 1)
+    listener.stop()
+    assert words == [1, 1]
+    engine.dispose()

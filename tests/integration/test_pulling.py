@@ -1,0 +1,420 @@
+"""`app.pull`: messages for a loop of one's own, and what becomes of those it does not settle."""
+
+from __future__ import annotations
+
+import gc
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eventually import eventually
+
+from qframe import (
+    AlreadySettled,
+    BadOption,
+    Message,
+    NotSupported,
+    Outgoing,
+    Pull,
+    QFrame,
+    Reject,
+    StoreUnavailable,
+    Topic,
+    UnknownTopic,
+    WorkerFailed,
+)
+from qframe.testing import Harness
+
+KINDS = ("stream", "ordered", "delay", "priority", "merge")
+SOON = 0.02
+
+
+def told(app: QFrame) -> Counter[str]:
+    """The events of an app, counted."""
+    events: Counter[str] = Counter()
+    app.events.listen(lambda name, facts: events.update({name: facts.get("count", 1)}))
+    return events
+
+
+def settled(app: QFrame, topic: Topic) -> int:
+    return sum(one.settled for one in app.store.stats(topic, "g"))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_loop_gets_every_message_and_its_acks_settle_them(each_app: QFrame, kind: str) -> None:
+    topic = Topic("t", kind=kind, slots=4)
+    events = told(each_app)
+    each_app.publish_many(each_app.declare(topic), [Outgoing(n, key=f"k{n}") for n in range(200)])
+    seen = []
+    with each_app.pull(topic, "g") as messages:
+        for message in messages:
+            assert (message.auto_ack, message.attempt) == (False, 1)
+            seen.append(message.body)
+            message.ack()
+            if len(seen) == 200:
+                break
+    assert sorted(seen) == list(range(200))
+    assert settled(each_app, topic) == 200
+    assert (events["delivery.stale"], events["delivery.leaked"]) == (0, 0)
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_the_next_of_a_key_comes_when_the_one_before_is_settled_and_others_at_once(
+    each_app: QFrame, kind: str
+) -> None:
+    topic = Topic("t", kind=kind, slots=2)
+    each_app.publish_many(topic, [Outgoing(n, key=f"k{n % 5}") for n in range(15)])
+    with each_app.pull(topic, "g", timeout="300ms") as messages:
+        rounds = []
+        for _ in range(3):
+            opened = list(messages)  # ends when nothing more comes: each key has one open
+            rounds.append(sorted(message.body for message in opened))
+            for message in opened:
+                message.ack()
+        assert rounds == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9], [10, 11, 12, 13, 14]]
+        assert list(messages) == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_not_settled_when_the_block_ends_is_given_back_uncounted(
+    each_app: QFrame, kind: str
+) -> None:
+    topic = Topic("t", kind=kind, slots=2)
+    events = told(each_app)
+    count = 12
+    each_app.publish_many(
+        each_app.declare(topic),
+        [Outgoing(n, key=f"k{n % (4 if kind == 'ordered' else count)}") for n in range(count)],
+    )
+    opened: list[Message] = []
+
+    def fails() -> None:
+        with each_app.pull(topic, "g") as messages:
+            opened.extend(next(iter(messages)) for _ in range(3))
+            opened[1].ack()
+            raise OSError("gone")
+
+    with pytest.raises(OSError, match="gone"):
+        fails()
+    first, second, third = opened
+    assert first.cancelled
+    with pytest.raises(AlreadySettled):
+        third.ack()
+    # At once, without waiting for a lease: its slots are free, and nothing is in doing.
+    with each_app.pull(topic, "g") as messages:
+        again = []
+        for message in messages:
+            again.append((message.body, message.attempt))
+            message.ack()
+            if len(again) == count - 1:
+                break
+    assert sorted(again) == sorted((n, 1) for n in range(count) if n != second.body)
+    assert (events["delivery.lost"], events["delivery.leaked"]) == (0, 0)
+
+
+def test_an_error_given_to_ack_retries_a_message_or_lets_it_die(each_app: QFrame) -> None:
+    topic = Topic("t", kind="ordered", slots=1)
+    dead: list[Any] = []
+    each_app.publish_many(each_app.declare(topic), [Outgoing(n, key="k") for n in range(3)])
+    with each_app.pull(
+        topic, "g", backoff=SOON, on_dead=lambda message, error: dead.append(message.body)
+    ) as messages:
+        seen = []
+        for message in messages:
+            seen.append((message.body, message.attempt))
+            if message.body == 0 and message.attempt == 1:
+                message.ack(error=ValueError("once"))
+            elif message.body == 1:
+                message.ack(error=Reject("never"))
+            else:
+                message.ack()
+            if message.body == 2:
+                break
+    assert seen == [(0, 1), (0, 2), (1, 1), (2, 1)]
+    assert dead == [1]
+    assert [each.error for each in each_app.admin.dead(topic, "g")] == ["Reject: never"]
+
+
+def test_a_message_that_is_let_go_unsettled_comes_again_and_counts(each_app: QFrame) -> None:
+    events = told(each_app)
+    each_app.publish(Topic("t", slots=1), "x")
+    with each_app.pull("t", "g", max_attempts=2) as messages:
+        seen = []
+        for message in messages:
+            seen.append(message.attempt)
+            del message
+            gc.collect()
+            if len(seen) == 2:
+                break
+        eventually(lambda: each_app.admin.dead("t", "g"))
+    assert seen == [1, 2]
+    assert events["delivery.leaked"] == 2
+
+
+def test_messages_are_settled_from_other_threads_and_taken_in_them(each_app: QFrame) -> None:
+    topic = Topic("t", slots=4)
+    each_app.publish_many(topic, [Outgoing(n, key=f"k{n % 10}") for n in range(100)])
+    seen: list[tuple[str | None, int]] = []
+    with each_app.pull(topic, "g") as messages:
+
+        def work() -> None:
+            for message in messages:
+                seen.append((message.key, message.body))
+                message.ack()
+
+        threads = [threading.Thread(target=work) for _ in range(3)]
+        for thread in threads:
+            thread.start()
+        eventually(lambda: settled(each_app, topic) == 100)
+    for thread in threads:
+        thread.join(30)
+        assert not thread.is_alive()
+    by_key = {key: [body for each, body in seen if each == key] for key, _ in seen}
+    assert all(bodies == sorted(bodies) for bodies in by_key.values())
+
+
+def test_a_lease_is_renewed_for_as_long_as_a_message_is_open(each_app: QFrame) -> None:
+    topic = Topic("t", kind="ordered", slots=1)
+    events = told(each_app)
+    each_app.publish(topic, "long", key="k")
+    with each_app.pull(topic, "g", lease=0.3) as messages:
+        message = messages.take()
+        assert message is not None
+
+        def lease_ms() -> int:
+            [record] = each_app.store.peek(topic, "g", states=["doing"])
+            assert record.lease_until_ms is not None
+            return record.lease_until_ms
+
+        first_ms = lease_ms()
+        eventually(lambda: lease_ms() > first_ms + 600)
+        assert not message.cancelled
+        message.ack()
+        eventually(lambda: settled(each_app, topic) == 1)
+    assert (events["delivery.lost"], events["delivery.stale"]) == (0, 0)
+
+
+def test_what_was_fenced_off_is_cancelled_and_its_ack_changes_nothing(each_app: QFrame) -> None:
+    topic = Topic("t", slots=1)
+    events = told(each_app)
+    each_app.publish(topic, "x", key="k")
+    with each_app.pull(topic, "g", lease=0.3) as messages:
+        message = messages.take()
+        assert message is not None
+        each_app.store.seek(topic, "g", {0: 0})
+        eventually(lambda: message.cancelled)
+        # It comes again, but not beside the first one, which its user holds still.
+        assert messages.take(timeout="50ms") is None
+        message.ack()
+        again = messages.take()
+        assert again is not None
+        assert (again.id, again.attempt) == (message.id, 1)
+        again.ack()
+    assert settled(each_app, topic) == 1
+    assert events["delivery.stale"] == 1
+
+
+def test_a_pull_shares_its_group_with_workers_and_leaves_it_to_them(each_app: QFrame) -> None:
+    topic = Topic("t", slots=8)
+    handled: list[int] = []
+
+    @each_app.consumer(topic, "g")
+    def handle(message: Message) -> None:
+        handled.append(message.body)
+
+    def members() -> Any:
+        roster = each_app.store.roster(topic, "g")
+        return roster.members if roster is not None else ()
+
+    worker = threading.Thread(target=each_app.run)
+    worker.start()
+    try:
+        with each_app.pull(topic, "g") as messages:
+            eventually(lambda: len(members()) == 2)
+            pulled: list[int] = []
+            number = 0
+            while not pulled or not handled:
+                each_app.publish(topic, number, key=f"k{number}")
+                number += 1
+                message = messages.take(timeout="20ms")
+                if message is not None:
+                    pulled.append(message.body)
+                    message.ack()
+        eventually(lambda: settled(each_app, topic) == number)
+        assert sorted(handled + pulled) == list(range(number))
+    finally:
+        each_app.stop()
+        worker.join()
+
+
+def test_a_loop_that_waits_ends_when_its_pull_or_its_app_is_closed(each_app: QFrame) -> None:
+    each_app.declare(Topic("t", slots=1))
+    for closes in ("close", "app.close"):
+        ended = threading.Event()
+        with each_app.pull("t", "g") as messages:
+
+            def wait(messages: Any = messages, ended: threading.Event = ended) -> None:
+                assert list(messages) == []
+                ended.set()
+
+            waiting = threading.Thread(target=wait)
+            waiting.start()
+            (messages if closes == "close" else each_app).close()
+            assert ended.wait(30)
+            assert messages.take() is None
+        waiting.join()
+
+
+def test_a_loop_ends_by_its_timeout_and_another_one_goes_on(each_app: QFrame) -> None:
+    topic = each_app.declare(Topic("t", slots=1))
+    with each_app.pull(topic, "g", timeout=0.05) as messages:
+        loop = iter(messages)
+        assert list(loop) == []
+        each_app.publish(topic, 1)
+        assert list(loop) == []  # an iterator that has ended stays so
+        message = messages.take(timeout=30)
+        assert message is not None
+        message.ack()
+
+
+def test_tags_choose_what_a_loop_gets(each_app: QFrame) -> None:
+    topic = Topic("t", slots=2)
+    each_app.publish_many(topic, [Outgoing(n, tags=["red"] if n % 3 else None) for n in range(9)])
+    with each_app.pull(topic, "g", tags="red", timeout="500ms") as messages:
+        opened = list(messages)
+        assert sorted(message.body for message in opened) == [1, 2, 4, 5, 7, 8]
+        for message in opened:
+            message.ack()
+    assert settled(each_app, topic) == 9
+
+
+def test_a_part_that_fails_is_heard_in_the_loop(each_app: QFrame) -> None:
+    topic = Topic("t", slots=1)
+    each_app.declare(topic)
+
+    def loses_its_group() -> None:
+        with each_app.pull(topic, "g") as messages:
+            each_app.publish(topic, 1)
+            message = messages.take()  # so it has its slot
+            each_app.store.drop_group(topic, "g")
+            messages._line().pull_loop.wake()  # a store with a bell would let it sleep on
+            assert message is not None
+            assert list(messages) == []
+
+    with pytest.raises(WorkerFailed, match="it has never subscribed"):
+        loses_its_group()
+
+
+def test_signals_are_left_alone(each_app: QFrame) -> None:
+    each_app.declare(Topic("t", slots=1))
+    before = [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)]
+    with each_app.pull("t", "g"):
+        assert [signal.getsignal(each) for each in (signal.SIGTERM, signal.SIGINT)] == before
+
+
+def test_nothing_is_left_running_after_the_block(each_app: QFrame) -> None:
+    each_app.declare(Topic("gone", slots=1))
+    with each_app.pull("gone", "g"):
+        running = [each.name for each in threading.enumerate() if ".gone.g" in each.name]
+        assert "qframe.pulling.gone.g" in running
+    assert not [each.name for each in threading.enumerate() if ".gone.g" in each.name]
+    roster = each_app.store.roster(Topic("gone", slots=1), "g")
+    assert roster is not None
+    assert not roster.members
+
+
+PROGRAM = """
+import sys
+from qframe import QFrame
+app = QFrame(sys.argv[1])
+with app.pull("t", "g", lease="300ms") as messages:
+    message = messages.take()
+    print(message.body, message.attempt, flush=True)
+    messages.take()
+"""
+
+
+def test_what_a_killed_process_had_open_comes_again_and_counts(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'q.db'}"
+    with QFrame(url) as app:
+        app.publish(Topic("t", slots=1), "x")
+        with subprocess.Popen(
+            [sys.executable, "-c", PROGRAM, url], stdout=subprocess.PIPE, text=True,
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+        ) as program:  # fmt: skip
+            assert program.stdout is not None
+            assert program.stdout.readline() == "x 1\n"
+            program.kill()
+        with app.pull("t", "g") as messages:
+            message = messages.take()
+            assert message is not None
+            assert (message.body, message.attempt) == ("x", 2)
+            message.ack()
+
+
+def test_a_pull_waits_for_longer_than_a_lock_could(each_app: QFrame) -> None:
+    topic = Topic("t", slots=1)
+    each_app.declare(topic)
+    with each_app.pull(topic, "g", timeout="9999999h") as messages:
+        first = threading.Timer(0, each_app.publish, (topic, "x"))
+        taken = []
+        first.start()
+        for message in messages:
+            taken.append(message.body)
+            message.ack()
+            messages.close()
+        first.join()
+    assert taken == ["x"]
+
+
+@pytest.mark.parametrize(
+    ("options", "text"),
+    [
+        ({"threads": 4}, "pull option 'threads': there is no such option"),
+        ({"auto_ack": True}, "pull option 'auto_ack': there is no such option"),
+        ({"leese": 4}, "did you mean 'lease'"),
+        ({"lease": 0}, "lease 0: it must be seconds"),
+        ({"timeout": -1}, "timeout -1: it is not a duration"),
+        ({"tags": []}, "tags"),
+    ],
+)
+def test_a_wrong_option_of_a_pull_is_refused(options: dict[str, Any], text: str) -> None:
+    with QFrame() as app, pytest.raises(BadOption, match=text):
+        app.pull("t", "g", **options)
+
+
+def test_a_pull_is_used_in_one_block(each_app: QFrame) -> None:
+    each_app.declare(Topic("t", slots=1))
+    pull = each_app.pull("t", "g")
+    with pytest.raises(BadOption, match=r"use it as `with app\.pull"):
+        pull.take()
+    with pytest.raises(BadOption, match=r"use it as `with app\.pull"):
+        list(pull)
+    with pull, pytest.raises(BadOption, match=r"call app\.pull again"):
+        pull.__enter__()
+
+
+def begins(pull: Pull) -> None:
+    with pull:
+        raise AssertionError
+
+
+def test_what_cannot_begin_says_why(tmp_path: Path) -> None:
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app, pytest.raises(UnknownTopic):
+        begins(app.pull("nobody", "g"))
+    with QFrame("redis://127.0.0.1:1") as app, pytest.raises(StoreUnavailable):
+        begins(app.pull(Topic("t"), "g"))
+
+
+def test_a_harness_refuses_a_pull() -> None:
+    app = QFrame()
+    with Harness(app):
+        app.declare(Topic("t"))
+        with pytest.raises(NotSupported, match="pull in a Harness"):
+            begins(app.pull("t", "g"))

@@ -1,0 +1,349 @@
+"""The relay beside what goes wrong: refusals, things that are away, marks that are old."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+import threading
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Self
+
+import pytest
+from business import engine_of
+from eventually import eventually
+from servers import PostgresServer, RedisServer
+from sqlalchemy import Engine, text, update
+from sqlalchemy.orm import Session
+
+from qframe import Message, Outbox, Outgoing, QFrame, Topic
+
+orders = Topic("orders", kind="ordered", slots=4)
+
+
+NONSENSE: list[dict[str, Any]] = [
+    {"options": "{no json"},
+    {"options": '{"delay_ms":"soon"}'},
+    {"headers": "[1]"},
+    {"id": "not an id"},
+    {"key": ""},
+]
+
+
+@pytest.fixture
+def local(tmp_path: Path) -> Iterator[Engine]:
+    engine = engine_of(f"sqlite:///{tmp_path}/business.db")
+    yield engine
+    engine.dispose()
+
+
+@pytest.fixture
+def store(tmp_path: Path) -> str:
+    return f"sqlite:///{tmp_path}/qframe.db"
+
+
+class Worker:
+    """A worker in a thread that relays, and handles what comes."""
+
+    def __init__(self, store: str, outbox: Outbox, *topics: Topic, **options: Any) -> None:
+        self.app = QFrame(store=store, **options)
+        self.events: Counter[str] = Counter()
+        self.bodies: dict[str, list[Any]] = defaultdict(list)
+        self.app.events.listen(lambda name, facts: self.events.update([name]))
+        for topic in topics:
+            self.app.consumer(topic, group="g")(self._note)
+        self.app.relay(outbox)
+        self._thread = threading.Thread(target=self.app.run)
+
+    def _note(self, message: Message) -> None:
+        self.bodies[message.topic].append(message.body)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.app.stop()
+        self._thread.join(30)
+        assert not self._thread.is_alive()
+        self.app.close()
+
+
+def put(outbox: Outbox, topic: Topic | str, *bodies: object, **options: Any) -> None:
+    """Publishes each in a transaction of its own."""
+    for body in bodies:
+        with Session(outbox.engine) as session:
+            outbox.publish(session, topic, body, **options)
+            session.commit()
+
+
+def test_a_full_topic_holds_back_its_lines_and_nothing_else(local: Engine, store: str) -> None:
+    small, free = Topic("small", slots=1, max_length=2), Topic("free")
+    outbox = Outbox(local)
+    with QFrame(store=store) as app:
+        app.declare(small)
+        app.store.subscribe(small, "g")
+    put(outbox, small, 1, 2, 3, 4, key="a")
+    put(outbox, free, 1, 2, key="a")
+    with Worker(store, outbox, free) as worker:
+        eventually(lambda: worker.events["outbox.blocked"])
+        eventually(lambda: worker.bodies["free"] == [1, 2])
+        eventually(lambda: outbox.pending() == 2)
+        put(outbox, free, 3, key="a")
+        eventually(lambda: worker.bodies["free"] == [1, 2, 3])
+    with Worker(store, outbox, small) as worker:
+        eventually(lambda: worker.bodies["small"] == [1, 2, 3, 4])
+    assert outbox.pending() == 0
+
+
+def test_a_topic_that_nobody_has_declared_waits_until_somebody_does(
+    local: Engine, store: str
+) -> None:
+    outbox = Outbox(local)
+    put(outbox, "later", *range(50))
+    with Worker(store, outbox, orders) as worker:
+        eventually(lambda: worker.events["outbox.blocked"])
+        put(outbox, orders, 1, key="a")
+        eventually(lambda: worker.bodies["orders"] == [1])
+        eventually(lambda: outbox.pending() == 50)
+        worker.app.declare(Topic("later"))
+        eventually(lambda: outbox.pending() == 0)
+
+
+def test_a_topic_of_another_kind_than_was_meant_gets_nothing(local: Engine, store: str) -> None:
+    outbox = Outbox(local)
+    with QFrame(store=store) as app:
+        app.declare(Topic("ranked", kind="priority"))
+    put(outbox, Topic("ranked", kind="ordered"), 1)
+    with Worker(store, outbox, orders) as worker:
+        eventually(lambda: worker.events["outbox.blocked"])
+    assert outbox.pending() == 1
+
+
+def test_a_message_meant_for_another_kind_of_topic_holds_back_its_line_and_no_other(
+    local: Engine, store: str
+) -> None:
+    outbox = Outbox(local)
+    put(outbox, orders, 1, key="a")
+    put(outbox, Topic("orders", kind="priority", slots=4), 1, key="b")
+    put(outbox, orders, 2, key="b")
+    put(outbox, orders, 2, key="a")
+    with Worker(store, outbox, orders) as worker:
+        eventually(lambda: worker.bodies["orders"] == [1, 2])
+        eventually(lambda: worker.events["outbox.blocked"])
+        eventually(lambda: outbox.pending() == 2)
+
+
+def test_a_topic_given_whole_is_declared_by_the_relay(local: Engine, store: str) -> None:
+    outbox = Outbox(local)
+    topic = Topic(
+        "whole", kind="merge", slots=2, retain="2h", max_length=9, dedupe_window="3h", gap_timeout=4
+    )
+    put(outbox, topic, 1)
+    with Worker(store, outbox):
+        eventually(lambda: outbox.pending() == 0)
+    with QFrame(store=store) as app:
+        assert app.store.topic("whole") == topic
+
+
+@pytest.mark.parametrize("nonsense", NONSENSE)
+def test_a_row_that_makes_no_sense_holds_back_its_line_and_nothing_else(
+    local: Engine, store: str, nonsense: dict[str, Any]
+) -> None:
+    outbox = Outbox(local)
+    outbox.create()
+    row = dict.fromkeys(("key", "headers", "options")) | {"line": 1030, "id": "x", "body": b"1"}
+    with local.begin() as connection:
+        connection.execute(outbox.rows.add, {**row, "topic": "odd", **nonsense})
+    put(outbox, orders, 1)
+    with Worker(store, outbox, orders, Topic("odd")) as worker:
+        eventually(lambda: worker.bodies["orders"] == [1])
+        eventually(lambda: worker.events["outbox.blocked"] or not outbox.pending())
+    assert outbox.pending() == 1
+
+
+def test_what_was_sent_before_a_crash_is_looked_up_once_its_id_may_be_forgotten(
+    local: Engine, store: str
+) -> None:
+    """As if a relay was killed between publishing and deleting, and none came for an hour."""
+    brief = Topic("brief", dedupe_window="1ms")
+    outbox = Outbox(local)
+    put(outbox, brief, 1, 2, id="sent", key="a")
+    put(outbox, brief, 3, id="unsent", key="a")
+    with QFrame(store=store) as app:
+        app.publish(brief, 1, id="sent", key="a")
+    with local.begin() as connection:
+        connection.execute(update(outbox._tables.outbox).values(sent_at=1))
+    with Worker(store, outbox, brief) as worker:
+        eventually(lambda: outbox.pending() == 0)
+        eventually(lambda: worker.bodies["brief"] == [1, 3])
+        assert worker.events["outbox.doubted"] == 1
+
+
+def test_a_delay_counts_from_publishing_and_is_handed_out_by_the_store(
+    local: Engine, store: str
+) -> None:
+    outbox = Outbox(local)
+    topic = Topic("timed", kind="delay")
+    put(outbox, topic, "soon", delay=0.2)
+    put(outbox, topic, "late", delay="1h")
+    with Worker(store, outbox, topic) as worker:
+        eventually(lambda: worker.bodies["timed"] == ["soon"])
+        [timer] = worker.app.timers.find(topic)
+        assert timer.body == b'"late"'
+        assert timer.due_ms is not None
+        assert timer.due_ms - worker.app.store.now_ms() <= 3_600_000
+
+
+def test_priority_sequence_and_window_come_through(local: Engine, store: str) -> None:
+    outbox = Outbox(local)
+    ranked, merged = Topic("ranked", kind="priority", slots=1), Topic("merged", kind="merge")
+    with Session(local) as session:
+        outbox.publish(session, ranked, "low", priority=1)
+        outbox.publish(session, ranked, "high", priority=9)
+        outbox.publish_many(session, orders, [Outgoing(n, key="a", sequence=n) for n in (2, 1)])
+        outbox.publish(session, merged, 1, key="a", within="1h")
+        outbox.publish(session, merged, 2, key="a", within="1h")
+        session.commit()
+    with Worker(store, outbox):
+        eventually(lambda: outbox.pending() == 0)
+    with QFrame(store=store) as app:
+        seen: dict[str, list[Any]] = defaultdict(list)
+
+        def note(message: Message) -> None:
+            seen[message.topic].append(message.body)
+
+        app.consumer(ranked, group="g", threads=1)(note)
+        app.consumer(orders, group="g")(note)
+        app.run(burst=True)
+        assert seen["ranked"] == ["high", "low"]
+        assert seen["orders"] == [1, 2]
+        [timer] = app.timers.get(merged, "a")
+        assert timer.body == b"2"
+
+
+def test_it_goes_on_when_the_store_comes_back(local: Engine, tmp_path: Path) -> None:
+    outbox = Outbox(local)
+    with (
+        RedisServer(tmp_path, aof=True) as server,
+        Worker(server.url, outbox, orders) as worker,
+    ):
+        put(outbox, orders, 1, key="a")
+        eventually(lambda: worker.bodies["orders"] == [1])
+        server.kill()
+        put(outbox, orders, 2, key="a")
+        eventually(lambda: worker.events["store.unavailable"])
+        server.restart()
+        eventually(lambda: worker.bodies["orders"] == [1, 2])
+        eventually(lambda: outbox.pending() == 0)
+
+
+def test_it_goes_on_when_the_database_comes_back(tmp_path: Path, store: str) -> None:
+    with PostgresServer(tmp_path) as server:
+        engine = engine_of(server.new_database())
+        outbox = Outbox(engine)
+        with Worker(store, outbox, orders) as worker:
+            put(outbox, orders, 1, key="a")
+            eventually(lambda: worker.bodies["orders"] == [1])
+            server.kill()
+            eventually(lambda: worker.events["outbox.unavailable"])
+            server.restart()
+            engine.dispose()
+            put(outbox, orders, 2, key="a")
+            eventually(lambda: worker.bodies["orders"] == [1, 2])
+        engine.dispose()
+
+
+def test_a_group_of_relays_that_was_dropped_is_made_anew(local: Engine, store: str) -> None:
+    outbox = Outbox(local)
+    with Worker(store, outbox, orders) as worker:
+        put(outbox, orders, 1)
+        eventually(lambda: worker.bodies["orders"] == [1])
+        [topic] = [each for each in worker.app.store.topics() if "outbox" in each.name]
+        worker.app.store.drop_group(topic, "relay")
+        put(outbox, orders, 2)
+        eventually(lambda: worker.bodies["orders"] == [1, 2])
+
+
+MODULE = """
+from sqlalchemy import create_engine
+from qframe import Outbox, QFrame
+app = QFrame(store="{store}")
+outbox = app.relay(Outbox(create_engine("{business}")))
+"""
+
+
+def test_a_module_with_nothing_but_an_outbox_is_served_and_drained(
+    local: Engine, store: str, tmp_path: Path
+) -> None:
+    outbox = Outbox(local)
+    with Session(local) as session:
+        outbox.publish_many(session, orders, range(1200))
+        session.commit()
+    program = MODULE.format(store=store, business=local.url)
+    (tmp_path / "shop.py").write_text(program, encoding="utf-8")
+    command = [sys.executable, "-m", "qframe", "worker", "shop", "--drain"]
+    environment = {"PYTHONPATH": ":".join(sys.path)}
+    answer = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, timeout=60
+    )
+    assert answer.returncode == 0, answer.stderr
+    assert outbox.pending() == 0
+    with QFrame(store=store) as app:
+        app.store.subscribe(orders, "g")
+        assert sum(each.published for each in app.store.stats(orders, "g")) == 1200
+
+
+def test_every_relay_slot_has_one_worker_and_they_are_shared(local: Engine, store: str) -> None:
+    outbox = Outbox(local)
+    with Worker(store, outbox) as one, Worker(store, outbox):
+
+        def shares() -> list[int]:
+            store = one.app.store
+            topics = [each for each in store.topics() if "outbox" in each.name]
+            if not topics or not store.groups(topics[0]):
+                return []
+            roster = one.app.coordinator.roster(topics[0], "relay")
+            return sorted(Counter(each.member for each in roster.owners.values()).values())
+
+        eventually(lambda: shares() == [8, 8])
+        put(outbox, orders, *range(40))
+        eventually(lambda: outbox.pending() == 0)
+
+
+def test_the_slots_of_relays_are_shared_by_zookeeper_too(
+    local: Engine, store: str, zookeeper_url: str
+) -> None:
+    outbox = Outbox(local)
+    with Worker(store, outbox, orders, coordinator=zookeeper_url) as worker:
+        put(outbox, orders, *range(20), key="a")
+        eventually(lambda: worker.bodies["orders"] == list(range(20)))
+        eventually(lambda: outbox.pending() == 0)
+
+
+def test_the_sql_that_the_docs_show_other_languages_is_relayed(local: Engine, store: str) -> None:
+    page = (Path(__file__).parent.parent.parent / "docs" / "outbox.md").read_text(encoding="utf-8")
+    [block] = re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    outbox = Outbox(local)
+    outbox.create()
+    with local.begin() as connection:
+        for statement in block.split(";\n"):
+            connection.exec_driver_sql(statement)
+    put(outbox, orders, 8, key="order-7")
+    with local.connect() as connection:
+        assert len(set(connection.execute(text("SELECT line FROM qframe_outbox")))) == 1
+    with Worker(store, outbox, orders) as worker:
+        eventually(lambda: worker.bodies["orders"] == [{"number": 7}, 8])
+
+
+def test_large_bodies_go_in_smaller_batches(local: Engine, store: str) -> None:
+    outbox = Outbox(local)
+    with Session(local) as session:
+        outbox.publish_many(session, orders, ["x" * 250_000] * 120)
+        session.commit()
+    with Worker(store, outbox):
+        eventually(lambda: outbox.pending() == 0)
+    with local.connect() as connection:
+        assert connection.execute(text("SELECT count(*) FROM qframe_outbox")).scalar() == 0

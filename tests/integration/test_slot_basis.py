@@ -1,0 +1,172 @@
+"""`slot_basis=`: what decides a message's slot in place of its key, whichever way it comes."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+from zlib import crc32
+
+import pytest
+from cli_program import Program
+from sqlalchemy import create_engine
+
+from qframe import BadOption, Message, Moved, Outbox, Outgoing, QFrame, Topic
+from qframe.testing import Harness
+
+KINDS = ("stream", "ordered", "delay", "priority", "merge")
+KEYED = ("stream", "ordered")
+CUSTOMER = "customer-7"
+SLOT = crc32(CUSTOMER.encode()) % 16
+
+
+def orders(count: int) -> list[Outgoing]:
+    return [Outgoing(n, key=f"order-{n % 10}", slot_basis=CUSTOMER) for n in range(count)]
+
+
+@pytest.mark.parametrize("kind", KEYED)
+def test_messages_of_one_basis_lie_in_one_slot_and_keys_keep_their_order(
+    each_app: QFrame, kind: str
+) -> None:
+    topic = Topic("t", kind=kind, slots=16)
+    seen: dict[str | None, list[int]] = {}
+    slots: set[int] = set()
+
+    @each_app.consumer(topic, "g")
+    def handle(message: Message) -> None:
+        slots.add(message.slot)
+        seen.setdefault(message.key, []).append(message.body)
+
+    each_app.publish_many(topic, orders(100))
+    each_app.run(burst=True)
+    assert slots == {SLOT}
+    assert seen == {f"order-{n}": list(range(n, 100, 10)) for n in range(10)}
+
+
+def test_a_serial_consumer_handles_all_of_a_basis_in_line(each_app: QFrame) -> None:
+    topic = Topic("t", slots=16)
+    seen: list[int] = []
+
+    @each_app.consumer(topic, "g", serial=True)
+    def handle(message: Message) -> None:
+        seen.append(message.body)
+
+    each_app.publish_many(topic, orders(50))
+    each_app.run(burst=True)
+    assert seen == list(range(50))
+
+
+@pytest.mark.parametrize("kind", KEYED)
+def test_every_way_to_publish_takes_it(each_app: QFrame, kind: str, tmp_path: Path) -> None:
+    topic = each_app.declare(Topic("t", kind=kind, slots=16))
+    engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
+    outbox = each_app.relay(Outbox(engine))
+    seen: dict[str, int] = {}
+
+    @each_app.consumer(topic, "g")
+    def handle(message: Message) -> None:
+        seen[message.body] = message.slot
+
+    each_app.publish(topic, "publish", key="a", slot_basis=CUSTOMER)
+    asyncio.run(each_app.apublish(topic, "apublish", key="b", slot_basis=CUSTOMER))
+    with each_app.buffered() as buffered:
+        buffered.publish(topic, "buffered", key="c", slot_basis=CUSTOMER)
+    with engine.begin() as connection:
+        outbox.publish(connection, topic, "outbox", key="d", slot_basis=CUSTOMER)
+        outbox.publish_many(connection, topic, [Outgoing("many", slot_basis=CUSTOMER)])
+    each_app.run(burst=True)
+    assert seen == dict.fromkeys(("publish", "apublish", "buffered", "outbox", "many"), SLOT)
+    engine.dispose()
+
+
+def test_the_command_line_takes_it_for_a_message_and_for_each_of_a_file(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    file = tmp_path / "orders.jsonl"
+    file.write_text(json.dumps({"body": "of a file", "key": "b", "slot_basis": CUSTOMER}))
+    with program.app() as app:
+        app.declare(Topic("t", slots=16))
+        app.store.subscribe(Topic("t", slots=16), "g")
+    program.run("publish", "t", '"one"', "--key", "a", "--slot-basis", CUSTOMER)
+    program.run("publish", "t", "--file", str(file), "--envelopes")
+    with program.app() as app:
+        records = app.store.peek(Topic("t", slots=16), "g", states=["todo"])
+        assert [(one.body, one.slot) for one in records] == [
+            (b'"one"', SLOT), (b'"of a file"', SLOT),
+        ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
+def test_timers_find_a_message_without_a_key_wherever_it_lies(each_app: QFrame, kind: str) -> None:
+    topic = Topic("t", kind=kind, slots=16)
+    each_app.declare(topic)
+    each_app.store.subscribe(topic, "g")
+    for _ in range(2):
+        each_app.publish(topic, "call", delay="1h", slot_basis=CUSTOMER)
+    found = each_app.timers.find(topic)
+    assert {one.slot for one in found} == {SLOT}
+    assert len(found) == 1  # equal bodies of one basis are one subject
+    subject = found[0].subject
+    assert subject is not None
+    assert each_app.timers.move(topic, subject, delay="2h") is Moved.DONE
+    assert each_app.timers.cancel(topic, subject) is Moved.DONE
+    assert each_app.timers.find(topic) == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "text"),
+    [
+        ("delay", {"key": "k", "delay": 1}, "equal keys meet in the key's slot in topic 't'"),
+        ("priority", {"key": "k"}, "equal keys meet in the key's slot"),
+        ("merge", {"key": "k"}, "leave one of the two out, or publish to a stream"),
+        ("ordered", {"key": "k", "delay": 1}, "a timer lies in its key's slot"),
+        ("stream", {"slot_basis": ""}, "it must be a text of 1 to 512 bytes"),
+        ("stream", {"slot_basis": 7}, r"slot_basis 7: .*use a text, such as an id"),
+        ("stream", {"slot_basis": "\ud800"}, "slot_basis"),
+    ],
+)
+def test_a_basis_that_would_lose_a_message_is_refused_and_nothing_is_written(
+    each_app: QFrame, kind: str, options: dict[str, Any], text: str
+) -> None:
+    topic = each_app.declare(Topic("t", kind=kind, slots=16))
+    each_app.store.subscribe(topic, "g")
+    with pytest.raises(BadOption, match=text):
+        each_app.publish(topic, "x", **{"slot_basis": CUSTOMER, **options})
+    with pytest.raises(BadOption, match=text):
+        each_app.publish_many(topic, ["y", Outgoing("x", **{"slot_basis": CUSTOMER, **options})])
+    assert sum(one.published for one in each_app.store.stats(topic, "g")) == 0
+
+
+def test_an_outbox_takes_it_where_the_topic_is_given_whole(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
+    outbox = Outbox(engine)
+    with engine.begin() as connection, pytest.raises(BadOption, match="give the Topic itself"):
+        outbox.publish(connection, "t", "x", slot_basis=CUSTOMER)
+    assert outbox.pending() == 0
+    engine.dispose()
+
+
+def test_a_stream_takes_a_time_beside_it(each_app: QFrame) -> None:
+    topic = Topic("t", slots=16)
+    seen: list[int] = []
+    each_app.consumer(topic, "g")(_slots_into(seen))
+    each_app.publish(topic, "x", key="k", delay="20ms", slot_basis=CUSTOMER)
+    each_app.run(drain=True)
+    assert seen == [SLOT]
+
+
+def test_a_harness_takes_it() -> None:
+    app = QFrame()
+    seen: list[int] = []
+    app.consumer(Topic("t", kind="ordered"), "g")(_slots_into(seen))
+    with Harness(app) as harness:
+        harness.publish("t", "x", key="k", slot_basis=CUSTOMER)
+        harness.run_until_idle()
+    assert seen == [SLOT]
+
+
+def _slots_into(seen: list[int]) -> Any:
+    def handle(message: Message) -> None:
+        seen.append(message.slot)
+
+    return handle

@@ -1,0 +1,223 @@
+"""What only databases on servers do: deadlocks, bells between processes, two sessions at once."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import suppress
+
+import pytest
+from databases import EPOCH, Together, begun, entry, pulled
+from eventually import eventually
+from servers import MariaDbServer, PostgresServer
+
+from qframe import BadUrl, UnknownGroup
+from qframe.drivers.sql import Transaction
+from qframe.outcomes import Outcome, Settled, Verdict
+from qframe.stores.exchange import Settlement
+from qframe.stores.sql import groups
+from qframe.stores.sql.places import lock_slots
+from qframe.stores.sql.store import SqlStore
+
+Server = PostgresServer | MariaDbServer
+
+
+@pytest.fixture(params=["postgres", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Server:
+    found: Server = request.getfixturevalue(request.param)
+    return found
+
+
+@pytest.fixture
+def url(server: Server) -> str:
+    return server.new_database()
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[SqlStore]:
+    store = SqlStore(url)
+    yield store
+    store.close()
+
+
+def test_of_two_who_wait_for_each_other_one_is_run_again_and_both_are_done(
+    store: SqlStore,
+) -> None:
+    topic = begun(store, "stream", 2)
+    place = store._place(topic)
+    met = threading.Barrier(2)
+    runs: list[int] = []
+
+    def crosswise(first: int) -> None:
+        def act(transaction: Transaction) -> None:
+            lock_slots(transaction, place, [first])
+            runs.append(first)
+            if len(runs) <= 2:
+                met.wait(60)
+            lock_slots(transaction, place, [1 - first])
+
+        store._database.write(act)
+
+    Together(lambda: crosswise(0), lambda: crosswise(1)).join()
+    assert sorted(runs) in ([0, 0, 1], [0, 1, 1])
+
+
+def test_publishing_while_the_group_is_dropped_leaves_no_row_behind(
+    store: SqlStore, url: str
+) -> None:
+    topic = begun(store, "ordered", 1, "g", "h")
+    place = store._place(topic)
+    inside, go_on = threading.Event(), threading.Event()
+
+    def drop_slowly(transaction: Transaction) -> None:
+
+        groups.drop(transaction, place, "g")
+        inside.set()
+        assert go_on.wait(60)
+
+    dropping = Together(lambda: store._database.write(drop_slowly))
+    assert inside.wait(60)
+    publishing = Together(lambda: store.publish(topic, [entry(topic, 1, "k", "a")]))
+    pulling = Together(lambda: pulled(store, topic, "r", "g"))
+    go_on.set()
+    dropping.join()
+    publishing.join()
+    with suppress(UnknownGroup):  # it may have looked before the group was gone, and found nothing
+        pulling.join()
+    with pytest.raises(UnknownGroup):
+        pulled(store, topic, "r", "g")
+    assert store.groups(topic) == ["h"]
+    assert store.verify(topic) == []
+    assert [one.body for one in pulled(store, topic, "r", "h").deliveries] == [b"1"]
+    store.drop_group(topic, "h")
+    found = store._database.read(lambda it: _counts(it))
+    assert found == {"qframe_cursors": 1, "qframe_subjects": 0, "qframe_backlog": 0}
+
+
+def _counts(transaction: Transaction) -> dict[str, int]:
+    found = {}
+    for table in ("qframe_cursors", "qframe_subjects", "qframe_backlog"):
+        transaction._cursor.execute(f"SELECT COUNT(*) FROM {table}")
+        found[table] = transaction._cursor.fetchall()[0][0]
+    return found
+
+
+def test_a_message_reaches_the_unclaimed_queue_if_the_last_group_is_dropped_meanwhile(
+    store: SqlStore,
+) -> None:
+    topic = begun(store, "delay")
+
+    def publish() -> None:
+        for number in range(50):
+            store.publish(topic, [entry(topic, number, f"k{number}", f"{number}")])
+
+    def drop() -> None:
+        for _ in range(20):
+            store.drop_group(topic, "g")
+            store.subscribe(topic, "g")
+
+    Together(publish, drop).join()
+    assert store.publish(topic, [entry(topic, 1, "last", "last")]) == [Outcome.STORED]
+    assert store.verify(topic) == []
+    store.take(topic, "g", {0: EPOCH})
+    assert "last" in [one.key for one in pulled(store, topic, "r").deliveries]
+
+
+def test_an_error_with_a_nul_or_half_a_letter_in_it_is_kept_readable(store: SqlStore) -> None:
+    topic = begun(store, "stream")
+    store.publish(topic, [entry(topic, number, "k", f"{number}") for number in range(2)])
+    retried, killed = pulled(store, topic, "r").deliveries
+    text = "odd \0 and \ud800"
+    assert store.settle(
+        topic, "g",
+        [
+            Settlement(0, one.subject, one.seq, one.receipt, 1, EPOCH, verdict, error=text,
+                       traceback=text)
+            for one, verdict in ((retried, Verdict.RETRY), (killed, Verdict.DEAD))
+        ],
+    ) == [Settled.SETTLED] * 2  # fmt: skip
+    [dead] = store.dead(topic, "g")
+    assert dead.error == dead.traceback == r"odd \x00 and \ud800"
+
+
+def test_keys_and_ids_are_told_apart_byte_by_byte(store: SqlStore) -> None:
+    topic = begun(store, "ordered")
+    keys = ["a", "A", "a ", "ä", "a\u0308", "ß", "ss", "日本", "\U0001f600", "x" * 512]
+    for key in keys:
+        store.publish(topic, [entry(topic, 1, key, f"id{keys.index(key)}")])
+    assert {one.key for one in pulled(store, topic, "r").deliveries} == set(keys)
+    for named in ("Id", "id"):
+        one = entry(topic, 1, "k", "ignored")
+        one.id = one.mark = named
+        assert store.publish(topic, [one]) == [Outcome.STORED]
+
+
+def test_a_bell_of_postgres_rings_for_what_another_process_commits_and_names_the_slot(
+    postgres: PostgresServer,
+) -> None:
+    url = postgres.new_database()
+    store, other = SqlStore(url), SqlStore(url)
+    topic, aside = begun(store, "ordered", 4), begun(store, "stream")
+    bell, roster = store.bell([topic]), store.roster_bell(topic, "g")
+    assert roster is not None
+    other.publish(aside, [entry(aside, 1, "k", "a")])
+    assert not roster.wait(0)
+    one = entry(topic, 1, "k", "b")
+    bell.wait(0)
+    bell.hints()
+    other.publish(topic, [one])
+    assert bell.wait(60)
+    assert bell.hints() == {one.slot}
+    other.attend(topic, "g", "w", 1000)
+    assert roster.wait(60)
+    sessions = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+    assert postgres.call(sessions) == [(1,)]
+    for each in (bell, roster):
+        each.close()
+    eventually(lambda: postgres.call(sessions) == [(0,)])
+    store.close()
+    other.close()
+
+
+def test_a_bell_that_was_cut_off_rings_since_something_may_have_been_missed_and_hears_again(
+    postgres: PostgresServer,
+) -> None:
+    url = postgres.new_database()
+    store, other = SqlStore(url), SqlStore(url)
+    topic = begun(store, "stream")
+    bell = store.bell([topic])
+    while bell.wait(0):
+        pass
+    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+    assert postgres.call(cut) == [(True,)]
+    assert bell.wait(60)
+    other.publish(topic, [entry(topic, 1, "k", "a")])
+    assert bell.wait(60)
+    bell.close()
+    store.close()
+    other.close()
+
+
+def test_a_bell_of_mariadb_finds_what_another_process_has_published(
+    mariadb: MariaDbServer,
+) -> None:
+    url = mariadb.new_database()
+    store, other = SqlStore(url), SqlStore(url)
+    topic, aside = begun(store, "delay", 4), begun(store, "stream")
+    bells = [store.bell([topic]), store.bell([topic])]
+    other.publish(aside, [entry(aside, 1, "k", "a")])
+    assert not bells[0].wait(0.6)
+    other.publish(topic, [entry(topic, 1, "k", "b")])
+    assert [bell.wait(60) for bell in bells] == [True, True]
+    for bell in bells:
+        bell.close()
+    store.close()
+    other.close()
+
+
+def test_a_user_who_may_not_make_tables_is_told_so(postgres: PostgresServer) -> None:
+    url = postgres.new_database()
+    name = url.rpartition("/")[2]
+    postgres.call(f'CREATE ROLE "poor_{name}" LOGIN')
+    with pytest.raises(BadUrl, match="permission denied"):
+        SqlStore(url.replace("qframe@", f"poor_{name}@"))

@@ -1,0 +1,94 @@
+"""URLs of database servers: what is refused says why and what to do, and shows no password."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+from servers import MariaDbServer, PostgresServer
+
+from qframe import BadUrl, StoreUnavailable
+from qframe.stores.open import open_store
+
+SECRET = "hunter2"
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("postgresql+psycopg://u:hunter2@h", "names no database"),
+        ("mysql+pymysql://u:hunter2@h", "names no database"),
+        ("postgresql+asyncpg://u:hunter2@h/d", "postgresql.asyncpg is not a driver of it"),
+        ("mysql+mysqldb://u:hunter2@h/d", "mysql.mysqldb is not a driver of it"),
+        ("postgresql://u:hunter2@h/d?prepare_threshold=often", "is not a number"),
+        ("postgresql://u:hunter2@h/d?migrate=hunter", "is not an option of it"),
+        ("postgres://u:hunter2@h/d?migrate=hunter", "is not an option of it"),
+        ("mongodb://u:hunter2@h/d", r"store 'mongodb://\*\*\*@h/d': it names no store"),
+        ("mongodb://h/d?password=hunter2", "store 'mongodb://h/d': it names no store"),
+        ("redis://u:hunter2@h:port", "store 'redis://...@h:port': "),
+    ],
+)
+def test_a_url_that_cannot_be_used_is_refused_before_anything_is_asked(url: str, why: str) -> None:
+    with pytest.raises(BadUrl, match=why) as caught:
+        open_store(url)
+    assert SECRET not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    ("module", "url", "extra"),
+    [("psycopg", "postgresql://h/d", "postgres"), ("pymysql", "mariadb+pymysql://h/d", "mysql")],
+)
+def test_a_driver_that_is_not_installed_is_named_with_what_installs_it(
+    module: str, url: str, extra: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, module, None)
+    with pytest.raises(BadUrl, match=rf"pip install 'qframe\[{extra}\]'"):
+        open_store(url)
+
+
+@pytest.mark.parametrize(
+    "scheme", ["postgresql", "postgresql+psycopg", "mysql", "mysql+pymysql", "mariadb+pymysql"]
+)
+def test_a_server_that_is_not_there_is_unavailable_and_its_password_is_not_told(
+    scheme: str,
+) -> None:
+    with pytest.raises(StoreUnavailable) as caught:
+        open_store(f"{scheme}://u:{SECRET}@127.0.0.1:9/d?connect_timeout=2")
+    assert SECRET not in str(caught.value)
+
+
+def test_short_schemes_name_the_same_stores(
+    postgres: PostgresServer, mariadb: MariaDbServer
+) -> None:
+    for url in (
+        postgres.new_database().replace("+psycopg", ""),
+        postgres.new_database().replace("postgresql+psycopg", "postgres"),
+        mariadb.new_database().replace("+pymysql", ""),
+        mariadb.new_database().replace("mysql+", "mariadb+"),
+    ):
+        store = open_store(url)
+        assert store.capabilities.shared
+        assert store.topics() == []
+        store.close()
+
+
+def test_a_database_or_user_that_is_not_there_is_refused_with_what_to_check(
+    postgres: PostgresServer, mariadb: MariaDbServer
+) -> None:
+    for url in (
+        postgres.url_of("absent"),
+        mariadb.url_of("absent"),
+        postgres.new_database().replace("qframe@", f"stranger:{SECRET}@"),
+        mariadb.new_database().replace("root@", f"stranger:{SECRET}@"),
+    ):
+        with pytest.raises(BadUrl, match="check user, password and database") as caught:
+            open_store(url)
+        assert SECRET not in str(caught.value)
+
+
+def test_an_option_that_the_driver_does_not_know_is_refused(
+    postgres: PostgresServer, mariadb: MariaDbServer
+) -> None:
+    for server in (postgres, mariadb):
+        with pytest.raises(BadUrl, match="colour"):
+            open_store(f"{server.new_database()}?colour={SECRET}")

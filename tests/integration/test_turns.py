@@ -1,0 +1,71 @@
+"""Slots that have more than fits take turns: a pull costs a slot the same, however much it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+from qframe import Message, Outgoing, QFrame, Topic
+from qframe.runtime.pull_loop import DEEP_AT_ONCE, PULL_AT_MOST, WORTH_A_TURN
+from qframe.stores.exchange import Ask, Pulled
+
+SLOTS = 16
+COUNT = 24_000
+KEYS = 200
+
+
+@pytest.fixture
+def app() -> Iterator[QFrame]:
+    with QFrame("model://") as app:
+        yield app
+
+
+def wanted(asks: list[Ask]) -> int:
+    """How many messages a pull asked for."""
+    return sum(ask.limit for ask in asks)
+
+
+def drained(app: QFrame, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> list[list[Ask]]:
+    """What each pull asked until all is handled; nothing for one that did not get all of it."""
+    handled: dict[str | None, list[int]] = {}
+    pulls: list[list[Ask]] = []
+    pull = app.store.pull
+
+    @app.consumer(topic, group="g")
+    def handle(message: Message) -> None:
+        handled.setdefault(message.key, []).append(message.body)
+
+    def noted(topic: Topic, group: str, asks: list[Ask], **terms: Any) -> Pulled:
+        pulled = pull(topic, group, asks, **terms)
+        pulls.append(asks if len(pulled.deliveries) == wanted(asks) else [])
+        return pulled
+
+    app.declare(topic)
+    app.publish_many(topic, [Outgoing(n, key=f"k{n % KEYS}") for n in range(COUNT)])
+    monkeypatch.setattr(app.store, "pull", noted)
+    app.run(burst=True)
+    assert handled == {f"k{key}": list(range(key, COUNT, KEYS)) for key in range(KEYS)}
+    return pulls
+
+
+def test_the_slots_of_a_stream_take_turns_where_all_have_more_than_fits(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pulls = drained(app, Topic("many", slots=SLOTS), monkeypatch)
+    large = [asks for asks in pulls if wanted(asks) > PULL_AT_MOST // 2]
+    assert large
+    for asks in large:
+        assert len(asks) == DEEP_AT_ONCE
+        assert all(ask.limit >= WORTH_A_TURN for ask in asks)
+    for before, after in pairwise(pulls):
+        if len(before) == len(after) == DEEP_AT_ONCE:
+            assert {ask.slot for ask in before}.isdisjoint(ask.slot for ask in after)
+
+
+def test_subjects_are_asked_for_in_all_slots(app: QFrame, monkeypatch: pytest.MonkeyPatch) -> None:
+    pulls = drained(app, Topic("many", kind="ordered", slots=SLOTS), monkeypatch)
+    large = [asks for asks in pulls if wanted(asks) > PULL_AT_MOST // 2]
+    assert all(len(asks) == SLOTS for asks in large)

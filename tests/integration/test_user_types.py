@@ -1,0 +1,126 @@
+"""What a user's type checker says of code that uses qframe: nothing where it is right."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+
+RIGHT = """
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import assert_type
+
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+
+from qframe import (
+    AllOf, Backoff, Batch, Breaker, DatabaseChecker, Message, Middleware, NeedRetry, Outbox,
+    Outgoing, Published, QFrame, RateLimit, RedisChecker, Reject, Topic, TransactionalChecker,
+    consumer,
+)
+
+app = QFrame(store="sqlite:///q.db", grace="20s")
+engine = create_engine("sqlite:///b.db")
+orders = Topic("orders", kind="ordered", slots=16)
+app.checker("one", TransactionalChecker(engine))
+app.checker("two", DatabaseChecker(engine))
+app.checker("three", RedisChecker("redis://localhost"))
+
+
+@dataclass
+class Order:
+    number: int
+
+
+@app.middleware
+class Timing(Middleware):
+    def before(self, message: Message) -> None: ...
+
+
+@app.consumer(
+    orders, group="billing", threads=8, backoff=Backoff("1s"), lease="30s", timeout=5,
+    rate_limit="100/s", tags=["vip"], breaker=Breaker(10), idempotent_checker="one",
+    middleware=[Timing()],
+)
+def bill(order: Order, message: Message, session: Session) -> int:
+    message.auto_ack = False
+    message.ack(elapsed=1.0)
+    if message.cancelled:
+        raise NeedRetry("busy", delay=timedelta(seconds=4))
+    raise Reject("no")
+
+
+@consumer("orders", group="audit", tags=AllOf("a", "b"), rate_limit=RateLimit("9/s", over="group"))
+async def audit(order: Order) -> None: ...
+
+
+@app.consumer(orders, group="many", batch=Batch(500, "50ms"))
+def many(messages: list[Message]) -> None: ...
+
+
+async def call() -> None:
+    await audit(Order(1))
+    assert_type(await app.apublish(orders, 1), Published)
+
+
+many([])
+assert_type(app.publish(orders, Order(1), key="ann", delay="3s"), Published)
+assert_type(app.publish_many(orders, [Outgoing(Order(1), key="ann")]), list[Published])
+with app.buffered(linger="5ms") as producer:
+    assert_type(producer.publish(orders, Order(1), key="ann").result(), Published)
+with app.pull("orders", "billing") as messages:
+    for message in messages:
+        assert_type(message, Message)
+outbox = app.relay(Outbox(engine))
+with Session(engine) as session:
+    assert_type(bill(Order(1), message, session), int)
+    assert_type(outbox.publish(session, orders, {"n": 1}, key="ann"), str)
+"""
+
+WRONG = """
+from qframe import Message, NeedRetry, QFrame, Topic
+
+app = QFrame()
+orders = Topic("orders")
+
+
+@app.consumer(orders, group="g")
+def handle(message: Message) -> None: ...
+
+
+handle("no message")  # wrong
+app.publish(orders, 1, keys="k")  # wrong
+app.publish_many(orders, 5)  # wrong
+app.consumer(orders)  # wrong
+app.consumer(orders, group="g", thread=8)  # wrong
+app.consumer(orders, group="g", start="now")  # wrong
+NeedRetry(5)  # wrong
+"""
+
+
+def complaints(program: str, folder: Path) -> list[int]:
+    """The lines that mypy complains about, with all its strictness."""
+    (folder / "user.py").write_text(program, encoding="utf-8")
+    ran = subprocess.run(
+        [sys.executable, "-m", "mypy", "--strict", "--config-file=", str(folder / "user.py")],
+        cwd=ROOT, capture_output=True, text=True,
+    )  # fmt: skip
+    assert ran.returncode in (0, 1), ran.stderr
+    found = [int(line) for line in re.findall(r"user\.py:(\d+): error", ran.stdout)]
+    assert bool(found) == bool(ran.returncode), ran.stdout
+    return sorted(set(found))
+
+
+def test_right_code_of_a_user_type_checks_strictly_and_handlers_keep_their_types(
+    tmp_path: Path,
+) -> None:
+    assert complaints(RIGHT, tmp_path) == []
+
+
+def test_wrong_code_of_a_user_is_found_before_it_runs(tmp_path: Path) -> None:
+    wrong = [number for number, line in enumerate(WRONG.splitlines(), 1) if "# wrong" in line]
+    assert complaints(WRONG, tmp_path) == wrong

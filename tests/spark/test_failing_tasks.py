@@ -1,0 +1,89 @@
+"""On a cluster, with tasks that fail at random and tasks that run beside themselves."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import subprocess
+import sys
+import uuid
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+
+import failures
+import pytest
+from cluster import SparkCluster
+from servers import PostgresServer, RedisServer
+from topics import Space
+
+PROGRAM = Path(failures.__file__)
+SEED = os.environ.get("QFRAME_SPARK_SEED") or secrets.token_hex(4)
+STORES = ("redis", "postgres")
+
+
+class Run:
+    """What the program has done, and to which topics."""
+
+    def __init__(self, folder: Path, spaces: dict[str, Space]) -> None:
+        self.folder = folder
+        self.spaces = spaces
+
+    def done_to(self, topic: str, store: str) -> Counter[str]:
+        """What was noted of a topic's tasks, by its first word."""
+        marks = self.folder / f"{topic}-{list(self.spaces).index(store)}"
+        return Counter(each.name.partition(".")[0] for each in marks.iterdir())
+
+
+@pytest.fixture(scope="module")
+def run(
+    redis_server: RedisServer, postgres: PostgresServer, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Run]:
+    """The program's run, on all stores; a cluster costs as much as a hundred tests."""
+    folder = tmp_path_factory.mktemp("failures")
+    namespace = f"test-{uuid.uuid4().hex[:12]}"
+    urls = dict(zip(STORES, (redis_server.url, postgres.new_database()), strict=True))
+    spaces = {store: Space(url, namespace) for store, url in urls.items()}
+    for space in spaces.values():
+        space.topic("random", "ordered")
+        space.topic("twins", "stream")
+    paths = os.pathsep.join([*map(str, (PROGRAM.parent, PROGRAM.parent.parent)), *sys.path])
+    arguments = [each for url in urls.values() for each in (url, namespace)]
+    print(f"QFRAME_SPARK_SEED={SEED}")  # noqa: T201 - to have it again
+    with SparkCluster(folder / "cluster") as cluster:
+        answer = subprocess.run(
+            [sys.executable, str(PROGRAM), str(folder), cluster.url, SEED, *arguments],
+            env={**os.environ, "PYTHONPATH": paths}, capture_output=True, text=True,
+        )  # fmt: skip
+    assert answer.returncode == 0, answer.stderr[-3000:]
+    yield Run(folder, spaces)
+    for space in spaces.values():
+        space.close()
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_tasks_that_fail_and_workers_that_are_killed_at_random_publish_every_row_once(
+    run: Run, store: str
+) -> None:
+    done = run.done_to("random", store)
+    print(f"QFRAME_SPARK_SEED={SEED}: {dict(done)}")  # noqa: T201 - to have it again
+    assert min(done["error"], done["kill"]) >= failures.PARTITIONS // 2
+    space = run.spaces[store]
+    topic = space.store.topic("random")
+    assert topic is not None
+    rows = failures.ROWS * failures.PARTITIONS
+    assert sorted(int(each) for each in space.bodies(topic)) == list(range(rows))
+    assert space.published(topic) == rows
+
+
+@pytest.mark.parametrize("store", STORES)
+def test_a_partition_that_is_written_by_a_task_and_its_speculative_twin_is_published_once(
+    run: Run, store: str
+) -> None:
+    assert run.done_to("twins", store) == {"0": failures.BATCHES, "1": failures.BATCHES}
+    space = run.spaces[store]
+    topic = space.store.topic("twins")
+    assert topic is not None
+    rows = failures.ROWS * 2
+    assert sorted(int(each) for each in space.bodies(topic)) == list(range(rows))
+    assert space.published(topic) == rows

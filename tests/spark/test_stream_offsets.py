@@ -1,0 +1,208 @@
+"""A streaming read's offsets: what it asks Spark to keep, how far a batch goes, what follows it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+from hypothesis import given as given_any
+from hypothesis import strategies as st
+from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
+from tables import given
+from topics import Space
+
+from qframe import Topic
+from qframe.errors import BadInput, MessagesGone, TopicMismatch
+from qframe.spark import QFrameDataSource
+from qframe.spark.columns import outgoing
+from qframe.spark.stream_reader import StreamReader, shared_out
+
+ALL = ReadAllAvailable()
+
+
+@contextmanager
+def reading(space: Space, topic: Topic, **options: str) -> Iterator[StreamReader]:
+    source = QFrameDataSource(given(**space.options(topic, **options)))
+    reader = source.streamReader(source.schema())
+    try:
+        yield reader
+    finally:
+        reader.stop()
+
+
+def read(reader: StreamReader, start: dict[str, int], end: dict[str, int]) -> list[int]:
+    """The bodies of a batch, in order of the partitions."""
+    return [
+        int(body)
+        for part in reader.partitions(start, end)
+        for rows in reader.read(part)
+        for body in rows.column("body").to_pylist()
+    ]
+
+
+def test_a_query_begins_where_it_is_told(space: Space) -> None:
+    topic = space.topic(slots=2)
+    space.fill(topic, 100)
+    with reading(space, topic) as reader:
+        assert reader.initialOffset() == {"0": 0, "1": 0}
+    with reading(space, topic, startingOffsets="latest") as reader:
+        heads = reader.initialOffset()
+        assert sum(heads.values()) == 100
+    with reading(space, topic, startingOffsets='{"1": 7}') as reader:
+        assert reader.initialOffset() == {"0": 0, "1": 7}
+        assert reader.reportLatestOffset() == heads
+
+
+def test_batches_follow_each_other_without_gap_or_overlap(space: Space) -> None:
+    topic = space.topic()
+    space.fill(topic, 500)
+    with reading(space, topic, maxMessagesPerTrigger="90") as reader:
+        limit = reader.getDefaultReadLimit()
+        assert limit == ReadMaxRows(90)
+        start, seen = reader.initialOffset(), []
+        while (end := reader.latestOffset(start, limit)) != start:
+            batch = read(reader, start, end)
+            assert len(batch) <= 90
+            seen += batch
+            start = end
+        assert sorted(seen) == list(range(500))
+        space.fill(topic, 10, first=500)
+        assert sum(reader.latestOffset(start, ALL).values()) == 510
+
+
+def test_a_run_that_takes_what_is_available_does_not_take_what_comes_later(space: Space) -> None:
+    topic = space.topic()
+    space.fill(topic, 50)
+    with reading(space, topic) as reader:
+        start = reader.initialOffset()
+        reader.prepareForTriggerAvailableNow()
+        space.fill(topic, 50, first=50)
+        assert sum(reader.latestOffset(start, ALL).values()) == 50
+
+
+def test_the_same_offsets_give_the_same_rows_again(space: Space) -> None:
+    topic = space.topic()
+    space.fill(topic, 50)
+    with reading(space, topic) as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadMaxRows(20))
+        before = read(reader, start, end)
+    space.fill(topic, 50, first=50)
+    with reading(space, topic) as reader:
+        assert read(reader, start, end) == before
+
+
+def test_a_group_follows_behind_what_is_done_and_holds_back_removing(space: Space) -> None:
+    topic = Topic("orders", "stream", 1, retain=0)
+    space.store.declare(topic)
+    space.fill(topic, 100)
+    with reading(space, topic, group="archive") as reader:
+        start = reader.initialOffset()
+        end = reader.latestOffset(start, ReadMaxRows(40))
+        space.trim(topic)
+        assert len(read(reader, start, end)) == 40
+        reader.commit(end)
+        [stats] = space.store.stats(topic, "archive")
+        assert (stats.floor, stats.todo, stats.settled) == (40, 60, 0)
+        space.trim(topic)
+        assert space.store.offsets_at(topic, 0) == {0: 40}
+        assert len(read(reader, end, reader.latestOffset(end, ALL))) == 60
+    with reading(space, topic, group="archive") as reader:
+        reader.commit(end)
+    assert space.store.stats(topic, "archive")[0].floor == 40
+    assert space.store.verify(topic) == []
+
+
+def test_a_group_that_workers_use_is_not_moved(space: Space) -> None:
+    topic = space.topic()
+    space.fill(topic, 10)
+    assert len(space.messages(topic)) == 10
+    with (
+        reading(space, topic, group="g") as reader,
+        pytest.raises(BadInput, match="option group 'g': workers consume with it"),
+    ):
+        reader.initialOffset()
+    assert sum(one.doing for one in space.store.stats(topic, "g")) == 10
+
+
+def test_what_was_removed_below_the_checkpoint_is_an_error_or_left_out(space: Space) -> None:
+    topic = Topic("old", "stream", 1, retain=0)
+    space.store.declare(topic)
+    space.fill(topic, 10)
+    with reading(space, topic) as reader:
+        start = reader.initialOffset()
+    space.trim(topic)
+    space.fill(topic, 5, first=10)
+    with reading(space, topic) as reader:
+        end = reader.latestOffset(start, ALL)
+        with pytest.raises(MessagesGone, match=r"offsets 0 to 9 .* failOnDataLoss"):
+            reader.partitions(start, end)
+    with reading(space, topic, failOnDataLoss="false") as reader:
+        assert read(reader, start, end) == [10, 11, 12, 13, 14]
+
+
+def test_a_slot_that_ends_before_the_checkpoint_is_an_error_or_goes_on_from_its_end(
+    space: Space,
+) -> None:
+    topic = space.topic("older", slots=2)
+    space.fill(topic, 30)
+    with reading(space, topic) as reader:
+        heads = reader.latestOffset(reader.initialOffset(), ALL)
+        ahead = {"0": heads["0"] + 5, "1": 0}  # as read before a server lost its last moments
+        with pytest.raises(MessagesGone) as caught:
+            reader.latestOffset(ahead, ALL)
+    gone = caught.value
+    assert (gone.slot, gone.first, gone.kept) == (0, heads["0"], heads["0"] + 5)
+    assert "came back with an older state" in gone.__notes__[0]
+    with reading(space, topic, failOnDataLoss="false") as reader:
+        end = reader.latestOffset(ahead, ReadMaxRows(4))
+        assert end == {"0": heads["0"], "1": 4}
+        assert len(read(reader, ahead, end)) == 4
+        space.fill(topic, 30, first=30)
+        news = read(reader, end, reader.latestOffset(end, ALL))
+        assert len(news) == 60 - heads["0"] - 4
+
+
+def test_a_checkpoint_of_another_slot_count_is_refused(redis_space: Space) -> None:
+    topic = redis_space.topic(slots=4)
+    with (
+        reading(redis_space, topic) as reader,
+        pytest.raises(TopicMismatch, match="declared with slots=4"),
+    ):
+        reader.latestOffset({"0": 5, "1": 5}, ALL)
+
+
+@pytest.mark.parametrize(
+    ("kind", "options", "named"),
+    [
+        ("ordered", {}, "option topic"),
+        ("stream", {"group": "g", "deadLetters": "true"}, "option deadLetters"),
+        ("stream", {"endingOffsets": '{"0": 5}'}, "option endingOffsets"),
+        ("stream", {"maxMessagesPerTrigger": "0"}, "option maxMessagesPerTrigger '0'"),
+        ("stream", {"pushFilters": "true"}, "option pushFilters"),
+    ],
+)
+def test_a_wrong_option_is_named(
+    redis_space: Space, kind: str, options: dict[str, str], named: str
+) -> None:
+    topic = redis_space.topic(kind=kind)
+    source = QFrameDataSource(given(**redis_space.options(topic, **options)))
+    with pytest.raises(BadInput, match=named):
+        source.streamReader(outgoing(raw=False, dead=False))
+
+
+@given_any(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50)), min_size=1, max_size=9),
+    st.integers(1, 200),
+)
+def test_a_batch_is_as_large_as_it_may_be_and_no_slot_is_left_out(
+    slots: list[tuple[int, int]], most: int
+) -> None:
+    begin = {slot: at for slot, (at, _) in enumerate(slots)}
+    end = {slot: at + more for slot, (at, more) in enumerate(slots)}
+    shared = shared_out(begin, end, most)
+    assert all(begin[slot] <= shared[slot] <= end[slot] for slot in begin)
+    assert sum(shared.values()) - sum(begin.values()) == min(most, sum(more for _, more in slots))
+    if most >= len(slots):
+        assert all(shared[slot] > begin[slot] for slot in begin if end[slot] > begin[slot])

@@ -1,0 +1,92 @@
+"""Streaming queries: from a topic, into a topic, and on from their checkpoints."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from pyspark.errors import StreamingQueryException
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
+from topics import Space
+
+from qframe import Topic
+
+
+def source(spark: SparkSession, space: Space, topic: Topic, **options: str) -> DataFrame:
+    return spark.readStream.format("qframe").options(**space.options(topic, **options)).load()
+
+
+def into_topic(
+    df: DataFrame, space: Space, topic: Topic, checkpoint: Path, **options: str
+) -> StreamingQuery:
+    """Writes all that is available to a topic, and ends."""
+    query = (
+        df.writeStream.format("qframe")
+        .options(checkpointLocation=str(checkpoint), **space.options(topic, **options))
+        .trigger(availableNow=True)
+        .start()
+    )
+    query.awaitTermination()
+    return query
+
+
+def rows_of(query: StreamingQuery) -> list[int]:
+    progress: list[Any] = query.recentProgress
+    return [each["numInputRows"] for each in progress if each["numInputRows"]]
+
+
+def test_a_query_reads_in_batches_of_the_size_asked_and_goes_on_from_its_checkpoint(
+    spark: SparkSession, space: Space, tmp_path: Path
+) -> None:
+    source_topic, target = space.topic(), space.topic("copied")
+    space.fill(source_topic, 250)
+    df = source(spark, space, source_topic, maxMessagesPerTrigger="100", group="copy")
+    copied = df.select("key", "body")
+    first = into_topic(copied, space, target, tmp_path / "checkpoint")
+    assert rows_of(first) == [100, 100, 50]
+    space.fill(source_topic, 30, first=250)
+    second = into_topic(copied, space, target, tmp_path / "checkpoint")
+    assert rows_of(second) == [30]
+    assert sorted(int(each) for each in space.bodies(target)) == list(range(280))
+    # Spark tells the source of its last batch when it plans the next one.
+    assert sum(one.todo for one in space.store.stats(source_topic, "copy")) <= 30
+
+
+def test_a_batch_that_is_written_again_is_published_once(
+    spark: SparkSession, redis_space: Space, tmp_path: Path
+) -> None:
+    source_topic, target = redis_space.topic(), redis_space.topic("copied")
+    redis_space.fill(source_topic, 90)
+    copied = source(spark, redis_space, source_topic, maxMessagesPerTrigger="30").select("body")
+    into_topic(copied, redis_space, target, tmp_path / "checkpoint")
+    # As after a crash between the last write and its commit.
+    for file in (tmp_path / "checkpoint" / "commits").glob("*2*"):
+        file.unlink()
+    again = into_topic(copied, redis_space, target, tmp_path / "checkpoint")
+    assert rows_of(again) == [30]
+    assert sorted(int(each) for each in redis_space.bodies(target)) == list(range(90))
+    assert all(
+        each.id.startswith(f"{again.id}.") for each in redis_space.messages(target)
+    )  # the query's id, by which they are found
+
+
+def test_a_log_trimmed_below_the_checkpoint_ends_the_query_with_a_clear_error(
+    spark: SparkSession, redis_space: Space, tmp_path: Path
+) -> None:
+    old, target = Topic("old", "stream", 1, retain=0), redis_space.topic("copied")
+    redis_space.store.declare(old)
+    redis_space.fill(old, 10)
+    into_topic(source(spark, redis_space, old).select("body"), redis_space, target, tmp_path / "c")
+    redis_space.fill(old, 10, first=10)
+    redis_space.trim(old)
+    redis_space.fill(old, 5, first=20)
+    with pytest.raises(StreamingQueryException, match="offsets 10 to 19 of slot 0 of topic 'old'"):
+        into_topic(
+            source(spark, redis_space, old).select("body"), redis_space, target, tmp_path / "c"
+        )
+    lossy = source(spark, redis_space, old, failOnDataLoss="false").select("body")
+    into_topic(lossy, redis_space, target, tmp_path / "c")
+    found = sorted(int(each) for each in redis_space.bodies(target))
+    assert found == [*range(10), *range(20, 25)]

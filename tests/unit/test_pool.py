@@ -1,0 +1,351 @@
+"""A pool has as many threads as it was told, from the next run on; each message goes to one."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+from eventually import eventually
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qframe.clock import SYSTEM_CLOCK
+from qframe.errors import BadOption
+from qframe.events import Events
+from qframe.message import Delivery, Message
+from qframe.runtime.async_pool import AsyncPool, ask_here
+from qframe.runtime.batch_pool import BatchHand, BatchPool
+from qframe.runtime.batches import Batches
+from qframe.runtime.event_loop import EventLoop
+from qframe.runtime.pool import Hand, Pool
+from qframe.runtime.time_limit import TimeLimit
+
+
+class Handlers:
+    """The work of a pool: handlers that wait at a gate, and are counted."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.handled: Counter[int] = Counter()
+        self.through_again: list[Message] = []
+        self.at_once = self.most = 0
+        self.between: Callable[[], object] = lambda: None
+        self._guard = threading.Lock()
+
+    def handle(self, hand: Hand) -> None:
+        while True:
+            try:
+                message = hand.run.popleft()
+            except IndexError:
+                hand.message = None
+                return
+            hand.message = message
+            with self._guard:
+                self.at_once += 1
+                self.most = max(self.most, self.at_once)
+            self.gate.wait(60)
+            with self._guard:
+                self.at_once -= 1
+                self.handled[message.delivery.seq] += 1
+            hand.done.append(message.delivery)
+            hand.handled += 1
+
+    def through(self, deliveries: list[Delivery]) -> list[Message]:
+        self.between()
+        with self._guard:
+            following, self.through_again = self.through_again[:2], self.through_again[2:]
+        return following if deliveries else []
+
+    def acknowledge(self, *_: object) -> None:
+        raise AssertionError
+
+    def extend(self, *_: object) -> None:
+        raise AssertionError
+
+
+@pytest.fixture
+def handlers() -> Handlers:
+    return Handlers()
+
+
+@contextmanager
+def running(handlers: Handlers, threads: int) -> Iterator[Pool]:
+    failures: list[BaseException] = []
+    pool = Pool(
+        name="qframe.pool.t.g", threads=threads, clock=SYSTEM_CLOCK, work=handlers,
+        time_limit=TimeLimit(None, topic="t", group="g", events=Events(), clock=SYSTEM_CLOCK),
+        on_failure=lambda _, error: failures.append(error),
+    )  # fmt: skip
+    pool.start()
+    try:
+        yield pool
+    finally:
+        handlers.gate.set()
+        assert pool.stop(20)
+        assert living(pool) == 0
+        assert failures == []
+
+
+def messages(handlers: Handlers, numbers: range) -> list[Message]:
+    return [Message(Delivery(f"id-{n}", None, None, b"1", seq=n), handlers, True) for n in numbers]
+
+
+def living(pool: Pool | BatchPool) -> int:
+    return sum(each.name.startswith(f"{pool.name}.") for each in threading.enumerate())
+
+
+def test_a_pool_that_grows_under_load_has_more_handlers_at_once(handlers: Handlers) -> None:
+    with running(handlers, 2) as pool:
+        pool.dispatch(messages(handlers, range(40)))
+        eventually(lambda: handlers.at_once == 2)
+        pool.resize(16)
+        eventually(lambda: handlers.at_once == 16)
+        handlers.gate.set()
+        eventually(lambda: not pool.busy)
+    assert handlers.most == 16
+    assert handlers.handled == Counter(range(40))
+
+
+def test_a_pool_that_shrinks_lets_running_handlers_end_and_leaves_what_waits_to_the_rest(
+    handlers: Handlers,
+) -> None:
+    with running(handlers, 16) as pool:
+        pool.dispatch(messages(handlers, range(16)))
+        eventually(lambda: handlers.at_once == 16)
+        pool.resize(2)
+        pool.dispatch(messages(handlers, range(16, 60)))
+        assert (handlers.at_once, living(pool)) == (16, 16)
+        handlers.gate.set()
+        eventually(lambda: living(pool) == 2)
+        eventually(lambda: not pool.busy)
+        handlers.gate.clear()
+        pool.dispatch(messages(handlers, range(60, 70)))
+        eventually(lambda: handlers.at_once == 2)
+        assert len(pool.hands) == 2
+        handlers.gate.set()
+        eventually(lambda: not pool.busy)
+    assert handlers.handled == Counter(range(70))
+
+
+def test_a_thread_between_two_messages_of_a_lane_is_at_work(handlers: Handlers) -> None:
+    """Else its steward would rest, and see neither that the next is stuck nor that it is late."""
+    seen: list[bool] = []
+    handlers.gate.set()
+    handlers.through_again = messages(handlers, range(1, 20))
+    with running(handlers, 1) as pool:
+        handlers.between = lambda: seen.append(pool.busy)
+        pool.dispatch(messages(handlers, range(1)))
+        eventually(lambda: handlers.handled == Counter(range(20)))
+        eventually(lambda: not pool.busy)
+    assert seen
+    assert all(seen)
+
+
+def test_threads_that_wait_for_work_end_at_once(handlers: Handlers) -> None:
+    with running(handlers, 8) as pool:
+        pool.resize(1)
+        eventually(lambda: living(pool) == 1)
+        pool.resize(3)
+        assert living(pool) == 3
+        pool.resize(3)
+        handlers.gate.set()
+        pool.dispatch(messages(handlers, range(5)))
+        eventually(lambda: handlers.handled == Counter(range(5)))
+
+
+def test_what_follows_in_the_lanes_of_a_thread_that_ends_is_handled_by_others(
+    handlers: Handlers,
+) -> None:
+    handlers.through_again = messages(handlers, range(100, 120))
+    with running(handlers, 4) as pool:
+        pool.dispatch(messages(handlers, range(4)))
+        eventually(lambda: handlers.at_once == 4)
+        pool.resize(1)
+        handlers.gate.set()
+        eventually(lambda: sum(handlers.handled.values()) == 24)
+        eventually(lambda: living(pool) == 1)
+    assert handlers.handled == Counter([*range(4), *range(100, 120)])
+
+
+def test_where_the_system_has_no_more_threads_there_are_as_many_as_it_gave(
+    handlers: Handlers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    start = threading.Thread.start
+
+    def give_few(thread: threading.Thread) -> None:
+        if len(pool.hands) > 6:
+            raise RuntimeError("can't start new thread")  # as Python says it
+        start(thread)
+
+    with running(handlers, 2) as pool:
+        monkeypatch.setattr(threading.Thread, "start", give_few)
+        with pytest.raises(BadOption, match=r"no more .*use 6 or fewer"):
+            pool.resize(20)
+        pool.dispatch(messages(handlers, range(30)))
+        eventually(lambda: handlers.at_once == 6)
+        pool.resize(None)
+        handlers.gate.set()
+        eventually(lambda: living(pool) == 2)
+        eventually(lambda: not pool.busy)
+    assert handlers.handled == Counter(range(30))
+
+
+def test_a_pool_may_grow_again_before_it_has_shrunk(handlers: Handlers) -> None:
+    with running(handlers, 6) as pool:
+        pool.dispatch(messages(handlers, range(30)))
+        eventually(lambda: handlers.at_once == 6)
+        pool.resize(2)
+        pool.resize(5)
+        pool.resize(8)
+        eventually(lambda: handlers.at_once == 8)
+        pool.resize(1)
+        handlers.gate.set()
+        eventually(lambda: living(pool) == 1)
+        eventually(lambda: not pool.busy)
+    assert handlers.most == 8
+    assert handlers.handled == Counter(range(30))
+
+
+def test_a_pool_that_was_resized_before_its_start_or_after_its_stop_has_no_thread_too_many(
+    handlers: Handlers,
+) -> None:
+    handlers.gate.set()
+    pool = Pool(
+        name="qframe.pool.t.h", threads=2, clock=SYSTEM_CLOCK, work=handlers,
+        time_limit=TimeLimit(None, topic="t", group="h", events=Events(), clock=SYSTEM_CLOCK),
+        on_failure=lambda _, error: (_ for _ in ()).throw(error),
+    )  # fmt: skip
+    pool.resize(4)
+    pool.resize(3)
+    pool.start()
+    eventually(lambda: living(pool) == 3)
+    pool.dispatch(messages(handlers, range(9)))
+    eventually(lambda: handlers.handled == Counter(range(9)))
+    assert pool.stop(20)
+    pool.resize(9)
+    assert living(pool) == 0
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes=st.lists(st.integers(1, 12), max_size=8), seed=st.integers(0, 1000))
+def test_however_it_is_resized_each_message_is_handled_once_and_as_many_threads_remain(
+    sizes: list[int], seed: int
+) -> None:
+    handlers, dice = Handlers(), random.Random(seed)
+    handlers.gate.set()
+    with running(handlers, 3) as pool:
+        number = 0
+        for size in sizes:
+            more = dice.randrange(30)
+            pool.dispatch(messages(handlers, range(number, number + more)))
+            number += more
+            pool.resize(size)
+        eventually(lambda: sum(handlers.handled.values()) >= number)
+        eventually(lambda: living(pool) == ([3, *sizes])[-1])
+    assert handlers.handled == Counter(range(number))
+
+
+class BatchHandlers:
+    """The work of a pool of batches: handlers that wait at a gate, and are counted."""
+
+    def __init__(self) -> None:
+        self.gate = threading.Event()
+        self.handled: Counter[int] = Counter()
+        self._guard = threading.Lock()
+
+    def handle_batch(self, hand: BatchHand) -> None:
+        while part := hand.next_part():
+            self.gate.wait(60)
+            with self._guard:
+                self.handled.update([message.delivery.seq for message in part])
+            hand.put([])
+
+
+@settings(max_examples=25, deadline=None)
+@given(sizes=st.lists(st.integers(1, 12), max_size=8), seed=st.integers(0, 1000))
+def test_a_pool_of_batches_is_resized_as_well(sizes: list[int], seed: int) -> None:
+    work, dice, failures = BatchHandlers(), random.Random(seed), []
+    pool = BatchPool(
+        name="qframe.pool.t.b", threads=3, clock=SYSTEM_CLOCK, work=work,
+        batches=Batches(
+            size=3, within_s=0.001, by_subject=False, by_slot=False, clock=SYSTEM_CLOCK
+        ),
+        time_limit=TimeLimit(None, topic="t", group="b", events=Events(), clock=SYSTEM_CLOCK),
+        on_failure=lambda _, error: failures.append(error),
+    )  # fmt: skip
+    pool.start()
+    number = 0
+    for size in sizes:
+        more = dice.randrange(30)
+        pool.dispatch(messages(Handlers(), range(number, number + more)))
+        number += more
+        pool.resize(size)
+        if dice.random() < 0.5:
+            work.gate.set()
+    work.gate.set()
+    eventually(lambda: sum(work.handled.values()) >= number)
+    eventually(lambda: living(pool) == ([3, *sizes])[-1])
+    assert pool.stop(20)
+    assert (living(pool), failures) == (0, [])
+    assert work.handled == Counter(range(number))
+
+
+class Landing(threading.Event):
+    """Has the last flight land after a stop has seen it, and before the stop waits for it."""
+
+    def __init__(self, pool: AsyncPool, land: Callable[[], None]) -> None:
+        super().__init__()
+        self._pool = pool
+        self._land = land
+
+    def clear(self) -> None:
+        self._land()
+        eventually(lambda: not self._pool.busy and self.is_set())
+        super().clear()
+
+
+class AsyncHandlers(Handlers):
+    """The work of a pool of tasks."""
+
+    def begins(self, _: Message) -> bool:
+        return True
+
+    def is_still_mine(self, _: Message) -> bool:
+        return True
+
+    def returned(self, _: Message) -> bool:
+        return True
+
+    def failed(self, _: Message, error: BaseException) -> None:
+        raise error
+
+    def dropped(self, _: Message) -> None:
+        raise AssertionError
+
+
+def test_a_stop_does_not_wait_for_a_handler_that_has_ended_just_before() -> None:
+    failures: list[BaseException] = []
+    loop = EventLoop(lambda _, error: failures.append(error))
+    gate = asyncio.Event()
+    work = AsyncHandlers()
+    pool = AsyncPool(
+        name="qframe.pool.t.a", limit=1, event_loop=loop, ask=ask_here, work=work,
+        handler=lambda _: gate.wait(),
+        time_limit=TimeLimit(None, topic="t", group="a", events=Events(), clock=SYSTEM_CLOCK),
+        on_failure=lambda _, error: failures.append(error),
+    )  # fmt: skip
+    pool._landed = Landing(pool, lambda: loop.call(gate.set))
+    pool.start()
+    pool.dispatch(messages(work, range(1)))
+    eventually(lambda: pool.hands and pool.hands[0].calling)
+    stop = threading.Thread(target=pool.stop, daemon=True)
+    stop.start()
+    stop.join(20)
+    assert not stop.is_alive()
+    assert loop.stop(20)
+    assert failures == []
