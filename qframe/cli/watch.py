@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import signal
 import sys
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
 from types import FrameType
 from typing import Any, Final, NamedTuple
 
@@ -51,15 +51,15 @@ def show(look: Callable[[], View], *, as_json: bool, watch: bool) -> None:
         else:
             say_drawn(*view.parts)
     else:
-        with _until_signal() as ending:
-            _show_again(look, as_json=as_json, ending=ending)
+        with _signals() as heard:
+            _show_again(look, as_json=as_json, heard=heard)
 
 
-def _show_again(look: Callable[[], View], *, as_json: bool, ending: threading.Event) -> None:
+def _show_again(look: Callable[[], View], *, as_json: bool, heard: SimpleQueue[int]) -> None:
     view = look()
     out = console()
     if as_json or not out.is_terminal or out.is_dumb_terminal:
-        for each in _looks(view, look, ending):
+        for each in _looks(view, look, heard):
             if isinstance(each, View):
                 _append(each, as_json=as_json)
             else:
@@ -68,7 +68,7 @@ def _show_again(look: Callable[[], View], *, as_json: bool, ending: threading.Ev
     with Live(
         console=out, auto_refresh=False, redirect_stdout=False, redirect_stderr=False
     ) as live:
-        for each in _looks(view, look, ending):
+        for each in _looks(view, look, heard):
             parts = each.parts if isinstance(each, View) else [error_line(str(each))]
             live.update(Group(*parts), refresh=True)
 
@@ -82,11 +82,14 @@ def _append(view: View, *, as_json: bool) -> None:
 
 
 def _looks(
-    view: View, look: Callable[[], View], ending: threading.Event
+    view: View, look: Callable[[], View], heard: SimpleQueue[int]
 ) -> Iterator[View | Exception]:
-    """What is seen, or why nothing is, time after time."""
+    """What is seen, or why nothing is, time after time until a signal was heard."""
     yield view
-    while not ending.wait(EVERY_S):
+    while True:
+        with suppress(Empty):
+            heard.get(timeout=EVERY_S)
+            return
         try:
             yield look()
         except (StoreUnavailable, CoordinatorUnavailable) as error:
@@ -94,18 +97,21 @@ def _looks(
 
 
 @contextmanager
-def _until_signal() -> Iterator[threading.Event]:
-    """An event that the first Ctrl-C or SIGTERM sets; a second one interrupts what is done."""
-    ending = threading.Event()
+def _signals() -> Iterator[SimpleQueue[int]]:
+    """Where the first Ctrl-C or SIGTERM is put; a second one interrupts what is done.
 
-    def on_signal(_number: int, _frame: FrameType | None) -> None:
-        if ending.is_set():
+    No Event: a handler that sets one waits for ever if it interrupts who just looks at it.
+    """
+    heard: SimpleQueue[int] = SimpleQueue()
+
+    def on_signal(number: int, _frame: FrameType | None) -> None:
+        if not heard.empty():
             raise KeyboardInterrupt
-        ending.set()
+        heard.put(number)
 
     before: dict[int, Any] = {each: signal.signal(each, on_signal) for each in _SIGNALS}
     try:
-        yield ending
+        yield heard
     finally:
         for each, handler in before.items():
             signal.signal(each, handler)

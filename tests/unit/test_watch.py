@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import json
-import threading
+import signal
+import sys
+from queue import SimpleQueue
+from types import FrameType
+from typing import Any
 
 import pytest
 
@@ -17,18 +21,18 @@ class Looks:
 
     def __init__(self, *answers: QFrameError | str) -> None:
         self.answers = list(answers)
-        self.ending = threading.Event()
+        self.heard: SimpleQueue[int] = SimpleQueue()
 
     def __call__(self) -> View:
         answer = self.answers.pop(0)
         if not self.answers:
-            self.ending.set()
+            self.heard.put(signal.SIGINT)
         if isinstance(answer, QFrameError):
             raise answer
         return View({"seen": answer}, [answer])
 
     def show(self, *, as_json: bool) -> None:
-        watch._show_again(self, as_json=as_json, ending=self.ending)
+        watch._show_again(self, as_json=as_json, heard=self.heard)
 
 
 @pytest.fixture(autouse=True)
@@ -63,3 +67,44 @@ def test_what_has_never_answered_is_refused() -> None:
 def test_what_is_gone_for_good_ends_it() -> None:
     with pytest.raises(UnknownGroup):
         Looks("first", UnknownGroup("orders", "billing"), "never").show(as_json=True)
+
+
+def struck_before(line: int) -> bool:
+    """Watches with a signal before that line; whether it came to it before the third look."""
+    ran = looks = 0
+    heard: SimpleQueue[int]
+
+    def trace(frame: FrameType, event: str, _arg: Any) -> Any:
+        nonlocal ran
+        if frame.f_code.co_name == "on_signal":
+            return None
+        if event == "line" and looks < 3:
+            ran += 1
+            if ran == line:
+                signal.raise_signal(signal.SIGINT)
+        return trace
+
+    def look() -> View:
+        nonlocal looks
+        looks += 1
+        if looks == 3 and ran < line:
+            heard.put(signal.SIGINT)
+        return View(looks, [])
+
+    with watch._signals() as heard:
+        before = sys.gettrace()
+        sys.settrace(trace)
+        try:
+            watch._show_again(look, as_json=True, heard=heard)
+        finally:
+            sys.settrace(before)
+    assert looks <= 3
+    return ran >= line
+
+
+def test_a_signal_before_any_line_of_a_watch_ends_it() -> None:
+    """It hung when the signal's handler waited for a lock of whom it had interrupted."""
+    line = 1
+    while struck_before(line):
+        line += 1
+    assert line > 10
