@@ -40,12 +40,14 @@ class Shop:
         self.app = QFrame(store=url, **options)
         self.seen: list[Any] = []
         self.events: Counter[str] = Counter()
+        self._guard = threading.Lock()
         self.app.events.listen(self._listen)
         self.failure: BaseException | None = None
         self._worker: threading.Thread | None = None
 
     def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        self.events[name] += facts.get("count", 1)
+        with self._guard:  # several threads tell
+            self.events[name] += facts.get("count", 1)
 
     def start(self) -> None:
         """Runs a worker in a thread, until `stop`."""

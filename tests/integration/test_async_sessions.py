@@ -46,6 +46,7 @@ class Shop:
         self.checker = TransactionalChecker(self.async_engine, key="payment")
         self.app = QFrame(f"sqlite:///{folder / 'queue.db'}", grace=5)
         self.events: Counter[str] = Counter()
+        self._guard = threading.Lock()
         self.errors: list[BaseException] = []
         self.app.events.listen(self._listen)
 
@@ -62,7 +63,8 @@ class Shop:
             return Counter(connection.execute(text("SELECT payment FROM paid")).scalars())
 
     def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        self.events[name] += facts.get("count", 1)
+        with self._guard:  # several threads tell
+            self.events[name] += facts.get("count", 1)
         if "error" in facts:
             self.errors.append(facts["error"])
 

@@ -43,12 +43,14 @@ class Shop:
         self.app = QFrame(store, namespace=namespace, grace=grace)
         self.calls: list[list[Any]] = []
         self.events: Counter[str] = Counter()
+        self._guard = threading.Lock()
         self.errors: list[BaseException] = []
         self.app.events.listen(self._listen)
         self._worker: threading.Thread | None = None
 
     def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        self.events[name] += facts.get("count", 1)
+        with self._guard:  # several threads tell
+            self.events[name] += facts.get("count", 1)
         if isinstance(facts.get("error"), BaseException):
             self.errors.append(facts["error"])
 

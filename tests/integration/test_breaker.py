@@ -55,6 +55,7 @@ class Downstream:
         self.refused: Counter[int] = Counter()
         self.done: dict[str | None, list[int]] = defaultdict(list)
         self.told: Counter[str] = Counter()
+        self._guard = threading.Lock()
 
     def call(self, message: Message) -> None:
         if self.away.is_set():
@@ -63,7 +64,8 @@ class Downstream:
         self.done[message.key].append(message.body)
 
     def hear(self, name: str, _facts: dict[str, Any]) -> None:
-        self.told[name] += 1
+        with self._guard:  # several threads tell
+            self.told[name] += 1
 
     @property
     def handled(self) -> int:

@@ -60,6 +60,7 @@ class Work:
     def __init__(self, store: str, handler: Any, checker: Any, **options: Any) -> None:
         self.app = QFrame(store=store, namespace=f"n{uuid.uuid4().hex}", grace=5)
         self.events: Counter[str] = Counter()
+        self._guard = threading.Lock()
         self.app.events.listen(self._listen)
         options = {"threads": 4, "backoff": Backoff(0.01, cap=0.1), "max_attempts": 2, **options}
         self.app.consumer(TOPIC, GROUP, idempotent_checker=checker, **options)(handler)
@@ -79,7 +80,8 @@ class Work:
         self.app.close()
 
     def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        self.events[name] += facts.get("count", 1)
+        with self._guard:  # several threads tell
+            self.events[name] += facts.get("count", 1)
 
 
 @pytest.fixture
