@@ -436,4 +436,4 @@ def test_a_deadlock_that_a_handler_swallows_commits_nothing(
         with shop.connect() as connection:
             paid = Counter(connection.scalars(select(PAID.c.payment)))
     assert paid == {"x": 2, "ab": 1, "ba": 1}
-    assert len(calls) == 3
+    assert len(calls) >= 3  # who is tried again may meet the other a second time
