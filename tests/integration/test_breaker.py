@@ -224,5 +224,5 @@ def test_a_burst_ends_beside_an_open_breaker_where_nothing_is_left(app: QFrame) 
     app.publish_many(topic, range(5))
     worker = threading.Thread(target=lambda: app.run(burst=True), daemon=True)
     worker.start()
-    eventually(lambda: not worker.is_alive(), within=20)
+    eventually(lambda: not worker.is_alive())
     assert sorted(seen) == [0, 1, 2, 3, 4]

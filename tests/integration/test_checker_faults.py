@@ -129,7 +129,7 @@ def test_what_was_handled_while_redis_went_away_is_marked_and_not_handled_again(
 
         def handle(message: Message) -> None:
             seen.append(message.body)
-            assert gate.wait(30)
+            assert gate.wait(60)
             if by_ack:
                 message.auto_ack = False
                 threading.Thread(target=message.ack).start()
@@ -277,7 +277,7 @@ def test_a_deadlock_is_tried_again_in_place_and_costs_no_attempt(
             change = PAID.update().values(payment=message.body)
             session.execute(change.where(PAID.c.number == first))
             if len(attempts) <= 2:
-                both.wait(30)
+                both.wait(60)
             session.execute(change.where(PAID.c.number == second))
 
         working = work(handle, TransactionalChecker(shop))
@@ -349,7 +349,7 @@ def test_workers_that_start_at_once_make_one_table(
         failures: list[BaseException] = []
 
         def start() -> None:
-            both.wait(30)
+            both.wait(60)
             try:
                 TransactionalChecker(shop).open()
             except BaseException as error:
@@ -424,7 +424,7 @@ def test_a_deadlock_that_a_handler_swallows_commits_nothing(
             first, second = (1, 2) if message.body == "ab" else (2, 1)
             session.execute(PAID.update().values(payment="x").where(PAID.c.number == first))
             if is_first:
-                both.wait(30)
+                both.wait(60)
             with suppress(OperationalError):
                 session.execute(PAID.update().values(payment="x").where(PAID.c.number == second))
             session.connection().execute(insert(PAID).values(payment=message.body))

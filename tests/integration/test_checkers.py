@@ -426,7 +426,7 @@ def test_a_repeat_waits_for_the_first_and_is_acknowledged_only_then(
 
     def marking(message: Message) -> None:
         seen.append(message.id)
-        assert gate.wait(30)
+        assert gate.wait(60)
 
     def transactional(message: Message, session: Session) -> None:
         marking(message)
