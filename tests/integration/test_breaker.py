@@ -69,7 +69,7 @@ class Downstream:
 
     @property
     def handled(self) -> int:
-        return sum(len(bodies) for bodies in self.done.values())
+        return sum(len(bodies) for bodies in list(self.done.values()))
 
 
 @pytest.mark.parametrize(
