@@ -182,7 +182,7 @@ def test_what_was_gathered_is_given_back_uncounted_by_a_stop(shop: Shop) -> None
 
 
 def test_what_was_gathered_is_kept_for_longer_than_its_lease(small: Shop) -> None:
-    small.consume(small.note, Batch(1000, "1500ms"), lease="300ms")
+    small.consume(small.note, Batch(1000, "3s"), lease="2s")
     small.app.publish_many(STREAM, range(5))
     small.start()
     eventually(lambda: sorted(small.bodies) == list(range(5)))
