@@ -206,11 +206,13 @@ def test_slots_that_move_to_another_worker_lose_nothing_and_repeat_nothing(
             seen.append((message.key, message.body))
 
         app.consumer(topic, "g", at_most_once=True)(handler(is_async, work))
+    events = told(apps[1])
     workers = [threading.Thread(target=app.run) for app in apps]
     apps[0].publish_many(topic, [Outgoing(n, key=f"k{n % 50}") for n in range(3000)])
     workers[0].start()
     eventually(lambda: len(seen) > 100)
     workers[1].start()
+    eventually(lambda: events["slot.taken"])  # before it serves it hears no stop
     eventually(lambda: totals(apps[0], topic)[0] == 3000 and len(seen) >= 3000)
     for app, worker in zip(apps, workers, strict=True):
         app.stop()
