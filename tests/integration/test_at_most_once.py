@@ -317,16 +317,16 @@ def test_what_outlasts_the_grace_of_a_stop_does_not_come_again(
         held.append(message)
         entered.set()
         if message.body == "first":
-            go_on.wait(30)
+            go_on.wait(120)
 
     with QFrame(redis_server.url, namespace=tmp_path.name, grace=0.2) as app:
         app.consumer(topic, "g", at_most_once=True)(stays_async if is_async else stays)
         app.publish_many(topic, [Outgoing(body, key="k") for body in ("first", "second")])
         worker = threading.Thread(target=app.run)
         worker.start()
-        assert entered.wait(30)
+        assert entered.wait(60)
         app.stop()
-        worker.join(30)
+        worker.join(60)
         assert not worker.is_alive()
         assert held[0].cancelled
         assert begun == ["first"]
@@ -355,7 +355,7 @@ def test_what_is_being_settled_when_the_grace_is_over_is_given_back_at_once(
             if len(deliveries) > 1 and not stands.is_set():
                 asked.append(len(deliveries))
                 stands.set()
-                go_on.wait(60)
+                go_on.wait(120)
             return settle(topic, group, deliveries, epochs)
 
         monkeypatch.setattr(app.store, "acknowledge", slow)
@@ -366,9 +366,9 @@ def test_what_is_being_settled_when_the_grace_is_over_is_given_back_at_once(
         worker = threading.Thread(target=app.run)
         worker.start()
         try:
-            assert stands.wait(30)
+            assert stands.wait(60)
             app.stop()
-            worker.join(30)
+            worker.join(60)
             assert not worker.is_alive()
             before = len(seen)
         finally:
