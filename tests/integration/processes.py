@@ -48,6 +48,12 @@ def children_of(pid: int) -> list[int]:
     return sorted(found)
 
 
+def send(number: int, pid: int) -> None:
+    """Sends a signal to a process, which may have ended just now."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
+
+
 class Running:
     """A process that tells events, a JSON object in a line each; it and its children are killed
     in the end, if need be.
@@ -84,7 +90,7 @@ class Running:
         self._process.wait()
         for pid in left:
             if not is_gone(pid):
-                os.kill(pid, signal.SIGKILL)
+                send(signal.SIGKILL, pid)
         self._reader.join(WITHIN_S)
         assert self._process.stdout is not None
         self._process.stdout.close()
