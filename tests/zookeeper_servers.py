@@ -188,7 +188,7 @@ class ZooKeeperEnsemble3:
                 stack.enter_context(_Member(folder, number, port, {"tickTime": tick_ms} | members))
                 for number, (port, _, _) in enumerate(ports)
             ]
-            eventually(self._is_whole, within=30)
+            eventually(self._is_whole)
             self._stack = stack.pop_all()
 
     @property
@@ -235,7 +235,7 @@ class _Member(_ZooKeeper):
 def end_session(hosts: str, session_id: int, password: bytes) -> None:
     """Takes a session over and ends it: whoever had it hears that it has expired."""
     client = KazooClient(hosts, client_id=(session_id, password))
-    client.start(10)
+    client.start(60)
     assert client.client_id[0] == session_id, "there is no such session"
     client.stop()
     client.close()

@@ -80,7 +80,7 @@ class Workers:
         for process in running:
             process.terminate()
         for process in running:
-            process.join(within=30)
+            process.join(within=60)
 
 
 def work(store: str, namespace: str, history: str, rate: str, burst: str, threads: str) -> None:

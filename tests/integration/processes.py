@@ -14,7 +14,7 @@ from typing import Any, Self
 
 from eventually import eventually
 
-WITHIN_S = 30.0  # interpreters start slowly beside other tests
+WITHIN_S = 60.0  # interpreters start slowly beside other tests
 
 
 def state_of(pid: int) -> str:
@@ -46,6 +46,12 @@ def children_of(pid: int) -> list[int]:
                 if int(fields[1]) == pid and fields[0] != "Z":
                     found.append(int(entry.name))
     return sorted(found)
+
+
+def send(number: int, pid: int) -> None:
+    """Sends a signal to a process, which may have ended just now."""
+    with suppress(ProcessLookupError):
+        os.kill(pid, number)
 
 
 class Running:
@@ -84,7 +90,7 @@ class Running:
         self._process.wait()
         for pid in left:
             if not is_gone(pid):
-                os.kill(pid, signal.SIGKILL)
+                send(signal.SIGKILL, pid)
         self._reader.join(WITHIN_S)
         assert self._process.stdout is not None
         self._process.stdout.close()

@@ -37,6 +37,7 @@ class Serving:
         self.seen: list[tuple[str | None, Any]] = []
         self.attempts: Counter[int] = Counter()
         self.events: Counter[str] = Counter()
+        self._guard = threading.Lock()
         self.failure: BaseException | None = None
         self._also = handle
         self.app.events.listen(self._listen)
@@ -95,7 +96,8 @@ class Serving:
 
     def _handle(self, message: Message) -> None:
         self.seen.append((message.key, message.body))
-        self.attempts[message.attempt] += 1
+        with self._guard:
+            self.attempts[message.attempt] += 1
         self._also(message)
 
     def _run(self) -> None:
@@ -105,7 +107,8 @@ class Serving:
             self.failure = error
 
     def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        self.events[name] += facts.get("count", 1)
+        with self._guard:  # several threads tell
+            self.events[name] += facts.get("count", 1)
 
 
 class Publishing:

@@ -43,12 +43,14 @@ class Shop:
         self.app = QFrame(store, namespace=namespace, grace=grace)
         self.calls: list[list[Any]] = []
         self.events: Counter[str] = Counter()
+        self._guard = threading.Lock()
         self.errors: list[BaseException] = []
         self.app.events.listen(self._listen)
         self._worker: threading.Thread | None = None
 
     def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        self.events[name] += facts.get("count", 1)
+        with self._guard:  # several threads tell
+            self.events[name] += facts.get("count", 1)
         if isinstance(facts.get("error"), BaseException):
             self.errors.append(facts["error"])
 
@@ -180,7 +182,7 @@ def test_what_was_gathered_is_given_back_uncounted_by_a_stop(shop: Shop) -> None
 
 
 def test_what_was_gathered_is_kept_for_longer_than_its_lease(small: Shop) -> None:
-    small.consume(small.note, Batch(1000, "1500ms"), lease="300ms")
+    small.consume(small.note, Batch(1000, "3s"), lease="2s")
     small.app.publish_many(STREAM, range(5))
     small.start()
     eventually(lambda: sorted(small.bodies) == list(range(5)))

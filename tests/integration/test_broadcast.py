@@ -200,12 +200,20 @@ def test_a_slot_of_an_instance_can_be_in_line_as_well(opened: Opened) -> None:
 
 
 def test_a_worker_whose_group_has_expired_meanwhile_subscribes_anew_and_goes_on(
-    opened: Opened,
+    opened: Opened, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = Topic("prices", slots=2)
     one = Instance(opened("pod-1"), topic)
     other = opened()
     gate, cancelled = threading.Event(), []
+    unseen, subscribe = threading.Event(), one.app.store.subscribe
+    unseen.set()
+
+    def subscribe_later(*args: Any, **options: Any) -> Any:
+        assert unseen.wait(60)  # else it may come before what it is not to see
+        return subscribe(*args, **options)
+
+    monkeypatch.setattr(one.app.store, "subscribe", subscribe_later)
 
     def work(message: Message) -> None:
         if message.body == "long":
@@ -216,8 +224,10 @@ def test_a_worker_whose_group_has_expired_meanwhile_subscribes_anew_and_goes_on(
     with one.running():
         other.publish(topic, "long", key="k")
         eventually(lambda: one.seen == ["long"])
+        unseen.clear()
         other.store.drop_group(topic, "audit@pod-1")  # as the sweep of another worker would
         other.publish(topic, "unseen", key="k")
+        unseen.set()
         eventually(lambda: one.failure or one.events["group.resubscribed"])
         eventually(lambda: other.admin.groups(topic) == ["audit@pod-1"])
         gate.set()

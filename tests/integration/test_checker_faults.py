@@ -60,6 +60,7 @@ class Work:
     def __init__(self, store: str, handler: Any, checker: Any, **options: Any) -> None:
         self.app = QFrame(store=store, namespace=f"n{uuid.uuid4().hex}", grace=5)
         self.events: Counter[str] = Counter()
+        self._guard = threading.Lock()
         self.app.events.listen(self._listen)
         options = {"threads": 4, "backoff": Backoff(0.01, cap=0.1), "max_attempts": 2, **options}
         self.app.consumer(TOPIC, GROUP, idempotent_checker=checker, **options)(handler)
@@ -79,7 +80,8 @@ class Work:
         self.app.close()
 
     def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        self.events[name] += facts.get("count", 1)
+        with self._guard:  # several threads tell
+            self.events[name] += facts.get("count", 1)
 
 
 @pytest.fixture
@@ -102,9 +104,10 @@ def test_a_database_that_is_killed_in_the_middle_sees_each_effect_once(
         working = work(pay, TransactionalChecker(shop))
         working.start()
         for round_ in range(3):
-            working.app.publish_many(TOPIC, range(100))
+            working.app.publish_many(TOPIC, range(50))
             eventually(lambda n=round_: working.events["effect.committed"] > 100 * n + 10)
             server.kill()
+            working.app.publish_many(TOPIC, range(50))  # should all before be done already
             eventually(lambda: working.events["checker.unavailable"])
             server.restart()
             eventually(lambda: working.app.admin.lag(TOPIC, GROUP) == 0)
@@ -126,7 +129,7 @@ def test_what_was_handled_while_redis_went_away_is_marked_and_not_handled_again(
 
         def handle(message: Message) -> None:
             seen.append(message.body)
-            assert gate.wait(30)
+            assert gate.wait(60)
             if by_ack:
                 message.auto_ack = False
                 threading.Thread(target=message.ack).start()
@@ -274,7 +277,7 @@ def test_a_deadlock_is_tried_again_in_place_and_costs_no_attempt(
             change = PAID.update().values(payment=message.body)
             session.execute(change.where(PAID.c.number == first))
             if len(attempts) <= 2:
-                both.wait(30)
+                both.wait(60)
             session.execute(change.where(PAID.c.number == second))
 
         working = work(handle, TransactionalChecker(shop))
@@ -346,7 +349,7 @@ def test_workers_that_start_at_once_make_one_table(
         failures: list[BaseException] = []
 
         def start() -> None:
-            both.wait(30)
+            both.wait(60)
             try:
                 TransactionalChecker(shop).open()
             except BaseException as error:
@@ -421,7 +424,7 @@ def test_a_deadlock_that_a_handler_swallows_commits_nothing(
             first, second = (1, 2) if message.body == "ab" else (2, 1)
             session.execute(PAID.update().values(payment="x").where(PAID.c.number == first))
             if is_first:
-                both.wait(30)
+                both.wait(60)
             with suppress(OperationalError):
                 session.execute(PAID.update().values(payment="x").where(PAID.c.number == second))
             session.connection().execute(insert(PAID).values(payment=message.body))
@@ -433,4 +436,4 @@ def test_a_deadlock_that_a_handler_swallows_commits_nothing(
         with shop.connect() as connection:
             paid = Counter(connection.scalars(select(PAID.c.payment)))
     assert paid == {"x": 2, "ab": 1, "ba": 1}
-    assert len(calls) == 3
+    assert len(calls) >= 3  # who is tried again may meet the other a second time

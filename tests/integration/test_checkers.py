@@ -66,6 +66,7 @@ class Shop:
             store=f"sqlite:///{folder / 'queue.db'}", namespace=f"n{uuid.uuid4().hex}", grace=grace
         )
         self.events: Counter[str] = Counter()
+        self._guard = threading.Lock()
         self.errors: list[BaseException] = []
         self.app.events.listen(self._listen)
 
@@ -90,7 +91,8 @@ class Shop:
             return int(connection.execute(text("SELECT count(*) FROM qframe_effects")).scalar_one())
 
     def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        self.events[name] += facts.get("count", 1)
+        with self._guard:  # several threads tell
+            self.events[name] += facts.get("count", 1)
         if "error" in facts:
             self.errors.append(facts["error"])
 
@@ -424,7 +426,7 @@ def test_a_repeat_waits_for_the_first_and_is_acknowledged_only_then(
 
     def marking(message: Message) -> None:
         seen.append(message.id)
-        assert gate.wait(30)
+        assert gate.wait(60)
 
     def transactional(message: Message, session: Session) -> None:
         marking(message)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from cli_program import Program
 from eventually import eventually
-from processes import WITHIN_S, Running, children_of, is_gone, title_of
+from processes import WITHIN_S, Running, children_of, is_gone, send, title_of
 
 from qframe import Topic
 
@@ -163,12 +163,13 @@ def test_a_stop_that_reaches_the_children_twice_is_as_clean(
     with start("--processes", "2") as running:
         children = serving(running, 2)
         eventually(lambda: written(program, "begun.txt"), within=WITHIN_S)
-        for pid in [*children, running.pid]:  # as systemd does it
-            os.kill(pid, signal.SIGTERM)
+        # As systemd does it; the supervisor first, which restarts one that ends before it hears.
+        for pid in [running.pid, *children]:
+            send(signal.SIGTERM, pid)
         running.wait_for("supervisor.stopping")
         for pid in children:
             if not is_gone(pid):
-                os.kill(pid, signal.SIGTERM)
+                send(signal.SIGTERM, pid)
         assert running.code() == 0
     assert len(running.events("worker.stopped")) == 2
     assert len(written(program, "handled.txt")) == 1

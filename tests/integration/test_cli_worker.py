@@ -113,7 +113,7 @@ def test_sigterm_ends_it_with_0(program: Program, module: str, text: str) -> Non
             assert json.loads(first)["event"] == "worker.started"
             worker.send_signal(signal.SIGTERM)
             rest = worker.stderr.read()
-            assert worker.wait(timeout=20) == 0
+            assert worker.wait(timeout=60) == 0
         finally:
             worker.kill()
     assert json.loads(rest.splitlines()[-1])["event"] == "worker.stopped"
