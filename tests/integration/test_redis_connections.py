@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -50,24 +49,6 @@ def bench(proxy: Proxy) -> Iterator[Bench]:
     yield bench
     bench.check()
     bench.close()
-
-
-@contextmanager
-def again_and_again(do: Callable[[], None], every_s: float) -> Iterator[None]:
-    """Does something in a thread, with pauses, until the end of the `with`."""
-    ending = threading.Event()
-
-    def run() -> None:
-        while not ending.wait(every_s):
-            do()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join()
 
 
 # Single operations whose reply is dropped.
@@ -164,10 +145,10 @@ def test_nothing_is_lost_or_handled_twice_while_connections_break(
     topic = Topic("t", kind=kind, slots=4)
     breaks = proxy.reset_all if fault == "reset" else lambda: proxy.drop_replies(1)
     with Serving(proxy.url, topic) as serving:
-        with (
-            again_and_again(breaks, every_s=0.05),
-            Publishing(serving.app, topic, most=1500) as publishing,
-        ):
+        with Publishing(serving.app, topic, most=1500) as publishing:
+            for goal in range(20, 1500, 20):
+                breaks()
+                eventually(lambda goal=goal: publishing.errors or len(publishing.done) >= goal)
             publishing.finish()
         proxy.drop_replies(0)
         serving.await_bodies(set(publishing.done))
