@@ -63,7 +63,10 @@ def test_a_replica_under_a_single_servers_url_is_unavailable_until_it_is_primary
         serving.verify()
 
 
-def test_a_publish_waits_for_a_replica_that_becomes_primary_in_time(tmp_path: Path) -> None:
+def test_a_publish_waits_for_a_replica_that_becomes_primary_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "PATIENCE_S", 60)  # whoever promotes it may take its time
     topic = Topic("t", slots=1)
     published: list[Published] = []
     with RedisServer(tmp_path) as server, QFrame(store=server.url) as app:
