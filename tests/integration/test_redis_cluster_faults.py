@@ -213,7 +213,7 @@ def test_leases_that_a_dead_node_cannot_renew_end_no_lease_elsewhere(
             if message.cancelled:
                 cancelled.add(message.body)
 
-    with Serving(mortal.url, topic, handle=handle, lease=3) as serving:
+    with Serving(mortal.url, topic, handle=handle, lease=4) as serving:
         rounds: list[int] = []
         renew = serving.app.store.renew
 
