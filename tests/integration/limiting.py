@@ -6,15 +6,18 @@ import os
 import time
 from collections import defaultdict
 from pathlib import Path
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import whole_lines
 from nursery import Child, Nursery
 
 from qframe import Message, QFrame, RateLimit, Topic
+from qframe.flow_options import DRAWN_FOR_S
+from qframe.stores.exchange import Drawn
 
 TOPIC = Topic("events", "ordered", slots=16)
 GROUP = "g"
+LATE = "late"
 
 
 class Start(NamedTuple):
@@ -35,7 +38,15 @@ class History:
     def starts(self) -> list[Start]:
         """All of them till now, the first ones first."""
         fields = [line.decode().split() for line in whole_lines.read(self._path)]
-        return sorted(Start(float(a), int(b), c, int(d)) for a, b, c, d in fields)
+        return sorted(
+            Start(float(each[0]), int(each[1]), each[2], int(each[3]))
+            for each in fields if each[0] != LATE
+        )  # fmt: skip
+
+    def late(self) -> int:
+        """How many tokens have come late, so that others had replaced them when they were used."""
+        lines = [line.decode().split() for line in whole_lines.read(self._path)]
+        return sum(int(each[1]) for each in lines if each[0] == LATE)
 
     def numbers(self) -> dict[str, list[int]]:
         """What was begun of each key, in order, without what came again."""
@@ -67,7 +78,7 @@ class Workers:
         self._told = (store, namespace, str(history), str(limit.rate), str(limit.burst))
         self.processes: list[Child] = []
 
-    def start(self, *, threads: int = 4) -> Child:
+    def start(self, *, threads: int) -> Child:
         """One more."""
         self.processes.append(self._nursery.start(*self._told, str(threads)))
         return self.processes[-1]
@@ -87,6 +98,17 @@ def work(store: str, namespace: str, history: str, rate: str, burst: str, thread
     """Serves until it is told to stop."""
     app = QFrame(store, namespace=namespace, session_timeout=0.5, grace=5)
     file = os.open(history, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    draw = app.store.draw
+
+    def timed(*arguments: Any, **options: Any) -> Drawn:
+        begun_s = time.monotonic()
+        drawn = draw(*arguments, **options)
+        if time.monotonic() - begun_s > DRAWN_FOR_S / 4:  # from a half on tokens last for longer
+            whole_lines.append(file, f"{LATE} {drawn.granted}".encode())
+        return drawn
+
+    vars(app.store)["draw"] = timed
 
     @app.consumer(
         TOPIC, GROUP, rate_limit=RateLimit(rate, burst=int(burst), over="group"),

@@ -69,7 +69,7 @@ class Shop:
 
     def stop(self) -> None:
         self.app.stop()
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def __enter__(self) -> Self:

@@ -89,7 +89,7 @@ def check(engine: Engine) -> None:
         assert checker.release_many(SCOPE, [failed]) == [True]
         checker.claim_many(SCOPE, [again], 60_000)
         assert again.state is State.DONE
-        eventually(partial(checker.sweep, 10), within=10)
+        eventually(partial(checker.sweep, 10))
 
 
 def publish(engine: Engine) -> None:

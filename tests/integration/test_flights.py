@@ -16,9 +16,7 @@ KILLS = 10
 
 
 def run(*command: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, *command], cwd=ROOT, capture_output=True, text=True, timeout=200
-    )
+    return subprocess.run([sys.executable, *command], cwd=ROOT, capture_output=True, text=True)
 
 
 def applied(folder: Path) -> dict[str, int]:

@@ -23,7 +23,7 @@ from qframe import Outgoing, QFrame, RateLimit
 LIMIT = RateLimit("100/s", burst=30, over="group")
 SECONDS = float(os.environ.get("QFRAME_LIMIT_SECONDS", "0"))
 KEYS = 40
-SWITCH_S = 0.05  # a process may stand still between its token and its handler's first line
+THREADS = 4
 
 
 @pytest.fixture(params=["sqlite", "redis", "postgres"])
@@ -63,6 +63,15 @@ def await_owners(app: QFrame, count: int) -> None:
     eventually(lambda: len(owners()) == count)
 
 
+def assert_within(history: History, in_hand: int) -> None:
+    """Fails if more have begun in any span than burst and rate allow.
+
+    But for those that may stand still between their token and their handler's first line, and for
+    tokens whose draw has taken long.
+    """
+    assert worst_excess(history.starts(), LIMIT) <= (in_hand + history.late()) / LIMIT.per_s
+
+
 def publish(app: QFrame, count: int) -> None:
     items = [Outgoing(number, key=f"k{number % KEYS}") for number in range(count)]
     app.publish_many(TOPIC, items)
@@ -76,7 +85,7 @@ def test_three_workers_together_begin_no_more_than_burst_and_rate_in_any_span(
     with group(url, tmp_path.name) as app:
         with Workers(nursery, url, tmp_path.name, tmp_path / "history", LIMIT) as workers:
             for _ in range(3):
-                workers.start()
+                workers.start(threads=THREADS)
             await_owners(app, 3)
             publish(app, count)
             if SECONDS:
@@ -87,7 +96,7 @@ def test_three_workers_together_begin_no_more_than_burst_and_rate_in_any_span(
         assert app.store.verify(TOPIC) == []
     starts = history.starts()
     assert len({start.process for start in starts}) == 3
-    assert worst_excess(starts, LIMIT) <= SWITCH_S
+    assert_within(history, in_hand=3 * THREADS)
     assert {key: sorted(numbers) for key, numbers in history.numbers().items()} == history.numbers()
 
 
@@ -110,8 +119,8 @@ def test_a_worker_that_is_killed_takes_neither_tokens_nor_messages_with_it(
     count = 400
     with group(url, tmp_path.name) as app:
         with Workers(nursery, url, tmp_path.name, tmp_path / "history", LIMIT) as workers:
-            victim = workers.start()
-            workers.start()
+            victim = workers.start(threads=THREADS)
+            workers.start(threads=THREADS)
             workers.start(threads=1)
             await_owners(app, 3)
             publish(app, count)
@@ -121,5 +130,5 @@ def test_a_worker_that_is_killed_takes_neither_tokens_nor_messages_with_it(
             eventually(lambda: {start.number for start in history.starts()} == everything)
         assert app.store.verify(TOPIC) == []
         assert app.admin.dead(TOPIC.name, GROUP) == []
-    assert worst_excess(history.starts(), LIMIT) <= SWITCH_S
+    assert_within(history, in_hand=2 * THREADS + 1)
     assert {key: sorted(numbers) for key, numbers in history.numbers().items()} == history.numbers()

@@ -69,6 +69,13 @@ def keys_of(topic: Topic) -> list[str]:
     return [found[slot] for slot in range(topic.slots)]
 
 
+def do_without_the_dead(cluster: RedisCluster3) -> None:
+    """Has nodes serve their slots while one is dead, and none take a pause of another for death."""
+    for server in cluster.servers:
+        server.call("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        server.call("CONFIG", "SET", "cluster-node-timeout", 5_000)
+
+
 class OnANode:
     """A cluster that does without a dead node, and a topic with slots on that and on others.
 
@@ -80,8 +87,7 @@ class OnANode:
     """
 
     def __init__(self, cluster: RedisCluster3, topic: Topic) -> None:
-        for server in cluster.servers:
-            server.call("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        do_without_the_dead(cluster)
         nodes = [cluster.node_of(hash_slot(topic, slot)) for slot in range(SLOTS)]
         keys = keys_of(topic)
         self.url = cluster.url
@@ -106,6 +112,8 @@ def topic(kind: str) -> Topic:
 @pytest.fixture
 def mortal(tmp_path: Path, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> Iterator[OnANode]:
     monkeypatch.setattr(driver, "PATIENCE_S", 0.5)
+    # The roster is on the node that dies: no worker is to lose its slots by that.
+    monkeypatch.setenv("QFRAME_SESSION_TIMEOUT", "60")
     with RedisCluster3(tmp_path, aof=True) as cluster:
         yield OnANode(cluster, topic)
 
@@ -205,7 +213,7 @@ def test_leases_that_a_dead_node_cannot_renew_end_no_lease_elsewhere(
             if message.cancelled:
                 cancelled.add(message.body)
 
-    with Serving(mortal.url, topic, handle=handle, lease=3) as serving:
+    with Serving(mortal.url, topic, handle=handle, lease=4) as serving:
         rounds: list[int] = []
         renew = serving.app.store.renew
 
@@ -282,8 +290,7 @@ def test_slots_that_come_while_a_node_is_dead_are_taken_but_for_those_on_it(
 ) -> None:
     topic = Topic("t", kind=kind, slots=8)
     with RedisCluster3(tmp_path, aof=True) as cluster:
-        for server in cluster.servers:
-            server.call("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        do_without_the_dead(cluster)
         nodes = [cluster.node_of(hash_slot(topic, slot)) for slot in range(topic.slots)]
         keys = keys_of(topic)
         with Serving(cluster.url, topic) as serving:
@@ -315,8 +322,7 @@ def test_a_worker_that_starts_while_a_node_is_dead_serves_the_slots_of_the_other
     tmp_path: Path, topic: Topic
 ) -> None:
     with RedisCluster3(tmp_path, aof=True) as cluster:
-        for server in cluster.servers:
-            server.call("CONFIG", "SET", "cluster-require-full-coverage", "no")
+        do_without_the_dead(cluster)
         topic = Topic("t", topic.kind, 8)
         nodes = [cluster.node_of(hash_slot(topic, slot)) for slot in range(topic.slots)]
         # The list of topics, and what a group has in its first slot, are to be there.

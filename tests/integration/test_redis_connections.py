@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from importlib.resources import files
 from pathlib import Path
 
@@ -50,24 +49,6 @@ def bench(proxy: Proxy) -> Iterator[Bench]:
     yield bench
     bench.check()
     bench.close()
-
-
-@contextmanager
-def again_and_again(do: Callable[[], None], every_s: float) -> Iterator[None]:
-    """Does something in a thread, with pauses, until the end of the `with`."""
-    ending = threading.Event()
-
-    def run() -> None:
-        while not ending.wait(every_s):
-            do()
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        ending.set()
-        thread.join()
 
 
 # Single operations whose reply is dropped.
@@ -164,10 +145,10 @@ def test_nothing_is_lost_or_handled_twice_while_connections_break(
     topic = Topic("t", kind=kind, slots=4)
     breaks = proxy.reset_all if fault == "reset" else lambda: proxy.drop_replies(1)
     with Serving(proxy.url, topic) as serving:
-        with (
-            again_and_again(breaks, every_s=0.05),
-            Publishing(serving.app, topic, most=1500) as publishing,
-        ):
+        with Publishing(serving.app, topic, most=1500) as publishing:
+            for goal in range(20, 1500, 20):
+                breaks()
+                eventually(lambda goal=goal: publishing.errors or len(publishing.done) >= goal)
             publishing.finish()
         proxy.drop_replies(0)
         serving.await_bodies(set(publishing.done))
@@ -250,13 +231,14 @@ def test_a_stalled_call_ends_by_its_timeout_and_none_gets_anothers_answer(proxy:
 def test_a_frozen_server_is_unavailable_within_patience_and_used_again_when_it_thaws(
     server: RedisServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(driver, "PATIENCE_S", 0.5)
     topic = Topic("t", slots=1)
     with QFrame(store=f"{server.url}?socket_timeout=0.3") as app:
         app.publish(topic, 1)
         server.freeze()
-        with pytest.raises(PublishUnknown):
-            app.publish(topic, 2, id="two")
+        with monkeypatch.context() as only_now:
+            only_now.setattr(driver, "PATIENCE_S", 0.5)
+            with pytest.raises(PublishUnknown):
+                app.publish(topic, 2, id="two")
         server.thaw()
         app.publish(topic, 2, id="two")
         assert app.store.stats(topic) == []

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 from eventually import eventually
+from redis_servers import DOWN_AFTER_MS
 from servers import RedisServer, SentinelSet, free_port
 from serving import Publishing, Serving
 
@@ -63,7 +64,10 @@ def test_a_replica_under_a_single_servers_url_is_unavailable_until_it_is_primary
         serving.verify()
 
 
-def test_a_publish_waits_for_a_replica_that_becomes_primary_in_time(tmp_path: Path) -> None:
+def test_a_publish_waits_for_a_replica_that_becomes_primary_in_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "PATIENCE_S", 60)  # whoever promotes it may take its time
     topic = Topic("t", slots=1)
     published: list[Published] = []
     with RedisServer(tmp_path) as server, QFrame(store=server.url) as app:
@@ -75,6 +79,12 @@ def test_a_publish_waits_for_a_replica_that_becomes_primary_in_time(tmp_path: Pa
         promote(server)
         thread.join(60)
         assert [one.outcome for one in published] == ["stored"]
+
+
+def take_for_dead_after(servers: SentinelSet, ms: int) -> None:
+    """Sets how long a server may be silent before the sentinels take it for dead."""
+    for sentinel in servers.sentinels:
+        sentinel.call("SENTINEL", "SET", servers.NAME, "down-after-milliseconds", ms)
 
 
 def has_all(primary: RedisServer, replica: RedisServer) -> bool:
@@ -92,11 +102,13 @@ def test_producer_and_worker_go_on_by_themselves_after_a_failover(
     """What was acknowledged and replicated before the primary was killed is handled."""
     topic = Topic("t", kind=kind, slots=4)
     with SentinelSet(tmp_path) as servers, Serving(servers.url, topic, lease=5) as serving:
+        take_for_dead_after(servers, 60_000)  # a pause of the machine is no death
         with Publishing(serving.app, topic) as publishing:
             publishing.await_more(200)
             done = len(publishing.done)
             assert has_all(servers.primary, servers.replica)
             servers.kill_primary()
+            take_for_dead_after(servers, DOWN_AFTER_MS)
             publishing.await_more(200)
             after = publishing.done[-1]
             eventually(lambda: serving.failure or after in serving.bodies)

@@ -10,6 +10,7 @@ from servers import RedisServer
 from serving import Publishing, Serving
 
 from qframe import QFrame, Topic
+from qframe.drivers import redis as driver
 
 KINDS = ("stream", "ordered")
 
@@ -42,9 +43,10 @@ def test_what_was_published_before_a_kill_is_handled_after_it(
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_publish_that_returned_is_handled_once_though_the_server_is_killed_meanwhile(
-    server: RedisServer, kind: str
+    server: RedisServer, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """One whose fate is unknown is published again under its id, and is handled once as well."""
+    monkeypatch.setattr(driver, "PATIENCE_S", 60)  # a server may take its time to start
     topic = Topic("t", kind=kind, slots=4)
     with Serving(server.url, topic) as serving:
         with Publishing(serving.app, topic) as publishing:
