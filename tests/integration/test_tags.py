@@ -20,7 +20,13 @@ SOON = Backoff(0.02, cap=0.02)
 def told(app: QFrame) -> Counter[str]:
     """The events of an app, counted."""
     events: Counter[str] = Counter()
-    app.events.listen(lambda name, facts: events.update({name: facts.get("count", 1)}))
+    guard = threading.Lock()
+
+    def count(name: str, facts: dict[str, Any]) -> None:
+        with guard:  # several threads tell
+            events[name] += facts.get("count", 1)
+
+    app.events.listen(count)
     return events
 
 
