@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -184,13 +185,16 @@ def test_at_most_once_what_is_unwanted_is_settled_before_what_is_behind_it(
 def test_at_most_once_a_pause_gives_back_what_has_not_begun(app: QFrame, is_async: bool) -> None:
     topic = Topic("t", kind="ordered", slots=2)
     seen: list[int] = []
+    calls = count(1)
 
     def work(message: Message) -> None:
         seen.append(message.body)
-        if len(seen) == 3:
+        if next(calls) == 3:
             app.admin.pause(topic, "g")
 
-    app.consumer(topic, "g", at_most_once=True, rate_limit="20/s")(handler(is_async, work))
+    # However late the pause is heard of, there are no tokens for all.
+    limit = RateLimit("1/h", burst=20)
+    app.consumer(topic, "g", at_most_once=True, rate_limit=limit)(handler(is_async, work))
     app.publish_many(topic, [Outgoing(n, key=f"k{n % 7}") for n in range(40)])
     app.run(burst=True)
     assert 3 <= len(seen) == settled(app, topic) < 40
@@ -218,11 +222,13 @@ def test_at_most_once_a_late_handler_is_a_failure_for_the_breaker(
             threading.Event().wait(0.001)
 
     app.consumer(
-        topic, "g", at_most_once=True, threads=1, timeout="30ms", breaker=Breaker(2, pause="20ms")
+        topic, "g", at_most_once=True, threads=1, timeout="300ms", breaker=Breaker(2, pause="20ms")
     )(hangs if is_async else looks)  # fmt: skip
     app.publish_many(topic, list(range(6)))
     app.run(burst=True)
-    assert (events["consumer.tripped"], events["consumer.recovered"]) == (1, 1)
+    # A quick one may be late as well, where the machine stands still.
+    assert events["consumer.tripped"] >= 1
+    assert events["consumer.recovered"] >= 1
     assert settled(app, topic) == 6
 
 
