@@ -437,9 +437,14 @@ def test_a_worker_whose_slots_were_taken_meanwhile_is_refused_and_its_handler_se
     assert shop.failure is None
 
 
+def in_hand(shop: Shop, topic: Topic) -> int:
+    return sum(totals.doing for totals in shop.app.admin.topic(topic).groups)
+
+
 def test_stopping_finishes_what_runs_and_gives_the_rest_back_uncounted(
     shop: Shop, url: str
 ) -> None:
+    shop.app.settings = shop.app.settings.model_copy(update={"grace": 60.0})
     stream, ordered = Topic("s", slots=2), Topic("o", kind="ordered", slots=2)
     gate = threading.Event()
     attempts: Counter[tuple[str, int]] = Counter()
@@ -453,15 +458,17 @@ def test_stopping_finishes_what_runs_and_gives_the_rest_back_uncounted(
         items = [Outgoing(number, key=f"k{number % 5}") for number in range(50)]
         shop.app.publish_many(topic, items)
     shop.start()
-    eventually(lambda: sum(t.doing for t in shop.app.admin.topic(stream).groups) >= 10)
-    eventually(lambda: sum(t.doing for t in shop.app.admin.topic(ordered).groups) >= 5)
+    eventually(lambda: in_hand(shop, stream) >= 10)
+    eventually(lambda: in_hand(shop, ordered) >= 5)
     shop.app.stop()
+    # What no handler has begun goes back while the others are still at the gate.
+    eventually(lambda: all(in_hand(shop, topic) == 2 for topic in (stream, ordered)))
     gate.set()
     shop.join()
     assert shop.failure is None
     assert shop.events["worker.stopped"] == 1
     for topic in (stream, ordered):
-        assert sum(totals.doing for totals in shop.app.admin.topic(topic).groups) == 0
+        assert in_hand(shop, topic) == 0
     before = sum(attempts.values())
     assert before < 100
     shop.app.run(burst=True)
