@@ -341,9 +341,10 @@ def test_a_handler_that_outlasts_its_lease_many_times_is_delivered_once(shop: Sh
 
         def handle(message: Message) -> None:
             shop.seen.append(message.attempt)
-            threading.Event().wait(1.2)
+            threading.Event().wait(9.5)
 
-        shop.app.consumer(each, group="g", lease="300ms")(handle)
+        # A machine that stands still for longer than that would rightly lose its lease.
+        shop.app.consumer(each, group="g", lease="3s")(handle)
         shop.app.publish(each, 1, key="k")
     shop.app.run(burst=True)
     assert shop.seen == [1, 1]
