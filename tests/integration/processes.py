@@ -84,7 +84,8 @@ class Running:
         self._process.wait()
         for pid in left:
             if not is_gone(pid):
-                os.kill(pid, signal.SIGKILL)
+                with suppress(ProcessLookupError):  # it may end by itself meanwhile
+                    os.kill(pid, signal.SIGKILL)
         self._reader.join(WITHIN_S)
         assert self._process.stdout is not None
         self._process.stdout.close()
