@@ -112,7 +112,7 @@ def publish(app: QFrame, numbers: range) -> None:
 
 
 class Feeding:
-    """Publishes whenever little is left, so that workers have enough to do however long it takes."""
+    """Publishes whenever little is left: workers have enough to do however long it takes."""
 
     LEAST = 1000
 

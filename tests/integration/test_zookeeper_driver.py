@@ -37,7 +37,10 @@ def ours() -> set[threading.Thread]:
 
 
 def test_without_a_server_a_typed_error_comes_in_time(open_zookeeper: Open) -> None:
-    with shorter_than(30), pytest.raises(CoordinatorUnavailable, match="Connection refused") as told:
+    with (
+        shorter_than(30),
+        pytest.raises(CoordinatorUnavailable, match="Connection refused") as told,
+    ):
         open_zookeeper(f"zookeeper://u:s3cret@127.0.0.1:{free_port()}/a", within=3)
     assert "s3cret" not in str(told.value)
     assert told.value.coordinator.startswith("zookeeper://***@127.0.0.1:")
