@@ -66,7 +66,7 @@ class Worker:
 
     def __exit__(self, *_: object) -> None:
         self.app.stop()
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
         self.app.close()
 

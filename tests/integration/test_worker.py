@@ -61,7 +61,7 @@ class Shop:
 
     def join(self) -> None:
         if self._worker is not None:
-            self._worker.join(30)
+            self._worker.join(60)
             assert not self._worker.is_alive()
 
     def dead(self, topic: Topic) -> list[Any]:
