@@ -7,7 +7,7 @@ import uuid
 from collections.abc import Iterator
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
 from servers import (
     MariaDbServer,
     PostgresServer,
@@ -18,7 +18,7 @@ from servers import (
 )
 
 # No test is timed: a machine may be busy.
-settings.register_profile("qframe", deadline=None)
+settings.register_profile("qframe", deadline=None, suppress_health_check=[HealthCheck.too_slow])
 settings.load_profile("qframe")
 
 

@@ -58,13 +58,13 @@ def test_a_server_keeps_what_it_has_acknowledged_when_killed(tmp_path: Path) -> 
 
 def test_a_frozen_server_answers_once_it_is_thawed(tmp_path: Path) -> None:
     with RedisServer(tmp_path) as server:
-        with connect(server.port, 0.2) as client:
-            client.ping()
+        with server.client() as patient, connect(server.port, 0.2) as hasty:
+            patient.ping()
             server.freeze()
             with pytest.raises(redis.TimeoutError):
-                client.ping()
+                hasty.ping()
             server.thaw()
-            assert client.ping()
+            assert patient.ping()
         server.freeze()
     assert not server.is_running
 
@@ -180,7 +180,7 @@ def test_a_slot_moves_with_all_its_keys_while_they_are_read(
 
 
 def test_a_proxy_resets_connections_and_takes_new_ones(proxy: Proxy) -> None:
-    with socket.create_connection(("127.0.0.1", proxy.port), timeout=5) as raw:
+    with socket.create_connection(("127.0.0.1", proxy.port), timeout=60) as raw:
         raw.sendall(b"PING\r\n")
         assert raw.recv(100) == b"+PONG\r\n"
         proxy.reset_all()
@@ -201,19 +201,26 @@ def test_a_proxy_swallows_the_reply_of_what_was_done(
 
 
 def test_a_stalled_proxy_holds_back_and_then_delivers(proxy: Proxy, key: str) -> None:
-    with through(proxy, timeout_s=0.2) as waiting, through(proxy) as patient:
+    with (
+        socket.create_connection(("127.0.0.1", proxy.port)) as waiting,
+        through(proxy, timeout_s=60.0) as patient,
+    ):
         proxy.stall()
-        with pytest.raises(redis.TimeoutError):
-            waiting.incr(key)
+        waiting.sendall(f"INCR {key}\r\n".encode())
+        waiting.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            waiting.recv(100)
         answers: list[object] = []
         asking = threading.Thread(target=lambda: answers.append(patient.incr(f"{key}-patient")))
         asking.start()
         assert not answers
         proxy.resume()
-        asking.join(5)
+        asking.join(60)
         assert answers == [1]
-        # What was asked for before the stall ended was done, too, though nobody waits for it.
-        eventually(lambda: patient.get(key) == b"1")
+        # What was asked for before the stall ended was done, too.
+        waiting.settimeout(60)
+        assert waiting.recv(100) == b":1\r\n"
+        assert patient.get(key) == b"1"
 
 
 def test_a_refusing_proxy_keeps_the_connections_there_are(proxy: Proxy) -> None:

@@ -20,6 +20,8 @@ from qframe.stores.sql.places import lock_slots
 from qframe.stores.sql.store import SqlStore
 
 Server = PostgresServer | MariaDbServer
+# Those of one database: a session of another test's may take its time to end.
+LISTENING = "FROM pg_stat_activity WHERE datname = '{}' AND query LIKE 'LISTEN%'"
 
 
 @pytest.fixture(params=["postgres", "mariadb"])
@@ -170,7 +172,7 @@ def test_a_bell_of_postgres_rings_for_what_another_process_commits_and_names_the
     assert bell.hints() == {one.slot}
     other.attend(topic, "g", "w", 1000)
     assert roster.wait(60)
-    sessions = "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+    sessions = f"SELECT count(*) {LISTENING.format(url.rpartition('/')[2])}"
     assert postgres.call(sessions) == [(1,)]
     for each in (bell, roster):
         each.close()
@@ -188,7 +190,7 @@ def test_a_bell_that_was_cut_off_rings_since_something_may_have_been_missed_and_
     bell = store.bell([topic])
     while bell.wait(0):
         pass
-    cut = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query LIKE 'LISTEN%'"
+    cut = f"SELECT pg_terminate_backend(pid) {LISTENING.format(url.rpartition('/')[2])}"
     assert postgres.call(cut) == [(True,)]
     assert bell.wait(60)
     other.publish(topic, [entry(topic, 1, "k", "a")])

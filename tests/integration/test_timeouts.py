@@ -110,6 +110,10 @@ def test_a_plain_handler_that_is_overdue_sees_it_and_a_mere_return_is_no_success
     assert len(app.admin.dead(topic, "g")) == bool(errors)
 
 
+def bodies(seen: list[tuple[Any, int]]) -> set[Any]:
+    return {body for body, _ in list(seen)}
+
+
 def test_a_plain_handler_that_is_overdue_keeps_its_lane_until_it_has_returned(
     app: QFrame, overdue: list[dict[str, Any]]
 ) -> None:
@@ -123,18 +127,21 @@ def test_a_plain_handler_that_is_overdue_keeps_its_lane_until_it_has_returned(
             gate.wait(60)
         seen.append((message.body, message.attempt))
 
-    app.publish(topic, "stuck", key="k")
+    app.publish(topic, "stuck", key="k", id="m")
     app.publish(topic, "behind", key="k")
     app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(20)])
     worker = threading.Thread(target=app.run)
     worker.start()
-    eventually(lambda: len(overdue) == 1 and len(seen) == 20)
-    assert not {"stuck", "behind"} & {body for body, _ in seen}
+    others = set(range(20))
+    eventually(lambda: any(told["id"] == "m" for told in overdue) and others <= bodies(seen))
+    assert bodies(seen) == others
     gate.set()
     eventually(lambda: app.admin.lag(topic, "g") == 0)
     app.stop()
     worker.join()
-    assert sorted(seen[20:], key=str) == [("behind", 1), ("stuck", 1), ("stuck", 2)]
+    # Any other may be overdue as well, and tried again, where the machine stands still.
+    assert {("behind", 1), ("stuck", 1), ("stuck", 2)} <= set(seen)
+    assert bodies(seen) == others | {"behind", "stuck"}
 
 
 def test_handlers_that_come_after_one_another_have_each_their_own_time(
@@ -142,11 +149,11 @@ def test_handlers_that_come_after_one_another_have_each_their_own_time(
 ) -> None:
     topic = Topic("t", slots=1)
 
-    @app.consumer(topic, group="g", timeout="2s", threads=1)
+    @app.consumer(topic, group="g", timeout="5s", threads=1)
     def handle(message: Message) -> None:
         threading.Event().wait(0.05)
 
-    app.publish_many(topic, range(60))  # together longer than what one may take
+    app.publish_many(topic, range(110))  # together longer than what one may take
     app.run(burst=True)
     assert not overdue
 

@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from typing import Any
 
@@ -47,7 +48,13 @@ def app(tmp_path: Path) -> Iterator[QFrame]:
 def told(app: QFrame) -> Counter[str]:
     """The events of an app, counted."""
     events: Counter[str] = Counter()
-    app.events.listen(lambda name, facts: events.update({name: facts.get("count", 1)}))
+    guard = threading.Lock()
+
+    def count(name: str, facts: dict[str, Any]) -> None:
+        with guard:  # several threads tell
+            events[name] += facts.get("count", 1)
+
+    app.events.listen(count)
     return events
 
 
@@ -178,13 +185,16 @@ def test_at_most_once_what_is_unwanted_is_settled_before_what_is_behind_it(
 def test_at_most_once_a_pause_gives_back_what_has_not_begun(app: QFrame, is_async: bool) -> None:
     topic = Topic("t", kind="ordered", slots=2)
     seen: list[int] = []
+    calls = count(1)
 
     def work(message: Message) -> None:
         seen.append(message.body)
-        if len(seen) == 3:
+        if next(calls) == 3:
             app.admin.pause(topic, "g")
 
-    app.consumer(topic, "g", at_most_once=True, rate_limit="20/s")(handler(is_async, work))
+    # However late the pause is heard of, there are no tokens for all.
+    limit = RateLimit("1/h", burst=20)
+    app.consumer(topic, "g", at_most_once=True, rate_limit=limit)(handler(is_async, work))
     app.publish_many(topic, [Outgoing(n, key=f"k{n % 7}") for n in range(40)])
     app.run(burst=True)
     assert 3 <= len(seen) == settled(app, topic) < 40
@@ -212,11 +222,13 @@ def test_at_most_once_a_late_handler_is_a_failure_for_the_breaker(
             threading.Event().wait(0.001)
 
     app.consumer(
-        topic, "g", at_most_once=True, threads=1, timeout="30ms", breaker=Breaker(2, pause="20ms")
+        topic, "g", at_most_once=True, threads=1, timeout="300ms", breaker=Breaker(2, pause="20ms")
     )(hangs if is_async else looks)  # fmt: skip
     app.publish_many(topic, list(range(6)))
     app.run(burst=True)
-    assert (events["consumer.tripped"], events["consumer.recovered"]) == (1, 1)
+    # A quick one may be late as well, where the machine stands still.
+    assert events["consumer.tripped"] >= 1
+    assert events["consumer.recovered"] >= 1
     assert settled(app, topic) == 6
 
 
@@ -323,16 +335,16 @@ def test_behind_a_list_handler_that_runs_an_unwanted_message_waits_for_its_turn(
     @app.consumer(topic, "g", tags="red", batch=Batch(8, "5ms"))
     def handle(messages: list[Message]) -> None:
         entered.set()
-        go_on.wait(30)
+        go_on.wait(60)
 
     app.publish_many(topic, [Outgoing("slow", key="a", tags=["red"]), Outgoing(1, key="a"),
                              Outgoing(2, key="b")])  # fmt: skip
     worker = threading.Thread(target=app.run)
     worker.start()
     try:
-        assert entered.wait(30)
+        assert entered.wait(60)
         eventually(lambda: settled(app, topic) == 1)
-        assert events["delivery.skipped"] == 1
+        eventually(lambda: events["delivery.skipped"] == 1)
     finally:
         go_on.set()
         app.stop()
@@ -430,9 +442,9 @@ def test_what_waits_for_a_token_for_an_hour_follows_when_another_rate_is_set(
     worker = threading.Thread(target=app.run)
     worker.start()
     try:
-        eventually(lambda: app.store.stats(topic, "g")[0].doing)
+        eventually(lambda: any(group.doing for group in app.admin.topic(topic).groups))
         app.admin.tune(topic, "g", rate="1000/s")
-        eventually(lambda: seen, within=20)
+        eventually(lambda: seen)
     finally:
         app.stop()
         worker.join()
@@ -682,6 +694,6 @@ def test_an_ack_that_crosses_its_handlers_error_leaves_nothing_in_hand(
     app.publish_many(topic, [Outgoing(n, key="k") for n in range(3)])
     worker = threading.Thread(target=lambda: app.run(burst=True), daemon=True)
     worker.start()
-    eventually(lambda: not worker.is_alive(), within=20)
+    eventually(lambda: not worker.is_alive())
     assert seen == [0, 1, 2]
     assert settled(app, topic) == 3

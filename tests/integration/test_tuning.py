@@ -61,7 +61,7 @@ class Worker:
     def __exit__(self, *_: object) -> None:
         self.gate.set()
         self.app.stop()
-        self._thread.join(30)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
 

@@ -5,14 +5,16 @@ from __future__ import annotations
 import os
 import signal
 import sys
+import threading
 from collections import Counter, defaultdict
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Self
 
 import pytest
 from cli_program import Program
 from eventually import eventually
-from processes import WITHIN_S, Running
+from processes import Running
 
 from qframe import Outgoing, QFrame, Topic
 
@@ -109,20 +111,46 @@ def publish(app: QFrame, numbers: range) -> None:
     app.publish_many(TOPIC, [Outgoing(number, id=f"m-{number}") for number in numbers])
 
 
+class Feeding:
+    """Publishes whenever little is left: workers have enough to do however long it takes."""
+
+    LEAST = 1000
+
+    def __init__(self, app: QFrame) -> None:
+        self.count = 0
+        self._app = app
+        self._ending = threading.Event()
+        self._thread = threading.Thread(target=self._run)
+
+    def _run(self) -> None:
+        while not self._ending.is_set():
+            if self._app.admin.lag("work", "g") < self.LEAST:
+                publish(self._app, range(self.count, self.count + self.LEAST))
+                self.count += self.LEAST
+            self._ending.wait(0.05)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._ending.set()
+        self._thread.join()
+
+
 def test_tuned_from_2_threads_to_16_and_back_nothing_is_lost_or_repeated(
     app: QFrame, workers: Running, tmp_path: Path
 ) -> None:
     watch = Watch(tmp_path / "handled.txt")
-    publish(app, range(2000))
-    eventually(lambda: watch.runs(2), within=WITHIN_S)
-    app.admin.tune("work", "g", threads=16)
-    eventually(lambda: watch.runs(16), within=WITHIN_S)
-    publish(app, range(2000, 3000))
-    app.admin.tune("work", "g", threads=2)
-    eventually(lambda: watch.runs(2), within=WITHIN_S)
+    with Feeding(app) as feeding:
+        eventually(lambda: watch.runs(2))
+        app.admin.tune("work", "g", threads=16)
+        eventually(lambda: watch.runs(16))
+        app.admin.tune("work", "g", threads=2)
+        eventually(lambda: watch.runs(2))
     app.admin.tune("work", "g", threads=32, in_flight=500)
     eventually(lambda: app.admin.lag("work", "g") == 0)
-    assert watch.handled() == {f"m-{number}": 1 for number in range(3000)}
+    assert watch.handled() == {f"m-{number}": 1 for number in range(feeding.count)}
     assert {attempt for *_, attempt in watch.lines()} == {"1"}
     assert not [event for event in workers.events() if event["event"].startswith("delivery.")]
 
@@ -131,21 +159,21 @@ def test_a_paused_group_handles_nothing_until_it_is_resumed_and_nothing_is_lost_
     app: QFrame, workers: Running, tmp_path: Path
 ) -> None:
     watch = Watch(tmp_path / "handled.txt")
-    publish(app, range(600))
+    publish(app, range(3000))
     eventually(lambda: watch.began() > 20)
     app.admin.pause("work", "g")
     workers.wait_for("consumer.paused", 2)
     eventually(lambda: app.admin.topic("work").groups[0].doing == 0)
     before = watch.began()
-    publish(app, range(600, 700))
-    assert app.admin.lag("work", "g") == 700 - before
+    publish(app, range(3000, 3100))
+    assert app.admin.lag("work", "g") == 3100 - before
     # Whatever a worker still did is done by the time that both have looked again.
-    app.admin.tune("work", "g", threads=3)
+    app.admin.tune("work", "g", threads=16)
     workers.wait_for("consumer.tuned", 2)
-    assert watch.began() == before < 600
+    assert watch.began() == before < 3000
     app.admin.resume("work", "g")
     eventually(lambda: app.admin.lag("work", "g") == 0)
-    assert watch.handled() == {f"m-{number}": 1 for number in range(700)}
+    assert watch.handled() == {f"m-{number}": 1 for number in range(3100)}
     assert {attempt for *_, attempt in watch.lines()} == {"1"}
 
 
@@ -159,10 +187,11 @@ def test_a_worker_that_is_started_in_the_place_of_a_killed_one_obeys_as_well(
     for pid in workers.children:
         os.kill(pid, signal.SIGKILL)
     workers.wait_for("worker.ready", 4)
-    publish(app, range(400))
+    publish(app, range(4000))
     assert len(workers.wait_for("consumer.paused", 4)) == 4
-    assert (watch.began(), app.admin.lag("work", "g")) == (0, 400)
+    assert (watch.began(), app.admin.lag("work", "g")) == (0, 4000)
     app.admin.resume("work", "g")
     eventually(lambda: watch.runs(5))
+    app.admin.tune("work", "g", threads=32)
     eventually(lambda: app.admin.lag("work", "g") == 0)
-    assert watch.handled() == {f"m-{number}": 1 for number in range(400)}
+    assert watch.handled() == {f"m-{number}": 1 for number in range(4000)}

@@ -275,7 +275,9 @@ def empty(engine: Engine) -> Iterator[Engine]:
 
 
 LITTLE = settings(
-    max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=25,
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture, HealthCheck.too_slow],
 )
 events = st.lists(st.integers(1, 5), max_size=10).map(lambda extra: [*range(1, 6), *extra])
 

@@ -18,7 +18,7 @@ from servers import Proxy, ZooKeeperEnsemble3, ZooKeeperServer
 def connected(hosts: str, timeout_s: float = 10.0) -> Iterator[KazooClient]:
     """A client with a session of its own."""
     client = KazooClient(hosts, timeout=timeout_s)
-    client.start(10)
+    client.start(60)
     try:
         yield client
     finally:
@@ -27,7 +27,7 @@ def connected(hosts: str, timeout_s: float = 10.0) -> Iterator[KazooClient]:
 
 
 def test_a_server_keeps_what_it_has_acknowledged_when_killed(tmp_path: Path) -> None:
-    with ZooKeeperServer(tmp_path) as server, connected(server.address, 3.0) as client:
+    with ZooKeeperServer(tmp_path) as server, connected(server.address, 30.0) as client:
         client.create("/node", b"value", ephemeral=True)
         port, pid = server.port, server.pid
         server.kill()
@@ -40,12 +40,12 @@ def test_a_server_keeps_what_it_has_acknowledged_when_killed(tmp_path: Path) -> 
 
 def test_a_session_ends_soon_after_its_time_while_its_worker_is_cut_off(tmp_path: Path) -> None:
     with ZooKeeperServer(tmp_path) as server, connected(server.address) as other:
-        with Proxy(server.port) as proxy, connected(f"127.0.0.1:{proxy.port}", 1.0) as client:
+        with Proxy(server.port) as proxy, connected(f"127.0.0.1:{proxy.port}", 4.0) as client:
             session = client.client_id
             client.create("/node", ephemeral=True)
             proxy.stall()
             assert other.exists("/node")
-            eventually(lambda: not other.exists("/node"), within=3)
+            eventually(lambda: not other.exists("/node"))
             proxy.resume()
             eventually(lambda: client.client_id not in (None, session))
         assert server.url == f"zookeeper://{server.address}"
@@ -64,12 +64,12 @@ def test_a_frozen_server_answers_once_it_is_thawed(tmp_path: Path) -> None:
     with ZooKeeperServer(tmp_path) as server:
         with connected(server.address) as client:
             asked = client.exists_async("/")
-            assert asked.get(timeout=5)
+            assert asked.get(timeout=60)
             server.freeze()
             asked = client.exists_async("/")
             assert not asked.wait(0.3)
             server.thaw()
-            assert asked.get(timeout=5)
+            assert asked.get(timeout=60)
         server.freeze()
     assert not server.is_running
 

@@ -28,7 +28,7 @@ def test_sessions_are_kept_over_a_cut_that_is_shorter(
     states: list[bool] = []
     with Proxy(zookeeper.port) as proxy:
         url = f"zookeeper://127.0.0.1:{proxy.port}{root_of(zookeeper_url)}"
-        driver = open_zookeeper(url, on_state=lambda: states.append(driver.connected))
+        driver = open_zookeeper(url, 20, on_state=lambda: states.append(driver.connected))
         session = driver.session_id
         ask(driver.client.create_async("/node", ephemeral=True))
         for _ in range(3):
@@ -79,12 +79,12 @@ def test_a_session_is_lost_when_its_worker_is_cut_off_for_longer(
     open_zookeeper: Open, zookeeper: ZooKeeperServer
 ) -> None:
     with Proxy(zookeeper.port) as proxy:
-        driver = open_zookeeper(f"zookeeper://127.0.0.1:{proxy.port}", session_s=1.0)
+        driver = open_zookeeper(f"zookeeper://127.0.0.1:{proxy.port}", session_s=4.0)
         first, path = driver.session_id, f"/cut-off-{proxy.port}"
         ask(driver.client.create_async(path, ephemeral=True))
         proxy.stall()
         with nobody(zookeeper) as other:
-            eventually(lambda: not other.exists(path), within=3)
+            eventually(lambda: not other.exists(path))
         eventually(lambda: not driver.connected)
         assert driver.session_id == first  # nobody has said yet that it is lost
         proxy.resume()
@@ -95,7 +95,9 @@ def test_what_is_on_its_way_when_the_connection_breaks_is_unknown(
     open_zookeeper: Open, zookeeper: ZooKeeperServer, zookeeper_url: str
 ) -> None:
     with Proxy(zookeeper.port) as proxy:
-        driver = open_zookeeper(f"zookeeper://127.0.0.1:{proxy.port}{root_of(zookeeper_url)}")
+        # With so long a session no ping comes first, whose reply would be the one that is dropped.
+        url = f"zookeeper://127.0.0.1:{proxy.port}{root_of(zookeeper_url)}"
+        driver = open_zookeeper(url, session_s=60)
         proxy.drop_replies(1)
         with pytest.raises(ConnectionLoss):
             ask(driver.client.create_async("/node"))
@@ -126,7 +128,8 @@ def answers(driver: ZooKeeper, path: str) -> bool:
 def test_the_session_lasts_as_long_as_the_server_grants(
     open_zookeeper: Open, asked_s: float, granted_s: float
 ) -> None:
-    assert open_zookeeper(session_s=asked_s).session_s == granted_s
+    driver = open_zookeeper(session_s=asked_s)
+    eventually(lambda: driver.session_s == granted_s)  # a short one may be over, and another begun
 
 
 def test_what_the_server_grants_is_read_again_when_it_changes(
@@ -164,7 +167,7 @@ def test_after_a_fork_the_child_has_a_session_of_its_own(zookeeper: ZooKeeperSer
 import os, sys
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.drivers.zookeeper_servers import Connections, servers_of
-driver = ZooKeeper(sys.argv[1], session_s=4, on_state=lambda: None)
+driver = ZooKeeper(sys.argv[1], session_s=30, on_state=lambda: None)
 driver.start(10)
 first = driver.session_id
 child = os.fork()
@@ -177,7 +180,7 @@ if child == 0:
     os._exit(0)
 assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
 assert driver.connected and driver.session_id == first
-assert driver.client.exists_async("/").get(timeout=5)
+assert driver.client.exists_async("/").get(timeout=60)
 driver.close()
 """
     run = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", code, zookeeper.url]

@@ -19,7 +19,7 @@ Open = Callable[..., ZooKeeper]
 def nobody(server: ZooKeeperServer) -> Iterator[KazooClient]:
     """A client without a user, and without a chroot."""
     client = KazooClient(server.address)
-    client.start(10)
+    client.start(60)
     try:
         yield client
     finally:
@@ -35,7 +35,7 @@ def shorter_than(seconds: float) -> Iterator[None]:
 
 
 def ask(asked: Any) -> Any:
-    return asked.get(timeout=5)
+    return asked.get(timeout=60)
 
 
 def root_of(url: str) -> str:
