@@ -22,7 +22,7 @@ HOST = "127.0.0.1"
 # Below the ports that the system gives to connections; a Redis cluster's bus stands 10,000 above.
 PORTS = range(11_000, 21_000)
 BUS = 10_000
-START_S = 30.0
+START_S = 60.0
 STOP_S = 10.0
 PR_SET_PDEATHSIG = 1
 

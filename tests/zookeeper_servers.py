@@ -188,7 +188,7 @@ class ZooKeeperEnsemble3:
                 stack.enter_context(_Member(folder, number, port, {"tickTime": tick_ms} | members))
                 for number, (port, _, _) in enumerate(ports)
             ]
-            eventually(self._is_whole, within=30)
+            eventually(self._is_whole)
             self._stack = stack.pop_all()
 
     @property

@@ -238,21 +238,21 @@ class Crew:
         """A worker for each of the first places; all slots are theirs when this returns."""
         for place in self.places[:places]:
             place.start()
-        eventually(lambda: len(self.served()) == SLOTS, within=30)
+        eventually(lambda: len(self.served()) == SLOTS)
 
     def leave(self, place: Place) -> None:
         """One worker ends as it is asked to."""
-        self.wait(lambda: place.is_ready, 30)
+        self.wait(lambda: place.is_ready, 60)
         place.leave()
-        self.wait(place.has_left, 40)
+        self.wait(place.has_left, 60)
 
     def leave_all(self) -> None:
         """All workers end as they are asked to, once they hear it."""
-        self.wait(lambda: all(each.is_free or each.is_ready for each in self.places), 30)
+        self.wait(lambda: all(each.is_free or each.is_ready for each in self.places), 60)
         for place in self.places:
             if not place.is_free:
                 place.leave()
-        eventually(lambda: all(each.is_free or each.has_left() for each in self.places), within=40)
+        eventually(lambda: all(each.is_free or each.has_left() for each in self.places))
 
     def served(self) -> set[int]:
         """The slots that are somebody's now."""

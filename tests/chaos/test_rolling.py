@@ -54,12 +54,12 @@ def test_joins_and_clean_leaves_hand_nothing_out_twice(
                 crew.wait(lambda enough=enough: crew.done >= enough, 60)  # type: ignore[misc]
                 crew.leave(place)
                 place.start()
-                crew.wait(lambda place=place: place.is_ready, 30)  # type: ignore[misc]
+                crew.wait(lambda place=place: place.is_ready, 60)  # type: ignore[misc]
                 restarts += 1
             crew.leave(spare)
             crew.wait(lambda: crew.done == MESSAGES, 60)
             with QFrame(store=url) as app:
-                crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 30)
+                crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 60)
             crew.leave_all()
         finally:
             producing.stop()

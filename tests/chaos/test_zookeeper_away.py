@@ -56,7 +56,7 @@ def test_without_zookeeper_nothing_is_begun_after_two_thirds_of_a_session(
             zookeeper.restart() if how == "killed" else zookeeper.thaw()
             crew.wait(lambda: crew.done == MESSAGES, 120)
             with QFrame(store=redis.url) as app:
-                crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 30)
+                crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 60)
             crew.leave_all()
         finally:
             producing.stop()
