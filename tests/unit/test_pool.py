@@ -86,7 +86,7 @@ def running(handlers: Handlers, threads: int) -> Iterator[Pool]:
         yield pool
     finally:
         handlers.gate.set()
-        assert pool.stop(20)
+        assert pool.stop(60)
         assert living(pool) == 0
         assert failures == []
 
@@ -226,7 +226,7 @@ def test_a_pool_that_was_resized_before_its_start_or_after_its_stop_has_no_threa
     eventually(lambda: living(pool) == 3)
     pool.dispatch(messages(handlers, range(9)))
     eventually(lambda: handlers.handled == Counter(range(9)))
-    assert pool.stop(20)
+    assert pool.stop(60)
     pool.resize(9)
     assert living(pool) == 0
 
@@ -290,7 +290,7 @@ def test_a_pool_of_batches_is_resized_as_well(sizes: list[int], seed: int) -> No
     work.gate.set()
     eventually(lambda: sum(work.handled.values()) >= number)
     eventually(lambda: living(pool) == ([3, *sizes])[-1])
-    assert pool.stop(20)
+    assert pool.stop(60)
     assert (living(pool), failures) == (0, [])
     assert work.handled == Counter(range(number))
 
@@ -345,7 +345,7 @@ def test_a_stop_does_not_wait_for_a_handler_that_has_ended_just_before() -> None
     eventually(lambda: pool.hands and pool.hands[0].calling)
     stop = threading.Thread(target=pool.stop, daemon=True)
     stop.start()
-    stop.join(20)
+    stop.join(60)
     assert not stop.is_alive()
-    assert loop.stop(20)
+    assert loop.stop(60)
     assert failures == []
