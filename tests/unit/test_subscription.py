@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 
 import pytest
@@ -23,14 +24,21 @@ class Registry:
         self.calls: list[tuple[str, int | None]] = []
         self.names: list[str] = []
         self.away = False
+        self._guard = threading.Lock()
 
     def subscribe(self, topic: Topic, group: str, start: str, expires_ms: int | None) -> bool:
         self.calls.append((start, expires_ms))
         if self.away:
             raise StoreUnavailable("store", "away")
-        is_new = group not in self.names
-        self.names = [group]
+        with self._guard:
+            is_new = group not in self.names
+            self.names = [group]
         return is_new
+
+    def forget(self) -> None:
+        """The group expires."""
+        with self._guard:
+            self.names = []
 
 
 def subscription(
@@ -96,7 +104,7 @@ def test_one_that_is_gone_is_subscribed_anew_and_that_is_told_once() -> None:
     events.listen(lambda name, facts: told.append((name, facts["group"])))
     one = subscription(registry, hasty(), events)
     one.begin()
-    registry.names = []
+    registry.forget()
     eventually(lambda: told)
     calls = len(registry.calls)
     eventually(lambda: len(registry.calls) > calls + 3)
