@@ -95,17 +95,20 @@ class History:
         id: str = "",  # noqa: A002 - as a message calls it
         attempt: int = 0,
         by: str = "",
+        at_ns: int = 0,
         **more: Any,
     ) -> None:
-        """Appends one fact, as of now."""
-        now_ns = time.monotonic_ns()
-        fact = Fact(what, now_ns, by or self._by, topic, key, number, id, attempt, **more)
+        """Appends one fact, as of now or of an earlier moment."""
+        at_ns = at_ns or time.monotonic_ns()
+        fact = Fact(what, at_ns, by or self._by, topic, key, number, id, attempt, **more)
         whole_lines.append(self._file, _encode(fact))
 
-    def note_of(self, what: str, message: Message, call: int = 0) -> None:
+    def note_of(self, what: str, message: Message, call: int = 0, at_ns: int = 0) -> None:
         """Appends a fact about a message whose body is its number."""
         key, number = message.key or "", message.body
-        self.note(what, message.topic, key, number, message.id, message.attempt, call=call)
+        self.note(
+            what, message.topic, key, number, message.id, message.attempt, at_ns=at_ns, call=call
+        )
 
     def listen(self, name: str, facts: dict[str, object]) -> None:
         """Appends an event of an app: `app.events.listen(history.listen)`."""
