@@ -39,6 +39,7 @@ FROZEN = "frozen"
 THAWED = "thawed"
 CUT = "cut"
 MENDED = "mended"
+STOOD_STILL = "stood still"
 TOOK = "took"
 ATTENDED = "attended"
 ACCEPTED = "accepted"
@@ -54,7 +55,8 @@ class Fact(msgspec.Struct, array_like=True, frozen=True):
         by: who wrote it; of DIED, who has died.
         topic, key, number, id, attempt: the message that it is about; `number` counts the messages
             of a key from 0. Of an event, `number` is its count.
-        since_ns: of a question to the store and its answer, when it was sent.
+        since_ns: of a question to the store and its answer, when it was sent; of what was done to a
+            worker, or to all of them, since when it may have been.
         slots: the slots that it is about.
         call: of what a handler says, the number of its call in this worker, from 1; 0 where each
             call is about one message only.
