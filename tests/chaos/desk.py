@@ -69,9 +69,9 @@ class Call:
         self._facts = facts
 
     def begin(self, at_ns: int) -> None:
-        """The handler has them, all from the same moment on."""
-        for message in self._messages:
-            self._facts.note_of(STARTED, message, self.number, at_ns)
+        """The handler has them, all from the same moment on, in their order."""
+        for later_ns, message in enumerate(self._messages):
+            self._facts.note_of(STARTED, message, self.number, at_ns + later_ns)
 
     def end(self, what: str, *its: Message) -> None:
         """These are not in hand any more; all that still are, if none is named."""
