@@ -9,6 +9,7 @@ import select
 import socket
 import struct
 import threading
+import uuid
 from collections import Counter
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -137,6 +138,25 @@ class RedisCluster3:
         others = [each for each in self.servers if each not in (source, target)]
         for server in [target, source, *others]:
             server.call("CLUSTER", "SETSLOT", slot, "NODE", target_id)
+
+    def await_words(self) -> None:
+        """Returns when all that was published before has come to all who listen at any node.
+
+        Nodes pass words on in their order, and a node hands all of them out before it looks again:
+        so when a second round of words has come, those before the first have.
+        """
+        with ExitStack() as stack:
+            clients = [stack.enter_context(each.client()) for each in self.servers]
+            for _ in range(2):
+                ears = [stack.enter_context(each.pubsub()) for each in clients]
+                channel = f"round-{uuid.uuid4()}"
+                for ear in ears:
+                    ear.subscribe(channel)
+                    assert ear.get_message(timeout=60)
+                for client in clients:
+                    client.publish(channel, "")
+                for ear in ears:
+                    assert all(ear.get_message(timeout=60) for _ in clients)
 
     def await_whole(self) -> None:
         """Returns when all nodes know each other and serve all slots."""

@@ -72,7 +72,8 @@ def run(
     open_accounts()
     began = time.monotonic()
     storm = Storm(engine(), folder / "workers.log", seed, restart)
-    customers = threading.Thread(target=_buy, args=(shopping(orders, seed),), daemon=True)
+    may_place = (lambda _: True) if calm else storm.may_place
+    customers = threading.Thread(target=_buy, args=(shopping(orders, seed), may_place), daemon=True)
     customers.start()
     with console.status("paying") as status, default_app() as app:
         while (done := _done()) < orders or customers.is_alive():
@@ -93,13 +94,15 @@ def run(
     return 0 if all(claim.holds for claim in found) else 1
 
 
-def _buy(shopping: list[Any]) -> None:
+def _buy(shopping: list[Any], may_place: Callable[[float], bool]) -> None:
     """Places all orders, in small transactions; every twentieth customer presses twice."""
     from examples.payments.ledger import Order, engine
     from examples.payments.orders import place
 
     for start in range(0, len(shopping), BASKET):
         basket = shopping[start : start + BASKET]
+        while not may_place(start / len(shopping)):
+            time.sleep(0.1)
         while True:
             try:
                 with Session(engine()) as session:

@@ -49,6 +49,7 @@ class Storm:
         self._restart = restart
         self._workers = [_worker(self._log) for _ in range(WORKERS)]
         self._next_s = time.monotonic() + PAUSE_S[1]
+        self._struck_at = 0.0
 
     def rage(self, done: float) -> None:
         """Kills something, if it is time; the database at a third and at two thirds of the work."""
@@ -60,7 +61,8 @@ class Storm:
         if self._restart is not None and kills < 2 and done > (kills + 1) / 3:
             self._restart()
             self.counts["the database killed"] += 1
-        elif time.monotonic() >= self._next_s:
+        elif time.monotonic() >= self._next_s and self._may_strike(done):
+            self._struck_at = done
             self._next_s = time.monotonic() + self._chance.uniform(*PAUSE_S)
             if self._chance.random() < 0.3 and self._engine.dialect.name in _CUT:
                 with suppress(DBAPIError):
@@ -69,6 +71,12 @@ class Storm:
                 self._chance.choice(self._workers).send_signal(signal.SIGKILL)
                 self.counts["workers killed"] += 1
 
+    def may_place(self, part: float) -> bool:
+        """Whether customers may place that part of the orders: what is killed is killed at work."""
+        if self._restart is not None and part > (self.counts["the database killed"] + 1.5) / 3:
+            return False
+        return part <= 0.5 or self.counts["workers killed"] > 0
+
     def calm_down(self) -> None:
         """Ends the workers, cleanly."""
         for worker in self._workers:
@@ -76,6 +84,10 @@ class Storm:
         for worker in self._workers:
             worker.wait(60)
         self._log.close()
+
+    def _may_strike(self, done: float) -> bool:
+        """Whether something was done since: on a busy machine a worker may take long to begin."""
+        return done > self._struck_at or not self.counts["workers killed"]
 
     def _cut(self) -> None:
         with self._engine.connect() as connection:

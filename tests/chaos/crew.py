@@ -21,6 +21,7 @@ from history import (
     LEAVING,
     MENDED,
     STARTING,
+    STOOD_STILL,
     THAWED,
     Fact,
     History,
@@ -102,8 +103,9 @@ class Place:
 
     def freeze(self) -> None:
         """It does nothing any more, and does not know it."""
-        self._note(FROZEN)
+        since_ns = time.monotonic_ns()
         self._its_child().freeze()
+        self._note(FROZEN, since_ns)
 
     def thaw(self) -> None:
         """It goes on."""
@@ -113,15 +115,17 @@ class Place:
     def stall(self) -> None:
         """Nothing comes from ZooKeeper any more, nor goes there; connections stay."""
         assert self._proxy is not None
-        self._note(CUT)
+        since_ns = time.monotonic_ns()
         self._proxy.stall()
+        self._note(CUT, since_ns)
 
     def cut(self) -> None:
         """Its connection to ZooKeeper is reset, and no other is accepted."""
         assert self._proxy is not None
-        self._note(CUT)
+        since_ns = time.monotonic_ns()
         self._proxy.refuse()
         self._proxy.reset_all()
+        self._note(CUT, since_ns)
 
     def mend(self) -> None:
         """It reaches ZooKeeper again."""
@@ -144,8 +148,8 @@ class Place:
         self.child = None
         self.is_leaving = False
 
-    def _note(self, what: str) -> None:
-        self._crew.history.note(what, by=self.name)
+    def _note(self, what: str, since_ns: int = 0) -> None:
+        self._crew.history.note(what, by=self.name, since_ns=since_ns)
         self._crew.counts[what] += 1
 
 
@@ -227,8 +231,11 @@ class Crew:
             self.pause()
 
     def pause(self) -> None:
-        """A moment; then it looks, and checks."""
+        """A moment; then it looks, and checks. If it was a long one, nobody has had the machine."""
+        since_ns = time.monotonic_ns()
         self._pause.wait(PAUSE_S)
+        if time.monotonic_ns() - since_ns >= self.limit_ns:
+            self.history.note(STOOD_STILL, since_ns=since_ns)
         self.look()
         if time.monotonic() >= self._check_s:
             self._check_s = time.monotonic() + 1
@@ -238,21 +245,21 @@ class Crew:
         """A worker for each of the first places; all slots are theirs when this returns."""
         for place in self.places[:places]:
             place.start()
-        eventually(lambda: len(self.served()) == SLOTS, within=30)
+        eventually(lambda: len(self.served()) == SLOTS)
 
     def leave(self, place: Place) -> None:
         """One worker ends as it is asked to."""
-        self.wait(lambda: place.is_ready, 30)
+        self.wait(lambda: place.is_ready, 60)
         place.leave()
-        self.wait(place.has_left, 40)
+        self.wait(place.has_left, 60)
 
     def leave_all(self) -> None:
         """All workers end as they are asked to, once they hear it."""
-        self.wait(lambda: all(each.is_free or each.is_ready for each in self.places), 30)
+        self.wait(lambda: all(each.is_free or each.is_ready for each in self.places), 60)
         for place in self.places:
             if not place.is_free:
                 place.leave()
-        eventually(lambda: all(each.is_free or each.has_left() for each in self.places), within=40)
+        eventually(lambda: all(each.is_free or each.has_left() for each in self.places))
 
     def served(self) -> set[int]:
         """The slots that are somebody's now."""

@@ -6,7 +6,8 @@ Handlers take their time by the message's id, so that each takes as long in what
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+import time
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from zlib import crc32
 
@@ -67,10 +68,10 @@ class Call:
         self._messages = list(messages)
         self._facts = facts
 
-    def begin(self) -> None:
-        """The handler has them."""
-        for message in self._messages:
-            self._facts.note_of(STARTED, message, self.number)
+    def begin(self, at_ns: int) -> None:
+        """The handler has them, all from the same moment on, in their order."""
+        for later_ns, message in enumerate(self._messages):
+            self._facts.note_of(STARTED, message, self.number, at_ns + later_ns)
 
     def end(self, what: str, *its: Message) -> None:
         """These are not in hand any more; all that still are, if none is named."""
@@ -88,10 +89,19 @@ class Desk:
         ways: what they do.
         facts: the history.
         keeps_order_when_delayed: whether a delayed retry costs no key its order, as on `ordered`.
+        began_ns: when the call that begins now has begun.
     """
 
-    def __init__(self, ways: Ways, facts: History, *, keeps_order_when_delayed: bool) -> None:
+    def __init__(
+        self,
+        ways: Ways,
+        facts: History,
+        *,
+        keeps_order_when_delayed: bool,
+        began_ns: Callable[[], int] = time.monotonic_ns,
+    ) -> None:
         self.ways = ways
+        self._began_ns = began_ns
         self._facts = facts
         self._keeps_order = keeps_order_when_delayed
         self._calls = itertools.count(1)
@@ -99,8 +109,9 @@ class Desk:
     @contextmanager
     def in_hand(self, messages: Sequence[Message]) -> Iterator[Call]:
         """What happens in this block happens with these messages in hand."""
+        began_ns = self._began_ns()
         call = Call(next(self._calls), messages, self._facts)
-        call.begin()
+        call.begin(began_ns)
         try:
             yield call
         except BaseException:

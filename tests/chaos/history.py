@@ -39,6 +39,7 @@ FROZEN = "frozen"
 THAWED = "thawed"
 CUT = "cut"
 MENDED = "mended"
+STOOD_STILL = "stood still"
 TOOK = "took"
 ATTENDED = "attended"
 ACCEPTED = "accepted"
@@ -54,7 +55,8 @@ class Fact(msgspec.Struct, array_like=True, frozen=True):
         by: who wrote it; of DIED, who has died.
         topic, key, number, id, attempt: the message that it is about; `number` counts the messages
             of a key from 0. Of an event, `number` is its count.
-        since_ns: of a question to the store and its answer, when it was sent.
+        since_ns: of a question to the store and its answer, when it was sent; of what was done to a
+            worker, or to all of them, since when it may have been.
         slots: the slots that it is about.
         call: of what a handler says, the number of its call in this worker, from 1; 0 where each
             call is about one message only.
@@ -95,17 +97,20 @@ class History:
         id: str = "",  # noqa: A002 - as a message calls it
         attempt: int = 0,
         by: str = "",
+        at_ns: int = 0,
         **more: Any,
     ) -> None:
-        """Appends one fact, as of now."""
-        now_ns = time.monotonic_ns()
-        fact = Fact(what, now_ns, by or self._by, topic, key, number, id, attempt, **more)
+        """Appends one fact, as of now or of an earlier moment."""
+        at_ns = at_ns or time.monotonic_ns()
+        fact = Fact(what, at_ns, by or self._by, topic, key, number, id, attempt, **more)
         whole_lines.append(self._file, _encode(fact))
 
-    def note_of(self, what: str, message: Message, call: int = 0) -> None:
+    def note_of(self, what: str, message: Message, call: int = 0, at_ns: int = 0) -> None:
         """Appends a fact about a message whose body is its number."""
         key, number = message.key or "", message.body
-        self.note(what, message.topic, key, number, message.id, message.attempt, call=call)
+        self.note(
+            what, message.topic, key, number, message.id, message.attempt, at_ns=at_ns, call=call
+        )
 
     def listen(self, name: str, facts: dict[str, object]) -> None:
         """Appends an event of an app: `app.events.listen(history.listen)`."""

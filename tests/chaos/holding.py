@@ -15,7 +15,8 @@ SLOW = Topic("slow", kind="ordered", slots=4)
 SLOW_S = 60.0
 SLOW_LEASE_S = 5.0
 HELD_LEASE_S = 3.0
-OPTIONS = {"grace": 20, "session_timeout": 1}
+# Who is frozen is to lose its slots soon; who handles slowly keeps them though it stands still.
+SESSION_S = {"slow": 20, "hold": 1, "keep": 1}
 
 
 def held(kind: str) -> Topic:
@@ -30,9 +31,13 @@ def kept(kind: str) -> Topic:
 
 def work(role: str, url: str, history: str, name: str) -> None:
     """Does what its role says: `slow`, `hold` or `keep`, the latter two with a kind of topic."""
-    with History(Path(history), name) as facts, QFrame(store=url, **OPTIONS) as app:
+    words = role.split()
+    with (
+        History(Path(history), name) as facts,
+        QFrame(store=url, grace=20, session_timeout=SESSION_S[words[0]]) as app,
+    ):
         app.events.listen(facts.listen)
-        match role.split():
+        match words:
             case ["slow"]:
                 handle_slowly(app, facts)
             case ["hold", kind]:

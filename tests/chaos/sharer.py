@@ -7,12 +7,14 @@ the history with the moment at which it was asked for.
 from __future__ import annotations
 
 import secrets
+import time
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
-from desk import Desk, Ways
+from desk import PLAIN, Desk, Ways
 from history import History
+from looks import Looks
 from manners import serve
 from watched import Watched
 
@@ -70,5 +72,11 @@ def work(text: str) -> None:
     ):
         app.events.listen(facts.listen)
         app._store = Watched(app.store, facts)  # type: ignore[assignment]
-        desk = Desk(job.ways, facts, keeps_order_when_delayed=job.kind == "ordered")
+        began_ns = time.monotonic_ns
+        if job.ways.manner == PLAIN and not job.ways.business:  # its thread looks, and then calls
+            app._clock = looks = Looks()  # type: ignore[assignment]
+            began_ns = looks.taken_ns
+        desk = Desk(
+            job.ways, facts, keeps_order_when_delayed=job.kind == "ordered", began_ns=began_ns
+        )
         serve(app, topic_of(job.kind), GROUP, desk, lease_s=job.lease_s)

@@ -9,7 +9,7 @@ The rule for two handlers of a key at once: it is a violation unless
 - the older one began in a tenure of its worker's, which was over when the younger one began; and
 - by then the worker had lost its right by a fault of its own: it had been frozen, or cut off from
   its coordinator, for as long as costs it its slots (`Crew.limit_ns`), or had said that it is in
-  doubt, or was killed;
+  doubt, or was killed; or the whole machine had stood still for so long;
 - the older one began before that fault had lasted so long.
 
 So a fault excuses what its worker had in hand when it lost its slots, and nothing that it began
@@ -33,6 +33,7 @@ from history import (
     KILLED,
     MENDED,
     STARTED,
+    STOOD_STILL,
     THAWED,
     TOOK,
     Fact,
@@ -69,11 +70,18 @@ class Tenure(NamedTuple):
 
 
 class Fault(NamedTuple):
-    """What was done to a worker."""
+    """What was done to a worker, or to all.
+
+    Attributes:
+        what, by: what, and to whom; nobody is named where it was all.
+        from_ns, struck_ns: since when it may have been so, and since when it was for sure.
+        until_ns: until when.
+    """
 
     what: str
     by: str
     from_ns: int
+    struck_ns: int
     until_ns: int
 
 
@@ -118,17 +126,21 @@ class Tenures:
 def faults(facts: Sequence[Fact]) -> list[Fault]:
     """What was done to workers, and the doubts that they had of themselves."""
     ends = {THAWED: FROZEN, MENDED: CUT}
-    open_: dict[tuple[str, str], int] = {}
+    open_: dict[tuple[str, str], Fact] = {}
     found = []
     for fact in facts:
         if fact.what in (FROZEN, CUT):
-            open_[fact.what, fact.by] = fact.at_ns
+            open_[fact.what, fact.by] = fact
         elif fact.what in ends:
-            what = ends[fact.what]
-            found.append(Fault(what, fact.by, open_.pop((what, fact.by)), fact.at_ns))
+            begun = open_.pop((ends[fact.what], fact.by))
+            found.append(Fault(begun.what, fact.by, begun.since_ns, begun.at_ns, fact.at_ns))
+        elif fact.what == STOOD_STILL:
+            found.append(Fault(fact.what, "", fact.since_ns, fact.since_ns, fact.at_ns))
         elif fact.what in (KILLED, DOUBTFUL):
-            found.append(Fault(fact.what, fact.by, fact.at_ns, FOREVER_NS))
-    found += [Fault(what, by, from_ns, FOREVER_NS) for (what, by), from_ns in open_.items()]
+            found.append(Fault(fact.what, fact.by, fact.at_ns, fact.at_ns, FOREVER_NS))
+    found += [
+        Fault(one.what, one.by, one.since_ns, one.at_ns, FOREVER_NS) for one in open_.values()
+    ]
     return sorted(found, key=lambda one: one.from_ns)
 
 
@@ -146,7 +158,7 @@ def judge(facts: Sequence[Fact], tenures: Tenures, limit_ns: int) -> Judgement:
         of[fault.by].append(fault)
     judgement = Judgement([], Counter())
     for before, one in overlaps(facts):
-        excuse = _excuse(before, one, tenures, of[before.start.by], limit_ns)
+        excuse = _excuse(before, one, tenures, of[before.start.by] + of[""], limit_ns)
         if excuse:
             judgement.excused[excuse] += 1
         else:
@@ -266,7 +278,7 @@ def _excuse(
     for fault in of_before:
         lasted = 0 if fault.what in (KILLED, DOUBTFUL) else limit_ns
         told_ns = fault.from_ns + lasted
-        began_before = fault.what == KILLED or started_ns <= told_ns
+        began_before = fault.what == KILLED or started_ns <= fault.struck_ns + lasted
         if began_before and told_ns <= now_ns and told_ns <= fault.until_ns:
             return fault.what
     return None

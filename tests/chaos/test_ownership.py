@@ -94,7 +94,7 @@ def test_slots_are_shared_whatever_becomes_of_workers(
             storm.rage(lambda: crew.done >= 0.9 * messages, WITHIN_S)
             crew.wait(lambda: crew.done == messages, WITHIN_S / 3)
             with QFrame(store=url) as app:
-                crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 30)
+                crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 60)
             crew.leave_all()
         finally:
             producing.stop()

@@ -16,6 +16,7 @@ from history import (
     PUBLISHED,
     REFUSED,
     STARTED,
+    STOOD_STILL,
     THAWED,
     TOOK,
     Fact,
@@ -39,12 +40,15 @@ LIMIT = 10
 WORDS = {
     "p": PUBLISHED, "s": STARTED, "e": ENDED, "T": TOOK, "left": LEFT, "lost": LOST, "f": FROZEN,
     "th": THAWED, "cut": CUT, "mend": MENDED, "kill": KILLED, "died": DIED, "doubt": DOUBTFUL,
-    "ok": ACCEPTED, "no": REFUSED, "sign": ATTENDED,
+    "still": STOOD_STILL, "ok": ACCEPTED, "no": REFUSED, "sign": ATTENDED,
 }  # fmt: skip
 
 
 def story(text: str) -> list[Fact]:
-    """Facts: each word is `time:what@worker`, and `/` the message's number or the epoch taken."""
+    """Facts: each word is `time:what@worker`, and `/` the message's number or the epoch taken.
+
+    Of a fault, `/` is since when it may have been.
+    """
     facts = []
     for word in text.split():
         at, _, rest = word.partition(":")
@@ -54,7 +58,8 @@ def story(text: str) -> list[Fact]:
         facts.append(
             Fact(
                 WORDS[what], int(at), by, "" if by and what in ("f", "th", "cut") else "t", "k",
-                int(number or 0), f"m{number}", since_ns=int(at),
+                int(number or 0), f"m{number}",
+                since_ns=int(number) if number and what in ("f", "cut", "still") else int(at),
                 slots=[0] if is_taking or is_answer or what in ("left", "lost") else [],
                 texts=[f"{number:0>16}"] if is_taking else [f"0:{number}"] if is_answer else [],
             )
@@ -95,8 +100,10 @@ def test_a_good_history_passes() -> None:
         ("1:T@a/1 2:s@a/0 3:cut@a 14:doubt@a 14:lost@a 20:T@b/2 21:s@b/0 22:e@a/0 30:mend@a", CUT),
         ("1:T@a/1 2:s@a/0 3:kill@a 4:T@b/2 5:s@b/0 6:died@a", KILLED),
         ("1:T@a/1 2:s@a/0 3:doubt@a 3:lost@a 4:T@b/2 5:s@b/0 6:e@a/0", DOUBTFUL),
+        ("1:T@a/1 12:s@a/0 14:f@a/3 15:T@b/2 16:s@b/0 30:th@a 31:lost@a 33:e@a/0", FROZEN),
+        ("1:T@a/1 2:s@a/0 14:still/3 15:T@b/2 16:s@b/0 17:doubt@a 17:lost@a 18:e@a/0", STOOD_STILL),
     ],
-    ids=["frozen", "cut off", "killed", "in doubt"],
+    ids=["frozen", "cut off", "killed", "in doubt", "frozen at some time", "all stood still"],
 )
 def test_what_a_worker_had_in_hand_when_it_lost_its_right_is_excused(text: str, why: str) -> None:
     assert excused(text) == {why: 1}
@@ -114,12 +121,15 @@ def test_what_a_worker_had_in_hand_when_it_lost_its_right_is_excused(text: str, 
         "1:T@a/1 2:s@a/0 3:f@a 20:th@a 21:s@b/0 33:e@a/0",
         "1:T@a/1 2:s@a/0 3:f@a 20:th@a 21:s@a/1 22:e@a/0 23:e@a/1",
         "1:s@a/0 3:f@a 20:T@b/2 21:s@b/0 30:th@a 33:e@a/0",
+        "1:T@a/1 2:s@a/0 12:still/3 15:T@b/2 16:s@b/0 17:lost@a 18:e@a/0",
+        "1:T@a/1 14:still/3 15:s@a/0 16:T@b/2 17:s@b/0 18:lost@a 19:e@a/0",
     ],
     ids=[
         "no fault", "frozen, but not for long enough yet", "frozen, but not for long enough",
         "another was frozen", "a thawed worker begins beside the new owner",
         "a thawed worker begins before the new owner does", "the other has not taken the slot",
         "two at once in one worker", "it never had the slot",
+        "all stood still, but not for long enough", "it began when all stood still no more",
     ],
 )  # fmt: skip
 def test_any_other_overlap_is_a_violation(text: str) -> None:

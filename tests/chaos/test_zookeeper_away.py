@@ -23,9 +23,10 @@ from qframe import QFrame
 AWAY_S = float(os.environ.get("QFRAME_CHAOS_AWAY_S", "10"))
 MESSAGES = 10_000
 WORKERS = 4
-SESSION_S = 2.0
-# Between the last question whether it is still sure and the handler's first word.
-STEP_S = 0.25
+SESSION_S = 9.0
+# Between the last question whether it is still sure and the handler's first word: a busy machine
+# may take its time, and yet two thirds of a session must differ from a whole one.
+STEP_S = 2.5
 
 
 @pytest.mark.parametrize(("kind", "how"), [("stream", "killed"), ("ordered", "frozen")])
@@ -48,15 +49,15 @@ def test_without_zookeeper_nothing_is_begun_after_two_thirds_of_a_session(
             crew.start_all(WORKERS)
             producing.start()
             crew.wait(lambda: crew.done >= MESSAGES / 10, 60)
-            crew.history.note(STORE_KILLED)
             zookeeper.kill() if how == "killed" else zookeeper.freeze()
+            crew.history.note(STORE_KILLED)  # from now on it answers nobody
             threading.Event().wait(AWAY_S)
             crew.check()
             crew.history.note(STORE_BACK)
             zookeeper.restart() if how == "killed" else zookeeper.thaw()
             crew.wait(lambda: crew.done == MESSAGES, 120)
             with QFrame(store=redis.url) as app:
-                crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 30)
+                crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 60)
             crew.leave_all()
         finally:
             producing.stop()

@@ -54,11 +54,16 @@ def epoch(number: int) -> str:
 
 
 class Bench:
-    """A store, its clock, and the topics that a test has made on it."""
+    """A store, its clock, and the topics that a test has made on it.
+
+    Attributes:
+        await_words: returns when what was said to bells before has come to all of them.
+    """
 
     def __init__(
         self, opened: Callable[[str], Store], advance: Callable[[int], None], prefix: str
     ) -> None:
+        self.await_words: Callable[[], None] = lambda: None
         self._opened = opened
         self._stores = [opened("qframe")]
         self.store = self._stores[0]

@@ -40,6 +40,8 @@ def bench(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Bench]:
         return opener_of(request, request.param)(tmp_path, clock, namespace)
 
     bench = Bench(opened, clock.advance, "topic")
+    if request.param == "redis-cluster":  # its nodes tell each other
+        bench.await_words = request.getfixturevalue("redis_cluster").await_words
     try:
         yield bench
         bench.check()

@@ -25,23 +25,26 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 
 HEAD = """
-import os, signal, sys, threading, time, warnings
+import linecache, os, signal, sys, threading, time, warnings
+from pathlib import Path
 from qframe import Batcher, BatcherClosed, BatcherForked, BatchExecutor, Flusher
 warnings.filterwarnings("ignore", message=".*multi-threaded.*", category=DeprecationWarning)
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 def interrupt_main_while_it_waits_in(function):
-    main = threading.get_ident()
-    def waits():
+    main, number = threading.get_ident(), threading.get_native_id()
+    def is_blocked():
+        # Python's own wait bears an interrupt only where it is asleep in this line of it.
         names, frame = set(), sys._current_frames()[main]
+        line = linecache.getline(frame.f_code.co_filename, frame.f_lineno)
         while frame is not None:
             names.add(frame.f_code.co_name)
             frame = frame.f_back
-        return function in names and names & {"wait", "join"}
+        status = Path(f"/proc/self/task/{number}/stat").read_text()
+        return "acquire(True, timeout)" in line and function in names and ") S " in status
     def strike():
-        while not waits():
+        while not is_blocked():
             time.sleep(0.01)
-        time.sleep(0.1)  # it is blocked by then; Python's own wait bears no interrupt at its begin
         signal.pthread_kill(main, signal.SIGINT)
     threading.Thread(target=strike).start()
 """

@@ -47,7 +47,7 @@ def stored(app: QFrame) -> list[Any]:
 def test_many_threads_publish_and_each_keeps_its_order(app: QFrame, batches: list[int]) -> None:
     def publish(thread: int) -> list[str]:
         futures = [producer.publish(STREAM, thread * 1000 + number) for number in range(300)]
-        return [future.result(10).id for future in futures]
+        return [future.result(60).id for future in futures]
 
     with app.buffered(linger="20ms", batch=100) as producer, ThreadPoolExecutor(8) as threads:
         ids = [each for found in threads.map(publish, range(8)) for each in found]
@@ -63,7 +63,7 @@ def test_many_threads_publish_and_each_keeps_its_order(app: QFrame, batches: lis
 
 def test_a_message_that_is_alone_leaves_when_it_has_lingered(app: QFrame) -> None:
     with app.buffered(linger=0.01) as producer:
-        assert producer.publish("events", 1).result(10).outcome is Outcome.STORED
+        assert producer.publish("events", 1).result(60).outcome is Outcome.STORED
 
 
 def test_closing_sends_what_waits_and_takes_nothing_more(app: QFrame) -> None:
@@ -80,15 +80,15 @@ def test_what_is_wrong_is_refused_at_once_and_the_others_go(app: QFrame) -> None
     with app.buffered() as producer:
         with pytest.raises(BadBody):
             producer.publish(STREAM, object())
-        assert producer.publish(STREAM, 1, id="one").result(10).id == "one"
-        assert producer.publish(STREAM, 1, id="one").result(10).outcome is Outcome.DUPLICATE
+        assert producer.publish(STREAM, 1, id="one").result(60).id == "one"
+        assert producer.publish(STREAM, 1, id="one").result(60).outcome is Outcome.DUPLICATE
 
 
 def test_a_topic_that_is_full_refuses_those_that_do_not_fit(app: QFrame) -> None:
     small = app.declare(Topic("small", slots=1, max_length=2))
     with app.buffered(linger="1h", batch=3) as producer:
         futures = [producer.publish(small, number) for number in range(3)]
-        assert [future.exception(10) is None for future in futures] == [True, True, False]
+        assert [future.exception(60) is None for future in futures] == [True, True, False]
     assert isinstance(futures[2].exception(), TopicFull)
 
 
@@ -99,8 +99,8 @@ def test_a_store_that_fails_fails_the_batch_and_not_the_next(
         with monkeypatch.context() as patch:
             error = StoreUnavailable("model://", "it is away")
             patch.setattr(app.store, "publish", lambda *_: (_ for _ in ()).throw(error))
-            assert producer.publish(STREAM, 1).exception(10) is error
-        assert producer.publish(STREAM, 2).result(10).outcome is Outcome.STORED
+            assert producer.publish(STREAM, 1).exception(60) is error
+        assert producer.publish(STREAM, 2).result(60).outcome is Outcome.STORED
     assert stored(app) == [2]
 
 
@@ -129,14 +129,14 @@ def test_who_publishes_more_than_fits_waits_for_room(
         assert not threading.Event().wait(0.1)
         assert len(done) == 3
         gate.set()
-        thread.join(10)
+        thread.join(60)
     assert stored(app) == list(range(6))
 
 
 def test_a_linger_of_centuries_is_ended_by_a_full_batch_and_by_closing(app: QFrame) -> None:
     with app.buffered(linger="900000d", batch=2) as producer:
         full = [producer.publish(STREAM, number) for number in range(2)]
-        assert [future.result(10).outcome for future in full] == [Outcome.STORED] * 2
+        assert [future.result(60).outcome for future in full] == [Outcome.STORED] * 2
         first = producer.publish(STREAM, 2)
         with pytest.raises(TimeoutError):
             first.result(0.05)
@@ -148,7 +148,7 @@ def test_what_its_user_has_cancelled_is_not_sent_and_all_others_are(app: QFrame)
         futures = [producer.publish(STREAM, 1), producer.publish(STREAM, 2)]
         assert futures[0].cancel()
         futures.append(producer.publish(STREAM, 3))
-        assert futures[2].result(10).outcome is Outcome.STORED
+        assert futures[2].result(60).outcome is Outcome.STORED
         assert all(producer.publish(STREAM, number).cancel() for number in range(3))
         last = producer.publish(STREAM, 4)
     assert last.result(0).outcome is Outcome.STORED
@@ -162,8 +162,8 @@ def test_an_error_that_nobody_expects_is_told_to_who_waits_and_the_next_go(
         with monkeypatch.context() as patch:
             error = ZeroDivisionError()
             patch.setattr(app.store, "publish", lambda *_: (_ for _ in ()).throw(error))
-            assert producer.publish(STREAM, 1).exception(10) is error
-        assert producer.publish(STREAM, 2).result(10).outcome is Outcome.STORED
+            assert producer.publish(STREAM, 1).exception(60) is error
+        assert producer.publish(STREAM, 2).result(60).outcome is Outcome.STORED
 
 
 @pytest.mark.parametrize("timeout_s", [math.nan, math.inf, -1, 1e300, "soon"])

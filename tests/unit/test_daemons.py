@@ -39,7 +39,7 @@ def test_a_call_that_never_returns_keeps_no_stopped_worker_alive() -> None:
 def test_calls_are_answered_with_what_they_return_or_raise() -> None:
     threads = Daemons(2, "qframe.test")
     assert sorted(threads.map(abs, range(-50, 0))) == list(range(1, 51))
-    assert isinstance(threads.submit(int, "x").exception(10), ValueError)
+    assert isinstance(threads.submit(int, "x").exception(60), ValueError)
     threads.shutdown()
     with pytest.raises(RuntimeError, match="shut down"):
         threads.submit(int)
@@ -48,11 +48,11 @@ def test_calls_are_answered_with_what_they_return_or_raise() -> None:
 def test_as_many_run_at_once_as_there_may_be_and_the_rest_waits_or_is_cancelled() -> None:
     threads, go_on = Daemons(3, "qframe.test"), threading.Event()
     both = threading.Barrier(4)
-    running = [threads.submit(lambda: (both.wait(30), go_on.wait(30))) for _ in range(3)]
-    both.wait(30)
+    running = [threads.submit(lambda: (both.wait(60), go_on.wait(60))) for _ in range(3)]
+    both.wait(60)
     waiting = [threads.submit(int) for _ in range(5)]
     threads.shutdown(wait=False, cancel_futures=True)
     assert all(each.cancelled() for each in waiting)
     go_on.set()
-    assert [each.result(30)[1] for each in running] == [True] * 3
+    assert [each.result(60)[1] for each in running] == [True] * 3
     threads.shutdown()

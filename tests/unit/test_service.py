@@ -63,7 +63,7 @@ def test_a_part_runs_once_in_a_daemon_thread_of_its_name_however_often_it_is_sta
     assert (thread.name, thread.daemon) == ("qframe.part.topic.group", True)
     assert part.alive
     assert not part.stopping
-    assert part.stop(10)
+    assert part.stop(60)
     assert len(part.threads) == 1
 
 
@@ -71,7 +71,7 @@ def test_stopping_wakes_the_part_and_waits_for_its_end_however_often_it_is_stopp
     part = Part()
     part.start()
     eventually(lambda: part.threads)
-    assert [part.stop(10) for _ in range(3)] == [True] * 3
+    assert [part.stop(60) for _ in range(3)] == [True] * 3
     assert part.stopping
     assert not part.alive
 
@@ -87,7 +87,7 @@ def test_a_part_that_was_stopped_before_it_started_never_runs() -> None:
 def test_a_part_that_has_ended_is_not_started_again() -> None:
     part = Part()
     part.start()
-    assert part.stop(10)
+    assert part.stop(60)
     part.start()
     assert not part.alive
     assert len(part.threads) <= 1
@@ -108,7 +108,7 @@ def test_stopping_answers_false_where_the_part_has_not_ended_in_time() -> None:
     assert not part.stop(0.01)
     assert part.alive
     part.let_go.set()
-    assert part.stop(10)
+    assert part.stop(60)
 
 
 def test_asking_to_stop_does_not_wait() -> None:
@@ -118,7 +118,7 @@ def test_asking_to_stop_does_not_wait() -> None:
     assert part.stopping
     assert part.alive
     part.let_go.set()
-    assert part.stop(10)
+    assert part.stop(60)
 
 
 def test_a_part_may_stop_itself() -> None:
@@ -131,7 +131,7 @@ def test_a_part_may_stop_itself() -> None:
     part = Self()
     part.start()
     assert eventually(lambda: answers) == [True]
-    assert part.stop(10)
+    assert part.stop(60)
 
 
 @pytest.mark.parametrize("error", [ValueError("boom"), SystemExit(3), KeyboardInterrupt()])
@@ -141,7 +141,7 @@ def test_what_ends_a_part_is_told_with_its_name_from_its_own_thread(error: BaseE
         error, lambda name, error: told.append((name, error, threading.current_thread().name))
     )
     part.start()
-    assert part.stop(10)
+    assert part.stop(60)
     assert told == [("qframe.part.topic.group", error, "qframe.part.topic.group")]
 
 
@@ -149,7 +149,7 @@ def test_a_part_that_was_stopped_in_peace_has_no_last_words() -> None:
     told: list[str] = []
     part = Part(lambda name, error: told.append(name))
     part.start()
-    assert part.stop(10)
+    assert part.stop(60)
     assert told == []
 
 
@@ -167,5 +167,5 @@ def test_many_threads_that_start_it_at_once_start_it_once() -> None:
     for each in starters:
         each.join()
     eventually(lambda: part.threads)
-    assert part.stop(10)
+    assert part.stop(60)
     assert len(part.threads) == 1

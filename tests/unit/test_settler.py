@@ -93,7 +93,7 @@ def bench() -> Iterator[Bench]:
     yield bench
     if not bench.settler.stop(0):
         bench.settler.abandon()
-        bench.settler.stop(10)
+        bench.settler.stop(60)
     assert not bench.settler.alive
 
 
@@ -154,5 +154,5 @@ def test_a_settler_that_stops_sends_what_it_kept_unless_it_is_abandoned() -> Non
             bench.keeper.away.clear()
         else:
             bench.settler.abandon()
-        assert bench.settler.stop(10)
+        assert bench.settler.stop(60)
         assert bench.keeper.settled == ([1, 2] if comes_back else [1])

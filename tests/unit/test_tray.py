@@ -39,7 +39,7 @@ def test_a_wait_ends_by_its_time_by_a_message_and_by_the_end() -> None:
     tray.dispatch([message(1)])
     eventually(lambda: tray.hands)
     tray.stop()
-    waiting.join(30)
+    waiting.join(60)
     assert not waiting.is_alive()
     assert [each is None for each in taken] == [False, True]
     tray.dispatch([message(2)])
