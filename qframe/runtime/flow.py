@@ -187,6 +187,8 @@ class Flow:
             if self._is_giving_back():
                 return 0
             at_most = circuit.sought()
+            if not at_most and circuit.probing and self._bucket is not None:
+                self._tokens(self._bucket)  # the probe may wait for one, and nobody else draws
             self.again_s = circuit.again_s
             if not at_most:
                 return 0

@@ -1,0 +1,130 @@
+"""Pause, breaker and rate together: whatever stood still meanwhile, messages flow again."""
+
+from __future__ import annotations
+
+from collections import deque
+from typing import Literal, NamedTuple
+
+from hypothesis import example, given
+from hypothesis import strategies as st
+
+from qframe import Topic
+from qframe.clock import VirtualClock
+from qframe.consumer_options import consumer_options
+from qframe.events import Events
+from qframe.flow_options import Breaker, RateLimit
+from qframe.message import Delivery
+from qframe.runtime.flow import Flow
+from qframe.runtime.limits import InFlight
+from qframe.stores.model.store import ModelStore
+
+EVENTS = Topic("events", slots=1)
+MESSAGES = 12
+ROUND_MS = 20
+ENOUGH_ROUNDS = 1_000
+
+
+class Round(NamedTuple):
+    """One pull, and one try of all that is held to begin; the machine may stand still before."""
+
+    before_pull_ms: int
+    before_begin_ms: int
+    fails: bool = False
+    paused: bool | None = None
+
+
+pauses = st.sampled_from([0, 20, 150, 700])
+rounds = st.lists(
+    st.builds(Round, pauses, pauses, st.booleans(), st.sampled_from([None, None, True, False])),
+    max_size=12,
+)
+
+
+class Line:
+    """A line with a lane for each message."""
+
+    def __init__(self, limit: RateLimit, breaker: Breaker) -> None:
+        self.clock = VirtualClock()
+        self.waiting = deque(
+            Delivery(f"m{seq}", None, None, b"", seq=seq, receipt="r", attempt=1)
+            for seq in range(MESSAGES)
+        )
+        self.held: list[Delivery] = []
+        self.handled: list[int] = []
+        self.in_flight = InFlight(max_messages=99, max_bytes=9999, on_room=lambda: None)
+        store = ModelStore(clock=self.clock)
+        store.declare(EVENTS)
+        store.subscribe(EVENTS, "g")
+        self.flow = Flow(
+            handler=lambda _: None, topic=EVENTS, group="g",
+            options=consumer_options(rate_limit=limit, breaker=breaker),
+            store=store, in_flight=self.in_flight, give_back=self.give_back,
+            wake=lambda: None, events=Events(), clock=self.clock,
+        )  # fmt: skip
+
+    def give_back(self) -> list[Delivery]:
+        held, self.held = self.held, []
+        self.waiting.extend(held)
+        self.in_flight.remove(held)
+        return held
+
+    def pull(self) -> None:
+        room = self.flow.room(2048)
+        pulled = [self.waiting.popleft() for _ in range(min(room, len(self.waiting)))]
+        if pulled:
+            self.in_flight.add(pulled)
+            self.flow.note(pulled)
+            self.flow.cover(len(pulled))
+            self.flow.let_through(pulled)
+            self.held += pulled
+
+    def begin(self, *, fails: bool) -> None:
+        """Has those begin that may; each is handled at once, or fails and waits again."""
+        assert self.flow.gate is not None
+        for delivery in list(self.held):
+            if self.flow.gate(delivery):
+                continue
+            self.held.remove(delivery)
+            if fails:
+                self.flow.failed(delivery, ConnectionError())
+                self.waiting.append(delivery)
+            else:
+                self.flow.succeeded([delivery])
+                self.handled.append(delivery.seq)
+            self.in_flight.remove([delivery])
+
+    def go_through(self, one: Round) -> None:
+        if one.paused is not None:
+            (self.flow.pause if one.paused else self.flow.resume)()
+        self.clock.advance(one.before_pull_ms)
+        self.pull()
+        self.clock.advance(one.before_begin_ms)
+        self.begin(fails=one.fails)
+
+
+TRIPS = Round(0, 0, fails=True)
+TOKENS_PASS = Round(700, 150)
+
+
+@given(
+    over=st.sampled_from(["worker", "group"]),
+    rate=st.sampled_from(["50/s", "7/s"]),
+    burst=st.integers(10, 20),
+    failures=st.integers(1, 3),
+    rounds=rounds,
+)
+@example(over="group", rate="50/s", burst=10, failures=1, rounds=[TRIPS, TOKENS_PASS])
+def test_all_is_handled_once_the_machine_goes_on(
+    over: Literal["worker", "group"], rate: str, burst: int, failures: int, rounds: list[Round]
+) -> None:
+    line = Line(
+        RateLimit(rate, burst=burst, over=over), Breaker(failures, pause="200ms", longest="400ms")
+    )
+    for each in rounds:
+        line.go_through(each)
+    line.flow.resume()
+    for _ in range(ENOUGH_ROUNDS):
+        line.go_through(Round(ROUND_MS, 0))
+        if len(line.handled) == MESSAGES:
+            break
+    assert sorted(line.handled) == list(range(MESSAGES))
