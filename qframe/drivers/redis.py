@@ -238,7 +238,8 @@ class Redis:
         try:
             server = random.choice(self._servers.all())  # noqa: S311 - no secret
             pool = server.connection_pool
-            connection = pool.make_connection()
+            # Not the pool's: it counts all that it makes for good, and bells come and go.
+            connection = pool.connection_class(**pool.connection_kwargs)
             connection.connect()
         except FAILURES as error:
             raise self._translated(error) from error

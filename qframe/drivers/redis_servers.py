@@ -301,7 +301,6 @@ def servers_of(url: str) -> tuple[Servers, str]:
         if scheme.endswith("+cluster"):
             if path not in ("", "0"):
                 raise BadUrl("store", shown, "a cluster has no databases", "leave the path out")
-            options.pop("max_connections")
             return _Cluster([ClusterNode(host, port) for host, port in places], options), shown
         if scheme.endswith("+sentinel"):
             service, _, database = path.partition("/")

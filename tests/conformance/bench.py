@@ -14,7 +14,7 @@ from qframe.clock import VirtualClock
 from qframe.codec import batch_mark, subject_of
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
-from qframe.stores.base import Store
+from qframe.stores.base import Bell, Store
 from qframe.stores.exchange import Ask, Entry, Hold, Pulled, Settlement
 from qframe.stores.records import Stats
 from qframe.stores.redis.store import RedisStore
@@ -77,6 +77,14 @@ class Bench:
         """Another store in the same place, under another namespace."""
         self._stores.append(self._opened(namespace))
         return self._stores[-1]
+
+    def hear_out(self, bell: Bell) -> None:
+        """Has a bell tell of all that was said before."""
+        self.await_words()
+        bell.ring()
+        assert bell.wait(60)
+        while bell.wait(0):
+            pass
 
     def close(self) -> None:
         """Closes all stores."""

@@ -28,9 +28,7 @@ class Waiting:
 def silent(bench: Bench, topic: Topic) -> Bell:
     """A bell that has told of all that was before."""
     bell: Bell = bench.store.bell([topic])
-    bench.await_words()
-    bell.ring()
-    assert bell.wait(LONG_S)
+    bench.hear_out(bell)
     return bell
 
 

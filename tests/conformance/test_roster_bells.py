@@ -21,9 +21,7 @@ def silent(bench: Bench, topic: Topic) -> Bell | None:
     """A roster's bell that has told of all that was before; None where there is none."""
     bell: Bell | None = bench.store.roster_bell(topic, "g")
     if bell is not None:
-        bench.await_words()
-        bell.ring()
-        assert bell.wait(LONG_S)
+        bench.hear_out(bell)
     return bell
 
 
@@ -94,8 +92,6 @@ def test_the_bell_is_silent_when_nothing_has_changed_and_for_what_is_published(
             step(bench.store, topic)
     bench.got(topic)
     bench.publish(topic, 1)
-    bench.await_words()
-    bell.ring()
-    assert bell.wait(LONG_S)
+    bench.hear_out(bell)
     assert not bell.wait(0.05)
     bell.close()

@@ -24,6 +24,7 @@ from qframe.stores.redis.keys import of
 from qframe.stores.redis.store import RedisStore
 
 KINDS = ("stream", "ordered")
+MANY = 320  # a pool of redis-py makes 100 by default, and on a cluster each server has one
 
 
 @pytest.fixture
@@ -244,3 +245,37 @@ def test_a_frozen_server_is_unavailable_within_patience_and_used_again_when_it_t
         assert app.store.stats(topic) == []
         app.store.subscribe(topic, "g")
         assert [one.published for one in app.store.stats(topic)] == [2]
+
+
+# What is opened and closed again and again, for as long as a worker lives.
+
+
+@pytest.mark.parametrize("store", ["server", "redis_cluster"])
+def test_neither_bells_nor_threads_use_connections_up(
+    request: pytest.FixtureRequest, store: str
+) -> None:
+    topic = Topic("orders")
+    with QFrame(store=request.getfixturevalue(store).url, namespace=f"{store}-bells") as app:
+        app.declare(topic)
+        for _ in range(MANY):
+            app.store.bell([topic]).close()
+        bell = app.store.bell([topic])
+        assert not bell.wait(0)
+        at_once = threading.Barrier(MANY)
+        failures: list[BaseException] = []
+
+        def publish() -> None:
+            try:
+                at_once.wait(60)
+                for number in range(5):
+                    app.publish(topic, number)
+            except BaseException as error:
+                failures.append(error)
+
+        threads = [threading.Thread(target=publish) for _ in range(MANY)]
+        for each in threads:
+            each.start()
+        for each in threads:
+            each.join(60)
+        assert failures == []
+        bell.close()
