@@ -22,6 +22,16 @@ settings.register_profile("qframe", deadline=None, suppress_health_check=[Health
 settings.load_profile("qframe")
 
 
+SIZES = ("QFRAME_CHAOS_", "QFRAME_SPARK_")
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """A run whose size is asked for takes the time that it takes."""
+    if any(name.startswith(SIZES) for name in os.environ):
+        for item in items:
+            item.add_marker(pytest.mark.timeout(0))
+
+
 @pytest.fixture(autouse=True)
 def no_settings_from_outside(monkeypatch: pytest.MonkeyPatch) -> None:
     """Takes QFRAME_ variables out of the environment."""
