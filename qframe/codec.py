@@ -14,6 +14,7 @@ import msgspec
 
 from qframe.clock import Clock
 from qframe.errors import BadBody, BadOption
+from qframe.models import dumped
 
 TAGS_HEADER: Final = "qf-tags"
 TYPE_HEADER: Final = "qf-type"
@@ -25,8 +26,8 @@ _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in
 _PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
 # A float in MessagePack of which all bits of the exponent are set: not a number, or infinite.
 _find_unwritable = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]").search
-_encode_msgpack = msgspec.msgpack.Encoder(decimal_format="string").encode
-_JSON: Final = msgspec.json.Encoder(decimal_format="string")
+_encode_msgpack = msgspec.msgpack.Encoder(decimal_format="string", enc_hook=dumped).encode
+_JSON: Final = msgspec.json.Encoder(decimal_format="string", enc_hook=dumped)
 _encode_json, _encode_lines = _JSON.encode, _JSON.encode_lines
 _decode_json = msgspec.json.Decoder().decode
 
@@ -46,7 +47,8 @@ def encode_body(body: Any, max_body: int) -> tuple[bytes, bool]:
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise BadBody(
                 "body", body, f"it cannot be written as JSON ({error})",
-                "publish dicts, lists, texts, numbers, dataclasses or msgspec Structs, or bytes",
+                "publish dicts, lists, texts, numbers, dataclasses, msgspec Structs or pydantic "
+                "models, or bytes",
             ) from error  # fmt: skip
     if len(encoded) > max_body:
         raise BadBody(
@@ -91,7 +93,7 @@ def _are_writable(bodies: Sequence[Any]) -> bool:
 
 
 def _refuse_unwritable(body: Any) -> None:
-    for place, number in _floats(msgspec.to_builtins(body), ""):
+    for place, number in _floats(msgspec.to_builtins(body, enc_hook=dumped), ""):
         if not isfinite(number):
             raise BadBody(
                 "body", body, f"JSON has no {number}, which is at body{place}",

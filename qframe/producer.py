@@ -20,6 +20,7 @@ from qframe.errors import (
     StoreUnavailable,
     TopicFull,
 )
+from qframe.models import is_model
 from qframe.outcomes import Outcome, Published
 from qframe.outgoing import MessageOptions, Outgoing, outgoing
 from qframe.retry import checked_times
@@ -106,7 +107,8 @@ class Producer:
         size = self._batch if batch is None else batch
         if not isinstance(size, int) or isinstance(size, bool) or size < 1:
             raise BadOption("batch", batch, "it must be a whole number from 1", "use 500")
-        if isinstance(items, _ONE_BODY) or not isinstance(items, Iterable):
+        one = isinstance(items, _ONE_BODY) or is_model(type(items))
+        if one or not isinstance(items, Iterable):
             raise BadOption(
                 "items", items, "it is one body, and many are published", "give a list: [body]"
             )

@@ -20,6 +20,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "errors",
         "clock",
         "topic",
+        "models",
         "codec",
         "message",
         "retry",

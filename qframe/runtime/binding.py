@@ -17,13 +17,15 @@ from qframe.hooks import is_async
 from qframe.idempotency.awaited import is_async_connection, is_async_session, is_session
 from qframe.idempotency.base import Checker
 from qframe.message import Message
+from qframe.models import decoder_of
 
 Handler = Callable[[Message], object]
 BatchHandler = Callable[[list[Message]], object]
 
 _ASKED = ("message", "session", "connection", "connection")
 _FILLABLE = (
-    "annotate it: Message for the message, or the type of its body (dict, a dataclass, a Struct)"
+    "annotate it: Message for the message, or the type of its body (dict, a dataclass, a Struct, "
+    "a pydantic model)"
 )
 
 
@@ -285,8 +287,7 @@ def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Message], A
     if annotation is Any or annotation is object:
         return lambda message: message.body
     try:
-        kind = msgspec.inspect.type_info(annotation)
-        decode = msgspec.json.Decoder(annotation).decode
+        decode = decoder_of(annotation)
     except (TypeError, NotImplementedError) as error:
         raise BadHandler(
             "parameter",
@@ -294,10 +295,6 @@ def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Message], A
             f"a body cannot be decoded to it ({error})",
             _FILLABLE,
         ) from error
-    if isinstance(kind, msgspec.inspect.CustomType):
-        raise BadHandler(
-            "parameter", f"{name}({parameter})", "nothing in JSON is decoded to its type", _FILLABLE
-        )
     expected = getattr(annotation, "__name__", str(annotation))
 
     def body(message: Message) -> Any:

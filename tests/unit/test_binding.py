@@ -142,7 +142,7 @@ class Desk:
         (keyword_only, "it is keyword-only"),
         (unknown_type, "its annotations cannot be read"),
         (not_decodable, "a body cannot be decoded to it"),
-        (not_json, "nothing in JSON is decoded to its type"),
+        (not_json, "nothing in JSON is decoded to"),
         (the_message_twice, "the message is asked for twice"),
         (42, "it cannot be called"),
         (lambda body: body, "write a def: the parameters of a lambda cannot be annotated"),
