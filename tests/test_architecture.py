@@ -31,6 +31,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "roster",
         "tags",
         "hooks",
+        "tracebacks",
     ),
     (
         "config_file",

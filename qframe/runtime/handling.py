@@ -12,11 +12,13 @@ from qframe.errors import BadEffectKey, UndecodableBody
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry, Reject
+from qframe.tracebacks import shortened
 
 MAX_LOCAL_RETRIES: Final = 3
 FIRST_PAUSE_S: Final = 0.05
 MAX_ERROR_CHARS: Final = 500
 MAX_TRACEBACK_CHARS: Final = 8000
+MAX_RETRIED_CHARS: Final = 2000  # millions of messages may wait for a retry at once
 
 
 class Ending(msgspec.Struct, gc=False, eq=False):
@@ -52,7 +54,8 @@ def ending_of(
     if isinstance(error, NeedRetry) and not error.is_local:
         delay_ms = error.delay_ms or 0
         return Ending(delivery, Verdict.RETRY, delay_ms, error.at_ms, summary(error))
-    return Ending(delivery, Verdict.RETRY, backoff.delay_ms(attempt), None, summary(error))
+    trace = None if isinstance(error, NeedRetry) else shortened(error, MAX_RETRIED_CHARS)
+    return Ending(delivery, Verdict.RETRY, backoff.delay_ms(attempt), None, summary(error), trace)
 
 
 def releases(deliveries: list[Delivery], *, by_run: bool) -> tuple[list[Ending], list[Delivery]]:

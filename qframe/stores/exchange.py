@@ -105,7 +105,7 @@ class Settlement(msgspec.Struct, gc=False, eq=False):
         delay_ms: for a retry, due so long after the store's now.
         at_ms: for a retry, due at that moment instead.
         error: for retry and dead, what went wrong, in one line.
-        traceback: for dead, where.
+        traceback: for retry and dead, where.
     """
 
     slot: int
@@ -119,6 +119,11 @@ class Settlement(msgspec.Struct, gc=False, eq=False):
     at_ms: int | None = None
     error: str | None = None
     traceback: str | None = None
+
+    @property
+    def last_words(self) -> str | None:
+        """The error and, from the second line on, its traceback, as one text."""
+        return f"{self.error}\n{self.traceback}" if self.traceback else self.error
 
 
 class Hold(NamedTuple):

@@ -56,6 +56,17 @@ class Record(msgspec.Struct, kw_only=True):
         return DeadPlace(self.died_at_ms or 0, self.slot, self.seq or 0)
 
 
+def told_apart(last_words: str | None) -> tuple[str | None, str | None]:
+    """The error and its traceback, from the text that a store keeps with what waits for a retry.
+
+    The error is the first line; `Settlement.last_words` has put them together.
+    """
+    if not last_words:
+        return None, None
+    error, _, traceback = last_words.partition("\n")
+    return error, traceback or None
+
+
 class Stats(msgspec.Struct, kw_only=True):
     """Where the messages of one slot stand for one group; counts of messages, not of subjects.
 

@@ -277,6 +277,26 @@ def test_a_record_tells_where_and_how_a_message_stands(bench: Bench, kind: str) 
 
 
 @pytest.mark.parametrize("kind", KINDS)
+def test_a_message_that_waits_for_a_retry_tells_its_error_and_traceback(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", id="m-1")
+    trace = "Traceback:\n  shop.py, line 3\nKeyError: 'ä'"
+    bench.retry(topic, *bench.got(topic), error="KeyError: 'ä'", traceback=trace, delay_ms=50)
+    [waiting] = bench.store.explain(topic, "m-1")
+    assert (waiting.state, waiting.error, waiting.traceback) == ("waiting", "KeyError: 'ä'", trace)
+    bench.advance(50)
+    bench.got(topic, lease_ms=50, max_attempts=2)
+    [running] = bench.store.explain(topic, "m-1")
+    assert (running.state, running.error, running.traceback) == ("doing", "KeyError: 'ä'", trace)
+    bench.advance(50)
+    assert bench.pull(topic, max_attempts=2).dead == 1
+    [dead] = bench.store.explain(topic, "m-1")
+    assert (dead.state, dead.error, dead.traceback) == ("dead", "KeyError: 'ä'", trace)
+
+
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_message_is_explained_for_each_group(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "a", "b", "c")
     bench.publish(topic, 1, "k", id="m-1")

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 from qframe.errors import UndecodableBody
@@ -25,6 +27,21 @@ def test_any_error_is_a_delayed_retry_until_the_attempts_are_spent() -> None:
     assert verdict is Verdict.RETRY
     assert 0 <= delay_ms <= 10_000
     assert end(ValueError("no"), attempt=3)[0] is Verdict.DEAD
+
+
+def test_a_retry_keeps_a_short_traceback_and_a_wish_for_one_keeps_none() -> None:
+    def failing() -> None:
+        json.loads("{")
+
+    with pytest.raises(ValueError, match="Expecting") as raised:
+        failing()
+    ending = ending_of(delivery(), raised.value, max_attempts=3, backoff=Backoff())
+    assert ending.traceback is not None
+    assert 'json.loads("{")' in ending.traceback
+    assert ending.traceback.endswith(ending.error.removeprefix("JSONDecodeError: "))  # type: ignore[union-attr]
+    assert len(ending.traceback) <= 2000
+    wish = ending_of(delivery(), NeedRetry(delay=1), max_attempts=3, backoff=Backoff())
+    assert wish.traceback is None
 
 
 def test_a_time_that_is_asked_for_is_kept_exactly() -> None:

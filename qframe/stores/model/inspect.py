@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from qframe.stores.model.state import UNCLAIMED, Cursor, Head, Letter, TopicState
-from qframe.stores.records import Record, Stats
+from qframe.stores.records import Record, Stats, told_apart
 from qframe.topic import Kind
 
 
@@ -182,10 +182,12 @@ def record_of_head(
 
 def _of_head(subject: str, head: Head, now_ms: int, where: dict[str, object]) -> Iterator[Record]:
     stands = "doing" if head.in_doing else "todo" if head.due_ms <= now_ms else "waiting"
+    error, traceback = told_apart(head.error)
     yield _record(
         head.letter, head.seq, state=stands, subject=subject, due_ms=head.due_ms,
-        priority=head.letter.priority, attempts=head.tries, lost=head.lost, error=head.error,
-        lease_until_ms=head.lease_until_ms if head.in_doing else None, **where,
+        priority=head.letter.priority, attempts=head.tries, lost=head.lost, error=error,
+        traceback=traceback, lease_until_ms=head.lease_until_ms if head.in_doing else None,
+        **where,
     )  # fmt: skip
     for place, letter in enumerate(head.behind, start=1):
         behind = stands if not head.in_doing else "doing" if place < head.given else "todo"

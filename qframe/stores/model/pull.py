@@ -12,6 +12,7 @@ from qframe.stores.model.publish import arrive
 from qframe.stores.model.queues import bury, come_back, follow
 from qframe.stores.model.sequences import overdue
 from qframe.stores.model.state import FRONT, Cursor, Head, Letter, TopicState
+from qframe.stores.records import told_apart
 from qframe.topic import Kind
 
 
@@ -159,7 +160,8 @@ def _heads(
         subject = min(due)[1]
         head = cursor.heads[subject]
         if head.tries >= terms.max_attempts:
-            bury(cursor, head, now_ms, head.error or LOST_ERROR, None)
+            error, traceback = told_apart(head.error)
+            bury(cursor, head, now_ms, error or LOST_ERROR, traceback)
             follow(cursor, kind, head, now_ms)
             pulled.dead += 1
             continue

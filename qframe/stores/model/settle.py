@@ -44,7 +44,7 @@ def _line(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bo
         grave = Grave(letter, one.seq, one.attempt, one.error, one.traceback, now_ms)
         cursor.dead.append(grave)
     elif one.verdict is Verdict.RETRY:
-        leave(cursor, letter, one.seq, _retry_ms(one, now_ms), tries=1, error=one.error)
+        leave(cursor, letter, one.seq, _retry_ms(one, now_ms), tries=1, error=one.last_words)
     else:
         leave(cursor, letter, one.seq, FRONT, tries=0)
     return True
@@ -68,7 +68,7 @@ def _head(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bo
         bury(cursor, head, now_ms, one.error, one.traceback)
         follow(cursor, kind, head, now_ms, keeps=head.given - 1)
     elif one.verdict is Verdict.RETRY:
-        head.due_ms, head.lost, head.error = _retry_ms(one, now_ms), 0, one.error
+        head.due_ms, head.lost, head.error = _retry_ms(one, now_ms), 0, one.last_words
         come_back(cursor, kind, head, now_ms)
     else:
         head.tries -= 1

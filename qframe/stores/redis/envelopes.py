@@ -10,7 +10,7 @@ import msgspec
 
 from qframe.message import Delivery
 from qframe.stores.exchange import Entry
-from qframe.stores.records import Record
+from qframe.stores.records import Record, told_apart
 
 META: Final = struct.Struct(">QQiQ")  # due, seq, priority, published at
 STATE: Final = struct.Struct(">QIIHB")  # seq, tries, lost, given, length of the receipt
@@ -43,6 +43,7 @@ class State(NamedTuple):
     given: int = 0
     receipt: str = ""
     error: str | None = None
+    traceback: str | None = None
 
 
 def envelope(entry: Entry) -> bytes:
@@ -82,8 +83,8 @@ def state_of(value: bytes | None) -> State:
         return State()
     _, tries, lost, given, size = STATE.unpack_from(value)
     receipt = value[STATE.size : STATE.size + size].decode()
-    error = value[STATE.size + size :].decode()
-    return State(tries, lost, given, receipt, error or None)
+    last_words = value[STATE.size + size :].decode()
+    return State(tries, lost, given, receipt, *told_apart(last_words))
 
 
 def record_of_grave(
@@ -93,6 +94,8 @@ def record_of_grave(
     published, size = GRAVE.unpack_from(value)
     subject, priority, attempts, error, traceback = unpack(value[GRAVE.size : GRAVE.size + size])
     one = delivery_of(value[GRAVE.size + size :])
+    if not traceback:  # its last attempt was lost; the text is that of a failure before
+        error, traceback = told_apart(error or None)
     return Record(
         topic=topic, group=group, slot=slot, state="dead", subject=subject or None,
         seq=NUMBER.unpack(member)[0], id=one.id, key=one.key, headers=one.headers, body=one.body,

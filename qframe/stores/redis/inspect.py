@@ -147,7 +147,8 @@ def _record_of_head(
     return _record(
         place, group, slot, letter.envelope, letter.published, stands, subject=subject,
         seq=letter.seq, due_ms=letter.due, priority=letter.priority, attempts=state.tries,
-        lost=state.lost, error=state.error, lease_until_ms=lease if state.receipt else None,
+        lost=state.lost, error=state.error, traceback=state.traceback,
+        lease_until_ms=lease if state.receipt else None,
     )  # fmt: skip
 
 

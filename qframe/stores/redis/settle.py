@@ -198,4 +198,6 @@ def _heads_call(
 def _how(one: Settlement) -> tuple[str, int, int | bool, str | bool, str | bool]:
     """How a delivery ends, for Lua: False for what is not there."""
     at = False if one.at_ms is None else max(0, one.at_ms)
-    return str(one.verdict), one.delay_ms, at, one.error or False, one.traceback or False
+    if one.verdict is Verdict.DEAD:
+        return str(one.verdict), one.delay_ms, at, one.error or False, one.traceback or False
+    return str(one.verdict), one.delay_ms, at, one.last_words or False, False

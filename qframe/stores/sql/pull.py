@@ -13,6 +13,7 @@ from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.errors import UnknownGroup
 from qframe.message import Delivery
 from qframe.stores.exchange import LOST_ERROR, Ask, Pulled
+from qframe.stores.records import told_apart
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, leases, lookups, named, promotions, sequences, window
 from qframe.stores.sql.graves import bury
@@ -376,10 +377,11 @@ def _hand_out(row: Row, behind: Sequence[Row], slot: int, left: int, pulling: _P
 
 def _bury_lost(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> None:
     """Gives up a message whose last attempt was lost."""
+    error, traceback = told_apart(head.error)
     bury(
         transaction, head.cursor, seq=head.seq,
         subject=None if kind is Kind.STREAM else head.subject,
-        priority=head.priority, attempts=head.tries, error=head.error or LOST_ERROR,
-        traceback=None, died_at_ms=now_ms, envelope=head.envelope(),
+        priority=head.priority, attempts=head.tries, error=error or LOST_ERROR,
+        traceback=traceback, died_at_ms=now_ms, envelope=head.envelope(),
     )  # fmt: skip
     heads.follow(transaction, kind, head, now_ms)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from qframe.drivers.sql import Row
-from qframe.stores.records import Record
+from qframe.stores.records import Record, told_apart
 from qframe.stores.sql.heads import Head, headers_of
 from qframe.stores.sql.places import Place
 from qframe.stores.sql.schema import PER_TOPIC, State
@@ -19,13 +19,14 @@ def state_of_head(head: Head, now_ms: int) -> str:
 def record_of_head(place: Place, group: str, head: Head, now_ms: int) -> Record:
     """A head, for people."""
     doing = head.state == State.DOING
+    error, traceback = told_apart(head.error)
     return Record(
         topic=place.topic.name, group=group or None, slot=head.cursor % PER_TOPIC,
         state=state_of_head(head, now_ms), subject=head.subject, seq=head.seq, id=head.id,
         key=head.key, headers=headers_of(head.headers), body=head.body,
         published_at_ms=head.published_at, due_ms=head.due, priority=head.priority,
         attempts=head.tries, lost=head.lost, lease_until_ms=head.rank if doing else None,
-        error=head.error,
+        error=error, traceback=traceback,
     )  # fmt: skip
 
 

@@ -1,7 +1,8 @@
 -- Heads of subjects. A head's value in `body` is its meta and its envelope; what was handed out
 -- before also has a state in `tries`.
 --   meta   '>I8I8i4I8'   due, seq, priority, published at (ms)
---   state  '>I8I4I4I2I1' seq, tries, lost, given, length of the receipt; receipt; last error
+--   state  '>I8I4I4I2I1' seq, tries, lost, given, length of the receipt; receipt; last error,
+--          and from its second line on its traceback
 local META, META_SIZE = '>I8I8i4I8', 28
 local STATE, STATE_SIZE = '>I8I4I4I2I1', 19
 local EMPTY = string.char(0)
