@@ -14,7 +14,7 @@ import time
 from contextlib import ExitStack, suppress
 from pathlib import Path
 
-import httpx
+import httpx2 as httpx
 from rich.console import Console
 from rich.table import Table
 
@@ -43,7 +43,7 @@ def run(folder: Path, orders: int, kills: int, seed: int) -> int:
     # Imported here: these modules read the environment.
     from examples.shop import handlers
     from examples.shop.load import Load
-    from examples.shop.proof import Claim, claims
+    from examples.shop.proof import claims
     from examples.shop.tables import engine
 
     console = Console()
@@ -80,16 +80,8 @@ def run(folder: Path, orders: int, kills: int, seed: int) -> int:
 
 def _start(stack: ExitStack, log: int) -> tuple[subprocess.Popen[bytes], str]:
     """Starts the web service and the workers; both end with the stack, the web service first."""
-    python = sys.executable
-    words = [
-        python,
-        "-m",
-        "qframe",
-        "worker",
-        "examples.shop.handlers",
-        "--processes",
-        str(WORKERS),
-    ]
+    python = [sys.executable, "-m"]
+    words = [*python, "qframe", "worker", "examples.shop.handlers", "--processes", str(WORKERS)]
     supervisor = subprocess.Popen(words, stdout=log, stderr=log)
     stack.callback(_end, supervisor)
     with socket.create_server(("127.0.0.1", 0)) as taken:

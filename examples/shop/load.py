@@ -7,7 +7,7 @@ import threading
 import time
 from itertools import count
 
-import httpx
+import httpx2 as httpx
 
 CUSTOMERS = 20
 CANCELLED_OF_100 = 15

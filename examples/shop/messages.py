@@ -15,8 +15,8 @@ outbox = app.relay(Outbox(engine()))
 
 # A customer's events stay in order, through retries too. The key is the customer.
 ORDERS = Topic("orders", kind="ordered", slots=16)
-# Express parcels leave first. The key is the order.
-PARCELS = Topic("parcels", kind="priority", slots=4)
+# Express parcels leave first: one slot, since slots know nothing of each other's priorities.
+PARCELS = Topic("parcels", kind="priority", slots=1)
 # A reminder comes days later. The key is the order, so publishing it again would replace it.
 REMINDERS = Topic("reminders", kind="delay", slots=4)
 

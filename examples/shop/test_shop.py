@@ -25,12 +25,13 @@ FOLDER = tempfile.TemporaryDirectory()
 os.environ["SHOP_DATABASE"] = f"sqlite:///{FOLDER.name}/shop.db"
 
 from examples.shop import handlers  # noqa: E402
-from examples.shop.messages import ORDERS, PARCELS, OrderEvent  # noqa: E402
+from examples.shop.messages import ORDERS, PARCELS, OrderEvent, OrderReference  # noqa: E402
 from examples.shop.tables import (  # noqa: E402
     Base,
     Customer,
     Entry,
     Letter,
+    Order,
     Parcel,
     create_tables,
     engine,
@@ -54,7 +55,7 @@ def tables() -> Iterator[None]:
 
 
 @pytest.fixture
-def client(qframe_harness: Harness) -> TestClient:
+def client(qframe_harness: Harness) -> TestClient:  # noqa: ARG001 - it takes the app over
     """A client of the API, in the test's own process."""
     return TestClient(api)
 
@@ -116,12 +117,16 @@ def test_a_worker_that_is_lost_charges_nobody_twice(
     assert (balance("dan"), rows(Entry), rows(Parcel)) == (-300, 1, 1)
 
 
-def test_express_parcels_leave_first(client: TestClient, qframe_harness: Harness) -> None:
-    for order, express in (("slow", False), ("fast", True)):
-        client.put(f"/orders/{order}", json={"customer": "eve", "cents": 1, "express": express})
+def test_express_parcels_leave_first(qframe_harness: Harness) -> None:
+    with Session(engine()) as session:
+        for order in ("slow", "fast"):
+            session.add(Order(id=order, customer="eve", cents=1, state="billed"))
+        session.commit()
+    for order, priority in (("slow", 0), ("fast", 10)):
+        parcel = OrderReference(order=order)
+        qframe_harness.publish(PARCELS, parcel, key=order, priority=priority)
     qframe_harness.run_until_idle()
-    sent = [each.body["order"] for each in qframe_harness.deliveries_of(PARCELS, "shipping")]
-    assert sent == ["fast", "slow"]
+    qframe_harness.assert_handled(PARCELS, "shipping", {"order": "fast"}, {"order": "slow"})
 
 
 def test_an_order_that_makes_no_sense_is_refused_before_anything_is_stored(

@@ -1,0 +1,48 @@
+"""The example of a shop's backend: it keeps its sums while workers are killed; its tests pass."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from qframe.cli.main import cli
+
+ROOT = Path(__file__).parent.parent.parent
+DEPLOY = ROOT / "examples" / "shop" / "deploy"
+CLAIMS = 8
+
+
+def run(*words: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", *words], cwd=ROOT, capture_output=True, text=True,
+        env={**os.environ, "PYTHONPATH": str(ROOT), "COLUMNS": "120"},
+    )  # fmt: skip
+
+
+def test_every_sum_is_right_though_workers_are_killed_under_load() -> None:
+    done = run("examples.shop", "--orders", "120", "--kills", "3")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count(" yes") == CLAIMS
+    assert "3 workers were killed" in done.stdout
+
+
+def test_the_shops_own_tests_pass() -> None:
+    done = run("pytest", "-p", "qframe.testing.plugin", "examples/shop")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "9 passed" in done.stdout
+
+
+@pytest.mark.parametrize("name", ["Dockerfile", "kubernetes.yaml", "shop-workers.service"])
+def test_a_file_for_deployment_starts_workers_with_options_that_exist(name: str) -> None:
+    text = re.sub(r'[\[\],"]', "", (DEPLOY / name).read_text(encoding="utf-8"))
+    [command] = re.findall(r"qframe (worker .*)", text)
+    # Wrong options are refused before help is shown.
+    shown = CliRunner().invoke(cli, [*shlex.split(command), "--help"])
+    assert shown.exit_code == 0, shown.output
