@@ -187,6 +187,13 @@ def subject_of(key: str | None, body: bytes) -> str:
     return key if key is not None else "#" + blake2b(body, digest_size=16).hexdigest()
 
 
+def legible(text: str) -> str:
+    """A text as every store takes it: NUL and halves of surrogate pairs are spelt out."""
+    if text.isascii() and "\0" not in text:
+        return text
+    return text.replace("\0", r"\x00").encode("utf-8", "backslashreplace").decode()
+
+
 def new_token(clock: Clock) -> str:
     """20 characters, unique, later ones sorting behind earlier ones: 48 bits of time, 52 random."""
     chance = int.from_bytes(os.urandom(7)) >> 4

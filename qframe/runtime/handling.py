@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import random
 import traceback
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
+from qframe.codec import legible
 from qframe.errors import BadEffectKey, UndecodableBody
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
@@ -19,6 +21,7 @@ FIRST_PAUSE_S: Final = 0.05
 MAX_ERROR_CHARS: Final = 500
 MAX_TRACEBACK_CHARS: Final = 8000
 MAX_RETRIED_CHARS: Final = 2000  # millions of messages may wait for a retry at once
+FRAMES_OF_ODD_ERRORS: Final = 5
 
 
 class Ending(msgspec.Struct, gc=False, eq=False):
@@ -50,11 +53,13 @@ def ending_of(
     attempt = delivery.attempt
     gives_up = isinstance(error, Reject | UndecodableBody | BadEffectKey)
     if gives_up or attempt >= max_attempts:
-        return Ending(delivery, Verdict.DEAD, error=summary(error), traceback=_traceback(error))
+        return Ending(
+            delivery, Verdict.DEAD, error=summary(error), traceback=_traced(error, _whole)
+        )
     if isinstance(error, NeedRetry) and not error.is_local:
         delay_ms = error.delay_ms or 0
         return Ending(delivery, Verdict.RETRY, delay_ms, error.at_ms, summary(error))
-    trace = None if isinstance(error, NeedRetry) else shortened(error, MAX_RETRIED_CHARS)
+    trace = None if isinstance(error, NeedRetry) else _traced(error, _short)
     return Ending(delivery, Verdict.RETRY, backoff.delay_ms(attempt), None, summary(error), trace)
 
 
@@ -75,15 +80,29 @@ def releases(deliveries: list[Delivery], *, by_run: bool) -> tuple[list[Ending],
 
 
 def summary(error: BaseException) -> str:
-    """The error in one line, cut where it is long."""
+    """The error in one line, cut where it is long, as every store takes it."""
     try:
         words = str(error)
-    except Exception as problem:  # it is the user's class, and must end no thread
+    except BaseException as problem:  # it is the user's class, and must end no thread
         words = f"its __str__ raised {type(problem).__name__}"
-    text = f"{type(error).__name__}: {words}".replace("\n", " ").rstrip(": ")
+    text = legible(f"{type(error).__name__}: {words}".replace("\n", " ").rstrip(": "))
     return text if len(text) <= MAX_ERROR_CHARS else text[: MAX_ERROR_CHARS - 1] + "…"
 
 
-def _traceback(error: BaseException) -> str:
+def _short(error: BaseException) -> str:
+    return shortened(error, MAX_RETRIED_CHARS)
+
+
+def _whole(error: BaseException) -> str:
     text = "".join(traceback.format_exception(error))
     return text if len(text) <= MAX_TRACEBACK_CHARS else "…" + text[-MAX_TRACEBACK_CHARS:]
+
+
+def _traced(error: BaseException, write: Callable[[BaseException], str]) -> str:
+    """A traceback as every store takes it, by a way of writing it."""
+    try:
+        return legible(write(error))
+    except BaseException as problem:  # as in `summary`: its notes, or what a SyntaxError is given
+        steps = "".join(traceback.format_tb(error.__traceback__, -FRAMES_OF_ODD_ERRORS))
+        why = f"its traceback cannot be written whole: {type(problem).__name__}"
+        return legible(f"{steps}{summary(error)}\n{why}")

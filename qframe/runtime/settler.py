@@ -11,9 +11,9 @@ from qframe.clock import Clock
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
-from qframe.outcomes import Settled
+from qframe.outcomes import Settled, Verdict
 from qframe.retry import Backoff
-from qframe.runtime.handling import Ending
+from qframe.runtime.handling import Ending, summary
 from qframe.runtime.limits import InFlight
 from qframe.service import Service
 from qframe.stores.base import Store
@@ -41,6 +41,8 @@ class Settler(Service):
     When nothing else is in flight there is nothing to wait for, and they are sent at once. What
     cannot be sent is kept and sent again, with growing pauses, until it can be, or until `abandon`;
     what comes meanwhile for the same slots waits behind it, and for other slots is sent.
+
+    A settlement that the store cannot take ends its own message: it is buried, with the reason.
 
     Args:
         topic: the topic.
@@ -208,6 +210,33 @@ class Settler(Service):
             if self._events:
                 self._events.emit("store.unavailable", part=self.name, error=str(error))
             return [Settled.AWAY] * len(batch)
+        except Exception as error:
+            # One of them is what the store cannot take: the others are settled without it.
+            if len(batch) == 1:
+                return [self._bury(batch[0], error)]
+            half = len(batch) // 2
+            return self._answers(batch[:half]) + self._answers(batch[half:])
+
+    def _bury(self, one: One, error: Exception) -> Settled:
+        """Ends a delivery as dead whose settlement the store cannot take, with nothing odd in it.
+
+        Raises what is raised then: the fault is not the item's.
+        """
+        delivery = _delivery(one)
+        why = f"its settlement was refused: {summary(error)}"
+        ending = Ending(delivery, Verdict.DEAD, error=why)
+        try:
+            [answer] = self._ask([ending])
+        except UnknownGroup:
+            return Settled.STALE
+        except StoreUnavailable:
+            return Settled.AWAY
+        if self._events:
+            self._events.emit(
+                "settlement.refused", topic=self._topic.name, group=self._group,
+                id=delivery.id, key=delivery.key, error=error,
+            )  # fmt: skip
+        return answer
 
     def _tell(self, count: int, stale: int) -> None:
         if not self._events:

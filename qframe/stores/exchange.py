@@ -104,8 +104,8 @@ class Settlement(msgspec.Struct, gc=False, eq=False):
         verdict: ack, retry, dead, or release (given back uncounted).
         delay_ms: for a retry, due so long after the store's now.
         at_ms: for a retry, due at that moment instead.
-        error: for retry and dead, what went wrong, in one line.
-        traceback: for retry and dead, where.
+        error: for retry and dead, what went wrong, in one line that is `codec.legible`.
+        traceback: for retry and dead, where; legible as well.
     """
 
     slot: int

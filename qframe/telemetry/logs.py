@@ -46,6 +46,7 @@ _LEVELS: Final = {
     "delivery.failed": "warning",
     "delivery.retried": "warning",
     "delivery.dead": "error",
+    "settlement.refused": "error",
     "delivery.overdue": "warning",
     "delivery.stale": "warning",
     "delivery.leaked": "warning",

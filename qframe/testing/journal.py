@@ -14,6 +14,7 @@ import msgspec
 from qframe.codec import decode_body, tags_of
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
+from qframe.runtime.handling import summary
 from qframe.stores.exchange import Entry, Settlement
 from qframe.stores.records import Record
 
@@ -68,7 +69,7 @@ class Handing(msgspec.Struct, eq=False, kw_only=True):
 
     def __str__(self) -> str:
         told = f"{self.topic}/{self.group} {self.body!r} attempt {self.attempt}: {self.outcome}"
-        return told if self.error is None else f"{told} ({_in_words(self.error)})"
+        return told if self.error is None else f"{told} ({summary(self.error)})"
 
 
 class Publication(msgspec.Struct, eq=False, kw_only=True):
@@ -301,7 +302,3 @@ def _decoded(body: bytes, headers: Mapping[str, str] | None) -> Any:
 
 def _moment(at_ms: int | None) -> datetime | None:
     return None if at_ms is None else datetime.fromtimestamp(at_ms / 1000, UTC)
-
-
-def _in_words(error: BaseException) -> str:
-    return f"{type(error).__name__}: {error}".rstrip(": ")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+
 import msgspec
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.outcomes import Settled, Verdict
+from qframe.retry import Backoff
+from qframe.runtime.handling import ending_of
 from qframe.stores.exchange import Settlement
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
@@ -280,3 +284,22 @@ def test_what_is_acknowledged_under_an_epoch_that_has_passed_is_stale(
     assert bench.store.acknowledge(topic, "g", got, before) == STALE * 2
     assert bench.store.acknowledge(topic, "g", got, {}) == STALE * 2
     assert bench.total(topic).todo == 2
+
+
+def test_whatever_an_error_says_its_ending_is_stored_and_told(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(2):
+        bench.publish(topic, number)
+    retried, killed = bench.got(topic)
+    with pytest.raises(OSError, match="odd") as caught:
+        raise OSError("odd \0, \x1b and " + os.fsdecode(b"report-\xff.pdf"))
+    for one, most in ((retried, 16), (killed, 1)):
+        ending = ending_of(one, caught.value, max_attempts=most, backoff=Backoff(0))
+        how = {"error": ending.error, "traceback": ending.traceback}
+        assert bench.settle(topic, ending.verdict, one, **how) == [Settled.SETTLED]
+    [dead] = bench.store.dead(topic, "g")
+    assert dead.error == "OSError: odd \\x00, \x1b and report-\\udcff.pdf"
+    assert dead.error in (dead.traceback or "")
+    [waits] = bench.store.peek(topic, "g", states=("waiting", "todo"))
+    assert waits.error == dead.error
+    assert dead.error in (waits.traceback or "")

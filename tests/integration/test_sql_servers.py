@@ -13,8 +13,7 @@ from servers import MariaDbServer, PostgresServer
 
 from qframe import BadUrl, UnknownGroup
 from qframe.drivers.sql import Transaction
-from qframe.outcomes import Outcome, Settled, Verdict
-from qframe.stores.exchange import Settlement
+from qframe.outcomes import Outcome
 from qframe.stores.sql import groups
 from qframe.stores.sql.places import lock_slots
 from qframe.stores.sql.store import SqlStore
@@ -123,23 +122,6 @@ def test_a_message_reaches_the_unclaimed_queue_if_the_last_group_is_dropped_mean
     assert store.verify(topic) == []
     store.take(topic, "g", {0: EPOCH})
     assert "last" in [one.key for one in pulled(store, topic, "r").deliveries]
-
-
-def test_an_error_with_a_nul_or_half_a_letter_in_it_is_kept_readable(store: SqlStore) -> None:
-    topic = begun(store, "stream")
-    store.publish(topic, [entry(topic, number, "k", f"{number}") for number in range(2)])
-    retried, killed = pulled(store, topic, "r").deliveries
-    text = "odd \0 and \ud800"
-    assert store.settle(
-        topic, "g",
-        [
-            Settlement(0, one.subject, one.seq, one.receipt, 1, EPOCH, verdict, error=text,
-                       traceback=text)
-            for one, verdict in ((retried, Verdict.RETRY), (killed, Verdict.DEAD))
-        ],
-    ) == [Settled.SETTLED] * 2  # fmt: skip
-    [dead] = store.dead(topic, "g")
-    assert dead.error == dead.traceback == r"odd \x00 and \ud800"
 
 
 def test_keys_and_ids_are_told_apart_byte_by_byte(store: SqlStore) -> None:

@@ -82,3 +82,44 @@ def test_an_error_that_cannot_say_what_it_is_ends_its_message_all_the_same() -> 
     assert ending.verdict is Verdict.DEAD
     assert ending.error == "Mute: its __str__ raised LookupError"
     assert "Mute" in (ending.traceback or "")
+
+
+class Exiting(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class Noted(Exception):
+    @property
+    def __notes__(self) -> list[str]:
+        raise LookupError("no notes")
+
+
+ODD_ERRORS = [
+    SyntaxError("m", ("f", 1, 1, 123)),  # type: ignore[arg-type]
+    Exiting(),
+    Noted("bad"),
+]
+
+
+@pytest.mark.parametrize("error", ODD_ERRORS, ids=lambda error: type(error).__name__)
+def test_an_error_that_cannot_be_formatted_is_told_by_its_type_and_place(error: Exception) -> None:
+    def place_of_the_fault() -> None:
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        place_of_the_fault()
+    for most, verdict in ((1, Verdict.DEAD), (2, Verdict.RETRY)):
+        ending = ending_of(delivery(), caught.value, max_attempts=most, backoff=Backoff())
+        assert ending.verdict is verdict
+        assert (ending.error or "").startswith(type(error).__name__)
+        assert "place_of_the_fault" in (ending.traceback or "")
+        assert type(error).__name__ in (ending.traceback or "")
+
+
+def test_an_errors_text_is_made_such_that_every_store_takes_it() -> None:
+    error = OSError("odd \0 and \ud800 and ü\x1b")
+    ending = ending_of(delivery(), error, max_attempts=1, backoff=Backoff())
+    assert ending.error == r"OSError: odd \x00 and \ud800 and ü" + "\x1b"
+    assert r"odd \x00 and \ud800" in (ending.traceback or "")
+    (ending.error + (ending.traceback or "")).encode()

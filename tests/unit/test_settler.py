@@ -13,11 +13,13 @@ from qframe.errors import StoreUnavailable
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.runtime.handling import Ending
+from qframe.runtime.handling import Ending, summary
 from qframe.runtime.limits import InFlight
 from qframe.runtime.settler import Settler
 from qframe.stores.exchange import Settlement
 from qframe.topic import Topic
+
+NOT_TEXT = UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")
 
 
 class Keeper:
@@ -26,6 +28,9 @@ class Keeper:
     def __init__(self) -> None:
         self.away: set[int] = set()
         self.stale: set[int] = set()
+        self.poisoned: set[int] = set()
+        self.takes_plain = True
+        self.buried: list[tuple[int, str | None]] = []
         self.calls: list[list[int]] = []
         self.settled: list[int] = []
 
@@ -39,6 +44,12 @@ class Keeper:
 
     def _answers(self, ones: Sequence[Delivery | Settlement]) -> list[Settled]:
         self.calls.append([one.seq for one in ones])
+        for one in ones:
+            if one.seq not in self.poisoned:
+                continue
+            if not isinstance(one, Settlement) or one.error is None or not self.takes_plain:
+                raise NOT_TEXT
+            self.buried.append((one.seq, one.error))
         if self.away.issuperset(one.slot for one in ones):
             raise StoreUnavailable("store", "away")
         self.settled += [one.seq for one in ones if one.slot not in self.away]
@@ -56,7 +67,9 @@ class Bench:
     def __init__(self) -> None:
         self.keeper = Keeper()
         self.settled = self.stale = 0
-        self.in_flight = InFlight(max_messages=99, max_bytes=9999, on_room=lambda: None)
+        self.refused: list[str] = []
+        self.failures: list[BaseException] = []
+        self.in_flight = InFlight(max_messages=999, max_bytes=9999, on_room=lambda: None)
         store: Any = self.keeper
         events = Events()
         events.listen(self._listen)
@@ -64,12 +77,13 @@ class Bench:
             topic=Topic("t"), group="g", store=store, in_flight=self.in_flight,
             epochs=lambda: {0: "e", 1: "e"}, on_settled=lambda: None,
             on_leaked=lambda _: None, events=events, clock=SYSTEM_CLOCK,
-            on_failure=lambda *_: None,
+            on_failure=lambda _, error: self.failures.append(error),
         )  # fmt: skip
 
     def _listen(self, name: str, facts: dict[str, Any]) -> None:
         self.settled += facts["count"] if name == "delivery.settled" else 0
         self.stale += facts["count"] if name == "delivery.stale" else 0
+        self.refused += [facts["id"]] if name == "settlement.refused" else []
 
     def put(self, *numbers: int, verdict: Verdict = Verdict.ACK) -> None:
         """Settles deliveries of slot 0 (even numbers) or 1 (odd ones)."""
@@ -156,3 +170,26 @@ def test_a_settler_that_stops_sends_what_it_kept_unless_it_is_abandoned() -> Non
             bench.settler.abandon()
         assert bench.settler.stop(60)
         assert bench.keeper.settled == ([1, 2] if comes_back else [1])
+
+
+@pytest.mark.parametrize("verdict", [Verdict.ACK, Verdict.RETRY])
+def test_a_settlement_that_the_store_cannot_take_buries_its_own_message_and_all_others_are_settled(
+    bench: Bench, verdict: Verdict
+) -> None:
+    bench.keeper.poisoned = {41, 200}
+    bench.put(*range(256), verdict=verdict)
+    eventually(lambda: sorted(bench.keeper.settled) == list(range(256)))
+    eventually(lambda: len(bench.in_flight) == 0)
+    assert sorted(bench.keeper.buried) == [
+        (seq, "its settlement was refused: " + summary(NOT_TEXT)) for seq in (41, 200)
+    ]
+    assert sorted(bench.refused) == ["m200", "m41"]
+    assert bench.settler.alive
+
+
+def test_a_settler_whose_store_takes_nothing_at_all_ends_with_the_reason(bench: Bench) -> None:
+    bench.keeper.poisoned, bench.keeper.takes_plain = {1}, False
+    bench.put(1)
+    eventually(lambda: bench.failures)
+    assert isinstance(bench.failures[0], UnicodeEncodeError)
+    assert not bench.settler.alive or bench.settler.stop(60)

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Final
 
 from qframe.drivers.sql import Row, Statement, Transaction
-from qframe.stores.sql.heads import legible
 from qframe.stores.sql.schema import dead
 
 _BURY: Final = Statement(
@@ -36,8 +35,8 @@ def bury(
             subject,
             priority,
             attempts,
-            legible(error),
-            legible(traceback),
+            error,
+            traceback,
             died_at_ms,
             *envelope,
         ),

@@ -163,13 +163,6 @@ def succeed(kind: Kind, head: Head, behind: Sequence[Row], now_ms: int, *, keeps
         head.state, head.rank = stand(kind, head.due, head.priority, now_ms)
 
 
-def legible(text: str | None) -> str | None:
-    """A text as every database takes it: what some refuse is spelt out."""
-    if text is None or (text.isascii() and "\0" not in text):
-        return text
-    return text.replace("\0", r"\x00").encode("utf-8", "backslashreplace").decode()
-
-
 def headers_text(headers: dict[str, str] | None) -> str | None:
     """Headers as they lie in a column."""
     return msgspec.json.encode(headers).decode() if headers else None

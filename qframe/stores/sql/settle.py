@@ -284,7 +284,7 @@ class _Subject:
         if one.verdict is Verdict.RETRY:
             head.due = self._now_ms + one.delay_ms if one.at_ms is None else one.at_ms
             head.lost = 0
-            head.error = heads.legible(one.last_words)
+            head.error = one.last_words
         else:
             head.tries -= 1
             if self._kind is Kind.STREAM:

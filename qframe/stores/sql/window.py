@@ -154,7 +154,7 @@ def _take_out(
             due_ms=due_ms,
             tries=1,
             lost=0,
-            error=heads.legible(one.last_words),
+            error=one.last_words,
         )
     else:
         leave(transaction, cursor, [row], due_ms=heads.FRONT, tries=0, lost=0, error=None)

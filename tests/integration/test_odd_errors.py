@@ -1,0 +1,69 @@
+"""An error that is hard to tell of costs its own message, and neither a thread nor the worker."""
+
+from __future__ import annotations
+
+import os
+from typing import Any
+
+import pytest
+
+from qframe import Backoff, Batch, Message, Outgoing, QFrame, Topic
+
+GOOD = 40
+
+
+class Exiting(Exception):
+    def __str__(self) -> str:
+        raise SystemExit(3)
+
+
+class Noted(Exception):
+    @property
+    def __notes__(self) -> list[str]:
+        raise LookupError("no notes")
+
+
+def odd_errors() -> list[BaseException]:
+    return [
+        SyntaxError("m", ("f", 1, 1, 123)),  # type: ignore[arg-type]
+        Exiting(),
+        Noted("bad"),
+        OSError("cannot read " + os.fsdecode(b"report-\xff.pdf")),
+        OSError("\0 \x1b]0;title\x07 \r\n"),
+    ]
+
+
+@pytest.mark.parametrize("how", ["sync", "async", "batch"])
+@pytest.mark.parametrize("max_attempts", [1, 2])
+def test_an_error_that_cannot_be_told_as_it_is_ends_its_own_message_and_the_worker_goes_on(
+    each_app: QFrame, how: str, max_attempts: int
+) -> None:
+    topic = Topic("jobs", slots=2)
+    errors = odd_errors()
+    done: list[Any] = []
+
+    def work(message: Message) -> None:
+        if message.body < 0:
+            raise errors[-1 - message.body]
+        done.append(message.body)
+
+    async def later(message: Message) -> None:
+        work(message)
+
+    def many(messages: list[Message]) -> None:
+        for message in messages:
+            work(message)
+
+    options: dict[str, Any] = {"max_attempts": max_attempts, "backoff": Backoff(0.01, cap=0.01)}
+    if how == "batch":
+        options["batch"] = Batch(size=8, within=0.01)
+    handler: Any = {"sync": work, "async": later, "batch": many}[how]
+    each_app.consumer(topic, "g", **options)(handler)
+    bodies = [*range(GOOD), *(-1 - number for number in range(len(errors)))]
+    each_app.publish_many(topic, [Outgoing(body, key=f"k{body}") for body in bodies])
+    each_app.run(burst=True)
+    assert set(range(GOOD)) <= set(done)
+    dead = each_app.admin.dead(topic, "g")
+    told = sorted((letter.error or "").split(":")[0] for letter in dead)
+    assert told == sorted(type(error).__name__ for error in errors)
+    assert all(letter.attempts == max_attempts for letter in dead)
