@@ -1,23 +1,30 @@
-"""What the docs show is run: a page's Python blocks in order, its console commands in order."""
+"""What the docs show runs: the README and every page, in a reader's order, in one folder."""
 
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
+import shlex
 from pathlib import Path
 
 import pytest
+import reader_order
+from cli_program import Program, Ran
 
 from qframe.consumer_options import ConsumerOptions
 from qframe.option_rules import option_table
 from qframe.settings import Settings
 
-ROOT = Path(__file__).parent.parent
+ROOT = reader_order.ROOT
+README = ROOT / "README.md"
+QUICK_START = ROOT / "docs" / "quickstart.md"
 ELSEWHERE = {"spark.md"}  # its Python is run in tests/spark, where there is a JVM
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [README, *sorted((ROOT / "docs").rglob("*.md"))]
+IN_ORDER = [README, *(page for _, page in reader_order.users_pages())]
 BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
-LINK = re.compile(r"\]\(([^)#]+?)(?:#[^)]*)?\)")
+LINK = re.compile(r"\]\(([^)#]+?)(?:#([^)]*))?\)")
+HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
+DATABASE = re.compile(r"sqlite(?:\+aiosqlite)?:///([\w./-]+)")
+STRICT = "import warnings\n\nwarnings.simplefilter('error')\n\n"
 
 
 def blocks(page: Path, language: str) -> list[str]:
@@ -25,22 +32,84 @@ def blocks(page: Path, language: str) -> list[str]:
     return [body for found, body in BLOCK.findall(text) if found == language]
 
 
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def run(folder: Path, module: str, program: str) -> Ran:
+    """Runs a page's Python as a reader does who has saved it in the folder."""
+    here = Program(folder)
+    here.write(f"{module}.py", program)
+    return here.run(module=module)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The one folder in which a reader tries page after page."""
+    return tmp_path_factory.mktemp("reader")
+
+
 @pytest.mark.parametrize(
     "page",
-    [page for page in PAGES if blocks(page, "python") and page.name not in ELSEWHERE],
-    ids=str,
+    [page for page in IN_ORDER if blocks(page, "python") and page.name not in ELSEWHERE],
+    ids=name_of,
 )
-def test_the_python_of_a_page_runs(page: Path, tmp_path: Path) -> None:
-    program = tmp_path / "page.py"
-    program.write_text("\n\n".join(blocks(page, "python")), encoding="utf-8")
-    answer = subprocess.run(
-        [sys.executable, "-W", "error", str(program)],
-        cwd=tmp_path, capture_output=True, text=True, timeout=60,
-    )  # fmt: skip
-    assert answer.returncode == 0, answer.stderr
+def test_a_page_runs_in_the_folder_where_those_before_it_ran(page: Path, folder: Path) -> None:
+    module = "shop" if page == README else f"page_{page.stem.replace('-', '_')}"
+    ran = run(folder, module, STRICT + "\n\n".join(blocks(page, "python")))
+    assert ran.code == 0, ran.err
 
 
-@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=str)
+def test_the_quick_start_runs_twice_in_the_same_folder(tmp_path: Path) -> None:
+    program = STRICT + "\n\n".join(blocks(QUICK_START, "python"))
+    for _ in range(2):
+        ran = run(tmp_path, "page", program)
+        assert ran.code == 0, ran.err
+
+
+def test_the_quick_starts_service_serves_its_commands(folder: Path) -> None:
+    """In the folder where README's shop.py has run, which this one replaces."""
+    [module] = blocks(QUICK_START, "py")
+    [terminal] = [each for each in blocks(QUICK_START, "") if "qframe publish" in each]
+    here = Program(folder)
+    here.write("shop.py", module)
+    here.ok("worker", "shop", "--burst")
+    store = {"QFRAME_STORE": "sqlite:///shop.db"}
+    commands = re.findall(r"^\$ qframe (.+)$", terminal, re.MULTILINE)
+    for command in commands[:2]:
+        here.ok(*shlex.split(command), **store)
+    assert "billed order 7 of ann" in here.ok("worker", "shop", "--burst").out
+    for command in commands[2:]:
+        here.ok(*shlex.split(command), **store)
+    assert len(commands) == 5
+
+
+@pytest.mark.parametrize("page", IN_ORDER, ids=name_of)
+def test_a_page_has_databases_of_its_own(page: Path) -> None:
+    """So a page runs by itself as it does after the others."""
+    name = "shop" if page == README else page.stem
+    for block in blocks(page, "python"):
+        for database in DATABASE.findall(block):
+            assert database.startswith(name), f"{database} may be another page's"
+
+
+def test_every_page_is_in_the_index() -> None:
+    listed = {page.name for page in IN_ORDER}
+    contributors = set((ROOT / "docs" / "contributors").glob("*.md"))
+    for page in set(PAGES) - contributors:
+        assert page.name in {*listed, "index.md"}, f"docs/index.md does not list {page.name}"
+    text = reader_order.INDEX.read_text(encoding="utf-8")
+    for page in contributors:
+        assert f"(contributors/{page.name})" in text
+
+
+@pytest.mark.parametrize("page", IN_ORDER[1:], ids=name_of)
+def test_a_page_ends_with_links_to_its_neighbours(page: Path) -> None:
+    """`python tests/reader_order.py` writes them."""
+    assert page.read_text(encoding="utf-8").endswith(f"\n{reader_order.last_line(page)}\n")
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if blocks(page, "console")], ids=name_of)
 def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     commands = [
         line.removeprefix("$ qframe ")
@@ -50,37 +119,47 @@ def test_the_commands_of_a_page_run(page: Path, tmp_path: Path) -> None:
     ]
     assert commands
     for command in commands:
-        answer = subprocess.run(
-            f"{sys.executable} -m qframe {command}",
-            shell=True, cwd=tmp_path, capture_output=True, text=True, timeout=60,
-        )  # fmt: skip
-        assert answer.returncode == 0, answer.stderr
+        ran = Program(tmp_path).run(*shlex.split(command))
+        assert ran.code == 0, ran.err
 
 
 def test_the_readmes_example_bills_both_customers_in_order(tmp_path: Path) -> None:
-    program = tmp_path / "page.py"
-    program.write_text(blocks(ROOT / "README.md", "python")[0], encoding="utf-8")
-    answer = subprocess.run(
-        [sys.executable, str(program)], cwd=tmp_path, capture_output=True, text=True, check=True
-    )
-    billed = re.findall(r"billed (\S+): (\d+)", answer.stdout)
+    ran = run(tmp_path, "shop", blocks(README, "python")[0])
+    billed = re.findall(r"billed (\S+): (\d+)", ran.out)
     assert sorted(billed, key=lambda line: line[0]) == [
         ("customer-0", "0"), ("customer-0", "60"), ("customer-0", "120"),
         ("customer-1", "30"), ("customer-1", "90"), ("customer-1", "150"),
     ]  # fmt: skip
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
-def test_links_to_files_lead_somewhere(page: Path) -> None:
-    links = [link for link in LINK.findall(page.read_text(encoding="utf-8")) if ":" not in link]
-    for link in links:
-        assert (page.parent / link).exists(), link
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_links_lead_to_files_and_headings_that_exist(page: Path) -> None:
+    for link, anchor in LINK.findall(page.read_text(encoding="utf-8")):
+        if ":" in link:
+            continue
+        file = page.parent / link
+        assert file.exists(), link
+        assert not anchor or anchor in anchors(file), f"{link}#{anchor}"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=str)
+def anchors(page: Path) -> set[str]:
+    """The headings of a page as GitHub links to them."""
+    text = BLOCK.sub("", page.read_text(encoding="utf-8"))
+    headings = [re.sub(r"[^\w\- ]", "", each.lower()) for each in HEADING.findall(text)]
+    return {each.replace(" ", "-") for each in headings} | set(re.findall(r'<a id="(\w+)">', text))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
 def test_files_named_as_holding_a_promise_exist(page: Path) -> None:
     for name in re.findall(r"`((?:tests|qframe|examples)/[\w/.]+\.py)`", page.read_text("utf-8")):
         assert (ROOT / name).exists(), name
+
+
+def test_the_pages_that_code_names_exist() -> None:
+    sources = [*(ROOT / "qframe").rglob("*.py"), *(ROOT / "qframe").rglob("*.lua")]
+    for source in sources:
+        for name in re.findall(r"docs/[\w/-]+\.md", source.read_text(encoding="utf-8")):
+            assert (ROOT / name).exists(), f"{source.relative_to(ROOT)} names {name}"
 
 
 def test_the_options_in_the_docs_are_those_of_the_code() -> None:

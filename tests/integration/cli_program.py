@@ -52,12 +52,17 @@ class Program:
         kept = {name: value for name, value in os.environ.items() if not name.startswith("QFRAME_")}
         return {**kept, **variables}
 
-    def run(self, *words: str, stdin: str = "", **variables: str) -> Ran:
-        """Runs it to its end: without its start, unless a variable is for the interpreter."""
+    def run(self, *words: str, stdin: str = "", module: str = "qframe", **variables: str) -> Ran:
+        """Runs it to its end: without its start, unless a variable is for the interpreter.
+
+        Another `module` may run in its place, such as one that lies in the directory.
+        """
         if any(not name.startswith("QFRAME_") for name in variables):
             return self.start(*words, stdin=stdin, **variables)
         env = self.environment(**variables)
-        done = warm().run(words, cwd=self.directory, env=env, stdin=stdin, timeout_s=WITHIN_S)
+        done = warm().run(
+            words, module=module, cwd=self.directory, env=env, stdin=stdin, timeout_s=WITHIN_S
+        )
         return Ran(done.returncode, done.stdout, done.stderr)
 
     def start(self, *words: str, stdin: str = "", **variables: str) -> Ran:

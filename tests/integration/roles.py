@@ -1,4 +1,4 @@
-"""The roles of docs/databases.md, made by the statements of the page in a database of the test's.
+"""The roles of docs/database-roles.md, made by the page's statements in a database of the test's.
 
 What is `shop` on the page has its own name here.
 """
@@ -13,7 +13,7 @@ from servers import MariaDbServer, PostgresServer
 from sqlalchemy import Connection, Engine, create_engine, text
 from sqlalchemy.exc import DBAPIError
 
-PAGE = Path(__file__).parent.parent.parent / "docs" / "databases.md"
+PAGE = Path(__file__).parent.parent.parent / "docs" / "database-roles.md"
 REFUSED = re.compile(r"denied|must be owner")
 Server = PostgresServer | MariaDbServer
 

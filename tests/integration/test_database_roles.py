@@ -1,4 +1,4 @@
-"""The roles of docs/databases.md: each can do what it must, and is refused the rest.
+"""The roles of docs/database-roles.md: each can do what it must, and is refused the rest.
 
 What a role must do is done by the classes that do it in a worker, with the role's own engine.
 """

@@ -1,4 +1,4 @@
-"""The roles of docs/databases.md for a message store: the real store does each one's work."""
+"""The roles of docs/database-roles.md for a message store: the real store does each one's work."""
 
 from __future__ import annotations
 

@@ -21,11 +21,11 @@ def test_the_python_of_the_page_runs(
 ) -> None:
     program = "\n".join(BLOCKS)
     # The JVM's own directory is not this test's.
-    for name in ("orders.db", "checkpoint", "archive.parquet"):
+    for name in ("spark.db", "checkpoint", "archive.parquet"):
         program = program.replace(f'"{name}"', f'"{tmp_path / name}"')
-    program = program.replace("sqlite:///orders.db", f"sqlite:///{tmp_path / 'orders.db'}")
+    program = program.replace("sqlite:///spark.db", f"sqlite:///{tmp_path / 'spark.db'}")
     exec(compile(program, "spark.md", "exec"), {"__name__": "page"})
-    assert (tmp_path / "orders.db").exists()
+    assert (tmp_path / "spark.db").exists()
 
 
 def test_the_page_tells_of_every_option() -> None:
