@@ -1,6 +1,6 @@
 # make help shows what there is. Every target sets up what it needs, in .venv, and only once.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test bench api clean
+.PHONY: help demo check test matrix bench api clean
 
 READY := .venv/.ready
 SERVERS := .venv/.servers
@@ -36,6 +36,9 @@ else
 		$(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(TOGETHER) tests/chaos && exit $$first
 endif
 
+matrix: $(SERVERS) ## Runs what fits each Python, server and package version, and prints the table; ARGS="redis-8" one row.
+	@$(ON_SCRATCH) $(VENV_PYTHON) scripts/matrix.py $(ARGS)
+
 bench: $(READY) $(SPARK) $(SERVERS) .venv/.bench ## Measures both stores beside bare loops; ARGS="redis --peers" others too.
 	@$(VENV_PYTHON) -m benchmarks $(ARGS)
 
@@ -43,7 +46,7 @@ api: $(READY) $(SPARK) ## Writes docs/api.txt anew.
 	@$(VENV_PYTHON) tests/api_listing.py > docs/api.txt
 
 clean: ## Removes what the other targets have made.
-	@rm -rf .venv .mypy_cache .ruff_cache .hypothesis
+	@rm -rf .venv .venv-matrix .mypy_cache .ruff_cache .hypothesis
 
 $(SPARK): $(READY)
 	@echo "installing Spark, some 450 MB"

@@ -1,11 +1,13 @@
 #!/bin/sh
-# Installs the servers that the tests start: Redis 7 or newer with its sentinel, PostgreSQL 15 or
-# newer, MariaDB 10.6 or newer, ZooKeeper 3.8 or newer, and Java 17 or newer for it and for Spark.
-# Each test starts its own, which end with it; no daemon is started.
+# Installs the servers that the tests start: Redis 7 or newer, PostgreSQL 15 or newer, MariaDB 10.6
+# or newer, ZooKeeper 3.8 or newer, Java 17 or newer for it and for Spark, and openssl for their
+# certificates. Each test starts its own, which end with it; no daemon is started.
 set -eu
 
+# Debian keeps servers where only root's PATH leads.
+PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
+
 has_redis() {
-    command -v redis-sentinel >/dev/null 2>&1 || return 1
     major=$(redis-server --version 2>/dev/null | sed -n 's/.* v=\([0-9]*\)\..*/\1/p')
     [ "${major:-0}" -ge 7 ]
 }
@@ -16,7 +18,7 @@ has_java() {
 }
 
 has_zookeeper() {
-    has_java && [ -e /usr/share/java/zookeeper.jar ]
+    [ -e /usr/share/java/zookeeper.jar ]
 }
 
 has_postgres() {
@@ -32,20 +34,50 @@ has_mariadb() {
     command -v mariadbd >/dev/null 2>&1 && command -v mariadb-install-db >/dev/null 2>&1
 }
 
-# Debian's `zookeeper` adds commands and a user to `libzookeeper-java`, and a Java with a desktop.
-packages=""
-has_redis || packages="redis-server redis-sentinel"
-has_postgres || packages="$packages postgresql"
-has_mariadb || packages="$packages mariadb-server"
-has_zookeeper || packages="$packages libzookeeper-java"
-has_java || packages="$packages default-jre-headless"
+has_openssl() {
+    command -v openssl >/dev/null 2>&1
+}
+
+# Debian's packages of all that is not there; its `zookeeper` would add a user and a desktop's Java.
+missing() {
+    has_redis || echo redis-server
+    has_postgres || echo postgresql
+    has_mariadb || echo mariadb-server
+    has_zookeeper || echo libzookeeper-java
+    has_java || echo default-jre-headless
+    has_openssl || echo openssl
+}
+
+packages=$(missing)
 if [ -z "$packages" ]; then
     exit 0
 fi
 
+give_up() {
+    cat >&2 <<END
+The tests start servers of their own, and these cannot be found here:
+$(missing | sed -e 's/^redis-server$/  Redis 7 or newer (redis-server)/' \
+    -e 's/^postgresql$/  PostgreSQL 15 or newer (postgresql)/' \
+    -e 's/^mariadb-server$/  MariaDB 10.6 or newer (mariadb-server)/' \
+    -e 's/^libzookeeper-java$/  ZooKeeper 3.8 or newer (libzookeeper-java)/' \
+    -e 's/^default-jre-headless$/  Java 17 or newer, for ZooKeeper and Spark (default-jre-headless)/' \
+    -e 's/^openssl$/  openssl, for certificates (openssl)/')
+$1
+END
+    exit 1
+}
+
+script="$(cd "$(dirname "$0")" && pwd)/servers.sh"
+if ! command -v apt-get >/dev/null 2>&1; then
+    give_up "Install them by your system's own means, then try again."
+fi
 as_root=""
 if [ "$(id -u)" -ne 0 ]; then
     as_root="sudo -n"
+    if ! $as_root true >/dev/null 2>&1; then
+        give_up "To install them without starting any daemon, run this as a user who may use sudo:
+    sudo sh $script"
+    fi
 fi
 
 # Debian starts a daemon with the package, unless this file says no. One that is there stays.
@@ -56,27 +88,13 @@ if [ ! -e "$policy" ] && $as_root sh -c 'printf "#!/bin/sh\nexit 101\n" >"$1" &&
 fi
 
 echo "installing" $packages
+log=$(mktemp)
 # What went wrong is seen by looking for the servers again: an update may fail for another source.
-$as_root apt-get update >/dev/null 2>&1 || true
+$as_root apt-get update >"$log" 2>&1 || true
 $as_root env DEBIAN_FRONTEND=noninteractive \
-    apt-get install --yes --no-install-recommends $packages >/dev/null 2>&1 || true
-
-status=0
-if ! has_redis; then
-    echo "the tests need redis-server 7 or newer: install it, e.g. apt-get install redis-server" >&2
-    status=1
+    apt-get install --yes --no-install-recommends $packages >>"$log" 2>&1 || true
+if [ -n "$(missing)" ]; then
+    give_up "apt-get could not install them; its words end:
+$(tail -n 12 "$log")"
 fi
-if ! has_zookeeper; then
-    echo "the tests need ZooKeeper 3.8 and Java 17, or newer: install them, e.g. apt-get install" \
-        "libzookeeper-java default-jre-headless" >&2
-    status=1
-fi
-if ! has_postgres; then
-    echo "the tests need PostgreSQL 15 or newer: install it, e.g. apt-get install postgresql" >&2
-    status=1
-fi
-if ! has_mariadb; then
-    echo "the tests need MariaDB 10.6 or newer: install it, e.g. apt-get install mariadb-server" >&2
-    status=1
-fi
-exit "$status"
+rm -f "$log"

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import os
-import secrets
 import signal
-import socket
 import subprocess
 import sys
 import threading
@@ -17,37 +15,14 @@ from collections import deque
 from pathlib import Path
 from typing import Self
 
-HOST = "127.0.0.1"
+from ports import free_port, give_back
+from programs import NotStarted
 
-# Below the ports that the system gives to connections; a Redis cluster's bus stands 10,000 above.
-PORTS = range(11_000, 21_000)
-BUS = 10_000
 START_S = 60.0
 STOP_S = 10.0
 PR_SET_PDEATHSIG = 1
 
 _libc = ctypes.CDLL(None)
-_given: set[int] = set()
-
-
-def free_port() -> int:
-    """A port that nobody listens on, nor on the one 10,000 above; none is given twice."""
-    for _ in range(1000):
-        port = secrets.choice(PORTS)
-        if port not in _given and _is_free(port) and _is_free(port + BUS):
-            _given.add(port)
-            return port
-    raise RuntimeError("no free port found")
-
-
-def _is_free(port: int) -> bool:
-    with socket.socket() as probe:
-        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-        try:
-            probe.bind((HOST, port))
-        except OSError:
-            return False
-    return True
 
 
 class Child(ABC):
@@ -67,7 +42,7 @@ class Child(ABC):
 
     @abstractmethod
     def _command(self) -> list[str]:
-        """The program and its arguments; a RuntimeError says what to install if it is missing."""
+        """The program and its arguments; NotStarted says what to install if it is missing."""
 
     @abstractmethod
     def _is_ready(self) -> bool:
@@ -128,6 +103,7 @@ class Child(ABC):
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        give_back(self.port)
 
     def _start(self) -> None:
         command = self._command()
@@ -153,7 +129,7 @@ class Child(ABC):
         until, pause = time.monotonic() + START_S, threading.Event()
         while not self._is_ready():
             if not self.is_running or time.monotonic() > until:
-                raise RuntimeError(f"{self._name} did not start; its log ends:\n{self._tail()}")
+                raise NotStarted(f"{self._name} did not start; its log ends:\n{self._tail()}")
             pause.wait(0.01)
 
     def _tail(self) -> str:

@@ -19,8 +19,10 @@ from pathlib import Path
 
 import psycopg
 import pymysql
-from child import HOST, Child
+from child import Child
 from eventually import eventually
+from ports import HOST
+from programs import NotStarted, program
 
 POSTGRES_MISSING = (
     "the tests need PostgreSQL 15 or newer: install it, e.g. apt-get install postgresql"
@@ -29,8 +31,8 @@ MARIADB_MISSING = (
     "the tests need MariaDB 10.6 or newer: install it, e.g. apt-get install mariadb-server"
 )
 POSTGRES_HOMES = Path("/usr/lib/postgresql")
-# PostgreSQL refuses to run as root; Debian's package brings this user.
-POSTGRES_USER = "postgres"
+# PostgreSQL refuses to run as root; Debian's package brings the first of these users.
+POSTGRES_USERS = ("postgres", "nobody")
 
 
 class PostgresServer(Child):
@@ -55,6 +57,8 @@ class PostgresServer(Child):
         self.config = {
             "listen_addresses": HOST, "unix_socket_directories": "", "port": str(self.port),
             "fsync": "off", "full_page_writes": "off", "max_connections": "200",
+            # In its data's folder, where nothing is left of it: /dev/shm is everybody's.
+            "dynamic_shared_memory_type": "mmap",
             "shared_buffers": "64MB", "logging_collector": "off",
         } | (config or {})  # fmt: skip
         if not (self._data / "PG_VERSION").exists():
@@ -109,6 +113,7 @@ class PostgresServer(Child):
         super().thaw()
 
     def __exit__(self, *_: object) -> None:
+        super().__exit__()
         self.remove()
 
     def _connect(self, database: str) -> psycopg.Connection:
@@ -118,11 +123,10 @@ class PostgresServer(Child):
         )  # fmt: skip
 
     def _init(self) -> None:
-        if os.geteuid() == 0:
-            shutil.chown(self._data, POSTGRES_USER, POSTGRES_USER)
+        give_to_postgres(self._data)
         words = ["-U", "qframe", "-A", "trust", "--no-sync", "-E", "UTF8", "--locale=C.UTF-8"]
         command = [*_unprivileged(), str(self._bin / "initdb"), "-D", str(self._data), *words]
-        subprocess.run(command, check=True, stdout=subprocess.DEVNULL, cwd="/")
+        _install("postgres", command)
 
     def _command(self) -> list[str]:
         options = [word for item in self.config.items() for word in ("-c", "=".join(item))]
@@ -150,18 +154,23 @@ def _has_memory(pid: int) -> bool:
 
 
 class MariaDbServer(Child):
-    """A MariaDB server with the user `root`, who needs no password."""
+    """A MariaDB server with the user `root`, who needs no password.
+
+    Its temporary folder is its own, since a server that starts removes all temporary tables which
+    it finds in its folder, be they another's in use.
+    """
 
     def __init__(
         self, folder: Path, *, port: int | None = None, config: dict[str, str] | None = None
     ) -> None:
         super().__init__("mariadb", folder, port)
         self._data = self.folder / "data"
-        # A socket's path may have 107 bytes; those of tests are often longer.
-        self._socket = Path(tempfile.gettempdir()) / f"qframe-mariadb-{self.port}.sock"
+        # Here is its socket, too, whose path may have 107 bytes; those of tests are often longer.
+        self._tmp = Path(tempfile.mkdtemp(prefix="qframe-mariadb-"))
         self.config = {
             "datadir": str(self._data), "port": str(self.port), "bind-address": HOST,
-            "socket": str(self._socket), "pid-file": str(self.folder / "pid"),
+            "socket": str(self._tmp / "socket"), "pid-file": str(self.folder / "pid"),
+            "tmpdir": str(self._tmp),
             "innodb-flush-log-at-trx-commit": "2", "innodb-buffer-pool-size": "64M",
             "innodb-log-file-size": "64M", "max-connections": "200", "skip-log-bin": "1",
             "skip-name-resolve": "1", "performance-schema": "0",
@@ -196,43 +205,54 @@ class MariaDbServer(Child):
         )  # fmt: skip
 
     def _init(self) -> None:
-        program = shutil.which("mariadb-install-db")
-        if program is None:
-            raise RuntimeError(MARIADB_MISSING)
         command = [
-            program, "--no-defaults", f"--datadir={self._data}", "--skip-test-db",
+            program("mariadb-install-db", MARIADB_MISSING), "--no-defaults", "--skip-test-db",
+            f"--datadir={self._data}", f"--tmpdir={self._tmp}",
             "--auth-root-authentication-method=normal", *_as_root(),
         ]  # fmt: skip
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            raise RuntimeError(f"mariadb-install-db failed:\n{done.stdout}{done.stderr}")
+        _install("mariadb", command)
 
     def _command(self) -> list[str]:
-        program = shutil.which("mariadbd")
-        if program is None:
-            raise RuntimeError(MARIADB_MISSING)
         options = [f"--{name}={value}" for name, value in self.config.items()]
-        return [program, "--no-defaults", *_as_root(), *options]
+        found = program("mariadbd", MARIADB_MISSING)
+        return [found, "--no-defaults", *_as_root(), *options]
 
     def _is_ready(self) -> bool:
         with suppress(pymysql.Error), self._connect("mysql"):
             return True
         return False
 
-    def stop(self) -> None:
-        super().stop()
-        self._socket.unlink(missing_ok=True)
+    def __exit__(self, *_: object) -> None:
+        super().__exit__()
+        shutil.rmtree(self._tmp, ignore_errors=True)
+
+
+def give_to_postgres(folder: Path) -> None:
+    """Makes a folder the server's own, where its user is not this process's."""
+    if os.geteuid() == 0:
+        user = _postgres_user()
+        os.chown(folder, user.pw_uid, user.pw_gid)
+
+
+def _install(name: str, command: list[str]) -> None:
+    done = subprocess.run(
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, check=False, cwd="/"
+    )
+    if done.returncode:
+        raise NotStarted(f"{name} could not be installed in a folder:\n{done.stdout}")
 
 
 def _postgres_bin() -> Path:
-    """The folder of the newest PostgreSQL there is."""
+    """The folder of the newest PostgreSQL there is, or of the one that TEST_POSTGRES names."""
     found = [path for path in POSTGRES_HOMES.glob("*/bin/postgres") if path.exists()]
-    on_path = shutil.which("postgres")
-    if found:
+    if found and "TEST_POSTGRES" not in os.environ:
         return max(found, key=lambda path: int(re.sub(r"\D", "", path.parts[-3]) or 0)).parent
-    if on_path:
-        return Path(on_path).parent
-    raise RuntimeError(POSTGRES_MISSING)
+    return Path(program("postgres", POSTGRES_MISSING)).parent
+
+
+def _postgres_user() -> pwd.struct_passwd:
+    known = {user.pw_name: user for user in pwd.getpwall()}
+    return next(known[name] for name in POSTGRES_USERS if name in known)
 
 
 def _unprivileged() -> list[str]:
@@ -242,7 +262,7 @@ def _unprivileged() -> list[str]:
     """
     if os.geteuid():
         return []
-    user = pwd.getpwnam(POSTGRES_USER)
+    user = _postgres_user()
     return ["setpriv", f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups",
             "--pdeathsig=KILL"]  # fmt: skip
 

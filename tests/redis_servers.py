@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import shutil
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import redis
-from child import HOST, Child
+from child import Child
+from ports import HOST
+from programs import program
 from redis.backoff import NoBackoff
 from redis.retry import Retry
 
@@ -26,7 +27,9 @@ def connect(port: int, timeout_s: float = 5.0) -> redis.Redis:
 
 
 class _Redis(Child):
-    """`redis-server` or `redis-sentinel`, with a file of settings."""
+    """`redis-server`, as a server or as a sentinel, with a file of settings."""
+
+    _mode: tuple[str, ...] = ()
 
     def __init__(self, name: str, folder: Path, port: int | None, lines: list[str]) -> None:
         super().__init__(name, folder, port)
@@ -51,10 +54,7 @@ class _Redis(Child):
             return client.execute_command(*words)
 
     def _command(self) -> list[str]:
-        program = shutil.which(self._name)
-        if program is None:
-            raise RuntimeError(MISSING)
-        return [program, str(self._config)]
+        return [program("redis-server", MISSING), str(self._config), *self._mode]
 
     def _is_ready(self) -> bool:
         try:
@@ -84,7 +84,9 @@ class RedisServer(_Redis):
 
 
 class Sentinel(_Redis):
-    """A `redis-sentinel` that watches one primary."""
+    """A sentinel that watches one primary."""
+
+    _mode = ("--sentinel",)
 
     def __init__(self, folder: Path, name: str, primary: int) -> None:
         lines = [

@@ -17,9 +17,9 @@ from pathlib import Path
 from typing import Any, Self
 
 import redis
-from child import HOST, free_port
 from database_servers import MariaDbServer, PostgresServer
 from eventually import eventually
+from ports import HOST, free_port, give_back
 from redis_servers import RedisServer, Sentinel, connect
 from zookeeper_servers import ZooKeeperEnsemble3, ZooKeeperServer
 
@@ -307,6 +307,7 @@ class Proxy:
 
     def __exit__(self, *_: object) -> None:
         self.stop()
+        give_back(self.port)
 
     def _serve(self, listener: socket.socket) -> None:
         while self._listener is listener:

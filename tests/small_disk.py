@@ -2,34 +2,36 @@
 
 from __future__ import annotations
 
+import ctypes
 import os
-import subprocess
 from pathlib import Path
 from typing import Self
 
-import pytest
+from absence import absent
 
-REFUSED = "the tests of full disks mount a small one: run them as root, where that is allowed"
+MNT_DETACH = 2
+
+_libc = ctypes.CDLL(None, use_errno=True)
 
 
 class SmallDisk:
     """A file system of so many bytes in a folder, part of it taken until `make_room`.
 
-    Where nobody may mount one, or its size counts for nothing, the test is skipped: it would fill
-    the disk of the machine.
+    A test of it is marked `mounts`. Where nobody may mount one, or its size counts for nothing, the
+    test is not run: it would fill the disk of the machine.
     """
 
     def __init__(self, folder: Path, size: int, *, ballast: int) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.folder = folder
-        command = ["mount", "-t", "tmpfs", "-o", f"size={size},mode=777", "tmpfs", str(folder)]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
-        if done.returncode:
-            pytest.skip(f"{REFUSED}: {done.stderr.strip()}")
+        # Not by mount(8), which serves those alone whose user id is root's.
+        options = f"size={size},mode=777".encode()
+        if _libc.mount(b"tmpfs", bytes(folder), b"tmpfs", 0, options):
+            absent(f"a small disk cannot be mounted: {os.strerror(ctypes.get_errno())}")
         there = os.statvfs(folder)
         if there.f_blocks * there.f_frsize != size:
             self.__exit__()
-            pytest.skip(f"{REFUSED}: a tmpfs of {size} bytes has {there.f_blocks} blocks here")
+            absent(f"a small disk is not small: of {size} bytes, it has {there.f_blocks} blocks")
         self._ballast = folder / "ballast"
         self._ballast.write_bytes(bytes(ballast))
 
@@ -42,4 +44,5 @@ class SmallDisk:
 
     def __exit__(self, *_: object) -> None:
         # Lazily: a server that was killed may not have let go of its files yet.
-        subprocess.run(["umount", "--lazy", str(self.folder)], check=True)
+        if _libc.umount2(bytes(self.folder), MNT_DETACH):
+            raise OSError(ctypes.get_errno(), f"{self.folder} cannot be unmounted")

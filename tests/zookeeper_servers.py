@@ -6,7 +6,6 @@ does not wait for the disk, so a killed one comes back with all of it.
 
 from __future__ import annotations
 
-import shutil
 import socket
 from collections.abc import Mapping
 from contextlib import ExitStack, suppress
@@ -14,9 +13,11 @@ from pathlib import Path
 from typing import Self
 
 from certificates import certificate
-from child import HOST, Child, free_port
+from child import Child
 from eventually import eventually
 from kazoo.client import KazooClient
+from ports import HOST, free_port
+from programs import NotStarted, program
 
 MISSING = (
     "the tests need ZooKeeper 3.8 or newer and Java: install them, e.g. apt-get install "
@@ -89,15 +90,16 @@ class _ZooKeeper(Child):
         raise RuntimeError("the server serves nobody")
 
     def _command(self) -> list[str]:
-        java, jars = shutil.which("java"), [JARS / f"{name}.jar" for name in CLASSES]
-        if java is None or not jars[0].exists():
-            raise RuntimeError(MISSING)
+        java, jars = program("java", MISSING), [JARS / f"{name}.jar" for name in CLASSES]
+        if not jars[0].exists():
+            raise NotStarted(MISSING)
         config = self.folder / "zookeeper.cfg"
         lines = [f"{name}={value}\n" for name, value in self.config.items()]
         config.write_text("".join(lines), encoding="utf-8")
         classes = ":".join(map(str, jars))
         main = "org.apache.zookeeper.server.quorum.QuorumPeerMain"
-        return [java, *JAVA_OPTIONS, "-cp", classes, main, str(config)]
+        options = [*JAVA_OPTIONS, f"-Djava.io.tmpdir={self.folder}"]
+        return [java, *options, "-cp", classes, main, str(config)]
 
     def _is_ready(self) -> bool:
         try:

@@ -3,19 +3,20 @@
 from __future__ import annotations
 
 import random
-import shutil
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from database_servers import POSTGRES_USER, MariaDbServer, PostgresServer
+from database_servers import MariaDbServer, PostgresServer, give_to_postgres
 from eventually import eventually
 from serving import GROUP, Serving
 from small_disk import SmallDisk
 
 from qframe import Message, QFrame, StoreFull, Topic
 from qframe.stores.sql.store import SqlStore
+
+pytestmark = pytest.mark.mounts
 
 MIB = 1 << 20
 BODY = random.Random(1).randbytes(5000).hex()  # PostgreSQL would compress a simpler one
@@ -47,7 +48,7 @@ def postgres_full(tmp_path: Path) -> Iterator[Full]:
     ):
         data = folder / "data"
         data.mkdir()
-        shutil.chown(data, POSTGRES_USER, POSTGRES_USER)
+        give_to_postgres(data)
         server.call(f"CREATE TABLESPACE small LOCATION '{data}'")
         server.call("CREATE DATABASE small TABLESPACE small")
         yield Full(server.url_of("small"), disk)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import socket
 import subprocess
 import sys
@@ -12,7 +13,10 @@ from pathlib import Path
 
 import pytest
 import redis
+from absence import absent
 from eventually import eventually
+from ports import give_back
+from programs import program
 from redis.cluster import ClusterNode, RedisCluster
 from servers import Proxy, RedisCluster3, RedisServer, SentinelSet, connect, free_port
 
@@ -113,6 +117,61 @@ def test_no_port_is_given_twice() -> None:
     ports = {free_port() for _ in range(50)}
     assert len(ports) == 50
     assert max(ports) < 50_000
+
+
+def test_a_port_that_is_given_to_one_process_is_given_to_no_other() -> None:
+    # Nobody listens on it yet, so that looking would find it free.
+    port = free_port()
+    code = f"import ports; ports.PORTS = [{port}]; ports.free_port()"
+    folder = Path(__file__).parent.parent
+    other = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
+    assert other.stderr.endswith("RuntimeError: no free port found\n")
+    give_back(port)
+    assert not subprocess.run([sys.executable, "-c", code], cwd=folder).returncode
+
+
+def test_a_program_is_found_where_only_roots_path_leads(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    assert Path(program("mariadbd", "it is missing")).name == "mariadbd"
+
+
+def test_a_server_that_does_not_start_fails_the_first_test_alone_and_is_told_of_once(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "test_many.py").write_text(
+        "import pytest\n"
+        "from servers import RedisServer\n"
+        "@pytest.fixture(scope='session')\n"
+        "def server(tmp_path_factory):\n"
+        "    return RedisServer(tmp_path_factory.mktemp('it'), config={'no-such-option': '1'})\n"
+        "@pytest.mark.parametrize('number', range(50))\n"
+        "def test_of_the_server(server, number): pass\n"
+        "def test_of_something_else(): pass\n",
+        encoding="utf-8",
+    )
+    tests = Path(__file__).parent.parent
+    command = [sys.executable, "-m", "pytest", "-p", "absence", "-ra", str(tmp_path)]
+    env = {**os.environ, "PYTHONPATH": str(tests)}
+    done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
+    assert done.returncode == 1, done.stdout
+    assert "1 passed, 49 skipped, 1 error" in done.stdout
+    assert done.stdout.count("*** FATAL CONFIG FILE ERROR") == 1
+    [short] = [line for line in done.stdout.splitlines() if line.startswith("SKIPPED")]
+    assert short.startswith("SKIPPED [49] ")
+    assert short.endswith("not run, see the error above: redis-server did not start; its log ends:")
+
+
+def test_a_means_that_the_machine_lacks_is_a_failure_in_ci_and_a_skipped_test_elsewhere(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv("CI", raising=False)
+    with pytest.raises(pytest.skip.Exception, match="it has none"):
+        absent("it has none")
+    monkeypatch.setenv("CI", "true")
+    with pytest.raises(pytest.fail.Exception, match="it has none"):
+        absent("it has none")
 
 
 def test_sentinels_promote_the_replica_when_the_primary_is_killed(tmp_path: Path) -> None:

@@ -11,8 +11,9 @@ from pathlib import Path
 from typing import Self
 
 import pyspark
-from child import HOST, Child
+from child import Child
 from eventually import eventually
+from ports import HOST
 
 HOME = Path(pyspark.__file__).parent
 HOSTS = ("127.0.0.2", "127.0.0.3")
