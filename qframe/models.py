@@ -14,6 +14,10 @@ from typing import Any, get_args
 import msgspec
 
 
+class ModelRefused(ValueError):
+    """Raised when a model refuses a body; its text names fields, and holds nothing of the body."""
+
+
 def dumped(value: Any) -> Any:
     """A model as builtins, for encoders.
 
@@ -80,7 +84,7 @@ def _validated(kind: Any, body: bytes) -> Any:
     """A model from JSON, in which a strict model takes a text for a date, as it must.
 
     Raises:
-        ValueError: if the model refuses it.
+        ModelRefused: if the model refuses it.
     """
     validate = getattr(kind, "model_validate_json", None)
     try:
@@ -88,7 +92,7 @@ def _validated(kind: Any, body: bytes) -> Any:
             return validate(body)
         return kind.model_validate(msgspec.json.decode(body))
     except Exception as error:  # a validator is the user's, and may raise anything
-        raise ValueError(_reason(kind, error)) from error
+        raise ModelRefused(_reason(kind, error)) from error
 
 
 def _reason(kind: Any, error: Exception) -> str:

@@ -87,6 +87,12 @@ class Settings(BaseSettings):
     log_format: Annotated[Literal["auto", "console", "json"], BeforeValidator(_lower)] = Field(
         "auto", description="How log lines look; auto: console on a terminal, otherwise json."
     )
+    log_errors: Annotated[Literal["auto", "full", "short"], BeforeValidator(_lower)] = Field(
+        "auto",
+        description="How errors of handlers are logged: full, with text and traceback; short, by "
+        "type and line only, since a text may quote a body; auto: full in console lines on a "
+        "terminal, otherwise short.",
+    )
 
     @classmethod
     def load(cls, **overrides: Any) -> Self:

@@ -32,6 +32,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "tags",
         "hooks",
         "tracebacks",
+        "current",
     ),
     (
         "config_file",

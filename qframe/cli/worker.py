@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import threading
 from collections.abc import Iterable
 from contextlib import ExitStack
@@ -20,6 +21,7 @@ from qframe.errors import BadOption, CoordinatorUnavailable, StoreUnavailable
 from qframe.settings import Settings
 from qframe.telemetry.logs import log_events
 from qframe.telemetry.redaction import redacted
+from qframe.telemetry.root_log import log_records
 from qframe.topic import duration_ms
 
 
@@ -63,6 +65,7 @@ def worker(
     with ExitStack() as stack:
         line = None if lifeline is None else stack.enter_context(held(lifeline, settings))
         apps = apps_of(modules)
+        log_records(settings, sys.stderr)
         for app in apps:
             _refuse_overruled(given, settings, app.settings)
             stack.callback(app.close)

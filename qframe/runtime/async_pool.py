@@ -8,6 +8,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Any, Protocol
 
+from qframe.current import HOLDER
 from qframe.message import Delivery, Message
 from qframe.runtime.event_loop import EventLoop
 from qframe.runtime.time_limit import TimeLimit
@@ -46,6 +47,8 @@ class Flight:
     def messages(self) -> list[Message]:
         """The message."""
         return [self.message]
+
+    being_handled = messages
 
 
 class AsyncWork(Protocol):
@@ -242,6 +245,7 @@ class AsyncPool:
         if (limit_s := self._time_limit.seconds) is not None:
             flight.timer = self._event_loop.loop.call_later(limit_s, self._overdue, flight)
         flight.calling = True
+        HOLDER.set(flight)
         try:
             await self._handler(message)
         except BaseException as error:  # a handler's SystemExit must not end the loop

@@ -157,7 +157,7 @@ class BatchLine(Line):
         given = list(hand.part)  # the user's own to change
         error: BaseException | None = None
         if self._event_loop is not None:
-            call = LoopCall(self._event_loop, cast("Any", self._batch_handler), given)
+            call = LoopCall(self._event_loop, cast("Any", self._batch_handler), given, hand)
             self.pool.call(hand, call)
             error = call.run()
         else:

@@ -60,6 +60,11 @@ class BatchHand:
         with self._guard:
             return [*self.batch, *self.part, *[one for part in self._parts for one in part]]
 
+    @property
+    def being_handled(self) -> list[Message]:
+        """What its handler was called with."""
+        return self.part
+
     def take(self, messages: list[Message]) -> None:
         """Has a batch in hand from now on."""
         self.free.clear()

@@ -10,10 +10,11 @@ from typing import Generic, TypeVar
 
 from qframe.clock import Clock
 from qframe.consumer_options import checked_threads
+from qframe.current import HOLDER, Holder
 from qframe.errors import BadOption
 from qframe.service import Service
 
-HandT = TypeVar("HandT")
+HandT = TypeVar("HandT", bound=Holder)
 
 
 class Crew(Service, Generic[HandT]):
@@ -120,6 +121,7 @@ class Crew(Service, Generic[HandT]):
         return ended
 
     def _serve(self, hand: HandT) -> None:
+        HOLDER.set(hand)
         try:
             while not self._lets_go(hand):
                 self.serve(hand)

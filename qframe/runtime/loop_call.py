@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 
+from qframe.current import HOLDER, Holder
 from qframe.message import Message
 from qframe.runtime.event_loop import EventLoop
 
@@ -21,14 +22,20 @@ class LoopCall:
         event_loop: the worker's, started.
         handler: the handler.
         messages: what it is called with.
+        holder: what has them in hand.
     """
 
     def __init__(
-        self, event_loop: EventLoop, handler: BatchAwaited, messages: list[Message]
+        self,
+        event_loop: EventLoop,
+        handler: BatchAwaited,
+        messages: list[Message],
+        holder: Holder,
     ) -> None:
         self._event_loop = event_loop
         self._handler = handler
         self._messages = messages
+        self._holder = holder
         self._task: asyncio.Task[None] | None = None
         self._cancelled = False
 
@@ -45,6 +52,7 @@ class LoopCall:
         self._task = asyncio.current_task()
         if self._cancelled:
             return asyncio.CancelledError()
+        HOLDER.set(self._holder)
         try:
             await self._handler(self._messages)
         except BaseException as error:  # a handler's SystemExit must not end the loop

@@ -64,8 +64,13 @@ class Hand:
     @property
     def messages(self) -> list[Message]:
         """What its handler has in hand now, or will have for sure."""
+        return [*self.asked, *self.being_handled]
+
+    @property
+    def being_handled(self) -> list[Message]:
+        """What its handler was called with."""
         message = self.message
-        return [*self.asked, *([] if message is None else [message])]
+        return [] if message is None else [message]
 
 
 class Work(Protocol):

@@ -2,14 +2,15 @@
 
 Lower floors emit events (`events.py`) and know nothing of logs. `logs` turns events into lines:
 key-value on a terminal, JSON elsewhere, both to stderr, so that stdout stays the program's own.
+`root_log` does the same for records of the user's own loggers, in a worker that `qframe` started.
 
-    app.events ──name, facts──► EventLog ──► redaction ──► one line
+    app.events ──name, facts──► EventLog ──► facts, redaction ──► lines: one write
 
-Invariants: no body, no header and no credential is ever in a line. Texts are therefore cut to
-their first line and cleared of what stands in a URL before the `@`; of an exception that a handler
-raised only its type and place are told, because people write bodies into messages of exceptions
-(and so do validation libraries). Its text is kept with the message: `qframe explain`, `qframe dead
-show`.
+Invariants: no credential is ever in a line, and no body or header in one for programs. Texts are
+cut to their first line and cleared of credentials; an exception that a handler raised has its type
+and place only, because people write bodies into messages of exceptions (and so do validation
+libraries). Its text is kept with the message: `qframe explain`, `qframe dead show`. On a terminal,
+where a developer sits, it is shown with its traceback (`log_errors`).
 
 What can come thousands of times a second (failures, retries, stale settlements) comes at once the
 first time, and from then on once per interval with the number of times that it came.

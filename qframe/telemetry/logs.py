@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Callable, Iterable, MutableMapping
-from pathlib import Path
+from collections.abc import Callable
 from typing import Any, Final, TextIO
 
 from qframe.clock import SYSTEM_CLOCK, Clock
-from qframe.errors import BadInput, QFrameError
 from qframe.events import Events
 from qframe.settings import Settings
-from qframe.telemetry.redaction import redacted
+from qframe.telemetry.facts import told
+from qframe.telemetry.lines import is_for_people, make_logger
 
 INTERVAL_S: Final = 10.0
 
@@ -69,7 +68,7 @@ _LEVELS: Final = {
     "part.failed": "error",
 }
 _UNTOLD: Final = frozenset({"delivery.acknowledged", "delivery.settled", "delivery.started"})
-_SECRET: Final = frozenset({"body", "headers", "message", "delivery", "record", "traceback"})
+_LINES_PER_INTERVAL: Final = {"delivery.dead": 10}  # of the others one
 _ORDER: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
 
@@ -79,11 +78,15 @@ class EventLog:
     Args:
         logger: takes the lines; its methods are named like the levels.
         level: the least important level that is written.
+        full: whether errors are told with their texts and tracebacks.
         clock: tells when an interval is over.
     """
 
-    def __init__(self, logger: Any, *, level: str = "info", clock: Clock = SYSTEM_CLOCK) -> None:
+    def __init__(
+        self, logger: Any, *, level: str = "info", full: bool = False, clock: Clock = SYSTEM_CLOCK
+    ) -> None:
         self._logger = logger
+        self._full = full
         self._least = _ORDER[level]
         self._clock = clock
         self._guard = threading.Lock()
@@ -101,10 +104,12 @@ class EventLog:
             return
         with self._guard:
             lines = self._overdue()
-            key = (name, facts.get("topic"), facts.get("group"), facts.get("part"))
+            kind = type(facts.get("error"))  # a text's tells nothing, and does no harm
+            key = (name, facts.get("topic"), facts.get("group"), facts.get("part"), kind)
             repeats = self._repeats.get(key)
             if repeats is None:
-                self._repeats[key] = _Repeats(level, name, self._clock.monotonic_s() + INTERVAL_S)
+                repeats = self._repeats[key] = self._begin(level, name)
+            if repeats.takes_line():
                 lines.append((level, name, facts))
             else:
                 repeats.add(facts)
@@ -129,14 +134,19 @@ class EventLog:
                     lines.append((repeats.level, repeats.name, repeats.facts()))
                     if not everything:
                         # It goes on: the next one is counted too, until an interval stays quiet.
-                        self._repeats[key] = _Repeats(
-                            repeats.level, repeats.name, now_s + INTERVAL_S
-                        )
+                        self._repeats[key] = self._begin(repeats.level, repeats.name)
+                        self._repeats[key].takes_line()
         return lines
+
+    def _begin(self, level: str, name: str) -> _Repeats:
+        until_s = self._clock.monotonic_s() + INTERVAL_S
+        return _Repeats(level, name, until_s, _LINES_PER_INTERVAL.get(name, 1))
 
     def _write(self, level: str, name: str, facts: dict[str, Any]) -> None:
         try:
-            getattr(self._logger, level)(name, **_told(facts))
+            # An error that came again has shown its traceback in the line before.
+            words = told(facts, full=self._full and "times" not in facts)
+            getattr(self._logger, level)(name, **words)
         except (OSError, ValueError):  # a closed pipe or file; logging ends no worker
             return
 
@@ -144,13 +154,19 @@ class EventLog:
 class _Repeats:
     """How often an event came again within an interval, and its last facts."""
 
-    def __init__(self, level: str, name: str, until_s: float) -> None:
+    def __init__(self, level: str, name: str, until_s: float, lines: int) -> None:
         self.level = level
         self.name = name
         self.until_s = until_s
         self.times = 0
+        self._lines = lines
         self._count = 0
         self._last: dict[str, Any] = {}
+
+    def takes_line(self) -> bool:
+        """Whether one more line may be written in this interval."""
+        self._lines -= 1
+        return self._lines >= 0
 
     def add(self, facts: dict[str, Any]) -> None:
         self.times += 1
@@ -173,7 +189,12 @@ def log_events(
         What ends it, writing what was held back.
     """
     stream = sys.stderr if stream is None else stream
-    log = EventLog(make_logger(settings.log_format, stream), level=level or settings.log_level)
+    for_people = stream.isatty() and is_for_people(settings.log_format, stream)
+    log = EventLog(
+        make_logger(settings.log_format, stream),
+        level=level or settings.log_level,
+        full=settings.log_errors == "full" or (settings.log_errors == "auto" and for_people),
+    )
     stop = events.listen(log)
 
     def end() -> None:
@@ -181,84 +202,3 @@ def log_events(
         log.flush()
 
     return end
-
-
-def make_logger(log_format: str, stream: TextIO) -> Any:
-    """A logger of our own: structlog's global set-up stays the user's."""
-    import structlog  # not above: it loads rich, and `import qframe` is to be quick
-
-    is_terminal = stream.isatty()
-    renderer: Any = (
-        structlog.dev.ConsoleRenderer(colors=is_terminal)
-        if log_format == "console" or (log_format == "auto" and is_terminal)
-        else structlog.processors.JSONRenderer(ensure_ascii=False)
-    )
-    return structlog.wrap_logger(
-        structlog.WriteLogger(stream),  # a line is one write: processes may share the stream
-        processors=[
-            structlog.processors.add_log_level,
-            structlog.processors.TimeStamper(fmt="iso", utc=True),
-            _when_and_what_first,
-            renderer,
-        ],
-        wrapper_class=structlog.BoundLogger,
-    )
-
-
-def _when_and_what_first(
-    _logger: Any, _method: str, line: MutableMapping[str, Any]
-) -> dict[str, Any]:
-    """The line with what every line has at its front."""
-    first = {name: line.pop(name) for name in ("timestamp", "level", "event")}
-    return {**first, **line}
-
-
-def _told(facts: dict[str, Any]) -> dict[str, Any]:
-    """The facts as they may be read by anybody."""
-    told: dict[str, Any] = {}
-    for name, value in facts.items():
-        if name in _SECRET or value is None:
-            continue
-        if isinstance(value, BaseException):
-            told.update(_error(name, value))
-        elif isinstance(value, bool | int | float):
-            told[name] = round(value, 6) if isinstance(value, float) else value
-        elif name == "slots":
-            told[name] = _ranges(value)
-        elif isinstance(value, list | tuple):
-            told[name] = _first_line(", ".join(str(each) for each in value))
-        else:
-            told[name] = _first_line(str(value))
-    return told
-
-
-def _ranges(numbers: Iterable[int]) -> str:
-    """Numbers in order, those in a row as one: `0-3,7`."""
-    runs: list[tuple[int, int]] = []
-    for number in numbers:
-        if runs and number == runs[-1][1] + 1:
-            runs[-1] = (runs[-1][0], number)
-        else:
-            runs.append((number, number))
-    return _first_line(",".join(str(a) if a == b else f"{a}-{b}" for a, b in runs))
-
-
-def _error(name: str, error: BaseException) -> dict[str, str]:
-    """Our own errors in words; of others only type and place: their texts may quote a body."""
-    if isinstance(error, QFrameError) and not isinstance(error, BadInput):
-        return {name: _first_line(str(error))}
-    told = {name: type(error).__name__}
-    step = error.__traceback__
-    while step is not None and step.tb_next is not None:
-        step = step.tb_next
-    if step is not None:
-        file = Path(step.tb_frame.f_code.co_filename).name
-        told["at"] = f"{file}:{step.tb_lineno}"
-    return told
-
-
-def _first_line(text: str) -> str:
-    """A text's first line; what follows in a database driver's message are the parameters."""
-    line, *_ = text.splitlines() or [""]
-    line = redacted(line)
-    return line if len(line) <= 300 else f"{line[:300]}…"

@@ -37,6 +37,17 @@ second.consumer(topic, group="g")(handle)
 """
 
 
+LOGGED = """
+import logging
+from qframe import Message, consumer
+
+
+@consumer("orders", group="logged")
+def log(message: Message) -> None:
+    logging.getLogger(__name__).info("packing")
+"""
+
+
 def lag(program: Program, store: str) -> int:
     (group,) = program.ok("groups", "t", "--json", "--store", f"sqlite:///{store}.db").json
     return int(group["lag"])
@@ -67,6 +78,17 @@ def test_no_body_and_no_text_of_a_handlers_error_is_logged(program: Program) -> 
         assert "worker.started" in ran.err
         assert "hunter2" not in ran.err
     assert "hunter2" in program.ok("dead", "list", "orders", "billing").out
+
+
+def test_lines_of_the_modules_own_loggers_are_shown_with_their_message(program: Program) -> None:
+    program.write("shop.py", LOGGED)
+    with program.app() as app:
+        app.publish(ORDERS, {"n": 1}, key="k", id="m-1")
+    ran = program.ok("worker", "shop", "--burst")
+    said = [line for line in map(json.loads, ran.err.splitlines()) if "logger" in line]
+    assert [(line["event"], line["logger"], line["id"], line["key"]) for line in said] == [
+        ("packing", "shop", "m-1", "k")
+    ]
 
 
 def test_its_flags_reach_the_apps_of_its_modules(program: Program) -> None:

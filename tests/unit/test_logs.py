@@ -5,27 +5,41 @@ from __future__ import annotations
 import io
 import json
 import threading
-from typing import Any
+import time
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import pytest
 
 from qframe.clock import VirtualClock
-from qframe.errors import StoreUnavailable, WorkerFailed
+from qframe.errors import StoreUnavailable, UndecodableBody, WorkerFailed
 from qframe.events import Events
+from qframe.message import Delivery, Message
+from qframe.retry import NeedRetry, Reject
+from qframe.runtime.binding import bind
 from qframe.settings import Settings
-from qframe.telemetry.logs import INTERVAL_S, EventLog, log_events, make_logger
+from qframe.telemetry.lines import make_logger
+from qframe.telemetry.logs import INTERVAL_S, EventLog, log_events
 from qframe.telemetry.redaction import redacted
 
 SECRET = "hunter2"
 
 
+class Terminal(io.StringIO):
+    """A stream that is a terminal, 80 columns wide."""
+
+    def isatty(self) -> bool:
+        return True
+
+
 class Lines:
     """An event log on a virtual clock, and the lines that it has written."""
 
-    def __init__(self, level: str = "info") -> None:
+    def __init__(self, level: str = "info", *, full: bool = False) -> None:
         self.stream = io.StringIO()
         self.clock = VirtualClock()
-        self.log = EventLog(make_logger("json", self.stream), level=level, clock=self.clock)
+        logger = make_logger("json", self.stream)
+        self.log = EventLog(logger, level=level, full=full, clock=self.clock)
         self.events = Events()
         self.events.listen(self.log)
 
@@ -119,7 +133,7 @@ def test_counts_of_what_was_held_back_are_added_up() -> None:
 def test_a_group_does_not_hold_back_the_lines_of_another() -> None:
     lines = Lines()
     for group in ("a", "b", "a", "b"):
-        lines.events.emit("delivery.dead", topic="orders", group=group)
+        lines.events.emit("delivery.retried", topic="orders", group=group)
     assert [line["group"] for line in lines.read()] == ["a", "b"]
 
 
@@ -159,7 +173,134 @@ def test_a_handlers_error_is_told_by_type_and_place_and_never_by_its_text() -> N
     (line,) = lines.read()
     assert SECRET not in json.dumps(line)
     assert (line["error"], line["id"], line["attempt"]) == ("ValueError", "m-1", 2)
-    assert line["at"].startswith("test_logs.py:")
+    assert line["at"].startswith("tests/unit/test_logs.py:")
+    assert line["at"].endswith(" in raised")
+    assert list(line)[-1] == "at"
+
+
+def test_an_error_of_another_type_is_not_held_back_by_those_that_came_before() -> None:
+    lines = Lines()
+    for error in (KeyError("a"), KeyError("b"), ValueError("c"), KeyError("d")):
+        lines.events.emit("delivery.retried", topic="t", group="g", error=raised(error))
+    assert [line["error"] for line in lines.read()] == ["KeyError", "ValueError"]
+    lines.log.flush()
+    assert [(line["error"], line["times"]) for line in lines.read()] == [("KeyError", 2)]
+
+
+def test_each_of_ten_dead_messages_has_a_line_and_of_hundreds_the_rest_are_counted() -> None:
+    lines = Lines()
+    for number in range(300):
+        lines.events.emit("delivery.dead", topic="t", group="g", id=f"m-{number}")
+    assert [line["id"] for line in lines.read()] == [f"m-{number}" for number in range(10)]
+    lines.clock.advance(int(INTERVAL_S * 1000))
+    lines.events.emit("delivery.dead", topic="t", group="g", id="next")
+    assert [(line["id"], line.get("times")) for line in lines.read()] == [
+        ("m-299", 290),
+        ("next", None),
+    ]
+
+
+def test_a_full_line_has_the_text_and_the_traceback_and_a_repeated_one_has_neither() -> None:
+    lines = Lines(full=True)
+    for _ in range(2):
+        error = raised(KeyError("customer_id"))
+        lines.events.emit("delivery.retried", topic="t", group="g", error=error)
+    lines.log.flush()
+    first, again = lines.read()
+    assert first["error"] == "KeyError: 'customer_id'"
+    assert first["traceback"].startswith("Traceback (most recent call last):")
+    assert first["traceback"].endswith("KeyError: 'customer_id'")
+    assert (again["error"], "traceback" in again) == ("KeyError", False)
+
+
+def test_a_full_line_of_what_is_no_failure_has_no_traceback() -> None:
+    lines = Lines(full=True)
+    for error in (NeedRetry(delay=1), Reject("no such card")):
+        lines.events.emit("delivery.retried", topic="t", group="g", error=raised(error))
+    retried, rejected = lines.read()
+    assert rejected["error"] == "Reject: no such card"
+    assert "traceback" not in retried
+    assert "traceback" not in rejected
+
+
+def test_a_full_line_shows_no_credential() -> None:
+    lines = Lines(full=True)
+    error = raised(OSError(f"cannot reach redis://:{SECRET}@cache"))
+    lines.events.emit("delivery.retried", topic="t", group="g", error=error)
+    (line,) = lines.read()
+    assert "cannot reach redis://***@cache" in line["traceback"]
+    assert SECRET not in json.dumps(line)
+
+
+@pytest.mark.parametrize(
+    ("kind", "log_format", "log_errors", "full"),
+    [
+        ("terminal", "auto", "auto", True),
+        ("terminal", "json", "auto", False),
+        ("terminal", "auto", "short", False),
+        ("pipe", "auto", "auto", False),
+        ("pipe", "console", "auto", False),
+        ("pipe", "auto", "full", True),
+    ],
+)
+def test_tracebacks_are_on_a_terminal_or_where_they_are_asked_for(
+    kind: str, log_format: str, log_errors: str, full: bool
+) -> None:
+    stream = Terminal() if kind == "terminal" else io.StringIO()
+    events = Events()
+    log_events(events, Settings(log_format=log_format, log_errors=log_errors), stream)  # type: ignore[arg-type]
+    events.emit("delivery.retried", error=raised(KeyError("customer_id")))
+    assert ("customer_id" in stream.getvalue()) is full
+    assert ("Traceback" in stream.getvalue()) is full
+
+
+@dataclass
+class Order:
+    id: int
+    currency: Literal["EUR"] = "EUR"
+
+    def __post_init__(self) -> None:
+        if self.id == 4711:
+            raise ValueError("card 4711")
+
+
+@pytest.mark.parametrize(
+    ("body", "told"),
+    [
+        (b"{}", "UndecodableBody: Object missing required field `id`"),
+        (b'{"id":"4711"}', "UndecodableBody: Expected `int`, got `str` - at `$.id`"),
+        (b'{"id":1,"currency":"4711"}', "UndecodableBody: Invalid enum value - at `$.currency`"),
+        (b'[{"id":4711}]', "UndecodableBody: at `$["),
+        (b'{"id":4711}', "UndecodableBody"),
+        (b"{4711", "UndecodableBody: JSON is malformed: "),
+    ],
+)
+def test_a_body_that_cannot_be_decoded_is_told_by_its_field_and_without_its_data(
+    body: bytes, told: str
+) -> None:
+    def take(order: Order) -> None:
+        raise AssertionError(order)
+
+    def take_all(orders: list[Order]) -> None:
+        raise AssertionError(orders)
+
+    handler = bind(take_all if body.startswith(b"[") else take)
+    message = Message(Delivery("m-1", None, None, body), None)  # type: ignore[arg-type]
+    with pytest.raises(UndecodableBody) as caught:
+        handler(message)
+    lines = Lines()
+    lines.events.emit("delivery.dead", topic="t", group="g", error=caught.value)
+    (line,) = lines.read()
+    assert line["error"].startswith(told)
+    assert "4711" not in json.dumps(line)
+
+
+def test_a_body_that_was_published_as_bytes_is_told_so() -> None:
+    lines = Lines()
+    error = UndecodableBody("m-1", "Order", "it was published as bytes")
+    lines.events.emit("delivery.dead", topic="t", group="g", error=error)
+    (line,) = lines.read()
+    assert "it was published as bytes" in line["error"]
 
 
 def test_a_body_is_in_no_line_whatever_it_comes_in() -> None:
@@ -207,15 +348,11 @@ def test_a_drivers_parameters_are_cut_off() -> None:
 
 
 def test_on_a_terminal_lines_are_key_value_and_elsewhere_json() -> None:
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
     for stream, log_format, starts in [
         (io.StringIO(), "auto", "{"),
         (Terminal(), "json", "{"),
-        (io.StringIO(), "console", "20"),
-        (Terminal(), "auto", "\x1b["),
+        (io.StringIO(), "console", time.strftime("%H:")),
+        (Terminal(), "auto", time.strftime("%H:")),
     ]:
         make_logger(log_format, stream).info("worker.started", topic="orders")
         assert stream.getvalue().startswith(starts), (log_format, stream.getvalue())
