@@ -47,15 +47,15 @@ class ConsumerOptions(BaseModel):
 
     threads: int = Field(
         8, ge=1, le=100_000,
-        description=f"How many handlers run at once, plain ones up to {MOST_THREADS}; "
-        f"{AWAITED_AT_ONCE} by default where they are async.",
+        description=f"How many handlers run at once, at most {MOST_THREADS} plain ones; "
+        f"by default {AWAITED_AT_ONCE} async ones.",
     )  # fmt: skip
     max_attempts: int = Field(
         16, ge=1, le=1000, description="How many deliveries a message gets before it is dead."
     )
     backoff: Annotated[Backoff, BeforeValidator(_backoff), _BACKOFF_RULE] = Field(
         default_factory=Backoff,
-        description="How long a message waits after a handler has failed.",
+        description="How long a message waits after a failure.",
     )
     lease: Seconds = Field(
         30.0, ge=0.2, le=86_400,
@@ -66,45 +66,45 @@ class ConsumerOptions(BaseModel):
     )
     max_in_flight: int = Field(
         3000, ge=1, le=MOST_IN_FLIGHT,
-        description="How many messages the worker holds at once; more by default with batch=.",
+        description="How many messages a worker holds at once; more by default with batch=.",
     )  # fmt: skip
     start: Literal["earliest", "latest"] = Field(
-        "earliest", description="Where a group that is new to the topic begins."
+        "earliest", description="Where a new group begins."
     )
     broadcast: bool = Field(
-        False, description="Whether every instance sees every message, from latest on by default."
+        False, description="Whether every instance gets every message, by default from latest on."
     )
     broadcast_expires: Seconds = Field(
         604_800.0, ge=60, le=366 * 86_400,
-        description="How long a broadcast consumer's place outlives its instance, in seconds.",
+        description="How long the group of an unused broadcast instance is kept, in seconds.",
     )  # fmt: skip
     serial: bool = Field(
         False, description="Whether a slot's messages are handled one by one, whatever their keys."
     )
     on_dead: OnDead | None = Field(
         None,
-        description="Called with the Message and the error when a message is given up.",
+        description="Called with the Message and the error when a message becomes a dead letter.",
     )
     idempotent_checker: Annotated[Any, _CHECKER_RULE] = Field(
-        None, description="Recognises what was done before, and acknowledges it unhandled."
+        None, description="Recognises repeated messages, and acknowledges them unhandled."
     )
     timeout: MaybeSeconds = Field(
         None, ge=0.001, le=86_400,
         description="How long a handler may run before it is cancelled: see docs/async.md.",
     )  # fmt: skip
     rate_limit: Annotated[RateLimit | None, BeforeValidator(rate_limit_of), _RATE_RULE] = Field(
-        None, description="How often the handler may begin: see docs/flow.md."
+        None, description="How often the handler may start: see docs/flow.md."
     )
     breaker: Annotated[Breaker | None, _BREAKER_RULE] = Field(
         None,
-        description="After how many failures in a row it pauses by itself: see docs/flow.md.",
+        description="Pauses the consumer after some failures in a row: see docs/flow.md.",
     )
     max_in_flight_bytes: Annotated[int | None, _BYTES_RULE] = Field(
         None, ge=65_536, le=2**40,
-        description="How many bytes of bodies it holds at once; the app's option by default.",
+        description="How many bytes of bodies it holds at once; by default the app's option.",
     )  # fmt: skip
     batch: Annotated[Batch | None, _BATCH_RULE] = Field(
-        None, description="How many messages its handler gets at once: see docs/batching.md."
+        None, description="How many messages the handler gets at once: see docs/batching.md."
     )
     tags: Annotated[Tags | None, BeforeValidator(tags_wanted), _TAGS_RULE] = Field(
         None,
@@ -113,10 +113,12 @@ class ConsumerOptions(BaseModel):
     middleware: Annotated[
         tuple[Middleware, ...], BeforeValidator(middleware_given), _MIDDLEWARE_RULE
     ] = Field(
-        (), description="What is called around its handler, inside of the app's: see Middleware."
+        (),
+        description="Called around the handler, inside the app's middleware: "
+        "see docs/middleware.md.",
     )
     at_most_once: bool = Field(
-        False, description="Whether a message is settled before its handler is called, once."
+        False, description="Whether a message is settled before its handler is called."
     )
 
     @property

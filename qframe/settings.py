@@ -48,20 +48,18 @@ class Settings(BaseSettings):
         description="Where messages are kept, as a URL.",
     )
     coordinator: str = Field(
-        "", repr=False, description="Who shares out slots, as a URL; the store itself if empty."
+        "", repr=False, description="URL of the coordinator; the store itself if empty."
     )
     session_timeout: Seconds = Field(
         10.0,
         ge=0.5,
         le=600,
-        description="How long a worker may be unheard by ZooKeeper before others take its slots, "
-        "in seconds; three times as long where the store shares them out.",
+        description="How long ZooKeeper may not hear from a worker before others take its slots, "
+        "in seconds; three times as long without ZooKeeper.",
     )
-    namespace: Name = Field(
-        "qframe", description="Keeps apart what several systems keep in one store."
-    )
+    namespace: Name = Field("qframe", description="Separates systems that share one store.")
     instance: MaybeName = Field(
-        "", description="Tells this worker from others of a broadcast consumer; the host if empty."
+        "", description="Name of this process for broadcast consumers; the host's name if empty."
     )
     max_body: int = Field(
         262_144, ge=1, le=2**30, description="The largest body of a message, in bytes."
@@ -79,13 +77,13 @@ class Settings(BaseSettings):
         30.0,
         ge=0,
         le=86_400,
-        description="How long a stopping worker lets running handlers go on, in seconds.",
+        description="How long a stopping worker waits for running handlers, in seconds.",
     )
     log_level: Annotated[Literal["debug", "info", "warning", "error"], BeforeValidator(_lower)] = (
-        Field("info", description="The least important log lines that are shown.")
+        Field("info", description="The least important level that is logged.")
     )
     log_format: Annotated[Literal["auto", "console", "json"], BeforeValidator(_lower)] = Field(
-        "auto", description="How log lines look; auto: console on a terminal, otherwise json."
+        "auto", description="How log lines look; auto: console on a terminal, otherwise JSON."
     )
     log_errors: Annotated[Literal["auto", "full", "short"], BeforeValidator(_lower)] = Field(
         "auto",
