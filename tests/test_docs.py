@@ -84,6 +84,18 @@ def test_the_quick_starts_service_serves_its_commands(folder: Path) -> None:
     assert len(commands) == 5
 
 
+def test_the_outbox_commands_take_the_pages_module(tmp_path: Path) -> None:
+    page = ROOT / "docs" / "outbox.md"
+    ran = run(tmp_path, "outbox_shop", STRICT + "\n".join(blocks(page, "python")))
+    assert ran.code == 0, ran.err
+    commands = re.findall(
+        r"^\| `qframe (outbox list [^`]+)`", page.read_text("utf-8"), re.MULTILINE
+    )
+    assert len(commands) == 2
+    for command in commands:
+        Program(tmp_path).ok(*shlex.split(command))
+
+
 @pytest.mark.parametrize("page", IN_ORDER, ids=name_of)
 def test_a_page_has_databases_of_its_own(page: Path) -> None:
     """So a page runs by itself as it does after the others."""
