@@ -5,6 +5,7 @@ python tests/reader_order.py        writes these lines anew
 
 from __future__ import annotations
 
+import os
 import re
 from pathlib import Path
 from typing import Final
@@ -26,13 +27,12 @@ def last_line(page: Path) -> str:
     """The line that a page must end with: its neighbours, and the index."""
     pages = users_pages()
     place = [file for _, file in pages].index(page)
-    up = "../" * (len(page.relative_to(DOCS).parts) - 1)
     parts = []
     for word, number in (("Previous", place - 1), ("Next", place + 1)):
         if 0 <= number < len(pages):
             title, file = pages[number]
-            parts.append(f"{word}: [{title}]({up}{file.relative_to(DOCS)})")
-    return " · ".join([*parts, f"[All pages]({up}index.md)"])
+            parts.append(f"{word}: [{title}]({os.path.relpath(file, page.parent)})")
+    return " · ".join([*parts, f"[All pages]({os.path.relpath(INDEX, page.parent)})"])
 
 
 def main() -> None:
