@@ -176,14 +176,19 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 def shared_out(begin: Mapping[int, int], end: Mapping[int, int], most: int) -> dict[int, int]:
     """The ends of a batch of at most so many messages, slots taking even shares of it.
 
-    What a slot does not need of its share goes to the others.
+    A slot leaves what it does not need of its share to the others. Where there are fewer messages
+    than slots that have some, slots take turns, from batch to batch: the sum of all offsets says
+    whose turn it is, since it grows by the size of each batch.
     """
     ends = dict(begin)
     left = most
-    open_slots = sorted(begin, key=lambda slot: (end[slot] - begin[slot], slot))
-    for place, slot in enumerate(open_slots):
-        # The smallest first, so that what they leave is known when the larger ones take theirs.
-        share = -(-left // (len(open_slots) - place))
+    turn = sum(begin.values()) % len(begin)
+    slots = sorted(begin, key=lambda slot: (slot - turn) % len(begin))
+    slots = [slot for slot in slots if begin[slot] < end[slot]][:most]
+    # The smallest first, so that what they leave is known when the larger ones take theirs.
+    slots.sort(key=lambda slot: (end[slot] - begin[slot], slot))
+    for place, slot in enumerate(slots):
+        share = -(-left // (len(slots) - place))
         taken = min(share, end[slot] - begin[slot])
         ends[slot] += taken
         left -= taken

@@ -206,3 +206,22 @@ def test_a_batch_is_as_large_as_it_may_be_and_no_slot_is_left_out(
     assert sum(shared.values()) - sum(begin.values()) == min(most, sum(more for _, more in slots))
     if most >= len(slots):
         assert all(shared[slot] > begin[slot] for slot in begin if end[slot] > begin[slot])
+
+
+@given_any(
+    begin=st.lists(st.integers(0, 1000), min_size=1, max_size=8),
+    heads=st.lists(st.integers(1, 10**6), min_size=8, max_size=8),
+    most=st.integers(1, 10),
+)
+def test_every_slot_that_has_something_is_served_however_small_a_batch_is(
+    begin: list[int], heads: list[int], most: int
+) -> None:
+    """Also where others have more, or less, all the time."""
+    at = dict(enumerate(begin))
+    served: set[int] = set()
+    for _ in range(-(-len(at) // most) + 1):
+        end = {slot: offset + heads[slot] for slot, offset in at.items()}  # more has come
+        ends = shared_out(at, end, most)
+        served |= {slot for slot in at if ends[slot] > at[slot]}
+        at = ends
+    assert served == set(at)

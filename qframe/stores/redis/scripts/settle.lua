@@ -21,7 +21,7 @@ if owner ~= epoch or epoch == '0000000000000000' then
   return string.rep('t', total)
 end
 local now = time_ms(given)
-local answers, acked, stays = {}, 0, false
+local answers, acked = {}, 0
 
 -- Settles one that is not simply acknowledged, with what is stored at this moment.
 local function settle_one(subject, seq, receipt, how)
@@ -116,7 +116,6 @@ local function ack_run(subject, state, receipt, i, most)
     redis.call('ZREM', group.doing, subject)
     redis.call('HDEL', group.tries, subject)
     place(group, subject, head, now)
-    stays = true
   end
   return done
 end
@@ -138,7 +137,6 @@ while number <= total do
     finish(finished)
     finished = {}
     answers[number] = settle_one(subject, tonumber(ARGV[i + 2]), receipt, how)
-    stays = stays or answers[number] == 's'
   elseif kind == 'ordered' then
     while number + step <= total and ARGV[i + 4 * step] == '' and ARGV[i + 4 * step + 1] == subject
         and ARGV[i + 4 * step + 3] == receipt do
