@@ -127,7 +127,8 @@ class Seat(Protocol):
     def certain_until_s(self) -> float:
         """Until when, on the own monotonic clock, nobody else can have been given its slots.
 
-        Two thirds of the session after the last sign of life that was answered had been *sent*.
+        Two thirds of the session after the last sign of life that was answered had been *sent*. The
+        member goes by it once it has let go of what `look` says is lost.
         """
 
     def look(self, owned: Mapping[int, str]) -> View | None:

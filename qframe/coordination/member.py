@@ -66,6 +66,7 @@ class Member(Service):
         self._changing = threading.Lock()
         self._refused: frozenset[int] = frozenset()
         self._refused_until_s = 0.0
+        self._certain_until_s = float("-inf")
         self._unknown: UnknownGroup | None = None
 
     # For the consumer.
@@ -82,7 +83,7 @@ class Member(Service):
     @property
     def certain_until_s(self) -> float:
         """Until when, on the monotonic clock, its slots can be nobody else's."""
-        return self._seat.certain_until_s
+        return self._certain_until_s
 
     def share(self) -> Share:
         """What is this member's now; the same object until it changes."""
@@ -172,6 +173,8 @@ class Member(Service):
             if view.lost:
                 self._change(lambda handover: handover.lost(view.lost))
             self._change(lambda handover: handover.want(view.wanted))
+        # Only now: a sign of life may come through under which some of its slots are lost.
+        self._certain_until_s = seat.certain_until_s
         if refused := self._refused:
             seat.refused(refused)
             with self._changing:
@@ -194,7 +197,7 @@ class Member(Service):
 
     @property
     def _doubtful(self) -> bool:
-        return self._clock.monotonic_s() >= self._seat.certain_until_s
+        return self._clock.monotonic_s() >= self._certain_until_s
 
     def _change(self, change: Callable[[Handover], None]) -> None:
         """Changes the slots' states, and says so if the consumer sees it."""

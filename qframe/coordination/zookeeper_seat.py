@@ -221,6 +221,9 @@ class ZooKeeperSeat:
     def _give_sign_of_life(self) -> None:
         """Writes its seat; makes it where it is not there."""
         [(_, answer)] = self._ask(lambda path: self._client.set_async(path, b""), [self._seat])
+        if self._zookeeper.session_id != self._session:
+            # Its seat has passed with it: made anew now, it would be a seat of nobody's.
+            raise CoordinatorUnavailable(self._zookeeper.shown, "the session has passed")
         if isinstance(answer, NoNodeError):
             for path in (f"{self._path}/members", f"{self._path}/owners"):
                 self._make(path, makepath=True)

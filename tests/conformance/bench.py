@@ -16,6 +16,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.stores.base import Bell, Store
 from qframe.stores.exchange import Ask, Entry, Hold, Pulled, Settlement
+from qframe.stores.model.store import ModelStore
 from qframe.stores.records import Stats
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql.store import SqlStore
@@ -76,6 +77,13 @@ class Bench:
     def beside(self, namespace: str) -> Store:
         """Another store in the same place, under another namespace."""
         self._stores.append(self._opened(namespace))
+        return self._stores[-1]
+
+    def another(self) -> Store:
+        """Another store on the same messages, as another process has it."""
+        if isinstance(self.store, ModelStore):
+            return self.store
+        self._stores.append(self._opened("qframe"))
         return self._stores[-1]
 
     def hear_out(self, bell: Bell) -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
+from typing import Any
 
 import pytest
 from bench import Bench
 from eventually import eventually
 
 from qframe.stores.base import Bell
+from qframe.stores.exchange import Ask
 from qframe.topic import Topic
 
 LONG_S = 60.0
@@ -152,4 +155,54 @@ def test_it_rings_for_whoever_sleeps_when_another_takes_the_slot(bench: Bench) -
     bench.take(topic)
     if bench.store.capabilities.bell:
         assert bell.wait(LONG_S)
+    bell.close()
+
+
+def bury(bench: Bench, topic: Topic) -> None:
+    bench.publish(topic, 1, "k", id="m-1")
+    bench.kill(topic, *bench.got(topic))
+
+
+def delay(bench: Bench, topic: Topic) -> None:
+    bench.publish(topic, 1, "k", delay_ms=100)
+
+
+def hand_out(bench: Bench, topic: Topic) -> None:
+    bench.publish(topic, 1, "k")
+    bench.retry(topic, *bench.got(topic))  # of a stream only what has left the line is recalled
+    bench.got(topic, receipt="lost")
+
+
+def give_back(bench: Bench, topic: Topic) -> None:
+    [ask] = [Ask(slot, each, 100) for slot, each in bench.store.epochs(topic, "g").items()]
+    bench.store.recall(topic, "g", [ask], "lost")
+
+
+MAKES_DUE: dict[str, tuple[Callable[[Bench, Topic], Any], Callable[[Bench, Topic], Any]]] = {
+    "a dead letter is retried": (bury, lambda b, t: b.store.retry_dead(t, "g")),
+    "a timer is moved": (delay, lambda b, t: b.store.move(t, "k", b.store.now_ms())),
+    "an answer that was lost is recalled": (hand_out, give_back),
+}
+
+
+@pytest.mark.parametrize(
+    ("how", "kind"),
+    [
+        (how, kind)
+        for how in MAKES_DUE
+        for kind in ["stream", "ordered", "delay"]
+        if (how, kind) != ("a timer is moved", "stream")
+    ],
+)
+def test_it_rings_when(bench: Bench, how: str, kind: str) -> None:
+    """What is done makes something due for a worker that sleeps."""
+    before, act = MAKES_DUE[how]
+    topic = bench.topic(kind, "g")
+    before(bench, topic)
+    assert bench.got(topic) == []
+    bell = silent(bench, topic)
+    act(bench, topic)
+    if bench.store.capabilities.bell:
+        assert bell.wait(LONG_S)
+    assert len(bench.got(topic)) == 1
     bell.close()

@@ -167,6 +167,21 @@ def test_another_rate_or_burst_counts_at_once(bench: Bench) -> None:
     assert draw(bench, topic, 1000, burst=1000).granted == 600
 
 
+def test_a_clock_that_goes_back_an_hour_costs_no_more_than_the_time_until_the_next_token(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g")
+    draw(bench, topic, 20)
+    bench.advance(-3_600_000)
+    assert draw(bench, topic, 1) == Drawn(0, 100)
+    bench.advance(99)
+    assert draw(bench, topic, 1) == Drawn(0, 1)
+    bench.advance(1)
+    assert draw(bench, topic, 1) == Drawn(1, 0)
+    bench.advance(3_600_000)
+    assert draw(bench, topic, 100).granted == 20
+
+
 @pytest.mark.parametrize("seed", range(3))
 def test_no_window_of_time_has_more_than_burst_and_rate_allow(bench: Bench, seed: int) -> None:
     topic, dice = bench.topic("stream", "g"), random.Random(seed)

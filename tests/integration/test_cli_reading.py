@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sqlite3
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -88,6 +90,25 @@ def test_a_message_that_is_nowhere_is_said_to_be(shop: Program) -> None:
 def test_verify_finds_no_fault(shop: Program) -> None:
     assert shop.ok("verify").out == "events: ok\norders: ok\nwake: ok\n"
     assert shop.ok("verify", "orders", "--json").json == [{"topic": "orders", "faults": []}]
+
+
+@pytest.mark.parametrize("words", [["verify"], ["verify", "orders"]])
+def test_verify_exits_with_1_where_something_is_wrong_however_it_is_shown(
+    tmp_path: Path, words: list[str]
+) -> None:
+    program = Program(tmp_path)
+    with program.app() as app:
+        app.declare(ORDERS)
+        app.declare(Topic("events", slots=2))
+        app.store.subscribe(ORDERS, "billing")
+        app.publish(ORDERS, {"n": 1}, key="k1")
+    with closing(sqlite3.connect(tmp_path / "qframe.db")) as database, database:
+        assert database.execute("DELETE FROM qframe_subjects").rowcount == 1
+    shown = program.run(*words)
+    assert (shown.code, "orders: 1 wrong\n" in shown.out) == (1, True)
+    ran = program.run(*words, "--json")
+    assert ran.code == 1
+    assert [len(each["faults"]) for each in ran.json if each["topic"] == "orders"] == [1]
 
 
 def test_a_group_of_a_stream_is_moved(tmp_path: Path) -> None:

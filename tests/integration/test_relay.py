@@ -14,11 +14,14 @@ from typing import Any, Self
 import pytest
 from business import engine_of
 from eventually import eventually
+from late import Late, loses
 from servers import PostgresServer, RedisServer
 from sqlalchemy import Engine, text, update
 from sqlalchemy.orm import Session
 
 from qframe import Message, Outbox, Outgoing, QFrame, Topic
+from qframe.errors import AnswerLost, StoreUnavailable
+from qframe.producer import TRIES
 
 orders = Topic("orders", kind="ordered", slots=4)
 
@@ -180,6 +183,28 @@ def test_what_was_sent_before_a_crash_is_looked_up_once_its_id_may_be_forgotten(
         eventually(lambda: outbox.pending() == 0)
         eventually(lambda: worker.bodies["brief"] == [1, 3])
         assert worker.events["outbox.doubted"] == 1
+
+
+@pytest.mark.parametrize("later", [AnswerLost, StoreUnavailable])
+def test_what_may_have_been_sent_is_looked_up_once_its_id_may_be_forgotten(
+    local: Engine, store: str, later: type[StoreUnavailable]
+) -> None:
+    """The topic has it, every answer is lost, and the outage is longer than ids are remembered."""
+    brief, outbox = Topic("brief", dedupe_window="1ms"), Outbox(local)
+    put(outbox, brief, 1, key="a")
+    worker = Worker(store, outbox, brief)
+    away = loses(later("store", "away"))
+    late: Any = Late(worker.app.store)
+    late.after("publish", loses(AnswerLost("store", "the answer was lost")))
+    late.before("publish", lambda: None, *[away] * (1 if later is StoreUnavailable else TRIES - 1))
+    worker.app.producer._store = late
+    with worker:
+        eventually(lambda: outbox.pending() == 0)
+        assert not late.waits
+        eventually(lambda: worker.bodies["brief"])
+        assert worker.events["outbox.doubted"] == 1
+        [topic] = [each for each in worker.app.store.topics() if each.name == "brief"]
+        assert sum(each.published for each in worker.app.store.stats(topic, "g")) == 1
 
 
 def test_a_delay_counts_from_publishing_and_is_handed_out_by_the_store(

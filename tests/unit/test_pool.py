@@ -8,6 +8,7 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import pytest
 from eventually import eventually
@@ -354,4 +355,44 @@ def test_a_stop_does_not_wait_for_a_handler_that_has_ended_just_before() -> None
     stop.join(60)
     assert not stop.is_alive()
     assert loop.stop(60)
+    assert failures == []
+
+
+class Resting(threading.Event):
+    """A steward's bell that tells when he is about to wait for it."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.waits = threading.Event()
+
+    def wait(self, timeout: float | None = None) -> bool:
+        if timeout is None:
+            self.waits.set()
+        return super().wait(timeout)
+
+
+@pytest.mark.parametrize("kind", [Pool, BatchPool])
+def test_what_is_paused_from_outside_while_nobody_works_is_handled_when_its_pause_is_over(
+    kind: Any,
+) -> None:
+    """Who acknowledges from a thread of his own pauses a message whose checker was away."""
+    work: Any = Handlers() if kind is Pool else BatchHandlers()
+    more: dict[str, Any] = {}
+    if kind is BatchPool:
+        more["batches"] = Batches(
+            size=1, within_s=0, by_subject=False, by_slot=False, clock=SYSTEM_CLOCK
+        )
+    work.gate.set()
+    failures: list[BaseException] = []
+    pool = kind(
+        name="qframe.pool.t.p", threads=1, clock=SYSTEM_CLOCK, work=work,
+        time_limit=TimeLimit(None, topic="t", group="p", events=Events(), clock=SYSTEM_CLOCK),
+        on_failure=lambda _, error: failures.append(error), **more,
+    )  # fmt: skip
+    steward = pool._awake = Resting()
+    pool.start()
+    assert steward.waits.wait(60)
+    pool.pause(messages(Handlers(), range(1))[0], 0.001)
+    eventually(lambda: work.handled[0])
+    assert pool.stop(60)
     assert failures == []

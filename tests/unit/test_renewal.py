@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from late import Late
+
 from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
@@ -36,7 +38,10 @@ class Keeper:
 
 
 def renewal_of(
-    keeper: Keeper, clock: VirtualClock, lost: list[Delivery], sending: Sequence[Delivery] = ()
+    keeper: Keeper | Late,
+    clock: VirtualClock,
+    lost: list[Delivery],
+    sending: Sequence[Delivery] = (),
 ) -> Renewal:
     store: Any = keeper
     return Renewal(
@@ -93,6 +98,21 @@ def test_a_lease_is_counted_from_the_last_renewal_that_was_answered() -> None:
     clock.advance(200)
     renewal.renew([young], 300)
     assert lost == [old, young]
+
+
+def test_a_lease_is_counted_from_when_its_renewal_was_sent_and_not_from_the_answer() -> None:
+    keeper, clock, lost = Keeper(), VirtualClock(), []
+    late = Late(keeper).after("renew", lambda: clock.advance(250))
+    renewal = renewal_of(late, clock, lost)
+    one = delivery(1)
+    renewal.renew([one], 300)
+    keeper.away = True
+    clock.advance(49)
+    renewal.renew([one], 300)
+    assert lost == []
+    clock.advance(1)
+    renewal.renew([one], 300)
+    assert lost == [one]
 
 
 def test_what_one_of_several_servers_cannot_renew_ages_alone() -> None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections import Counter
+from typing import Any
 
+import pytest
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from late import Late, loses
 
 from qframe.clock import VirtualClock
 from qframe.coordination.lease import LeaseSeat
 from qframe.coordination.member import Member
+from qframe.errors import StoreUnavailable
 from qframe.events import Events
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
@@ -113,31 +117,92 @@ TestSharing = Sharing.TestCase
 TestSharing.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 
 
-class Doubted(LeaseSeat):
-    """A seat that was late for so many looks, and has given its sign of life since."""
-
-    looks = 0
-
-    @property
-    def certain_until_s(self) -> float:
-        self.looks -= 1
-        return super().certain_until_s if self.looks < 0 else float("-inf")
+def seat_of(store: Any, topic: Topic, clock: VirtualClock, worker: str = "w") -> LeaseSeat:
+    return LeaseSeat(store, topic, GROUP, worker=worker, lease_s=LEASE_S, clock=clock)
 
 
-def test_who_is_told_that_a_member_is_not_certain_finds_all_dropped() -> None:
-    clock = VirtualClock()
-    store = ModelStore(clock=clock)
-    topic = Topic("t", slots=SLOTS)
-    store.declare(topic)
-    store.subscribe(topic, GROUP)
-    seat = Doubted(store, topic, GROUP, worker="w", lease_s=LEASE_S, clock=clock)
-    member = Member(
+def member_of(seat: Any, topic: Topic, clock: VirtualClock) -> Member:
+    return Member(
         topic=topic, group=GROUP, seat=seat, on_change=lambda: None, events=Events(),
         clock=clock, on_failure=lambda part, error: None, on_left=lambda member: None,
     )  # fmt: skip
+
+
+@pytest.fixture
+def clock() -> VirtualClock:
+    return VirtualClock()
+
+
+@pytest.fixture
+def topic() -> Topic:
+    return Topic("t", slots=SLOTS)
+
+
+@pytest.fixture
+def store(clock: VirtualClock, topic: Topic) -> ModelStore:
+    store = ModelStore(clock=clock)
+    store.declare(topic)
+    store.subscribe(topic, GROUP)
+    return store
+
+
+def test_a_membership_is_counted_from_when_its_sign_of_life_was_sent(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    late = Late(store).after("attend", lambda: clock.advance(2500))
+    late.before("roster", lambda: clock.advance(1000))
+    member = member_of(seat_of(late, topic, clock), topic, clock)
+    member._turn()
+    assert member.certain_until_s == 2 / 3 * LEASE_S
+    clock.advance(499)
+    assert member.certain()
+    clock.advance(1)
+    assert not member.certain()
+
+
+def test_a_sign_of_life_counts_for_nothing_until_the_roster_was_read(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    late = Late(store)
+    mine = member_of(seat_of(late, topic, clock), topic, clock)
+    mine._turn()
+    assert len(mine.share().owned) == SLOTS
+    clock.advance(round(LEASE_S * 1000))  # a machine that was asleep: its lease has passed
+    other = member_of(seat_of(store, topic, clock, "other"), topic, clock)
+    other._turn()
+    assert len(other.share().owned) == SLOTS
+    late.before("roster", loses(StoreUnavailable("store", "away")))
+    with pytest.raises(StoreUnavailable):
+        mine._turn()
+    assert not mine.certain()
+
+
+def test_nobody_is_certain_of_slots_of_which_a_look_has_just_found_that_they_are_lost(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    late = Late(seat_of(store, topic, clock))
+    mine = member_of(late, topic, clock)
+    mine._turn()
+    clock.advance(round(LEASE_S * 1000))
+    other = member_of(seat_of(store, topic, clock, "other"), topic, clock)
+    other._turn()
+    found: list[tuple[bool, int]] = []
+    # A handler's thread looks just now: the member has not heard yet what its seat has found.
+    late.after("look", lambda: found.append((mine.certain(), len(mine.share().owned))))
+    mine._turn()
+    assert found == [(False, 0)]
+    assert mine.certain()
+
+
+def test_who_is_told_that_a_member_is_not_certain_finds_all_dropped(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    """Also where a sign of life comes through once it was found to be late."""
+    member = member_of(seat_of(store, topic, clock), topic, clock)
     member._turn()
     assert member.certain()
     assert len(member.share().owned) == SLOTS
-    seat.looks = 1
+    clock.advance(round(LEASE_S * 1000))
+    member._events.listen(lambda *_: member._turn())
     assert not member.certain()
     assert not member.share().owned
