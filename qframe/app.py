@@ -9,13 +9,14 @@ from typing import Any, Self, TypeVar, Unpack
 
 from qframe.admin import Admin
 from qframe.assembly import Assembly
-from qframe.buffered import CAPACITY, BufferedProducer
+from qframe.buffered import CAPACITY, BufferedProducer, Buffers
 from qframe.clock import SYSTEM_CLOCK
 from qframe.consumer_options import ConsumerKeywords, consumer_options
 from qframe.coordination.base import Coordinator
 from qframe.coordination.open import open_coordinator
 from qframe.errors import BadOption, BadTopic, ConsumerExists, UnknownTopic
 from qframe.events import Events
+from qframe.forks import Forks
 from qframe.hooks import Middleware, middleware_given
 from qframe.idempotency.base import Checker
 from qframe.identity import new_worker_id
@@ -35,7 +36,7 @@ from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.telemetry.logs import log_events
 from qframe.timers import Timers
-from qframe.topic import Topic, checked_name, duration_ms
+from qframe.topic import Topic, checked_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Given = TypeVar("Given", bound=Middleware | type[Middleware])
@@ -75,6 +76,7 @@ class QFrame:
         self._checkers = Checkers()
         self._middleware: list[Middleware] = []
         self._pulls = Pulls()
+        self._buffers = Buffers(self._clock, self._part_failed)
         self._store: Store | None = None
         self._producer: Producer | None = None
         self._topics: dict[str, Topic] = {}
@@ -82,6 +84,7 @@ class QFrame:
         self._coordinator: Coordinator | None = None  # the running worker's
         self._looking: Coordinator | None = None
         REGISTRY.add(self)
+        Forks.add(self._begin_anew)
 
     # What the user registers.
 
@@ -185,11 +188,10 @@ class QFrame:
     def buffered(
         self, linger: float | str = 0.005, *, batch: int | None = None, capacity: int = CAPACITY
     ) -> BufferedProducer:
-        """A producer that gathers what many threads publish; close it, or use it in a `with`.
+        """A producer that gathers what many threads publish, until it or the app is closed.
 
         Args:
-            linger: how long the first message of a batch waits for others: seconds, or a text
-                such as "5ms".
+            linger: how long the first message of a batch waits: seconds, or a text such as "5ms".
             batch: how many messages a batch has at most; by default `publish_batch`.
             capacity: how many may wait; who publishes one more waits for room.
 
@@ -197,15 +199,7 @@ class QFrame:
             BadOption: if one of these is not as described.
         """
         size = self.settings.publish_batch if batch is None else batch
-        for what, value in (("batch", size), ("capacity", capacity)):
-            if not isinstance(value, int) or isinstance(value, bool) or value < 1:
-                raise BadOption(what, value, "it must be a whole number from 1", "leave it out")
-        buffered = BufferedProducer(
-            self.producer, linger_ms=duration_ms(linger, "linger"), batch=size, capacity=capacity,
-            clock=self._clock, on_failure=self._part_failed,
-        )  # fmt: skip
-        buffered.start()
-        return buffered
+        return self._buffers.open(self.producer, linger=linger, batch=size, capacity=capacity)
 
     def _part_failed(self, part: str, error: BaseException) -> None:
         if self.events:
@@ -272,9 +266,10 @@ class QFrame:
             worker.stop()
 
     def close(self) -> None:
-        """Frees all connections; a closed app opens them again when it is used."""
+        """Sends what is buffered and frees all connections; using the app opens them again."""
         self.stop()
         self._pulls.close()
+        self._buffers.close()
         self._look_no_more()
         with self._guard:
             store, self._store = self._store, None
@@ -282,6 +277,12 @@ class QFrame:
             self._topics.clear()
         if store is not None:
             store.close()
+
+    def _begin_anew(self) -> None:
+        """Runs nothing in the child of a fork, where it may run anew."""
+        Forks.keep(self._worker, self._coordinator, self._looking)
+        self._worker = self._coordinator = self._looking = None
+        self._guard = threading.RLock()
 
     def __enter__(self) -> Self:
         return self
@@ -302,9 +303,8 @@ class QFrame:
         with self._guard:
             if self._store is None:
                 settings = self.settings
-                self._store = open_store(
-                    settings.store, namespace=settings.namespace, clock=self._clock
-                )
+                name = settings.namespace
+                self._store = open_store(settings.store, namespace=name, clock=self._clock)
             return self._store
 
     @property

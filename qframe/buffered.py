@@ -1,15 +1,26 @@
-"""Gathering what many threads publish, so that a call to the store carries many messages."""
+"""Gathering what many threads publish, so that a call to the store carries many messages.
+
+A message that was taken is sent, whoever forgets about it: `app.close()` and the end of the
+interpreter close a producer that nobody has closed, for at most 30 seconds, and log how many
+messages were not sent. In the child of a fork a producer begins anew: it holds none of its parent's
+messages, which the parent sends, and starts a thread of its own with its first message.
+"""
 
 from __future__ import annotations
 
+import atexit
+import logging
 import threading
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future
 from typing import Any, Final, NamedTuple, Self, Unpack
+from weakref import WeakSet
 
+from qframe.batching.batcher import EXIT_S, LONGEST_WAIT_S, checked_count
 from qframe.clock import Clock
-from qframe.errors import ProducerClosed, TopicFull
+from qframe.errors import ProducerClosed, PublishUnknown, StoreUnavailable, TopicFull
+from qframe.forks import Forks
 from qframe.outcomes import Outcome, Published
 from qframe.outgoing import MessageOptions, outgoing
 from qframe.producer import Producer
@@ -18,7 +29,10 @@ from qframe.stores.exchange import Entry
 from qframe.topic import Topic, duration_ms
 
 CAPACITY: Final = 10_000
-LONGEST_WAIT_S: Final = 3600.0  # a lock refuses to wait for centuries; who waits looks again
+LOGGER: Final = "qframe.buffered"
+_LOSS: Final = (
+    "%d messages of a buffered producer were not sent (%s); close it, and look at its futures"
+)
 
 
 class _Item(NamedTuple):
@@ -63,6 +77,11 @@ class BufferedProducer(Service):
         self._clock = clock
         self._waiting: deque[_Item] = deque()
         self._changed = threading.Condition()
+        self._taken = self._settled = self._failed = 0
+        self._error: BaseException | None = None
+        Forks.add(self._begin_anew)
+        # It holds on to the producer: what was taken is sent, whoever has forgotten about it.
+        atexit.register(self.finish)
 
     def publish(
         self, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
@@ -80,6 +99,9 @@ class BufferedProducer(Service):
                 self._changed.wait()
             if self.stopping:
                 raise ProducerClosed
+            if self._thread is None:
+                self.start()
+            self._taken += 1
             self._waiting.append(_Item(found, entry, future))
             if len(self._waiting) in (1, self._batch):
                 self._changed.notify_all()
@@ -93,7 +115,28 @@ class BufferedProducer(Service):
         """
         if timeout_s is not None:
             timeout_s = min(duration_ms(timeout_s, "timeout_s") / 1000, threading.TIMEOUT_MAX)
-        return self.stop(timeout_s)
+        if ended := self.stop(timeout_s):
+            atexit.unregister(self.finish)
+        return ended
+
+    def finish(self) -> None:
+        """Closes it for whoever has forgotten to, and logs how many messages that could not send.
+
+        Their futures tell the same, but nobody may be there to look at them.
+        """
+        failed = self._failed
+        ended = self.close(EXIT_S)
+        if lost := self._failed - failed:
+            self._log(_LOSS, lost, self._error)
+        if not ended and (lost := self._taken - self._settled):
+            self._log(_LOSS, lost, f"that takes longer than {EXIT_S:g} s")
+
+    def _begin_anew(self) -> None:
+        """Holds nothing in the child of a fork; what its parent holds, its parent sends."""
+        Forks.keep(self._waiting)
+        self.lose_thread()
+        self._waiting, self._changed = deque(), threading.Condition()
+        self._taken = self._settled = 0
 
     def __enter__(self) -> Self:
         return self
@@ -114,6 +157,8 @@ class BufferedProducer(Service):
                 # One whose user has cancelled it is not sent; from now on nobody can.
                 if item.future.set_running_or_notify_cancel():
                     by_topic.setdefault(item.topic.name, []).append(item)
+                else:
+                    self._settled += 1
             for share in by_topic.values():
                 self._send(share)
 
@@ -137,12 +182,77 @@ class BufferedProducer(Service):
         topic = items[0].topic
         try:
             published = self._producer.send(topic, [item.entry for item in items])
-        except Exception as error:  # whatever it is: who waits for a future has no end else
-            for item in items:
-                item.future.set_exception(error)
+        except BaseException as error:  # whatever it is: who waits for a future has no end else
+            if len(items) > 1 and not isinstance(error, (StoreUnavailable, PublishUnknown)):
+                self._send_each(items)
+            else:
+                self._fail(items, error)
             return
         for item, each in zip(items, published, strict=True):
             if each.outcome is Outcome.FULL:
-                item.future.set_exception(TopicFull(topic.name, [each]))
+                self._settle(item.future.set_exception, TopicFull(topic.name, [each]))
             else:
-                item.future.set_result(each)
+                self._settle(item.future.set_result, each)
+
+    def _send_each(self, items: list[_Item]) -> None:
+        """Sends each by itself, so that the one at fault fails alone.
+
+        Each has its id from the first try, and by it a slot knows what it has taken already.
+        """
+        for item in items:
+            item.entry.mark = item.entry.id
+            self._send([item])
+
+    def _fail(self, items: list[_Item], error: BaseException) -> None:
+        self._failed += len(items)
+        self._error = error
+        for item in items:
+            self._settle(item.future.set_exception, error)
+
+    def _settle(self, settle: Callable[[Any], None], outcome: object) -> None:
+        """Tells a future its outcome; what a user's callback raises harms nobody else."""
+        self._settled += 1
+        try:
+            settle(outcome)
+        except BaseException as error:
+            self._log("a callback of a future raised: %s", error)
+
+    def _log(self, what: str, *facts: object) -> None:
+        logging.getLogger(LOGGER).error(what, *facts)
+
+
+class Buffers:
+    """The buffered producers of an app, so that it can close them when it is closed.
+
+    Args:
+        clock: for the linger.
+        on_failure: called when one ends by an error of qframe's own.
+    """
+
+    def __init__(self, clock: Clock, on_failure: Callable[[str, BaseException], None]) -> None:
+        self._clock = clock
+        self._on_failure = on_failure
+        self._open: WeakSet[BufferedProducer] = WeakSet()
+
+    def open(
+        self, producer: Producer, *, linger: float | str, batch: int, capacity: int
+    ) -> BufferedProducer:
+        """Makes one, and starts it.
+
+        Raises:
+            BadOption: if a number is none from 1, or `linger` is no duration.
+        """
+        buffered = BufferedProducer(
+            producer, linger_ms=duration_ms(linger, "linger"), clock=self._clock,
+            batch=checked_count("batch", batch), capacity=checked_count("capacity", capacity),
+            on_failure=self._on_failure,
+        )  # fmt: skip
+        buffered.start()
+        self._open.add(buffered)
+        return buffered
+
+    def close(self) -> None:
+        """Closes all of them, and logs how many messages could not be sent."""
+        for buffered in list(self._open):
+            self._open.discard(buffered)
+            buffered.finish()

@@ -19,6 +19,7 @@ from qframe.assembly import Assembly
 from qframe.consumer_options import OnDead, consumer_options
 from qframe.coordination.base import Coordinator
 from qframe.errors import BadOption, WorkerFailed
+from qframe.forks import Forks
 from qframe.identity import new_worker_id
 from qframe.message import Message
 from qframe.option_rules import refuse_unknown
@@ -54,6 +55,7 @@ class Pulls:
     def __init__(self) -> None:
         self._guard = threading.Lock()
         self._open: list[Pull] = []
+        Forks.add(self._begin_anew)
 
     def add(self, pull: Pull) -> None:
         """Notes one that begins."""
@@ -69,6 +71,10 @@ class Pulls:
         """Ends all of them."""
         for pull in list(self._open):
             pull.close()
+
+    def _begin_anew(self) -> None:
+        """Has none in the child of a fork."""
+        self._guard, self._open = threading.Lock(), []
 
 
 class Pull:
@@ -116,6 +122,8 @@ class Pull:
         self._thread: threading.Thread | None = None
         self._ready = threading.Event()
         self._failure: BaseException | None = None
+        self._is_parents = False
+        Forks.add(self._begin_anew)
 
     def __enter__(self) -> Self:
         """Subscribes the group, joins, and begins to pull.
@@ -195,7 +203,16 @@ class Pull:
             thread.join()
         self._pulls.discard(self)
 
+    def _begin_anew(self) -> None:
+        """Refuses to be used in the child of a fork, where its threads are not."""
+        Forks.keep(self._worker, self._thread, self._coordinator)
+        self._is_parents = self._worker is not None
+        self._worker = self._thread = self._coordinator = None
+
     def _line(self) -> PulledLine:
+        if self._is_parents:
+            why = "it was begun before a fork, and its threads stayed in the parent"
+            raise BadOption("pull", self._consumer.topic_name, why, "begin one in the child")
         if self._worker is None:
             raise BadOption("pull", "outside its block", "it has not begun", _IN_A_WITH)
         return cast("PulledLine", self._worker.lines[0])

@@ -61,6 +61,16 @@ class Service(ABC):
         self._stopping.set()
         self.wake()
 
+    def lose_thread(self) -> None:
+        """Has no thread in the child of a fork, and may be started there; if stopped, it stays so.
+
+        The locks are others, since a thread of the parent may have held the old ones.
+        """
+        stopped = self._stopping.is_set()
+        self._thread, self._guard, self._stopping = None, threading.Lock(), threading.Event()
+        if stopped:
+            self._stopping.set()
+
     def _main(self) -> None:
         try:
             self.run()

@@ -26,6 +26,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "retry",
         "outcomes",
         "events",
+        "forks",
         "service",
         "identity",
         "roster",

@@ -43,6 +43,7 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.drivers.redis_servers import BROKEN, FAILURES, Lost, Node, Sending, servers_of
 from qframe.drivers.scripts import Script
 from qframe.errors import AnswerLost, BadUrl, StoreFull, StoreUnavailable
+from qframe.forks import Forks
 
 PATIENCE_S: Final = 5.0
 FIRST_PAUSE_S: Final = 0.02
@@ -123,8 +124,10 @@ class Redis:
     """
 
     def __init__(self, url: str) -> None:
+        self._url = url
         self._servers, self.shown = servers_of(url)
         self._pause = Event()
+        Forks.add(self._begin_anew)
 
     def run(self, requests: Iterable[Request], *, partly: bool = False) -> list[Any]:
         """The replies, in order; those that one server gets are done by it in order.
@@ -248,6 +251,12 @@ class Redis:
     def close(self) -> None:
         """Closes all connections."""
         self._servers.close()
+
+    def _begin_anew(self) -> None:
+        """Has connections of its own in the child of a fork."""
+        Forks.keep(self._servers)
+        self._servers, self.shown = servers_of(self._url)
+        self._pause = Event()
 
     def _round(
         self,

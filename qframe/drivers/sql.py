@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Final, TypeVar
 
 from sqlalchemy.engine import Dialect, make_url
@@ -24,6 +24,7 @@ from qframe.drivers.sql_mariadb import MariaDb
 from qframe.drivers.sql_postgres import Postgres
 from qframe.drivers.sql_sqlite import Sqlite, SqliteWatch
 from qframe.errors import BadUrl
+from qframe.forks import Forks
 
 CONFLICTS: Final = 12
 LONGEST_PAUSE_S: Final = 0.25
@@ -178,6 +179,7 @@ class Database:
         self.shown = self.backend.shown
         self.clock = clock if clock is not None or self.backend.has_clock else SYSTEM_CLOCK
         self._heard = heard
+        Forks.add(self._begin_anew, before=self._before_fork, locks=self._locks_over_fork)
 
     def text_of(self, statement: Statement) -> str:
         """A statement's text for this database."""
@@ -233,6 +235,20 @@ class Database:
         """Closes all connections that nobody uses now; more are opened when they are needed."""
         self.backend.pool.dispose()
         self.backend.pool = self.backend.pool.recreate()
+
+    def _locks_over_fork(self) -> Iterable[Any]:
+        """The lock of a file's writers."""
+        return self.backend.locks_over_fork()
+
+    def _before_fork(self) -> None:
+        """Closes what the child could not even forget."""
+        if not self.backend.outlives_fork:
+            self.close()
+
+    def _begin_anew(self) -> None:
+        """Has connections of its own in the child of a fork."""
+        Forks.keep(self.backend.pool)
+        self.backend.begin_anew()
 
     def _repeated(self, once: Callable[[_Stage], Answer]) -> Answer:
         """Does something again that was undone, with growing pauses."""

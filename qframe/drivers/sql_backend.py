@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from contextlib import AbstractContextManager, nullcontext
 from importlib import import_module
 from types import ModuleType
@@ -32,12 +32,14 @@ class Backend(ABC):
         takes_arrays: whether a parameter may be an array (`rows_of_arrays`).
         has_partial_indexes: whether an index may have a condition.
         may_migrate: whether opening a store may create tables.
+        outlives_fork: whether a child may forget an open connection without harm.
     """
 
     has_clock: ClassVar[bool] = True
     notifies: ClassVar[bool] = False
     takes_arrays: ClassVar[bool] = False
     has_partial_indexes: ClassVar[bool] = False
+    outlives_fork: ClassVar[bool] = True
 
     def __init__(
         self, shown: str, dialect: Dialect, pool: Pool, failures: tuple[type[Exception], ...]
@@ -51,6 +53,14 @@ class Backend(ABC):
     def writing(self) -> AbstractContextManager[Any]:
         """What a transaction that writes holds in this process."""
         return nullcontext()
+
+    def locks_over_fork(self) -> Iterable[Any]:
+        """Locks that are held while the process forks."""
+        return ()
+
+    def begin_anew(self) -> None:
+        """Forgets, unclosed, the connections of a parent."""
+        self.pool = self.pool.recreate()
 
     @abstractmethod
     def begin(self, cursor: Any, *, writes: bool) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
+from collections.abc import Callable, Iterable
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, ClassVar, Final
@@ -15,6 +16,7 @@ from sqlalchemy.pool import PoolProxiedConnection
 
 from qframe.drivers.sql_backend import Backend, yes_or_no
 from qframe.errors import BadUrl, StoreFull
+from qframe.forks import Forks
 
 BUSY_TIMEOUT_MS: Final = 30_000
 # Queues are written all over their tables: with SQLite's own 2 MB of cache, and a checkpoint every
@@ -33,6 +35,9 @@ class Sqlite(Backend):
     """
 
     has_clock = False
+    # SQLite keeps what locks a process has in memory; a child that copied it would trust locks
+    # that it has not. See https://www.sqlite.org/howtocorrupt.html, section 2.6.
+    outlives_fork = False
 
     # Writers of one file queue here, in this process: SQLite's own waiting is a sleep.
     _writers: ClassVar[dict[str, threading.Lock]] = {}
@@ -40,7 +45,7 @@ class Sqlite(Backend):
 
     def __init__(self, url: URL) -> None:
         url, options = _checked(url)
-        path = str(Path(str(url.database)).resolve())
+        self._path = path = str(Path(str(url.database)).resolve())
         with self._writers_guard:
             self._writing = self._writers.setdefault(path, threading.Lock())
         engine = create_engine(url, paramstyle="qmark", pool_size=8, max_overflow=64)
@@ -64,6 +69,17 @@ class Sqlite(Backend):
     def writing(self) -> AbstractContextManager[Any]:
         """The lock of the file's writers in this process."""
         return self._writing
+
+    def locks_over_fork(self) -> Iterable[Any]:
+        """The lock of the file's writers in this process."""
+        return (self._writing,)
+
+    def begin_anew(self) -> None:
+        """Has connections and a lock of its own; one lock for all that write to the file."""
+        super().begin_anew()
+        if self._writers[self._path] is self._writing:
+            self._writers[self._path] = threading.Lock()
+        self._writing = self._writers[self._path]
 
     def begin(self, cursor: Any, *, writes: bool) -> None:
         """Begins a transaction; one that writes waits for the others that do."""
@@ -100,7 +116,7 @@ class Sqlite(Backend):
             StoreUnavailable: if the file cannot be opened.
         """
         try:
-            return SqliteWatch(self.pool.connect())
+            return SqliteWatch(lambda: self.pool.connect())
         except self.failures as error:
             raise self.translated(error, unknown=False) from error
 
@@ -136,30 +152,50 @@ class Sqlite(Backend):
 
 
 class SqliteWatch:
-    """A connection that only asks whether another has committed."""
+    """A connection that only asks whether another has committed; it is not open over a fork."""
 
-    def __init__(self, connection: PoolProxiedConnection) -> None:
-        self._connection = connection
-        self._cursor = connection.cursor()
+    def __init__(self, connect: Callable[[], PoolProxiedConnection]) -> None:
+        self._connect = connect
+        self._connection: PoolProxiedConnection | None = connect()
         self._guard = threading.Lock()
         self._is_open = True
+        self._connections = 1
+        Forks.add(self._begin_anew, before=self._before_fork, locks=self._locks_over_fork)
 
-    def version(self) -> int:
-        """A number that changes when another connection has committed; 0 once released."""
+    def version(self) -> tuple[int, int]:
+        """What changes when another connection has committed; nothing once released."""
         with self._guard:
             if not self._is_open:
-                return 0
-            self._cursor.execute("PRAGMA data_version")
-            row: Any = self._cursor.fetchone()
-            return int(row[0])
+                return 0, 0
+            if self._connection is None:  # its numbers tell nothing of those before
+                self._connection = self._connect()
+                self._connections += 1
+            cursor = self._connection.cursor()
+            cursor.execute("PRAGMA data_version")
+            row: Any = cursor.fetchone()
+            cursor.close()
+            return self._connections, int(row[0])
 
     def release(self) -> None:
         """Gives the connection back."""
         with self._guard:
-            if self._is_open:
-                self._is_open = False
-                self._cursor.close()
+            if self._is_open and self._connection is not None:
                 self._connection.close()
+            self._is_open = False
+
+    def _locks_over_fork(self) -> Iterable[Any]:
+        """The lock of whoever looks."""
+        return (self._guard,)
+
+    def _begin_anew(self) -> None:
+        """Is nobody's in the child; its lock is the child's own."""
+        self._guard = threading.Lock()
+
+    def _before_fork(self) -> None:
+        """Closes the connection; the next look opens another."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.invalidate()
 
 
 def _is_full(error: Exception) -> bool:

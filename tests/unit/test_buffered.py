@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import math
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -164,6 +167,76 @@ def test_an_error_that_nobody_expects_is_told_to_who_waits_and_the_next_go(
             patch.setattr(app.store, "publish", lambda *_: (_ for _ in ()).throw(error))
             assert producer.publish(STREAM, 1).exception(60) is error
         assert producer.publish(STREAM, 2).result(60).outcome is Outcome.STORED
+
+
+def test_closing_the_app_sends_what_its_producers_hold(app: QFrame) -> None:
+    futures = [app.buffered(linger="1h").publish(STREAM, number) for number in range(3)]
+    app.close()
+    assert [future.result(0).outcome for future in futures] == [Outcome.STORED] * 3
+
+
+def test_a_message_that_cannot_be_sent_at_the_end_is_counted_in_the_log(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    error = StoreUnavailable("model://", "it is away")
+    monkeypatch.setattr(app.store, "publish", lambda *_: (_ for _ in ()).throw(error))
+    producer = app.buffered(linger="1h")
+    futures = [producer.publish(STREAM, number) for number in range(3)]
+    producer.finish()
+    assert [future.exception(0) for future in futures] == [error] * 3
+    [line] = [record.getMessage() for record in caplog.records]
+    assert line.startswith("3 messages of a buffered producer were not sent (store model:// cannot")
+
+
+def test_what_a_callback_raises_ends_no_producer(app: QFrame) -> None:
+    def leave(_: object) -> None:
+        raise SystemExit("a user's callback")
+
+    with app.buffered(linger="20ms") as producer:
+        futures = [producer.publish(STREAM, number) for number in range(3)]
+        for future in futures:
+            future.add_done_callback(leave)
+        assert [future.result(60).outcome for future in futures] == [Outcome.STORED] * 3
+        assert producer.publish(STREAM, 3).result(60).outcome is Outcome.STORED
+    assert stored(app) == [0, 1, 2, 3]
+
+
+def test_a_message_that_the_store_refuses_fails_alone_and_the_others_are_stored_once(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    publish = app.store.publish
+
+    def picky(topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
+        taken = [entry for entry in entries if entry.body != b"1"]
+        outcomes = publish(topic, taken)  # as where the refused one lies in another slot
+        if len(taken) < len(entries):
+            raise BadBody("body", 1, "the store takes none", "publish another")
+        return outcomes
+
+    monkeypatch.setattr(app.store, "publish", picky)
+    with app.buffered(linger="1h", batch=4) as producer:
+        futures = [producer.publish(STREAM, number) for number in range(4)]
+        assert isinstance(futures[1].exception(60), BadBody)
+        for future in (futures[0], futures[2], futures[3]):
+            assert future.result(60).outcome in (Outcome.STORED, Outcome.DUPLICATE)
+    assert stored(app) == [0, 2, 3]
+
+
+def test_the_end_of_a_program_sends_what_nobody_has_closed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal"
+    program = f"""
+from qframe import QFrame, Topic
+buffered = QFrame({url!r}).buffered(linger="1h")
+for number in range(1200):
+    buffered.publish(Topic("events", slots=1), number)
+"""
+    ended = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stderr) == (0, "")
+    with QFrame(url) as app:
+        app.store.subscribe(STREAM, "g", "earliest")
+        assert stored(app) == list(range(1200))
 
 
 @pytest.mark.parametrize("timeout_s", [math.nan, math.inf, -1, 1e300, "soon"])

@@ -9,6 +9,7 @@ from typing import Any, Final
 from qframe.clock import Clock
 from qframe.drivers.redis import Redis
 from qframe.errors import BadUrl, UnknownTopic
+from qframe.forks import Forks
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
@@ -62,6 +63,7 @@ class RedisStore:
         self._places: dict[str, Place] = {}
         self._bells: set[HeardBell] = set()
         self._bells_guard = threading.Lock()
+        Forks.add(self._begin_anew)
         try:
             self._redis.check(self._check)
         except BaseException:
@@ -84,6 +86,12 @@ class RedisStore:
         for bell in list(self._bells):
             bell.close()
         self._redis.close()
+
+    def _begin_anew(self) -> None:
+        """Has no bells in the child of a fork, where nobody waits for those of the parent."""
+        Forks.keep(self._bells)
+        self._bells = set()
+        self._bells_guard = threading.Lock()
 
     # Topics
 

@@ -21,6 +21,7 @@ from sqlalchemy import bindparam, or_, select
 
 from qframe.drivers.sql import Database, Statement, Transaction
 from qframe.errors import QFrameError
+from qframe.forks import Forks
 from qframe.service import Service
 from qframe.stores.sql.bell import RungBell, WatchingBell
 from qframe.stores.sql.padding import padded
@@ -44,6 +45,7 @@ class Bells:
         self._bells: set[RungBell] = set()
         self._guard = threading.Lock()
         self._ears: Service | None = None
+        Forks.add(self._begin_anew)
 
     def of_topics(self, numbers: Sequence[int]) -> RungBell:
         """A bell that rings when one of these topics may have something new."""
@@ -87,6 +89,12 @@ class Bells:
         """Closes all of them."""
         for bell in self.all():
             bell.close()
+
+    def _begin_anew(self) -> None:
+        """Has none in the child of a fork, where nobody waits for those of the parent."""
+        Forks.keep(self._bells, self._ears)
+        self._bells, self._ears = set(), None
+        self._guard = threading.Lock()
 
     def _added(self, bell: RungBell) -> RungBell:
         with self._guard:

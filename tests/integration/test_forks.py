@@ -1,0 +1,130 @@
+"""A fork: parent and children have connections, buffers and threads of their own."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from qframe import QFrame, Topic
+
+TOPIC = Topic("t", slots=2)
+DATABASES = ("postgres", "mariadb")
+STORES = ("sqlite", "redis_server", "redis_cluster", "redis_sentinel", *DATABASES)
+
+# Nobody closes the app, in no process: the end of each sends what its buffered producer holds.
+PUBLISHING = """
+import os, sys, threading, warnings
+from qframe import QFrame, Topic
+warnings.simplefilter("ignore", DeprecationWarning)  # Python 3.12 warns of forks with threads
+app = QFrame(sys.argv[1], namespace=sys.argv[2])
+topic = Topic("t", slots=2)
+buffered = app.buffered(linger="50ms")
+
+def publish(who, count):
+    for number in range(count):
+        outcome = app.publish(topic, f"{who} {number}").outcome
+        assert outcome == "stored", outcome
+        buffered.publish(topic, f"{who} {number} buffered")
+
+publish("before", 5)
+busy = threading.Thread(target=publish, args=("busy", 40))
+busy.start()
+children = []
+for name in ("first", "second", "third"):
+    pid = os.fork()
+    if not pid:
+        publish(name, 15)
+        sys.exit()
+    children.append(pid)
+publish("parent", 15)
+busy.join()
+assert [os.waitpid(pid, 0)[1] for pid in children] == [0, 0, 0]
+"""
+COUNTS = {"before": 5, "busy": 40, "first": 15, "second": 15, "third": 15, "parent": 15}
+
+
+@pytest.fixture(params=STORES)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal"
+    server = request.getfixturevalue(request.param)
+    url: str = server.new_database() if request.param in DATABASES else server.url
+    return url
+
+
+def run(program: str, *arguments: str) -> None:
+    ended = subprocess.run(
+        [sys.executable, "-c", program, *arguments],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert (ended.returncode, ended.stderr) == (0, "")
+
+
+def test_parent_and_children_publish_each_message_is_stored_once(url: str, tmp_path: Path) -> None:
+    run(PUBLISHING, url, tmp_path.name)
+    with QFrame(url, namespace=tmp_path.name) as app:
+        app.store.subscribe(TOPIC, "g", "earliest")
+        found = app.store.peek(TOPIC, "g", states=["todo"], limit=10_000)
+        bodies = sorted(one.body.decode() for one in found)
+    wanted = [
+        f'"{who} {number}{how}"'
+        for who, count in COUNTS.items() for number in range(count) for how in ("", " buffered")
+    ]  # fmt: skip
+    assert bodies == sorted(wanted)
+
+
+# The parent has a worker and a pull with a bell each, and goes on with them.
+SERVING = """
+import os, sys, threading, warnings
+from qframe import BadOption, QFrame, Topic
+warnings.simplefilter("ignore", DeprecationWarning)
+app = QFrame(sys.argv[1], namespace=sys.argv[2])
+topic = Topic("t", slots=2)
+heard = threading.Semaphore(0)
+
+@app.consumer(topic, group="served", threads=1)
+def handle(body: str) -> None:
+    heard.release()
+
+served = threading.Thread(target=app.run, daemon=True)
+served.start()
+with app.pull(topic, "pulled") as messages:
+    app.publish(topic, "from the parent")
+    assert heard.acquire(timeout=60)
+    messages.take(60).ack()
+    pid = os.fork()
+    if not pid:
+        try:
+            messages.take(0)
+        except BadOption as refused:
+            assert "before a fork" in str(refused), refused
+        else:
+            raise AssertionError("the parent's pull was taken from")
+        app.publish(topic, "from the child")
+        with app.pull(topic, "own", start="earliest") as own:
+            taken = [own.take(60) for _ in range(2)]
+            for message in taken:
+                message.ack()
+        assert {each.body for each in taken} == {"from the parent", "from the child"}
+        messages.close()
+        app.close()
+        os._exit(0)
+    assert os.waitpid(pid, 0)[1] == 0
+    assert heard.acquire(timeout=60)
+    message = messages.take(60)
+    assert message.body == "from the child"
+    message.ack()
+app.stop()
+served.join()
+app.close()
+"""
+
+
+@pytest.mark.parametrize("url", ["sqlite", "redis_server", "postgres"], indirect=True)
+def test_a_fork_leaves_worker_and_pull_to_the_parent_and_the_child_begins_its_own(
+    url: str, tmp_path: Path
+) -> None:
+    run(SERVING, url, tmp_path.name)
