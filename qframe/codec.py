@@ -14,12 +14,17 @@ import msgspec
 
 from qframe.clock import Clock
 from qframe.errors import BadBody, BadOption
+from qframe.topic import is_encodable
 from qframe.models import dumped
 
 TAGS_HEADER: Final = "qf-tags"
 TYPE_HEADER: Final = "qf-type"
 RAW: Final = "bytes"
 
+_SURROGATE: Final = (
+    "it has a lone surrogate, which UTF-8 cannot hold",
+    "decode bytes with errors='replace', not as file names are decoded",
+)
 _BYTES: Final = (bytes, bytearray, memoryview)
 _ID = re.compile(r"[A-Za-z0-9_.:/@+=-]{1,128}")
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in lower case
@@ -130,7 +135,7 @@ def encode_headers(
     """The headers as stored: the user's, and ours for tags and raw bodies; None where empty.
 
     Raises:
-        BadOption: if a header or a tag is not a text, or takes a name of ours.
+        BadOption: if a header or a tag is no text that UTF-8 can hold, or takes a name of ours.
     """
     if not headers and not tags and not raw:
         return None
@@ -140,6 +145,8 @@ def encode_headers(
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not isinstance(value, str) or not name:
             raise BadOption("header", {name: value}, "it is not a text", "use str for both")
+        if not (is_encodable(name) and is_encodable(value)):
+            raise BadOption("header", {name: value}, *_SURROGATE)
         if name.startswith("qf-"):
             raise BadOption("header", name, "names from qf- on are qframe's", "use another name")
         stored[name] = value
@@ -149,6 +156,8 @@ def encode_headers(
         for tag in (listed := list(tags)):
             if not isinstance(tag, str) or not tag or "," in tag:
                 raise BadOption("tag", tag, "it must be a text without a comma", "rename it")
+            if not is_encodable(tag):
+                raise BadOption("tag", tag, *_SURROGATE)
         stored[TAGS_HEADER] = ",".join(listed)
     if raw:
         stored[TYPE_HEADER] = RAW

@@ -16,7 +16,7 @@ BROADCAST_SIGN: Final = "@"
 BEYOND_MS: Final = 10**14  # some 3,169 years: no store has to count further
 MAX_LENGTH: Final = 2**40
 
-_NAME = re.compile(r"[A-Za-z0-9_.-]{1,64}")
+_NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9_.-]{1,64}")  # . and .. are no name of a file or node
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
@@ -130,8 +130,9 @@ def checked_name(name: object, what: str) -> str:
         return name
     error: type[BadInput] = BadTopic if what == "topic" else BadOption
     raise error(
-        f"{what} name", name, "it has other characters or length",
-        "use 1 to 64 of the characters A-Z a-z 0-9 _ . -",
+        f"{what} name", name,
+        "it is a path" if name in (".", "..") else "it has other characters or length",
+        "use 1 to 64 of the characters A-Z a-z 0-9 _ . -, but not . or .. alone",
     )  # fmt: skip
 
 
@@ -153,7 +154,8 @@ def broadcast_group(group: str, instance: str) -> str:
 
 def legal_name(text: str) -> str:
     """A name made of any text: what a name may not hold becomes a hyphen, and it is cut."""
-    return re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:64] or "-"
+    name = re.sub(r"[^A-Za-z0-9_.-]", "-", text)[:64]
+    return name if _NAME.fullmatch(name) else "-"
 
 
 def checked_key(key: object) -> str:
@@ -167,7 +169,7 @@ def checked_key(key: object) -> str:
         and key
         and (len(key) <= MAX_KEY_BYTES // 4 or len(key.encode("utf-8", "replace")) <= MAX_KEY_BYTES)
         and "\0" not in key
-        and (key.isascii() or _encodes(key))
+        and (key.isascii() or is_encodable(key))
     ):
         return key
     raise BadKey(
@@ -208,9 +210,12 @@ def duration_ms(value: float | str, what: str) -> int:
     raise BadOption(what, value, why, 'use seconds, or a text such as "500ms", "30s", "24h"')
 
 
-def _encodes(text: str) -> bool:
+def is_encodable(text: str) -> bool:
+    """Whether UTF-8 can hold it; a lone surrogate, as in an undecodable file name, it cannot."""
+    if text.isascii():
+        return True
     try:
         text.encode()
-    except UnicodeEncodeError:  # a lone surrogate
+    except UnicodeEncodeError:
         return False
     return True

@@ -57,7 +57,7 @@ def _by_fields(fields: tuple[str, ...]) -> Key:
                 raise _bad(message, f"its body has no {field!r}")
             if not isinstance(value, str | int | bool):
                 raise _bad(message, f"its {field!r} is neither a text nor a whole number")
-        return _fitted("body:", _text(values))
+        return _fitted("body:", _text(message, values))
 
     return key
 
@@ -70,14 +70,17 @@ def _by_function(function: Callable[[Message], Any]) -> Key:
         values = list(value) if isinstance(value, tuple | list) else [value]
         if not values or not all(isinstance(each, str | int | bool) for each in values):
             raise _bad(message, f"key= has made {value!r} of it")
-        return _fitted("keys:", _text(values))
+        return _fitted("keys:", _text(message, values))
 
     return key
 
 
-def _text(values: list[Any]) -> str:
+def _text(message: Message, values: list[Any]) -> str:
     """Different for different values: 1, "1" and true are three."""
-    return msgspec.json.encode(values).decode()
+    try:
+        return msgspec.json.encode(values).decode()
+    except (ValueError, OverflowError) as error:  # a lone surrogate
+        raise _bad(message, f"{values!r} cannot be written ({error})") from error
 
 
 def _fitted(kind: str, text: str) -> str:

@@ -72,6 +72,9 @@ def count(app: QFrame) -> int:
         ("stream", 1, {"id": "has space"}, BadOption, "id 'has space'.*use 1 to 128"),
         ("stream", 1, {"id": ""}, BadOption, "other characters or length"),
         ("stream", 1, {"headers": {"a": 1}}, BadOption, "it is not a text"),
+        ("stream", 1, {"headers": {"file": "a\udcff"}}, BadOption, "UTF-8 cannot hold.*'replace'"),
+        ("stream", 1, {"headers": {"a\udcff": "b"}}, BadOption, "header .*UTF-8 cannot hold"),
+        ("stream", 1, {"tags": ["a", "b\udcff"]}, BadOption, "tag .*UTF-8 cannot hold"),
         ("stream", 1, {"headers": ["a"]}, BadOption, "it is no dict"),
         ("stream", 1, {"at": "2030-01-01"}, BadOption, "it is no moment"),
         ("stream", 1, {"headers": {"qf-tags": "a"}}, BadOption, "names from qf- on are qframe's"),
@@ -109,6 +112,12 @@ def test_a_wrong_message_is_refused_with_all_that_came_along(
     [
         (lambda: Topic("has space"), BadTopic, "topic name 'has space'.*use 1 to 64"),
         (lambda: Topic("x" * 65), BadTopic, "other characters or length"),
+        (
+            lambda: Topic("."),
+            BadTopic,
+            "topic name '.': it is a path; use 1 to 64.*not . or .. alone",
+        ),
+        (lambda: QFrame(namespace=".."), BadOption, "namespace '..': it must be 1 to 64"),
         (lambda: Topic("t", kind="fifo"), BadTopic, "kind 'fifo': there is no such kind; use one"),
         (lambda: Topic("t", slots=12), BadTopic, "slots 12: it must be a power of two"),
         (lambda: Topic("t", slots=True), BadTopic, "power of two"),

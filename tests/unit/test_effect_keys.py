@@ -53,6 +53,8 @@ def test_what_is_no_key_is_told(option: Any, body: Any) -> None:
 def test_a_field_that_is_missing_or_a_body_that_has_none_is_told() -> None:
     with pytest.raises(BadEffectKey, match="has no 'n'"):
         key_of("n")(message({}))
+    with pytest.raises(BadEffectKey, match="cannot be written"):
+        key_of(lambda _: ["a\udcff"])(message({}))
     with pytest.raises(BadEffectKey, match="is no object"):
         key_of("n")(message(5))
     with pytest.raises(UndecodableBody):
