@@ -14,8 +14,8 @@ import msgspec
 
 from qframe.clock import Clock
 from qframe.errors import BadBody, BadOption
-from qframe.topic import is_encodable
 from qframe.models import dumped
+from qframe.topic import is_encodable
 
 TAGS_HEADER: Final = "qf-tags"
 TYPE_HEADER: Final = "qf-type"
