@@ -23,15 +23,15 @@ AWAITED_AT_ONCE: Final = 100
 OnDead = Callable[[Message, BaseException], object]
 
 _CHECKER_RULE = Rule("a checker, or the name of one given to app.checker")
-_TAGS_RULE = Rule("a tag, a list of tags of which any will do, or AllOf(…)")
+_TAGS_RULE = Rule("a tag, a list of tags of which any will do, or AllOf(…)", '"gold"')
 _MIDDLEWARE_RULE = Rule("a Middleware, or a list of them")
 _BACKOFF_RULE = Rule("a Backoff, or its first wait: seconds, or a text such as '2s'")
-_BREAKER_RULE = Rule('a Breaker, such as Breaker(failures=10, pause="30s")')
-_BYTES_RULE = Rule("a whole number")
-_RATE_RULE = Rule('a RateLimit, or a rate such as "100/s", "6000/m", "50/h"')
+_BREAKER_RULE = Rule('a Breaker, such as Breaker(failures=10, pause="30s")', "Breaker()")
+_BYTES_RULE = Rule("a whole number", "67108864")
+_RATE_RULE = Rule('a RateLimit, or a rate such as "100/s", "6000/m", "50/h"', '"100/s"')
 
 
-_BATCH_RULE = Rule("a Batch, such as Batch(500, '50ms')")
+_BATCH_RULE = Rule("a Batch, such as Batch(500, '50ms')", "Batch(500, '50ms')")
 
 
 def _backoff(value: Any) -> Any:

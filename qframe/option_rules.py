@@ -18,9 +18,10 @@ MOST_AT_ONCE: Final = 100_000
 
 
 class Rule(NamedTuple):
-    """What a value must be, in words, where its type does not say it."""
+    """What a value must be, in words, where its type does not say it; and a value that is."""
 
     text: str
+    example: str = ""
 
 
 def _seconds(value: Any) -> float:
@@ -32,7 +33,7 @@ def _seconds(value: Any) -> float:
 
 
 _NAME_RULE = Rule("1 to 64 of the characters A-Z a-z 0-9 _ . -")
-_DURATION_RULE = Rule('seconds, or a text such as "500ms", "30s", "24h",')
+_DURATION_RULE = Rule('seconds, or a text such as "500ms", "30s", "24h",', '"30s"')
 
 Seconds = Annotated[float, BeforeValidator(_seconds), _DURATION_RULE]
 MaybeSeconds = Annotated[
@@ -88,9 +89,14 @@ def translated(
     option = str(error.errors(include_url=False)[0]["loc"][0])
     name, value = source(option)
     field = model.model_fields[option]
-    default = _shown_default(field)
-    remedy = f"use {default}, or leave it out" if default else "leave it out"
-    return BadOption(name, value, f"it must be {_rule(field)}", remedy)
+    return BadOption(name, value, f"it must be {_rule(field)}", _remedy(field))
+
+
+def _remedy(field: FieldInfo) -> str:
+    """A value that is allowed: the default, or else an example."""
+    examples = [each.example for each in field.metadata if isinstance(each, Rule) and each.example]
+    allowed = _shown_default(field) or next(iter(examples), "")
+    return f"use {allowed}, or leave it out" if allowed else "leave it out for none"
 
 
 def _rule(field: FieldInfo) -> str:

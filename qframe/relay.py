@@ -40,7 +40,7 @@ from qframe.runtime.slots import Slots
 from qframe.service import Service
 from qframe.stores.base import Store
 from qframe.stores.exchange import Entry
-from qframe.topic import Kind, Topic
+from qframe.topic import INTERNAL, Kind, Topic
 
 GROUP: Final = "relay"
 BATCH: Final = 500
@@ -382,7 +382,7 @@ def check_relayed(outbox: object, others: Iterable[Outbox]) -> None:
 def slots_topic(outbox: Outbox) -> Topic:
     """The internal topic over which the relays of an outbox share its slots."""
     stem = outbox.prefix.strip("_").replace("_", "-")
-    return Topic(f"qframe.outbox.{stem}-{outbox.identity():014x}", Kind.STREAM, SLOTS)
+    return Topic(f"{INTERNAL}outbox.{stem}-{outbox.identity():014x}", Kind.STREAM, SLOTS)
 
 
 def _nothing(*_: object) -> None:

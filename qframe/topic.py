@@ -15,6 +15,7 @@ MAX_KEY_BYTES: Final = 512
 BROADCAST_SIGN: Final = "@"
 BEYOND_MS: Final = 10**14  # some 3,169 years: no store has to count further
 MAX_LENGTH: Final = 2**40
+INTERNAL: Final = "qframe."
 
 _NAME = re.compile(r"(?!\.\.?\Z)[A-Za-z0-9_.-]{1,64}")  # . and .. are no name of a file or node
 _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
@@ -134,6 +135,11 @@ def checked_name(name: object, what: str) -> str:
         "it is a path" if name in (".", "..") else "it has other characters or length",
         "use 1 to 64 of the characters A-Z a-z 0-9 _ . -, but not . or .. alone",
     )  # fmt: skip
+
+
+def is_internal(name: str) -> bool:
+    """Whether a topic is one that qframe keeps for itself, as for the relays of an outbox."""
+    return name.startswith(INTERNAL)
 
 
 def checked_group(name: object) -> str:

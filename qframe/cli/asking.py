@@ -1,10 +1,13 @@
-"""Asking before something is gone for good."""
+"""What is to be gone for good: chosen clearly, and asked about before."""
 
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 
 import typer
+
+from qframe.errors import BadOption
 
 
 def ask(question: str) -> None:
@@ -14,3 +17,17 @@ def ask(question: str) -> None:
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
         sys.stderr.write("nothing was dropped\n")
         raise typer.Exit(1)
+
+
+def check_chosen(command: str, ids: Sequence[str] | None, everything: bool, listing: str) -> None:
+    """Sees that a command was given ids or --all, and not both.
+
+    Raises:
+        BadOption: if it was not.
+    """
+    if everything and ids:
+        raise BadOption("command", command, "it was given ids and --all", "give one of them")
+    if not everything and not ids:
+        raise BadOption(
+            "command", command, "it names no message", f"give ids from `{listing}`, or --all"
+        )

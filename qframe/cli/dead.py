@@ -7,14 +7,13 @@ from typing import Annotated, Literal
 import typer
 
 from qframe.app import QFrame
-from qframe.cli.asking import ask
+from qframe.cli.asking import ask, check_chosen
 from qframe.cli.flags import AsJson, GroupName, Limit, TopicName
 from qframe.cli.look import say_record
 from qframe.cli.output import counted, say, say_json, table
 from qframe.cli.place import Place, placed
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import second
-from qframe.errors import BadOption
 
 dead = typer.Typer(no_args_is_help=True, help="Shows, retries and drops dead letters.")
 
@@ -86,7 +85,7 @@ def retry(
 ) -> None:
     """Makes dead letters due again, their attempts from zero."""
     with place.opened() as app:
-        chosen = _chosen(app, topic, group, ids, everything)
+        chosen = _chosen("dead retry", app, topic, group, ids, everything)
         done = app.admin.dead_retry(topic, group, chosen)
     say(f"{counted(done, 'message')} of {topic}/{group} due again")
 
@@ -103,7 +102,7 @@ def drop(
 ) -> None:
     """Removes dead letters for good; asks first, unless --yes."""
     with place.opened() as app:
-        chosen = _chosen(app, topic, group, ids, everything)
+        chosen = _chosen("dead drop", app, topic, group, ids, everything)
         if not yes:
             what = "all dead letters" if chosen == "all" else counted(len(chosen), "dead letter")
             ask(f"Drop {what} of {topic}/{group} for good?")
@@ -112,11 +111,10 @@ def drop(
 
 
 def _chosen(
-    app: QFrame, topic: str, group: str, ids: list[str] | None, everything: bool
+    command: str, app: QFrame, topic: str, group: str, ids: list[str] | None, everything: bool
 ) -> list[str] | Literal["all"]:
     """What was named, if all of it is there."""
-    if everything == bool(ids):
-        raise BadOption("ids", ids, "give either ids or --all", f"qframe dead list {topic} {group}")
+    check_chosen(command, ids, everything, f"qframe dead list {topic} {group}")
     if not ids:
         return "all"
     distinct = list(dict.fromkeys(ids))

@@ -34,6 +34,9 @@ Config = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
+Everything = Annotated[
+    bool, typer.Option("--all", help="With the topics that qframe keeps for itself.")
+]
 Watch = Annotated[bool, typer.Option("--watch", help="Look again every second, until Ctrl-C.")]
 Limit = Annotated[
     int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="How many at most.")

@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
+from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.dead import dead
 from qframe.cli.look import explain, peek, verify
 from qframe.cli.migrate import migrate
@@ -30,13 +31,13 @@ _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
 cli = typer.Typer(
     name="qframe",
+    cls=Commands,
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,  # its tracebacks show local variables, bodies among them
     rich_markup_mode=None,
 )
 
-cli.command()(worker)
+cli.command(cls=WorkerCommand)(worker)
 cli.command()(publish)
 cli.add_typer(topics, name="topics")
 cli.command()(groups)
@@ -65,7 +66,8 @@ def _say_version(asked: bool) -> None:
 def root(
     place: Place,
     version_asked: Annotated[  # noqa: ARG001 - its callback answers it
-        bool, typer.Option("--version", callback=_say_version, is_eager=True, help="Say which.")
+        bool,
+        typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Message consumers with per-key order, on the database you already run."""

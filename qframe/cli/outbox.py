@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
-from qframe.cli.asking import ask
+from qframe.cli.asking import ask, check_chosen
 from qframe.cli.bodies import body_as_json, body_as_text, own_headers
 from qframe.cli.flags import AsJson, Limit
 from qframe.cli.outboxes import outboxes_at
@@ -18,7 +18,6 @@ from qframe.cli.place import Place, placed
 from qframe.cli.records import moment
 from qframe.cli.times import ago
 from qframe.codec import tags_of
-from qframe.errors import BadOption
 from qframe.outbox.desk import Desk, Waiting
 from qframe.tables import DEFAULT_PREFIX
 
@@ -138,8 +137,7 @@ def drop(
 
     What a relay has in hand at this moment comes into its topic all the same.
     """
-    if everything == bool(ids):
-        raise BadOption("ids", ids, "give either ids or --all", f"qframe outbox list {where}")
+    check_chosen("outbox drop", ids, everything, f"qframe outbox list {where}")
     with outboxes_at(place, where, prefix, must_ask=everything) as desks:
         if ids:
             chosen = desks.named(list(dict.fromkeys(ids)))

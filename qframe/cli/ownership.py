@@ -10,7 +10,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
-from qframe.cli.flags import AsJson, TopicName, Watch
+from qframe.cli.flags import AsJson, Everything, TopicName, Watch
 from qframe.cli.output import drawn_table
 from qframe.cli.place import Place, coordinated
 from qframe.cli.times import ago
@@ -18,6 +18,8 @@ from qframe.cli.tune import marked
 from qframe.cli.watch import View, show
 from qframe.identity import host_of
 from qframe.ownership import OwnerInfo, WorkerInfo
+from qframe.telemetry.facts import ranges
+from qframe.topic import is_internal
 
 NO_WORKER = "no worker is there; start one: qframe worker MODULE"
 
@@ -30,6 +32,7 @@ def workers(
     place: Place,
     topic: AnyTopic = None,
     group: AnyGroup = None,
+    everything: Everything = False,
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
@@ -40,7 +43,7 @@ def workers(
             found = app.admin.workers(topic, group)
             return View(
                 [_worker_as_json(each) for each in found],
-                draw_workers(found, app.store.now_ms()),
+                draw_workers(found, app.store.now_ms(), everything=everything),
             )
 
         show(look, as_json=as_json, watch=watch)
@@ -54,10 +57,9 @@ def slots(
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
-    """Tells which worker owns each slot of a topic, for each group.
+    """Shows which worker owns which slots of a topic, for each group.
 
-    The epoch only grows: of two that took themselves for a slot's owner, the larger one is in
-    force.
+    A slot's epoch only grows: of two workers that believe they own it, the larger one is in force.
     """
     with place.opened() as app:
 
@@ -71,35 +73,60 @@ def slots(
         show(look, as_json=as_json, watch=watch)
 
 
-def draw_workers(found: Sequence[WorkerInfo], now_ms: int) -> list[RenderableType]:
+def draw_workers(
+    found: Sequence[WorkerInfo], now_ms: int, *, everything: bool = False
+) -> list[RenderableType]:
     """A row for each worker."""
     if not found:
         return [Text(NO_WORKER)]
-    rows = [(each.id, ago(each.since_ms, now_ms), each.slots, _consumers(each)) for each in found]
+    rows = [
+        (each.id, ago(each.since_ms, now_ms), each.slots, _consumers(each, everything))
+        for each in found
+    ]
     return [drawn_table(("worker", "since", "slots", "consumers"), rows)]
 
 
 def draw_slots(topic: str, found: Sequence[OwnerInfo], now_ms: int) -> list[RenderableType]:
-    """A row for each slot; a group is named in its first."""
+    """A row for each owner, with its slots; a group is named in its first."""
     if not found:
         return [
             Text(f"no group has subscribed to {topic} yet; start a worker with a consumer for it")
         ]
+    shares: dict[str, dict[str | None, list[OwnerInfo]]] = {}
+    for each in found:
+        shares.setdefault(_group(each), {}).setdefault(each.worker, []).append(each)
     rows = [
         (
-            "" if index and found[index - 1].group == each.group else _group(each), each.slot,
-            each.worker or Text("nobody", "red"), ago(each.since_ms, now_ms), each.epoch,
+            "" if index else group, ranges(each.slot for each in owned),
+            worker or Text("nobody", "red"), _since(owned, now_ms), _epochs(owned),
         )
-        for index, each in enumerate(found)
+        for group, owners in shares.items()
+        for index, (worker, owned) in enumerate(owners.items())
     ]  # fmt: skip
-    parts: list[RenderableType] = [drawn_table(("group", "slot", "owner", "since", "epoch"), rows)]
+    parts: list[RenderableType] = [drawn_table(("group", "slots", "owner", "since", "epoch"), rows)]
     if not any(each.worker for each in found):
         parts.append(Text(NO_WORKER))
     return parts
 
 
-def _consumers(worker: WorkerInfo) -> str:
-    return ", ".join(marked(each, paused=each in worker.paused) for each in worker.consumers)
+def _consumers(worker: WorkerInfo, everything: bool) -> str:
+    """What a worker consumes; of what qframe keeps for itself no name, unless all is asked for."""
+    own = [each for each in worker.consumers if everything or not is_internal(each)]
+    words = [marked(each, paused=each in worker.paused) for each in own]
+    return ", ".join(words) or "(none of its own)"
+
+
+def _since(owned: Sequence[OwnerInfo], now_ms: int) -> str | None:
+    """When the last of these was taken."""
+    times = [each.since_ms for each in owned if each.since_ms is not None]
+    return ago(max(times, default=None), now_ms)
+
+
+def _epochs(owned: Sequence[OwnerInfo]) -> str:
+    """The epoch of slots, or the least and the greatest; without the zeros in front."""
+    epochs = sorted({each.epoch for each in owned if each.epoch is not None})
+    shown = [epoch.lstrip("0") or "0" for epoch in epochs]
+    return "-".join(dict.fromkeys([*shown[:1], *shown[-1:]]))
 
 
 def _group(owner: OwnerInfo) -> str:

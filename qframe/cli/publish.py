@@ -127,7 +127,7 @@ def publish(
             publish_file(app, _topic(app, topic, kind, slots), source, as_json=as_json)
         return
     if key_field or body_field or envelopes:
-        raise BadOption("file", None, f"{_OF_FILES} are for files", "give --file, or leave it out")
+        raise BadOption("body", body, f"{_OF_FILES} are for files", "use --file, or leave them out")
     message = _body(body, text)
     with place.opened(creating=declares) as app:
         published = app.publish(_topic(app, topic, kind, slots), message, **options)

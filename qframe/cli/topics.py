@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
-from qframe.cli.flags import AsJson, TopicName
+from qframe.cli.commands import TopicCommands
+from qframe.cli.flags import AsJson, Everything, TopicName
 from qframe.cli.output import say, say_json, table
 from qframe.cli.place import Place, placed
 from qframe.cli.tune import in_words, marked
-from qframe.topic import Kind, Topic
+from qframe.topic import Kind, Topic, is_internal
 from qframe.totals import TopicTotals, Totals
 
-topics = typer.Typer(invoke_without_command=True, help="Lists topics, or declares one.")
+topics = typer.Typer(
+    cls=TopicCommands,
+    invoke_without_command=True,
+    help="Lists topics, shows the one that is named, or declares one.",
+    subcommand_metavar="[TOPIC | COMMAND ...]",
+)
 
 _COUNTS = ("waiting", "todo", "doing", "dead", "settled")
 
@@ -24,6 +31,7 @@ _COUNTS = ("waiting", "todo", "doing", "dead", "settled")
 def list_topics(
     place: Place,
     context: typer.Context,
+    everything: Everything = False,
     as_json: AsJson = False,
 ) -> None:
     """Lists all topics, and where their messages stand for each group."""
@@ -32,15 +40,31 @@ def list_topics(
         return
     with place.opened() as app:
         found = app.admin.topics()
+    shown = [topic for topic in found if everything or not is_internal(topic.name)]
     if as_json:
         say_json([_as_json(topic) for topic in found])
-    elif not found:
+    elif not shown:
         say("no topics yet; declare one: qframe topics declare NAME --kind stream --slots 16")
     else:
-        table(
-            ("topic", "kind", "slots", "group", *_COUNTS),
-            [row for topic in found for row in _rows(topic)],
-        )
+        _say_topics(shown)
+
+
+@topics.command(hidden=True)
+@placed
+def show(
+    place: Place,
+    context: typer.Context,
+    topic: TopicName,
+    as_json: AsJson = False,
+) -> None:
+    """Shows one topic, and where its messages stand for each group."""
+    with place.opened() as app:
+        found = app.admin.topic(topic)
+    listing = context.parent.params if context.parent is not None else {}
+    if as_json or listing.get("as_json"):
+        say_json([_as_json(found)])
+    else:
+        _say_topics([found])
 
 
 @topics.command()
@@ -102,11 +126,16 @@ def groups(
         )
 
 
+def _say_topics(found: Sequence[TopicTotals]) -> None:
+    table(
+        ("topic", "kind", "slots", "group", *_COUNTS),
+        [row for topic in found for row in _rows(topic)],
+    )
+
+
 def _rows(topic: TopicTotals) -> list[tuple[object, ...]]:
     """A row for each group; the topic is named in the first."""
     first: tuple[object, ...] = (topic.name, str(topic.kind), str(topic.slots))
-    if not topic.groups:
-        return [(*first, "(none yet)", *[0] * len(_COUNTS))]
     return [
         (*(first if index == 0 else ("", "", "")), _name(totals), *_counts(totals))
         for index, totals in enumerate(topic.groups)

@@ -64,9 +64,9 @@ def pause(
     group: GroupName,
     as_json: AsJson = False,
 ) -> None:
-    """Pauses a group: its workers handle nothing more until it is resumed.
+    """Pauses a group's workers until it is resumed.
 
-    What handlers have in hand they finish. Nothing is lost: the group goes on to collect.
+    Handlers finish the messages in hand. Nothing is lost: the group goes on to collect.
     """
     with place.opened() as app:
         app.admin.pause(topic, group)

@@ -231,7 +231,8 @@ def _checked(url: URL) -> tuple[URL, dict[str, str]]:
     if url.host:
         raise BadUrl("store", shown, f"{url.host!r} stands where no host can be", remedy)
     if not url.database or url.database == ":memory:":
-        raise BadUrl("store", shown, "it names no file", remedy)
+        in_memory = "; to keep messages in this process's memory: model://"
+        raise BadUrl("store", shown, "it names no file", f"{remedy}{in_memory}")
     folder = Path(url.database).resolve().parent
     if not folder.is_dir():
         raise BadUrl("store", shown, f"there is no directory {folder}", "create it")

@@ -79,6 +79,9 @@ class Stats(msgspec.Struct, kw_only=True):
     the waiting that were handed out before: they wait for a retry. `next_ms` is when that
     message was published which is next to be handed out: of the heads that are todo, else of the
     line.
+
+    The group is `""` where none has subscribed: what is kept for the first one. Of a stream that is
+    its log, which a group reads that begins at `earliest`.
     """
 
     slot: int
@@ -95,3 +98,18 @@ class Stats(msgspec.Struct, kw_only=True):
     head: int = 0
     floor: int | None = None
     next_ms: int | None = None
+
+
+def unclaimed(slot: int, *, head: int, first: int, waiting: int) -> Stats:
+    """The counts of a stream's slot that no group reads yet.
+
+    Args:
+        slot: the slot.
+        head: its next offset.
+        first: the first offset that is kept.
+        waiting: how many messages are to join it later.
+    """
+    kept = head - first
+    return Stats(
+        slot=slot, group="", published=kept + waiting, waiting=waiting, todo=kept, head=head
+    )

@@ -93,9 +93,16 @@ def test_an_id_that_is_not_dead_is_refused_and_nothing_done(shop: Program, verb:
     assert dead(shop) == ["o-0", "o-1", "o-2"]
 
 
-@pytest.mark.parametrize("words", [[], ["o-0", "--all"]])
-def test_either_ids_or_all(shop: Program, words: list[str]) -> None:
-    assert "give either ids or --all" in shop.refused("dead", "retry", "orders", "billing", *words)
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        ([], "it names no message; give ids from `qframe dead list orders billing`, or --all"),
+        (["o-0", "--all"], "it was given ids and --all; give one of them"),
+    ],
+)
+def test_either_ids_or_all(shop: Program, words: list[str], said: str) -> None:
+    refused = shop.refused("dead", "retry", "orders", "billing", *words)
+    assert f"command 'dead retry': {said}" in refused
     assert dead(shop) == ["o-0", "o-1", "o-2"]
 
 

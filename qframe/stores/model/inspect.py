@@ -5,12 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from qframe.stores.model.state import UNCLAIMED, Cursor, Head, Letter, TopicState
-from qframe.stores.records import Record, Stats, told_apart
+from qframe.stores.records import Record, Stats, told_apart, unclaimed
 from qframe.topic import Kind
 
 
 def stats(state: TopicState, group: str | None, now_ms: int) -> list[Stats]:
     """Counts for each group and slot."""
+    if group is None and not state.groups and not state.topic.has_subjects:
+        return [
+            unclaimed(
+                number, head=slot.head, first=slot.head - len(slot.log), waiting=len(slot.later)
+            )
+            for number, slot in enumerate(state.slots)
+        ]
     names = [name for name in sorted(state.groups) if name != UNCLAIMED] or sorted(state.groups)
     return [
         _stats_of(state, name, number, cursor, now_ms)
@@ -133,7 +140,7 @@ def explain(state: TopicState, message_id: str, now_ms: int) -> list[Record]:
 def verify(state: TopicState, now_ms: int) -> list[str]:
     """What is wrong, in sentences; nothing if nothing is."""
     wrong = []
-    for one in stats(state, None, now_ms):
+    for one in stats(state, None, now_ms) if state.groups else []:
         where = f"{state.topic.name}/{one.group} slot {one.slot}"
         parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
         if one.published != parts:

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
 from qframe.stores.exchange import NO_EPOCH
-from qframe.stores.records import Record, Stats
+from qframe.stores.records import Record, Stats, unclaimed
 from qframe.stores.redis import dead
 from qframe.stores.redis.envelopes import (
     TICKET,
@@ -49,9 +49,31 @@ class Cursor(NamedTuple):
 def stats(redis: Redis, place: Place, group: str | None, now: str) -> list[Stats]:
     """Counts for each group and slot."""
     groups = [group] if group is not None else names(redis, place)
-    if not groups and place.topic.has_subjects:
-        groups = [UNCLAIMED]
+    if not groups and not place.topic.has_subjects:
+        return _unclaimed(redis, place)
+    groups = groups or [UNCLAIMED]
     return [one for name in groups for one in _stats_of(redis, place, name, now)]
+
+
+def _unclaimed(redis: Redis, place: Place) -> list[Stats]:
+    """The counts of a stream that no group reads yet."""
+    slots = range(place.topic.slots)
+    replies = redis.ask_many(
+        [
+            question
+            for slot in slots
+            for question in (
+                (place.key(slot, "head"), "GET"),
+                (place.key(slot, "first"), "GET"),
+                (place.key(slot, "later"), "ZCARD"),
+            )
+        ]
+    )
+    numbers = iter(int(reply or 0) for reply in replies)
+    return [
+        unclaimed(slot, head=next(numbers), first=next(numbers), waiting=next(numbers))
+        for slot in slots
+    ]
 
 
 def _stats_of(redis: Redis, place: Place, group: str, now: str) -> list[Stats]:

@@ -8,7 +8,7 @@ from typing import Any, Final
 from sqlalchemy import bindparam, case, func, select
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.stores.records import Record, Stats
+from qframe.stores.records import Record, Stats, unclaimed
 from qframe.stores.sql import heads, ranges, window
 from qframe.stores.sql.heads import Head
 from qframe.stores.sql.places import (
@@ -93,6 +93,9 @@ _SLOTS: Final = Statement(
     .order_by(slots.c.slot),
     "first end",
 )  # fmt: skip
+_FIRST_KEPT: Final = Statement(
+    select(func.min(log.c.seq)).where(log.c.slot == bindparam("at")), "at"
+)
 _STANDING: Final = Statement(
     select(subjects)
     .where(_c.cursor == bindparam("at"), _c.state == bindparam("standing"), is_there(_c.state))
@@ -141,9 +144,22 @@ def stats(transaction: Transaction, place: Place, group: str | None) -> list[Sta
     if group is not None:
         number = known_group(transaction, place, group)
         named = [(number, group)]
+    if not rows:
+        return _unclaimed(transaction, place)
     found: list[Stats] = []
     for number, name in named or rows:
         found += _stats_of(transaction, place, number, name, now_ms)
+    return found
+
+
+def _unclaimed(transaction: Transaction, place: Place) -> list[Stats]:
+    """The counts of a stream that no group reads yet."""
+    found = []
+    for at, head, delayed, _ in transaction.rows(_SLOTS, place.slot_range()):
+        first = transaction.rows(_FIRST_KEPT, (at,))[0][0]
+        kept_from = head if first is None else first
+        slot = at - place.slot_number(0)
+        found.append(unclaimed(slot, head=head, first=kept_from, waiting=delayed))
     return found
 
 

@@ -1,0 +1,71 @@
+"""How commands are shown and found: plain usage lines, and what a wrong option is told."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from typer.core import TyperCommand, TyperGroup
+
+from qframe.consumer_options import ConsumerOptions
+from qframe.errors import BadOption
+
+_TUNED: Final = {"threads": "--threads", "rate_limit": "--rate", "max_in_flight": "--in-flight"}
+
+
+class Commands(TyperGroup):
+    """A group whose commands name their arguments as people do: `MODULE...`, `[TOPIC]`."""
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        """The command of a name, or None."""
+        command = super().get_command(ctx, cmd_name)
+        for parameter in [] if command is None else command.params:
+            _make_plain(parameter)
+        return command
+
+
+def _make_plain(parameter: Any) -> None:
+    """Takes types, braces and ranges out of a parameter's help: its metavar says what it is."""
+    parameter._get_number_range_help_str = lambda: None  # noqa: SLF001 - `1<=x<=100000`
+    if parameter.param_type_name != "argument":
+        return
+    name = parameter.metavar or parameter.name.upper()
+    piece = (name if parameter.required else f"[{name}]") + ("..." if parameter.nargs != 1 else "")
+    parameter.display_type_rich = lambda **_: None
+    parameter.get_usage_pieces = lambda _: [piece]
+
+
+class TopicCommands(Commands):
+    """Commands on topics; the name of a topic in place of a command shows that topic."""
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        """The command's name, the command, and its arguments."""
+        if args[0] not in self.commands and not args[0].startswith("-"):
+            return "show", self.get_command(ctx, "show"), args
+        return super().resolve_command(ctx, args)
+
+
+class WorkerCommand(TyperCommand):
+    """A command that knows the options of a consumer, and where they belong."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        """Reads the command line.
+
+        Raises:
+            BadOption: if an option is one of consumers.
+        """
+        own = {option for parameter in self.params for option in parameter.opts}
+        for word in args:
+            if word == "--":
+                break
+            flag = word.partition("=")[0]
+            name = flag.removeprefix("--").replace("-", "_")
+            if flag.startswith("--") and flag not in own and name in ConsumerOptions.model_fields:
+                raise BadOption("option", flag, "it belongs to a consumer", _where(name))
+        return super().parse_args(ctx, args)
+
+
+def _where(name: str) -> str:
+    code = f"write @consumer(…, {name}=…) in the module"
+    if name not in _TUNED:
+        return code
+    return f"{code}, or change running workers: qframe tune TOPIC GROUP {_TUNED[name]} …"

@@ -1,0 +1,151 @@
+"""The program as it is seen on a terminal of 80 columns: plain help, few rows, the next step."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from qframe import QFrame, Topic
+from qframe.cli.main import cli
+from qframe.cli.output import console
+from qframe.cli.ownership import draw_slots, draw_workers
+from qframe.errors import BadOption, BadUrl, QFrameError
+from qframe.ownership import OwnerInfo, WorkerInfo
+
+RELAY = "qframe.outbox.shop-0196d5c0a629c6"
+
+
+@pytest.fixture
+def app(tmp_path: Any, monkeypatch: pytest.MonkeyPatch) -> Iterator[QFrame]:
+    """A store with topics, which commands look into."""
+    url = f"sqlite:///{tmp_path / 'q.db'}"
+    monkeypatch.setenv("QFRAME_STORE", url)
+    monkeypatch.setenv("COLUMNS", "80")
+    with QFrame(url) as app:
+        app.declare(Topic("orders", kind="ordered", slots=4))
+        app.declare(Topic("mail", slots=2))
+        app.declare(Topic(RELAY, slots=2))
+        yield app
+
+
+def shown(*words: str) -> str:
+    ran = CliRunner().invoke(cli, words, prog_name="qframe", catch_exceptions=False)
+    assert ran.exit_code == 0, ran.output
+    return ran.output
+
+
+def refused(*words: str) -> str:
+    with pytest.raises(QFrameError) as caught:
+        CliRunner().invoke(cli, words, prog_name="qframe", catch_exceptions=False)
+    return str(caught.value)
+
+
+@pytest.mark.parametrize("command", typer.main.get_command(cli).list_commands(None))  # type: ignore[attr-defined, arg-type]
+def test_help_names_arguments_plainly_and_cuts_no_word(app: QFrame, command: str) -> None:
+    text = shown(command, "--help")
+    usage = text.split("\n\n")[0]
+    assert "{" not in usage
+    assert "<" not in text
+    assert all(len(line) <= 80 for line in text.splitlines())
+    (row,) = [
+        line for line in shown("--help").splitlines() if line.startswith(f"  {command} ")
+    ]  # fmt: skip
+    assert not row.endswith("...")
+
+
+def test_an_option_of_a_consumer_is_told_where_it_belongs(app: QFrame) -> None:
+    said = refused("worker", "shop", "--threads", "4")
+    assert said.startswith("option '--threads': it belongs to a consumer; write @consumer(…, thr")
+    assert said.endswith("qframe tune TOPIC GROUP --threads …")
+    assert refused("worker", "shop", "--max-attempts=3").endswith(
+        "write @consumer(…, max_attempts=…) in the module"
+    )
+
+
+def test_a_stream_that_no_group_reads_shows_what_it_holds(app: QFrame) -> None:
+    app.publish_many("mail", [1, 2, 3])
+    app.publish("mail", 4, delay=60)
+    row = shown("topics").splitlines()[1]
+    assert row.split() == ["mail", "stream", "2", "(none", "yet)", "1", "3", "0", "0", "0"]
+
+
+def test_topics_that_qframe_keeps_for_itself_are_shown_on_request(app: QFrame) -> None:
+    assert RELAY not in shown("topics")
+    assert RELAY in shown("topics", "--all")
+    assert RELAY in shown("topics", "--json")
+    assert RELAY in shown("topics", RELAY)
+
+
+def test_one_topic_is_shown_by_its_name(app: QFrame) -> None:
+    assert [line.split()[0] for line in shown("topics", "orders").splitlines()] == [
+        "topic", "orders",
+    ]  # fmt: skip
+    assert shown("topics", "--json", "mail") == shown("topics", "mail", "--json")
+    assert "did you mean 'orders'?" in refused("topics", "ordrs")
+
+
+def drawn(parts: list[Any]) -> str:
+    out = console()
+    with out.capture() as captured:
+        for part in parts:
+            out.print(part)
+    return captured.get()
+
+
+def test_a_workers_consumers_are_those_of_its_user() -> None:
+    worker = WorkerInfo(
+        id="vm-1-a", since_ms=0, until_ms=9, slots=4,
+        consumers=["orders/billing", f"{RELAY}/relay"],
+    )  # fmt: skip
+    only_relay = WorkerInfo(
+        id="vm-2-b", since_ms=0, until_ms=9, slots=4, consumers=[f"{RELAY}/relay"]
+    )
+    few = drawn(draw_workers([worker, only_relay], 9))
+    assert "orders/billing" in few
+    assert "(none of its own)" in few
+    assert RELAY not in few
+    assert RELAY in drawn(draw_workers([worker], 9, everything=True))
+
+
+def test_slots_of_one_owner_are_one_row_and_epochs_have_no_zeros_in_front() -> None:
+    owned = [
+        OwnerInfo(
+            topic="t", group="g", slot=slot, since_ms=None if slot == 7 else 0,
+            worker="vm-1-a" if slot in (0, 1, 2, 5) else "vm-2-b" if slot != 7 else None,
+            epoch=None if slot == 7 else f"{0x284df00 + slot:016x}",
+        )
+        for slot in range(8)
+    ]  # fmt: skip
+    rows = [line.split() for line in drawn(draw_slots("t", owned, 0)).splitlines()]
+    assert rows == [
+        ["group", "slots", "owner", "since", "epoch"],
+        ["g", "0-2,5", "vm-1-a", "0", "s", "ago", "284df00-284df05"],
+        ["3-4,6", "vm-2-b", "0", "s", "ago", "284df03-284df06"],
+        ["7", "nobody"],
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "remedy"),
+    [
+        ({"rate_limit": "10/min"}, 'use "100/s", or leave it out'),
+        ({"timeout": "soon"}, 'use "30s", or leave it out'),
+        ({"batch": 5}, "use Batch(500, '50ms'), or leave it out"),
+        ({"on_dead": "mail"}, "leave it out for none"),
+    ],
+)
+def test_a_wrong_option_is_told_a_value_that_is_allowed(
+    app: QFrame, options: dict[str, Any], remedy: str
+) -> None:
+    with pytest.raises(BadOption) as caught:
+        app.consumer("orders", "g", **options)
+    assert caught.value.remedy == remedy
+
+
+def test_a_database_in_memory_is_told_the_store_for_it() -> None:
+    with pytest.raises(BadUrl, match="model://"), QFrame("sqlite:///:memory:") as app:
+        app.store.now_ms()
