@@ -13,9 +13,9 @@ from typing import Any, Final
 import msgspec
 
 from qframe.clock import Clock
-from qframe.errors import BadBody, BadOption
+from qframe.errors import BadBody, BadKey, BadOption
 from qframe.models import dumped
-from qframe.topic import is_encodable
+from qframe.topic import Kind, Topic, is_encodable
 
 TAGS_HEADER: Final = "qf-tags"
 TYPE_HEADER: Final = "qf-type"
@@ -25,6 +25,8 @@ _SURROGATE: Final = (
     "it has a lone surrogate, which UTF-8 cannot hold",
     "decode bytes with errors='replace', not as file names are decoded",
 )
+KEYLESS: Final = "#"  # how the subject of a message without a key begins
+
 _BYTES: Final = (bytes, bytearray, memoryview)
 _ID = re.compile(r"[A-Za-z0-9_.:/@+=-]{1,128}")
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in lower case
@@ -191,9 +193,26 @@ def basis_of(slot_basis: str | None, key: str | None, body: bytes) -> bytes:
     return body if key is None else key.encode()
 
 
-def subject_of(key: str | None, body: bytes) -> str:
-    """The subject of a message: its key, or the hash of its body, so that equal bodies are one."""
-    return key if key is not None else "#" + blake2b(body, digest_size=16).hexdigest()
+def subject_of(topic: Topic, key: str | None, body: bytes, message_id: str) -> str | None:
+    """What a message is queued under; None in a stream, which queues nothing.
+
+    It is the key; without one, as the topic says, the hash of the body, so that equal bodies are
+    one, or the id, so that each message is for itself. A message that has no id yet gets one, and
+    its subject with it, from `Entry.name`.
+
+    Raises:
+        BadKey: if the topic is `ordered` and there is no key.
+    """
+    if not topic.has_subjects or key is not None:
+        return key if topic.has_subjects else None
+    if topic.kind is Kind.ORDERED:
+        raise BadKey(
+            "key", None, f"topic {topic.name!r} is ordered by key",
+            "give key=, such as an order id, or publish to a stream",
+        )  # fmt: skip
+    if topic.subject == "id":
+        return KEYLESS + message_id
+    return KEYLESS + blake2b(body, digest_size=16).hexdigest()
 
 
 def legible(text: str) -> str:

@@ -21,7 +21,7 @@ from qframe.codec import batch_mark, encode_bodies, subject_of
 from qframe.errors import BadKey
 from qframe.outgoing import Outgoing
 from qframe.stores.exchange import Entry
-from qframe.topic import Topic, checked_keys
+from qframe.topic import Kind, Topic, checked_keys
 
 FEW: Final = 8  # for which it is not worth while
 
@@ -45,11 +45,14 @@ def plain_entries(
     if encoded is None:
         return None
     last_slot = topic.slots - 1
+    ids = [token + suffix for suffix in _suffixes(place, len(encoded))]
     subjects: Iterable[str | None]
     if keys is None:
+        if topic.kind is Kind.ORDERED:
+            return None
         keys = [None] * len(encoded)
         slots = [crc32(body) & last_slot for body in encoded]
-        subjects = map(subject_of, keys, encoded)
+        subjects = map(subject_of, repeat(topic), keys, encoded, ids)
     else:
         try:
             checked_keys(keys)
@@ -59,7 +62,6 @@ def plain_entries(
         subjects = keys
     if not topic.has_subjects:
         subjects = repeat(None)
-    ids = [token + suffix for suffix in _suffixes(place, len(encoded))]
     mark = repeat(batch_mark(token))
     return list(map(Entry, slots, subjects, ids, mark, keys, repeat(None), encoded))
 

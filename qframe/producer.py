@@ -153,7 +153,7 @@ class Producer:
         mark = batch_mark(token)
         for number, entry in enumerate(entries):
             if not entry.id:
-                entry.id, entry.mark = f"{token}-{number}", mark
+                entry.name(f"{token}-{number}", mark)
         outcomes = self._send(topic, entries)
         return [
             Published(entry.id, outcome) for entry, outcome in zip(entries, outcomes, strict=True)
@@ -233,7 +233,7 @@ def entry_of(
         headers = encode_headers(item.headers, item.tags, raw)
     if item.id is not None:
         made_up = mark = checked_id(item.id)
-    subject = subject_of(key, body) if has_subjects else None
+    subject = subject_of(topic, key, body, made_up) if has_subjects else None
     slot = crc32(body if key is None else key.encode()) & last_slot
     entry = Entry(slot, subject, made_up, mark, key, headers, body)
     if (
@@ -270,8 +270,6 @@ def _add_options(entry: Entry, topic: Topic, item: Outgoing) -> None:
         entry.within_ms = duration_ms(item.within, "within")
     if item.sequence is not None:
         _refuse_unless(kind is Kind.ORDERED, "sequence", item.sequence, topic)
-        if item.key is None:
-            raise BadKey("key", None, "sequence= counts a key's messages", "give key=")
         if timed:
             raise BadOption(
                 "sequence", item.sequence, "a time is given as well", "give one of them"

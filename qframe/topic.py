@@ -32,6 +32,16 @@ class Kind(StrEnum):
     MERGE = "merge"
 
 
+# What a message without a key is queued under, by default and otherwise.
+_SUBJECTS: Final[dict[Kind, tuple[str | None, ...]]] = {
+    Kind.STREAM: (None,),
+    Kind.ORDERED: (None,),
+    Kind.DELAY: ("id", "body"),
+    Kind.PRIORITY: ("id", "body"),
+    Kind.MERGE: ("body",),
+}
+
+
 class Topic:
     """A named flow of messages; its kind and its slots are fixed when it is first declared.
 
@@ -46,6 +56,9 @@ class Topic:
             beyond it raises `TopicFull`. It is kept per slot: `ceil(max_length / slots)` each.
         dedupe_window: how long a repeated id is recognised as a duplicate.
         gap_timeout: how long a missing `sequence=` number is waited for.
+        subject: what a message without a key is queued under, in kinds `delay`, `priority` and
+            `merge`: "id", so that each message is for itself, or "body", so that equal bodies
+            are one. By default "id" in `delay` and `priority`, and always "body" in `merge`.
 
     Raises:
         BadTopic: if one of these is not as described.
@@ -53,6 +66,7 @@ class Topic:
 
     __slots__ = (
         "dedupe_window_ms", "gap_timeout_ms", "kind", "max_length", "name", "retain_ms", "slots",
+        "subject",
     )  # fmt: skip
 
     def __init__(
@@ -65,6 +79,7 @@ class Topic:
         max_length: int | None = None,
         dedupe_window: float | str = "1h",
         gap_timeout: float | str = "30s",
+        subject: str | None = None,
     ) -> None:
         self.name = checked_name(name, "topic")
         try:
@@ -93,6 +108,12 @@ class Topic:
         self.retain_ms = duration_ms(retain, "retain")
         self.dedupe_window_ms = duration_ms(dedupe_window, "dedupe_window")
         self.gap_timeout_ms = duration_ms(gap_timeout, "gap_timeout")
+        self.subject = _SUBJECTS[self.kind][0] if subject is None else subject
+        if self.subject not in _SUBJECTS[self.kind]:
+            raise BadTopic(
+                "subject", subject, f"kind {self.kind} queues keyless messages otherwise",
+                'leave it out, or use kind="delay" or kind="priority" with "id" or "body"',
+            )  # fmt: skip
 
     @property
     def has_subjects(self) -> bool:

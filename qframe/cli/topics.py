@@ -90,6 +90,13 @@ def declare(
     gap_timeout: Annotated[
         str, typer.Option(metavar="TIME", help="How long a gap in a sequence is waited for.")
     ] = "30s",
+    subject: Annotated[
+        str | None,
+        typer.Option(
+            metavar="RULE",
+            help="What a message without a key is queued under in delay and priority: id or body.",
+        ),
+    ] = None,
 ) -> None:
     """Declares a topic.
 
@@ -97,7 +104,7 @@ def declare(
     """
     topic = Topic(
         name, kind, slots, retain=retain, max_length=max_length, dedupe_window=dedupe_window,
-        gap_timeout=gap_timeout,
+        gap_timeout=gap_timeout, subject=subject,
     )  # fmt: skip
     with place.opened(creating=True) as app:
         app.declare(topic)

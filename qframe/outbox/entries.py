@@ -38,7 +38,7 @@ def entry_of(topic: Topic, row: Row) -> Entry:
     delay_ms = None if options.delay_ms is None else max(0, options.delay_ms - passed_ms)
     return Entry(
         topic.slot_of(basis_of(options.slot_basis, key, body)),
-        subject_of(key, body) if topic.has_subjects else None,
+        subject_of(topic, key, body, row.id),
         row.id, checked_id(row.id), key, headers, body, delay_ms or None, options.at_ms,
         options.priority, max(0, options.within_ms - passed_ms), options.sequence,
     )  # fmt: skip

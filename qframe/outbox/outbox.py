@@ -39,13 +39,14 @@ class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
     max_length: int | None
     dedupe_window_ms: int
     gap_timeout_ms: int
+    subject: str | None = None
 
     @classmethod
     def of(cls, topic: Topic) -> TopicFacts:
         """Those of a topic."""
         return cls(
             topic.kind, topic.slots, topic.retain_ms, topic.max_length, topic.dedupe_window_ms,
-            topic.gap_timeout_ms,
+            topic.gap_timeout_ms, topic.subject,
         )  # fmt: skip
 
     def topic(self, name: str) -> Topic:
@@ -57,6 +58,7 @@ class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
         return Topic(
             name, self.kind, self.slots, retain=self.retain_ms / 1000, max_length=self.max_length,
             dedupe_window=self.dedupe_window_ms / 1000, gap_timeout=self.gap_timeout_ms / 1000,
+            subject=self.subject,
         )  # fmt: skip
 
 

@@ -46,18 +46,18 @@ class Rows:
         keys = self._keys(columns.get("key"), len(bodies))
         headers = self._headers(columns, len(bodies))
         ids = self._ids(columns)
-        has_subjects, last = self._topic.has_subjects, self._topic.slots - 1
+        last = self._topic.slots - 1
         entries = [
             Entry(
                 crc32(body if key is None else key.encode()) & last,
-                subject_of(key, body) if has_subjects else None,
+                subject_of(self._topic, key, body, ""),
                 "", "", key, header, body,
             )
             for body, key, header in zip(bodies, keys, headers, strict=True)
         ]  # fmt: skip
         if ids is not None:
             for entry, message_id in zip(entries, ids, strict=True):
-                entry.id = entry.mark = message_id
+                entry.name(message_id, message_id)
         if (at := columns.get("at")) is not None:
             for entry, at_ms in zip(entries, _milliseconds(at), strict=True):
                 entry.at_ms = at_ms

@@ -109,8 +109,8 @@ class PartitionWriter:
         self._number += 1
         for place, entry in enumerate(entries):
             if not entry.id:
-                entry.id = f"{token}-{place}"
-                entry.mark = entry.id if self._own_marks else mark
+                made_up = f"{token}-{place}"
+                entry.name(made_up, made_up if self._own_marks else mark)
         published = producer.send(self._place.topic, entries)
         outcomes = Counter([str(each.outcome) for each in published])
         if outcomes[Outcome.FULL]:

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from qframe.codec import KEYLESS
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
 
@@ -49,6 +50,12 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     priority: int = 0
     within_ms: int = 0
     sequence: int | None = None
+
+    def name(self, message_id: str, mark: str) -> None:
+        """Gives it its id, and the subject that follows from it."""
+        self.id, self.mark = message_id, mark
+        if self.key is None and self.subject == KEYLESS:
+            self.subject = KEYLESS + message_id
 
 
 class Ask(NamedTuple):

@@ -127,7 +127,7 @@ class Bench:
             mark = options.pop("mark", message_id)
         return Entry(
             topic.slot_of(encoded if key is None else key.encode()),
-            subject_of(key, encoded) if topic.has_subjects else None,
+            subject_of(topic, key, encoded, message_id),
             message_id, options.pop("mark", mark), key, options.pop("headers", None), encoded,
             **options,
         )  # fmt: skip

@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
+from qframe.topic import Topic
+
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 
 
@@ -142,15 +144,43 @@ def test_on_a_stream_an_equal_message_is_a_new_one(bench: Bench) -> None:
     assert bench.bodies(topic) == [1, 1]
 
 
-@pytest.mark.parametrize("kind", SUBJECTS)
-def test_without_a_key_equal_bodies_are_one_subject(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
+@pytest.mark.parametrize(
+    ("kind", "subject"), [("delay", "body"), ("priority", "body"), ("merge", None)]
+)
+def test_by_their_bodies_equal_messages_without_a_key_are_one_subject(
+    bench: Bench, kind: str, subject: str | None
+) -> None:
+    topic = bench.topic(kind, "g", subject=subject)
     for body in ("same", "same", "other"):
         bench.publish(topic, body)
-    expected = 2 if kind == "ordered" else 1
     got = bench.got(topic, run=9)
-    assert [body_of(one) for one in got].count("same") == expected
+    assert sorted(body_of(one) for one in got) == ["other", "same"]
     assert len({one.subject for one in got}) == 2
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority"])
+def test_without_a_key_each_message_is_its_own_subject_and_a_timer_of_its_own(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", slots=4)
+    outcomes = [bench.publish(topic, "same", id=each, delay_ms=100) for each in "abc"]
+    assert outcomes == ["stored"] * 3
+    assert bench.store.cancel(topic, "#b") == "done"
+    assert bench.store.move(topic, "#c", 0) == "done"
+    assert [one.subject for one in bench.got(topic)] == ["#c"]
+    bench.advance(100)
+    assert [one.subject for one in bench.got(topic)] == ["#a"]
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority"])
+def test_a_store_keeps_what_a_topic_says_of_messages_without_a_key(bench: Bench, kind: str) -> None:
+    for said, kept in (("body", "body"), ("id", "id"), (None, "id")):
+        topic = Topic(f"{kind}-{said}", kind, subject=said)
+        bench.store.declare(topic)
+        found = bench.store.topic(topic.name)
+        assert found is not None
+        assert found.subject == kept
+    assert {each.subject for each in bench.store.topics()} == {"body", "id"}
 
 
 def test_a_delayed_retry_on_a_stream_leaves_the_line_and_comes_back_alone(bench: Bench) -> None:

@@ -100,6 +100,7 @@ class Machine(RuleBasedStateMachine):
         self.topic = Topic(
             f"t{next(self.lives)}", self.kind, SLOTS, max_length=limit if limited else None,
             retain="2s", dedupe_window="1s", gap_timeout="300ms",
+            subject="body" if self.kind in (Kind.DELAY, Kind.PRIORITY) else None,
         )  # fmt: skip
         self.both(lambda store: store.declare(self.topic))
         for group in GROUPS[:subscribed]:
@@ -153,9 +154,11 @@ class Machine(RuleBasedStateMachine):
 
     def _entry(self, key: str | None, body: int, priority: int) -> Entry:
         encoded = msgspec.json.encode({"n": body})
+        if key is None and self.kind is Kind.ORDERED:
+            key = "none"
         return Entry(
             self.topic.slot_of(encoded if key is None else key.encode()),
-            subject_of(key, encoded) if self.topic.has_subjects else None,
+            subject_of(self.topic, key, encoded, ""),
             "", "", key, {"h": str(body)} if body == 3 else None, encoded,
             priority=priority if self.kind in (Kind.PRIORITY, Kind.ORDERED) else 0,
             within_ms=100 if self.kind is Kind.MERGE else 0,

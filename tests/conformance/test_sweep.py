@@ -55,7 +55,7 @@ def test_a_retry_survives_the_trimming_of_the_log_under_it(bench: Bench) -> None
 def test_marks_go_after_the_window_in_steps_no_larger_than_asked(bench: Bench) -> None:
     topic = bench.topic("ordered", "g", dedupe_window="100ms")
     for number in range(5):
-        bench.publish(topic, number, id=f"m{number}")
+        bench.publish(topic, number, "k", id=f"m{number}")
     assert bench.store.sweep(topic) == 0
     bench.advance(100)
     assert [bench.store.sweep(topic, 2) for _ in range(4)] == [2, 2, 1, 0]
@@ -172,5 +172,5 @@ def test_a_topic_with_nothing_old_has_nothing_to_sweep(bench: Bench) -> None:
     for kind in ("stream", "ordered", "delay", "priority", "merge"):
         topic = bench.topic(kind, "g")
         assert bench.store.sweep(topic) == 0
-        bench.publish(topic, 1)
+        bench.publish(topic, 1, "k")
         assert bench.store.sweep(topic) == 0

@@ -20,7 +20,7 @@ def entry(topic: Topic, body: Any, key: str, message_id: str) -> Entry:
     """An entry as the producer makes it."""
     encoded = msgspec.json.encode(body)
     return Entry(
-        topic.slot_of(key.encode()), subject_of(key, encoded) if topic.has_subjects else None,
+        topic.slot_of(key.encode()), subject_of(topic, key, encoded, message_id),
         f"{message_id:0>20}-0", batch_mark(f"{message_id:0>20}"), key, None, encoded,
     )  # fmt: skip
 

@@ -188,9 +188,9 @@ def test_a_file_that_overfills_the_topic_says_how_far_it_came(program: Program) 
 
 
 def test_one_who_stops_it_is_told_how_far_it_came(program: Program) -> None:
-    program.write("a.jsonl", '"a message of some length"\n' * 200_000)
+    program.write("a.jsonl", '{"key": "k", "body": "a message of some length"}\n' * 200_000)
     with subprocess.Popen(
-        [sys.executable, "-m", "qframe", "publish", "orders", "--file", "a.jsonl"],
+        [sys.executable, "-m", "qframe", "publish", "orders", "--file", "a.jsonl", "--envelopes"],
         cwd=program.directory, env=program.environment(QFRAME_PUBLISH_BATCH="1"),
         stderr=subprocess.PIPE, encoding="utf-8",
     ) as publishing:  # fmt: skip

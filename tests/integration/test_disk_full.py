@@ -13,7 +13,7 @@ from eventually import eventually
 from serving import GROUP, Serving
 from small_disk import SmallDisk
 
-from qframe import Message, QFrame, StoreFull, Topic
+from qframe import Message, Outgoing, QFrame, StoreFull, Topic
 from qframe.stores.sql.store import SqlStore
 
 pytestmark = pytest.mark.mounts
@@ -97,7 +97,7 @@ def test_a_publish_is_refused_whole_and_what_is_in_hand_is_settled_when_there_is
                 break
         assert 10 < number < MOST - 1
         with pytest.raises(StoreFull, match=r"has no room: .*; free space"):
-            app.publish_many(topic, [BODY] * 50)
+            app.publish_many(topic, [Outgoing(BODY, key="k")] * 50)
         assert sum(one.published for one in app.store.stats(topic, GROUP)) == IN_HAND + number
         assert app.store.verify(topic) == []
         gate.set()

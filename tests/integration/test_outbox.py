@@ -173,16 +173,16 @@ def test_a_wrong_message_leaves_the_transaction_as_it_was(engine: Engine) -> Non
     wrong: list[tuple[type[Exception], Topic | str, object, dict[str, Any]]] = [
         (BadTopic, "no topic!", 1, {}),
         (BadTopic, 7, 1, {}),  # type: ignore[list-item]
-        (BadBody, orders, object(), {}),
-        (BadBody, orders, [float("inf")], {}),
-        (BadBody, orders, "x" * 200, {}),
+        (BadBody, orders, object(), {"key": "k"}),
+        (BadBody, orders, [float("inf")], {"key": "k"}),
+        (BadBody, orders, "x" * 200, {"key": "k"}),
         (BadKey, orders, 1, {"key": ""}),
-        (BadOption, orders, 1, {"headers": {"n": 1}}),
-        (BadOption, orders, 1, {"headers": {"n": "\ud800"}}),
-        (BadOption, orders, 1, {"id": "a b"}),
-        (BadOption, orders, 1, {"delay": "soon"}),
-        (BadOption, orders, 1, {"within": 5}),
-        (BadKey, orders, 1, {"sequence": 1}),
+        (BadOption, orders, 1, {"key": "k", "headers": {"n": 1}}),
+        (BadOption, orders, 1, {"key": "k", "headers": {"n": "\ud800"}}),
+        (BadOption, orders, 1, {"key": "k", "id": "a b"}),
+        (BadOption, orders, 1, {"key": "k", "delay": "soon"}),
+        (BadOption, orders, 1, {"key": "k", "within": 5}),
+        (BadKey, orders, 1, {}),
         (BadOption, "orders", 1, {"priority": 1}),
         (BadOption, "orders", 1, {"within": 5}),
     ]
@@ -207,7 +207,7 @@ def test_what_is_no_transaction_of_this_database_is_refused(local: Engine, tmp_p
     django.autocommit = True
     for session in (Session(other), alone.connect(), driver, django, local, None, "session"):
         with pytest.raises(BadOption) as caught:
-            outbox.publish(session, orders, 1)
+            outbox.publish(session, orders, 1, key="k")
         assert caught.value.what == "session"
         if isinstance(session, Engine | str | None):
             continue
@@ -253,10 +253,12 @@ def test_an_async_session_is_awaited(local: Engine) -> None:
     outbox = Outbox(local)
     with Session(local) as session:
         with pytest.raises(BadOption, match="apublish"):
-            outbox.publish(Awaited(session), orders, 1)
-        assert asyncio.run(outbox.apublish(Awaited(session), orders, 1, id="mine")) == "mine"
+            outbox.publish(Awaited(session), orders, 1, key="k")
+        assert (
+            asyncio.run(outbox.apublish(Awaited(session), orders, 1, key="k", id="mine")) == "mine"
+        )
         with pytest.raises(BadOption, match="it cannot be awaited"):
-            asyncio.run(outbox.apublish(session, orders, 1))
+            asyncio.run(outbox.apublish(session, orders, 1, key="k"))
         session.commit()
     assert outbox.pending() == 1
 
@@ -278,7 +280,7 @@ def test_two_outboxes_of_one_database_have_different_identities(local: Engine) -
 def test_pending_counts_what_the_session_sees(local: Engine) -> None:
     outbox = Outbox(local)
     with Session(local) as session:
-        outbox.publish(session, orders, 1)
+        outbox.publish(session, orders, 1, key="k")
         assert outbox.pending(session.connection()) == 1
         session.rollback()
     assert outbox.pending() == 0
@@ -290,18 +292,18 @@ def test_a_commit_rings_and_a_rollback_does_not(local: Engine) -> None:
     rung: list[int] = []
     outbox.bell.listen(lambda: rung.append(1))
     with Session(local) as session:
-        outbox.publish(session, orders, 1)
-        outbox.publish(session, orders, 2)
+        outbox.publish(session, orders, 1, key="k")
+        outbox.publish(session, orders, 2, key="k")
         session.rollback()
         assert rung == []
-        outbox.publish(session, orders, 3)
+        outbox.publish(session, orders, 3, key="k")
         session.commit()
         assert rung == [1]
         session.execute(text("SELECT 1"))
         session.commit()
         assert rung == [1]
     with local.begin() as connection:
-        outbox.publish(connection, orders, 4)
+        outbox.publish(connection, orders, 4, key="k")
     assert rung == [1, 1]
 
 
@@ -320,9 +322,9 @@ def test_on_postgres_a_commit_is_heard_elsewhere_and_a_rollback_is_not(
     assert listener.hears
     assert words == [1]
     with Session(engine) as session:
-        outbox.publish(session, orders, 1)
+        outbox.publish(session, orders, 1, key="k")
         session.rollback()
-        outbox.publish(session, orders, 2)
+        outbox.publish(session, orders, 2, key="k")
         session.commit()
     eventually(lambda: len(words) > 1)
     listener.stop()

@@ -13,7 +13,7 @@ from eventually import eventually
 from servers import Proxy, RedisServer
 from serving import Publishing, Serving
 
-from qframe import PublishUnknown, QFrame, StoreUnavailable, Topic
+from qframe import Outgoing, PublishUnknown, QFrame, StoreUnavailable, Topic
 from qframe.clock import VirtualClock
 from qframe.drivers import redis as driver
 from qframe.drivers.redis import Command, Redis
@@ -167,7 +167,7 @@ def test_a_workers_very_first_pull_loses_nothing_either(proxy: Proxy, kind: str)
     with QFrame(store=proxy.url) as app:
         app.declare(topic)
         app.store.subscribe(topic, "g")
-        app.publish_many(topic, list(range(10)))
+        app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(10)])
     serving = Serving(proxy.url, topic)
     store = serving.app.store
     pull = store.pull

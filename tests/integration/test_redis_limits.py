@@ -113,7 +113,7 @@ def test_pull_renew_and_every_settlement_go_on_when_it_is_full(
         bench.publish(topic, number, f"k{number}")
     limit(server, -100_000)
     with pytest.raises(StoreFull):
-        bench.publish(topic, "refused")
+        bench.publish(topic, "refused", "k")
     bench.store.declare(topic)
     bench.store.subscribe(topic, "g")
     bench.take(topic)

@@ -9,7 +9,7 @@ import pytest
 from servers import RedisServer
 from serving import Publishing, Serving
 
-from qframe import QFrame, Topic
+from qframe import Outgoing, QFrame, Topic
 from qframe.drivers import redis as driver
 
 KINDS = ("stream", "ordered")
@@ -29,11 +29,11 @@ def test_what_was_published_before_a_kill_is_handled_after_it(
     with QFrame(store=server.url) as app:
         app.declare(topic)
         app.store.subscribe(topic, "g")
-        app.publish_many(topic, list(range(500)), batch=50)
-        app.publish(topic, "later", delay=0.2)
+        app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(500)], batch=50)
+        app.publish(topic, "later", key="later", delay=0.2)
         server.kill()
         server.restart()
-        assert app.publish(topic, 500).outcome == "stored"
+        assert app.publish(topic, 500, key="k").outcome == "stored"
     with Serving(server.url, topic) as serving:
         serving.await_bodies({*range(501), "later"})
         serving.verify()

@@ -9,7 +9,7 @@ import pytest
 from certificates import certificate
 from servers import RedisServer, free_port
 
-from qframe import Message, QFrame, StoreUnavailable, Topic
+from qframe import Message, Outgoing, QFrame, StoreUnavailable, Topic
 
 
 @pytest.fixture
@@ -35,7 +35,7 @@ def test_messages_go_over_tls(server: tuple[str, Path]) -> None:
         def handle(message: Message) -> None:
             handled.append(message.body)
 
-        app.publish_many(topic, range(20))
+        app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(20)])
         app.run(burst=True)
     assert sorted(handled) == list(range(20))
 

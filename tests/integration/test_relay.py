@@ -119,7 +119,7 @@ def test_a_topic_of_another_kind_than_was_meant_gets_nothing(local: Engine, stor
     outbox = Outbox(local)
     with QFrame(store=store) as app:
         app.declare(Topic("ranked", kind="priority"))
-    put(outbox, Topic("ranked", kind="ordered"), 1)
+    put(outbox, Topic("ranked", kind="ordered"), 1, key="k")
     with Worker(store, outbox, orders) as worker:
         eventually(lambda: worker.events["outbox.blocked"])
     assert outbox.pending() == 1
@@ -160,7 +160,7 @@ def test_a_row_that_makes_no_sense_holds_back_its_line_and_nothing_else(
     row = dict.fromkeys(("key", "headers", "options")) | {"line": 1030, "id": "x", "body": b"1"}
     with local.begin() as connection:
         connection.execute(outbox.rows.add, {**row, "topic": "odd", **nonsense})
-    put(outbox, orders, 1)
+    put(outbox, orders, 1, key="k")
     with Worker(store, outbox, orders, Topic("odd")) as worker:
         eventually(lambda: worker.bodies["orders"] == [1])
         eventually(lambda: worker.events["outbox.blocked"] or not outbox.pending())
@@ -287,11 +287,11 @@ def test_it_goes_on_when_the_database_comes_back(tmp_path: Path, store: str) -> 
 def test_a_group_of_relays_that_was_dropped_is_made_anew(local: Engine, store: str) -> None:
     outbox = Outbox(local)
     with Worker(store, outbox, orders) as worker:
-        put(outbox, orders, 1)
+        put(outbox, orders, 1, key="k")
         eventually(lambda: worker.bodies["orders"] == [1])
         [topic] = [each for each in worker.app.store.topics() if "outbox" in each.name]
         worker.app.store.drop_group(topic, "relay")
-        put(outbox, orders, 2)
+        put(outbox, orders, 2, key="k")
         eventually(lambda: worker.bodies["orders"] == [1, 2])
 
 
@@ -308,7 +308,7 @@ def test_a_module_with_nothing_but_an_outbox_is_served_and_drained(
 ) -> None:
     outbox = Outbox(local)
     with Session(local) as session:
-        outbox.publish_many(session, orders, range(1200))
+        outbox.publish_many(session, orders, [Outgoing(n, key=f"k{n}") for n in range(1200)])
         session.commit()
     program = MODULE.format(store=store, business=local.url)
     (tmp_path / "shop.py").write_text(program, encoding="utf-8")
@@ -337,7 +337,7 @@ def test_every_relay_slot_has_one_worker_and_they_are_shared(local: Engine, stor
             return sorted(Counter(each.member for each in roster.owners.values()).values())
 
         eventually(lambda: shares() == [8, 8])
-        put(outbox, orders, *range(40))
+        put(outbox, orders, *range(40), key="k")
         eventually(lambda: outbox.pending() == 0)
 
 
@@ -369,7 +369,8 @@ def test_the_sql_that_the_docs_show_other_languages_is_relayed(local: Engine, st
 def test_large_bodies_go_in_smaller_batches(local: Engine, store: str) -> None:
     outbox = Outbox(local)
     with Session(local) as session:
-        outbox.publish_many(session, orders, ["x" * 250_000] * 120)
+        items = [Outgoing("x" * 250_000, key=f"k{number}") for number in range(120)]
+        outbox.publish_many(session, orders, items)
         session.commit()
     with Worker(store, outbox):
         eventually(lambda: outbox.pending() == 0)

@@ -198,16 +198,24 @@ def test_the_recipe_and_the_producer_know_each_others_messages(
     for topic in (CLICKS, ORDERS, REMINDERS):
         app.declare(topic)
         token = own.new_token()
-        batch = [{"body": b'"%d"' % n} for n in range(9)]
+        keys = [f"k{n}" if topic.kind == "ordered" else None for n in range(9)]
+        batch = [{"body": b'"%d"' % n, "key": keys[n]} for n in range(9)]
         assert own.publish(topic.name, batch, token) == ["s"] * 9
         for n in range(9):
-            assert app.publish(topic, str(n), id=f"{token}-{n}").outcome == "duplicate"
+            assert app.publish(topic, str(n), key=keys[n], id=f"{token}-{n}").outcome == "duplicate"
         named = own.publish(topic.name, [{"id": "a-1", "key": "é", "body": b"1"}])
         assert named == ["s"]
         assert app.publish(topic, 2, key="é", id="a-1").outcome == "duplicate"
         theirs = app.publish(topic, 3, key="ben")
         assert own.publish(topic.name, [{"id": theirs.id, "key": "ben", "body": b"3"}]) == ["d"]
-    assert app.publish(REMINDERS, "5").outcome == "replaced"  # a body is its own subject
+    # By its id a message is its own subject, and by its body where the topic says so.
+    assert own.publish(REMINDERS.name, [{"id": "b-1", "body": b'"b"'}]) == ["s"]
+    assert app.timers.cancel(REMINDERS, "#b-1") == "done"
+    merged = app.declare(Topic("merged", "merge", slots=2))
+    assert app.publish(merged, "5").outcome == "stored"
+    assert own.publish("merged", [{"body": b'"5"'}]) == ["m"]
+    with pytest.raises(ValueError, match="an ordered topic takes no message without a key"):
+        own.publish(ORDERS.name, [{"body": b"1"}])
 
 
 def test_the_recipe_serves_every_kind_and_option(
@@ -276,7 +284,8 @@ def publish_everything(app: QFrame, topics: list[Topic]) -> None:
     """All that a producer may do, to subjects that are free, waiting and repeated."""
     for topic in topics:
         items = [Outgoing(n % 2, key=f"k{n % 2}") for n in range(3)]
-        items += [Outgoing(0, id=f"{topic.name}-id"), Outgoing(0, id=f"{topic.name}-id")]
+        key = "named" if topic.kind == "ordered" else None
+        items += [Outgoing(0, key=key, id=f"{topic.name}-id") for _ in range(2)]
         if topic.max_length is None:
             items += [Outgoing(0, key="late", delay=9000), Outgoing(0, key="late", delay="20ms")]
             if topic.kind == "ordered":

@@ -12,7 +12,7 @@ from pyspark.sql.datasource import EqualTo, Filter, GreaterThan, GreaterThanOrEq
 from tables import given
 from topics import Space
 
-from qframe import QFrame, Reject, Topic
+from qframe import Outgoing, QFrame, Reject, Topic
 from qframe.errors import BadInput, MessagesGone, UnknownGroup, UnknownTopic
 from qframe.message import Message
 from qframe.spark import QFrameDataSource
@@ -149,7 +149,7 @@ def test_dead_letters_are_read_with_their_errors(spark: SparkSession, space: Spa
 
     with app:
         app.declare(topic)
-        app.publish_many(topic, range(30))
+        app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(30)])
         app.run(burst=True)
     df = space.read(spark, topic, group="billing", deadLetters="true")
     assert numbers(df) == list(range(0, 30, 3))

@@ -48,7 +48,7 @@ class Bench:
             entries.append(
                 Entry(
                     slot=topic.slot_of(key.encode()),
-                    subject=subject_of(key, body) if topic.has_subjects else None,
+                    subject=subject_of(topic, key, body, f"m-{index}"),
                     id=f"m-{index}", mark=f"m-{index}", key=key, headers=None, body=body, **options,
                 )
             )  # fmt: skip

@@ -33,6 +33,7 @@ from qframe.codec import (
     tags_of,
 )
 from qframe.errors import BadBody, BadOption
+from qframe.topic import Topic
 
 LARGE = 10**6
 TOKEN_SIZE = 20
@@ -262,22 +263,42 @@ def test_tokens_of_one_moment_differ() -> None:
 
 # Subjects
 
+MERGE = Topic("t", kind="merge")
+BY_BODY = [MERGE, *(Topic("t", kind=kind, subject="body") for kind in ("delay", "priority"))]
+
 
 @given(key=texts, body=st.binary())
 def test_the_subject_of_a_message_with_a_key_is_its_key(key: str, body: bytes) -> None:
-    assert subject_of(key, body) == key
+    for kind in ("ordered", "delay", "priority", "merge"):
+        assert subject_of(Topic("t", kind), key, body, "m-1") == key
+
+
+@given(body=st.binary(), number=st.integers(0, 9))
+def test_without_a_key_each_message_of_delay_and_priority_is_its_own_subject(
+    body: bytes, number: int
+) -> None:
+    for kind in ("delay", "priority"):
+        assert subject_of(Topic("t", kind), None, body, f"m-{number}") == f"#m-{number}"
+
+
+def test_a_stream_queues_no_subjects() -> None:
+    assert subject_of(Topic("t"), "a", b"1", "m-1") is None
 
 
 @given(one=st.binary(), other=st.binary())
-def test_without_a_key_messages_are_one_subject_if_their_bodies_are_equal(
+def test_without_a_key_messages_are_one_subject_by_body_if_their_bodies_are_equal(
     one: bytes, other: bytes
 ) -> None:
-    assert (subject_of(None, one) == subject_of(None, other)) == (one == other)
+    for topic in BY_BODY:
+        ours, theirs = subject_of(topic, None, one, "m-1"), subject_of(topic, None, other, "m-2")
+        assert (ours == theirs) == (one == other)
 
 
 def test_the_subject_of_a_body_is_as_published_for_those_who_write_in_another_language() -> None:
-    assert subject_of(None, b"abc") == "#" + blake2b(b"abc", digest_size=16).hexdigest()
-    assert len(subject_of(None, b"")) == 33
+    assert subject_of(MERGE, None, b"abc", "m-1") == (
+        "#" + blake2b(b"abc", digest_size=16).hexdigest()
+    )
+    assert len(subject_of(MERGE, None, b"", "m-1") or "") == 33
 
 
 # Marks

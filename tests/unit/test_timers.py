@@ -35,9 +35,11 @@ class Direct:
         assert found is not None
         encoded, raw = encode_body(body, 1000)
         delay_ms, at_ms = checked_times(delay, at)
+        message_id = id or "m-1"
         entry = Entry(
-            found.slot_of(key.encode() if key else encoded), subject_of(key, encoded), id or "m-1",
-            id or "m-1", key, encode_headers(headers, tags, raw), encoded, delay_ms, at_ms,
+            found.slot_of(key.encode() if key else encoded),
+            subject_of(found, key, encoded, message_id), message_id, message_id, key,
+            encode_headers(headers, tags, raw), encoded, delay_ms, at_ms,
         )  # fmt: skip
         (outcome,) = self.store.publish(found, [entry])
         return Published(entry.id, outcome)

@@ -24,6 +24,7 @@ class Options(msgspec.Struct):
     max_length: int | None
     dedupe_window_ms: int
     gap_timeout_ms: int
+    subject: str | None = None
 
 
 def known(redis: Redis, place: Place, group: str, reply: Any) -> int:
@@ -42,8 +43,9 @@ def require(redis: Redis, place: Place, group: str) -> None:
 def declare(redis: Redis, namespace: str, topic: Topic) -> None:
     """Makes a topic known, or changes its options."""
     options = Options(
-        topic.retain_ms, topic.max_length, topic.dedupe_window_ms, topic.gap_timeout_ms
-    )
+        topic.retain_ms, topic.max_length, topic.dedupe_window_ms, topic.gap_timeout_ms,
+        topic.subject,
+    )  # fmt: skip
     [before] = redis.run(
         [
             Call(
@@ -197,5 +199,5 @@ def _topic(name: str, value: bytes) -> Topic:
         name, kind.decode(), int(slots),
         retain=known_options.retain_ms / 1000, max_length=known_options.max_length,
         dedupe_window=known_options.dedupe_window_ms / 1000,
-        gap_timeout=known_options.gap_timeout_ms / 1000,
+        gap_timeout=known_options.gap_timeout_ms / 1000, subject=known_options.subject,
     )  # fmt: skip

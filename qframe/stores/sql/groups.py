@@ -129,6 +129,7 @@ class Options(msgspec.Struct):
     max_length: int | None
     dedupe_window_ms: int
     gap_timeout_ms: int
+    subject: str | None = None
 
 
 def declare(transaction: Transaction, namespace: str, topic: Topic) -> Place:
@@ -138,8 +139,11 @@ def declare(transaction: Transaction, namespace: str, topic: Topic) -> Place:
         TopicMismatch: if it has another kind or slot count.
     """
     options = msgspec.json.encode(
-        Options(topic.retain_ms, topic.max_length, topic.dedupe_window_ms, topic.gap_timeout_ms)
-    ).decode()
+        Options(
+            topic.retain_ms, topic.max_length, topic.dedupe_window_ms, topic.gap_timeout_ms,
+            topic.subject,
+        )
+    ).decode()  # fmt: skip
     row = transaction.row(_TOPIC, (namespace, topic.name))
     number = 0
     if row is None:
@@ -174,7 +178,9 @@ def declared(transaction: Transaction, namespace: str, name: str | None = None) 
     places = []
     for number, _, topic_name, kind, slot_count, text in rows:
         options = msgspec.json.decode(text, type=Options)
-        topic = Topic(topic_name, kind, slot_count, max_length=options.max_length)
+        topic = Topic(
+            topic_name, kind, slot_count, max_length=options.max_length, subject=options.subject
+        )
         topic.retain_ms = options.retain_ms
         topic.dedupe_window_ms = options.dedupe_window_ms
         topic.gap_timeout_ms = options.gap_timeout_ms
