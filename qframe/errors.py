@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from difflib import get_close_matches
 from typing import Any
 
@@ -128,8 +128,7 @@ class NotSupported(QFrameError):
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what} is not supported in this version; {remedy}")
-        self.what = what
-        self.remedy = remedy
+        self.what, self.remedy = what, remedy
 
 
 class TopicFull(QFrameError):
@@ -174,11 +173,19 @@ class AnswerLost(StoreUnavailable):
 
 
 class SlotsAway(AnswerLost):
-    """Raised when slots lie where the store cannot be reached, while others could be taken."""
+    """Raised when slots are away, or damaged in some way, while others could be taken."""
 
-    def __init__(self, store: str, taken: Sequence[int], away: Sequence[int]) -> None:
+    def __init__(self, store: str, taken: Sequence[int], away: Mapping[int, str | None]) -> None:
         super().__init__(store, f"slots {', '.join(map(str, away))} are away")
         self.taken, self.away = taken, away
+
+
+class StoreDamaged(StoreUnavailable):
+    """Raised when keys of the store hold what qframe did not write; other slots are not touched."""
+
+    def __init__(self, store: str, why: str) -> None:
+        QFrameError.__init__(self, f"store {store} is damaged: {why}; qframe verify tells where")
+        self.store, self.why = store, why
 
 
 class StoreFull(StoreUnavailable):
@@ -199,8 +206,7 @@ class SchemaMismatch(QFrameError):
             what = f"the database {store} has no tables of qframe yet"
             remedy += ", or name another store"
         super().__init__(f"{what}; {remedy}")
-        self.found = found
-        self.known = known
+        self.found, self.known = found, known
 
 
 class PublishUnknown(QFrameError):
@@ -248,20 +254,14 @@ class Forgotten(QFrameError):
 
 
 class HandlerTimeout(QFrameError):
-    """Raised for nobody: the error of a message whose handler ran for longer than `timeout=`.
-
-    Attributes:
-        message_id: the message's id.
-        timeout_s: how long its handler was allowed to run, in seconds.
-    """
+    """Raised for nobody: the error of a message whose handler ran for longer than `timeout=`."""
 
     def __init__(self, message_id: str, timeout_s: float) -> None:
         super().__init__(
             f"the handler of message {message_id} ran for longer than timeout={timeout_s:g}; "
             "make it faster, or allow it more"
         )
-        self.message_id = message_id
-        self.timeout_s = timeout_s
+        self.message_id, self.timeout_s = message_id, timeout_s
 
 
 class CheckerUnavailable(QFrameError):
@@ -313,8 +313,7 @@ class BadRoute(BadInput):
             f"route of batcher {batcher!r}", answer, f"it has the channels 0 to {channels - 1}",
             f"answer one of these, such as hash % {channels}",
         )  # fmt: skip
-        self.batcher = batcher
-        self.channels = channels
+        self.batcher, self.channels = batcher, channels
 
 
 class BatcherClosed(QFrameError):
@@ -347,8 +346,7 @@ class QueueFull(QFrameError):
             f"batcher {batcher!r} is full with {queue_size} items waiting ({why}); "
             "put it again later, wait longer, or give the batcher more threads or queue_size"
         )
-        self.batcher = batcher
-        self.queue_size = queue_size
+        self.batcher, self.queue_size = batcher, queue_size
 
 
 class NotProcessed(QFrameError):
@@ -392,9 +390,6 @@ class WorkerFailed(QFrameError):
 
 
 def _shown(value: object) -> str:
-    """The value as the reader typed it; too long for one line, without its middle.
-
-    Where a file is meant, its name stands at the end.
-    """
+    """The value as the reader typed it; of a long one the middle is left out, not a file's name."""
     text = repr(value)
     return text if len(text) <= 80 else f"{text[:40]}…{text[-24:]} ({len(text)} characters)"

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import Any, Protocol
+from typing import Annotated, Any, Protocol, TypeAlias
 
 import msgspec
 
 from qframe.codec import decode_body, tags_of
 from qframe.errors import BadOption, UndecodableBody
 from qframe.topic import duration_ms
+
+# No number is both: so no envelope is decoded that has more than its four fields.
+_OURS: TypeAlias = Annotated[int, msgspec.Meta(ge=1, le=0)]
 
 
 class Delivery(msgspec.Struct, array_like=True, gc=False, eq=False):
@@ -38,7 +41,7 @@ class Delivery(msgspec.Struct, array_like=True, gc=False, eq=False):
     key: str | None
     headers: dict[str, str] | None
     body: bytes
-    published_at_ms: int = 0
+    published_at_ms: _OURS = 0
     slot: int = 0
     subject: str | None = None
     seq: int = 0

@@ -16,7 +16,6 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
-from enum import Enum, auto
 from threading import Event
 from typing import Any, Final, NamedTuple
 
@@ -42,7 +41,7 @@ from redis.sentinel import MasterNotFoundError
 from qframe.clock import SYSTEM_CLOCK
 from qframe.drivers.redis_servers import BROKEN, FAILURES, Lost, Node, Sending, servers_of
 from qframe.drivers.scripts import Script
-from qframe.errors import AnswerLost, BadUrl, StoreFull, StoreUnavailable
+from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreFull, StoreUnavailable
 from qframe.forks import Forks
 
 PATIENCE_S: Final = 5.0
@@ -83,14 +82,14 @@ class Command(NamedTuple):
 Request = Call | Command
 
 
-class Missing(Enum):
+class Missing(NamedTuple):
     """In place of a reply that did not come, where others will do.
 
-    `UNDONE`: nothing was done. `LOST`: it may have been.
+    `lost`: whether what was asked may have been done. `fault`: why it never can be, if so.
     """
 
-    UNDONE = auto()
-    LOST = auto()
+    lost: bool
+    fault: str | None = None
 
 
 def _pack(*words: Any) -> bytes:
@@ -106,9 +105,6 @@ class _Again(NamedTuple):
 
     why: BaseException
     waits: bool
-
-
-_MISSING: Final[dict[type, Missing]] = {_Again: Missing.UNDONE, Lost: Missing.LOST}
 
 
 class Redis:
@@ -328,23 +324,30 @@ class Redis:
 
     def _judged(self, replies: list[Any], *, partly: bool = False) -> list[Any]:
         """The replies, if all came or some will do; else the one error that tells what is known."""
-        failed = [
-            reply for reply in replies
-            if isinstance(reply, Exception) or type(reply) is Lost or type(reply) is _Again
-        ]  # fmt: skip
+        failed = [reply for reply in replies if _is_failed(reply)]
         if not failed:
             return replies
+        some_will_do = partly and len(failed) < len(replies)
         for reply in failed:
             if isinstance(reply, Exception) and not isinstance(reply, OutOfMemoryError):
-                raise self._translated(reply) from reply
-        is_full = any(isinstance(reply, Exception) for reply in failed)
-        if partly and not is_full and len(failed) < len(replies):
-            return [_MISSING.get(type(reply), reply) for reply in replies]
+                told = self._translated(reply)
+                if not (some_will_do and isinstance(told, StoreDamaged)):
+                    raise told from reply
+        is_full = any(isinstance(reply, OutOfMemoryError) for reply in failed)
+        if some_will_do and not is_full:
+            return [
+                Missing(type(reply) is not _Again, self._fault(reply)) if _is_failed(reply)
+                else reply
+                for reply in replies
+            ]  # fmt: skip
         first = failed[0]
         why = first if isinstance(first, Exception) else first.why
         if len(failed) < len(replies) or any(type(reply) is Lost for reply in failed):
             raise AnswerLost(self.shown, str(why) or type(why).__name__) from why
         raise self._translated(why) from why
+
+    def _fault(self, reply: Any) -> str | None:
+        return str(self._translated(reply)) if isinstance(reply, Exception) else None
 
     def _translated(self, error: BaseException) -> BaseException:
         """What a driver's error means here."""
@@ -373,7 +376,13 @@ class Redis:
             return StoreUnavailable(self.shown, str(error) or type(error).__name__)
         if isinstance(error, ResponseError) and str(error).startswith(_AGAIN_TEXTS):
             return StoreUnavailable(self.shown, str(error))
+        if isinstance(error, ResponseError):
+            return StoreDamaged(self.shown, str(error))
         return error
+
+
+def _is_failed(reply: Any) -> bool:
+    return isinstance(reply, Exception) or type(reply) is Lost or type(reply) is _Again
 
 
 def _numbered(

@@ -26,6 +26,7 @@ DEEP_AT_ONCE: Final = 8
 WORTH_A_TURN: Final = 128
 LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
 AWAY_SLEEP_S: Final = 1.0
+DAMAGED_SLEEP_S: Final = 5.0
 
 
 class Taker(Protocol):
@@ -107,6 +108,7 @@ class PullLoop(Service):
         bell_rings = store.capabilities.bell
         self._longest_s = LONGEST_SLEEP_WITH_BELL_S if bell_rings else LONGEST_SLEEP_S
         self._doubted: list[tuple[list[Ask], str]] = []
+        self._damaged: dict[int, float] = {}
         self._recall_at_s = 0.0
         self._recalls = 0
         self._busy_since_s: float | None = None
@@ -247,20 +249,27 @@ class PullLoop(Service):
             self._deep.update([ask.slot for ask in asks if got[ask.slot] >= ask.limit])
             if not self._topic.has_subjects:
                 ends = {one.slot: one.seq + 1 for one in deliveries if one.subject is None}
-                epochs = {ask.slot: ask.epoch for ask in asks}
-                for slot, end in ends.items():
-                    self._positions[slot, epochs[slot]] = end
+                self._note_ends(asks, ends)
             self.idle = False
             self._in_flight.add(deliveries)
             self._flow.note(deliveries)
             self._taker.offer(deliveries)
         else:
             self._deep.clear()
+        if pulled.faults:
+            again_s = self._clock.monotonic_s() + DAMAGED_SLEEP_S
+            self._damaged |= dict.fromkeys(pulled.faults, again_s)
+        if pulled.stops:
+            self._note_ends(asks, pulled.stops)
         if pulled.fenced:
             self._taker.fenced(pulled.fenced)
-        missed = pulled.away or pulled.doubted
-        if self._events and (pulled.dead or pulled.lost or pulled.gaps or missed):
+        if self._events:
             self._emit(pulled)
+
+    def _note_ends(self, asks: list[Ask], ends: Mapping[int, int]) -> None:
+        epochs = {ask.slot: ask.epoch for ask in asks}
+        for slot, end in ends.items():
+            self._positions[slot, epochs[slot]] = end
 
     def _may_sleep(self, asks: list[Ask], owned: Mapping[int, str], pulled: Pulled) -> bool:
         """Whether every slot is quiet, so that the bell will ring for what comes next."""
@@ -286,14 +295,18 @@ class PullLoop(Service):
         return min(sleep_s, max(0.0, self._due_s - self._clock.monotonic_s()))
 
     def _before_recall(self, timeout_s: float) -> float:
-        """How much of a wait is left before the next try to recall something."""
-        if not self._doubted:
+        """How much of a wait is left before the next try to recall or to ask something."""
+        if not (self._doubted or self._damaged):
             return timeout_s
-        return min(timeout_s, max(0.0, self._recall_at_s - self._clock.monotonic_s()))
+        again = [*self._damaged.values(), *([self._recall_at_s] if self._doubted else [])]
+        return min(timeout_s, max(0.0, min(again) - self._clock.monotonic_s()))
 
     def _in_doubt(self) -> set[int]:
-        """The slots of which an answer was lost and not recalled yet."""
-        return {ask.slot for asks, _ in self._doubted for ask in asks}
+        """The slots of which an answer was lost and not recalled yet, and damaged ones."""
+        if self._damaged:
+            now_s = self._clock.monotonic_s()
+            self._damaged = {slot: at_s for slot, at_s in self._damaged.items() if at_s > now_s}
+        return {ask.slot for asks, _ in self._doubted for ask in asks} | self._damaged.keys()
 
     def _forget(self) -> None:
         """Forgets what was asked and received: the group that it was for is gone."""
@@ -333,6 +346,12 @@ class PullLoop(Service):
         where = {"topic": self._topic.name, "group": self._group}
         if pulled.dead:
             self._events.emit("delivery.dead", count=pulled.dead, error="lost", **where)
+        for slot, fault in pulled.faults.items():
+            self._events.emit("slot.damaged", slot=slot, error=fault, **where)
+        if pulled.malformed:
+            self._events.emit("delivery.malformed", count=pulled.malformed, **where)
+        if pulled.missing:
+            self._events.emit("delivery.missing", count=pulled.missing, **where)
         if pulled.lost:
             self._events.emit("delivery.lost", count=pulled.lost, **where)
         if pulled.gaps:

@@ -175,6 +175,7 @@ class Slots:
             taken = set(self._store.take(self._topic, self._group, new))
         except SlotsAway as error:
             taken, away = set(error.taken), error.away
+            self._tell_of_damage(error.away)
         except StoreUnavailable:
             if not goes_on:
                 raise
@@ -206,6 +207,12 @@ class Slots:
             self._tell("slot.left", left)
             self._tell("slot.lost", gone - left)
         self._on_change()
+
+    def _tell_of_damage(self, away: Mapping[int, str | None]) -> None:
+        where = {"topic": self._topic.name, "group": self._group}
+        for slot, why in away.items():
+            if why is not None and self._events:
+                self._events.emit("slot.damaged", slot=slot, error=why, **where)
 
     def _tell(self, name: str, slots: Collection[int]) -> None:
         if slots and self._events:

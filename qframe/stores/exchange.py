@@ -90,6 +90,11 @@ class Pulled(msgspec.Struct):
         gaps: how many gaps in sequences were passed.
         away: the slots that could not be asked now; nothing of them was handed out.
         doubted: the slots whose answer was lost: they are to be recalled before the next pull.
+        faults: of those slots, why one will be so until somebody mends it: it is damaged.
+        malformed: how many messages could not be read, and are dead.
+        missing: how many offsets of streams had no message any more, and were passed.
+        stops: for streams' slots of which the last ones are not among the deliveries, since they
+            were malformed or missing, the offset behind them: the position of the next pull.
     """
 
     deliveries: list[Delivery] = []
@@ -100,6 +105,10 @@ class Pulled(msgspec.Struct):
     gaps: int = 0
     away: list[int] = []
     doubted: list[int] = []
+    faults: dict[int, str] = {}
+    malformed: int = 0
+    missing: int = 0
+    stops: dict[int, int] = {}
 
 
 class Settlement(msgspec.Struct, gc=False, eq=False):

@@ -124,7 +124,7 @@ def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
         ),
         (AnswerLost("s", "reset"), (StoreUnavailable,), {"store": "s"}, ("reset",)),
         (
-            SlotsAway("s", [1], [2, 5]),
+            SlotsAway("s", [1], {2: None, 5: None}),
             (AnswerLost, StoreUnavailable),
             {"taken": [1], "away": [2, 5]},
             ("slots 2, 5 are away",),

@@ -2,17 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
 
 from qframe.drivers.redis import Redis
+from qframe.errors import StoreDamaged, UnknownGroup
 from qframe.stores.records import Stats
-from qframe.stores.redis.envelopes import META, NUMBER, TICKET, state_of
-from qframe.stores.redis.inspect import cursor_of, stats
-from qframe.stores.redis.keys import Place
+from qframe.stores.redis.envelopes import (
+    META,
+    NUMBER,
+    TICKET,
+    buried_in,
+    delayed,
+    letter_of,
+    shown,
+    state_of,
+)
+from qframe.stores.redis.groups import names
+from qframe.stores.redis.inspect import cursor_of, log, stats_of
+from qframe.stores.redis.keys import UNCLAIMED, Place
+from qframe.stores.redis.reading import Malformed
 from qframe.topic import Kind
 
-PAGE = 500
-LOOKS = 5
+PAGE: Final = 500
+LOOKS: Final = 5
+
+_OF_SLOT: Final = {
+    "head": "string", "first": "string", "ticket": "string", "log": "stream", "later": "zset",
+    "ids": "zset", "groups": "hash", "expiries": "zset", "letters": "hash", "held": "zset",
+    "gaps": "zset", "sequences": "hash",
+}  # fmt: skip
+_OF_GROUP: Final = {
+    "cursor": "hash", "waiting": "zset", "retry": "zset", "todo": "zset", "doing": "zset",
+    "body": "hash", "tries": "hash", "next": "hash", "dead": "zset", "graves": "hash",
+}  # fmt: skip
+_UNREADABLE: Final = (StoreDamaged, struct.error, ValueError, TypeError, IndexError)
 
 
 def verify(redis: Redis, place: Place, now: str) -> list[str]:
@@ -21,28 +46,63 @@ def verify(redis: Redis, place: Place, now: str) -> list[str]:
     A slot is read in pages, while others may work on it. What looks wrong while its counts move is
     looked at again, and told only if it looks so each time.
     """
-    wrong = []
-    for one in stats(redis, place, None, now):
-        found = set(_slot(redis, place, one))
-        for _ in range(LOOKS - 1):
-            if not found:
-                break
-            again = next(
-                each for each in stats(redis, place, one.group, now) if each.slot == one.slot
-            )
-            still = found & set(_slot(redis, place, again))
-            found = still
-        wrong += sorted(found)
+    try:
+        groups: list[str | None] = [*names(redis, place)]
+    except StoreDamaged as error:
+        return [f"{place.topic.name} slot 0: {error.why}"]
+    if not groups and place.topic.has_subjects:
+        groups = [UNCLAIMED]
+    wrong: list[str] = []
+    for group in groups or [None]:
+        for slot in range(place.topic.slots):
+            found = set(_faults(redis, place, group, slot, now))
+            for _ in range(LOOKS - 1):
+                if not found:
+                    break
+                found &= set(_faults(redis, place, group, slot, now))
+            wrong += sorted(found)
     return wrong
 
 
-def _slot(redis: Redis, place: Place, one: Stats) -> Iterator[str]:
-    where = f"{place.topic.name}/{one.group} slot {one.slot}"
+def _faults(redis: Redis, place: Place, group: str | None, slot: int, now: str) -> Iterable[str]:
+    """What is wrong with a slot for a group; for none of them, with what all groups share."""
+    whose = place.topic.name if group is None else f"{place.topic.name}/{group}"
+    where = f"{whose} slot {slot}"
+    if found := list(_types(redis, place, group, slot, where)):
+        return found
+    if group is None:
+        return []
+    try:
+        [one] = stats_of(redis, place, group, [slot], now)
+        return list(_slot(redis, place, one, where))
+    except UnknownGroup:
+        return [f"{where}: the group has subscribed to the topic, and this slot does not know it"]
+    except _UNREADABLE as error:
+        why = error.why if isinstance(error, StoreDamaged) else f"{type(error).__name__}: {error}"
+        return [f"{where}: what stands there cannot be read ({why})"]
+
+
+def _types(redis: Redis, place: Place, group: str | None, slot: int, where: str) -> Iterator[str]:
+    """Keys of another type than they should be."""
+    keys = [(name, place.key(slot, name), kind) for name, kind in _OF_SLOT.items()]
+    if group is not None:
+        keys += [
+            (f"g:{group}:{name}", place.key(slot, name, group), kind)
+            for name, kind in _OF_GROUP.items()
+        ]
+    types = redis.ask_many([(key, "TYPE") for _, key, _ in keys])
+    for (name, _, kind), found in zip(keys, types, strict=True):
+        if found.decode() not in (kind, "none"):
+            yield f"{where}: its key {name} is a {found.decode()}, and should be a {kind}"
+
+
+def _slot(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[str]:
     parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
     if one.published != parts:
         yield f"{where}: {one.published} published, {parts} accounted for"
     if not place.topic.has_subjects:
         yield from _line(redis, place, one, where)
+        yield from _later(redis, place, one, where)
     yield from _subjects(redis, place, one, where)
 
 
@@ -58,7 +118,25 @@ def _line(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[str]:
             yield f"{where}: a window without receipt and lease"
     for subject in redis.ask(place.key(one.slot, "body", one.group), "HKEYS"):
         if cursor.state_of(int(subject)) != "settled":
-            yield f"{where} subject {subject.decode()}: it stands in the line as well"
+            yield f"{where} subject {shown(subject)}: it stands in the line as well"
+    expected = cursor.floor
+    for message in log(redis, place, one.slot, cursor.floor):
+        if message.seq >= one.head:
+            break
+        if message.seq > expected:
+            yield f"{where}: offsets {expected} to {message.seq - 1} are not in the log"
+        expected = message.seq + 1
+        if isinstance(message, Malformed) and cursor.state_of(message.seq) != "settled":
+            yield f"{where} offset {message.seq}: {message.error}"
+    if expected < one.head:
+        yield f"{where}: offsets {expected} to {one.head - 1} are not in the log"
+
+
+def _later(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[str]:
+    for member in _pairs(redis, place.key(one.slot, "later"), "ZSCAN"):
+        _, message = delayed(member, one.slot)
+        if isinstance(message, Malformed):
+            yield f"{where} later: {message.error}"
 
 
 def _subjects(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[str]:
@@ -71,20 +149,24 @@ def _subjects(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[st
     states = _pairs(redis, key("tries"), "HSCAN")
     rounds = _pairs(redis, key("next"), "HSCAN")
     standing: dict[bytes, list[str]] = {subject: [] for subject in bodies}
+    for subject, value in bodies.items():
+        message = letter_of(value, one.slot).envelope
+        if isinstance(message, Malformed):
+            yield f"{where} subject {shown(subject)}: {message.error}"
     for name in ("waiting", "retry", "todo", "doing"):
         for member in _pairs(redis, key(name), "ZSCAN"):
             subject = member[TICKET.size :] if name == "todo" else member
             if subject not in standing:
-                yield f"{where} subject {subject.decode()}: it is in {name} and has no head"
+                yield f"{where} subject {shown(subject)}: it is in {name} and has no head"
             else:
                 standing[subject].append(name)
                 due, seq, _, _ = META.unpack_from(bodies[subject])
                 if name == "todo" and TICKET.unpack_from(member) != (due, seq):
-                    yield f"{where} subject {subject.decode()}: it is in todo at another's place"
+                    yield f"{where} subject {shown(subject)}: it is in todo at another's place"
     is_ordered = place.topic.kind is Kind.ORDERED
     lengths = _lengths(redis, place, one, list(bodies)) if is_ordered else {}
     for subject, places in standing.items():
-        name = f"{where} subject {subject.decode()}"
+        name = f"{where} subject {shown(subject)}"
         state = state_of(states.get(subject))
         if len(places) != 1:
             yield f"{name}: it stands in {' and '.join(places) or 'no place'}"
@@ -95,17 +177,21 @@ def _subjects(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[st
         if subject in rounds and not state.receipt:
             yield f"{name}: a next round behind a free head"
     for subject in set(states) - set(bodies) | set(rounds) - set(bodies):
-        yield f"{where} subject {subject.decode()}: something is left of it, and no head"
+        yield f"{where} subject {shown(subject)}: something is left of it, and no head"
     if is_ordered:
         unsettled = one.published - one.settled - one.cancelled - one.dead
         held = redis.ask(place.key(one.slot, "letters"), "HLEN")
         there = len(bodies) + sum(lengths.values()) + held
         if unsettled != there:
             yield f"{where}: {unsettled} messages are not settled, {there} are there"
-    dead = [NUMBER.unpack(member)[0] for member in _pairs(redis, key("dead"), "ZSCAN")]
+    numbers = [NUMBER.unpack(member)[0] for member in _pairs(redis, key("dead"), "ZSCAN")]
     graves = redis.ask(key("graves"), "HLEN")
-    if len(dead) != graves:
-        yield f"{where}: {len(dead)} dead letters with {graves} graves"
+    if len(numbers) != graves:
+        yield f"{where}: {len(numbers)} dead letters with {graves} graves"
+    for member, grave in _scanned(redis, key("graves"), "HSCAN"):
+        buried = buried_in(grave, one.slot, NUMBER.unpack(member)[0])
+        if isinstance(buried, Malformed):
+            yield f"{where} dead letter {buried.id}: {buried.error}"
 
 
 def _lengths(redis: Redis, place: Place, one: Stats, subjects: list[bytes]) -> dict[bytes, int]:
@@ -120,10 +206,13 @@ def _lengths(redis: Redis, place: Place, one: Stats, subjects: list[bytes]) -> d
 
 def _pairs(redis: Redis, key: bytes, scan: str) -> dict[bytes, bytes]:
     """All fields of a hash, or members of a sorted set, in pages."""
-    found: dict[bytes, bytes] = {}
+    return dict(_scanned(redis, key, scan))
+
+
+def _scanned(redis: Redis, key: bytes, scan: str) -> Iterator[tuple[bytes, bytes]]:
     at: bytes | int = 0
     while True:
         at, page = redis.ask(key, scan, at, "COUNT", PAGE)
-        found |= dict(zip(page[::2], page[1::2], strict=True))
+        yield from zip(page[::2], page[1::2], strict=True)
         if int(at) == 0:
-            return found
+            return

@@ -11,6 +11,7 @@ import msgspec
 from qframe.message import Delivery
 from qframe.stores.exchange import Entry
 from qframe.stores.records import Record, told_apart
+from qframe.stores.redis.reading import NOT_TEXT, delivery_of, header, malformed
 
 META: Final = struct.Struct(">QQiQ")  # due, seq, priority, published at
 STATE: Final = struct.Struct(">QIIHB")  # seq, tries, lost, given, length of the receipt
@@ -20,9 +21,7 @@ TICKET: Final = struct.Struct(">QQ")  # ticket, published at
 
 pack = msgspec.msgpack.Encoder().encode
 unpack = msgspec.msgpack.Decoder().decode
-delivery_of = msgspec.msgpack.Decoder(Delivery).decode
 _FIELDS: Final = attrgetter("id", "key", "headers", "body")
-deliveries_of = msgspec.msgpack.Decoder(list[Delivery]).decode
 
 
 class Letter(NamedTuple):
@@ -54,51 +53,70 @@ def envelope(entry: Entry) -> bytes:
 def envelopes(entries: list[Entry]) -> bytes:
     """The envelopes of several entries, one after the other."""
     packed = pack(list(map(_FIELDS, entries)))
-    return packed[header_size(len(entries)) :]
+    return packed[len(header(len(entries))) :]
 
 
-def header_size(count: int) -> int:
-    """How many bytes msgpack spends on the length of an array."""
-    return 1 if count < 16 else 3 if count < 65536 else 5
-
-
-def header(count: int) -> bytes:
-    """What msgpack writes before the items of an array."""
-    if count < 16:
-        return bytes((0x90 | count,))
-    if count < 65536:
-        return b"\xdc" + count.to_bytes(2, "big")
-    return b"\xdd" + count.to_bytes(4, "big")
-
-
-def letter_of(value: bytes) -> Letter:
+def letter_of(value: bytes, slot: int) -> Letter:
     """A head, or what stands behind one."""
+    if len(value) < META.size:
+        return Letter(0, 0, 0, 0, malformed(value, slot, 0, "it is cut off"))
     due, seq, priority, published = META.unpack_from(value)
-    return Letter(due, seq, priority, published, delivery_of(value[META.size :]))
+    return Letter(due, seq, priority, published, delivery_of(value[META.size :], slot, seq))
+
+
+def delayed(member: bytes, slot: int) -> tuple[int, Delivery]:
+    """A message that joins its log later: when it was published, and the message."""
+    at = member.find(b"\0") + 1
+    if not at or len(member) < at + TICKET.size:
+        return 0, malformed(member, slot, 0, "it has no ticket")
+    _, published = TICKET.unpack_from(member, at)
+    return published, delivery_of(member[at + TICKET.size :], slot, 0)
+
+
+def shown(text: bytes) -> str:
+    """A text, for people: what is not UTF-8 in it is spelt out."""
+    return text.decode(errors="backslashreplace")
 
 
 def state_of(value: bytes | None) -> State:
     """What `tries` has of a subject."""
-    if value is None:
+    if value is None or len(value) < STATE.size:
         return State()
     _, tries, lost, given, size = STATE.unpack_from(value)
-    receipt = value[STATE.size : STATE.size + size].decode()
-    last_words = value[STATE.size + size :].decode()
+    receipt = shown(value[STATE.size : STATE.size + size])
+    last_words = shown(value[STATE.size + size :])
     return State(tries, lost, given, receipt, *told_apart(last_words))
+
+
+def buried_in(grave: bytes, slot: int, seq: int) -> Delivery:
+    """The message of a dead letter."""
+    _, size = _begin_of_grave(grave)
+    return delivery_of(grave[GRAVE.size + size :], slot, seq)
+
+
+def _begin_of_grave(grave: bytes) -> tuple[int, int]:
+    """When its message was published, and the length of the facts."""
+    published, size = GRAVE.unpack_from(grave) if len(grave) >= GRAVE.size else (0, 0)
+    return published, size
 
 
 def record_of_grave(
     topic: str, group: str, slot: int, member: bytes, died_at: float, value: bytes
 ) -> Record:
     """A dead letter."""
-    published, size = GRAVE.unpack_from(value)
-    subject, priority, attempts, error, traceback = unpack(value[GRAVE.size : GRAVE.size + size])
-    one = delivery_of(value[GRAVE.size + size :])
+    [seq] = NUMBER.unpack(member)
+    published, size = _begin_of_grave(value)
+    facts = value[GRAVE.size : GRAVE.size + size]
+    try:
+        subject, priority, attempts, error, traceback = unpack(facts)
+    except (ValueError, TypeError):  # its subject is not a text
+        subject, priority, attempts, error, traceback = None, 0, 0, NOT_TEXT, None
+    one = buried_in(value, slot, seq)
     if not traceback:  # its last attempt was lost; the text is that of a failure before
         error, traceback = told_apart(error or None)
     return Record(
         topic=topic, group=group, slot=slot, state="dead", subject=subject or None,
-        seq=NUMBER.unpack(member)[0], id=one.id, key=one.key, headers=one.headers, body=one.body,
+        seq=seq, id=one.id, key=one.key, headers=one.headers, body=one.body,
         published_at_ms=published, priority=priority, attempts=attempts, error=error or None,
         traceback=traceback or None, died_at_ms=int(died_at),
     )  # fmt: skip

@@ -172,7 +172,7 @@ def take(redis: Redis, place: Place, group: str, wanted: Mapping[int, str], now:
         if slot not in away and known(redis, place, group, reply)
     ]  # fmt: skip
     if away:
-        raise SlotsAway(redis.shown, taken, away)
+        raise SlotsAway(redis.shown, taken, {slot: replies[slot].fault for slot in away})
     return taken
 
 

@@ -15,15 +15,15 @@ from qframe.stores.redis.envelopes import (
     TICKET,
     Letter,
     State,
-    deliveries_of,
-    delivery_of,
-    header,
+    delayed,
     letter_of,
+    shown,
     state_of,
     unpack,
 )
 from qframe.stores.redis.groups import keeping, known, names
 from qframe.stores.redis.keys import UNCLAIMED, Place
+from qframe.stores.redis.reading import logged
 
 PAGE = 200
 _MORE = 1
@@ -46,13 +46,23 @@ class Cursor(NamedTuple):
         return "doing" if offset < self.read else "todo"
 
 
+class _Head(NamedTuple):
+    """A subject's head, and where it stands."""
+
+    subject: bytes
+    letter: Letter
+    state: State
+    lease: int | None
+
+
 def stats(redis: Redis, place: Place, group: str | None, now: str) -> list[Stats]:
     """Counts for each group and slot."""
     groups = [group] if group is not None else names(redis, place)
     if not groups and not place.topic.has_subjects:
         return _unclaimed(redis, place)
     groups = groups or [UNCLAIMED]
-    return [one for name in groups for one in _stats_of(redis, place, name, now)]
+    everywhere = range(place.topic.slots)
+    return [one for name in groups for one in stats_of(redis, place, name, everywhere, now)]
 
 
 def _unclaimed(redis: Redis, place: Place) -> list[Stats]:
@@ -76,9 +86,9 @@ def _unclaimed(redis: Redis, place: Place) -> list[Stats]:
     ]
 
 
-def _stats_of(redis: Redis, place: Place, group: str, now: str) -> list[Stats]:
+def stats_of(redis: Redis, place: Place, group: str, slots: Sequence[int], now: str) -> list[Stats]:
+    """Counts for one group, of some slots."""
     found: dict[int, Stats] = {}
-    slots = list(range(place.topic.slots))
     while slots:
         kind = str(place.topic.kind)
         replies = redis.run([place.call("stats", slot, now, kind, group) for slot in slots])
@@ -111,18 +121,17 @@ def cursor_of(redis: Redis, place: Place, group: str, slot: int) -> Cursor:
 def log(redis: Redis, place: Place, slot: int, start: int) -> Iterator[Delivery]:
     """A stream's messages from an offset on, as deliveries without receipts."""
     key = place.key(slot, "log")
-    found = redis.ask(key, "XREVRANGE", f"{start}-18446744073709551615", "-", "COUNT", 1)
-    begin = int(found[0][0].split(b"-")[0]) if found else start
+    before = redis.ask(key, "XREVRANGE", f"{start}-18446744073709551615", "-", "COUNT", 1)
+    begin = int(before[0][0].split(b"-")[0]) if before else start
     first_kept = int(redis.ask(place.key(slot, "first"), "GET") or 0)
-    while entries := redis.ask(key, "XRANGE", f"{begin}-0", "+", "COUNT", 16):
+    behind: bytes = b"%d-0" % begin
+    while entries := redis.ask(key, "XRANGE", behind, "+", "COUNT", 16):
         for name, fields in entries:
-            first, count = map(int, name.split(b"-"))
-            published = int(fields[5] if len(fields) > 4 else fields[3])
-            for seq, one in enumerate(deliveries_of(header(count) + fields[1]), start=first):
-                if seq >= max(start, first_kept):
-                    one.slot, one.seq, one.published_at_ms = slot, seq, published
-                    yield one
-            begin = first + count
+            yield from (
+                one for one in logged(slot, name, fields)[2]
+                if one.seq >= max(start, first_kept)
+            )  # fmt: skip
+            behind = b"(" + name
 
 
 def records_of_heads(
@@ -130,15 +139,15 @@ def records_of_heads(
 ) -> list[Record]:
     """The heads of subjects, for people; none for those that there are not."""
     return [
-        _record_of_head(place, group, slot, *each, now_ms)
+        _record_of_head(place, group, slot, each, now_ms)
         for each in _heads(redis, place, group, slot, subjects)
     ]
 
 
 def _heads(
     redis: Redis, place: Place, group: str, slot: int, subjects: Sequence[bytes]
-) -> list[tuple[str, Letter, State, int | None]]:
-    """Subject, head, state and lease of each."""
+) -> list[_Head]:
+    """What is known of each that there is."""
     if not subjects:
         return []
     bodies, states, leases = redis.ask_many(
@@ -149,7 +158,7 @@ def _heads(
         ]
     )
     return [
-        (subject.decode(), letter_of(body), state_of(state), int(float(lease)) if lease else None)
+        _Head(subject, letter_of(body, slot), state_of(state), int(float(lease)) if lease else None)
         for subject, body, state, lease in zip(subjects, bodies, states, leases, strict=True)
         if body is not None
     ]
@@ -159,16 +168,15 @@ def _record_of_head(
     place: Place,
     group: str,
     slot: int,
-    subject: str,
-    letter: Letter,
-    state: State,
-    lease: int | None,
+    head: _Head,
     now_ms: int,
 ) -> Record:
+    subject, letter, state, lease = head
     stands = "doing" if state.receipt else "todo" if letter.due <= now_ms else "waiting"
     return _record(
-        place, group, slot, letter.envelope, letter.published, stands, subject=subject,
-        seq=letter.seq, due_ms=letter.due, priority=letter.priority, attempts=state.tries,
+        place, group, slot, letter.envelope, letter.published, stands,
+        subject=shown(subject), seq=letter.seq, due_ms=letter.due, priority=letter.priority,
+        attempts=state.tries,
         lost=state.lost, error=state.error, traceback=state.traceback,
         lease_until_ms=lease if state.receipt else None,
     )  # fmt: skip
@@ -245,7 +253,7 @@ class Looking:
                 self._place.key(self._slot, name, self._group), "ZRANGE", 0, -1
             )
         heads = _heads(self._redis, self._place, self._group, self._slot, subjects)
-        heads.sort(key=lambda each: (each[3] or 0, each[1].due, each[1].seq))
+        heads.sort(key=lambda each: (each.lease or 0, each.letter.due, each.letter.seq))
         yield from self._with_behind(heads)
 
     def _todo(self) -> Iterator[Record]:
@@ -258,27 +266,25 @@ class Looking:
             )
             start += PAGE
 
-    def _with_behind(self, heads: list[tuple[str, Letter, State, int | None]]) -> Iterator[Record]:
-        for subject, letter, state, lease in heads:
-            head = _record_of_head(
-                self._place, self._group, self._slot, subject, letter, state, lease, self._now_ms
-            )
+    def _with_behind(self, heads: list[_Head]) -> Iterator[Record]:
+        for each in heads:
+            head = _record_of_head(self._place, self._group, self._slot, each, self._now_ms)
             yield head
-            for number, value in enumerate(self.behind(subject), start=1):
+            for number, value in enumerate(self.behind(each.subject), start=1):
                 stands = head.state
-                if stands == "doing" and number >= state.given:
+                if stands == "doing" and number >= each.state.given:
                     stands = "todo"
-                one = letter_of(value)
+                one = letter_of(value, self._slot)
                 yield _record(
                     self._place, self._group, self._slot, one.envelope, one.published, stands,
-                    subject=subject, seq=one.seq, due_ms=one.due, priority=one.priority,
+                    subject=head.subject, seq=one.seq, due_ms=one.due, priority=one.priority,
                 )  # fmt: skip
 
-    def behind(self, subject: str) -> list[bytes]:
+    def behind(self, subject: bytes) -> list[bytes]:
         """What stands behind a head."""
         place, slot = self._place, self._slot
         if place.topic.kind == "ordered":
-            key = place.key(slot, f"behind:{subject}", self._group)
+            key = place.key(slot, "behind:", self._group) + subject
             found: list[bytes] = self._redis.ask(key, "LRANGE", 0, self._at_most)
             return found
         following = self._redis.ask(place.key(slot, "next", self._group), "HGET", subject)
@@ -289,9 +295,7 @@ class Looking:
         place, slot = self._place, self._slot
         later = self._redis.ask(place.key(slot, "later"), "ZRANGE", 0, self._at_most, "WITHSCORES")
         for member, due in zip(later[::2], later[1::2], strict=True):
-            at = member.index(b"\0") + 1
-            _, published = TICKET.unpack_from(member, at)
-            one = delivery_of(member[at + TICKET.size :])
+            published, one = delayed(member, slot)
             yield _record(place, None, slot, one, published, "waiting", due_ms=int(float(due)))
         for member in self._redis.ask(place.key(slot, "held"), "ZRANGE", 0, self._at_most):
             value, passed = self._redis.ask_many(
@@ -302,11 +306,11 @@ class Looking:
             )
             if value is None or passed is None:
                 continue
-            letter = letter_of(value)
+            letter = letter_of(value, slot)
             sequence = int.from_bytes(member[-8:], "big")
             yield _record(
                 place, None, slot, letter.envelope, letter.published, "held",
-                subject=member[:-9].decode(), due_ms=int(float(passed)), priority=letter.priority,
+                subject=shown(member[:-9]), due_ms=int(float(passed)), priority=letter.priority,
                 error=f"waits for a sequence number before {sequence}",
             )  # fmt: skip
 
@@ -321,7 +325,9 @@ def peek(
     now_ms: int,
 ) -> list[Record]:
     """Messages that stand in one of these states, slot by slot, next ones first."""
-    _stats_of(redis, place, group, now)  # refuses an unknown group, and promotes what is due
+    stats_of(
+        redis, place, group, range(place.topic.slots), now
+    )  # refuses an unknown group, and promotes what is due
     found: list[Record] = []
     for slot in range(place.topic.slots):
         looking = Looking(redis, place, group, slot, now_ms=now_ms, at_most=limit)

@@ -6,8 +6,8 @@ from typing import Final
 
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
-from qframe.stores.redis.envelopes import deliveries_of, header
 from qframe.stores.redis.keys import Place
+from qframe.stores.redis.reading import logged
 
 FIRST_PAGE: Final = 16
 LARGEST_PAGE: Final = 1000
@@ -30,24 +30,15 @@ def read_log(redis: Redis, place: Place, slot: int, first: int, limit: int) -> l
         entries = redis.ask(key, "XRANGE", f"{begin}-0", "+", "COUNT", page)
         before = begin
         for name, fields in entries:
-            start, count = map(int, name.split(b"-"))
+            start, end, messages, _ = logged(slot, name, fields)
             if found and start != begin:
                 # What lay between was removed since the last page.
                 return found[:limit]
-            begin = start + count
+            begin = end
             if begin > first:
-                found += _messages(slot, start, count, fields, first)
+                found += messages if start >= first else messages[first - start :]
         if len(entries) < page:
             break
         each = max(1, (begin - before) // page)
         page = min(LARGEST_PAGE, 1 + (limit - len(found)) // each)
     return found[:limit]
-
-
-def _messages(slot: int, start: int, count: int, fields: list[bytes], first: int) -> list[Delivery]:
-    """The messages of one entry of the log that are wanted."""
-    published = int(fields[5] if len(fields) > 4 else fields[3])
-    messages = deliveries_of(header(count) + fields[1])
-    for offset, one in enumerate(messages, start=start):
-        one.slot, one.seq, one.published_at_ms = slot, offset, published
-    return messages if start >= first else messages[first - start :]

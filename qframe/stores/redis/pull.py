@@ -6,12 +6,14 @@ from collections.abc import Sequence
 from typing import Any, Final, NamedTuple
 
 from qframe.drivers.redis import Missing, Redis, Request
-from qframe.errors import StoreUnavailable
+from qframe.errors import StoreDamaged, StoreUnavailable
 from qframe.message import Delivery
 from qframe.stores.exchange import Ask, Pulled
-from qframe.stores.redis.envelopes import META, delivery_of
+from qframe.stores.redis.burial import Share, of_heads, of_line
+from qframe.stores.redis.envelopes import META
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Place
+from qframe.stores.redis.reading import Malformed, delivery_of, malformed
 from qframe.stores.redis.tails import Tails
 from qframe.topic import Kind
 
@@ -58,7 +60,7 @@ def _from_subjects(
     for ask, reply in zip(asks, redis.run(calls, partly=True), strict=True):
         if _owned(redis, place, group, ask, reply, pulled):
             pulled.gaps += reply[4]
-            _heads(pulled.deliveries, ask.slot, reply[5], terms.receipt)
+            _give(Share(redis, place, group, ask, terms.now), reply[5], terms.receipt, pulled)
 
 
 def _from_stream(
@@ -92,25 +94,28 @@ def _from_stream(
         if not _owned(redis, place, group, ask, reply, pulled):
             continue
         start, stop = reply[6], reply[7]
+        share = Share(redis, place, group, ask, terms.now)
         try:
-            line = tails.read(place, group, ask.slot, ask.epoch, start, stop, entries)
-        except StoreUnavailable:
-            pulled.doubted.append(ask.slot)
-            continue
-        if reply[4]:
-            _heads(pulled.deliveries, ask.slot, reply[4], terms.receipt)
-        if line:
+            line, is_sound = tails.read(place, group, ask.slot, ask.epoch, start, stop, entries)
             window = reply[5].decode()
-            for one in line:
-                one.receipt = window
-            pulled.deliveries += line
+            if not is_sound:
+                line = of_line(share, line, (start, stop), window, pulled)
+        except StoreUnavailable as error:
+            _doubt(pulled, ask.slot, error)
+            continue
+        if reply[4] and not _give(share, reply[4], terms.receipt, pulled):
+            continue
+        for one in line:
+            one.receipt = window
+        pulled.deliveries += line
 
 
 def _owned(redis: Redis, place: Place, group: str, ask: Ask, reply: Any, pulled: Pulled) -> bool:
     """Notes what a slot's reply says but deliveries; answers whether it is the caller's."""
     if isinstance(reply, Missing):
-        missed = pulled.away if reply is Missing.UNDONE else pulled.doubted
-        missed.append(ask.slot)
+        (pulled.doubted if reply.lost else pulled.away).append(ask.slot)
+        if reply.fault is not None:
+            pulled.faults[ask.slot] = reply.fault
         return False
     if known(redis, place, group, reply[0]) < 0:
         pulled.fenced.append(ask.slot)
@@ -123,12 +128,43 @@ def _owned(redis: Redis, place: Place, group: str, ask: Ask, reply: Any, pulled:
     return True
 
 
-def _heads(deliveries: list[Delivery], slot: int, items: list[Any], receipt: str) -> None:
-    """Heads and their runs: subject, head's value, attempt, lost."""
+def _give(share: Share, items: list[Any], receipt: str, pulled: Pulled) -> bool:
+    """Takes over heads and their runs: subject, head's value, attempt, lost; false if in doubt."""
+    try:
+        heads, are_sound = _heads(share.redis.shown, share.ask.slot, items, receipt)
+        if not are_sound:
+            heads = of_heads(share, heads, items[::4], receipt, pulled)
+    except StoreUnavailable as error:
+        _doubt(pulled, share.ask.slot, error)
+        return False
+    pulled.deliveries += heads
+    return True
+
+
+def _doubt(pulled: Pulled, slot: int, error: StoreUnavailable) -> None:
+    pulled.doubted.append(slot)
+    if isinstance(error, StoreDamaged):
+        pulled.faults[slot] = str(error)
+
+
+def _heads(store: str, slot: int, items: list[Any], receipt: str) -> tuple[list[Delivery], bool]:
+    """The deliveries, and whether all of them are sound."""
+    deliveries: list[Delivery] = []
+    are_sound = True
     for at in range(0, len(items), 4):
         value = items[at + 1]
-        one = delivery_of(value[META.size :])
-        _, one.seq, _, one.published_at_ms = META.unpack_from(value)
-        one.slot, one.subject, one.receipt = slot, items[at].decode(), receipt
+        if len(value) < META.size:
+            why = f"the head of subject {items[at]!r} of slot {slot} is cut off"
+            raise StoreDamaged(store, why)
+        _, seq, _, published = META.unpack_from(value)
+        one = delivery_of(value[META.size :], slot, seq)
+        try:
+            one.subject = items[at].decode()
+        except UnicodeDecodeError:
+            one = malformed(value[META.size :], slot, seq, "its subject is not a text in UTF-8")
+        if type(one) is Malformed:
+            are_sound = False
+        one.slot, one.seq, one.published_at_ms, one.receipt = slot, seq, published, receipt
         one.attempt, one.lost = items[at + 2], items[at + 3]
         deliveries.append(one)
+    return deliveries, are_sound

@@ -8,55 +8,65 @@ connection broke: the server may have come back with an older state.
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Iterable
+from operator import attrgetter
 from typing import Any, Final
 
 from qframe.drivers.redis import Command, Redis
 from qframe.message import Delivery
-from qframe.stores.redis.envelopes import deliveries_of, header
 from qframe.stores.redis.keys import Place
+from qframe.stores.redis.reading import logged
 
 MOST_ENTRIES: Final = 64
 FIRST_GUESS: Final = 16
+_SEQ: Final = attrgetter("seq")
 
 
 class Tail:
     """A slot's log, from the next offset that the pulls of one owner will hand out.
 
     Attributes:
+        at: the offset from which on nothing was handed out.
         end: the offset behind what was read.
         rest: what was read and not handed out, in order.
+        sound: whether that is a message for each offset, and none of them malformed.
         size: how many messages an entry has held of late.
     """
 
-    __slots__ = ("breaks", "end", "epoch", "rest", "size")
+    __slots__ = ("at", "breaks", "end", "epoch", "rest", "size", "sound")
 
     def __init__(self, epoch: str, end: int, breaks: int) -> None:
         self.epoch = epoch
-        self.end = end
+        self.at = self.end = end
         self.breaks = breaks
         self.rest: list[Delivery] = []
+        self.sound = True
         self.size = FIRST_GUESS
 
     def add(self, slot: int, entries: Iterable[Any]) -> None:
-        """Takes in entries of the log, of which the first holds `end`."""
+        """Takes in entries of the log, of which the first holds `end` unless that is missing."""
         for name, fields in entries:
-            first, count = map(int, name.split(b"-"))
-            found = deliveries_of(header(count) + fields[1])
-            published = int(fields[5] if len(fields) > 4 else fields[3])
-            offset = first
-            for one in found:
-                one.slot, one.seq, one.published_at_ms = slot, offset, published
-                offset += 1
-            self.rest += found if first == self.end else found[self.end - first :]
-            self.end = offset
-            self.size = max(1, (3 * self.size + count) // 4)
+            first, end, found, is_sound = logged(slot, name, fields)
+            if end <= self.end:
+                continue
+            self.sound = self.sound and is_sound and first <= self.end
+            self.rest += found if first >= self.end else found[self.end - first :]
+            self.end = end
+            self.size = max(1, (3 * self.size + end - first) // 4)
 
-    def take(self, count: int) -> list[Delivery]:
-        """The next so many messages."""
-        rest = self.rest
+    def lacks(self, stop: int) -> None:
+        """Takes it that the log has nothing more before an offset."""
+        self.end, self.sound = stop, False
+
+    def take(self, stop: int) -> tuple[list[Delivery], bool]:
+        """The next messages, up to an offset; and whether there is a sound one for each."""
+        rest, was_sound = self.rest, self.sound
+        count = stop - self.at if was_sound else bisect_left(rest, stop, key=_SEQ)
         taken, self.rest = rest[:count], rest[count:]
-        return taken
+        self.at = stop
+        self.sound = was_sound or not self.rest
+        return taken, was_sound
 
 
 class Tails:
@@ -87,26 +97,29 @@ class Tails:
         start: int,
         stop: int,
         entries: Iterable[Any],
-    ) -> list[Delivery]:
-        """The messages [start, stop) of a slot; `entries` is what the command ahead has read."""
+    ) -> tuple[list[Delivery], bool]:
+        """The messages [start, stop) of a slot, and whether there is a sound one for each offset.
+
+        `entries` is what the command ahead has read.
+        """
         name = (place.topic.name, group, slot)
         tail = self._tails.get(name)
         if tail is not None and tail.epoch == epoch and tail.breaks == self._redis.breaks:
             tail.add(slot, entries)
             if stop == start:
-                return []
-            if tail.end - len(tail.rest) != start:
+                return [], True
+            if tail.at != start:
                 tail = None
         else:
             tail = None
         if stop == start:
-            return []
+            return [], True
         if tail is None:
             tail = self._tails[name] = Tail(epoch, start, self._redis.breaks)
             self._find(place, slot, tail)
         while tail.end < stop:
-            self._read_on(place, slot, tail)
-        return tail.take(stop - start)
+            self._read_on(place, slot, tail, stop)
+        return tail.take(stop)
 
     def forget(self, topic: str, group: str) -> None:
         """Forgets what was read for a group."""
@@ -118,6 +131,9 @@ class Tails:
         last = f"{tail.end}-18446744073709551615"
         tail.add(slot, self._redis.ask(place.key(slot, "log"), "XREVRANGE", last, "-", "COUNT", 1))
 
-    def _read_on(self, place: Place, slot: int, tail: Tail) -> None:
+    def _read_on(self, place: Place, slot: int, tail: Tail, stop: int) -> None:
         key = place.key(slot, "log")
-        tail.add(slot, self._redis.ask(key, "XRANGE", f"{tail.end}-0", "+", "COUNT", MOST_ENTRIES))
+        end = tail.end
+        tail.add(slot, self._redis.ask(key, "XRANGE", f"{end}-0", "+", "COUNT", MOST_ENTRIES))
+        if tail.end == end:
+            tail.lacks(stop)

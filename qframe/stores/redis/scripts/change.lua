@@ -9,8 +9,13 @@ local slot = KEYS[1]
 local kind, subject, body, headers = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 --@include bell head log timer
 return change_heads(slot, kind, subject, function(group, head)
-  -- The envelope is [id, key, headers, body]: id and key stay.
-  local after_key = skip(head.envelope, skip(head.envelope, 2))
+  -- The envelope is [id, key, headers, body]: id and key stay. What is none dies of itself.
+  local begins = ({ [0x94] = 2, [0xdc] = 4, [0xdd] = 6 })[string.byte(head.envelope)]
+  local after_id = begins and skip(head.envelope, begins)
+  local after_key = after_id and skip(head.envelope, after_id)
+  if not after_key then
+    return
+  end
   head.envelope = string.sub(head.envelope, 1, after_key - 1) .. headers .. body
   redis.call('HSET', group.body, subject, pack_head(head))
 end)

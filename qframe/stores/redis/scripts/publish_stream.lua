@@ -14,6 +14,12 @@ local slot = KEYS[1]
 local given, window, limit, mark = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
 --@include time bell
 local now = time_ms(given)
+for i = 6, #ARGV, 3 do
+  local size = tonumber(ARGV[i])
+  if not size or size < 1 or size % 1 > 0 or size > #ARGV[i + 1] then
+    return redis.error_reply('ERR ' .. ARGV[i] .. ' messages in ' .. #ARGV[i + 1] .. ' bytes')
+  end
+end
 if #ARGV == 7 and ARGV[5] == '' and limit == 0 then
   -- One batch that is due now, as nearly always.
   local known = redis.call('ZSCORE', slot .. 'ids', mark)

@@ -36,7 +36,8 @@ local settled, cancelled = number(cursor[3]), number(cursor[4])
 local published, floor, oldest = number(cursor[2]), -1, -1
 local first = redis.call('ZRANGE', group.todo, 0, 0)[1]
 if first then
-  oldest = unpack_head(redis.call('HGET', group.body, string.sub(first, 17))).published
+  local value = redis.call('HGET', group.body, string.sub(first, 17))
+  oldest = value and unpack_head(value).published or -1
 end
 if kind == 'stream' then
   local read = number(cursor[8])
@@ -49,8 +50,9 @@ if kind == 'stream' then
     doing = doing - (ranges[i + 1] - ranges[i])
   end
   if oldest < 0 and read < head then
-    local fields = fields_of(entry_at(slot .. 'log', read))
-    oldest = tonumber(fields.p or fields.t)
+    local entry = entry_at(slot .. 'log', read)
+    local fields = entry and fields_of(entry) or {}
+    oldest = tonumber(fields.p or fields.t) or -1
   end
 elseif kind == 'ordered' then
   waiting = waiting + number(cursor[5])

@@ -38,14 +38,24 @@ last = math.min(last, first + limit - removed)
 local kept, begin = first, nil
 while kept < last do
   local entry = entry_at(slot .. 'log', kept)
-  local start, size = first_and_count(entry[1])
-  begin = start
-  if tonumber(fields_of(entry).t) > now - retain then
-    break
+  local start, size = 0, 0
+  if entry then
+    start, size = first_and_count(entry[1])
   end
-  removed = removed + math.min(start + size, last) - kept
-  kept = math.min(start + size, last)
-  begin = kept == start + size and kept or start
+  if start + size <= kept then -- the log has a gap there, which somebody else has made
+    local behind = string.format('(%.0f-18446744073709551615', kept)
+    entry = redis.call('XRANGE', slot .. 'log', behind, '+', 'COUNT', 1)[1]
+    kept = math.min(last, entry and first_and_count(entry[1]) or last)
+    begin = kept
+  else
+    begin = start
+    if (tonumber(fields_of(entry).t) or 0) > now - retain then
+      break
+    end
+    removed = removed + math.min(start + size, last) - kept
+    kept = math.min(start + size, last)
+    begin = kept == start + size and kept or start
+  end
 end
 if kept > first then
   -- An entry is removed with the last of its messages; till then `first` says what is kept of it.

@@ -12,12 +12,16 @@ local function promote_from(group, key, now)
   end
   local members = {}
   for i, value in ipairs(redis.call('HMGET', group.body, unpack(due))) do
-    local head = unpack_head(value)
-    members[2 * i - 1] = rank_of(group.kind, head.priority)
-    members[2 * i] = member_of(head, due[i])
-    count(group, 'parked', -length_behind(group, due[i]))
+    if value then -- else somebody else has removed it
+      local head = unpack_head(value)
+      members[#members + 1] = rank_of(group.kind, head.priority)
+      members[#members + 1] = member_of(head, due[i])
+      count(group, 'parked', -length_behind(group, due[i]))
+    end
   end
-  redis.call('ZADD', group.todo, unpack(members))
+  if #members > 0 then
+    redis.call('ZADD', group.todo, unpack(members))
+  end
   redis.call('ZREM', key, unpack(due))
   return #due < 500
 end

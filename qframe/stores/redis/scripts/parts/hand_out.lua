@@ -51,7 +51,9 @@ local function hand_out(group, terms)
       used = i
       local value, state = bodies[i], before[i]
       local n = #states
-      if not state then
+      if not value then
+        redis.call('HDEL', group.tries, subject) -- somebody else has removed its head
+      elseif not state then
         give(subject, value, 1, 0)
         local given = ordered and give_run(subject) or 0
         states[n + 1] = subject

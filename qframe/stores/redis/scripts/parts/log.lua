@@ -32,64 +32,79 @@ local function entry_start(log, offset)
   return offset
 end
 
--- The place behind the msgpack value that begins at `at`: nil, text, bytes, array or map.
+-- The place behind the msgpack value that begins at `at`; nil where there is no whole one.
 local function skip(text, at)
-  local byte = string.byte(text, at)
-  if byte <= 0x7f or byte >= 0xe0 or byte == 0xc0 or byte == 0xc2 or byte == 0xc3 then
-    return at + 1
+  local size, left = #text, 1
+  local function number(bytes)
+    return at + bytes <= size and struct.unpack('>I' .. bytes, text, at + 1) or nil
   end
-  local items = 0
-  if byte <= 0x8f then
-    at, items = at + 1, 2 * (byte - 0x80)
-  elseif byte <= 0x9f then
-    at, items = at + 1, byte - 0x90
-  elseif byte <= 0xbf then
-    return at + 1 + byte - 0xa0
-  elseif byte == 0xc4 or byte == 0xd9 then
-    return at + 2 + string.byte(text, at + 1)
-  elseif byte == 0xc5 or byte == 0xda then
-    return at + 3 + struct.unpack('>I2', text, at + 1)
-  elseif byte == 0xc6 or byte == 0xdb then
-    return at + 5 + struct.unpack('>I4', text, at + 1)
-  elseif byte == 0xdc then
-    at, items = at + 3, struct.unpack('>I2', text, at + 1)
-  elseif byte == 0xde then
-    at, items = at + 3, 2 * struct.unpack('>I2', text, at + 1)
-  elseif byte == 0xdf then
-    at, items = at + 5, 2 * struct.unpack('>I4', text, at + 1)
-  else
-    error('an envelope holds what it must not: ' .. byte)
+  while left > 0 do
+    local byte, plain, sized, counted, each = string.byte(text, at), nil, nil, nil, 1
+    left = left - 1
+    if not byte or byte == 0xc1 then
+      return nil
+    elseif byte <= 0x7f or byte >= 0xe0 or byte >= 0xc0 and byte <= 0xc3 then
+      plain = 0
+    elseif byte <= 0x9f then
+      plain, left = 0, left + (byte <= 0x8f and 2 * (byte - 0x80) or byte - 0x90)
+    elseif byte <= 0xbf then
+      plain = byte - 0xa0
+    elseif byte <= 0xc6 then
+      sized = 2 ^ (byte - 0xc4)
+    elseif byte <= 0xc9 then
+      sized, plain = 2 ^ (byte - 0xc7), 1
+    elseif byte <= 0xcb then
+      plain = 4 * (byte - 0xc9)
+    elseif byte <= 0xd3 then
+      plain = 2 ^ ((byte - 0xcc) % 4)
+    elseif byte <= 0xd8 then
+      plain = 1 + 2 ^ (byte - 0xd4)
+    elseif byte <= 0xdb then
+      sized = 2 ^ (byte - 0xd9)
+    elseif byte <= 0xdd then
+      counted = 2 ^ (byte - 0xdb)
+    else
+      counted, each = 2 ^ (byte - 0xdd), 2
+    end
+    local count = 0
+    if sized or counted then
+      count = number(sized or counted)
+      if not count then
+        return nil
+      end
+    end
+    left = left + (counted and each * count or 0)
+    at = at + 1 + (sized or counted or 0) + (plain or 0) + (sized and count or 0)
   end
-  for _ = 1, items do
-    at = skip(text, at)
-  end
-  return at
+  return at <= size + 1 and at or nil
 end
 
--- Calls `visit(offset, envelope, published)` for each offset in [from, to) of the log.
+-- Calls `visit(offset, envelope, published)` for each offset in [from, to) of the log. What another
+-- program wrote may be no envelopes: where no whole value follows, the next message has all the
+-- rest, as the last one has, and those behind it nothing.
 local function each_message(log, from, to, visit)
-  local start = entry_start(log, from)
-  while start < to do
-    local from_id = string.format('%.0f-0', start)
-    local entries = redis.call('XRANGE', log, from_id, '+', 'COUNT', 16)
+  local start = string.format('%.0f-0', entry_start(log, from))
+  while true do
+    local entries = redis.call('XRANGE', log, start, '+', 'COUNT', 16)
     if #entries == 0 then
       return
     end
     for _, entry in ipairs(entries) do
       local first, size = first_and_count(entry[1])
+      if first >= to then
+        return
+      end
       local fields = fields_of(entry)
-      local at = 1
-      for offset = first, math.min(first + size, to) - 1 do
-        local after = skip(fields.b, at)
+      local bytes, at = fields.b or '', 1
+      local published = tonumber(fields.p or fields.t) or 0
+      for offset = first, math.min(first + math.min(size, #bytes + 1), to) - 1 do
+        local after = offset < first + size - 1 and skip(bytes, at) or #bytes + 1
         if offset >= from then
-          visit(offset, string.sub(fields.b, at, after - 1), tonumber(fields.p or fields.t))
+          visit(offset, string.sub(bytes, at, after - 1), published)
         end
         at = after
       end
-      start = first + size
-      if start >= to then
-        return
-      end
+      start = '(' .. entry[1]
     end
   end
 end

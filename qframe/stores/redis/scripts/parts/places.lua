@@ -129,11 +129,15 @@ end
 local function lose(group, subjects, now)
   for _, subject in ipairs(subjects) do
     local head = load_head(group, subject)
-    head.lost = head.lost + 1
-    if group.kind == 'stream' then
-      head.due = 0
+    if head then
+      head.lost = head.lost + 1
+      if group.kind == 'stream' then
+        head.due = 0
+      end
+      come_back(group, subject, head, now)
+    else -- somebody else has removed it
+      redis.call('ZREM', group.doing, subject)
     end
-    come_back(group, subject, head, now)
   end
   return #subjects
 end

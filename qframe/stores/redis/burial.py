@@ -1,0 +1,107 @@
+"""What a pull does with messages that cannot be read: it ends them, as dead and at once.
+
+No handler could do anything with them, and each pull would find them again. So they are settled
+under the pull's own receipt before it returns, and their neighbours go on to their handlers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+from qframe.drivers.redis import Call, Redis
+from qframe.message import Delivery
+from qframe.outcomes import Verdict
+from qframe.stores.exchange import Ask, Pulled
+from qframe.stores.redis.envelopes import pack
+from qframe.stores.redis.groups import known
+from qframe.stores.redis.keys import Argument, Place
+from qframe.stores.redis.reading import Malformed
+
+_RELEASE = pack((str(Verdict.RELEASE), 0, False, False, False))
+
+
+class Share(NamedTuple):
+    """What a pull has asked of one slot, and where."""
+
+    redis: Redis
+    place: Place
+    group: str
+    ask: Ask
+    now: str
+
+    def run(self, calls: Sequence[Call]) -> None:
+        """Asks for all of that; refuses a group that there is not."""
+        for reply in self.redis.run(calls):
+            known(self.redis, self.place, self.group, reply)
+
+
+def of_line(
+    share: Share, line: list[Delivery], span: tuple[int, int], window: str, pulled: Pulled
+) -> list[Delivery]:
+    """Buries what of a stream's line is malformed, and passes what is missing; the rest is sound.
+
+    An offset is missing where another program has removed what was there, or has counted wrongly.
+    There is nothing to bury, so it counts as settled.
+    """
+    place, slot, epoch = share.place, share.ask.slot, share.ask.epoch
+    calls: list[Call] = []
+    bad = [one for one in line if isinstance(one, Malformed)]
+    if bad:
+        ends = [word for one in bad for word in (_death(one), one.seq, one.attempt)]
+        calls.append(place.call("end_stream", slot, share.now, share.group, epoch, window, *ends))
+    if gaps := list(_gaps(line, *span)):
+        flat = [offset for gap in gaps for offset in gap]
+        calls.append(place.call("settle_stream", slot, share.group, epoch, window, *flat))
+    share.run(calls)
+    pulled.malformed += len(bad)
+    pulled.missing += sum(end - first for first, end in gaps)
+    pulled.stops[slot] = span[1]
+    return [one for one in line if not isinstance(one, Malformed)]
+
+
+def of_heads(
+    share: Share, heads: list[Delivery], subjects: Sequence[bytes], receipt: str, pulled: Pulled
+) -> list[Delivery]:
+    """Buries malformed heads; what stands behind a sound one is given back from there on.
+
+    It becomes a head itself when those before it are settled.
+    """
+    place, ask = share.place, share.ask
+    words: list[Argument] = []
+    sound: list[Delivery] = []
+    before: bytes | None = None
+    is_cut = False
+    buried = 0
+    for one, subject in zip(heads, subjects, strict=True):
+        if subject != before:
+            before, is_cut, run = subject, False, 0
+        if is_cut:
+            continue
+        if not isinstance(one, Malformed):
+            sound.append(one)
+            run += 1
+        elif run:
+            words += (_RELEASE, subject, one.seq, receipt)
+            is_cut = True
+        else:
+            words += (_death(one), subject, one.seq, receipt)
+            buried += 1
+    held: tuple[Any, ...] = (share.now, str(place.topic.kind), share.group, ask.epoch)
+    share.run([place.call("settle", ask.slot, *held, *words)])
+    pulled.malformed += buried
+    return sound
+
+
+def _death(one: Malformed) -> bytes:
+    return pack((str(Verdict.DEAD), 0, False, one.error, False))
+
+
+def _gaps(line: list[Delivery], start: int, stop: int) -> Iterator[tuple[int, int]]:
+    """What of a span no message has."""
+    for one in line:
+        if one.seq > start:
+            yield start, one.seq
+        start = one.seq + 1
+    if start < stop:
+        yield start, stop
