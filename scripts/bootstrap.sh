@@ -37,6 +37,10 @@ if ! is_new_enough .venv/bin/python; then
     if ! "$python" -m venv .venv >"$log" 2>&1; then
         # Debian keeps ensurepip in a package of its own; virtualenv brings its own pip.
         rm -rf .venv
+        if ! "$python" -m pip --version >/dev/null 2>&1; then
+            echo "$python has neither venv nor pip: install one, e.g. apt-get install python3-venv" >&2
+            exit 1
+        fi
         echo "this Python has no venv; taking virtualenv instead"
         tools=$(mktemp -d)
         quietly "$python" -m pip install --quiet --target "$tools" virtualenv

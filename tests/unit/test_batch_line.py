@@ -10,7 +10,7 @@ import msgspec
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from sqlalchemy import Connection, create_engine, text
+from sqlalchemy import Connection, NullPool, create_engine, text
 
 from qframe import (
     AlreadySettled,
@@ -249,7 +249,7 @@ class Ledger:
     """A database of its own, and what a handler has written into it."""
 
     def __init__(self, folder: Path) -> None:
-        self.engine = create_engine(f"sqlite:///{folder / 'ledger.db'}")
+        self.engine = create_engine(f"sqlite:///{folder / 'ledger.db'}", poolclass=NullPool)
         with self.engine.begin() as connection:
             connection.execute(text("CREATE TABLE done (number INTEGER)"))
 

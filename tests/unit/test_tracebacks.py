@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from sqlalchemy import create_engine, text
+from sqlalchemy import NullPool, create_engine, text
 
 from qframe.message import Delivery, Message
 from qframe.runtime.binding import bind
@@ -36,7 +36,7 @@ def bill() -> None:
 
 
 def insert() -> None:
-    with create_engine("sqlite://").connect() as connection:
+    with create_engine("sqlite://", poolclass=NullPool).connect() as connection:
         connection.execute(text("insert into nowhere values (1)"))  # the line of insert
 
 

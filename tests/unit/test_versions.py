@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
@@ -101,11 +102,14 @@ def connection() -> Iterator[Connection]:
         yield connection
 
 
-def fresh() -> Connection:
+@contextmanager
+def fresh() -> Iterator[Connection]:
     engine = create_engine("sqlite://", poolclass=StaticPool)
     metadata.create_all(engine)
     Base.metadata.create_all(engine)
-    return engine.connect()
+    with engine.connect() as connection:
+        yield connection
+    engine.dispose()
 
 
 def newer(connection: Connection, version: Any, **changes: Any) -> Applied:
