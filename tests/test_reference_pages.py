@@ -17,10 +17,8 @@ from qframe.telemetry import logs
 from qframe.topic import duration_ms
 
 REFERENCE = DOCS / "reference"
-EVENT = re.compile(r'"((?:' + "|".join(
-    ("checker", "consumer", "coordinator", "delivery", "effect", "group", "middleware", "on_dead",
-     "outbox", "part", "sequence", "session", "slot", "store", "supervisor", "tuning", "worker")
-) + r')\.[a-z_]+)"')  # fmt: skip
+SUBJECTS = sorted({name.split(".")[0] for name in {*logs._LEVELS, *logs._UNTOLD}})
+EVENT = re.compile(rf'"((?:{"|".join(SUBJECTS)})\.[a-z_]+)"')
 
 
 def rows(page: str) -> dict[str, list[str]]:
