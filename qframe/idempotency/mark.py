@@ -61,6 +61,10 @@ class Prepared:
         cursor.close()
         return touched
 
+    def row_by_driver(self, driver: Any, given: dict[str, Any]) -> Any:
+        """The first row that a query finds, by SQLite's own connection."""
+        return driver.execute(self._text, self._ordered(given)).fetchone()
+
     def _ordered(self, given: dict[str, Any]) -> tuple[Any, ...]:
         return tuple([given[name] for name in self._names or ()])
 
@@ -117,6 +121,11 @@ class Mark:
         found = "SELECT turn.got, EXISTS (SELECT 1 FROM mark) FROM turn"
         self._on_postgresql = Prepared(f"WITH {turn}, mark AS ({mark}) {found}", dialect)
         self._rows = effects.table
+        self._mine = Prepared(
+            f"SELECT 1 FROM {table} WHERE namespace = :namespace AND topic = :topic"  # noqa: S608
+            " AND consumer_group = :group AND effect = :effect AND token = :token", dialect,
+        )  # fmt: skip
+        self._is_on_sqlite = effects.dialect == "sqlite"
         self._write_all = {
             "sqlite": self._write_all_on_sqlite, "postgresql": self._write_all_on_postgresql,
             "mysql": self._write_all_on_mysql,
@@ -143,6 +152,14 @@ class Mark:
             states = self._found(connection, scope, claims)
         for claim, state in zip(claims, states, strict=True):
             claim.state = state
+
+    def is_there(self, connection: Connection, scope: Scope, claim: Claim) -> bool:
+        """Whether this transaction, if it is still the same one, has the claim's mark."""
+        given = self._given(scope, claim)
+        if self._is_on_sqlite:
+            driver: Any = connection.connection.dbapi_connection
+            return self._mine.row_by_driver(driver, given) is not None
+        return self._mine.run(connection, given).first() is not None
 
     def _given(self, scope: Scope, claim: Claim) -> dict[str, Any]:
         return {

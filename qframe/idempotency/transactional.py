@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 from uuid import uuid4
 
@@ -68,6 +69,7 @@ class Transaction:
         awaited: Any,
         factory: SessionFactory,
         shown: str,
+        is_marked: Callable[[], bool],
         on_end: Callable[[], None],
     ) -> None:
         self.connection: GuardedConnection = connection
@@ -76,6 +78,7 @@ class Transaction:
         self._factory = factory
         self._session: Any = None
         self._shown = shown
+        self._is_marked = is_marked
         self._on_end = on_end
         self._ending = threading.Lock()
         self._ended = False
@@ -128,6 +131,8 @@ class Transaction:
         try:
             if not is_open(connection):
                 raise CommitRefused("broken")
+            if not self._is_marked():  # in another transaction, after a ROLLBACK in plain SQL
+                raise CommitRefused("rolled back")
             connection.may_end = True
             if self._session is not None:
                 self._plain_session.commit()
@@ -343,9 +348,12 @@ class TransactionalChecker:
                 awaited = (
                     async_connection(self._async_engine, connection) if self.is_async else None
                 )
+                mine = next(claim for claim in claims if claim.is_mine)
+                is_marked = partial(self._mark.is_there, connection, scope, mine)
                 transaction = Transaction(
-                    connection, root, awaited, self._factory, self.shown, self._give_turn
-                )
+                    connection, root, awaited, self._factory, self.shown, is_marked,
+                    self._give_turn,
+                )  # fmt: skip
                 for claim in claims:
                     claim.transaction = transaction if claim.is_mine else None
         except (DBAPIError, PoolTimeout) as error:

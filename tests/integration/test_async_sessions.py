@@ -148,6 +148,21 @@ def test_an_error_that_a_handler_swallows_loses_none_of_its_changes_unseen(shop:
     assert shop.paid() == {"a": 1, "b": 1}
 
 
+def test_a_rollback_in_sql_is_refused_and_the_effect_is_done_by_the_next_attempt(
+    shop: Shop,
+) -> None:
+    async def rolls_back(message: Message, session: AsyncSession) -> None:
+        await session.execute(PAY, message.body)
+        if message.attempt == 1:
+            await session.execute(text("ROLLBACK"))
+
+    shop.consume(rolls_back)
+    shop.publish("a")
+    shop.app.run(burst=True)
+    assert shop.paid() == {"a": 1}
+    assert [type(error) for error in shop.errors] == [CommitRefused]
+
+
 def test_what_outlasts_the_grace_is_rolled_back_and_done_by_the_next_worker(shop: Shop) -> None:
     shop.app.settings = shop.app.settings.model_copy(update={"grace": 0.1})
     begun = threading.Event()

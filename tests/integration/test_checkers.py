@@ -37,6 +37,7 @@ from qframe import (
     Backoff,
     BadHandler,
     BadOption,
+    Batch,
     CommitRefused,
     DatabaseChecker,
     Message,
@@ -351,11 +352,33 @@ def ends_the_connections(session: Session) -> None:
     session.connection().commit()
 
 
+def rolls_back_in_sql(session: Session) -> None:
+    session.execute(text("ROLLBACK"))
+    session.execute(insert(EFFECTS).values(payment="half"))
+
+
+def rolls_back_in_sql_and_begins(session: Session) -> None:
+    session.execute(text("ROLLBACK"))
+    session.execute(text("BEGIN"))
+    session.execute(insert(EFFECTS).values(payment="half"))
+
+
+def rolls_back_by_the_driver(session: Session) -> None:
+    session.connection().connection.rollback()
+
+
+def goes_on_after_the_driver_rolled_back(session: Session) -> None:
+    rolls_back_by_the_driver(session)
+    session.execute(insert(EFFECTS).values(payment="half"))
+
+
 @pytest.mark.parametrize(
     "end",
     [
         ends_by_commit, ends_by_rollback, ends_by_close, swallows_the_refusal,
         goes_on_after_a_rollback, goes_on_after_a_swallowed_commit, ends_the_connections,
+        rolls_back_in_sql, rolls_back_in_sql_and_begins, rolls_back_by_the_driver,
+        goes_on_after_the_driver_rolled_back,
     ],
 )  # fmt: skip
 def test_a_handler_that_ends_its_transaction_is_refused_and_nothing_is_committed(
@@ -374,6 +397,22 @@ def test_a_handler_that_ends_its_transaction_is_refused_and_nothing_is_committed
     assert shop.events["delivery.dead"] == 1
     refusals = (CommitRefused, InvalidRequestError)  # or SQLAlchemy's, where one was swallowed
     assert all(isinstance(error, refusals) for error in shop.errors), shop.errors
+
+
+def test_a_batch_that_ends_its_transaction_in_sql_is_refused_whole(shop: Shop) -> None:
+    def handle(messages: list[Message], session: Session) -> None:
+        for message in messages:
+            pay(message, session)
+        session.flush()
+        rolls_back_in_sql(session)
+
+    checker = TransactionalChecker(shop.engine)
+    shop.consume(handle, checker, max_attempts=2, batch=Batch(3, within="5ms"))
+    shop.publish(*range(3))
+    shop.run()
+    assert shop.paid() == Counter()
+    assert shop.marks() == 0
+    assert shop.events["delivery.dead"] == 3
 
 
 def test_a_part_of_a_transaction_can_be_rolled_back(shop: Shop) -> None:
