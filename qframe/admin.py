@@ -140,10 +140,26 @@ class Admin:
         self._group(found, group)
         return self._in_steps(self._store.drop_dead, found, group, ids)
 
-    def drop_group(self, topic: Topic | str, group: str) -> None:
-        """Forgets a group and all that stands for it; other groups keep theirs."""
+    def drop_group(self, topic: Topic | str, group: str, *, force: bool = False) -> None:
+        """Forgets a group and all that stands for it; other groups keep theirs.
+
+        Args:
+            topic: the topic.
+            group: the group.
+            force: whether to drop it even while workers of it are alive. They make it again, and
+                it begins where a new one begins.
+
+        Raises:
+            BadOption: if workers of it are alive, and `force` is not given.
+        """
         found = self._topic(topic)
-        if not self._store.drop_group(found, self._group(found, group)):
+        self._group(found, group)
+        if not force and (alive := len(self._roster(found, group).members)):
+            raise BadOption(
+                "group", group, f"{alive} of its workers are alive, and would make it again",
+                "stop them first, or drop it by force",
+            )  # fmt: skip
+        if not self._store.drop_group(found, group):
             raise UnknownGroup(found.name, group, self._store.groups(found))
 
     def seek(

@@ -68,8 +68,9 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
 
     def worker(self, worker_id: str) -> Worker:
         """Makes a worker; its lines are joined to a coordinator of its own."""
-        topics = [self.resolve(consumer.topic) for consumer in self.consumers]
-        consumers = [self.hooked(consumer) for consumer in self.consumers]
+        served = [consumer for consumer in self.consumers if consumer.is_served]
+        topics = [self.resolve(consumer.topic) for consumer in served]
+        consumers = [self.hooked(consumer) for consumer in served]
         coordinators: list[Coordinator] = []
 
         def make_lines(on_failure: OnFailure) -> list[Line]:

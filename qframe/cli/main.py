@@ -14,6 +14,7 @@ import typer
 
 from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.dead import dead
+from qframe.cli.drop_group import drop_group
 from qframe.cli.look import explain, peek, verify
 from qframe.cli.migrate import migrate
 from qframe.cli.outbox import outbox
@@ -52,6 +53,7 @@ cli.command()(seek)
 cli.command()(tune)
 cli.command()(pause)
 cli.command()(resume)
+cli.command()(drop_group)
 cli.command()(migrate)
 
 

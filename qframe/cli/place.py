@@ -31,14 +31,15 @@ class Place(NamedTuple):
     namespace: str | None = None
     config: str | None = None
 
-    def settings(self) -> Settings:
-        """Makes the flags that were given this process's environment, and answers what counts.
+    def settings(self, **more: str | None) -> Settings:
+        """Makes the flags that were given this process's environment, and returns what counts.
 
         Modules that a worker imports make apps of their own, and these are to use the same store.
         """
         if self.config is not None:
             os.environ[CONFIG_VARIABLE] = self.config
         given = {name: getattr(self, name) for name in ("store", _COORDINATOR, "namespace")}
+        given |= more
         settings = Settings.load(**given)
         for name, value in given.items():
             if value is not None:

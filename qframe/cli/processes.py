@@ -45,12 +45,12 @@ def supervise(
     """
     refuse_absent(modules)
     setproctitle(f"qframe: supervisor {' '.join(modules)} ({processes} workers)")
-    program = _program()
+    started = program()
     instance = settings.instance or socket.gethostname()
 
     def command(number: int, fd: int) -> list[str]:
         place = ["--processes", str(processes), "--number", str(number), "--lifeline", str(fd)]
-        return [*program, "worker", *modules, *words, *place]
+        return [*started, "worker", *modules, *words, *place]
 
     def environment(number: int) -> dict[str, str]:
         return {**os.environ, f"{PREFIX}INSTANCE": f"{instance}-{number}"}
@@ -66,7 +66,7 @@ def supervise(
         end_log()
 
 
-def _program() -> list[str]:
+def program() -> list[str]:
     """How this process was started, up to its command: the interpreter, its flags, the program."""
     words = sys.argv[1:]
     if words and sys.orig_argv[-len(words) :] == words:

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import sys
 import threading
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
 from typing import Annotated
 
 import typer
 
 from qframe.app import QFrame
+from qframe.cli.chosen import choose
 from qframe.cli.modules import apps_of
 from qframe.cli.place import Place, coordinated
-from qframe.cli.processes import held, name_worker, say_when_ready, supervise
+from qframe.cli.processes import held, name_worker, program, say_when_ready, supervise
+from qframe.cli.reload import reload
 from qframe.cli.serving import serve
 from qframe.cli.times import duration_of
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption, CoordinatorUnavailable, StoreUnavailable
+from qframe.events import Events
 from qframe.settings import Settings
 from qframe.telemetry.logs import log_events
 from qframe.telemetry.redaction import redacted
@@ -40,6 +43,21 @@ def worker(
     processes: Annotated[
         int, typer.Option(min=1, metavar="N", help="How many workers to run.")
     ] = 1,
+    topics: Annotated[
+        list[str] | None,
+        typer.Option("--topic", metavar="TOPIC", help="Serve only this topic; may be repeated."),
+    ] = None,
+    groups: Annotated[
+        list[str] | None,
+        typer.Option("--group", metavar="GROUP", help="Serve only this group; may be repeated."),
+    ] = None,
+    log_level: Annotated[
+        str | None, typer.Option(metavar="LEVEL", help="One of debug, info, warning, error.")
+    ] = None,
+    watched: Annotated[
+        bool,
+        typer.Option("--reload", help="Start again when a file changes; for development."),
+    ] = False,
     wait: Annotated[
         str, typer.Option(metavar="DURATION", help="How long to wait for store and coordinator.")
     ] = "0",
@@ -53,18 +71,22 @@ def worker(
     that dies is restarted, and signals to the first process stop them all.
     """
     wait_ms = duration_ms(duration_of(wait) or 0, "wait")
-    settings = place.settings()
+    settings = place.settings(log_level=log_level)
     named = {"store": place.store, "namespace": place.namespace, "coordinator": place.coordinator}
     given = [*(flags or ()), *(name for name, value in named.items() if value is not None)]
+    words = [f"--wait={wait}", *(["--burst"] if burst else []), *(["--drain"] if drain else [])]
+    words += [f"--topic={name}" for name in topics or ()]
+    words += [f"--group={name}" for name in groups or ()]
+    words += [f"--flag={name}" for name in given]
+    if watched:
+        raise typer.Exit(_reload([*modules, f"--processes={processes}", *words], modules, settings))
     if processes > 1 and lifeline is None:
-        words = [f"--wait={wait}", *(["--burst"] if burst else []), *(["--drain"] if drain else [])]
-        words += [f"--flag={name}" for name in given]
         code = supervise(modules, settings, processes=processes, ends=burst or drain, words=words)
         raise typer.Exit(code)
     name_worker(modules, number, processes)
     with ExitStack() as stack:
         line = None if lifeline is None else stack.enter_context(held(lifeline, settings))
-        apps = apps_of(modules)
+        apps = choose(apps_of(modules), topics or (), groups or ())
         log_records(settings, sys.stderr)
         for app in apps:
             _refuse_overruled(given, settings, app.settings)
@@ -74,6 +96,15 @@ def worker(
         if line is not None:
             say_when_ready(apps, line)
         serve(apps, burst=burst, drain=drain, supervised=line is not None)
+
+
+def _reload(words: Sequence[str], modules: Sequence[str], settings: Settings) -> int:
+    events = Events()
+    end_log = log_events(events, settings)
+    try:
+        return reload([*program(), "worker", *words], modules, events)
+    finally:
+        end_log()
 
 
 def _refuse_overruled(given: Iterable[str], flags: Settings, app: Settings) -> None:

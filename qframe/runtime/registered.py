@@ -18,7 +18,8 @@ from qframe.topic import Topic, broadcast_group, legal_name
 class Consumer(msgspec.Struct, frozen=True):
     """A registered handler: its topic (or its name), its group, its options.
 
-    `is_pulled` says that it has none: its messages are for a loop of the user's own.
+    `is_pulled` says that it has none: its messages are for a loop of the user's own. One that is
+    not `is_served` collects, and other workers handle what it collects.
     """
 
     topic: Topic | str
@@ -27,6 +28,7 @@ class Consumer(msgspec.Struct, frozen=True):
     handler: Handler | BatchHandler
     options: ConsumerOptions
     is_pulled: bool = False
+    is_served: bool = True
 
     def __post_init__(self) -> None:
         if self.options.batch is not None:

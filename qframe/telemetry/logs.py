@@ -23,6 +23,7 @@ _LEVELS: Final = {
     "worker.ended": "info",
     "worker.died": "error",
     "worker.restarted": "info",
+    "worker.reloaded": "info",
     "worker.orphaned": "warning",
     "supervisor.started": "info",
     "supervisor.stopping": "info",

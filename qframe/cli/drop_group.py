@@ -1,0 +1,39 @@
+"""`qframe drop-group`: forgets a group and what stands for it."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from qframe.cli.asking import ask
+from qframe.cli.flags import GroupName, TopicName
+from qframe.cli.output import counted, say
+from qframe.cli.place import Place, coordinated
+from qframe.totals import summed
+
+
+@coordinated
+def drop_group(
+    place: Place,
+    topic: TopicName,
+    group: GroupName,
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Even if workers of the group are alive.")
+    ] = False,
+) -> None:
+    """Forgets a group and all that stands for it; asks first.
+
+    Other groups keep theirs. It is refused while workers of the group are alive: they would make
+    the group again, and begin where a new one begins.
+    """
+    with place.opened() as app:
+        left = summed(group, app.admin.stats(topic, group))
+        if not yes:
+            ask(
+                f"Drop {topic}/{group} with {counted(left.lag, 'unsettled message')} and "
+                f"{counted(left.dead, 'dead letter')} for good?"
+            )
+        app.admin.drop_group(topic, group, force=force)
+    say(f"group {group} of topic {topic} dropped")
