@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import re
 import shlex
+import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -24,6 +26,7 @@ BLOCK = re.compile(r"^```(\w*)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 DATABASE = re.compile(r"sqlite(?:\+aiosqlite)?:///([\w./-]+)")
+BROUGHT = {"aiosqlite", "pydantic", "pyspark", "qframe", "sqlalchemy"}
 STRICT = "import warnings\n\nwarnings.simplefilter('error')\n\n"
 
 
@@ -103,6 +106,28 @@ def test_a_page_has_databases_of_its_own(page: Path) -> None:
     for block in blocks(page, "python"):
         for database in DATABASE.findall(block):
             assert database.startswith(name), f"{database} may be another page's"
+
+
+@pytest.mark.parametrize("page", IN_ORDER, ids=name_of)
+def test_a_page_imports_what_qframe_all_brings_or_says_what_else_it_needs(page: Path) -> None:
+    text = page.read_text(encoding="utf-8")
+    known = {*sys.stdlib_module_names, *BROUGHT}
+    for block in blocks(page, "python"):
+        before = text.partition(block)[0]
+        for name in re.findall(r"^(?:import|from) (\w+)", block, re.MULTILINE):
+            assert name in known or f"`pip install {name}`" in before, name
+        for driver in re.findall(r"sqlite\+(\w+):", block):
+            assert driver in BROUGHT
+
+
+def test_what_the_pages_import_is_what_qframe_all_brings() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    extras = project["optional-dependencies"]
+    named = re.findall(r"[\w-]+", extras["all"][0].partition("[")[2])
+    required = [*project["dependencies"], *(each for extra in named for each in extras[extra])]
+    brought = {re.split(r"[^\w-]", each)[0] for each in required}
+    # pydantic-settings brings pydantic.
+    assert {"qframe", "pydantic"} == BROUGHT - brought
 
 
 def test_every_page_is_in_the_index() -> None:
