@@ -19,6 +19,15 @@ LOOK_EVERY_S: Final = 1.0
 HELPERS: Final = 32
 
 
+def in_event_loop() -> bool:
+    """Whether the caller is a coroutine, or is called by one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
 class EventLoop(Service):
     """A thread with an event loop, which is made when it is first started.
 

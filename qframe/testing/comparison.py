@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Final
+
+from qframe.codec import RAW, TYPE_HEADER, decode_body, encode_body
+from qframe.errors import BadBody
 
 SHOWN: Final = 50
 
 
-def check_equal(what: str, wanted: Sequence[Any], found: Sequence[Any], why: Iterable[Any]) -> None:
-    """Raises unless both are the same, one by one.
+def check_equal(
+    what: str,
+    bodies: Sequence[Any],
+    found: Sequence[Any],
+    why: Iterable[Any],
+    tracebacks: Iterable[str] = (),
+) -> None:
+    """Raises unless both are the same, one by one, as handlers see bodies.
 
     Raises:
         AssertionError: with both, side by side where they differ, and what may explain it.
     """
-    if list(wanted) == list(found):
+    __tracebackhide__ = True
+    wanted = list(map(as_handled, bodies))
+    if wanted == list(found):
         return
     lines = [f"{what} {len(found)} messages where {len(wanted)} were expected:"]
     if len(wanted) == len(found):
@@ -32,7 +44,17 @@ def check_equal(what: str, wanted: Sequence[Any], found: Sequence[Any], why: Ite
         lines += ["(- expected, + found) where:", explained]
     else:
         lines.append("(- expected, + found)")
+    lines += tracebacks
     raise AssertionError("\n".join(lines))
+
+
+def as_handled(body: Any) -> Any:
+    """A body as it comes out of a store; itself where it could not be published, as a matcher."""
+    try:
+        encoded, raw = encode_body(body, sys.maxsize)
+    except BadBody:
+        return body
+    return decode_body(encoded, {TYPE_HEADER: RAW} if raw else None)
 
 
 def told(things: Iterable[Any]) -> str:

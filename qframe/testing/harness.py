@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections import Counter
 from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self, Unpack
@@ -47,6 +49,8 @@ class Harness:
         app: the app; by default the default app, on which `qframe.consumer` registers.
         topics: topics to declare first, those that consumers know by name alone.
         now: the virtual time to begin with, with a time zone; by default the real one.
+        raise_errors: whether an error that a handler raises is raised from `run_until_idle` and
+            its like as well. `NeedRetry` and `Reject` are none.
 
     Raises:
         BadOption: if the app runs, or `now` is no moment.
@@ -58,12 +62,14 @@ class Harness:
         *,
         topics: Iterable[Topic] = (),
         now: datetime | float | None = None,
+        raise_errors: bool = False,
     ) -> None:
         self.app: QFrame = REGISTRY.default(QFrame) if app is None else app
         _, now_ms = checked_times(None, now)
         self._clock = SteppedClock(SYSTEM_CLOCK.now_ms() if now_ms is None else now_ms)
         self._topics = list(topics)
         self._journal = Journal()
+        self._journal.raises_errors = raise_errors
         self._crashes = Crashes()
         self._store = JournalledStore(
             self._journal, namespace=self.app.settings.namespace, clock=self._clock
@@ -121,7 +127,10 @@ class Harness:
 
         Raises:
             NeverIdle: if there are more.
+            BadOption: if the app has no consumer, or an async handler would run in the event loop
+                that runs already; `await arun_until_idle()` there.
         """
+        self._wired().check_runs()
         before = self._journal.tally()
         until_s = SYSTEM_CLOCK.monotonic_s() + duration_ms(patience, "patience") / 1000
         self._take_over()
@@ -136,6 +145,21 @@ class Harness:
             if handed_out > at_most:
                 raise NeverIdle(f"{handed_out} deliveries at {self.now}", "at_most", at_most)
         return difference(self._journal.tally(), before)
+
+    async def arun_until_idle(self, *, at_most: int = MOST, patience: float | str = 0) -> Tally:
+        """Does `run_until_idle` for an async test: async handlers run in the test's event loop.
+
+        Plain handlers run in another thread. So do all of `advance` and `drain` in
+        `await asyncio.to_thread(harness.drain)`, async handlers too.
+
+        Raises:
+            NeverIdle, BadOption: as `run_until_idle`.
+        """
+        self._journal.loop = asyncio.get_running_loop()
+        try:
+            return await asyncio.to_thread(self.run_until_idle, at_most=at_most, patience=patience)
+        finally:
+            self._journal.loop = None
 
     def advance(
         self,
@@ -257,31 +281,45 @@ class Harness:
 
     def assert_handled(self, topic: Topic | str, group: str, *bodies: Any) -> None:
         """Fails unless the group has acknowledged messages of these bodies, in this order."""
+        __tracebackhide__ = True
         handings = self.deliveries_of(topic, group)
         found = [each.body for each in handings if each.outcome is End.ACKED]
-        check_equal(f"{_name(topic)}/{group} has handled", bodies, found, handings)
+        tracebacks = self._journal.tracebacks(_name(topic), group)
+        check_equal(f"{_name(topic)}/{group} has handled", bodies, found, handings, tracebacks)
 
     def assert_published(self, topic: Topic | str, *bodies: Any) -> None:
         """Fails unless these bodies, and no others, were published into a topic, in this order.
 
         What was a duplicate, or refused by a full topic, was not.
         """
+        __tracebackhide__ = True
         refused = (Outcome.DUPLICATE, Outcome.FULL)
         found = [each.body for each in self.published(topic) if each.outcome not in refused]
         check_equal(f"published into {_name(topic)}", bodies, found, ())
 
     def assert_dead(self, topic: Topic | str, group: str, *bodies: Any) -> None:
         """Fails unless the group has given up messages of these bodies, and no others."""
+        __tracebackhide__ = True
         dead = self.dead(topic, group)
         found = [each.body for each in dead]
-        check_equal(f"{_name(topic)}/{group} has given up", bodies, found, dead)
+        tracebacks = self._journal.tracebacks(_name(topic), group)
+        check_equal(f"{_name(topic)}/{group} has given up", bodies, found, dead, tracebacks)
 
-    def assert_all_done(self) -> None:
-        """Fails if anything waits, is in hand or dead, also in an outbox, or a crash never came."""
+    def assert_all_done(self, *, elsewhere: Iterable[Topic | str] = ()) -> None:
+        """Fails if anything waits, is in hand or dead, also in an outbox, or a crash never came.
+
+        It fails too if something was published into a topic that no consumer of the app serves.
+
+        Args:
+            elsewhere: topics that other apps serve.
+        """
+        __tracebackhide__ = True
         outboxes = [] if self._worker is None else self._worker.full_outboxes()
         standing = self._unfinished(dead=True)
-        if unfinished := [*standing, *outboxes, *self._crashes.pending()]:
-            raise AssertionError(f"not everything is done:\n{told(unfinished)}")
+        unserved = self._unserved({_name(topic) for topic in elsewhere})
+        if unfinished := [*standing, *unserved, *outboxes, *self._crashes.pending()]:
+            lines = ["not everything is done:", told(unfinished), *self._journal.tracebacks()]
+            raise AssertionError("\n".join(lines))
 
     # Inside.
 
@@ -290,6 +328,16 @@ class Harness:
             raise BadOption("harness", "outside its `with`", "the app has its own store there",
                             "use it inside `with Harness(app) as harness:`")  # fmt: skip
         return self._wiring
+
+    def _unserved(self, elsewhere: set[str]) -> list[str]:
+        """Topics into which something was published, and which no group collects from."""
+        counts = Counter(each.topic for each in self._journal.publications)
+        return [
+            f"{topic.name}: {counts[topic.name]} published, and no consumer of this app serves it"
+            for topic in self._store.topics()
+            if counts[topic.name] and topic.name not in elsewhere
+            and not self._store.groups(topic)
+        ]  # fmt: skip
 
     def _found(self, topic: Topic | str) -> Topic:
         """A topic as declared here; also after the end."""

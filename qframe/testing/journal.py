@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
+import copy
 import threading
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Any, Final, Self
@@ -14,9 +16,14 @@ import msgspec
 from qframe.codec import decode_body, tags_of
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
+from qframe.retry import NeedRetry, Reject
 from qframe.runtime.handling import summary
 from qframe.stores.exchange import Entry, Settlement
 from qframe.stores.records import Record
+from qframe.tracebacks import shortened
+
+MAX_TRACEBACK: Final = 4000
+SHOWN_TRACEBACKS: Final = 3
 
 
 class End(StrEnum):
@@ -55,6 +62,7 @@ class Handing(msgspec.Struct, eq=False, kw_only=True):
         calls: how often the handler was called for it: more than once after local retries, and
             not at all where a checker knew it.
         error: what the handler has raised last, or None.
+        traceback: where it has raised it: the frames in the user's own code.
     """
 
     topic: str
@@ -66,6 +74,7 @@ class Handing(msgspec.Struct, eq=False, kw_only=True):
     outcome: End = End.DOING
     calls: int = 0
     error: BaseException | None = None
+    traceback: str | None = None
 
     def __str__(self) -> str:
         told = f"{self.topic}/{self.group} {self.body!r} attempt {self.attempt}: {self.outcome}"
@@ -169,6 +178,8 @@ class Journal:
         publications: in the order in which they were published.
         hands_out_twice: whether first acknowledgements are to be lost.
         interruption: what a handler has raised that is meant for the test.
+        raises_errors: whether errors of handlers are meant for the test too.
+        loop: the test's event loop, for handlers that are awaited; None where none is running.
     """
 
     def __init__(self) -> None:
@@ -182,6 +193,8 @@ class Journal:
         self._handed_again: set[tuple[str, str, str]] = set()
         self.hands_out_twice = False
         self.interruption: BaseException | None = None
+        self.raises_errors = False
+        self.loop: asyncio.AbstractEventLoop | None = None
 
     def settles_first(self, topic: str, group: str) -> None:
         """Notes that a group's messages are settled before they are handled.
@@ -264,7 +277,27 @@ class Journal:
                 self._end(handing, End.LOST)
             self._open.clear()
 
+    def failed(self, handings: Sequence[Handing], error: BaseException, *, batch: bool) -> None:
+        """Notes what a handler has raised, for all messages that it was given."""
+        signal = isinstance(error, NeedRetry | Reject)
+        traced = None if signal else shortened(error, MAX_TRACEBACK)
+        noted = without_traceback(error) if batch else error
+        for handing in handings:
+            handing.error, handing.traceback = noted, traced
+        own = not isinstance(error, Exception | SystemExit)  # the test's: Ctrl-C, pytest.fail
+        if own or (self.raises_errors and not signal):
+            self.interruption = error
+
     # What the test asks.
+
+    def tracebacks(self, topic: str | None = None, group: str | None = None) -> list[str]:
+        """Where handlers have raised errors that were not signals: the last of each place."""
+        found = {
+            (each.topic, each.group, each.traceback): f"{each.topic}/{each.group} raised:"
+            for each in self.handings
+            if each.traceback and topic in (None, each.topic) and group in (None, each.group)
+        }
+        return [f"{head}\n{key[2]}" for key, head in found.items()][-SHOWN_TRACEBACKS:]
 
     def raise_interruption(self) -> None:
         """Raises, once, what a handler has raised that is no error of its own."""
@@ -280,6 +313,18 @@ class Journal:
     def _end(self, handing: Handing, end: End) -> None:
         handing.outcome = end
         self._counts[end] += 1
+
+
+def without_traceback(error: BaseException) -> BaseException:
+    """An error that keeps no messages: one of a batch may be let go unsettled, and must be heard.
+
+    Where it cannot be copied it is the error itself.
+    """
+    try:
+        twin = copy.copy(error)
+    except Exception:
+        return error
+    return twin.with_traceback(None)
 
 
 def difference(later: Tally, earlier: Tally) -> Tally:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-import copy
 import functools
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from typing import Any
 
 import msgspec
@@ -23,7 +22,7 @@ from qframe.relay import Relay
 from qframe.retry import Backoff
 from qframe.runtime.batch_line import BatchLine
 from qframe.runtime.checked_line import CheckedLine
-from qframe.runtime.event_loop import EventLoop
+from qframe.runtime.event_loop import EventLoop, in_event_loop
 from qframe.runtime.flow import Flow
 from qframe.runtime.line import Line
 from qframe.runtime.registered import Consumer
@@ -111,6 +110,23 @@ class Wiring:
             for name, part in self._before.items():
                 setattr(self._app, name, part)
             self._app._topics.clear()  # a group that was new here is not known there
+
+    def check_runs(self) -> None:
+        """Refuses a run that could only look as if all was well, or could not await handlers.
+
+        Raises:
+            BadOption: then.
+        """
+        if not self._app.serves:
+            raise BadOption(
+                "consumers", [], "the harness's app has none, and would handle nothing",
+                "give the app that has them: Harness(app), or override the fixture qframe_app",
+            )  # fmt: skip
+        if in_event_loop() and any(is_async(each.function) for each in self._app.consumers):
+            raise BadOption(
+                "harness", "in a coroutine", "its event loop could not run async handlers",
+                "await harness.arun_until_idle(), or asyncio.to_thread(harness.drain)",
+            )  # fmt: skip
 
     def topic_of(self, consumer: Consumer) -> Topic | None:
         """A consumer's topic; None if it is a name that nobody has declared yet."""
@@ -238,16 +254,14 @@ def watched(
         try:
             result = handler(given)
             if inspect.iscoroutine(result):
-                asyncio.run(result)
+                _finish(result, journal.loop)
+        except Lost:
+            raise
         except BaseException as error:
-            noted = error if messages is not given else without_traceback(error)
-            for handing in handings if not isinstance(error, Lost) else ():
-                handing.error = noted
-            if not isinstance(error, Exception | SystemExit | Lost):
-                journal.interruption = error  # the test's own: Ctrl-C, pytest.fail
+            journal.failed(handings, error, batch=messages is given)
             raise
         for handing in handings:
-            handing.error = None
+            handing.error = handing.traceback = None
         try:
             life.goes_on(Point.HANDLER, topic, group)
         except Lost:
@@ -258,20 +272,16 @@ def watched(
     return handle
 
 
+def _finish(coroutine: Coroutine[Any, Any, object], loop: asyncio.AbstractEventLoop | None) -> None:
+    """Awaits what an async handler has begun: in the test's loop, where one is running."""
+    if loop is None:
+        asyncio.run(coroutine)
+    else:
+        asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+
+
 def _nothing() -> None:
     """Who steps a line looks by itself."""
-
-
-def without_traceback(error: BaseException) -> BaseException:
-    """An error that keeps no messages: one of a batch may be let go unsettled, and must be heard.
-
-    Where it cannot be copied it is the error itself.
-    """
-    try:
-        twin = copy.copy(error)
-    except Exception:
-        return error
-    return twin.with_traceback(None)
 
 
 def _raise(part: str, error: BaseException) -> None:

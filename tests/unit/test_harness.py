@@ -438,7 +438,12 @@ def test_a_failed_assertion_shows_what_was_expected_and_what_came(
         "(- expected, + found) where:\n"
         "  orders/g 1 attempt 1: acked\n"
         "  orders/g 2 attempt 1: dead (ValueError: two)\n"
-        "  orders/g 3 attempt 1: acked"
+        "  orders/g 3 attempt 1: acked\n"
+        "orders/g raised:\n"
+        "Traceback (most recent call last):\n"
+        f'  File "{__file__}", line {no_twos.__code__.co_firstlineno + 3}, in no_twos\n'
+        '    raise ValueError("two")\n'
+        "ValueError: two"
     )
     with pytest.raises(AssertionError, match="published into orders other messages than expected"):
         harness.assert_published(ORDERS, 1, 2, 4)
