@@ -30,6 +30,7 @@ KEYLESS: Final = "#"  # how the subject of a message without a key begins
 _BYTES: Final = (bytes, bytearray, memoryview)
 _ID = re.compile(r"[A-Za-z0-9_.:/@+=-]{1,128}")
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in lower case
+_MADE_UP = re.compile(rf"[{_ALPHABET}]{{20}}-[0-9]+")
 _PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
 # A float in MessagePack of which all bits of the exponent are set: not a number, or infinite.
 _find_unwritable = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]").search
@@ -186,11 +187,22 @@ def checked_id(value: object) -> str:
     )  # fmt: skip
 
 
-def basis_of(slot_basis: str | None, key: str | None, body: bytes) -> bytes:
-    """What decides a message's slot: its `slot_basis`, else its key, else its body."""
+def basis_of(
+    topic: Topic, slot_basis: str | None, key: str | None, body: bytes, named: str | None
+) -> bytes:
+    """What decides a message's slot: its `slot_basis`, its key, the id it was given, or its body.
+
+    A slot looks for an id that comes again among its own messages, so one without a key has to come
+    to the same slot whatever its body is. The body decides where equal bodies are one subject, and
+    for an id that was made up: it comes again, with the same body, when an answer was lost.
+    """
     if slot_basis is not None:
         return slot_basis.encode()
-    return body if key is None else key.encode()
+    if key is not None:
+        return key.encode()
+    if named is None or topic.subject == "body" or _MADE_UP.fullmatch(named):
+        return body
+    return named.encode()
 
 
 def subject_of(topic: Topic, key: str | None, body: bytes, message_id: str) -> str | None:

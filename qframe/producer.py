@@ -9,7 +9,15 @@ from typing import Any, Final, Unpack
 from zlib import crc32
 
 from qframe.clock import Clock
-from qframe.codec import batch_mark, checked_id, encode_body, encode_headers, new_token, subject_of
+from qframe.codec import (
+    basis_of,
+    batch_mark,
+    checked_id,
+    encode_body,
+    encode_headers,
+    new_token,
+    subject_of,
+)
 from qframe.columns import plain_entries
 from qframe.errors import (
     AnswerLost,
@@ -231,11 +239,12 @@ def entry_of(
     headers = None
     if raw or item.headers is not None or item.tags is not None:
         headers = encode_headers(item.headers, item.tags, raw)
+    basis = body if key is None else key.encode()
     if item.id is not None:
         made_up = mark = checked_id(item.id)
+        basis = basis_of(topic, None, key, body, made_up)
     subject = subject_of(topic, key, body, made_up) if has_subjects else None
-    slot = crc32(body if key is None else key.encode()) & last_slot
-    entry = Entry(slot, subject, made_up, mark, key, headers, body)
+    entry = Entry(crc32(basis) & last_slot, subject, made_up, mark, key, headers, body)
     if (
         item.delay is not None
         or item.at is not None

@@ -40,7 +40,10 @@ def publish(
         list[str] | None, typer.Option(metavar="TAG", help="A tag; may be repeated.")
     ] = None,
     message_id: Annotated[
-        str | None, typer.Option("--id", metavar="ID", help="The same id again is a duplicate.")
+        str | None,
+        typer.Option(
+            "--id", metavar="ID", help="The same id with the same key again is a duplicate."
+        ),
     ] = None,
     delay: Annotated[
         str | None,

@@ -37,7 +37,7 @@ def entry_of(topic: Topic, row: Row) -> Entry:
     passed_ms = max(0, row.now - row.created_at)
     delay_ms = None if options.delay_ms is None else max(0, options.delay_ms - passed_ms)
     return Entry(
-        topic.slot_of(basis_of(options.slot_basis, key, body)),
+        topic.slot_of(basis_of(topic, options.slot_basis, key, body, row.id)),
         subject_of(topic, key, body, row.id),
         row.id, checked_id(row.id), key, headers, body, delay_ms or None, options.at_ms,
         options.priority, max(0, options.within_ms - passed_ms), options.sequence,

@@ -21,6 +21,9 @@ class Subscription(Service):
     So the store's deadline lies between one such step and two beyond the time that the user
     allows: a group is never dropped before it went unserved for that long.
 
+    A store that has lost its data, since somebody has flushed it, knows neither topic nor group any
+    more: both are declared again.
+
     A group that is gone all the same (its worker was frozen, or its machine) is subscribed anew,
     here or by the pull loop when it is told so. The epochs are gone with the group, so the slots
     are taken anew.
@@ -61,14 +64,27 @@ class Subscription(Service):
             self.start()
 
     def anew(self, error: UnknownGroup) -> None:
-        """Subscribes a group that has expired.
+        """Subscribes a group that has expired, or that the store has lost with its data.
 
         Raises:
-            UnknownGroup: the given one, if the group is none that expires: somebody dropped it.
+            UnknownGroup: the given one, if it is neither: somebody dropped the group.
         """
-        if self._expires_ms is None:
+        if self._is_lost():
+            self._store.declare(self._topic)
+            # Whatever its first start was: what came after the loss is for this group.
+            self._store.subscribe(self._topic, self._group, "earliest", self._expires_ms)
+            if self._events:
+                self._events.emit("store.forgot", topic=self._topic.name, group=self._group)
+        elif self._expires_ms is None:
             raise error
-        self._renew()
+        else:
+            self._renew()
+
+    def _is_lost(self) -> bool:
+        """Whether no command did that: the topic is gone as well, or the group from some slots."""
+        if self._store.topic(self._topic.name) is None:
+            return True
+        return self._expires_ms is None and self._group in self._store.groups(self._topic)
 
     def run(self) -> None:
         """Subscribes again until it is stopped."""

@@ -9,7 +9,7 @@ from zlib import crc32
 import msgspec
 import pyarrow as pa
 
-from qframe.codec import RAW, TYPE_HEADER, checked_id, encode_headers, subject_of
+from qframe.codec import RAW, TYPE_HEADER, basis_of, checked_id, encode_headers, subject_of
 from qframe.errors import BadBody, BadInput, BadKey
 from qframe.producer import MAX_PRIORITY
 from qframe.spark.naming import hashed_ids
@@ -57,6 +57,8 @@ class Rows:
         ]  # fmt: skip
         if ids is not None:
             for entry, message_id in zip(entries, ids, strict=True):
+                basis = basis_of(self._topic, None, entry.key, entry.body, message_id)
+                entry.slot = crc32(basis) & last
                 entry.name(message_id, message_id)
         if (at := columns.get("at")) is not None:
             for entry, at_ms in zip(entries, _milliseconds(at), strict=True):

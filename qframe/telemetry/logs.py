@@ -37,6 +37,7 @@ _LEVELS: Final = {
     "session.doubtful": "warning",
     "coordinator.unavailable": "warning",
     "group.resubscribed": "warning",
+    "store.forgot": "error",
     "consumer.tuned": "info",
     "tuning.ignored": "warning",
     "consumer.paused": "info",

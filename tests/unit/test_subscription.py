@@ -23,6 +23,7 @@ class Registry:
     def __init__(self) -> None:
         self.calls: list[tuple[str, int | None]] = []
         self.names: list[str] = []
+        self.declared = [TOPIC.name]
         self.away = False
         self._guard = threading.Lock()
 
@@ -34,6 +35,15 @@ class Registry:
             is_new = group not in self.names
             self.names = [group]
         return is_new
+
+    def topic(self, name: str) -> Topic | None:
+        return TOPIC if name in self.declared else None
+
+    def declare(self, topic: Topic) -> None:
+        self.declared.append(topic.name)
+
+    def groups(self, topic: Topic) -> list[str]:
+        return self.names
 
     def forget(self) -> None:
         """The group expires."""
@@ -77,6 +87,7 @@ def test_a_plain_group_is_subscribed_once_and_for_ever() -> None:
     one.begin()
     assert registry.calls == [("earliest", None)]
     assert not one.alive
+    registry.forget()
     gone = UnknownGroup("prices", "g")
     with pytest.raises(UnknownGroup) as caught:
         one.anew(gone)
@@ -111,4 +122,23 @@ def test_one_that_is_gone_is_subscribed_anew_and_that_is_told_once() -> None:
     one.anew(UnknownGroup("prices", "g"))
     assert registry.names == ["g"]
     assert told == [("group.resubscribed", "g")]
+    assert one.stop(60)
+
+
+@pytest.mark.parametrize("loses_topic", [True, False])
+def test_what_the_store_has_lost_is_declared_again_and_nothing_after_the_loss_is_left_out(
+    loses_topic: bool,
+) -> None:
+    registry, told = Registry(), []
+    events = Events()
+    events.listen(lambda name, facts: told.append((name, facts["group"])))
+    one = subscription(registry, consumer_options(start="latest"), events)
+    one.begin()
+    if loses_topic:
+        registry.forget()
+        registry.declared.clear()
+    one.anew(UnknownGroup("prices", "g"))
+    assert registry.calls == [("latest", None), ("earliest", None)]
+    assert registry.declared[-1] == "prices"
+    assert told == [("store.forgot", "g")]
     assert one.stop(60)
