@@ -78,6 +78,7 @@ class AsyncCheckedLine(AsyncLine, CheckedLine):
             if not message.effect.handled:
                 return True
             self._finish(message)
+            self.flow.succeeded([message.delivery])
         elif message.effect.state is not State.DONE:
             return False
         # It was done before, or only its mark was missing.

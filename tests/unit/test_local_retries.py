@@ -10,7 +10,6 @@ import pytest
 from sqlalchemy import create_engine
 
 from qframe import Batch, DatabaseChecker, Message, NeedRetry, QFrame, Topic
-from qframe.testing import Harness
 
 TOPIC = Topic("orders", slots=1)
 Seen = list[tuple[int, int, bool]]
@@ -52,15 +51,13 @@ def test_a_message_that_was_taken_over_is_the_workers_again_when_its_handler_ask
     tmp_path: Path, style: str, checker: str
 ) -> None:
     engine = create_engine(f"sqlite:///{tmp_path}/effects.db")
-    app, seen = QFrame(), []
+    app, seen = QFrame("model://"), []
     app.consumer(
         TOPIC, "g", idempotent_checker=CHECKERS[checker](engine),
         batch=Batch(1, 1) if "batch" in style else None,
     )(handler_of(style, seen))  # fmt: skip
-    with Harness(app) as harness:
+    with app:
         app.publish(TOPIC, 1, key="k")
-        harness.run_until_idle()
-        harness.advance(seconds=5)
-        harness.assert_all_done()
+        app.run(burst=True)
     engine.dispose()
     assert seen == [(1, 0, True), (1, 1, True)]

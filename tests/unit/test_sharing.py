@@ -175,6 +175,9 @@ def test_a_sign_of_life_counts_for_nothing_until_the_roster_was_read(
     with pytest.raises(StoreUnavailable):
         mine._turn()
     assert not mine.certain()
+    mine._turn()
+    assert mine.certain()
+    assert not mine.share().owned
 
 
 def test_nobody_is_certain_of_slots_of_which_a_look_has_just_found_that_they_are_lost(

@@ -1,0 +1,73 @@
+"""A message whose mark comes late, since its checker was away, was handled all the same."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eventually import eventually
+from late import Late, loses
+from sqlalchemy import create_engine
+
+from qframe import Backoff, Batch, Breaker, DatabaseChecker, Message, QFrame, Topic
+from qframe.errors import CheckerUnavailable
+
+TOPIC = Topic("orders", slots=1)
+STYLES = ("message", "async", "batch", "async batch")
+
+
+def handler_of(style: str, handle: Callable[[Message], None]) -> Callable[..., Any]:
+    def one(message: Message) -> None:
+        handle(message)
+
+    async def one_soon(message: Message) -> None:
+        handle(message)
+
+    def several(messages: list[Message]) -> None:
+        handle(messages[0])
+
+    async def several_soon(messages: list[Message]) -> None:
+        handle(messages[0])
+
+    return dict(zip(STYLES, (one, one_soon, several, several_soon), strict=True))[style]
+
+
+@pytest.mark.parametrize("lost", ["before", "after"])
+@pytest.mark.parametrize("style", STYLES)
+def test_the_breaker_is_told_of_a_success_whose_mark_alone_was_missing(
+    tmp_path: Path, style: str, lost: str
+) -> None:
+    """A failure before it and one after it are not two in a row."""
+    engine = create_engine(f"sqlite:///{tmp_path}/effects.db")
+    checker: Any = Late(DatabaseChecker(engine))
+    app, handled, told = QFrame("model://"), [], []
+    app.events.listen(lambda name, _: told.append(name))
+
+    def handle(message: Message) -> None:
+        handled.append(message.body)
+        if message.body == "fails":
+            raise ConnectionError
+
+    app.consumer(
+        TOPIC, "g", idempotent_checker=checker, breaker=Breaker(2), backoff=Backoff(3600, cap=3600),
+        batch=Batch(1, 1) if "batch" in style else None,
+    )(handler_of(style, handle))  # fmt: skip
+    thread = threading.Thread(target=app.run)
+    thread.start()
+    for number, body in enumerate(["fails", "works", "fails"]):
+        if body == "works":
+            getattr(checker, lost)("finish_many", loses(CheckerUnavailable("checker", "away")))
+        app.publish(TOPIC, body, key=f"k{number}")
+        eventually(lambda number=number: told.count("delivery.settled") > number)
+    assert not checker.waits
+    app.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+    app.close()
+    engine.dispose()
+    assert handled == ["fails", "works", "fails"]
+    assert "checker.unavailable" in told
+    assert "consumer.tripped" not in told

@@ -1,0 +1,323 @@
+"""A pull loop step by step: what it asks of which slot, and for how long it sleeps between."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import pytest
+from late import Late, loses
+
+from qframe.clock import VirtualClock
+from qframe.codec import batch_mark
+from qframe.consumer_options import consumer_options
+from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
+from qframe.events import Events
+from qframe.message import Delivery
+from qframe.runtime.flow import Flow
+from qframe.runtime.limits import InFlight
+from qframe.runtime.pull_loop import AWAY_SLEEP_S, LONGEST_SLEEP_WITH_BELL_S, PullLoop
+from qframe.stores.exchange import Ask, Entry, Pulled, Recalled
+from qframe.stores.model.store import ModelStore
+from qframe.topic import Topic
+
+FIRST, SECOND = f"{1:016x}", f"{2:016x}"
+Step = Callable[[], object]
+
+
+class Line:
+    """A line with nothing but its pull loop, on a clock that stands still while nobody waits.
+
+    It is the loop's taker and its bell. Each wait is a step: it is noted, then what is to happen
+    meanwhile happens. The last one stops the loop.
+
+    Attributes:
+        asked: the slots that each pull has asked, in order.
+        slept: how long each wait was to be.
+        rung: the slots for which the bell rings next; None for all of them.
+    """
+
+    def __init__(self, kind: str = "stream", slots: int = 2) -> None:
+        self.clock = VirtualClock()
+        self.topic = Topic("t", kind, slots)
+        self.model = ModelStore(clock=self.clock)
+        self.model.declare(self.topic)
+        self.model.subscribe(self.topic, "g")
+        self.store: Any = Late(self.model)
+        self.epochs: Mapping[int, str] = dict.fromkeys(range(slots), FIRST)
+        self.model.take(self.topic, "g", self.epochs)
+        self.is_lacking = False
+        self.got: list[Delivery] = []
+        self.asked: list[list[int]] = []
+        self.positions: list[int | None] = []
+        self.slept: list[float] = []
+        self.rung: frozenset[int] | None = None
+        self.in_flight = InFlight(max_messages=99, max_bytes=9999, on_room=lambda: None)
+        self.flow = Flow(
+            handler=lambda _: None, topic=self.topic, group="g", options=consumer_options(),
+            store=self.model, in_flight=self.in_flight, give_back=list, wake=lambda: None,
+            events=Events(), clock=self.clock,
+        )  # fmt: skip
+        self.flow._caution._allowed = 512  # a worker that has begun with one has long had more
+        self._steps: list[Step] = []
+
+    def run(self, *steps: Step) -> None:
+        """Has the loop run; at each of its waits the next of these steps happens meanwhile."""
+
+        def noted(topic: Topic, group: str, asks: list[Ask], **terms: Any) -> Pulled:
+            self.asked.append(sorted(ask.slot for ask in asks))
+            self.positions += [ask.position for ask in asks]
+            pulled: Pulled = self.store.pull(topic, group, asks, **terms)
+            return pulled
+
+        self._steps = list(steps)
+        store: Any = Late(self.store)
+        store.pull = noted
+        self.loop = PullLoop(
+            topic=self.topic, group="g", store=store, bell=self, taker=self,
+            in_flight=self.in_flight, flow=self.flow, lease_ms=30_000, max_attempts=9,
+            events=Events(), clock=self.clock, on_failure=lambda *_: None,
+        )  # fmt: skip
+        self.loop._turn = 0
+        self.loop.run()
+        assert not self.store.waits
+
+    def publish(self, slot: int, *bodies: int, **options: Any) -> None:
+        for body in bodies:
+            token = f"{body:020d}"
+            entry = Entry(
+                slot, "s" if self.topic.has_subjects else None, f"{token}-0", batch_mark(token),
+                f"k{slot}", None, str(body).encode(), **options,
+            )  # fmt: skip
+            self.model.publish(self.topic, [entry])
+
+    def settle(self) -> None:
+        """All that was pulled is handled and acknowledged."""
+        self.model.acknowledge(self.topic, "g", self.in_flight.all(), self.epochs)
+        self.in_flight.remove(self.in_flight.all())
+
+    @property
+    def bodies(self) -> list[int]:
+        return [int(one.body) for one in self.got]
+
+    # The bell.
+
+    def wait(self, timeout_s: float) -> bool:
+        self.slept.append(round(timeout_s, 6))
+        if not self._steps:
+            self.loop._stopping.set()
+            return False
+        self._steps.pop(0)()
+        return True
+
+    def hints(self) -> frozenset[int] | None:
+        hints, self.rung = self.rung, None
+        return hints
+
+    def ring(self) -> None:
+        """Nobody waits beside the loop itself."""
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+    # The taker.
+
+    def owned(self) -> Mapping[int, str]:
+        return self.epochs
+
+    def lacks(self) -> bool:
+        return self.is_lacking
+
+    def offer(self, deliveries: list[Delivery]) -> None:
+        self.got += deliveries
+
+    def fenced(self, slots: list[int]) -> None:
+        self.epochs = {slot: each for slot, each in self.epochs.items() if slot not in slots}
+
+    def held_back(self) -> None:
+        """Nothing is held back here."""
+
+    def subscribe_anew(self, error: UnknownGroup) -> None:
+        self.model.subscribe(self.topic, "g")
+        self.model.take(self.topic, "g", self.epochs)
+        self.in_flight.remove(self.in_flight.all())
+        self.epochs = dict(self.epochs)
+
+
+def rings(line: Line, *slots: int) -> None:
+    line.rung = frozenset(slots)
+
+
+def later(line: Line, ms: int) -> Step:
+    return lambda: line.clock.advance(ms)
+
+
+def test_a_pull_whose_answer_was_lost_is_recalled_before_its_slots_are_asked_again() -> None:
+    line = Line("delay")
+    line.publish(0, 1)
+    line.store.after("pull", loses(AnswerLost("store", "the answer was lost")))
+    line.run(later(line, 50))
+    assert [(one.attempt, int(one.body)) for one in line.got] == [(1, 1)]
+    assert line.asked == [[0, 1], [0, 1]]
+
+
+def test_a_slot_of_which_nothing_can_be_recalled_is_not_asked_and_the_pauses_grow() -> None:
+    line = Line("delay", slots=4)
+    line.publish(0, 1)
+    recall = line.model.recall
+    tries: list[list[int]] = []
+
+    def away(topic: Topic, group: str, asks: list[Ask], receipt: str) -> Recalled:
+        tries.append(sorted(ask.slot for ask in asks))
+        if len(tries) <= 2:
+            return Recalled(0, [0])
+        return recall(topic, group, asks, receipt)
+
+    line.model.recall = away  # type: ignore[method-assign, assignment]
+    line.store.after("pull", loses(AnswerLost("store", "the answer was lost")))
+    line.run(later(line, 50), later(line, 50), later(line, 100))
+    assert tries == [[0, 1, 2, 3], [0], [0]]
+    assert line.asked == [[0, 1, 2, 3], [1, 2, 3], [1, 2, 3], [0, 1, 2, 3]]
+    assert line.slept[:3] == [0.05, 0.05, 0.1]
+    assert line.bodies == [1]
+
+
+def test_a_recall_whose_own_answer_is_lost_is_tried_again() -> None:
+    line = Line("delay", slots=1)
+    line.publish(0, 1)
+    line.store.after("pull", loses(AnswerLost("store", "the answer was lost")))
+    line.store.after("recall", loses(AnswerLost("store", "the answer was lost")))
+    line.run(later(line, 50), later(line, 50))
+    assert line.asked == [[0], [0]]
+    assert line.bodies == [1]
+
+
+def test_slots_whose_answers_were_lost_while_others_answered_are_recalled_alone() -> None:
+    line = Line("delay")
+    line.publish(0, 1)
+    line.publish(1, 2)
+    pull = line.model.pull
+
+    def partly(topic: Topic, group: str, asks: list[Ask], **terms: Any) -> Pulled:
+        pulled = pull(topic, group, asks, **terms)
+        if len(line.asked) == 1:
+            pulled.deliveries = [one for one in pulled.deliveries if one.slot == 1]
+            pulled.doubted = [0]
+        return pulled
+
+    line.model.pull = partly  # type: ignore[method-assign, assignment]
+    line.run(later(line, 0))
+    assert line.slept[0] == 0
+    assert line.bodies == [2, 1]
+
+
+def test_what_was_recalled_is_pulled_though_the_bell_has_rung_for_another_slot() -> None:
+    line = Line("delay")
+    line.publish(0, 1)
+    recalls: list[int] = []
+    recall = line.model.recall
+
+    def away_once(topic: Topic, group: str, asks: list[Ask], receipt: str) -> Recalled:
+        recalls.append(len(recalls))
+        return Recalled(0, [0]) if len(recalls) == 1 else recall(topic, group, asks, receipt)
+
+    def ring_later() -> None:
+        line.clock.advance(50)
+        line.publish(1, 2)
+        rings(line, 1)
+
+    line.model.recall = away_once  # type: ignore[method-assign, assignment]
+    line.store.after("pull", loses(AnswerLost("store", "the answer was lost")))
+    line.run(later(line, 50), ring_later)
+    assert sorted(line.bodies) == [1, 2]
+
+
+def test_after_each_outage_the_first_pause_is_short_again() -> None:
+    line = Line()
+    away = loses(StoreUnavailable("store", "away"))
+    nothing: Step = lambda: None
+    line.store.before("pull", away, away, away, nothing, away)
+    line.run(*[nothing] * 5)
+    pauses = [each for each in line.slept if each < LONGEST_SLEEP_WITH_BELL_S]
+    assert pauses == [0.05, 0.1, 0.2, 0.05]
+
+
+def test_a_slot_that_comes_while_the_bell_rang_for_another_is_asked_at_once() -> None:
+    line = Line()
+    line.epochs = {0: FIRST}
+    line.publish(1, 7)
+
+    def come() -> None:
+        line.epochs = {0: FIRST, 1: FIRST}
+        rings(line, 0)
+
+    line.run(come)
+    assert line.asked == [[0], [0, 1]]
+    assert line.bodies == [7]
+
+
+def test_a_bell_for_slots_of_others_wakes_nothing_unless_there_are_slots_to_take() -> None:
+    line = Line()
+    line.epochs = {0: FIRST}
+    line.run(lambda: rings(line, 1), lambda: rings(line, 1))
+    assert line.asked == [[0]]
+    lacking = Line()
+    lacking.epochs, lacking.is_lacking = {0: FIRST}, True
+    lacking.run(lambda: rings(lacking, 1))
+    assert len(lacking.asked) == 2
+    assert lacking.slept == [AWAY_SLEEP_S] * 2
+
+
+def test_it_sleeps_until_the_first_of_all_slots_is_due_though_another_was_asked_last() -> None:
+    line = Line("delay")
+    line.publish(0, 1, delay_ms=300)
+    line.publish(1, 2, delay_ms=90_000)
+
+    def ring_for_the_other() -> None:
+        line.clock.advance(100)
+        rings(line, 1)
+
+    line.run(ring_for_the_other, later(line, 200))
+    assert line.slept[:2] == [0.3, 0.2]
+    assert line.asked == [[0, 1], [1], [0, 1]]
+    assert line.bodies == [1]
+
+
+def test_a_position_counts_for_the_epoch_under_which_it_was_reached_alone() -> None:
+    line = Line(slots=1)
+    line.publish(0, 1, 2)
+
+    def come_back() -> None:
+        line.settle()
+        line.epochs = {0: SECOND}
+        line.model.take(line.topic, "g", line.epochs)
+        line.publish(0, 3)
+
+    line.run(come_back)
+    assert line.positions[0] == 0
+    assert line.positions[-1] != 2
+    assert line.bodies == [1, 2, 3]
+
+
+def test_of_a_group_that_is_gone_nothing_is_remembered() -> None:
+    """Its log is read from the start again, and no answer of before is recalled."""
+    line = Line(slots=1)
+    line.publish(0, 1, 2)
+
+    def drop() -> None:
+        line.settle()
+        line.model.drop_group(line.topic, "g")
+
+    line.run(drop)
+    assert line.bodies == [1, 2, 1, 2]
+    assert line.positions[-1] in (0, 2)
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_slot_that_the_store_refuses_is_told_and_the_others_go_on(kind: str) -> None:
+    line = Line(kind)
+    line.publish(1, 5)
+    line.model.take(line.topic, "g", {0: SECOND})
+    line.run()
+    assert dict(line.epochs) == {1: FIRST}
+    assert line.bodies == [5]
