@@ -235,7 +235,7 @@ def test_what_was_recalled_is_pulled_though_the_bell_has_rung_for_another_slot()
 def test_after_each_outage_the_first_pause_is_short_again() -> None:
     line = Line()
     away = loses(StoreUnavailable("store", "away"))
-    nothing: Step = lambda: None
+    nothing = later(line, 0)
     line.store.before("pull", away, away, away, nothing, away)
     line.run(*[nothing] * 5)
     pauses = [each for each in line.slept if each < LONGEST_SLEEP_WITH_BELL_S]
