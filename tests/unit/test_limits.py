@@ -32,6 +32,30 @@ def test_room_is_what_is_left_and_none_where_it_is_not_worth_a_call() -> None:
     assert held.room(1000) == 60
 
 
+def test_it_rings_as_soon_as_there_is_as_much_room_as_is_worth_a_call_and_once() -> None:
+    held, rung = in_flight(messages=100)
+    there = [delivery(seq) for seq in range(60)]
+    held.add(there)
+    assert held.room(1000) == 0
+    held.remove(there[:9])
+    assert not rung
+    held.remove(there[9:10])
+    assert rung == [1]
+    held.remove(there[10:])
+    assert rung == [1]
+
+
+def test_who_may_have_more_in_flight_is_asked_again() -> None:
+    held, rung = in_flight(messages=10)
+    held.add([delivery(seq) for seq in range(10)])
+    assert held.room(1000) == 0
+    held.resize(40)
+    assert rung == [1]
+    assert held.room(1000) == 30
+    held.resize(None)
+    assert held.room(1000) == 0
+
+
 def test_bytes_bound_what_is_in_flight_but_one_message_is_always_let_through() -> None:
     held, _ = in_flight(size=1000)
     held.add([delivery(0, size=400)])

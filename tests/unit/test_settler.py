@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 from eventually import eventually
+from late import Late
 
 from qframe.clock import SYSTEM_CLOCK
-from qframe.errors import StoreUnavailable
+from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
@@ -31,6 +32,7 @@ class Keeper:
         self.poisoned: set[int] = set()
         self.takes_plain = True
         self.buried: list[tuple[int, str | None]] = []
+        self.error: Exception | None = None
         self.calls: list[list[int]] = []
         self.settled: list[int] = []
 
@@ -44,6 +46,8 @@ class Keeper:
 
     def _answers(self, ones: Sequence[Delivery | Settlement]) -> list[Settled]:
         self.calls.append([one.seq for one in ones])
+        if self.error is not None:
+            raise self.error
         for one in ones:
             if one.seq not in self.poisoned:
                 continue
@@ -66,7 +70,7 @@ class Bench:
 
     def __init__(self) -> None:
         self.keeper = Keeper()
-        self.settled = self.stale = 0
+        self.settled = self.stale = self.drained = 0
         self.refused: list[str] = []
         self.failures: list[BaseException] = []
         self.in_flight = InFlight(max_messages=999, max_bytes=9999, on_room=lambda: None)
@@ -75,10 +79,13 @@ class Bench:
         events.listen(self._listen)
         self.settler = Settler(
             topic=Topic("t"), group="g", store=store, in_flight=self.in_flight,
-            epochs=lambda: {0: "e", 1: "e"}, on_settled=lambda: None,
+            epochs=lambda: {0: "e", 1: "e"}, on_settled=self._drain,
             on_leaked=lambda _: None, events=events, clock=SYSTEM_CLOCK,
             on_failure=lambda _, error: self.failures.append(error),
         )  # fmt: skip
+
+    def _drain(self) -> None:
+        self.drained += 1
 
     def _listen(self, name: str, facts: dict[str, Any]) -> None:
         self.settled += facts["count"] if name == "delivery.settled" else 0
@@ -193,3 +200,89 @@ def test_a_settler_whose_store_takes_nothing_at_all_ends_with_the_reason(bench: 
     eventually(lambda: bench.failures)
     assert isinstance(bench.failures[0], UnicodeEncodeError)
     assert not bench.settler.alive or bench.settler.stop(60)
+
+
+def test_a_group_that_was_dropped_has_nothing_that_is_kept() -> None:
+    """Nobody holds what it had in hand, so its settlements are stale and its slots can go."""
+    bench = Bench()
+    bench.keeper.error = UnknownGroup("t", "g")
+    bench.settler.start()
+    bench.put(1, 2)
+    eventually(lambda: bench.stale == 2)
+    assert bench.settler.stop(60)
+    assert (len(bench.in_flight), bench.settled) == (0, 0)
+    assert bench.settler.holds == set()
+
+
+def test_slots_are_looked_at_after_each_flush_when_nothing_of_it_is_in_flight(bench: Bench) -> None:
+    bench.put(1)
+    bench.await_settled(1)
+    eventually(lambda: bench.drained == 1)
+    bench.keeper.away = {0}
+    bench.put(2, 3)
+    eventually(lambda: bench.drained == 2)
+    bench.keeper.away.clear()
+    bench.await_settled(1, 3, 2)
+    eventually(lambda: bench.drained == 3)
+
+
+def test_what_the_store_is_told_of_is_seen_from_before_it_knows_until_it_is_not_in_flight() -> None:
+    """Else a renewal that finds it settled takes it for lost."""
+    bench = Bench()
+    seen: list[tuple[set[int], set[int]]] = []
+
+    def look() -> None:
+        sending = {one.seq for one in bench.settler.sending}
+        seen.append((sending, {one.seq for one in bench.in_flight.all()}))
+
+    late: Any = Late(bench.keeper).before("acknowledge", look).after("acknowledge", look)
+    bench.settler._store = late
+    remove = bench.in_flight.remove
+
+    def removing(deliveries: list[Delivery]) -> list[Delivery]:
+        look()
+        return remove(deliveries)
+
+    bench.in_flight.remove = removing  # type: ignore[method-assign, assignment]
+    bench.settler.start()
+    bench.put(1, 2)
+    bench.await_settled(1, 2)
+    assert bench.settler.stop(60)
+    assert seen == [({1, 2}, {1, 2})] * 3
+    assert bench.settler.sending == []
+
+
+def test_what_cannot_be_settled_at_once_is_its_callers_to_try_again(bench: Bench) -> None:
+    ones = [Delivery(f"m{n}", None, None, b"1", slot=n % 2, seq=n) for n in (1, 2)]
+    bench.keeper.away, bench.keeper.stale = {0}, {1}
+    assert bench.settler.settle_now(ones) == [Settled.STALE, Settled.AWAY]
+    assert (bench.settled, bench.stale) == (0, 1)
+    bench.keeper.away = {0, 1}
+    assert bench.settler.settle_now(ones) == [Settled.AWAY, Settled.AWAY]
+    assert (bench.settled, bench.stale) == (0, 1)
+    bench.keeper.away, bench.keeper.stale = set(), set()
+    assert bench.settler.settle_now(ones) == [Settled.SETTLED] * 2
+    assert (bench.settled, bench.stale) == (2, 1)
+
+
+def test_after_an_outage_the_first_pause_is_short_again() -> None:
+    bench = Bench()
+    settler = bench.settler
+    for _ in range(2):
+        bench.keeper.away = {0}
+        settler._again_s = 0.0
+        for _ in range(5):
+            settler._send(settler._sendable([delivery_of(2)] if not settler._kept else []))
+            longest_s = settler._again_s - SYSTEM_CLOCK.monotonic_s()
+            settler._again_s = 0.0
+        assert longest_s > 0.5
+        bench.keeper.away.clear()
+        settler._send(settler._sendable([]))
+        assert settler._kept == []
+    bench.keeper.away = {0}
+    settler._send([delivery_of(2)])
+    assert settler._again_s - SYSTEM_CLOCK.monotonic_s() <= 0.05
+
+
+def delivery_of(number: int) -> Delivery:
+    return Delivery(f"m{number}", None, None, b"1", slot=number % 2, seq=number)
