@@ -14,6 +14,7 @@ from qframe.hooks import Middleware
 from qframe.idempotency.base import Scope
 from qframe.outbox import Outbox
 from qframe.producer import Producer
+from qframe.redaction import redacted
 from qframe.relay import Relay
 from qframe.runtime.async_checked_line import AsyncCheckedLine
 from qframe.runtime.async_line import AsyncLine
@@ -33,7 +34,6 @@ from qframe.runtime.tuner import Tuner
 from qframe.runtime.worker import OnFailure, Worker
 from qframe.settings import Settings
 from qframe.stores.base import Store
-from qframe.telemetry.redaction import redacted
 from qframe.topic import Topic
 
 

@@ -27,6 +27,7 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "outcomes",
         "events",
         "forks",
+        "redaction",
         "service",
         "identity",
         "roster",

@@ -12,7 +12,7 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from qframe.telemetry.redaction import redacted
+from qframe.redaction import redacted
 
 _PIPED_WIDTH = 10_000
 _LEAST_WIDTH = 10

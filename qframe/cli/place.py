@@ -14,8 +14,8 @@ from qframe.cli.flags import Config, Coordinator, Namespace, Store
 from qframe.cli.reading import looked_at
 from qframe.config_file import CONFIG_VARIABLE
 from qframe.errors import QFrameError, UnknownTopic
+from qframe.redaction import redacted
 from qframe.settings import PREFIX, Settings
-from qframe.telemetry.redaction import redacted
 
 _COORDINATOR: Final = "coordinator"
 _FLAGS: Final = {

@@ -9,8 +9,9 @@ from sqlalchemy import URL, make_url
 from sqlalchemy.exc import ArgumentError
 
 from qframe.errors import BadUrl
+from qframe.redaction import shown_url
 
-_DATABASES = ("sqlite", "postgresql", "mysql", "mariadb")
+_DATABASES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 _REMEDY = "declare a topic or start a worker first, or name another one with --store"
 
 
@@ -43,13 +44,14 @@ def refuse_absent(url: str, what: str = "store", remedy: str = _REMEDY) -> None:
         return
     path = Path(database.database or "")
     if path.name and path.name != ":memory:" and not path.exists():
-        raise BadUrl(what, url, f"there is no such database yet, {path.absolute()}", remedy)
+        why = f"there is no such database yet, {path.absolute()}"
+        raise BadUrl(what, shown_url(url), why, remedy)
 
 
 def _database(url: str) -> URL | None:
     """The URL of a database; None for other stores, and for what is no URL, which is told later."""
-    with suppress(ArgumentError):
-        parsed = make_url(url)
-        if parsed.get_backend_name() in _DATABASES:
-            return parsed
+    if url.partition(":")[0].partition("+")[0].lower() not in _DATABASES:
+        return None  # it may name several hosts, which no database's URL does
+    with suppress(ArgumentError, ValueError):
+        return make_url(url)
     return None

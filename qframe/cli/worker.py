@@ -21,9 +21,9 @@ from qframe.cli.times import duration_of
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption, CoordinatorUnavailable, StoreUnavailable
 from qframe.events import Events
+from qframe.redaction import redacted
 from qframe.settings import Settings
 from qframe.telemetry.logs import log_events
-from qframe.telemetry.redaction import redacted
 from qframe.telemetry.root_log import log_records
 from qframe.topic import duration_ms
 

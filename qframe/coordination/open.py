@@ -7,6 +7,7 @@ from qframe.coordination.base import Coordinator, Ledger, OnFailure
 from qframe.coordination.lease import LeaseCoordinator
 from qframe.errors import BadUrl
 from qframe.events import Events
+from qframe.redaction import shown_url
 
 SCHEMES = ("zookeeper://", "zookeepers://")
 
@@ -49,9 +50,7 @@ def open_coordinator(
             url, ledger, namespace=namespace, worker=worker, session_s=session_s, events=events,
             clock=clock, on_failure=on_failure,
         )  # fmt: skip
-    scheme, _, rest = url.partition("://")
-    shown = f"{scheme}://***@{rest.rpartition('@')[2]}" if "@" in rest else url
     raise BadUrl(
-        "coordinator", shown, "there is no such coordinator",
+        "coordinator", shown_url(url), "there is no such coordinator",
         "leave it out, or use zookeeper:// or zookeepers://",
     )  # fmt: skip

@@ -220,6 +220,11 @@ class Redis:
                 facts = server.info("everything")
             except FAILURES as error:
                 told = self._translated(error)
+                if isinstance(told, StoreDamaged):  # no key was asked for: it refused the client
+                    told = BadUrl(
+                        "store", self.shown, f"the server refuses it ({error})",
+                        "see that the database and the options of the URL are right",
+                    )  # fmt: skip
                 away += 1
                 if not isinstance(told, StoreUnavailable) or away == len(servers):
                     raise told from error

@@ -22,6 +22,7 @@ from redis.sentinel import Sentinel
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadUrl
+from qframe.redaction import check_user_info, shown_url
 
 TRUSTED_S: Final = 1.0
 PIECE: Final = 16_384
@@ -270,10 +271,10 @@ class _Cluster:
 
 def servers_of(url: str) -> tuple[Servers, str]:
     """Where a URL's requests go, and the URL without its password."""
+    check_user_info("store", url)
     parts = urlsplit(url)
     credentials, _, hosts = parts.netloc.rpartition("@")
-    shown = url.replace(credentials + "@", "***@", 1) if credentials else url
-    shown, *_ = shown.split("?")  # an option may be a password
+    shown = shown_url(url)  # without options, since one may be a password
     scheme = parts.scheme.lower()
     remedy = (
         "use redis://host:6379/0, redis+sentinel://host:26379/name or redis+cluster://host:6379"
@@ -317,7 +318,8 @@ def servers_of(url: str) -> tuple[Servers, str]:
     except (ValueError, TypeError) as error:
         if isinstance(error, BadUrl):
             raise
-        raise BadUrl("store", shown, str(error), remedy) from error
+        why = "its port is no number" if "Port" in str(error) else str(error)
+        raise BadUrl("store", shown, why, remedy) from None
 
 
 def _seconds(option: str, text: str) -> float:

@@ -25,6 +25,7 @@ from qframe.drivers.sql_postgres import Postgres
 from qframe.drivers.sql_sqlite import Sqlite, SqliteWatch
 from qframe.errors import BadUrl
 from qframe.forks import Forks
+from qframe.redaction import check_user_info, shown_url
 
 CONFLICTS: Final = 12
 LONGEST_PAUSE_S: Final = 0.25
@@ -328,15 +329,16 @@ def _literal(value: object, dialect: Dialect) -> str:
 
 def _backend(url: str) -> Backend:
     remedy = "use sqlite:///file.db, postgresql+psycopg://host/name, or mysql+pymysql://…"
+    if not url.startswith("sqlite"):  # in the name of a file an @ is a letter
+        check_user_info("store", url)
     try:
         parsed: URL = make_url(url)
-    except ArgumentError as error:
-        raise BadUrl("store", url.partition("@")[0].partition(":")[0], "it is not a URL",
-                     remedy) from error  # fmt: skip
+    except (ArgumentError, ValueError):  # the latter for a port that is no number
+        raise BadUrl("store", shown_url(url), "it is not a URL", remedy) from None
     if parsed.drivername == "postgres":  # as many hosts of databases write it, and libpq takes it
         parsed = parsed.set(drivername="postgresql")
     name = parsed.drivername.partition("+")[0]
     if name not in _BACKENDS:
-        raise BadUrl("store", parsed.render_as_string(hide_password=True),
+        raise BadUrl("store", shown_url(url),
                      f"{name} is no database that qframe knows", remedy)  # fmt: skip
     return _BACKENDS[name](parsed)

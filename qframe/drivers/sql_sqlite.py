@@ -14,7 +14,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine.url import URL
 from sqlalchemy.pool import PoolProxiedConnection
 
-from qframe.drivers.sql_backend import Backend, yes_or_no
+from qframe.drivers.sql_backend import Backend, shown_of, yes_or_no
 from qframe.errors import BadUrl, StoreFull
 from qframe.forks import Forks
 
@@ -49,7 +49,7 @@ class Sqlite(Backend):
         with self._writers_guard:
             self._writing = self._writers.setdefault(path, threading.Lock())
         engine = create_engine(url, paramstyle="qmark", pool_size=8, max_overflow=64)
-        shown = url.render_as_string(hide_password=True)
+        shown = shown_of(url)
         super().__init__(shown, engine.dialect, engine.pool, (sqlite3.Error,))
         self.may_migrate = yes_or_no(shown, "migrate", options.get("migrate", ""), True)
 
@@ -225,7 +225,7 @@ def _use_wal(cursor: sqlite3.Cursor) -> None:
 def _checked(url: URL) -> tuple[URL, dict[str, str]]:
     """The URL as the engine takes it, and our own options."""
     remedy = "use sqlite:///file.db, or sqlite:////full/path/to/file.db"
-    shown = url.render_as_string(hide_password=True)
+    shown = shown_of(url)
     if url.drivername not in ("sqlite", "sqlite+pysqlite"):
         raise BadUrl("store", shown, f"{url.drivername} is not a driver of it", remedy)
     if url.host:
@@ -240,7 +240,7 @@ def _checked(url: URL) -> tuple[URL, dict[str, str]]:
     for name, value in options.items():
         if name != "migrate" and (name != "synchronous" or value not in SYNCHRONOUS):
             raise BadUrl(
-                "store", shown, f"{name}={value} is not an option of it",
+                "store", shown, f"{name} is no option of it, or not with that value",
                 "use ?synchronous=full or ?synchronous=normal",
             )  # fmt: skip
     return url.set(query={}), options

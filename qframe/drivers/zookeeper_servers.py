@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import socket
 import ssl
 import threading
@@ -15,6 +14,7 @@ from urllib.parse import unquote, urlsplit
 from kazoo.handlers.threading import SequentialThreadingHandler
 
 from qframe.errors import BadUrl
+from qframe.redaction import shown_url
 
 PORT: Final = 2181
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -25,9 +25,6 @@ OPTIONS: Final = (
     "ssl_ca_certs", "ssl_cert_reqs", "ssl_certfile", "ssl_check_hostname", "ssl_keyfile",
     "ssl_password",
 )  # fmt: skip
-
-_BAD_PORT: Final = re.compile(r":[^\]:,]*[^\]:,\d][^\]:,]*(?=,|$)")
-_SECRET_OPTION: Final = re.compile(r"(ssl_password=)[^&]*")
 
 
 @dataclass(frozen=True)
@@ -98,12 +95,12 @@ def _parsed(url: str, shown: str) -> Servers:
 
 def _shown(url: str) -> str:
     """The URL without what may be a password, also where it was not written as it should be."""
-    scheme, found, rest = url.partition("://")
-    hidden, at, rest = (rest if found else url).rpartition("@")
-    end = min((rest.find(each) for each in "/?" if each in rest), default=len(rest))
-    hosts = _BAD_PORT.sub(":***", rest[:end])
-    tail = _SECRET_OPTION.sub(r"\1***", rest[end:])
-    return f"{scheme}{found}" * bool(found) + "***" * bool(hidden) + at + hosts + tail
+    _, question, options = url.rpartition("@")[2].partition("?")
+    shown = [
+        each if name in OPTIONS and name != "ssl_password" else f"{name}=***" if sign else "***"
+        for each in options.split("&") for name, sign, _ in [each.partition("=")]
+    ]  # fmt: skip
+    return shown_url(url) + question + "&".join(shown if question else ())
 
 
 def _user(credentials: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import BadUrl
+from qframe.redaction import shown_url
 from qframe.stores.base import Store
 
 
@@ -31,13 +32,7 @@ def open_store(url: str, *, namespace: str = "qframe", clock: Clock = SYSTEM_CLO
 
         return ModelStore(namespace=namespace, clock=clock)
     raise BadUrl(
-        "store", _shown(url), "it names no store",
+        "store", shown_url(url), "it names no store",
         "use redis://host:6379, sqlite:///file.db, postgresql+psycopg://user@host/name, "
         "or mysql+pymysql://user@host/name",
     )  # fmt: skip
-
-
-def _shown(url: str) -> str:
-    """A URL of a form that nobody knows, without options and what stands before its host."""
-    scheme, sign, rest = url.partition("?")[0].partition("://")
-    return f"{scheme}://***@{rest.rpartition('@')[2]}" if "@" in rest else scheme + sign + rest

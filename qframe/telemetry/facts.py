@@ -10,8 +10,8 @@ import msgspec
 
 from qframe.errors import BadInput, QFrameError, UndecodableBody
 from qframe.models import ModelRefused
+from qframe.redaction import redacted
 from qframe.retry import NeedRetry, Reject
-from qframe.telemetry.redaction import redacted
 from qframe.tracebacks import place_of, shortened
 
 MAX_CHARS: Final = 300

@@ -6,10 +6,10 @@ import logging
 from typing import Any, TextIO
 
 from qframe.current import being_handled
+from qframe.redaction import redacted
 from qframe.settings import Settings
 from qframe.telemetry.facts import MAX_TRACEBACK_CHARS
 from qframe.telemetry.lines import make_logger
-from qframe.telemetry.redaction import redacted
 from qframe.tracebacks import shortened
 
 

@@ -188,3 +188,16 @@ def test_a_group_that_there_is_not_is_refused(shop: Program, words: list[str]) -
 
 def test_only_a_stream_can_be_sought_in(shop: Program) -> None:
     assert "only a stream can be replayed" in shop.refused("seek", "orders", "billing", "earliest")
+
+
+@pytest.mark.parametrize("servers", ["redis_cluster", "redis_sentinel"])
+def test_a_url_of_several_hosts_works_in_every_command(
+    request: pytest.FixtureRequest, tmp_path: Path, servers: str
+) -> None:
+    program = Program(tmp_path)
+    place = ("--store", request.getfixturevalue(servers).url, "--namespace", tmp_path.name)
+    program.ok("topics", "declare", "orders", *place)
+    program.ok("publish", "orders", "1", "--id", "one", *place)
+    assert "orders" in program.ok("topics", *place).out
+    program.ok("verify", "orders", *place)
+    assert "orders" in program.ok("explain", "orders", "one", *place).out

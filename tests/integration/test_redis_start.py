@@ -73,6 +73,14 @@ def test_a_timeout_that_is_none_is_refused_before_anything_is_asked(value: str) 
     assert "hunter2" not in str(refused.value)
 
 
+def test_a_database_that_there_is_not_is_refused_in_one_line(server: RedisServer) -> None:
+    with pytest.raises(
+        BadUrl, match=r"DB index is out of range\); see that the database"
+    ) as refused:
+        QFrame(store=f"{server.url}/99").declare(Topic("t"))
+    assert "\n" not in str(refused.value)
+
+
 @pytest.mark.parametrize("credentials", [":hunter2@", "somebody:hunter2@", ""])
 def test_a_wrong_password_is_refused_and_never_shown(server: RedisServer, credentials: str) -> None:
     server.call("CONFIG", "SET", "requirepass", "secret")

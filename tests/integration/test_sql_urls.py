@@ -25,7 +25,23 @@ SECRET = "hunter2"
         ("postgres://u:hunter2@h/d?migrate=hunter", "is not an option of it"),
         ("mongodb://u:hunter2@h/d", r"store 'mongodb://\*\*\*@h/d': it names no store"),
         ("mongodb://h/d?password=hunter2", "store 'mongodb://h/d': it names no store"),
-        ("redis://u:hunter2@h:port", "store 'redis://...@h:port': "),
+        ("redis://u:hunter2@h:port", "store 'redis://...@h:port': its port is no number"),
+        (
+            "postgresql://u:hunter2@h:port/d",
+            r"store 'postgresql://\*\*\*@h:port/d': it is not a URL",
+        ),
+        ("redis://u:a/hunter2@h", r"store 'redis://\*\*\*@h': there is an @ behind .* %2F for /"),
+        ("redis://u:a#hunter2@h", r"there is an @ behind its host; .* %23 for #"),
+        ("redis://u:a?hunter2@h", r"there is an @ behind its host; .* %3F for \?"),
+        (
+            "redis+cluster://u:x@hunter2@h:1,i:2",
+            r"'redis\+cluster://\*\*\*@h:1,i:2': there are two",
+        ),
+        ("postgresql://u:x@hunter2@h/d", "there are two @ before its host; .*: %40 for @"),
+        ("mysql+pymysql://u:x@hunter2@h/d", "there are two @ before its host"),
+        ("u:hunter2@h/0", r"store '\*\*\*@h/0': it names no store"),
+        ("u:hunter2", r"store 'u:\*\*\*': it names no store"),
+        ("sqlite:///q.db?key=hunter2", "store 'sqlite:///q.db': key is no option of it"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_before_anything_is_asked(url: str, why: str) -> None:

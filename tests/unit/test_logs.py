@@ -15,12 +15,12 @@ from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable, UndecodableBody, WorkerFailed
 from qframe.events import Events
 from qframe.message import Delivery, Message
+from qframe.redaction import redacted
 from qframe.retry import NeedRetry, Reject
 from qframe.runtime.binding import bind
 from qframe.settings import Settings
 from qframe.telemetry.lines import make_logger
 from qframe.telemetry.logs import INTERVAL_S, EventLog, log_events
-from qframe.telemetry.redaction import redacted
 
 SECRET = "hunter2"
 
@@ -337,6 +337,12 @@ def test_a_credential_is_in_no_line(text: str) -> None:
 def test_redaction_leaves_the_rest() -> None:
     assert redacted("redis://u:p@host:1/0?a=b") == "redis://***@host:1/0?a=b"
     assert redacted("sqlite:///qframe.db") == "sqlite:///qframe.db"
+    for text in (
+        "Access denied for user 'q'@'h' (using password: YES)",
+        "use mysql+pymysql://user@host/name, or redis://user:password@host",
+    ):
+        assert redacted(text) == text
+    assert redacted("(its password: hunter2)") == "(its password: ***)"
 
 
 def test_a_drivers_parameters_are_cut_off() -> None:

@@ -90,6 +90,8 @@ def test_a_url_names_a_user_and_a_password(credentials: str, user: str, password
         ("zookeepers://a?ssl_check_hostname=maybe", "neither true nor false"),
         (f"zookeepers://a?ssl_certfile=/no&ssl_password={SECRET}", "cannot be read"),
         (f"zookeepers://a?ssl_password={SECRET}&x=y", "an option that is none of"),
+        (f"zookeeper://a/x?auth=digest:u:{SECRET}", "an option that is none of"),
+        (f"zookeeper://a/x?{SECRET}", "an option that is none of"),
     ],
 )
 def test_a_url_that_cannot_be_used_is_refused_without_its_password(url: str, why: str) -> None:

@@ -1,0 +1,63 @@
+"""Takes credentials out of URLs and texts that people will read."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+from qframe.errors import BadUrl
+
+# Literal examples stay as they are, since errors give them as remedies.
+_USER_INFO: Final = re.compile(r"(?<=://)(?!user(?::password)?@host)[^\s'\"]*@")
+_NAMES: Final = r"(?i)(?<![a-z0-9])(password|passwd|pwd|passfile|secret|token|auth)"
+_PARAMETER: Final = re.compile(rf"{_NAMES}(\s*=\s*)[^\s&;,'\"]+")
+# MySQL says "(using password: YES)", which is no password.
+_SPOKEN: Final = re.compile(rf"{_NAMES}(\s*:\s*)(?!(?:YES|NO)\b)[^\s&;,'\")\]}}]+")
+_BAD_PORT: Final = re.compile(r":[^\]:,]*[^\]:,\d][^\]:,]*(?=,|$)")
+
+
+def redacted(text: str) -> str:
+    """The text without what a URL in it says before its `@`, or gives as a password.
+
+    The whole of `user:password` goes, since Redis takes a password without a user, and everything
+    up to the last `@`, since people forget to quote that in passwords.
+    """
+    text = _PARAMETER.sub(r"\1\2***", _USER_INFO.sub("***@", text))
+    return _SPOKEN.sub(r"\1\2***", text)
+
+
+def shown_url(url: str) -> str:
+    """A URL without options, and without what may be a password, however badly it is written."""
+    scheme, sign, rest = url.partition("://")
+    if not sign:
+        scheme, rest = "", url
+    hidden, at, rest = rest.rpartition("@")
+    place = rest.partition("?")[0]
+    hosts, slash, path = place.partition("/")
+    if not at:
+        hosts = _BAD_PORT.sub(":***", hosts)
+    return f"{scheme}{sign}" + "***" * bool(hidden) + at + hosts + slash + path
+
+
+def check_user_info(what: str, url: str) -> None:
+    """Refuses a URL of which a user or password has an `@`, `/`, `?` or `#` that is not encoded.
+
+    What stands behind such a sign would be taken for a host or a path, and be shown.
+
+    Raises:
+        BadUrl: if it is so. No part of a password is in the message.
+    """
+    rest = url.partition("://")[2]
+    end = min((rest.find(sign) for sign in "/?#" if sign in rest), default=len(rest))
+    hosts, behind = rest[:end], rest[end:]
+    path, _, options = behind.partition("?")
+    if hosts.count("@") > 1:
+        why = "there are two @ before its host"
+    elif "@" in path or ("@" in options and "=" not in options.partition("@")[0]):
+        why = "there is an @ behind its host"
+    else:
+        return
+    raise BadUrl(
+        what, shown_url(url), why,
+        "percent-encode a user and a password: %40 for @, %2F for /, %3F for ?, %23 for #",
+    )  # fmt: skip
