@@ -117,6 +117,10 @@ class ConsumerOptions(BaseModel):
         description="Called around the handler, inside the app's middleware: "
         "see docs/middleware.md.",
     )
+    local_retries: int = Field(
+        3, ge=0, le=1_000_000,
+        description="How often NeedRetry() calls the handler again in this worker, at most.",
+    )  # fmt: skip
     at_most_once: bool = Field(
         False, description="Whether a message is settled before its handler is called."
     )
@@ -149,6 +153,7 @@ class ConsumerKeywords(TypedDict, total=False):
     broadcast_expires: float | str
     batch: Batch | None
     serial: bool
+    local_retries: int
     at_most_once: bool
 
 

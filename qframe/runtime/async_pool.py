@@ -10,6 +10,7 @@ from typing import Any, Protocol
 
 from qframe.current import HOLDER
 from qframe.message import Delivery, Message
+from qframe.runtime.binding import raise_returned
 from qframe.runtime.event_loop import EventLoop
 from qframe.runtime.time_limit import TimeLimit
 
@@ -247,7 +248,8 @@ class AsyncPool:
         flight.calling = True
         HOLDER.set(flight)
         try:
-            await self._handler(message)
+            if (answer := await self._handler(message)) is not None:
+                raise_returned(answer)
         except BaseException as error:  # a handler's SystemExit must not end the loop
             self._ended(flight)
             if isinstance(error, CancelledError) and flight.stopped and not message.overdue:

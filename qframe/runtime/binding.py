@@ -136,12 +136,21 @@ def check_transaction(function: Callable[..., Any], checker: Checker | None) -> 
         )  # fmt: skip
 
 
+def raise_returned(answer: object) -> None:
+    """Raises an exception that a handler has returned: it was meant to be raised."""
+    if isinstance(answer, BaseException) or (
+        inspect.isclass(answer) and issubclass(answer, BaseException)
+    ):
+        raise answer
+
+
 def check_answer(answer: object) -> None:
-    """Refuses what a plain handler has returned if it would have to be awaited.
+    """Raises an exception that a plain handler has returned, and refuses what is to be awaited.
 
     Raises:
-        BadHandler: if so, since nothing of its work is done.
+        BadHandler: if it would have to be awaited, since nothing of its work is done.
     """
+    raise_returned(answer)
     if inspect.isawaitable(answer):
         if inspect.iscoroutine(answer):
             answer.close()

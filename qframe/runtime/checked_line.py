@@ -14,7 +14,6 @@ from qframe.idempotency.sweep import EffectSweeper
 from qframe.message import Delivery, Message
 from qframe.runtime.binding import check_answer
 from qframe.runtime.claims import ClaimRenewal
-from qframe.runtime.handling import retries_locally
 from qframe.runtime.line import Line
 from qframe.runtime.loop_checker import is_in_loop
 from qframe.runtime.pool import Hand
@@ -319,8 +318,7 @@ class CheckedLine(Line):
         if claim is not None and claim.is_mine:
             passes = self._checker.passing(error)
             may_pass = claim.passes < MAX_PASSING and not message.overdue
-            stays = retries_locally(error, message.local_retries) and not message.cancelled
-            if self._checker.is_transactional or not stays:
+            if self._checker.is_transactional or not self._retries_here(message, error):
                 self._release(message)
             if passes is not None and may_pass and not message.settled:
                 claim.passes += 1

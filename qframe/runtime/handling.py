@@ -16,8 +16,8 @@ from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry, Reject
 from qframe.tracebacks import shortened
 
-MAX_LOCAL_RETRIES: Final = 3
 FIRST_PAUSE_S: Final = 0.05
+MAX_PAUSE_S: Final = 5.0
 MAX_ERROR_CHARS: Final = 500
 MAX_TRACEBACK_CHARS: Final = 8000
 MAX_RETRIED_CHARS: Final = 2000  # millions of messages may wait for a retry at once
@@ -35,14 +35,17 @@ class Ending(msgspec.Struct, gc=False, eq=False):
     traceback: str | None = None
 
 
-def retries_locally(error: BaseException, local_retries: int) -> bool:
+def retries_locally(error: BaseException, local_retries: int, most: int) -> bool:
     """Whether the message stays in the worker and is handed to its handler again."""
-    return isinstance(error, NeedRetry) and error.is_local and local_retries < MAX_LOCAL_RETRIES
+    return isinstance(error, NeedRetry) and error.is_local and local_retries < most
 
 
 def pause_s(local_retries: int) -> float:
-    """The pause before local retry number `local_retries` (from 1): 50 ms doubling, half jitter."""
-    bound: float = FIRST_PAUSE_S * 2 ** (local_retries - 1)
+    """The pause before local retry number `local_retries` (from 1): 50 ms, doubling up to 5 s.
+
+    A random part of up to half is taken off.
+    """
+    bound = min(MAX_PAUSE_S, FIRST_PAUSE_S * 2.0 ** min(local_retries - 1, 10))
     return bound * random.uniform(0.5, 1)  # noqa: S311 - jitter, no secret
 
 

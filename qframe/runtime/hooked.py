@@ -12,7 +12,7 @@ from qframe.errors import BadOption
 from qframe.events import Events
 from qframe.hooks import Middleware, is_async
 from qframe.message import Message
-from qframe.runtime.binding import Handler, check_answer, name_of
+from qframe.runtime.binding import Handler, check_answer, name_of, raise_returned
 
 # No others: a worker that a harness loses calls nothing any more.
 _FAILURES: Final = (Exception, SystemExit, CancelledError)
@@ -117,7 +117,8 @@ class AsyncHooked(Hooked):
                     await _awaited(hook.before(message))
                     begun.append((hook, message))
             started_s = self._clock.monotonic_s()
-            answer = await self._handler(given)
+            if (answer := await self._handler(given)) is not None:
+                raise_returned(answer)
             elapsed_s = self._clock.monotonic_s() - started_s
         except _FAILURES as error:
             await self._tell_all(begun, "on_failure", error)

@@ -306,6 +306,11 @@ class Line:
             self._send(self._endings.of_forgotten(delivery))
             self._free(delivery)
 
+    def _retries_here(self, message: Message, error: BaseException) -> bool:
+        """Whether the handler is to be called again in this worker."""
+        most = self._options.local_retries
+        return retries_locally(error, message.local_retries, most) and not message.cancelled
+
     def _failed(self, message: Message, error: BaseException) -> None:
         """The handler raised."""
         if message.settled:
@@ -313,7 +318,7 @@ class Line:
         elif isinstance(error, HeldBack):
             self._set_aside(message, error.wait_s)
             return
-        elif retries_locally(error, message.local_retries) and not message.cancelled:
+        elif self._retries_here(message, error):
             message.local_retries += 1
             message.auto_ack = self._options.auto_ack
             self._set_aside(message, pause_s(message.local_retries))

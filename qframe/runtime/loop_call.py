@@ -7,6 +7,7 @@ from collections.abc import Awaitable, Callable
 
 from qframe.current import HOLDER, Holder
 from qframe.message import Message
+from qframe.runtime.binding import raise_returned
 from qframe.runtime.event_loop import EventLoop
 
 BatchAwaited = Callable[[list[Message]], Awaitable[object]]
@@ -54,7 +55,7 @@ class LoopCall:
             return asyncio.CancelledError()
         HOLDER.set(self._holder)
         try:
-            await self._handler(self._messages)
+            raise_returned(await self._handler(self._messages))
         except BaseException as error:  # a handler's SystemExit must not end the loop
             return error
         finally:

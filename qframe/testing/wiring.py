@@ -21,6 +21,7 @@ from qframe.pulling import Pull, Pulls
 from qframe.relay import Relay
 from qframe.retry import Backoff
 from qframe.runtime.batch_line import BatchLine
+from qframe.runtime.binding import raise_returned
 from qframe.runtime.checked_line import CheckedLine
 from qframe.runtime.event_loop import EventLoop, in_event_loop
 from qframe.runtime.flow import Flow
@@ -254,7 +255,8 @@ def watched(
         try:
             result = handler(given)
             if inspect.iscoroutine(result):
-                _finish(result, journal.loop)
+                result = _finish(result, journal.loop)
+            raise_returned(result)
         except Lost:
             raise
         except BaseException as error:
@@ -272,12 +274,11 @@ def watched(
     return handle
 
 
-def _finish(coroutine: Coroutine[Any, Any, object], loop: asyncio.AbstractEventLoop | None) -> None:
+def _finish(coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop | None) -> Any:
     """Awaits what an async handler has begun: in the test's loop, where one is running."""
     if loop is None:
-        asyncio.run(coroutine)
-    else:
-        asyncio.run_coroutine_threadsafe(coroutine, loop).result()
+        return asyncio.run(coroutine)
+    return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
 
 
 def _nothing() -> None:

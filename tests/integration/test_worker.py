@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,9 @@ from eventually import eventually
 from qframe import (
     AlreadySettled,
     Backoff,
+    Batch,
     Message,
+    Middleware,
     NeedRetry,
     Outgoing,
     QFrame,
@@ -173,6 +175,57 @@ def test_a_plain_need_retry_is_tried_in_place_three_times_and_keeps_order(shop: 
     shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
     shop.app.run(burst=True)
     assert shop.seen == [(0, 1, 0), (0, 1, 1), (0, 1, 2), (0, 1, 3), (1, 1, 0), (0, 2, 0)]
+
+
+def test_a_handler_may_count_its_local_retries_and_then_ask_for_a_delay(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @shop.app.consumer(topic, group="g", local_retries=100)
+    def handle(message: Message) -> None:
+        shop.seen.append((message.attempt, message.local_retries))
+        if message.attempt == 1:
+            raise NeedRetry(delay="10ms") if message.local_retries > 3 else NeedRetry()
+
+    shop.app.publish(topic, 1)
+    shop.app.run(burst=True)
+    assert shop.seen == [(1, 0), (1, 1), (1, 2), (1, 3), (1, 4), (2, 0)]
+
+
+@pytest.mark.parametrize("how", ["plain", "async", "batch", "async batch", "hooked"])
+def test_an_exception_that_a_handler_returns_counts_as_raised(shop: Shop, how: str) -> None:
+    topic = Topic("t", slots=1)
+    answers: list[Any] = [NeedRetry(delay="10ms"), NeedRetry, ValueError("later"), Reject("no")]
+
+    def handle(message: Message) -> object:
+        return answers.pop(0)
+
+    async def handle_async(message: Message) -> object:
+        return answers.pop(0)
+
+    def handle_batch(messages: list[Message]) -> object:
+        return answers.pop(0)
+
+    async def handle_async_batch(messages: list[Message]) -> object:
+        return answers.pop(0)
+
+    class Watch(Middleware):
+        def on_failure(self, message: Message, error: BaseException) -> None:
+            shop.seen.append(type(error).__name__)
+
+    handlers: dict[str, Callable[..., object]] = {
+        "async": handle_async, "batch": handle_batch, "async batch": handle_async_batch,
+    }  # fmt: skip
+    shop.app.consumer(
+        topic, group="g", backoff=SOON, middleware=[Watch()] if how == "hooked" else (),
+        batch=Batch(1, "1ms") if "batch" in how else None,
+    )(handlers.get(how, handle))  # fmt: skip
+    shop.app.publish(topic, 1)
+    shop.app.run(burst=True)
+    assert answers == []
+    [letter] = shop.app.admin.dead(topic, "g")
+    assert letter.error == "Reject: no"
+    if how == "hooked":
+        assert shop.seen == ["NeedRetry", "NeedRetry", "ValueError", "Reject"]
 
 
 def test_a_handler_that_keeps_failing_gets_max_attempts_and_then_its_message_is_dead(

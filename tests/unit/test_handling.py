@@ -59,12 +59,18 @@ def test_what_no_retry_can_help_dies_at_once(error: Exception) -> None:
     assert type(error).__name__ in (ending.traceback or "")
 
 
-def test_a_plain_need_retry_stays_in_the_worker_three_times() -> None:
-    assert [retries_locally(NeedRetry(), number) for number in range(5)] == [True] * 3 + [False] * 2
-    assert not retries_locally(NeedRetry(delay=1), 0)
-    assert not retries_locally(ValueError(), 0)
+@pytest.mark.parametrize("most", [0, 3, 5])
+def test_a_plain_need_retry_stays_in_the_worker_as_often_as_its_consumer_says(most: int) -> None:
+    stays = [retries_locally(NeedRetry(), number, most) for number in range(7)]
+    assert stays == [True] * most + [False] * (7 - most)
+    assert not retries_locally(NeedRetry(delay=1), 0, 3)
+    assert not retries_locally(ValueError(), 0, 3)
+
+
+def test_the_pause_before_a_local_retry_doubles_up_to_five_seconds() -> None:
     assert 0.025 <= pause_s(1) <= 0.05
     assert 0.1 <= pause_s(3) <= 0.2
+    assert 2.5 <= pause_s(1_000_000) <= 5
 
 
 def test_an_error_is_summed_up_in_one_line_of_bounded_length() -> None:
