@@ -7,7 +7,7 @@ the next batch and mark it, publish it; or, where there is nothing, wait for the
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from typing import Final
 
@@ -109,6 +109,7 @@ class Relay(Service):
         self._topic: Topic | None = None
         self._gone: set[int] = set()  # in their topics, and not deleted yet
         self._untaken: set[int] = set()  # marked, and refused
+        self._served: Mapping[int, str] = {}
         self._pauses = Pauses(clock)
         self._limit = FIRST_BATCH
         self._wait_s = SOONEST_S
@@ -189,6 +190,9 @@ class Relay(Service):
         """Does what there is to do; answers whether it has brought anything into a topic."""
         slots = self._joined().open()
         self._step()
+        if slots is not self._served:
+            self._served = slots
+            self._untaken.clear()  # who had some of them meanwhile may have sent those rows
         rows = self._next(slots) if slots else []
         if not rows:
             return False

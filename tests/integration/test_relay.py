@@ -15,13 +15,18 @@ import pytest
 from business import engine_of
 from eventually import eventually
 from late import Late, loses
+from seated import Seated
 from servers import PostgresServer, RedisServer
 from sqlalchemy import Engine, text, update
 from sqlalchemy.orm import Session
 
 from qframe import Message, Outbox, Outgoing, QFrame, Topic
-from qframe.errors import AnswerLost, StoreUnavailable
+from qframe.clock import SYSTEM_CLOCK
+from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable
+from qframe.events import Events
+from qframe.outbox.rows import slot_of
 from qframe.producer import TRIES
+from qframe.relay import Relay
 
 orders = Topic("orders", kind="ordered", slots=4)
 
@@ -205,6 +210,51 @@ def test_what_may_have_been_sent_is_looked_up_once_its_id_may_be_forgotten(
         assert worker.events["outbox.doubted"] == 1
         [topic] = [each for each in worker.app.store.topics() if each.name == "brief"]
         assert sum(each.published for each in worker.app.store.stats(topic, "g")) == 1
+
+
+class Served:
+    """One relay of an outbox, turn by turn, with the slots that it is told."""
+
+    def __init__(self, app: QFrame, outbox: Outbox) -> None:
+        self.seat = Seated()
+        self.producer: Any = Late(app.producer)
+        self.relay = Relay(
+            outbox, store=app.store, producer=self.producer, resolve=app._resolve,
+            coordinator=self.seat, events=Events(), clock=SYSTEM_CLOCK,
+            on_failure=lambda *_: None,
+        )  # fmt: skip
+
+    def turn(self, epoch: str, *slots: int) -> None:
+        self.seat.owns(**{f"s{slot}": epoch for slot in slots})
+        self.relay._turn()
+
+
+def test_a_relay_takes_no_mark_back_of_what_was_anothers_to_send_meanwhile(
+    local: Engine, store: str
+) -> None:
+    """It was refused, lost the row's slot, and has others when it gets on."""
+    brief, outbox = Topic("brief", dedupe_window="1ms"), Outbox(local)
+    put(outbox, brief, 1, key="a")
+    with local.connect() as connection:
+        [row] = outbox.rows.page(connection, limit=9)
+    its = slot_of(row.line)
+    with QFrame(store=store) as app:
+        app.declare(brief)
+        app.store.subscribe(brief, "g")
+        one, other = Served(app, outbox), Served(app, outbox)
+        one.producer.before("send", loses(StoreUnavailable("store", "away")))
+        with pytest.raises(StoreUnavailable):
+            one.turn(f"{1:016x}", its)
+        other.producer.after("send", loses(PublishUnknown("brief", [row.id])))
+        with pytest.raises(PublishUnknown):
+            other.turn(f"{2:016x}", its)
+        one.turn(f"{3:016x}", 1 - min(1, its))
+        other.turn(f"{2:016x}", its)
+        other.turn(f"{2:016x}", its)
+        assert outbox.pending() == 0
+        assert sum(each.published for each in app.store.stats(brief, "g")) == 1
+        for each in (one, other):
+            each.relay._leave()
 
 
 def test_a_delay_counts_from_publishing_and_is_handed_out_by_the_store(

@@ -112,8 +112,10 @@ def test_after_the_pause_one_probe_begins_and_its_success_closes_it() -> None:
     assert bench.circuit.sought() == 0
     assert not bench.circuit.begins(other)
     assert bench.circuit.begins(probe)
+    woken = bench.woken
     bench.succeed(probe)
     assert bench.circuit.closed
+    assert bench.woken == woken + 1  # the pull loop sleeps till the next look
     assert bench.circuit.begins(other)
     assert bench.names == ["consumer.tripped", "consumer.probing", "consumer.recovered"]
 

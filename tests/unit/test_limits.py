@@ -101,6 +101,19 @@ def test_slow_handlers_are_given_more_when_their_messages_were_survived() -> Non
     assert caution.room(held, 1024) == 1
 
 
+def test_what_was_survived_earns_more_once() -> None:
+    held, _ = in_flight(messages=3000)
+    clock = VirtualClock()
+    caution = Caution(clock)
+    first = [delivery(0)]
+    held.add(first)
+    caution.note(first)
+    clock.advance(50)
+    assert [caution.room(held, 1024) for _ in range(3)] == [1, 1, 1]
+    clock.advance(5000)
+    assert caution.room(held, 1024) == 1  # nothing was put to the test since
+
+
 def test_the_more_often_a_message_was_lost_the_fewer_may_be_beside_it() -> None:
     held, _ = in_flight(messages=3000)
     caution = Caution(VirtualClock())

@@ -284,5 +284,16 @@ def test_after_an_outage_the_first_pause_is_short_again() -> None:
     assert settler._again_s - SYSTEM_CLOCK.monotonic_s() <= 0.05
 
 
+def test_what_was_kept_goes_before_what_comes_just_when_it_is_tried_again() -> None:
+    bench = Bench()
+    settler = bench.settler
+    bench.keeper.away = {0}
+    settler._send([delivery_of(2), delivery_of(4)])
+    bench.keeper.away.clear()
+    settler._again_s = 0.0
+    settler._send(settler._sendable([delivery_of(6), delivery_of(1)]))
+    assert bench.keeper.settled == [2, 4, 6, 1]
+
+
 def delivery_of(number: int) -> Delivery:
     return Delivery(f"m{number}", None, None, b"1", slot=number % 2, seq=number)

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-
 import pytest
+from seated import Seated
 
-from qframe.coordination.base import NOTHING, Share
-from qframe.errors import StoreUnavailable, UnknownGroup
+from qframe.errors import StoreUnavailable
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.runtime.limits import InFlight
@@ -17,44 +15,6 @@ from qframe.topic import Topic
 
 FIRST, SECOND, THIRD = (f"{number:016x}" for number in (1, 2, 3))
 TOPIC = Topic("t", slots=2)
-
-
-class Seated:
-    """A membership that is told what is its member's, and a coordinator with no other."""
-
-    paused = False
-    certain_until_s = float("inf")
-
-    def __init__(self) -> None:
-        self.now = NOTHING
-        self.refused: list[int] = []
-        self.empty: list[int] = []
-        self.on_change: Callable[[], None] = lambda: None
-
-    def join(self, topic: Topic, group: str, *, on_change: Callable[[], None]) -> Seated:
-        self.on_change = on_change
-        return self
-
-    def share(self) -> Share:
-        return self.now
-
-    def owns(self, leaving: Collection[int] = (), **owned: str) -> None:
-        """What is owned from now on: slots `s0` and `s1`, under epochs."""
-        epochs = {int(name[1:]): epoch for name, epoch in owned.items()}
-        self.now = Share(epochs, frozenset(leaving))
-        self.on_change()
-
-    def unknown(self) -> UnknownGroup | None:
-        return None
-
-    def certain(self) -> bool:
-        return True
-
-    def fenced(self, slots: Collection[int]) -> None:
-        self.refused += slots
-
-    def drained(self, slots: Collection[int]) -> None:
-        self.empty += slots
 
 
 class Bench:
