@@ -20,7 +20,7 @@ dead = typer.Typer(no_args_is_help=True, help="Shows, retries and drops dead let
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The messages' ids.")]
 After = Annotated[
     str | None,
-    typer.Option(metavar="PLACE", help="Only those behind this dead_place of --json."),
+    typer.Option(metavar="PLACE", help="Only those after this dead_place, from --json."),
 ]
 All = Annotated[bool, typer.Option("--all", help="All dead letters of the group.")]
 
@@ -35,7 +35,7 @@ def list_dead(
     after: After = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists a group's dead letters, the longest dead first."""
+    """Lists a group's dead letters, the oldest first."""
     with place.opened() as app:
         records = app.admin.dead(topic, group, limit, after=after)
     if as_json:

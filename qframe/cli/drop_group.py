@@ -23,7 +23,7 @@ def drop_group(
         bool, typer.Option("--force", help="Even if workers of the group are alive.")
     ] = False,
 ) -> None:
-    """Forgets a group and all that stands for it; asks first.
+    """Drops a group with its messages; asks first.
 
     Other groups keep theirs. It is refused while workers of the group are alive: they would make
     the group again, and begin where a new one begins.

@@ -34,12 +34,10 @@ Config = Annotated[
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
-Everything = Annotated[
-    bool, typer.Option("--all", help="With the topics that qframe keeps for itself.")
-]
+Everything = Annotated[bool, typer.Option("--all", help="Include qframe's own topics.")]
 Watch = Annotated[bool, typer.Option("--watch", help="Look again every second, until Ctrl-C.")]
 Limit = Annotated[
-    int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="How many at most.")
+    int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="At most this many.")
 ]
 
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]

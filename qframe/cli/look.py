@@ -29,7 +29,7 @@ def peek(
     limit: Limit = 20,
     as_json: AsJson = False,
 ) -> None:
-    """Shows a group's messages, and takes none of them.
+    """Shows a group's messages without taking them.
 
     They come slot by slot, the next ones first.
     """
@@ -62,7 +62,7 @@ def explain(
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.")],
     as_json: AsJson = False,
 ) -> None:
-    """Tells where a message stands for each group, and why."""
+    """Shows where a message is for each group, and why."""
     with place.opened() as app:
         records = app.admin.explain(topic, message_id)
         now_ms = app.store.now_ms()

@@ -23,14 +23,14 @@ from qframe.tables import DEFAULT_PREFIX
 
 _MOST: Final = 100_000
 
-outbox = typer.Typer(no_args_is_help=True, help="Shows, retries and drops what waits in an outbox.")
+outbox = typer.Typer(no_args_is_help=True, help="Shows, retries and drops messages of an outbox.")
 
 Where = Annotated[
     str,
     typer.Argument(metavar="WHERE", help="A module, as for qframe worker, or a database's URL."),
 ]
 Prefix = Annotated[
-    str, typer.Option(metavar="PREFIX", help="With a URL: what its tables' names begin with.")
+    str, typer.Option(metavar="PREFIX", help="With a URL: the prefix of its tables.")
 ]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The message's id.")]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The messages' ids.")]
@@ -41,14 +41,14 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The message
 def list_waiting(
     place: Place,
     where: Where,
-    refused: Annotated[bool, typer.Option("--refused", help="Only what is refused.")] = False,
+    refused: Annotated[bool, typer.Option("--refused", help="Only refused messages.")] = False,
     limit: Limit = 100,
     prefix: Prefix = DEFAULT_PREFIX,
     as_json: AsJson = False,
 ) -> None:
-    """Lists what waits in an outbox, the oldest first, and what is refused.
+    """Lists the messages of an outbox, the oldest first, and which are refused.
 
-    What a topic refuses holds back the later messages of its key, or of its whole topic.
+    A refused message holds back the later messages of its key, or of its whole topic.
     """
     with outboxes_at(place, where, prefix, must_ask=refused) as desks:
         found = [each for _, each in desks.waiting(limit, refused=refused)]
@@ -113,7 +113,7 @@ def retry(
     where: Where,
     prefix: Prefix = DEFAULT_PREFIX,
 ) -> None:
-    """Has relays try at once what was refused.
+    """Makes relays try refused messages again at once.
 
     They do so by themselves, each time after a longer pause, of 30 s at most.
     """
@@ -129,13 +129,13 @@ def drop(
     place: Place,
     where: Where,
     ids: Ids = None,
-    everything: Annotated[bool, typer.Option("--all", help="All that are refused.")] = False,
+    everything: Annotated[bool, typer.Option("--all", help="All refused messages.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     prefix: Prefix = DEFAULT_PREFIX,
 ) -> None:
     """Removes messages from an outbox for good; asks first, unless --yes.
 
-    What a relay has in hand at this moment comes into its topic all the same.
+    A message that a relay has in hand at this moment is still published.
     """
     check_chosen("outbox drop", ids, everything, f"qframe outbox list {where}")
     with outboxes_at(place, where, prefix, must_ask=everything) as desks:

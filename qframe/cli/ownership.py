@@ -23,8 +23,8 @@ from qframe.topic import is_internal
 
 NO_WORKER = "no worker is there; start one: qframe worker MODULE"
 
-AnyTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="Of this topic only.")]
-AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="Of this group only.")]
+AnyTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="This topic only.")]
+AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="This group only.")]
 
 
 @coordinated
@@ -36,7 +36,7 @@ def workers(
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
-    """Lists the workers that live, and what they consume."""
+    """Lists live workers and their consumers."""
     with place.opened() as app:
 
         def look() -> View:

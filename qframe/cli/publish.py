@@ -31,7 +31,7 @@ def publish(
     ] = None,
     text: Annotated[bool, typer.Option("--text", help="BODY is a text, not JSON.")] = False,
     key: Annotated[
-        str | None, typer.Option(metavar="KEY", help="What must be handled in order with it.")
+        str | None, typer.Option(metavar="KEY", help="Messages with one key are handled in order.")
     ] = None,
     header: Annotated[
         list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")
@@ -48,7 +48,7 @@ def publish(
     delay: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="Due so much later: seconds, or such as 500ms, 10m, 2h."
+            metavar="DURATION", help="Due after this time: seconds, or such as 500ms, 10m, 2h."
         ),
     ] = None,
     at: Annotated[
@@ -57,31 +57,31 @@ def publish(
     ] = None,
     priority: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Higher goes first; on priority and ordered topics."),
+        typer.Option(metavar="N", help="Higher is handled first; on priority and ordered topics."),
     ] = None,
     within: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="On merge topics: due so much later, unless due already."
+            metavar="DURATION", help="On merge topics: due after this time, unless due already."
         ),
     ] = None,
     sequence: Annotated[
         int | None,
-        typer.Option(metavar="N", help="On ordered topics: its number among its key's, from 1."),
+        typer.Option(metavar="N", help="On ordered topics: its number within its key, from 1."),
     ] = None,
     slot_basis: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="What decides its slot instead of its key, such as a customer."
+            metavar="TEXT", help="Decides its slot in place of its key, such as a customer."
         ),
     ] = None,
     kind: Annotated[
         str | None,
-        typer.Option(metavar="KIND", help="Declares the topic, if it is new, as of this kind."),
+        typer.Option(metavar="KIND", help="If the topic is new, declares it with this kind."),
     ] = None,
     slots: Annotated[
         int | None,
-        typer.Option(metavar="N", help="Declares the topic, if it is new, with so many slots."),
+        typer.Option(metavar="N", help="If the topic is new, declares it with this many slots."),
     ] = None,
     file: Annotated[
         Path | None,
@@ -100,7 +100,7 @@ def publish(
 ) -> None:
     """Publishes a message, or each line of a file.
 
-    A file is looked through before anything is published: if a line is wrong, nothing is.
+    All lines of a file are checked before the first one is published.
     """
     options = _given(
         key=key,

@@ -57,7 +57,7 @@ def show(
     topic: TopicName,
     as_json: AsJson = False,
 ) -> None:
-    """Shows one topic, and where its messages stand for each group."""
+    """Shows one topic, and the states of its messages for each group."""
     with place.opened() as app:
         found = app.admin.topic(topic)
     listing = context.parent.params if context.parent is not None else {}
@@ -85,7 +85,7 @@ def declare(
         int | None, typer.Option(metavar="N", help="How many unsettled messages it holds at most.")
     ] = None,
     dedupe_window: Annotated[
-        str, typer.Option(metavar="TIME", help="How long a repeated id is known.")
+        str, typer.Option(metavar="TIME", help="How long a repeated id is recognised.")
     ] = "1h",
     gap_timeout: Annotated[
         str, typer.Option(metavar="TIME", help="How long a gap in a sequence is waited for.")
@@ -94,7 +94,7 @@ def declare(
         str | None,
         typer.Option(
             metavar="RULE",
-            help="What a message without a key is queued under in delay and priority: id or body.",
+            help="How delay and priority topics queue a message without a key: by id or body.",
         ),
     ] = None,
 ) -> None:
@@ -117,7 +117,7 @@ def groups(
     topic: TopicName,
     as_json: AsJson = False,
 ) -> None:
-    """Lists a topic's groups, and where its messages stand for each."""
+    """Lists a topic's groups, and the states of its messages for each."""
     with place.opened() as app:
         found = app.admin.topic(topic)
         names = app.admin.groups(topic)

@@ -15,16 +15,20 @@ from qframe.errors import BadOption
 from qframe.tuning import RESET, Tuning
 
 Threads = Annotated[
-    str | None, typer.Option(metavar="N", help="Handlers at once in each worker, or reset.")
+    str | None,
+    typer.Option(metavar="N", help="How many handlers run at once in each worker, or reset."),
 ]
 Rate = Annotated[
     str | None,
-    typer.Option(metavar="RATE", help="How often handlers begin, such as 100/s, or reset."),
+    typer.Option(metavar="RATE", help="How often handlers start, such as 100/s, or reset."),
 ]
 InFlight = Annotated[
-    str | None, typer.Option(metavar="N", help="Messages that each worker holds at once, or reset.")
+    str | None,
+    typer.Option(metavar="N", help="How many messages each worker holds at once, or reset."),
 ]
-Reset = Annotated[bool, typer.Option("--reset", help="First, all of these to what the code says.")]
+Reset = Annotated[
+    bool, typer.Option("--reset", help="Reset all of these to the code's values first.")
+]
 
 _WITHIN = "its workers follow within 2 s"
 
@@ -42,7 +46,7 @@ def tune(
 ) -> None:
     """Changes a group's running workers, or shows what is set for them.
 
-    They follow within 2 s, and those that start later obey as well. Without options it only shows.
+    They follow within 2 s, and workers that start later obey too. Without options it only shows.
     """
     given: dict[str, Any] = {
         "threads": _number("threads", threads), "rate": rate,
@@ -66,7 +70,7 @@ def pause(
 ) -> None:
     """Pauses a group's workers until it is resumed.
 
-    Handlers finish the messages in hand. Nothing is lost: the group goes on to collect.
+    Handlers finish the messages in hand. Nothing is lost: the group keeps collecting messages.
     """
     with place.opened() as app:
         app.admin.pause(topic, group)

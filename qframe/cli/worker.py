@@ -35,10 +35,10 @@ def worker(
         list[str], typer.Argument(metavar="MODULE", help="Such as shop.orders, or shop:app.")
     ],
     burst: Annotated[
-        bool, typer.Option("--burst", help="End when nothing is due or waits for a retry.")
+        bool, typer.Option("--burst", help="End when no message is due or waits for a retry.")
     ] = False,
     drain: Annotated[
-        bool, typer.Option("--drain", help="End when nothing waits at all, timers included.")
+        bool, typer.Option("--drain", help="End when no message waits at all, timers included.")
     ] = False,
     processes: Annotated[
         int, typer.Option(min=1, metavar="N", help="How many workers to run.")
@@ -65,10 +65,8 @@ def worker(
     lifeline: Annotated[int | None, typer.Option(min=3, hidden=True)] = None,
     flags: Annotated[list[str] | None, typer.Option("--flag", hidden=True)] = None,
 ) -> None:
-    """Serves the consumers of modules, until SIGTERM or Ctrl-C.
-
-    It then finishes what it has begun; a second signal ends it at once. With --processes, a worker
-    that dies is restarted, and signals to the first process stop them all.
+    """Serves the consumers of modules, until SIGTERM or Ctrl-C.    It then finishes the messages in hand; a second signal ends it at once. With --processes, a
+    worker that dies is restarted, and signals to the first process stop them all.
     """
     wait_ms = duration_ms(duration_of(wait) or 0, "wait")
     settings = place.settings(log_level=log_level)
