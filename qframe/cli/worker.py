@@ -65,7 +65,9 @@ def worker(
     lifeline: Annotated[int | None, typer.Option(min=3, hidden=True)] = None,
     flags: Annotated[list[str] | None, typer.Option("--flag", hidden=True)] = None,
 ) -> None:
-    """Serves the consumers of modules, until SIGTERM or Ctrl-C.    It then finishes the messages in hand; a second signal ends it at once. With --processes, a
+    """Serves the consumers of modules, until SIGTERM or Ctrl-C.
+
+    It then finishes the messages in hand; a second signal ends it at once. With --processes, a
     worker that dies is restarted, and signals to the first process stop them all.
     """
     wait_ms = duration_ms(duration_of(wait) or 0, "wait")
