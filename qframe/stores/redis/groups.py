@@ -8,7 +8,7 @@ from typing import Any
 import msgspec
 
 from qframe.drivers.redis import Call, Command, Missing, Redis
-from qframe.errors import SlotsAway, TopicMismatch, UnknownGroup
+from qframe.errors import SlotsAway, StoreDamaged, TopicMismatch, UnknownGroup
 from qframe.stores.exchange import NO_EPOCH
 from qframe.stores.redis.keys import UNCLAIMED, Place, of, topics_key
 from qframe.topic import Topic
@@ -93,7 +93,12 @@ def subscribe(
     is_new, decision = _without_remains(redis, place, group, 0, call(0, start), reply)
     follow = decision.decode() if place.topic.has_subjects else start
     rest = [call(slot, follow) for slot in range(1, place.topic.slots)]
-    replies = redis.run(rest, partly=not is_new) if rest else []
+    try:
+        replies = redis.run(rest, partly=not is_new) if rest else []
+    except StoreDamaged:  # all of them; the worker tells of each when it takes it
+        if is_new:
+            raise
+        replies = []
     for slot, reply in enumerate(replies, start=1):
         if not isinstance(reply, Missing):
             _without_remains(redis, place, group, slot, rest[slot - 1], reply)

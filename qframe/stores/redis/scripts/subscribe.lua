@@ -7,7 +7,7 @@
 -- Reply: [1 if it is new, else 0; claims if it has what was kept for the first group, else joins].
 --   [-3] if remains of a dropped group of this name are there still.
 -- Cost: 6 commands in a stream, 5 elsewhere, 2 more where it expires; 11 to 21 more to take over
---   what was kept, and for ordered 1 or 2 for each subject. 2 where it is there, 3 if it expires.
+--   what was kept, and for ordered 1 or 2 for each subject. 3 where it is there, 4 if it expires.
 -- Promise: one atomic step; what was published before any group existed goes to one group whole.
 local slot = KEYS[1]
 local given, kind, name, start, expires = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
@@ -22,8 +22,12 @@ if expires then
 elseif before then
   redis.call('ZREM', slot .. 'expiries', name)
 end
-if before then
+if before and redis.call('HEXISTS', group.cursor, 'epoch') == 1 then
   return { 0, before }
+end
+if before and kind ~= 'stream' then -- somebody else has removed the cursor
+  redis.call('HSET', group.cursor, 'epoch', '0000000000000000')
+  return { 1, before }
 end
 if kind == 'stream' then
   local head = tonumber(redis.call('GET', slot .. 'head') or 0)

@@ -1,0 +1,193 @@
+"""Keys of Redis that somebody has damaged: `verify` names each, and the other slots go on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eventually import eventually
+from servers import RedisServer
+
+from qframe import Message, QFrame, StoreDamaged, Topic
+from qframe.runtime import pull_loop
+
+TYPES = {
+    "head": "string", "log": "stream", "later": "zset", "ids": "zset", "groups": "hash",
+    "g:g:cursor": "hash", "g:g:waiting": "zset", "g:g:retry": "zset", "g:g:todo": "zset",
+    "g:g:doing": "zset", "g:g:body": "hash", "g:g:tries": "hash", "g:g:dead": "zset",
+    "g:g:graves": "hash",
+}  # fmt: skip
+KINDS = ("stream", "ordered")
+
+
+class Place:
+    """A topic of two slots, of which slot 1 is damaged; an app, and what it handles."""
+
+    def __init__(self, url: str, namespace: str, kind: str) -> None:
+        self.app = QFrame(url, namespace=namespace, grace=5)
+        self.topic = Topic("orders", kind, slots=2)
+        self.seen: list[Any] = []
+        self.told: list[tuple[str, int]] = []
+        self.app.consumer(self.topic, "g")(self._handle)
+        self.app.events.listen(self._listen)
+        self.app.declare(self.topic)
+        self.app.store.subscribe(self.topic, "g")
+        self.keys = {
+            slot: [key for key in map(str, range(100)) if self.topic.slot_of(key.encode()) == slot]
+            for slot in range(2)
+        }
+        self._redis: Any = self.app.store._redis  # type: ignore[attr-defined]
+        self._prefix = f"qf:{{{namespace}:orders:1}}:".encode()
+
+    def ask(self, name: str, *words: Any) -> Any:
+        """A command about a key of slot 1."""
+        return self._redis.ask(self._prefix + name.encode(), *words)
+
+    def publish(self, slot: int, *bodies: int, **options: Any) -> None:
+        for body in bodies:
+            key = self.keys[slot][body % 7]
+            self.app.publish(self.topic, body, key=key, **options)
+
+    def verify(self) -> list[str]:
+        return self.app.admin.verify("orders")
+
+    def _handle(self, message: Message) -> None:
+        self.seen.append(message.body)
+
+    def _listen(self, name: str, facts: dict[str, Any]) -> None:
+        if name == "slot.damaged":
+            self.told.append((name, facts["slot"]))
+
+
+@contextmanager
+def serving(app: QFrame) -> Iterator[None]:
+    """The app's worker, in a thread; it must not end by itself."""
+    failures: list[BaseException] = []
+
+    def run() -> None:
+        try:
+            app.run()
+        except BaseException as error:
+            failures.append(error)
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    try:
+        yield
+    finally:
+        assert failures == []
+        app.stop()
+        thread.join(60)
+
+
+@pytest.fixture(params=KINDS)
+def place(
+    request: pytest.FixtureRequest, redis_server: RedisServer, tmp_path: Path
+) -> Iterator[Place]:
+    place = Place(redis_server.url, tmp_path.name, request.param)
+    with place.app:
+        yield place
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_a_key_of_another_type_is_named_and_its_slot_alone_stands_still(
+    place: Place, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(pull_loop, "DAMAGED_SLEEP_S", 0.05)
+    place.publish(1, 1, 2)
+    place.publish(1, 3, delay=3600)
+    wrong = "RPUSH" if TYPES[name] != "list" else "SET"
+    place.ask(name, "DEL")
+    place.ask(name, wrong, "garbage")
+    assert any(f"its key {name} is a list, and should be a {TYPES[name]}" in fault
+               for fault in place.verify())  # fmt: skip
+    place.publish(0, 10, 11)
+    with serving(place.app):
+        eventually(lambda: {10, 11} <= set(place.seen))
+        place.publish(0, 12)
+        eventually(lambda: 12 in place.seen)
+
+
+@pytest.mark.parametrize(
+    ("name", "words", "fault"),
+    [
+        ("head", ("INCRBY", 1000), "offsets 2 to 1001 are not in the log"),
+        ("log", ("DEL",), "offsets 0 to 1 are not in the log"),
+        ("head", ("SET", "garbage"), "cannot be read"),
+        ("g:g:cursor", ("DEL",), "this slot does not know it"),
+        ("g:g:cursor", ("HSET", "floor", "garbage"), "cannot be read"),
+        ("later", ("ZADD", 1, "garbage"), "later: MalformedMessage"),
+    ],
+)
+def test_a_stream_that_was_tampered_with_is_not_called_clean_and_stops_no_worker(
+    redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
+    words: tuple[Any, ...], fault: str,
+) -> None:  # fmt: skip
+    monkeypatch.setattr(pull_loop, "DAMAGED_SLEEP_S", 0.05)
+    place = Place(redis_server.url, tmp_path.name, "stream")
+    with place.app:
+        place.publish(1, 1, 2)
+        place.ask(name, *words)
+        assert fault in "\n".join(place.verify())
+        place.publish(0, 10)
+        with serving(place.app):
+            eventually(lambda: 10 in place.seen)
+            if words[1:2] != ("garbage",) and "floor" not in words:
+                place.publish(1, 20)
+                eventually(lambda: 20 in place.seen)
+        assert place.seen.count(20) <= 1
+
+
+def test_messages_that_are_missing_in_a_log_are_passed_in_one_step_and_told(
+    redis_server: RedisServer, tmp_path: Path
+) -> None:
+    place = Place(redis_server.url, tmp_path.name, "stream")
+    with place.app:
+        counts: list[int] = []
+        place.app.events.listen(
+            lambda name, facts: (
+                counts.append(facts["count"]) if name == "delivery.missing" else None
+            )
+        )
+        place.publish(1, 1)
+        place.ask("head", "INCRBY", 5000)
+        place.publish(1, 2, 3)
+        place.app.run(burst=True)
+        assert place.seen == [1, 2, 3]
+        assert sum(counts) == 5000
+        assert place.verify() == []
+        place.app.store.sweep(place.topic)
+        assert [each.body for each in place.app.store.read_log(place.topic, 1, 5001, 9)] == [
+            b"2",
+            b"3",
+        ]
+
+
+@pytest.mark.parametrize("name", ["g:g:body", "g:g:todo", "g:g:doing", "g:g:tries", "g:g:waiting"])
+def test_a_deleted_key_of_subjects_is_told_and_what_is_published_afterwards_is_handled(
+    redis_server: RedisServer, tmp_path: Path, name: str
+) -> None:
+    place = Place(redis_server.url, tmp_path.name, "delay")
+    with place.app:
+        place.publish(1, 1, 2)
+        place.publish(1, 3, delay=3600)
+        deleted = place.ask(name, "DEL")
+        assert bool(place.verify()) == bool(deleted)
+        place.publish(1, 4)
+        place.app.run(burst=True)
+        assert 4 in place.seen
+
+
+def test_what_looks_at_a_damaged_slot_says_what_it_is(place: Place) -> None:
+    place.publish(1, 1)
+    place.ask("g:g:cursor", "DEL")
+    place.ask("g:g:cursor", "RPUSH", "garbage")
+    for look in (place.app.admin.topics, lambda: place.app.admin.peek("orders", "g")):
+        with pytest.raises(
+            StoreDamaged, match=r"is damaged: WRONGTYPE.*; qframe verify tells where"
+        ):
+            look()
