@@ -57,7 +57,7 @@ def slots(
     watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
-    """Shows which worker owns which slots of a topic, for each group.
+    """Shows which worker owns which slots of a topic.
 
     A slot's epoch only grows: of two workers that believe they own it, the larger one is in force.
     """

@@ -117,7 +117,7 @@ def groups(
     topic: TopicName,
     as_json: AsJson = False,
 ) -> None:
-    """Lists a topic's groups, and the states of its messages for each."""
+    """Lists a topic's groups and how far each of them is."""
     with place.opened() as app:
         found = app.admin.topic(topic)
         names = app.admin.groups(topic)

@@ -44,7 +44,7 @@ def tune(
     reset: Reset = False,
     as_json: AsJson = False,
 ) -> None:
-    """Changes a group's running workers, or shows what is set for them.
+    """Changes or shows how a group's workers run.
 
     They follow within 2 s, and workers that start later obey too. Without options it only shows.
     """

@@ -126,7 +126,7 @@ def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
         (
             SlotsAway("s", [1], {2: None, 5: None}),
             (AnswerLost, StoreUnavailable),
-            {"taken": [1], "away": [2, 5]},
+            {"taken": [1], "away": {2: None, 5: None}},
             ("slots 2, 5 are away",),
         ),
         (
