@@ -1,6 +1,6 @@
 # make help shows what there is. Every target sets up what it needs, in .venv, and only once.
 .DEFAULT_GOAL := help
-.PHONY: help demo check test matrix bench api clean
+.PHONY: help demo check quick test matrix bench api clean
 
 READY := .venv/.ready
 SERVERS := .venv/.servers
@@ -9,9 +9,16 @@ SPARK := .venv/.spark
 VENV_PYTHON := .venv/bin/python
 # Tests start the program hundreds of times; without its bytecode each start compiles it all anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Three at once keep two cores busy, since tests wait for servers; in the order of the folders the
-# short ones come last, so that none has to wait for a long one at the end.
-TOGETHER := -n 3
+# Four at once keep two cores busy, since tests wait for servers and for time; in the order of the
+# folders the short ones come last, so that none has to wait for a long one at the end.
+IN_FILES := --dist loadfile --no-loadscope-reorder
+# The servers that take longest to start, and what costs most on them.
+QUICK := not (postgres or mariadb or redis-cluster or redis-sentinel)
+# Beside the tests; where it fails, it says so after them.
+BESIDE_CHECK = said=$$(mktemp); { $(MAKE) --no-print-directory check > $$said 2>&1 && cat $$said; } \
+	& checking=$$!;
+BOTH = tested=$$?; wait $$checking; checked=$$?; [ $$checked = 0 ] || cat $$said; rm -f $$said; \
+	[ $$tested = 0 ] && exit $$checked || exit $$tested
 # Tests kill processes, not machines: where memory is plenty, their files need no disk.
 SCRATCH := $(shell test -w /dev/shm && df -Pk /dev/shm | awk 'NR == 2 && $$4 > 6000000 { print "/dev/shm" }')
 ON_SCRATCH := $(if $(SCRATCH),TMPDIR=$(SCRATCH))
@@ -27,13 +34,15 @@ check: $(READY) $(SPARK) ## Lints, checks the format and the types.
 	@$(VENV_PYTHON) -m ruff format --quiet --check . && echo "ruff format: ok"
 	@$(VENV_PYTHON) -m mypy --no-error-summary && echo "mypy --strict: ok"
 
-test: check $(SERVERS) ## Runs check, then every test; ARGS="tests/unit -k topic" those alone.
+quick: $(READY) $(SPARK) $(SERVERS) ## Runs check beside unit tests and conformance on model, SQLite and Redis.
+	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 3 $(IN_FILES) -k "$(QUICK)" \
+		tests/conformance tests/test_architecture.py tests/test_public_api.py tests/unit; $(BOTH)
+
+test: $(READY) $(SPARK) $(SERVERS) ## Runs check beside every test; ARGS="tests/unit -k topic" those alone.
 ifdef ARGS
-	@$(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(ARGS)
+	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(ARGS); $(BOTH)
 else
-	@$(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(TOGETHER) --dist loadfile \
-		--no-loadscope-reorder --ignore tests/chaos; first=$$?; \
-		$(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(TOGETHER) tests/chaos && exit $$first
+	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 4 $(IN_FILES); $(BOTH)
 endif
 
 matrix: $(SERVERS) ## Runs what fits each Python, server and package version, and prints the table; ARGS="redis-8" one row.

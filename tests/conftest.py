@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import uuid
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 from absence import pytest_runtest_makereport  # noqa: F401 - pytest finds it here
@@ -25,6 +26,7 @@ settings.load_profile("qframe")
 
 
 SIZES = ("QFRAME_CHAOS_", "QFRAME_SPARK_")
+WITH_A_SPARK_OF_THEIR_OWN = ("test_failing_tasks.py", "test_stream_kills.py")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -33,6 +35,22 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     if any(name.startswith(SIZES) for name in os.environ):
         for item in items:
             item.add_marker(pytest.mark.timeout(0))
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Where files stay whole, all that use the session of Spark stay together: it is one JVM."""
+    if config.getoption("dist") != "loadfile":
+        return None
+    from xdist.scheduler import LoadFileScheduling
+
+    class OneSession(LoadFileScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file: str = super()._split_scope(nodeid)
+            is_spark = "/spark/" in file and not file.endswith(WITH_A_SPARK_OF_THEIR_OWN)
+            return "spark" if is_spark else file
+
+    return OneSession(config, log)
 
 
 @pytest.fixture(autouse=True)
