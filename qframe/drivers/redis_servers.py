@@ -10,6 +10,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 import redis as client
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
+from redis.driver_info import DriverInfo
 from redis.exceptions import (
     AskError,
     BusyLoadingError,
@@ -284,6 +285,8 @@ def servers_of(url: str) -> tuple[Servers, str]:
     options: dict[str, Any] = {
         "retry": Retry(NoBackoff(), 0), "protocol": 2, "socket_timeout": ANSWER_TIMEOUT_S,
         "socket_connect_timeout": CONNECT_TIMEOUT_S, "max_connections": 2**31 - 1,
+        # Unless given one, each connection reads its version from the installed package's files.
+        "driver_info": DriverInfo(),
     }  # fmt: skip
     name, _, password = credentials.partition(":")
     if password:
