@@ -4,7 +4,7 @@ No two handlers of the group overlap on a key, but where a worker had lost its r
 its own (`tenures` states the rule); order holds; nothing is lost; what was settled too late was
 refused.
 
-`QFRAME_CHAOS_MESSAGES` says how many messages each run has, by default 100,000 with Redis and
+`QFRAME_CHAOS_MESSAGES` says how many messages each run has, by default 40,000 with Redis and
 ZooKeeper and 5,000 with SQLite; Redis with leases is run only if it is given. `QFRAME_CHAOS_SEED`
 (2026) chooses keys, moments and faults.
 """
@@ -46,8 +46,8 @@ MAX_ATTEMPTS = 16
 WITHIN_S = 1800.0 if MESSAGES else 300.0
 # How many messages each has by default; none where that would be too much for every run.
 FLAVOURS = [
-    ("redis", "zookeeper", "stream", 100_000),
-    ("redis", "zookeeper", "ordered", 100_000),
+    ("redis", "zookeeper", "stream", 40_000),
+    ("redis", "zookeeper", "ordered", 40_000),
     ("sqlite", "leases", "stream", 0),
     ("sqlite", "leases", "ordered", 5_000),
     ("redis", "leases", "stream", 0),

@@ -95,13 +95,13 @@ def test_ten_kills_at_random_moments_change_no_total_and_lose_no_event(
     tmp_path: Path, seed: int
 ) -> None:
     answer = run(
-        "-m", "examples.flights.crash", "--limit", "6000", "--kills", str(KILLS),
+        "-m", "examples.flights.crash", "--limit", "2400", "--kills", str(KILLS),
         "--seed", str(seed), "--keep", str(tmp_path),
     )  # fmt: skip
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert answer.stdout.count("killed when") == KILLS
     assert answer.stdout.count("  yes  ") == 6
-    assert applied(tmp_path) == {"airport-stats": 6000, "plane-order": 6000}
+    assert applied(tmp_path) == {"airport-stats": 2400, "plane-order": 2400}
 
 
 @pytest.mark.parametrize(
