@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
 
 import msgspec
 import pytest
+from sqlalchemy.pool import QueuePool
 
 from qframe.clock import VirtualClock
 from qframe.codec import batch_mark, subject_of
+from qframe.drivers import sql_postgres
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.stores.base import Bell, Store
@@ -29,6 +32,26 @@ REDIS = {"redis": "redis_server", "redis-cluster": "redis_cluster"}
 DATABASES = {"postgres": "postgres_url", "mariadb": "mariadb_url"}
 STORES = ("sqlite", *DATABASES, *REDIS)
 
+
+class KeptPool(QueuePool):
+    """Connections that stores leave open for the next test.
+
+    To PostgreSQL a new one costs as much as most tests do, since each has a process whose caches
+    are empty.
+    """
+
+    def dispose(self) -> None:
+        """Leaves them open."""
+
+    def recreate(self) -> Self:
+        """The same pool."""
+        return self
+
+    def close(self) -> None:
+        """Closes them."""
+        super().dispose()
+
+
 Opener = Callable[[Path, VirtualClock, str], Store]
 
 
@@ -41,12 +64,28 @@ def opener_of(request: pytest.FixtureRequest, name: str) -> Opener:
         )
     if name in DATABASES:
         url = request.getfixturevalue(DATABASES[name])
-        return lambda folder, clock, namespace: SqlStore(
-            url, namespace=f"{folder.name}-{namespace}", clock=clock
-        )
-    return lambda folder, clock, namespace: SqlStore(
-        f"sqlite:///{folder / 'store.db'}?synchronous=normal", namespace=namespace, clock=clock
-    )
+        pool = request.getfixturevalue("postgres_pool") if name == "postgres" else None
+
+        def opened(folder: Path, clock: VirtualClock, namespace: str) -> Store:
+            with pytest.MonkeyPatch.context() as patch:
+                if pool is not None:
+                    patch.setattr(sql_postgres, "QueuePool", lambda *_, **__: pool)
+                return SqlStore(url, namespace=f"{folder.name}-{namespace}", clock=clock)
+
+        return opened
+    return sqlite_opener(request.getfixturevalue("sqlite_file"))
+
+
+def sqlite_opener(empty: Path) -> Opener:
+    """What opens a store on a copy of a file that has all tables: copied, they cost nothing."""
+
+    def opened(folder: Path, clock: VirtualClock, namespace: str) -> Store:
+        file = folder / "store.db"
+        if not file.exists():
+            shutil.copyfile(empty, file)
+        return SqlStore(f"sqlite:///{file}?synchronous=normal", namespace=namespace, clock=clock)
+
+    return opened
 
 
 def epoch(number: int) -> str:

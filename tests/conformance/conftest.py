@@ -6,18 +6,40 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from bench import STORES, Bench, opener_of
+from bench import STORES, Bench, KeptPool, opener_of
 from servers import MariaDbServer, PostgresServer
+from sqlalchemy.engine import make_url
 
 from qframe.clock import VirtualClock
+from qframe.drivers.sql_postgres import Postgres
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
+from qframe.stores.sql.store import SqlStore
+
+
+@pytest.fixture(scope="session")
+def sqlite_file(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A file with all tables and nothing in them."""
+    file = tmp_path_factory.mktemp("sqlite") / "empty.db"
+    SqlStore(f"sqlite:///{file}").close()
+    return file
 
 
 @pytest.fixture(scope="session")
 def postgres_url(postgres: PostgresServer) -> str:
     """One database for all tests, with its tables made once; each test has a namespace."""
     return postgres.new_database()
+
+
+@pytest.fixture(scope="session")
+def postgres_pool(postgres_url: str) -> Iterator[KeptPool]:
+    """The connections of all tests to that database."""
+    pool = KeptPool(
+        Postgres(make_url(postgres_url))._connected,
+        pool_size=8, max_overflow=64, reset_on_return=None,
+    )  # fmt: skip
+    yield pool
+    pool.close()
 
 
 @pytest.fixture(scope="session")

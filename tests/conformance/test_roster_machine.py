@@ -10,22 +10,22 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import closing
+from functools import cache
 from itertools import count
 from pathlib import Path
 from typing import Any, ClassVar
 
 import pytest
 from bench import STORES, Opener, epoch, opener_of
-from hypothesis import HealthCheck, Phase, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, rule, run_state_machine_as_test
+from lives import Drawing, Life, Machine
 
 from qframe.clock import VirtualClock
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
 
-EXAMPLES = 60
+LIVES = 60
 STEPS = 40
 SLOTS = 4
 REACHED = (
@@ -36,18 +36,18 @@ REACHED = (
 Op = tuple[str, dict[str, Any]]
 
 
-class Machine(RuleBasedStateMachine):
+class RosterMachine(Machine):
     """One roster, in the model and in another store, which stays open for all rosters."""
 
     store: ClassVar[Store]
     clock: ClassVar[VirtualClock]
-    lives: ClassVar[Iterator[int]]
+    births: ClassVar[Iterator[int]]
     reached: ClassVar[Counter[str]]
 
     def __init__(self) -> None:
         super().__init__()
         self.model: Store = ModelStore(clock=self.clock)
-        self.topic = Topic(f"t{next(self.lives)}", "stream", SLOTS)
+        self.topic = Topic(f"t{next(self.births)}", "stream", SLOTS)
         for store in (self.model, self.store):
             store.declare(self.topic)
             store.subscribe(self.topic, "g")
@@ -145,28 +145,26 @@ def opener(request: pytest.FixtureRequest) -> Opener:
     return opener_of(request, request.param)
 
 
-def test_a_store_keeps_a_roster_as_the_model_does(opener: Opener, tmp_path: Path) -> None:
+@cache
+def drawing() -> Drawing:
+    """What is done to rosters."""
     ms = st.sampled_from([0, 0, 0, 1, 99, 100, 250])
-    step = rule(op=operations(), ms=ms, back=st.sampled_from([1, 1, 2, 5]))(Machine.step)
+    step = {"op": operations(), "ms": ms, "back": st.sampled_from([1, 1, 2, 5])}
+    return Drawing({}, step, LIVES, STEPS)
+
+
+@cache
+def lives() -> list[Life]:
+    """What is done to each roster, drawn once for all stores."""
+    return drawing().drawn()
+
+
+def test_a_store_keeps_a_roster_as_the_model_does(opener: Opener, tmp_path: Path) -> None:
     reached: Counter[str] = Counter()
     clock = VirtualClock()
     with closing(opener(tmp_path, clock, "m")) as store:
-        fields = {
-            "store": store, "clock": clock, "lives": count(), "reached": reached, "step": step,
-        }  # fmt: skip
-        run_state_machine_as_test(
-            type("RosterMachine", (Machine,), fields),
-            settings=settings(
-                max_examples=EXAMPLES,
-                stateful_step_count=STEPS,
-                deadline=None,
-                derandomize=True,
-                database=None,
-                print_blob=True,
-                suppress_health_check=list(HealthCheck),
-                phases=[Phase.generate, Phase.shrink],
-            ),
-        )
+        fields = {"store": store, "clock": clock, "births": count(), "reached": reached}
+        drawing().lead(type("Rosters", (RosterMachine,), fields), lives())
     # A machine that reaches nothing agrees with everything.
     for what in REACHED:
         assert reached[what] >= 1, f"{what}: {reached}"

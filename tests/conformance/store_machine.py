@@ -1,0 +1,352 @@
+"""One topic, on the model and on another store, to which the same is done.
+
+Both get the same operations at the same virtual time with the same receipts; the counts are
+compared after each. An operation whose reply was lost is repeated on the store alone, which must
+then stand where the model stands that did it once.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from itertools import count
+from typing import Any, ClassVar
+
+import lives
+import msgspec
+from bench import epoch
+from operations import GROUPS, LEASE_MS, SLOTS, Op
+
+from qframe.clock import VirtualClock
+from qframe.codec import batch_mark, subject_of
+from qframe.message import Delivery
+from qframe.outcomes import Outcome, Settled, Verdict
+from qframe.stores.base import Store
+from qframe.stores.exchange import NO_EPOCH, Ask, Entry, Hold, Settlement
+from qframe.stores.model.store import ModelStore
+from qframe.topic import Kind, Topic
+
+VERIFY_EVERY = 8
+NOT_MINE = epoch(99999)
+
+
+class Machine(lives.Machine):
+    """One topic of one kind, on the model and on another store.
+
+    The other store stays open for all lives, each of which has a topic of its own: to open it anew
+    would cost as much as ten steps.
+    """
+
+    kind = Kind.STREAM
+    store: ClassVar[Store]
+    clock: ClassVar[VirtualClock]
+    births: ClassVar[Iterator[int]]
+    reached: ClassVar[Counter[str]] = Counter()
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.model: Store = ModelStore(clock=self.clock)
+        self.start_ms = self.clock.now_ms()
+        self.numbers = count(1)
+        self.steps = 0
+        self.ids: list[str] = []
+        self.in_hand: list[tuple[str, Delivery, str]] = []
+        self.epochs: dict[str, dict[int, str]] = {}
+        self.positions: dict[tuple[str, int, str], int] = {}
+
+    def teardown(self) -> None:
+        self.structure_is_sound()
+
+    def both(self, do: Callable[[Any], Any]) -> Any:
+        """Does the same to both and compares."""
+        expected = plain(do(self.model))
+        assert plain(do(self.store)) == expected
+        return expected
+
+    def begin(self, limited: bool, subscribed: int) -> None:
+        # Seven subjects at most, but any number of messages where they do not replace each other.
+        limit = 16 if self.kind in (Kind.STREAM, Kind.ORDERED) else 5
+        self.topic = Topic(
+            f"t{next(self.births)}", self.kind, SLOTS, max_length=limit if limited else None,
+            retain="2s", dedupe_window="1s", gap_timeout="300ms",
+            subject="body" if self.kind in (Kind.DELAY, Kind.PRIORITY) else None,
+        )  # fmt: skip
+        self.both(lambda store: store.declare(self.topic))
+        for group in GROUPS[:subscribed]:
+            self.subscribe(group, "earliest", owned=True)
+        self.counts_agree()
+
+    def step(self, op: Op) -> None:
+        """Does one operation, if there is what it needs."""
+        name, options = op
+        if options.get("group", "g") in self.epochs or name in ("publish", "subscribe"):
+            self.reached[name] += 1
+            getattr(self, name)(**options)
+        self.counts_agree()
+
+    def counts_agree(self) -> None:
+        self.both(lambda store: store.stats(self.topic))
+        self.steps += 1
+        if self.steps % VERIFY_EVERY == 0:
+            self.structure_is_sound()
+
+    def structure_is_sound(self) -> None:
+        """Audits both, which takes as long as ten steps."""
+        assert self.model.verify(self.topic) == []
+        assert self.store.verify(self.topic) == []
+
+    # What arrives
+
+    def publish(self, items: list[tuple[Any, ...]], lost: bool) -> None:
+        token = f"{next(self.numbers):020d}"
+        entries = []
+        for number, (key, body, timed, ms, priority, naming, sequence) in enumerate(items):
+            entry = self._entry(key, body, priority)
+            entry.id, entry.mark = f"{token}-{number}", batch_mark(token)
+            if naming == "old" and self.ids:
+                entry.id = entry.mark = self.ids[body % len(self.ids)]
+            elif naming == "named":
+                entry.id = entry.mark = f"n{next(self.numbers)}"
+            if timed == "delay":
+                entry.delay_ms = ms
+            elif timed == "at":
+                # One of few moments, so that equal ids and moments meet.
+                entry.at_ms = self.start_ms + 50 * ms
+            elif self.kind is Kind.ORDERED and key is not None:
+                entry.sequence = sequence
+            self.ids.append(entry.id)
+            entries.append(entry)
+        outcomes = self.both(lambda store: store.publish(self.topic, entries))
+        self.reached.update(outcomes)
+        if lost and Outcome.FULL not in outcomes:
+            assert set(self.store.publish(self.topic, entries)) == {Outcome.DUPLICATE}
+
+    def _entry(self, key: str | None, body: int, priority: int) -> Entry:
+        encoded = msgspec.json.encode({"n": body})
+        if key is None and self.kind is Kind.ORDERED:
+            key = "none"
+        return Entry(
+            self.topic.slot_of(encoded if key is None else key.encode()),
+            subject_of(self.topic, key, encoded, ""),
+            "", "", key, {"h": str(body)} if body == 3 else None, encoded,
+            priority=priority if self.kind in (Kind.PRIORITY, Kind.ORDERED) else 0,
+            within_ms=100 if self.kind is Kind.MERGE else 0,
+        )  # fmt: skip
+
+    # Groups
+
+    def subscribe(self, group: str, start: str, owned: bool, expires: int | None = None) -> None:
+        if self.both(lambda store: store.subscribe(self.topic, group, start, expires)):
+            self.epochs[group] = dict.fromkeys(range(SLOTS), NO_EPOCH)
+            if owned:
+                self.take(group, set(range(SLOTS)), 0)
+
+    def take(self, group: str, slots: set[int], back: int) -> None:
+        new = epoch(max(1, next(self.numbers) - back))
+        wanted = dict.fromkeys(sorted(slots), new)
+        for slot in self.both(lambda store: store.take(self.topic, group, wanted)):
+            self.epochs[group][slot] = new
+        self.both(lambda store: store.epochs(self.topic, group))
+
+    def drop_group(self, group: str) -> None:
+        self.both(lambda store: store.drop_group(self.topic, group))
+        self.both(lambda store: store.groups(self.topic))
+        self._forget_group(group)
+
+    def _forget_group(self, group: str) -> None:
+        del self.epochs[group]
+        self.in_hand = [each for each in self.in_hand if each[0] != group]
+        self._forget_positions(group, range(SLOTS))
+
+    def seek(self, group: str, slot: int, to: int) -> None:
+        self.both(lambda store: store.seek(self.topic, group, {slot: to}))
+        self._forget_positions(group, [slot])
+
+    def _forget_positions(self, group: str, slots: Iterable[int]) -> None:
+        for place in list(self.positions):
+            if place[0] == group and place[1] in slots:
+                del self.positions[place]
+
+    # What is handed out and settled
+
+    def work(
+        self,
+        group: str,
+        ms: int,
+        limit: int,
+        run: int,
+        attempts: int,
+        reply: str,
+        verdicts: list[Verdict],
+        backwards: bool,
+    ) -> None:
+        """After some time, a pull; what it hands out is settled at once, or stays in hand."""
+        self.clock.advance(ms)
+        owned = dict(self.epochs[group])
+        asks = [
+            Ask(slot, NOT_MINE if reply == "fenced" else own, limit,
+                self.positions.get((group, slot, own)))
+            for slot, own in owned.items()
+        ]  # fmt: skip
+        if reply == "lost":
+            # The worker gives back what it never received, and asks a stream again by position.
+            _, receipt = self._pull(group, asks, run, attempts)
+            self.both(lambda store: store.recall(self.topic, group, asks, receipt))
+            assert self.store.recall(self.topic, group, asks, receipt).count == 0
+        pulled, _ = self._pull(group, asks, run, attempts)
+        got = [
+            (group, one, owned[one.slot])
+            for one in [Delivery(**each) for each in pulled["deliveries"]]
+        ]
+        for _, one, own in got:
+            if one.subject is None:
+                self.positions[group, one.slot, own] = one.seq + 1
+        chosen = [(*each, verdict) for each, verdict in zip(got, verdicts, strict=False)]
+        self._settle(chosen[::-1] if backwards else chosen, 50)
+        self.in_hand = [*got[len(verdicts) :], *self.in_hand, *got[: len(verdicts)]][:40]
+
+    def _pull(self, group: str, asks: list[Ask], run: int, attempts: int) -> tuple[Any, str]:
+        receipt = f"r{next(self.numbers)}"
+        pulled = self.both(
+            lambda store: store.pull(
+                self.topic,
+                group,
+                asks,
+                receipt=receipt,
+                lease_ms=LEASE_MS,
+                max_attempts=attempts,
+                run=run,
+            )
+        )
+        self.reached["delivery"] += len(pulled["deliveries"])
+        self.reached["again"] += sum(one["attempt"] > 1 for one in pulled["deliveries"])
+        for what in ("lost", "dead", "gaps"):
+            self.reached[what] += pulled[what]
+        return pulled, receipt
+
+    def settle(self, chosen: list[tuple[int, Verdict]], delay: int, wrong: str | None) -> None:
+        """Settles what is in hand in any order, some of it for the second time."""
+        if self.in_hand:
+            picked = [self.in_hand[number % len(self.in_hand)] for number, _ in chosen]
+            self._settle(
+                [
+                    (*each, verdict)
+                    for each, (_, verdict) in zip(picked, chosen, strict=True)
+                    if each[0] == picked[0][0]
+                ],
+                delay,
+                wrong,
+            )
+
+    def _settle(
+        self,
+        chosen: list[tuple[str, Delivery, str, Verdict]],
+        delay: int,
+        wrong: str | None = None,
+    ) -> None:
+        if not chosen:
+            return
+        group = chosen[0][0]
+        settlements = [
+            Settlement(
+                one.slot, one.subject, one.seq, "wrong" if wrong == "receipt" else one.receipt,
+                one.attempt, NOT_MINE if wrong == "epoch" else own, verdict,
+                delay_ms=delay, at_ms=self.clock.now_ms() + 150 if delay == 1 else None,
+                error="boom" if verdict in ("retry", "dead") else None,
+                traceback="here" if verdict == "dead" else None,
+            )
+            for _, one, own, verdict in chosen
+        ]  # fmt: skip
+        answers = self.both(lambda store: store.settle(self.topic, group, settlements))
+        self.reached.update(
+            f"{one.verdict} {answer}" for one, answer in zip(settlements, answers, strict=True)
+        )
+        if wrong:
+            assert set(answers) == {Settled.STALE}
+        # As if the answer was lost: what was settled is settled again, and nothing changes.
+        done = [
+            one for one, answer in zip(settlements, answers, strict=True) if answer == "settled"
+        ]
+        again = self.store.settle(self.topic, group, done)
+        assert again == [Settled.STALE] * len(done)
+
+    def renew(self, numbers: list[int], lease: int) -> None:
+        if self.in_hand:
+            group = self.in_hand[0][0]
+            mine = [each for each in self.in_hand if each[0] == group]
+            chosen = [mine[number % len(mine)] for number in numbers]
+            holds = [Hold(one.slot, own, one.subject, one.receipt) for _, one, own in chosen]
+            renewed = self.both(lambda store: store.renew(self.topic, group, holds, lease))
+            self.reached["renewed"] += len(holds) - len(renewed["gone"])
+
+    # By hand
+
+    def timer(self, key: str, what: str, ms: int) -> None:
+        at_ms = self.clock.now_ms() + ms
+        if what == "move":
+            answer = self.both(lambda store: store.move(self.topic, key, at_ms))
+        elif what == "change":
+            answer = self.both(lambda store: store.change(self.topic, key, b'"new"', {"x": "y"}))
+        else:
+            answer = self.both(lambda store: store.cancel(self.topic, key))
+        self.reached[f"{what} done" if answer == "done" else answer] += 1
+        self.both(lambda store: store.timer(self.topic, key))
+        for group in self.epochs:
+            self._records(group)
+
+    def dead_letters(self, group: str, what: str, number: int | None) -> None:
+        dead = self.both(lambda store: store.dead(self.topic, group))
+        ids = None if number is None else [one["id"] for one in dead][number : number + 1]
+        done = self.both(lambda store: getattr(store, what)(self.topic, group, ids, 3))
+        self.reached[f"{what} of one"] += done
+
+    def sweep(self) -> None:
+        # Which rows go first is the store's own affair, that all go is not.
+        for store in (self.model, self.store):
+            while removed := store.sweep(self.topic, 500):
+                self.reached["swept"] += removed
+        left = self.both(lambda store: store.groups(self.topic))
+        for group in set(self.epochs) - set(left):
+            self.reached["expired"] += 1
+            self._forget_group(group)
+
+    def look(self, group: str, number: int) -> None:
+        self._records(group)
+        self.both(lambda store: store.timers(self.topic))
+        self.both(lambda store: store.offsets_at(self.topic, self.clock.now_ms() - 100))
+        if self.ids:
+            chosen = self.ids[-number % len(self.ids)]
+            self.both(lambda store: by_place(store.explain(self.topic, chosen)))
+
+    def _records(self, group: str) -> None:
+        for state in ("doing", "todo", "waiting", "held", "dead"):
+            self.both(
+                lambda store, state=state: by_place(
+                    store.peek(self.topic, group, states=(state,), limit=1000)
+                )
+            )
+
+
+def plain(answer: Any) -> Any:
+    """An answer as builtins, so that it can be compared."""
+    if isinstance(answer, msgspec.Struct):
+        return {name: plain(getattr(answer, name)) for name in answer.__struct_fields__}
+    if isinstance(answer, list):
+        return [plain(each) for each in answer]
+    return answer
+
+
+def by_place(records: list[Any]) -> list[Any]:
+    """Records in one order."""
+    return sorted(plain(records), key=str)
+
+
+def machine_of(
+    kind: Kind, store: Store, clock: VirtualClock, reached: Counter[str]
+) -> type[Machine]:
+    """The machine for a kind, which counts what it reaches."""
+    fields = {
+        "kind": kind, "store": store, "clock": clock, "births": count(),
+        "reached": reached,
+    }  # fmt: skip
+    return type(f"{kind.title()}Machine", (Machine,), fields)
