@@ -115,11 +115,11 @@ class DropsNothing(ModelStore):
 
 
 def test_of_a_store_that_differs_the_shortest_life_that_shows_it_is_told() -> None:
-    def opened(folder: Path, clock: VirtualClock, namespace: str) -> DropsNothing:
-        return DropsNothing(clock=clock)
-
+    clock = VirtualClock()
+    drawing = drawing_of(Kind.DELAY)._replace(lives=20)
+    machine = machine_of(Kind.DELAY, DropsNothing(clock=clock), clock, Counter())
     with pytest.raises(AssertionError) as raised:
-        run(Kind.DELAY, opened, Counter(), slice(None))
+        drawing.lead(machine, drawing.drawn())
     told = "\n".join(raised.value.__notes__)
     assert told.count("state.step(") == 1, told
     assert "drop_group" in told
