@@ -163,6 +163,10 @@ def succeed(kind: Kind, head: Head, behind: Sequence[Row], now_ms: int, *, keeps
         head.state, head.rank = stand(kind, head.due, head.priority, now_ms)
 
 
+class Unreadable(dict[str, str]):
+    """Stands for headers that somebody else has written over."""
+
+
 def headers_text(headers: dict[str, str] | None) -> str | None:
     """Headers as they lie in a column."""
     return msgspec.json.encode(headers).decode() if headers else None
@@ -172,5 +176,8 @@ def headers_of(text: str | None) -> dict[str, str] | None:
     """Headers from a column."""
     if text is None:
         return None
-    found: dict[str, str] = msgspec.json.decode(text, type=dict[str, str])
+    try:
+        found: dict[str, str] = msgspec.json.decode(text, type=dict[str, str])
+    except (ValueError, TypeError, RecursionError):
+        return Unreadable()
     return found

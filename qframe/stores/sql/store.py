@@ -26,6 +26,7 @@ from qframe.stores.exchange import (
 from qframe.stores.records import DeadPlace, Record, Stats
 from qframe.stores.sql import (
     audit,
+    burial,
     controls,
     dead,
     groups,
@@ -145,6 +146,8 @@ class SqlStore:
         terms = pull.Terms(receipt, lease_ms, max_attempts, run)
         pulled = self._database.write(lambda it: pull.pull(it, place, group, asks, terms))
         self._had_work[who] = bool(pulled.deliveries)
+        if burial.unreadable(pulled.deliveries):
+            burial.bury(pulled, asks, lambda ends: self.settle(topic, group, ends))
         return pulled
 
     def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:

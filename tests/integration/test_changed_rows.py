@@ -1,0 +1,70 @@
+"""Rows that somebody else has written over: each is a dead letter at once, and no worker ends."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from sqlalchemy import create_engine, text
+
+from qframe import Message, Outgoing, QFrame, Topic
+from qframe.stores.sql.schema import metadata
+
+HEADERS = {"source": "till"}
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "mariadb"])
+def url(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> str:
+    if request.param == "sqlite":
+        return f"sqlite:///{tmp_path_factory.mktemp('changed') / 'q.db'}?synchronous=normal"
+    url: str = request.getfixturevalue(request.param).new_database()
+    return url
+
+
+def write_over(url: str, ids: list[str], headers: str) -> None:
+    """What a program of somebody else's may do to the headers of messages."""
+    engine = create_engine(url.partition("?")[0])
+    with engine.begin() as connection:
+        for table in metadata.tables.values():
+            if "headers" in table.columns:
+                for one in ids:
+                    change = text(f"UPDATE {table.name} SET headers = :h WHERE id = :i")
+                    connection.execute(change, {"h": headers, "i": one})
+    engine.dispose()
+
+
+@pytest.mark.parametrize("headers", ["{oops", '["a"]', '{"a": 5}'])
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_a_row_whose_headers_cannot_be_read_is_a_dead_letter_and_its_neighbours_are_handled(
+    url: str, kind: str, headers: str
+) -> None:
+    name = f"t-{kind}-{abs(hash(headers))}"
+    seen: list[Any] = []
+    with QFrame(url, grace=5) as app:
+        topic = Topic(name, kind, slots=1)
+
+        @app.consumer(topic, "g")
+        def handle(message: Message) -> None:
+            seen.append(message.body)
+
+        app.declare(topic)
+        app.store.subscribe(topic, "g")
+        key = (lambda _: "k") if kind == "ordered" else (lambda number: f"k{number}")
+        items = [
+            Outgoing(n, key=key(n), id=f"{name}-{n}", headers=HEADERS) for n in range(8)
+        ]  # fmt: skip
+        app.publish_many(topic, items)
+        bad = [f"{name}-{number}" for number in (0, 1, 3, 4, 7)]
+        write_over(url, bad, headers)
+        app.admin.peek(topic, "g")
+        app.admin.explain(topic, bad[0])
+        app.run(burst=True)
+        assert seen == [2, 5, 6]
+        dead = app.admin.dead(topic, "g")
+        assert sorted(letter.id for letter in dead) == bad
+        assert all("the headers of message" in (letter.error or "") for letter in dead)
+        assert app.admin.dead_show(topic, "g", bad[0]).body == b"0"
+        assert app.admin.dead_retry(topic, "g", [bad[0]]) == 1
+        app.run(burst=True)
+        assert app.admin.dead_drop(topic, "g", "all") == len(bad)
+        assert app.admin.verify(topic) == []
