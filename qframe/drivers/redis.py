@@ -93,7 +93,9 @@ class Missing(NamedTuple):
 
 
 def _pack(*words: Any) -> bytes:
-    packed: bytes = pack_command(words)
+    # While hiredis writes a number, signals are handled; if a handler raises, it reads address 0.
+    plain = [str(word) if isinstance(word, int) else word for word in words]
+    packed: bytes = pack_command(tuple(plain))
     return packed
 
 
@@ -221,10 +223,8 @@ class Redis:
             except FAILURES as error:
                 told = self._translated(error)
                 if isinstance(told, StoreDamaged):  # no key was asked for: it refused the client
-                    told = BadUrl(
-                        "store", self.shown, f"the server refuses it ({error})",
-                        "see that the database and the options of the URL are right",
-                    )  # fmt: skip
+                    remedy = "see that the database and the options of the URL are right"
+                    told = BadUrl("store", self.shown, f"it refuses us ({error})", remedy)
                 away += 1
                 if not isinstance(told, StoreUnavailable) or away == len(servers):
                     raise told from error

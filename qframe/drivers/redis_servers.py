@@ -89,7 +89,14 @@ class Node:
                     return connection
             self.breaks += 1
             self._close(connection)
-        return self._pool.get_connection()
+        try:
+            return self._pool.get_connection()
+        except FAILURES:
+            raise
+        except BaseException:
+            # By a signal's handler: the pool has a connection that is half made, and would give it.
+            self._pool.disconnect(inuse_connections=False)
+            raise
 
     def _close(self, connection: Any) -> None:
         with suppress(*BROKEN):

@@ -23,7 +23,7 @@ from qframe.drivers.sql_backend import Backend, Listener
 from qframe.drivers.sql_mariadb import MariaDb
 from qframe.drivers.sql_postgres import Postgres
 from qframe.drivers.sql_sqlite import Sqlite, SqliteWatch
-from qframe.errors import BadUrl
+from qframe.errors import BadUrl, QFrameError
 from qframe.forks import Forks
 from qframe.redaction import check_user_info, shown_url
 
@@ -294,8 +294,11 @@ class Database:
                 cursor.execute("COMMIT")
                 stage.committing = False
             cursor.close()
-        except BaseException:
-            if backend.undo(connection):
+        except BaseException as error:
+            if not isinstance(error, (*backend.failures, QFrameError)):
+                # By a signal's handler, maybe: an answer that nobody has read is still to come.
+                connection.invalidate()
+            elif backend.undo(connection):
                 stage.committing = False
             raise
         finally:

@@ -123,6 +123,9 @@ class Backend(ABC):
         except self.failures:
             connection.invalidate()
             return False
+        except BaseException:
+            connection.invalidate()
+            raise
         return True
 
     def translated(self, error: Exception, *, unknown: bool) -> Exception:
