@@ -94,7 +94,7 @@ class Missing(NamedTuple):
 
 def _pack(*words: Any) -> bytes:
     # While hiredis writes a number, signals are handled; if a handler raises, it reads address 0.
-    plain = [str(word) if isinstance(word, int) else word for word in words]
+    plain: list[Any] = [str(word) if isinstance(word, int) else word for word in words]
     packed: bytes = pack_command(tuple(plain))
     return packed
 

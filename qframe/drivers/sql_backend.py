@@ -104,6 +104,10 @@ class Backend(ABC):
         """
         raise AssertionError(f"{self.shown} passes on no words")
 
+    def limit_of(self, body: bytes) -> str | None:  # noqa: ARG002
+        """Why the server takes no body as large as this one; None if it may."""
+        return None
+
     @abstractmethod
     def is_conflict(self, error: Exception) -> bool:
         """Whether a transaction was undone because of another one, and may be run again."""

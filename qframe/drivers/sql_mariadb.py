@@ -16,6 +16,7 @@ from qframe.errors import BadUrl, StoreFull
 OLDEST_MARIADB: Final = (10, 6)
 OLDEST_MYSQL: Final = (8, 0)
 SCHEMA_LOCK_S: Final = 60
+ROOM: Final = 4096  # for what a statement holds beside a body
 _REMEDY: Final = "use mysql+pymysql://user:password@host:3306/name"
 _SCHEMA_LOCK: Final = "qframe_migrate"
 # The clock is the same in summer and winter, no text is cut, and no backslash is misread.
@@ -57,6 +58,7 @@ class MariaDb(Backend):
         pool = QueuePool(self._connected, pool_size=8, max_overflow=64, reset_on_return=None)
         super().__init__(shown, dialect, pool, (self._pymysql.MySQLError,))
         self.may_migrate = may_migrate
+        self._longest = 0
 
     def begin(self, cursor: Any, *, writes: bool) -> None:
         """Begins a transaction."""
@@ -121,6 +123,13 @@ class MariaDb(Backend):
             return None
         return error if isinstance(error, self._pymysql.MySQLError) else None
 
+    def limit_of(self, body: bytes) -> str | None:
+        """The server's limit of a packet, if a body as it is written in a statement is above it."""
+        if not self._longest or len(body) * 2 + ROOM < self._longest:
+            return None
+        is_above = len(self._pymysql.converters.escape_bytes(body)) > self._longest - ROOM
+        return f"the server's max_allowed_packet is {self._longest}" if is_above else None
+
     def _connected(self) -> Any:
         try:
             connection = self._pymysql.connect(autocommit=True, **self._options)
@@ -128,8 +137,8 @@ class MariaDb(Backend):
             raise BadUrl("store", self.shown, f"an option is unknown ({error})",
                          "see docs/configuration.md") from error  # fmt: skip
         cursor = connection.cursor()
-        cursor.execute("SELECT VERSION()")
-        version = str(cursor.fetchone()[0])
+        cursor.execute("SELECT VERSION(), @@max_allowed_packet")
+        [(version, self._longest)] = cursor.fetchall()
         is_mariadb = "mariadb" in version.lower()
         self._check(version, is_mariadb)
         if is_mariadb and self.dialect.name != "mariadb":

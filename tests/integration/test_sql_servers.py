@@ -11,7 +11,7 @@ from databases import EPOCH, Together, begun, entry, pulled
 from eventually import eventually
 from servers import MariaDbServer, PostgresServer
 
-from qframe import BadUrl, UnknownGroup
+from qframe import BadBody, BadUrl, QFrame, Topic, UnknownGroup
 from qframe.drivers.sql import Transaction
 from qframe.outcomes import Outcome
 from qframe.stores.sql import groups
@@ -205,3 +205,19 @@ def test_a_user_who_may_not_make_tables_is_told_so(postgres: PostgresServer) -> 
     postgres.call(f'CREATE ROLE "poor_{name}" LOGIN')
     with pytest.raises(BadUrl, match="permission denied"):
         SqlStore(url.replace("qframe@", f"poor_{name}@"))
+
+
+def test_a_body_above_the_servers_limit_is_refused_as_such_and_harms_no_other(
+    mariadb: MariaDbServer,
+) -> None:
+    [(limit,)] = mariadb.call("SELECT @@max_allowed_packet")
+    assert isinstance(limit, int)
+    topic = Topic("t", slots=1)
+    with QFrame(mariadb.new_database(), max_body=4 * limit) as app:
+        app.declare(topic)
+        with pytest.raises(BadBody, match=f"of {limit} bytes.*max_allowed_packet is {limit}; pub"):
+            app.publish(topic, b"x" * limit)
+        with app.buffered(linger="1h", batch=3) as producer:
+            futures = [producer.publish(topic, body) for body in (b"a", b"x" * limit, b"b")]
+        assert isinstance(futures[1].exception(), BadBody)
+        assert [futures[number].result().outcome for number in (0, 2)] == ["stored", "stored"]

@@ -9,7 +9,8 @@ from typing import Final
 from sqlalchemy import bindparam, func, select
 
 from qframe.codec import batch_mark_of
-from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.drivers.sql import Database, Row, Statement, Transaction
+from qframe.errors import BadBody
 from qframe.outcomes import Outcome
 from qframe.stores.exchange import Entry, due_of
 from qframe.stores.sql import arrivals as arrive
@@ -65,6 +66,16 @@ def _anywhere(count: int) -> Statement:
     among = marks.c.slot.in_([bindparam(name) for name in names])
     query = select(marks.c.slot).where(marks.c.mark == bindparam("m"), among).limit(1)
     return Statement(query, f"m {' '.join(names)}")
+
+
+def refuse_too_large(database: Database, entries: Iterable[Entry]) -> None:
+    """Raises `BadBody` where one of the entries has a body that the server takes from nobody."""
+    for entry in entries:
+        if why := database.backend.limit_of(entry.body):
+            raise BadBody(
+                "body", f"of {len(entry.body)} bytes", why,
+                "publish a reference to it, or raise that limit",
+            ) from None  # fmt: skip
 
 
 def publish(transaction: Transaction, place: Place, entries: Sequence[Entry]) -> list[Outcome]:

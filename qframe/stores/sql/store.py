@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from qframe.clock import Clock
 from qframe.drivers.sql import Database
-from qframe.errors import UnknownTopic
+from qframe.errors import StoreUnavailable, UnknownTopic
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
@@ -121,7 +121,12 @@ class SqlStore:
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         """Stores the entries in order; answers what became of each."""
         place = self._place(topic)
-        return self._database.write(lambda it: publish.publish(it, place, entries))
+        try:
+            return self._database.write(lambda it: publish.publish(it, place, entries))
+        except StoreUnavailable:
+            # Such as a server that hangs up on who sends it more than it takes.
+            publish.refuse_too_large(self._database, entries)
+            raise
 
     # Pulling
 
