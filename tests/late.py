@@ -96,13 +96,15 @@ def in_the_midst(
 def locks(statement: Statement, table: str = "") -> bool:
     """Whether a statement waits for those who change the rows that it reads, of a table or any."""
     is_lock = getattr(statement.core, "_for_update_arg", None) is not None
-    return is_lock and table in str(statement.core)
+    text = str(statement.core)
+    return table in text and (is_lock or (bool(table) and not text.startswith("SELECT")))
 
 
 def meanwhile(store: Store, act: Act, *, at: str = "") -> None:
     """Has an act happen between what the next operation reads first and what it does with it.
 
-    On a server of SQL that is when it locks rows (of the table `at`), on Redis before a script.
+    On a server of SQL that is when it locks rows (or touches the table `at`, if it is given), on
+    Redis before a script.
 
     In memory and in SQLite nobody comes between: there it happens at once, before the operation.
     """

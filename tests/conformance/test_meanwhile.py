@@ -8,8 +8,10 @@ import pytest
 from bench import STALE, Bench, epoch
 from late import meanwhile
 
+from qframe.errors import TopicMismatch
 from qframe.stores.base import Store
 from qframe.stores.exchange import NO_EPOCH
+from qframe.stores.sql.store import SqlStore
 from qframe.topic import Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
@@ -120,3 +122,85 @@ def test_a_settlement_of_a_group_that_was_dropped_and_is_there_anew_ends_nothing
     meanwhile(bench.store, begin_anew)
     assert bench.ack(topic, *got) == STALE
     assert bench.total(topic).settled == 0
+
+
+def once_done(done: list[object], act: Callable[[], object]) -> Callable[[], object]:
+    """An act that tells that it was done."""
+    return lambda: done.append(act())
+
+
+@pytest.mark.parametrize("kind", ["stream", "delay"])
+def test_of_two_who_subscribe_a_group_at_once_one_is_told_that_it_is_new(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, slots=2)
+    other, done = bench.another(), []
+    meanwhile(bench.store, once_done(done, lambda: other.subscribe(topic, "g")))
+    assert [bench.store.subscribe(topic, "g"), *done] == [False, True]
+    assert bench.store.groups(topic) == ["g"]
+
+
+def test_of_two_who_declare_a_topic_at_once_both_have_the_same(bench: Bench) -> None:
+    topic = Topic(f"{bench.topic('stream').name}-both", slots=2)
+    other, done = bench.another(), []
+    meanwhile(bench.store, once_done(done, lambda: other.declare(topic)), at="numbers")
+    bench.store.declare(topic)
+    assert done == [None]
+    bench.topics.append(topic)
+    other.subscribe(topic, "g")
+    assert bench.store.groups(topic) == ["g"]
+
+
+def test_of_two_who_declare_a_topic_otherwise_at_once_one_is_refused(bench: Bench) -> None:
+    name = f"{bench.topic('stream').name}-either"
+    other = bench.another()
+    meanwhile(bench.store, lambda: other.declare(Topic(name, slots=4)), at="numbers")
+    with pytest.raises(TopicMismatch):
+        bench.store.declare(Topic(name, slots=2))
+
+
+def test_of_two_who_join_or_claim_at_once_both_are_there_and_one_owns(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    other, done = bench.another(), []
+    meanwhile(bench.store, once_done(done, lambda: other.attend(topic, "g", "b", 60_000)))
+    bench.store.attend(topic, "g", "a", 60_000)
+    claim = once_done(done, lambda: other.claim(topic, "g", "b", {0: epoch(8), 1: epoch(8)}))
+    meanwhile(bench.store, claim)
+    assert bench.store.claim(topic, "g", "a", {0: epoch(9), 1: epoch(9)}) == []
+    assert done[1] == [0, 1]
+    found = bench.store.roster(topic, "g")
+    assert found is not None
+    assert sorted(member.id for member in found.members) == ["a", "b"]
+    assert {one.member for one in found.owners.values()} == {"b"}
+
+
+def test_a_group_that_is_subscribed_while_its_log_is_swept_begins_with_what_is_kept(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", retain=1)
+    for number in range(3):
+        bench.publish(topic, number)
+    bench.advance(2000)
+    other, done = bench.another(), []
+    act = once_done(done, lambda: other.subscribe(topic, "g"))
+    meanwhile(bench.store, act, at="slots")
+    bench.store.sweep(topic)
+    assert done == [True]
+    bench.take(topic)
+    assert bench.bodies(topic) == [0, 1, 2]
+    bench.check()
+
+
+def test_what_is_kept_for_a_group_is_not_swept_while_it_subscribes(bench: Bench) -> None:
+    topic = bench.topic("stream", retain=1)
+    for number in range(3):
+        bench.publish(topic, number)
+    bench.advance(2000)
+    other = bench.another()
+    if isinstance(bench.store, SqlStore):
+        meanwhile(bench.store, lambda: other.sweep(topic), at="INTO qframe_groups")
+    bench.store.subscribe(topic, "g")
+    bench.take(topic)
+    stats = bench.total(topic)
+    assert stats.todo == len(bench.bodies(topic))
+    bench.check()

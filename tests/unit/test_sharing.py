@@ -164,9 +164,11 @@ def test_a_sign_of_life_counts_for_nothing_until_the_roster_was_read(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:
     late = Late(store)
-    mine = member_of(seat_of(late, topic, clock), topic, clock)
+    seat = seat_of(late, topic, clock)
+    mine = member_of(seat, topic, clock)
     mine._turn()
     assert len(mine.share().owned) == SLOTS
+    seat._rung = False  # it has waited, and no bell rang
     clock.advance(round(LEASE_S * 1000))  # a machine that was asleep: its lease has passed
     other = member_of(seat_of(store, topic, clock, "other"), topic, clock)
     other._turn()
