@@ -11,6 +11,7 @@ from bench import SETTLED, Bench, body_of
 from qframe.errors import UnknownGroup
 from qframe.stores.base import Store
 from qframe.stores.exchange import NO_EPOCH
+from qframe.stores.redis.store import RedisStore
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)
@@ -217,3 +218,18 @@ def test_dropping_it_by_hand_forgets_its_time(bench: Bench) -> None:
     bench.store.subscribe(topic, "g")
     bench.advance(1000)
     assert swept(bench) == ["g"]
+
+
+def test_a_large_group_that_expires_goes_in_steps_to_its_last_message(bench: Bench) -> None:
+    topic = bench.topic("ordered")
+    bench.store.subscribe(topic, "g", expires_ms=1000)
+    entries = [bench.entry(topic, number, f"k{number}") for number in range(1100)]
+    bench.store.publish(topic, entries)
+    bench.advance(1000)
+    while bench.store.sweep(topic, 500):
+        pass
+    if isinstance(bench.store, RedisStore):
+        place = bench.store._place(topic)
+        assert bench.store._redis.ask(place.key(0, "body", "g"), "EXISTS") == 0
+    bench.store.subscribe(topic, "g", "latest")
+    assert bench.total(topic).published == 0
