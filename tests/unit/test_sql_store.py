@@ -224,6 +224,17 @@ def test_a_file_that_is_no_database_and_one_that_cannot_be_opened_are_told_apart
         SqlStore(f"sqlite:///{folder}")
 
 
+def test_a_file_that_only_its_user_may_read_stays_so_with_all_that_lies_beside_it(
+    tmp_path: Path,
+) -> None:
+    path = tmp_path / "private.db"
+    path.touch(mode=0o600)
+    with QFrame(f"sqlite:///{path}") as app:
+        app.publish(Topic("t"), "for nobody else")
+        modes = {each.name: each.stat().st_mode & 0o777 for each in tmp_path.iterdir()}
+    assert modes == {path.name: 0o600, f"{path.name}-wal": 0o600, f"{path.name}-shm": 0o600}
+
+
 def test_a_full_database_refuses_the_batch_whole_and_goes_on_when_there_is_room(
     path: Path,
 ) -> None:
