@@ -349,7 +349,7 @@ class QFrame:
             name = checked_name(topic, "topic")
             found = self._declared_by_consumer(name) or self.store.topic(name)
             if found is None:
-                raise UnknownTopic(name)
+                raise UnknownTopic(name, {each.topic_name for each in self.consumers})
             self._note(found)
         return found
 

@@ -59,5 +59,5 @@ def check_user_info(what: str, url: str) -> None:
         return
     raise BadUrl(
         what, shown_url(url), why,
-        "percent-encode a user and a password: %40 for @, %2F for /, %3F for ?, %23 for #",
+        "in a user or a password write %40 for @, %2F for /, %3F for ?, %23 for #",
     )  # fmt: skip

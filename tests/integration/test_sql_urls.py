@@ -37,7 +37,7 @@ SECRET = "hunter2"
             "redis+cluster://u:x@hunter2@h:1,i:2",
             r"'redis\+cluster://\*\*\*@h:1,i:2': there are two",
         ),
-        ("postgresql://u:x@hunter2@h/d", "there are two @ before its host; .*: %40 for @"),
+        ("postgresql://u:x@hunter2@h/d", "there are two @ before its host; .* write %40 for @"),
         ("mysql+pymysql://u:x@hunter2@h/d", "there are two @ before its host"),
         ("u:hunter2@h/0", r"store '\*\*\*@h/0': it names no store"),
         ("u:hunter2", r"store 'u:\*\*\*': it names no store"),

@@ -9,11 +9,11 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from qframe import QFrame, Topic
+from qframe import Message, QFrame, Topic
 from qframe.cli.main import cli
-from qframe.cli.output import console
+from qframe.cli.output import console, say_error
 from qframe.cli.ownership import draw_slots, draw_workers
-from qframe.errors import BadOption, BadUrl, QFrameError
+from qframe.errors import BadOption, BadUrl, QFrameError, UnknownTopic
 from qframe.ownership import OwnerInfo, WorkerInfo
 
 RELAY = "qframe.outbox.shop-0196d5c0a629c6"
@@ -149,3 +149,18 @@ def test_a_wrong_option_is_told_a_value_that_is_allowed(
 def test_a_database_in_memory_is_told_the_store_for_it() -> None:
     with pytest.raises(BadUrl, match="model://"), QFrame("sqlite:///:memory:") as app:
         app.store.now_ms()
+
+
+def test_a_misspelt_topic_is_answered_with_that_of_a_consumer(app: QFrame) -> None:
+    @app.consumer("orders", "billing")
+    def bill(message: Message) -> None: ...
+
+    with pytest.raises(UnknownTopic, match="did you mean 'orders'"):
+        app.publish("ordrs", 1, key="a")
+
+
+def test_how_a_password_is_encoded_is_shown_on_stderr(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(BadUrl) as caught, QFrame("mysql+pymysql://q:p@ss@127.0.0.1/queue") as app:
+        app.store.now_ms()
+    say_error(str(caught.value))
+    assert "write %40 for @" in capsys.readouterr().err
