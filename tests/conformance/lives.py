@@ -2,7 +2,7 @@
 
 To draw a life takes Hypothesis as long as a store needs for living it, and nothing that is drawn
 depends on what a store returns. So the lives are drawn once for all stores. Where a store differs
-from the model, Hypothesis runs the same machine on that store alone, and finds the shortest life
+from the model, Hypothesis runs the same machine on that store alone, and finds a short life
 that shows it.
 """
 
@@ -63,7 +63,7 @@ class Drawing(NamedTuple):
         return lives
 
     def lead(self, machine: type[Machine], lives: Sequence[Life]) -> None:
-        """Leads lives; raises what differs first, after Hypothesis has told the shortest life."""
+        """Leads lives; raises what differs first, after Hypothesis has told a short life."""
         ruled = self._ruled(machine)
         try:
             for life in lives:
