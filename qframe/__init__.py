@@ -62,6 +62,8 @@ from qframe.timers import Timers
 from qframe.topic import Kind, Topic
 from qframe.versions import apply_if_newer, apply_next
 
+__version__ = "0.1.0"
+
 __all__ = [
     "Admin",
     "AllOf",
@@ -128,6 +130,7 @@ __all__ = [
     "UnknownGroup",
     "UnknownTopic",
     "WorkerFailed",
+    "__version__",
     "apply_if_newer",
     "apply_next",
     "apublish",

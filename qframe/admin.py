@@ -9,9 +9,9 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import Final, Literal, NoReturn, Protocol
+from typing import Final, Literal, Protocol
 
-from qframe.errors import BadOption, NotSupported, UnknownGroup, UnknownTopic
+from qframe.errors import BadOption, UnknownGroup, UnknownTopic
 from qframe.option_rules import checked_limit
 from qframe.ownership import Attendance, OwnerInfo, WorkerInfo, owners_of, workers_of
 from qframe.retry import checked_times
@@ -230,14 +230,6 @@ class Admin:
         """
         return owners_of(self._attendances(self._topic(topic), group))
 
-    def skip(self, *_: object, **__: object) -> NoReturn:
-        """Skips what blocks a key; not served yet."""
-        raise NotSupported("admin.skip", "raise Reject in the handler: the message goes to dead")
-
-    def unblock(self, *_: object, **__: object) -> NoReturn:
-        """Makes a waiting key due now; not served yet."""
-        raise NotSupported("admin.unblock", "use app.timers.move(topic, key, delay=0)")
-
     def pause(self, topic: Topic | str, group: str) -> None:
         """Pauses a group: within 2 s its workers handle nothing more, until it is resumed.
 
@@ -280,10 +272,6 @@ class Admin:
         found = self._topic(topic)
         [tuning] = self._tunings(found, [self._group(found, group)])
         return tuning
-
-    def resize(self, *_: object, **__: object) -> NoReturn:
-        """Changes a topic's slots; not served yet."""
-        raise NotSupported("admin.resize", "declare a topic of another name with more slots")
 
     def _topic(self, topic: Topic | str) -> Topic:
         name = topic.name if isinstance(topic, Topic) else checked_name(topic, "topic")

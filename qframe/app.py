@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from typing import Any, Self, TypeVar, Unpack
 
 from qframe.admin import Admin
@@ -21,20 +21,20 @@ from qframe.hooks import Middleware, middleware_given
 from qframe.idempotency.base import Checker
 from qframe.identity import new_worker_id
 from qframe.outbox import Outbox
-from qframe.outcomes import Published
-from qframe.outgoing import MessageOptions
 from qframe.producer import Producer
+from qframe.publishing import Publishing
 from qframe.pulling import Pull, PullKeywords, Pulls
 from qframe.registry import REGISTRY
 from qframe.relay import check_relayed
 from qframe.runtime.binding import bind, bind_batch, name_of
 from qframe.runtime.checkers import Checkers
+from qframe.runtime.event_loop import in_event_loop, stopped_by_cancel
 from qframe.runtime.registered import Consumer
 from qframe.runtime.worker import OnFailure, Worker
-from qframe.settings import Settings
+from qframe.settings import AppKeywords, Settings
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
-from qframe.telemetry.logs import log_events
+from qframe.telemetry.logs import log_unless_heard
 from qframe.timers import Timers
 from qframe.topic import Topic, checked_name
 
@@ -42,7 +42,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Given = TypeVar("Given", bound=Middleware | type[Middleware])
 
 
-class QFrame:
+class QFrame(Publishing):
     """An app: a store, a coordinator, and the consumers and producers that share them.
 
     Nothing is opened before it is needed, so modules with handlers can be imported anywhere.
@@ -63,7 +63,7 @@ class QFrame:
         store: str | None = None,
         coordinator: str | None = None,
         namespace: str | None = None,
-        **options: Any,
+        **options: Unpack[AppKeywords],
     ) -> None:
         self.settings = Settings.load(
             store=store, coordinator=coordinator, namespace=namespace, **options
@@ -171,19 +171,7 @@ class QFrame:
                 self._note(topic)
         return topic
 
-    # What the user calls.
-
-    def publish(
-        self, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
-    ) -> Published:
-        """Publishes one message: see `Outgoing` for the options, `Producer.publish` for errors."""
-        return self.producer.publish(topic, body, **options)
-
-    def publish_many(
-        self, topic: Topic | str, items: Iterable[Any], batch: int | None = None
-    ) -> list[Published]:
-        """Publishes many messages, in order: see `Producer.publish_many`."""
-        return self.producer.publish_many(topic, items, batch)
+    # What the user calls, beside what `Publishing` has.
 
     def buffered(
         self, linger: float | str = 0.005, *, batch: int | None = None, capacity: int = CAPACITY
@@ -204,12 +192,6 @@ class QFrame:
     def _part_failed(self, part: str, error: BaseException) -> None:
         if self.events:
             self.events.emit("part.failed", part=part, error=error)
-
-    async def apublish(
-        self, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
-    ) -> Published:
-        """Publishes from a coroutine; if that is cancelled, it may be done all the same."""
-        return await asyncio.to_thread(self.publish, topic, body, **options)
 
     def pull(self, topic: Topic | str, group: str, **options: Unpack[PullKeywords]) -> Pull:
         """Messages for a loop of one's own, in a `with` block: see `Pull`.
@@ -232,17 +214,32 @@ class QFrame:
             drain: return when nothing waits at all, timers included.
 
         Raises:
-            BadOption: if there is no consumer, or the app runs already.
+            BadOption: if there is no consumer, the app runs already, or an event loop runs here.
             UnknownTopic: if a consumer names a topic that nobody has declared.
             WorkerFailed: if a part of the worker has failed.
         """
+        if in_event_loop():
+            raise BadOption(
+                "run", "in a coroutine", "its event loop would stand still", "await app.arun()"
+            )
+        self._run(burst=burst, drain=drain)
+
+    async def arun(self, *, burst: bool = False, drain: bool = False) -> None:
+        """Does what `run` does, in another thread; cancelled, it stops the worker and waits for it.
+
+        Raises:
+            BadOption, UnknownTopic, WorkerFailed: as `run`.
+        """
+        await stopped_by_cancel(asyncio.to_thread(self._run, burst=burst, drain=drain), self.stop)
+
+    def _run(self, *, burst: bool, drain: bool) -> None:
         if not self.serves:
             raise BadOption("consumers", [], "there are none", "use @app.consumer or app.relay")
         with self._guard:
             if self._worker is not None:
                 raise BadOption("run", "twice", "this app runs already", "stop() it first")
             self._worker = worker = self._make_worker()
-        end_log = self._log_unless_heard()
+        end_log = log_unless_heard(self.events, self.settings)
         try:
             worker.run(burst=burst, drain=drain)
         finally:
@@ -251,13 +248,6 @@ class QFrame:
             coordinator, self._coordinator = self._coordinator, None
             if coordinator is not None:
                 coordinator.close()
-
-    def _log_unless_heard(self) -> Callable[[], None]:
-        """Tells stderr what nobody else would: warnings, or from `log_level` on where it is set."""
-        if self.events:
-            return lambda: None
-        level = None if "log_level" in self.settings.model_fields_set else "warning"
-        return log_events(self.events, self.settings, level=level)
 
     def stop(self) -> None:
         """Asks a running worker to stop, from any thread; `run` returns when it has."""

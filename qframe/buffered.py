@@ -26,7 +26,7 @@ from qframe.outgoing import MessageOptions, outgoing
 from qframe.producer import Producer
 from qframe.service import Service
 from qframe.stores.exchange import Entry
-from qframe.topic import Topic, duration_ms
+from qframe.topic import Body, Topic, duration_ms
 
 CAPACITY: Final = 10_000
 LOGGER: Final = "qframe.buffered"
@@ -84,7 +84,7 @@ class BufferedProducer(Service):
         atexit.register(self.finish)
 
     def publish(
-        self, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
+        self, topic: Topic[Body] | str, body: Body, **options: Unpack[MessageOptions]
     ) -> Future[Published]:
         """Takes a message; its future has the outcome, or the error that `Producer.publish` raises.
 

@@ -14,7 +14,7 @@ from qframe.outcomes import Published
 from qframe.outgoing import MessageOptions
 from qframe.pulling import Pull, PullKeywords
 from qframe.registry import REGISTRY
-from qframe.topic import Topic
+from qframe.topic import Body, Topic
 
 
 def default_app() -> QFrame:
@@ -40,7 +40,7 @@ def pull(topic: Topic | str, group: str, **options: Unpack[PullKeywords]) -> Pul
     return default_app().pull(topic, group, **options)
 
 
-def publish(topic: Topic | str, body: Any, **options: Unpack[MessageOptions]) -> Published:
+def publish(topic: Topic[Body] | str, body: Body, **options: Unpack[MessageOptions]) -> Published:
     """Publishes one message through the default app: see `QFrame.publish`."""
     return default_app().publish(topic, body, **options)
 
@@ -52,6 +52,8 @@ def publish_many(
     return default_app().publish_many(topic, items, batch)
 
 
-async def apublish(topic: Topic | str, body: Any, **options: Unpack[MessageOptions]) -> Published:
+async def apublish(
+    topic: Topic[Body] | str, body: Body, **options: Unpack[MessageOptions]
+) -> Published:
     """Publishes from a coroutine through the default app: see `QFrame.apublish`."""
     return await default_app().apublish(topic, body, **options)

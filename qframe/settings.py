@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self, TypedDict
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import (
@@ -24,6 +24,7 @@ from pydantic_settings import (
 )
 
 from qframe.config_file import CONFIG_VARIABLE, config_path, read_config
+from qframe.consumer_options import ConsumerOptions
 from qframe.errors import BadOption
 from qframe.option_rules import MaybeName, Name, Seconds, refuse_unknown, translated
 
@@ -126,13 +127,35 @@ class Settings(BaseSettings):
         return init_settings, env_settings, InitSettingsSource(settings_cls, written)
 
 
+class AppKeywords(TypedDict, total=False):
+    """The other keyword arguments of `QFrame`, for editors and type checkers."""
+
+    session_timeout: float | str
+    instance: str
+    max_body: int
+    publish_batch: int
+    max_in_flight_bytes: int
+    grace: float | str
+    log_level: Literal["debug", "info", "warning", "error"]
+    log_format: Literal["auto", "console", "json"]
+    log_errors: Literal["auto", "full", "short"]
+
+
 def _refuse_misspelt_variables(known: Iterable[str]) -> None:
-    """Refuses near misses only: QFRAME_PORT, say, may be another program's, or Kubernetes'."""
+    """Refuses consumers' options and near misses of the app's.
+
+    All others are let pass: QFRAME_PORT, say, may be another program's, or Kubernetes'.
+    """
     names = [*known, CONFIG_VARIABLE.removeprefix(PREFIX).lower()]
     for variable in os.environ:
         name = variable.upper().removeprefix(PREFIX).lower()
         if not variable.upper().startswith(PREFIX) or name in names:
             continue
+        if name in ConsumerOptions.model_fields:
+            raise BadOption(
+                "environment variable", variable, f"{name} is an option of each consumer",
+                f"use @app.consumer(…, {name}=…), or for a running group qframe tune",
+            )  # fmt: skip
         if close := get_close_matches(name, names, n=1, cutoff=0.8):
             raise BadOption(
                 "environment variable", variable, "there is no such option",

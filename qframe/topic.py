@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
+import typing
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Final
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal
 from zlib import crc32
 
 from qframe.errors import BadInput, BadKey, BadOption, BadTopic
@@ -22,6 +23,17 @@ _DURATION = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d)")
 _MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
 
 
+if TYPE_CHECKING:  # Python 3.11 has no default: without brackets a topic has bodies of any type
+    from typing_extensions import TypeVar
+
+    Body = TypeVar("Body", default=Any)
+else:
+    Body = typing.TypeVar("Body")
+
+KindName = Literal["stream", "ordered", "delay", "priority", "merge"]
+SubjectRule = Literal["id", "body"]
+
+
 class Kind(StrEnum):
     """How a topic stores and orders its messages."""
 
@@ -33,7 +45,7 @@ class Kind(StrEnum):
 
 
 # What a message without a key is queued under, by default and otherwise.
-_SUBJECTS: Final[dict[Kind, tuple[str | None, ...]]] = {
+_SUBJECTS: Final[dict[Kind, tuple[SubjectRule | None, ...]]] = {
     Kind.STREAM: (None,),
     Kind.ORDERED: (None,),
     Kind.DELAY: ("id", "body"),
@@ -42,8 +54,11 @@ _SUBJECTS: Final[dict[Kind, tuple[str | None, ...]]] = {
 }
 
 
-class Topic:
+class Topic(Generic[Body]):
     """A named flow of messages; its kind and its slots are fixed when it is first declared.
+
+    `Topic[Order]("orders")` says which bodies it has, for type checkers: they find what else is
+    published there.
 
     Durations are seconds, or a text such as "500ms", "30s", "24h", "7d".
 
@@ -72,14 +87,14 @@ class Topic:
     def __init__(
         self,
         name: str,
-        kind: Kind | str = Kind.STREAM,
+        kind: Kind | KindName = Kind.STREAM,
         slots: int = 16,
         *,
         retain: float | str = "24h",
         max_length: int | None = None,
         dedupe_window: float | str = "1h",
         gap_timeout: float | str = "30s",
-        subject: str | None = None,
+        subject: SubjectRule | None = None,
     ) -> None:
         self.name = checked_name(name, "topic")
         try:
@@ -108,7 +123,7 @@ class Topic:
         self.retain_ms = duration_ms(retain, "retain")
         self.dedupe_window_ms = duration_ms(dedupe_window, "dedupe_window")
         self.gap_timeout_ms = duration_ms(gap_timeout, "gap_timeout")
-        self.subject = _SUBJECTS[self.kind][0] if subject is None else subject
+        self.subject: SubjectRule | None = _SUBJECTS[self.kind][0] if subject is None else subject
         if self.subject not in _SUBJECTS[self.kind]:
             raise BadTopic(
                 "subject", subject, f"kind {self.kind} queues keyless messages otherwise",

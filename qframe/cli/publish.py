@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 import typer
@@ -17,7 +17,7 @@ from qframe.cli.output import say, say_json
 from qframe.cli.place import Place, placed
 from qframe.cli.times import duration_of, moment_of
 from qframe.errors import BadBody, BadOption
-from qframe.topic import Topic, checked_name
+from qframe.topic import KindName, Topic, checked_name
 
 _OF_FILES = "--key-field, --body-field and --envelopes"
 
@@ -127,7 +127,12 @@ def publish(
             )
         source = MessageFile(file, key_field, body_field, envelopes)
         with place.opened(creating=declares) as app:
-            publish_file(app, _topic(app, topic, kind, slots), source, as_json=as_json)
+            publish_file(
+                app,
+                _topic(app, topic, kind, slots),
+                source,
+                as_json=as_json,
+            )
         return
     if key_field or body_field or envelopes:
         raise BadOption("body", body, f"{_OF_FILES} are for files", "use --file, or leave them out")
@@ -144,8 +149,9 @@ def _given(**options: Any) -> dict[str, Any]:
     return {name: value for name, value in options.items() if value is not None}
 
 
-def _topic(app: QFrame, name: str, kind: str | None, slots: int | None) -> Topic | str:
+def _topic(app: QFrame, name: str, asked_kind: str | None, slots: int | None) -> Topic | str:
     """The topic as it is declared; as it is to be declared, if it is new or asked for otherwise."""
+    kind = cast("KindName | None", asked_kind)  # a topic refuses any other
     if kind is None and slots is None:
         return name
     known = app.store.topic(checked_name(name, "topic"))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated, Any, cast
 
 import msgspec
 import typer
@@ -13,7 +13,7 @@ from qframe.cli.flags import AsJson, Everything, TopicName
 from qframe.cli.output import say, say_json, table
 from qframe.cli.place import Place, placed
 from qframe.cli.tune import in_words, marked
-from qframe.topic import Kind, Topic, is_internal
+from qframe.topic import Kind, KindName, SubjectRule, Topic, is_internal
 from qframe.totals import TopicTotals, Totals
 
 topics = typer.Typer(
@@ -102,9 +102,10 @@ def declare(
 
     Its kind and its slots stay as they are from then on.
     """
-    topic = Topic(
-        name, kind, slots, retain=retain, max_length=max_length, dedupe_window=dedupe_window,
-        gap_timeout=gap_timeout, subject=subject,
+    topic: Topic = Topic(
+        name, cast("KindName", kind), slots, retain=retain, max_length=max_length,
+        dedupe_window=dedupe_window, gap_timeout=gap_timeout,
+        subject=cast("SubjectRule | None", subject),
     )  # fmt: skip
     with place.opened(creating=True) as app:
         app.declare(topic)

@@ -23,7 +23,7 @@ from qframe.outgoing import MessageOptions, Outgoing, outgoing
 from qframe.producer import entry_of
 from qframe.stores.exchange import Entry
 from qframe.tables import DEFAULT_PREFIX, tables
-from qframe.topic import Kind, Topic, checked_name
+from qframe.topic import Body, Kind, SubjectRule, Topic, checked_name
 
 MAX_BODY: Final = 262_144
 _OF_A_KIND: Final = ("priority", "within", "sequence", "slot_basis")
@@ -39,7 +39,7 @@ class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
     max_length: int | None
     dedupe_window_ms: int
     gap_timeout_ms: int
-    subject: str | None = None
+    subject: SubjectRule | None = None
 
     @classmethod
     def of(cls, topic: Topic) -> TopicFacts:
@@ -126,7 +126,7 @@ class Outbox:
         self._created = not create_tables
 
     def publish(
-        self, session: Any, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
+        self, session: Any, topic: Topic[Body] | str, body: Body, **options: Unpack[MessageOptions]
     ) -> str:
         """Stores one message in the session's transaction; `Outgoing` tells the options.
 
@@ -181,7 +181,7 @@ class Outbox:
         return [row["id"] for row in rows]
 
     async def apublish(
-        self, session: Any, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
+        self, session: Any, topic: Topic[Body] | str, body: Body, **options: Unpack[MessageOptions]
     ) -> str:
         """Stores one message in the transaction of an AsyncSession or AsyncConnection.
 

@@ -183,6 +183,17 @@ class _Repeats:
         return {**self._last, **counts, "times": self.times}
 
 
+def log_unless_heard(events: Events, settings: Settings) -> Callable[[], None]:
+    """Tells stderr what nobody else would: warnings, or from `log_level` on where it is set.
+
+    The answer ends it.
+    """
+    if events:
+        return lambda: None
+    level = None if "log_level" in settings.model_fields_set else "warning"
+    return log_events(events, settings, level=level)
+
+
 def log_events(
     events: Events, settings: Settings, stream: TextIO | None = None, *, level: str | None = None
 ) -> Callable[[], None]:

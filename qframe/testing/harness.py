@@ -31,7 +31,7 @@ from qframe.testing.ownership import SoleOwner
 from qframe.testing.store import JournalledStore
 from qframe.testing.wiring import Wiring
 from qframe.testing.worker import SteppedWorker
-from qframe.topic import Topic, duration_ms
+from qframe.topic import Body, Topic, duration_ms
 
 MOST: Final = 10_000
 LONGEST_MS: Final = 366 * 86_400_000
@@ -111,7 +111,7 @@ class Harness:
         return datetime.fromtimestamp(self._clock.now_ms() / 1000, UTC)
 
     def publish(
-        self, topic: Topic | str, body: Any, **options: Unpack[MessageOptions]
+        self, topic: Topic[Body] | str, body: Body, **options: Unpack[MessageOptions]
     ) -> Published:
         """Publishes one message, as `app.publish` does; its handlers run in `run_until_idle`."""
         self._wired()

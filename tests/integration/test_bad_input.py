@@ -20,7 +20,6 @@ from qframe import (
     ConsumerExists,
     Message,
     NeedRetry,
-    NotSupported,
     Outgoing,
     QFrame,
     Topic,
@@ -332,17 +331,3 @@ def _keeper(seen: list[Message]) -> Callable[[Message], None]:
         seen.append(message)
 
     return keep
-
-
-@pytest.mark.parametrize(
-    "use",
-    [
-        lambda app: app.admin.skip("stream", "g"),
-        lambda app: app.admin.resize("stream", slots=2),
-    ],
-)
-def test_what_a_later_version_serves_says_so_and_what_to_do_meanwhile(
-    app: QFrame, use: Callable[[QFrame], object]
-) -> None:
-    with pytest.raises(NotSupported, match="is not supported in this version; "):
-        use(app)

@@ -70,6 +70,10 @@ async def call() -> None:
 many([])
 assert_type(app.publish(orders, Order(1), key="ann", delay="3s"), Published)
 assert_type(app.publish_many(orders, [Outgoing(Order(1), key="ann")]), list[Published])
+typed = Topic[Order]("typed", kind="delay", subject="body")
+assert_type(app.publish(typed, Order(1)), Published)
+app.publish_many(typed, [Order(1), Outgoing(Order(2), key="ann")])
+app.publish("by-name", {"n": 1})
 with app.buffered(linger="5ms") as producer:
     assert_type(producer.publish(orders, Order(1), key="ann").result(), Published)
 with app.pull("orders", "billing") as messages:
@@ -86,6 +90,10 @@ from qframe import Message, NeedRetry, QFrame, Topic
 
 app = QFrame()
 orders = Topic("orders")
+numbers = Topic[int]("numbers")
+Topic("orders", kind="orderd")  # wrong
+Topic("orders", subject="key")  # wrong
+QFrame(stroe="sqlite://")  # wrong
 
 
 @app.consumer(orders, group="g")
@@ -95,6 +103,8 @@ def handle(message: Message) -> None: ...
 handle("no message")  # wrong
 app.publish(orders, 1, keys="k")  # wrong
 app.publish_many(orders, 5)  # wrong
+app.publish(numbers, "nonsense")  # wrong
+app.buffered().publish(numbers, "nonsense")  # wrong
 app.consumer(orders)  # wrong
 app.consumer(orders, group="g", thread=8)  # wrong
 app.consumer(orders, group="g", start="now")  # wrong

@@ -14,7 +14,6 @@ from qframe.codec import subject_of
 from qframe.errors import (
     BadOption,
     BadTopic,
-    NotSupported,
     UnknownGroup,
     UnknownTopic,
 )
@@ -268,12 +267,6 @@ def test_a_wrong_place_to_seek_is_refused(
 def test_what_is_no_stream_cannot_be_replayed(bench: Bench) -> None:
     with pytest.raises(BadOption, match="its kind is ordered"):
         bench.admin.seek("orders", "billing", "earliest")
-
-
-@pytest.mark.parametrize("name", ["skip", "unblock", "resize"])
-def test_what_is_not_served_yet_says_what_to_do_instead(bench: Bench, name: str) -> None:
-    with pytest.raises(NotSupported, match=rf"admin\.{name} is not supported in this version; \w"):
-        getattr(bench.admin, name)("orders", "billing")
 
 
 def test_what_is_left_out_stays_and_reset_is_what_the_code_says(bench: Bench) -> None:

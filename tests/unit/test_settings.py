@@ -13,7 +13,7 @@ from qframe.consumer_options import ConsumerKeywords, ConsumerOptions, consumer_
 from qframe.errors import BadOption
 from qframe.option_rules import option_table
 from qframe.retry import Backoff
-from qframe.settings import Settings
+from qframe.settings import AppKeywords, Settings
 
 
 @pytest.fixture(autouse=True)
@@ -94,6 +94,14 @@ def test_a_wrong_argument_is_named_with_rule_and_remedy(
 def test_a_wrong_variable_is_named_as_it_is_spelt(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("QFRAME_PUBLISH_BATCH", "0")
     with pytest.raises(BadOption, match=r"QFRAME_PUBLISH_BATCH '0': .* from 1 to 10000; use 500"):
+        Settings.load()
+
+
+def test_a_variable_for_a_consumers_option_is_refused_with_where_it_belongs(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("QFRAME_THREADS", "4")
+    with pytest.raises(BadOption, match=r"'QFRAME_THREADS': .*use @app.consumer\(…, threads=…\)"):
         Settings.load()
 
 
@@ -271,3 +279,8 @@ def test_batches_have_room_to_be_gathered_while_others_are_handled(
 def test_a_batch_that_could_never_be_full_is_refused() -> None:
     with pytest.raises(BadOption, match=r"max_in_flight 499: .*500 messages would never be full"):
         consumer_options(batch=Batch(500, "50ms"), max_in_flight=499)
+
+
+def test_the_keywords_for_type_checkers_are_all_options() -> None:
+    named = {"store", "coordinator", "namespace", *AppKeywords.__annotations__}
+    assert named == set(Settings.model_fields)

@@ -11,7 +11,7 @@ from qframe.drivers.redis import Call, Command, Missing, Redis
 from qframe.errors import SlotsAway, StoreDamaged, TopicMismatch, UnknownGroup
 from qframe.stores.exchange import NO_EPOCH
 from qframe.stores.redis.keys import UNCLAIMED, Place, of, topics_key
-from qframe.topic import Topic
+from qframe.topic import Kind, SubjectRule, Topic
 
 _NO_GROUP = -2
 _REMAINS = -3
@@ -24,7 +24,7 @@ class Options(msgspec.Struct):
     max_length: int | None
     dedupe_window_ms: int
     gap_timeout_ms: int
-    subject: str | None = None
+    subject: SubjectRule | None = None
 
 
 def known(redis: Redis, place: Place, group: str, reply: Any) -> int:
@@ -201,7 +201,7 @@ def _topic(name: str, value: bytes) -> Topic:
     kind, slots, options = value.split(b" ", 2)
     known_options = msgspec.json.decode(options, type=Options)
     return Topic(
-        name, kind.decode(), int(slots),
+        name, Kind(kind.decode()), int(slots),
         retain=known_options.retain_ms / 1000, max_length=known_options.max_length,
         dedupe_window=known_options.dedupe_window_ms / 1000,
         gap_timeout=known_options.gap_timeout_ms / 1000, subject=known_options.subject,

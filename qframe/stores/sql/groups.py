@@ -44,7 +44,7 @@ from qframe.stores.sql.schema import (
     topics,
 )
 from qframe.stores.sql.words import tell_messages, tell_roster
-from qframe.topic import Topic
+from qframe.topic import SubjectRule, Topic
 
 _TOPICS: Final = Statement(
     select(topics).where(topics.c.namespace == bindparam("ns")).order_by(topics.c.name), "ns"
@@ -129,7 +129,7 @@ class Options(msgspec.Struct):
     max_length: int | None
     dedupe_window_ms: int
     gap_timeout_ms: int
-    subject: str | None = None
+    subject: SubjectRule | None = None
 
 
 def declare(transaction: Transaction, namespace: str, topic: Topic) -> Place:

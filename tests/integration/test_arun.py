@@ -1,0 +1,86 @@
+"""A worker inside an event loop: `await app.arun()`, which stops when it is cancelled."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from qframe import BadOption, QFrame, Topic
+
+JOBS = Topic("jobs", slots=1)
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[QFrame]:
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
+        yield app
+
+
+def test_it_serves_until_it_is_cancelled_and_the_loop_goes_on_meanwhile(app: QFrame) -> None:
+    threads: set[threading.Thread] = set()
+
+    async def serve() -> None:
+        handled = asyncio.Event()
+        loop = asyncio.get_running_loop()
+
+        @app.consumer(JOBS, group="g")
+        def handle(body: int) -> None:
+            threads.add(threading.current_thread())
+            loop.call_soon_threadsafe(handled.set)
+
+        await app.apublish(JOBS, 1)
+        worker = asyncio.create_task(app.arun())
+        await asyncio.wait_for(handled.wait(), 30)
+        worker.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await worker
+
+    asyncio.run(serve())
+    assert not any(thread.is_alive() for thread in threads)
+    assert app.admin.lag(JOBS, "g") == 0
+    app.run(burst=True)  # the app is free again
+
+
+def test_cancelled_before_it_has_begun_it_stops_too(app: QFrame) -> None:
+    app.consumer(JOBS, group="g")(lambda: None)
+
+    async def serve() -> None:
+        worker = asyncio.create_task(app.arun())
+        await asyncio.sleep(0)
+        worker.cancel()
+        with pytest.raises(asyncio.CancelledError):
+            await worker
+
+    asyncio.run(serve())
+    app.run(burst=True)
+
+
+def test_a_burst_returns_when_all_is_done(app: QFrame) -> None:
+    seen: list[int] = []
+
+    @app.consumer(JOBS, group="g")
+    async def handle(body: int) -> None:
+        seen.append(body)
+
+    app.publish_many(JOBS, [1, 2, 3])
+    asyncio.run(app.arun(burst=True))
+    assert sorted(seen) == [1, 2, 3]
+
+
+def test_a_run_in_a_coroutine_is_refused_and_names_what_to_await(app: QFrame) -> None:
+    app.consumer(JOBS, group="g")(lambda: None)
+
+    async def serve() -> None:
+        app.run()
+
+    with pytest.raises(BadOption, match=r"await app.arun\(\)"):
+        asyncio.run(serve())
+
+
+def test_its_errors_are_those_of_a_run(app: QFrame) -> None:
+    with pytest.raises(BadOption, match=r"use @app.consumer or app.relay"):
+        asyncio.run(app.arun())
