@@ -1,0 +1,146 @@
+"""A member's turns where its seat's answers are lost, its group is gone, or it is not heard."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from late import Late, loses
+
+from qframe.clock import VirtualClock
+from qframe.coordination.lease import LeaseSeat
+from qframe.coordination.member import Member
+from qframe.errors import AnswerLost, UnknownGroup
+from qframe.events import Events
+from qframe.stores.model.store import ModelStore
+from qframe.topic import Topic
+
+SLOTS = 4
+
+
+class Seat(LeaseSeat):
+    """A seat whose waits are steps of a test; the last one stops the member."""
+
+    is_heard = True
+    steps: list[Callable[[], object]]
+    stop: Callable[[], object]
+
+    @property
+    def heard(self) -> bool:
+        return self.is_heard
+
+    def wait(self, timeout_s: float | None = None) -> None:
+        (self.steps.pop(0) if self.steps else self.stop)()
+
+
+class Bench:
+    """One member of a group on the model store."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.model = ModelStore(clock=self.clock)
+        self.topic = Topic("t", slots=SLOTS)
+        self.model.declare(self.topic)
+        self.model.subscribe(self.topic, "g")
+        self.ledger: Any = Late(self.model)
+        self.changes = 0
+        self.seat = Seat(self.ledger, self.topic, "g", worker="w", lease_s=6.0, clock=self.clock)
+        self.member = Member(
+            topic=self.topic, group="g", seat=self.seat, on_change=self._change, events=Events(),
+            clock=self.clock, on_failure=lambda *_: None, on_left=lambda _: None,
+        )  # fmt: skip
+        self.seat.stop = self.member._stopping.set
+
+    def _change(self) -> None:
+        self.changes += 1
+
+    def run(self, *steps: Callable[[], object]) -> None:
+        """Turns until the steps are done, one after each turn."""
+        self.seat.steps = list(steps)
+        self.member.run()
+
+    def owned(self) -> dict[int, str]:
+        roster = self.model.roster(self.topic, "g")
+        assert roster is not None
+        return {slot: one.epoch for slot, one in roster.owners.items() if one.member == "w"}
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+def test_a_claim_whose_answer_was_lost_is_found_again_under_its_epoch(bench: Bench) -> None:
+    bench.ledger.after("claim", loses(AnswerLost("store", "the answer was lost")))
+    with pytest.raises(AnswerLost):
+        bench.member._turn()
+    claimed = bench.owned()
+    assert len(claimed) == SLOTS
+    bench.member._turn()
+    assert bench.member.share().owned == claimed
+
+
+@pytest.mark.parametrize("lost", ["before", "after"])
+def test_what_was_let_go_stays_going_until_the_coordinator_has_answered(
+    bench: Bench, lost: str
+) -> None:
+    bench.member._turn()
+    bench.member.fenced([0])
+    getattr(bench.ledger, lost)("let_go", loses(AnswerLost("store", "the answer was lost")))
+    with pytest.raises(AnswerLost):
+        bench.member._turn()
+    assert bench.member._handover.going.keys() == {0}
+    assert 0 not in bench.member._handover.missing
+    bench.clock.advance(600)
+    bench.member._turn()
+    assert bench.member.share().owned == bench.owned()
+    assert len(bench.owned()) == SLOTS
+
+
+def test_the_seat_hears_which_epochs_were_refused_before_they_are_let_go(bench: Bench) -> None:
+    bench.member._turn()
+    heard: list[set[int]] = []
+    late: Any = Late(bench.seat).before("refused", lambda: heard.append(set(bench.owned())))
+    bench.member._seat = late
+    bench.member.fenced([0])
+    bench.member._turn()
+    assert heard == [set(range(SLOTS))]
+    assert bench.owned().keys() == {1, 2, 3}
+
+
+def test_who_is_heard_again_wakes_its_consumer_though_nothing_else_has_changed(
+    bench: Bench,
+) -> None:
+    before: list[int] = []
+
+    def hear(heard: bool) -> None:
+        bench.seat.is_heard = heard
+        before.append(bench.changes)
+
+    bench.run(lambda: hear(False), lambda: hear(True))
+    assert before[0] == before[1]
+    assert bench.changes == before[1] + 1
+
+
+def test_who_finds_the_group_gone_wakes_its_consumer_and_tells_it_once(bench: Bench) -> None:
+    before: list[int] = []
+    told: list[tuple[UnknownGroup | None, int]] = []
+
+    def drop() -> None:
+        bench.model.drop_group(bench.topic, "g")
+        bench.clock.advance(1500)
+        before.append(bench.changes)
+
+    def wait(timeout: float | None = None) -> bool:
+        """The pause after the failure: the consumer, woken, asks and subscribes anew."""
+        told.append((bench.member.unknown(), bench.changes))
+        bench.model.subscribe(bench.topic, "g")
+        return False
+
+    bench.member._stopping.wait = wait  # type: ignore[method-assign]
+    bench.run(drop)
+    [(error, changes)] = told
+    assert isinstance(error, UnknownGroup)
+    assert changes == before[0] + 1
+    assert bench.member.unknown() is None
