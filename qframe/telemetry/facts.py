@@ -103,6 +103,8 @@ def _place(error: BaseException, *, full: bool) -> dict[str, str]:
     if _is_in_words(error) or isinstance(error, UndecodableBody):
         return {}
     place = place_of(error)
+    if isinstance(error, _SIGNALS) and place is not None and place.startswith("qframe/"):
+        place = None  # the handler has returned it, and not raised
     words = {} if place is None else {"at": place}
     if full and not isinstance(error, _SIGNALS):
         words["traceback"] = redacted(shortened(error, MAX_TRACEBACK_CHARS))

@@ -17,7 +17,7 @@ from qframe.events import Events
 from qframe.message import Delivery, Message
 from qframe.redaction import redacted
 from qframe.retry import NeedRetry, Reject
-from qframe.runtime.binding import bind
+from qframe.runtime.binding import bind, raise_returned
 from qframe.settings import Settings
 from qframe.telemetry.lines import make_logger
 from qframe.telemetry.logs import INTERVAL_S, EventLog, log_events
@@ -221,6 +221,20 @@ def test_a_full_line_of_what_is_no_failure_has_no_traceback() -> None:
     assert rejected["error"] == "Reject: no such card"
     assert "traceback" not in retried
     assert "traceback" not in rejected
+
+
+def test_a_wish_that_a_handler_returned_has_no_place_in_qframe() -> None:
+    def ask(message: Message) -> NeedRetry:
+        return NeedRetry(delay=1)
+
+    message = Message(Delivery("m-1", None, None, b"1"), None)  # type: ignore[arg-type]
+    with pytest.raises(NeedRetry) as caught:
+        raise_returned(bind(ask)(message))
+    caught.value.__traceback__ = caught.tb.tb_next
+    lines = Lines()
+    lines.events.emit("delivery.retried", topic="t", group="g", error=caught.value)
+    (line,) = lines.read()
+    assert (line["error"], "at" in line) == ("NeedRetry", False)
 
 
 def test_a_full_line_shows_no_credential() -> None:
