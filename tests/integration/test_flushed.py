@@ -48,7 +48,7 @@ def test_a_group_that_somebody_has_dropped_still_ends_its_worker(server: RedisSe
     with Serving(server.url, topic) as serving:
         serving.app.publish(topic, 1)
         serving.await_bodies({1})
-        serving.app.admin.drop_group("orders", "g")
+        serving.app.admin.drop_group("orders", "g", force=True)
         serving.app.publish(topic, 2)
         eventually(lambda: serving.failure)
         assert "it has never subscribed to topic 'orders'" in str(serving.failure)

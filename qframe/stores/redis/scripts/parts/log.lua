@@ -104,6 +104,9 @@ local function each_message(log, from, to, visit)
         end
         at = after
       end
+      if first + size >= to then
+        return
+      end
       start = '(' .. entry[1]
     end
   end
