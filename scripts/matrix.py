@@ -252,10 +252,10 @@ def numbers(text: str) -> list[int]:
 
 def zookeeper_version() -> str:
     """The version of the library that Debian installs."""
-    jar = Path("/usr/share/java/zookeeper.jar")
-    if not jar.exists():
+    jars = sorted(Path("/usr/share/java").glob("zookeeper-[0-9]*.jar"))
+    if not jars:
         raise LookupError("ZooKeeper was not found: sh scripts/servers.sh installs it")
-    return jar.resolve().stem.removeprefix("zookeeper-")
+    return jars[-1].stem.removeprefix("zookeeper-")
 
 
 def versions_of(row: Row, python: str) -> Iterator[str]:
