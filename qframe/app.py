@@ -345,10 +345,13 @@ class QFrame(Publishing):
 
     def _note(self, topic: Topic) -> None:
         """Remembers a declared topic; its consumers here miss nothing that is published here."""
+        together: dict[str, list[str]] = {}
         for consumer in self.consumers:
             # A broadcast group is an instance's, and a process that only publishes is none.
             if consumer.topic_name == topic.name and not consumer.options.broadcast:
-                self.store.subscribe(topic, consumer.group, consumer.options.start)
+                together.setdefault(consumer.options.start, []).append(consumer.group)
+        for start, (group, *others) in together.items():
+            self.store.subscribe(topic, group, start, beside=others)
         self._topics[topic.name] = topic
 
     def _declared_by_consumer(self, name: str) -> Topic | None:

@@ -66,8 +66,9 @@ Messages of a stream that were delayed join the log in the order of their due ti
 old a message of the log is counts from when it joined, so that the oldest are the first.
 
 **Groups.** Messages of subjects fan out per group at publish. What is published before there is a
-group is kept for the first that subscribes with `start="earliest"`. Where groups differ, an
-outcome is `stored` if the message is one of its own for any of them.
+group is kept for the first that subscribes with `start="earliest"`, or whole for each of those that
+do so in one call. Where groups differ, an outcome is `stored` if the message is one of its own for
+any of them.
 
 **Attempts** count when a message is handed out, and are taken back by a release. A message that
 was handed out `max_attempts` times goes to dead in the pull that would hand it out again, with the

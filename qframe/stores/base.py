@@ -131,13 +131,17 @@ class Groups(Protocol):
     """Groups, and which epoch owns their slots."""
 
     def subscribe(
-        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None
-    ) -> bool:
+        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
+        *, beside: Sequence[str] = (),
+    ) -> bool:  # fmt: skip
         """Makes the group collect from now on; False if it did before (`start` is then ignored).
 
         `start` is `earliest` (a stream: all that is kept; else: what no group has seen yet) or
         `latest`. With `expires_ms` the group expires: `sweep` drops it once so long has passed
         since it was last subscribed. The last subscription counts, and None is for ever.
+
+        The groups `beside` subscribe together with it, in the same way: each of them that is new
+        gets all that no group has seen yet.
         """
 
     def groups(self, topic: Topic) -> list[str]:

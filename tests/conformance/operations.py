@@ -71,6 +71,7 @@ def operations(kind: Kind) -> st.SearchStrategy[Op]:
             "start": st.sampled_from(["earliest", "latest"]),
             "owned": st.sampled_from([True, True, False]),
             "expires": st.sampled_from([None, 150, 500]),
+            "beside": st.one_of(st.just(""), group),
         }),
         "take": (2, {
             "group": group,

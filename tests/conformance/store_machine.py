@@ -135,11 +135,16 @@ class Machine(lives.Machine):
 
     # Groups
 
-    def subscribe(self, group: str, start: str, owned: bool, expires: int | None = None) -> None:
-        if self.both(lambda store: store.subscribe(self.topic, group, start, expires)):
-            self.epochs[group] = dict.fromkeys(range(SLOTS), NO_EPOCH)
+    def subscribe(
+        self, group: str, start: str, owned: bool, expires: int | None = None, beside: str = ""
+    ) -> None:
+        others = [beside] if beside not in ("", group) else []
+        new = [each for each in (group, *others) if each not in self.epochs]
+        self.both(lambda store: store.subscribe(self.topic, group, start, expires, beside=others))
+        for each in new:
+            self.epochs[each] = dict.fromkeys(range(SLOTS), NO_EPOCH)
             if owned:
-                self.take(group, set(range(SLOTS)), 0)
+                self.take(each, set(range(SLOTS)), 0)
 
     def take(self, group: str, slots: set[int], back: int) -> None:
         new = epoch(max(1, next(self.numbers) - back))

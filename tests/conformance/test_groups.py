@@ -7,6 +7,7 @@ from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.errors import UnknownGroup
 from qframe.stores.exchange import NO_EPOCH
+from qframe.topic import Topic
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)
@@ -38,6 +39,44 @@ def test_what_is_published_before_any_group_is_kept_for_the_first(bench: Bench, 
     # A stream keeps its log for those who come later; elsewhere it went to the first.
     assert bench.bodies(topic, "second") == (["early"] if kind == "stream" else [])
     assert bench.store.groups(topic) == ["g", "second"]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_groups_that_subscribe_together_each_get_all_that_was_kept_and_later_ones_nothing(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, slots=4)
+    keys = [f"k{number}" for number in range(12)]
+    for key in keys:
+        bench.publish(topic, key, key)
+        bench.publish(topic, key, key, delay_ms=50 if key > "k5" else 0)
+    bench.store.subscribe(topic, "new", "latest")
+    expected = sorted(keys * 2 if kind == "ordered" else keys)
+    assert bench.store.subscribe(topic, "g", beside=["h", "i", "new"])
+    assert not bench.store.subscribe(topic, "g", beside=["h", "late"])
+    for group in ("g", "h", "i", "new", "late"):
+        bench.take(topic, group)
+    bench.kill(topic, *bench.got(topic, "h")[:2], group="h")
+    bench.advance(50)
+    assert bench.store.verify(topic) == []
+    for group in ("g", "i"):
+        assert drained(bench, topic, group) == expected
+        total = bench.total(topic, group)
+        assert (total.published, total.settled) == (len(expected), len(expected))
+    assert drained(bench, topic, "new") == drained(bench, topic, "late") == []
+    assert bench.total(topic, "h").published == len(expected)
+    bench.publish(topic, "next", "k")
+    assert "next" in bench.bodies(topic, "h")
+    assert bench.bodies(topic, "late") == ["next"]
+
+
+def drained(bench: Bench, topic: Topic, group: str) -> list[object]:
+    """What a group gets until nothing is due, acknowledged."""
+    found: list[object] = []
+    while got := bench.got(topic, group):
+        found += [body_of(one) for one in got]
+        bench.ack(topic, *got, group=group)
+    return sorted(found, key=str)
 
 
 @pytest.mark.parametrize("kind", KINDS)

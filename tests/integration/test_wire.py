@@ -382,6 +382,11 @@ def test_a_consumer_needs_no_more_than_the_page_says(
     assert app.admin.tuned(topics[1], "g").threads == 3
     assert app.store.draw(topics[1], "g", 2, rate=1, per_ms=1000, burst=5).granted == 2
     app.admin.drop_group(topics[1], "g")
+    kept = app.declare(Topic("kept", "ordered", slots=1))
+    for number in range(2):
+        app.publish(kept, number, key="k")
+    app.store.subscribe(kept, "g", beside=["h"])
+    assert app.admin.lag(kept, "g") == app.admin.lag(kept, "h") == 2
 
 
 def test_a_dashboard_sees_and_cannot_publish(

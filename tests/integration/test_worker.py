@@ -100,6 +100,31 @@ def test_every_message_of_every_kind_is_handled_once(shop: Shop, kind: str) -> N
     assert (totals.settled, totals.lag) == (500, 0)
 
 
+@pytest.mark.parametrize("publishes", [False, True])
+@pytest.mark.parametrize("kind", KINDS)
+def test_all_groups_of_an_app_get_what_another_published_before(
+    shop: Shop, url: str, kind: str, publishes: bool
+) -> None:
+    topic = Topic("t", kind=kind, slots=2)
+    with QFrame(store=url) as other:
+        other.publish(topic, 1, key="k")
+
+    @shop.app.consumer(topic, group="billing")
+    def bill(message: Message) -> None:
+        shop.seen.append(("billing", message.body))
+
+    @shop.app.consumer(topic, group="stock")
+    def store(message: Message) -> None:
+        shop.seen.append(("stock", message.body))
+
+    expected = [("billing", 1), ("stock", 1)]
+    if publishes:
+        shop.app.publish(topic, 2, key="other")
+        expected += [("billing", 2), ("stock", 2)]
+    shop.app.run(burst=True)
+    assert sorted(shop.seen) == sorted(expected)
+
+
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_key_is_handled_in_order_and_one_at_a_time(shop: Shop, kind: str) -> None:
     topic = Topic("t", kind=kind, slots=4)

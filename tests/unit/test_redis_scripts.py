@@ -169,7 +169,7 @@ class Recorder:
         name = call.script.name
         if name == "subscribe" and not self._refused:
             self._refused = True
-            return [-3]
+            return [-3, b"a group"]
         numbers: dict[str, Any] = {
             "pull": [-1], "pull_stream": [-1], "drop_group": [1, 0], "subscribe": [1, b"joins"],
             "draw": [0, 1],
@@ -259,7 +259,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
         lambda r: settle.acknowledge(r, STREAM, "a group", HELD, EPOCHS, "a time"), 2,
     ),
     "stats": (lambda r: inspect.stats(r, DELAY, "a group", "a time"), 0),
-    "subscribe": (lambda r: groups.subscribe(r, DELAY, "a group", "earliest", 9, "a time"), 0),
+    "subscribe": (lambda r: groups.subscribe(r, DELAY, ["a group"], "earliest", 9, "a time"), 1),
     "sweep": (lambda r: groups.sweep(r, DELAY, 9, "a time"), 0),
     "tune": (
         lambda r: controls.tune(r, DELAY, "a group", {"threads": "4", "rate": None}), 2,

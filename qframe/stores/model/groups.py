@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from copy import deepcopy
 
 from qframe.errors import TopicMismatch
 from qframe.stores.model.pull import lose, lose_window
@@ -26,23 +27,26 @@ def declare(states: dict[str, TopicState], topic: Topic) -> None:
     state.topic = topic
 
 
-def subscribe(state: TopicState, group: str, start: str, expires_at_ms: int | None) -> bool:
-    """Makes a group collect; False if it did before."""
-    if expires_at_ms is None:
-        state.expiries.pop(group, None)
-    else:
-        state.expiries[group] = expires_at_ms
-    if group in state.groups:
-        return False
-    if UNCLAIMED in state.groups and start == "earliest":
-        state.groups[group] = state.groups.pop(UNCLAIMED)
-        return True
-    cursors = state.groups[group] = [Cursor() for _ in state.slots]
-    if not state.topic.has_subjects:
-        for slot, cursor in zip(state.slots, cursors, strict=True):
-            first = slot.head if start == "latest" else min(slot.log, default=slot.head)
-            cursor.floor = cursor.read = cursor.base = first
-    return True
+def subscribe(
+    state: TopicState, group: str, start: str, expires_at_ms: int | None, beside: Sequence[str]
+) -> bool:
+    """Makes groups collect; False if the first did before."""
+    names = (group, *beside)
+    for name in names:
+        if expires_at_ms is None:
+            state.expiries.pop(name, None)
+        else:
+            state.expiries[name] = expires_at_ms
+    new = [name for name in names if name not in state.groups]
+    kept = state.groups.pop(UNCLAIMED, None) if new and start == "earliest" else None
+    for name in new:
+        cursors = [Cursor() for _ in state.slots] if kept is None else deepcopy(kept)
+        state.groups[name] = cursors
+        if not state.topic.has_subjects:
+            for slot, cursor in zip(state.slots, cursors, strict=True):
+                first = slot.head if start == "latest" else min(slot.log, default=slot.head)
+                cursor.floor = cursor.read = cursor.base = first
+    return group in new
 
 
 def drop(state: TopicState, group: str) -> bool:

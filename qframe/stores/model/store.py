@@ -160,11 +160,7 @@ class ModelStore:
         return answers
 
     def acknowledge(
-        self,
-        topic: Topic,
-        group: str,
-        deliveries: Sequence[Delivery],
-        epochs: Mapping[int, str],
+        self, topic: Topic, group: str, deliveries: Sequence[Delivery], epochs: Mapping[int, str]
     ) -> list[Settled]:
         """Acknowledges each, in order, under its slot's epoch; answers as `settle`."""
         return self.settle(topic, group, acks(deliveries, epochs))
@@ -172,12 +168,13 @@ class ModelStore:
     # Groups
 
     def subscribe(
-        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None
-    ) -> bool:
+        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
+        *, beside: Sequence[str] = (),
+    ) -> bool:  # fmt: skip
         """Makes the group collect from now on; False if it did before."""
         with self._lock:
             expires_at_ms = None if expires_ms is None else self.now_ms() + expires_ms
-            return groups.subscribe(self._state(topic), group, start, expires_at_ms)
+            return groups.subscribe(self._state(topic), group, start, expires_at_ms, beside)
 
     def groups(self, topic: Topic) -> list[str]:
         """All groups of a topic, by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -75,42 +75,44 @@ def all_declared(redis: Redis, namespace: str) -> list[Topic]:
 
 
 def subscribe(
-    redis: Redis, place: Place, group: str, start: str, expires_ms: int | None, now: str
-) -> bool:
-    """Makes a group collect; False if it did before.
+    redis: Redis, place: Place, groups: Sequence[str], start: str, expires_ms: int | None, now: str
+) -> list[str]:
+    """Makes groups collect; returns the new ones among them.
 
-    The first slot decides whether the group gets what was kept for the first one; the others
-    follow it, also when a subscription that broke off half way is repeated. Of a group that was
-    there before, slots that are away now are left as they are.
+    The first slot decides which groups get what was kept for the first ones; the others follow
+    it, also when a subscription that broke off half way is repeated. Of groups that were there
+    before, slots that are away now are left as they are.
     """
     kind = str(place.topic.kind)
     expires = "" if expires_ms is None else expires_ms
 
-    def call(slot: int, how: str) -> Call:
-        return place.call("subscribe", slot, now, kind, group, how, expires)
+    def call(slot: int, how: Mapping[str, str]) -> Call:
+        pairs = [word for pair in how.items() for word in pair]
+        return place.call("subscribe", slot, now, kind, expires, *pairs)
 
-    [reply] = redis.run([call(0, start)])
-    is_new, decision = _without_remains(redis, place, group, 0, call(0, start), reply)
-    follow = decision.decode() if place.topic.has_subjects else start
-    rest = [call(slot, follow) for slot in range(1, place.topic.slots)]
+    starts = dict.fromkeys(groups, start)
+    [reply] = redis.run([call(0, starts)])
+    reply = _without_remains(redis, place, 0, call(0, starts), reply)
+    new = [group for group, is_new in zip(starts, reply[::2], strict=True) if is_new]
+    if place.topic.has_subjects:
+        starts = {group: word.decode() for group, word in zip(starts, reply[1::2], strict=True)}
+    rest = [call(slot, starts) for slot in range(1, place.topic.slots)]
     try:
-        replies = redis.run(rest, partly=not is_new) if rest else []
+        replies = redis.run(rest, partly=not new) if rest else []
     except StoreDamaged:  # all of them; the worker tells of each when it takes it
-        if is_new:
+        if new:
             raise
         replies = []
     for slot, reply in enumerate(replies, start=1):
         if not isinstance(reply, Missing):
-            _without_remains(redis, place, group, slot, rest[slot - 1], reply)
-    return bool(is_new)
+            _without_remains(redis, place, slot, rest[slot - 1], reply)
+    return new
 
 
-def _without_remains(
-    redis: Redis, place: Place, group: str, slot: int, call: Call, reply: Any
-) -> Any:
-    """The reply to a subscription; remains of a dropped group of that name are removed first."""
+def _without_remains(redis: Redis, place: Place, slot: int, call: Call, reply: Any) -> Any:
+    """The reply to a subscription; remains of a dropped group of a name are removed first."""
     while reply[0] == _REMAINS:
-        redis.run([place.call("drop_group", slot, str(place.topic.kind), group)])
+        redis.run([place.call("drop_group", slot, str(place.topic.kind), reply[1])])
         [reply] = redis.run([call])
     return reply
 

@@ -162,14 +162,16 @@ class RedisStore:
     # Groups
 
     def subscribe(
-        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None
-    ) -> bool:
+        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
+        *, beside: Sequence[str] = (),
+    ) -> bool:  # fmt: skip
         """Makes the group collect from now on; False if it did before."""
         place = self._place(topic)
-        is_new = groups.subscribe(self._redis, place, group, start, expires_ms, self._now())
-        if is_new:
-            self._tails.forget(topic.name, group)  # one of that name may have been dropped
-        return is_new
+        names = (group, *beside)
+        new = groups.subscribe(self._redis, place, names, start, expires_ms, self._now())
+        for name in new:
+            self._tails.forget(topic.name, name)  # one of that name may have been dropped
+        return group in new
 
     def groups(self, topic: Topic) -> list[str]:
         """All groups of a topic, by name."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -14,6 +14,7 @@ from qframe.stores.sql import controls, ranges, rosters, window
 from qframe.stores.sql.heads import Head
 from qframe.stores.sql.leases import lose_doing
 from qframe.stores.sql.places import (
+    ADD_GROUP,
     GROUPS,
     SET_CURSOR,
     UNCLAIMED,
@@ -72,6 +73,7 @@ _EXPIRED: Final = Statement(
     .limit(bindparam("most")),
     "of now most",
 )
+_TABLES: Final = (cursors, subjects, backlog, dead)
 _OF_GROUP: Final = [
     Statement(
         delete(table).where(
@@ -79,7 +81,22 @@ _OF_GROUP: Final = [
         ),
         "first end",
     )
-    for table in (cursors, subjects, backlog, dead)
+    for table in _TABLES
+]
+_COPY_GROUP: Final = [
+    Statement(
+        table.insert().from_select(
+            [column.name for column in table.columns],
+            select(
+                *[
+                    column + bindparam("distance") if column.name == "cursor" else column
+                    for column in table.columns
+                ]
+            ).where(table.c.cursor >= bindparam("first"), table.c.cursor < bindparam("end")),
+        ),
+        "distance first end",
+    )
+    for table in _TABLES
 ]
 SLOTS: Final = Statement(
     select(slots.c.slot, slots.c.head, select(func.min(log.c.seq))
@@ -189,33 +206,58 @@ def declared(transaction: Transaction, namespace: str, name: str | None = None) 
 
 
 def subscribe(
-    transaction: Transaction, place: Place, group: str, start: str, expires_ms: int | None
-) -> bool:
-    """Makes a group collect; False if it did before."""
+    transaction: Transaction, place: Place, group: str, start: str, expires_ms: int | None,
+    beside: Sequence[str],
+) -> bool:  # fmt: skip
+    """Makes groups collect; False if the first did before."""
     lock_groups(transaction, place)
-    known = group_id(transaction, place, group)
-    number = _subscribe(transaction, place, group, start) if known is None else known
-    transaction.run(_NEVER, (number,))
-    if expires_ms is not None:
-        transaction.run(_EXPIRES, (number, transaction.now_ms() + expires_ms))
-    return known is None
+    known = {name: group_id(transaction, place, name) for name in (group, *beside)}
+    new = [name for name, number in known.items() if number is None]
+    if new:
+        known |= _subscribe(transaction, place, new, start)
+    for number in known.values():
+        transaction.run(_NEVER, (number,))
+        if expires_ms is not None:
+            transaction.run(_EXPIRES, (number, transaction.now_ms() + expires_ms))
+    return group in new
 
 
-def _subscribe(transaction: Transaction, place: Place, group: str, start: str) -> int:
-    """Adds a group, or gives the one of what no group has seen its name; answers its number."""
+def _subscribe(
+    transaction: Transaction, place: Place, names: Sequence[str], start: str
+) -> dict[str, int]:
+    """Adds groups, or gives them what no group has seen; answers their numbers."""
+    starts: dict[int, int] = {}
     if place.topic.has_subjects:
         kept = group_id(transaction, place, UNCLAIMED)
-        if kept is None or start != "earliest":
-            return add_group(transaction, place, group)
-        transaction.run(_RENAME, (group, kept))
-        return kept
-    # Meanwhile nothing is published, and what is kept is not swept away.
-    lock_slots(transaction, place, range(place.topic.slots))
-    starts = {
-        row[0] - place.slot_number(0): row[1] if start == "latest" or row[2] is None else row[2]
-        for row in transaction.rows(SLOTS, place.slot_range())
-    }
-    return add_group(transaction, place, group, starts)
+        if kept is not None and start == "earliest":
+            return _share(transaction, place, kept, names)
+    else:
+        # Meanwhile nothing is published, and what is kept is not swept away.
+        lock_slots(transaction, place, range(place.topic.slots))
+        starts = {
+            row[0] - place.slot_number(0): row[1] if start == "latest" or row[2] is None else row[2]
+            for row in transaction.rows(SLOTS, place.slot_range())
+        }
+    return {name: add_group(transaction, place, name, starts) for name in names}
+
+
+def _share(
+    transaction: Transaction, place: Place, kept: int, names: Sequence[str]
+) -> dict[str, int]:
+    """Gives the unclaimed group the first name, and copies of its rows to the others."""
+    first, *others = names
+    if others:  # meanwhile nothing is published, so that all get the same
+        lock_slots(transaction, place, range(place.topic.slots))
+        lock_cursors(transaction, range(*place.cursor_range(kept)))
+    numbers = {first: kept}
+    for name in others:
+        numbers[name] = number = take_number(transaction, Sort.GROUPS)
+        transaction.run(ADD_GROUP, (number, place.id, name))
+        distance = place.cursor_number(number, 0) - place.cursor_number(kept, 0)
+        for copy in _COPY_GROUP:
+            transaction.run(copy, (distance, *place.cursor_range(kept)))
+    transaction.run(_RENAME, (first, kept))
+    return numbers
 
 
 def names(transaction: Transaction, place: Place) -> list[str]:

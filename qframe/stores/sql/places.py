@@ -53,7 +53,7 @@ _LOCK_TOPIC: Final = Statement(
 _LOCK_GROUP: Final = Statement(
     select(groups.c.id).where(groups.c.id == bindparam("of")).with_for_update(), "of"
 )
-_ADD_GROUP: Final = Statement(groups.insert(), "id topic name")
+ADD_GROUP: Final = Statement(groups.insert(), "id topic name")
 ADD_CURSOR: Final = Statement(
     cursors.insert(),
     "cursor epoch floor read base settled receipt lease_until published acked cancelled",
@@ -201,7 +201,7 @@ def add_group(
     The caller has locked the topic's groups.
     """
     number = take_number(transaction, Sort.GROUPS)
-    transaction.run(_ADD_GROUP, (number, place.id, name))
+    transaction.run(ADD_GROUP, (number, place.id, name))
     offsets = starts or {}
     transaction.run_many(
         ADD_CURSOR,

@@ -185,12 +185,13 @@ class SqlStore:
     # Groups
 
     def subscribe(
-        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None
-    ) -> bool:
+        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
+        *, beside: Sequence[str] = (),
+    ) -> bool:  # fmt: skip
         """Makes the group collect from now on; False if it did before."""
         place = self._place(topic)
         return self._database.write(
-            lambda it: groups.subscribe(it, place, group, start, expires_ms)
+            lambda it: groups.subscribe(it, place, group, start, expires_ms, beside)
         )
 
     def groups(self, topic: Topic) -> list[str]:
