@@ -211,7 +211,10 @@ class Settler(Service):
                 self._events.emit("store.unavailable", part=self.name, error=str(error))
             return [Settled.AWAY] * len(batch)
         except Exception as error:
-            # One of them is what the store cannot take: the others are settled without it.
+            # One of them is what the store cannot take: the others are settled without it. An
+            # acknowledgement has nothing odd in it, so what fails there is no message's fault.
+            if all(isinstance(one, Delivery) for one in batch):
+                raise
             if len(batch) == 1:
                 return [self._bury(batch[0], error)]
             half = len(batch) // 2

@@ -179,12 +179,11 @@ def test_a_settler_that_stops_sends_what_it_kept_unless_it_is_abandoned() -> Non
         assert bench.keeper.settled == ([1, 2] if comes_back else [1])
 
 
-@pytest.mark.parametrize("verdict", [Verdict.ACK, Verdict.RETRY])
 def test_a_settlement_that_the_store_cannot_take_buries_its_own_message_and_all_others_are_settled(
-    bench: Bench, verdict: Verdict
+    bench: Bench,
 ) -> None:
     bench.keeper.poisoned = {41, 200}
-    bench.put(*range(256), verdict=verdict)
+    bench.put(*range(256), verdict=Verdict.RETRY)
     eventually(lambda: sorted(bench.keeper.settled) == list(range(256)))
     eventually(lambda: len(bench.in_flight) == 0)
     assert sorted(bench.keeper.buried) == [
@@ -194,9 +193,20 @@ def test_a_settlement_that_the_store_cannot_take_buries_its_own_message_and_all_
     assert bench.settler.alive
 
 
+def test_a_settler_that_cannot_acknowledge_ends_and_buries_nothing_that_was_handled(
+    bench: Bench,
+) -> None:
+    bench.keeper.poisoned = {1}
+    bench.put(1, 2)
+    eventually(lambda: bench.failures)
+    assert isinstance(bench.failures[0], UnicodeEncodeError)
+    assert bench.keeper.buried == []
+    assert not bench.settler.alive or bench.settler.stop(60)
+
+
 def test_a_settler_whose_store_takes_nothing_at_all_ends_with_the_reason(bench: Bench) -> None:
     bench.keeper.poisoned, bench.keeper.takes_plain = {1}, False
-    bench.put(1)
+    bench.put(1, verdict=Verdict.RETRY)
     eventually(lambda: bench.failures)
     assert isinstance(bench.failures[0], UnicodeEncodeError)
     assert not bench.settler.alive or bench.settler.stop(60)
