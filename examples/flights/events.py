@@ -55,8 +55,9 @@ def departures(month: int | None = 1, limit: int | None = None) -> list[Departur
 
 
 def outgoing(departure: Departure) -> Outgoing:
-    """The event's message: its plane is its key, its number its id."""
-    return Outgoing(departure, key=departure.plane, id=f"departure-{departure.number}")
+    """The event's message: its number is its id, and its plane, where it is known, its key."""
+    name = f"departure-{departure.number}"
+    return Outgoing(departure, key=departure.plane or name, id=name)
 
 
 def _departure(number: int, row: dict[str, str]) -> Departure:

@@ -9,7 +9,11 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from cli_program import ORDERS, Program
+from cli_program import Program
+
+from qframe import Topic
+
+ORDERS = Topic("orders", slots=4)
 
 
 @pytest.fixture
