@@ -14,7 +14,7 @@ from eventually import eventually
 from servers import RedisServer
 from serving import Publishing, Serving
 
-from qframe import Topic
+from qframe import Outgoing, Topic
 from qframe.clock import VirtualClock
 from qframe.stores.exchange import Ask
 from qframe.stores.redis.store import RedisStore
@@ -121,7 +121,8 @@ def test_nothing_is_lost_or_doubled_while_scripts_are_forgotten_all_the_time(
         with Publishing(serving.app, topic, most=1000) as publishing:
             batch = [f"batch-{number}" for number in range(1000)]
             for start in range(0, 1000, 50):
-                serving.app.publish_many(topic, batch[start : start + 50])
+                part = [Outgoing(body, key=body) for body in batch[start : start + 50]]
+                serving.app.publish_many(topic, part)
             publishing.finish()
         serving.await_bodies({*range(1000), *batch})
         eventually(lambda: len(serving.seen) >= 2000)
