@@ -48,6 +48,11 @@ def children_of(pid: int) -> list[int]:
     return sorted(found)
 
 
+def descendants_of(pid: int) -> set[int]:
+    children = children_of(pid)
+    return {*children, *(each for child in children for each in descendants_of(child))}
+
+
 def send(number: int, pid: int) -> None:
     """Sends a signal to a process, which may have ended just now."""
     with suppress(ProcessLookupError):
@@ -85,13 +90,17 @@ class Running:
         return self
 
     def __exit__(self, *_: object) -> None:
-        left = {*self._seen, *children_of(self.pid)}
+        left = self._seen | descendants_of(self.pid)
+        for pid in self._seen:
+            left |= descendants_of(pid)
         self._process.kill()
         self._process.wait()
         for pid in left:
             if not is_gone(pid):
                 send(signal.SIGKILL, pid)
         self._reader.join(WITHIN_S)
+        # To close what is being read would wait for the reader, without end.
+        assert not self._reader.is_alive(), "a process that it started still has its output"
         assert self._process.stdout is not None
         self._process.stdout.close()
 

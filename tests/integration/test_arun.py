@@ -40,6 +40,8 @@ def test_it_serves_until_it_is_cancelled_and_the_loop_goes_on_meanwhile(app: QFr
             await worker
 
     asyncio.run(serve())
+    for thread in threads:  # each has been told to end, and has nothing in hand
+        thread.join(30)
     assert not any(thread.is_alive() for thread in threads)
     assert app.admin.lag(JOBS, "g") == 0
     app.run(burst=True)  # the app is free again

@@ -228,14 +228,15 @@ def test_one_that_never_served_was_never_healthy() -> None:
 
 def test_a_second_signal_kills_those_that_do_not_stop_and_what_they_started(bench: Bench) -> None:
     code = """
-signal.signal(signal.SIGTERM, lambda *_: note("asked"))
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # it may come before it waits
 if os.fork() == 0:
     note("grandchild")
     while True:
         signal.pause()
 serve()
 while True:
-    signal.pause()
+    signal.sigwait({signal.SIGTERM})
+    note("asked")
 """
     with bench.run(code) as running:
         eventually(lambda: len(bench.notes("grandchild")) == 2, within=WITHIN_S)
@@ -265,9 +266,10 @@ signal.pause()
 
 def test_one_that_fails_while_it_stops_is_told(bench: Bench) -> None:
     code = """
-signal.signal(signal.SIGTERM, lambda *_: sys.exit(7))
+signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # it may come before it waits
 serve()
-signal.pause()
+signal.sigwait({signal.SIGTERM})
+sys.exit(7)
 """
     with bench.run(code, 1) as running:
         running.wait_for("supervisor.started")
