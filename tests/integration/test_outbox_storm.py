@@ -16,6 +16,7 @@ from eventually import eventually
 from nursery import Child, Nursery
 from processes import state_of
 from relaying import PLACES
+from sqlalchemy import Engine
 
 from qframe import Outbox, QFrame
 
@@ -29,6 +30,13 @@ def business(request: pytest.FixtureRequest, tmp_path: Path) -> str:
         return f"sqlite:///{tmp_path}/business.db"
     url: str = request.getfixturevalue(request.param).new_database()
     return url
+
+
+@pytest.fixture
+def engine(business: str) -> Iterator[Engine]:
+    engine = engine_of(business)
+    yield engine
+    engine.dispose()
 
 
 @pytest.fixture
@@ -57,9 +65,8 @@ def relay(nursery: Nursery, business: str, store: str) -> Iterator[Relay]:
 
 
 def test_what_8_writers_commit_is_published_once_and_in_order_by_two_relays(
-    business: str, store: str
+    engine: Engine, store: str
 ) -> None:
-    engine = engine_of(business)
     apps = [QFrame(store=store) for _ in range(2)]
     outboxes = [app.relay(Outbox(engine)) for app in apps]
     threads = [threading.Thread(target=app.run) for app in apps]
@@ -68,22 +75,22 @@ def test_what_8_writers_commit_is_published_once_and_in_order_by_two_relays(
         app.store.now_ms()  # SQLite changes a new file's mode for one at a time
     for thread in threads:
         thread.start()
-    writers.run()
-    eventually(lambda: outboxes[0].pending() == 0)
-    for app, thread in zip(apps, threads, strict=True):
-        app.stop()
-        thread.join()
-        app.close()
+    try:
+        writers.run()
+        eventually(lambda: outboxes[0].pending() == 0)
+    finally:
+        for app, thread in zip(apps, threads, strict=True):
+            app.stop()
+            thread.join()
+            app.close()
     reader = Reader(store)
     reader.read_all()
     check(writers, reader)
-    engine.dispose()
 
 
 def test_relays_that_are_killed_at_every_step_lose_nothing_and_send_nothing_twice(
-    business: str, store: str, relay: Relay
+    engine: Engine, store: str, relay: Relay
 ) -> None:
-    engine = engine_of(business)
     outbox = Outbox(engine)
     writers = Writers(outbox, engine, writers=8, each=15)
     writers.start()
@@ -106,14 +113,12 @@ def test_relays_that_are_killed_at_every_step_lose_nothing_and_send_nothing_twic
     reader = Reader(store)
     reader.read_all()
     check(writers, reader)
-    engine.dispose()
 
 
 @pytest.mark.parametrize("step", ["marked", "published"])
 def test_a_relay_that_was_frozen_while_another_went_on_sends_nothing_twice(
-    business: str, store: str, relay: Relay, step: str
+    engine: Engine, store: str, relay: Relay, step: str
 ) -> None:
-    engine = engine_of(business)
     outbox = Outbox(engine)
     writers = Writers(outbox, engine, writers=4, each=20)
     writers.run()
@@ -133,4 +138,3 @@ def test_a_relay_that_was_frozen_while_another_went_on_sends_nothing_twice(
     reader = Reader(store)
     reader.read_all()
     check(writers, reader)
-    engine.dispose()
