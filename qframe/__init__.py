@@ -1,13 +1,22 @@
 """Message consumers with per-key order, on the database you already run."""
 
-from qframe.admin import Admin
-from qframe.app import QFrame
-from qframe.batch import Batch
+from qframe.admin.admin import Admin
+from qframe.admin.timers import Timers
+from qframe.app.default import (
+    apublish,
+    consumer,
+    default_app,
+    middleware,
+    publish,
+    publish_many,
+    pull,
+)
+from qframe.app.pull import Pull
+from qframe.app.qframe import QFrame
 from qframe.batching.batcher import Batcher
 from qframe.batching.executor import BatchExecutor
 from qframe.batching.flusher import Flusher
 from qframe.batching.multiple import Group, MultipleQueueFlusher
-from qframe.consumer import apublish, consumer, default_app, middleware, publish, publish_many, pull
 from qframe.errors import (
     AlreadySettled,
     BadBody,
@@ -46,21 +55,20 @@ from qframe.errors import (
     UnknownTopic,
     WorkerFailed,
 )
-from qframe.flow_options import Breaker, RateLimit
 from qframe.hooks import Middleware
 from qframe.idempotency.database import DatabaseChecker
 from qframe.idempotency.redis import RedisChecker
 from qframe.idempotency.transactional import TransactionalChecker
 from qframe.message import Message
+from qframe.options.batch import Batch
+from qframe.options.flow import Breaker, RateLimit
 from qframe.outbox import Outbox
 from qframe.outcomes import Applied, Moved, Outcome, Published
-from qframe.outgoing import Outgoing
-from qframe.pulling import Pull
+from qframe.producing.outgoing import Outgoing
 from qframe.retry import Backoff, NeedRetry, Reject
 from qframe.tags import AllOf
-from qframe.timers import Timers
 from qframe.topic import Kind, Topic
-from qframe.versions import apply_if_newer, apply_next
+from qframe.versions.apply import apply_if_newer, apply_next
 
 __version__ = "0.1.0"
 

@@ -36,45 +36,19 @@ FLOORS: tuple[tuple[str, ...], ...] = (
         "tracebacks",
         "current",
     ),
-    (
-        "config_file",
-        "option_rules",
-        "flow_options",
-        "batch",
-        "settings",
-        "consumer_options",
-        "registry",
-        "tuning",
-        "rows",
-        "tables",
-    ),
-    ("drivers",),
+    ("tables",),  # a path that users import
+    ("options", "drivers"),
     ("stores", "coordination", "idempotency", "batching"),
+    ("producing", "versions"),
     ("runtime",),
-    (
-        "outgoing",
-        "columns",
-        "producer",
-        "publishing",
-        "buffered",
-        "outbox",
-        "relay",
-        "timers",
-        "versions",
-        "admin",
-        "totals",
-        "ownership",
-    ),
+    ("outbox", "admin"),
     ("telemetry",),
-    ("assembly",),
-    ("pulling",),
     ("app",),
-    ("consumer", "testing"),
-    ("spark",),
+    ("testing", "spark"),
     ("cli",),
     ("__init__", "__main__"),
 )
-MODULES_MAY_IMPORT_EACH_OTHER = {0, 1, 5}
+MODULES_MAY_IMPORT_EACH_OTHER = {0}
 LAZY = {"stores/open.py", "coordination/open.py"}
 GROUND_MAY_USE = {"msgspec", "structlog", "typing_extensions"}  # the last for type checkers only
 
@@ -135,7 +109,7 @@ def faults(package: Path) -> list[str]:
             wrong += [f"{name} reads a clock: {call}" for call in _clock_calls(tree)]
         if name.split(".")[0] in FLOORS[0]:
             wrong += [f"{name} imports {each}" for each in sorted(_foreign(tree))]
-        if name != "registry":
+        if name != "app.registry":
             wrong += [f"{name} has mutable state: {each}" for each in _mutable_state(tree)]
     return wrong
 
@@ -218,20 +192,20 @@ def test_the_house_stands() -> None:
 @pytest.mark.parametrize(
     ("place", "text", "fault"),
     [
-        ("clock.py", "from qframe.app import QFrame", "which stands below it"),
+        ("clock.py", "from qframe.app.qframe import QFrame", "which stands below it"),
         ("stores/base.py", "from qframe.coordination import base", "its neighbour"),
         ("runtime/line.py", "from qframe.telemetry import logs", "which stands below it"),
         ("clock.py", "import redis", "clock imports redis"),
         ("topic.py", "import qframe.codec\nimport qframe.topic", "cycle"),
-        ("producer.py", "import time\nNOW = time.time()", "reads a clock: time.time"),
-        ("admin.py", "def f():\n    from qframe.topic import Topic", "imports topic lazily"),
+        ("service.py", "import time\nNOW = time.time()", "reads a clock: time.time"),
+        ("admin/admin.py", "def f():\n    from qframe.topic import Topic", "imports topic lazily"),
         ("retry.py", "CACHE = {}", "has mutable state: CACHE = {}"),
         ("events.py", "pass\n" * 400, "events has 401 lines"),
     ],
 )
 def test_a_planted_fault_is_found(tmp_path: Path, place: str, text: str, fault: str) -> None:
     package = tmp_path / "qframe"
-    for name in ("topic", "codec", "app", "coordination/base", "telemetry/logs", place[:-3]):
+    for name in ("topic", "codec", "app/qframe", "coordination/base", "telemetry/logs", place[:-3]):
         path = package / f"{name}.py"
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("from qframe import topic\n" if name == "codec" else "", encoding="utf-8")

@@ -12,9 +12,9 @@ import pytest
 import reader_order
 from cli_program import Program, Ran
 
-from qframe.consumer_options import ConsumerOptions
-from qframe.option_rules import option_table
-from qframe.settings import Settings
+from qframe.options.consumer import ConsumerOptions
+from qframe.options.rules import option_table
+from qframe.options.settings import Settings
 
 ROOT = reader_order.ROOT
 README = ROOT / "README.md"

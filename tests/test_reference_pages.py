@@ -12,7 +12,7 @@ from reader_order import DOCS, ROOT
 import qframe
 from qframe import Backoff, Message, Outgoing, QFrameError, Topic
 from qframe.errors import BadInput
-from qframe.outgoing import MessageOptions
+from qframe.producing.outgoing import MessageOptions
 from qframe.telemetry import logs
 from qframe.topic import duration_ms
 

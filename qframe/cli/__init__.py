@@ -1,7 +1,7 @@
 """The command line: one file per command group, `main` puts them together.
 
-Every command opens an app from the same sources as a program does (`settings.py`), with `--store`,
-`--coordinator`, `--namespace` and `--config` on top, does one thing, and closes it.
+Every command opens an app from the same sources as a program does (`options/settings.py`), with
+`--store`, `--coordinator`, `--namespace` and `--config` on top, does one thing, and closes it.
 
     exit code 0    done
               1    refused or failed: one line on stderr says what, why, and the remedy

@@ -15,15 +15,15 @@ from typing import Any
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
 from qframe.cli.files import Line, MessageFile
 from qframe.cli.output import counted, say, say_error, say_json
 from qframe.cli.times import duration_of, moment_of
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadInput, QFrameError, TopicFull
 from qframe.outcomes import Outcome
-from qframe.outgoing import Outgoing
-from qframe.producer import Producer
+from qframe.producing.outgoing import Outgoing
+from qframe.producing.producer import Producer
 from qframe.topic import Topic
 
 

@@ -7,7 +7,7 @@ from difflib import get_close_matches
 
 import msgspec
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
 from qframe.errors import BadOption
 from qframe.runtime.registered import Consumer
 

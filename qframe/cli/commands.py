@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from typer.core import TyperCommand, TyperGroup
 
-from qframe.consumer_options import ConsumerOptions
 from qframe.errors import BadOption
+from qframe.options.consumer import ConsumerOptions
 
 _TUNED: Final = {"threads": "--threads", "rate_limit": "--rate", "max_in_flight": "--in-flight"}
 

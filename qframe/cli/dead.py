@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 import typer
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask, check_chosen
 from qframe.cli.flags import AsJson, GroupName, Limit, TopicName
 from qframe.cli.look import say_record

@@ -6,11 +6,11 @@ from typing import Annotated
 
 import typer
 
+from qframe.admin.totals import summed
 from qframe.cli.asking import ask
 from qframe.cli.flags import GroupName, TopicName
 from qframe.cli.output import counted, say
 from qframe.cli.place import Place, coordinated
-from qframe.totals import summed
 
 
 @coordinated

@@ -6,9 +6,9 @@ from typing import Annotated
 
 import typer
 
-from qframe.config_file import CONFIG_VARIABLE
-from qframe.option_rules import option_table
-from qframe.settings import PREFIX, Settings
+from qframe.options.config_file import CONFIG_VARIABLE
+from qframe.options.rules import option_table
+from qframe.options.settings import PREFIX, Settings
 
 
 def _help_of(name: str) -> str:

@@ -12,9 +12,9 @@ from pathlib import Path
 from types import ModuleType, TracebackType
 from typing import Final
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
+from qframe.app.registry import REGISTRY
 from qframe.errors import BadModule, QFrameError
-from qframe.registry import REGISTRY
 
 _NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 

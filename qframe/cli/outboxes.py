@@ -9,15 +9,15 @@ from typing import NamedTuple
 from sqlalchemy import create_engine
 from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
 from qframe.cli.modules import apps_of
 from qframe.cli.output import say_error
 from qframe.cli.place import Place
 from qframe.cli.reading import looked_at, refuse_absent
 from qframe.errors import BadModule, BadOption, BadUrl, QFrameError
+from qframe.options.settings import Settings
 from qframe.outbox import Outbox
 from qframe.outbox.desk import Desk, Waiting, has_tables
-from qframe.settings import Settings
 from qframe.stores.base import Store
 
 

@@ -10,6 +10,7 @@ import typer
 from rich.console import RenderableType
 from rich.text import Text
 
+from qframe.admin.owners import OwnerInfo, WorkerInfo
 from qframe.cli.flags import AsJson, Everything, TopicName, Watch
 from qframe.cli.output import drawn_table
 from qframe.cli.place import Place, coordinated
@@ -17,7 +18,6 @@ from qframe.cli.times import ago
 from qframe.cli.tune import marked
 from qframe.cli.watch import View, show
 from qframe.identity import host_of
-from qframe.ownership import OwnerInfo, WorkerInfo
 from qframe.telemetry.facts import ranges
 from qframe.topic import is_internal
 

@@ -9,13 +9,13 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
 from qframe.cli.flags import Config, Coordinator, Namespace, Store
 from qframe.cli.reading import looked_at
-from qframe.config_file import CONFIG_VARIABLE
 from qframe.errors import QFrameError, UnknownTopic
+from qframe.options.config_file import CONFIG_VARIABLE
+from qframe.options.settings import PREFIX, Settings
 from qframe.redaction import redacted
-from qframe.settings import PREFIX, Settings
 
 _COORDINATOR: Final = "coordinator"
 _FLAGS: Final = {

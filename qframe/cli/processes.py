@@ -18,13 +18,13 @@ from typing import Any
 
 from setproctitle import setproctitle
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
 from qframe.cli.modules import refuse_absent
 from qframe.clock import SYSTEM_CLOCK
 from qframe.events import Events
+from qframe.options.settings import PREFIX, Settings
 from qframe.runtime.lifeline import Lifeline
 from qframe.runtime.supervisor import Supervisor
-from qframe.settings import PREFIX, Settings
 from qframe.telemetry.logs import log_events
 
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, cast
 import msgspec
 import typer
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
 from qframe.cli.bulk import publish_file
 from qframe.cli.files import MessageFile
 from qframe.cli.flags import AsJson, TopicName

@@ -8,7 +8,7 @@ import threading
 from collections.abc import Sequence
 from types import FrameType
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
 
 
 def serve(apps: Sequence[QFrame], *, burst: bool, drain: bool, supervised: bool = False) -> None:

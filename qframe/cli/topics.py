@@ -8,13 +8,13 @@ from typing import Annotated, Any, cast
 import msgspec
 import typer
 
+from qframe.admin.totals import TopicTotals, Totals
 from qframe.cli.commands import TopicCommands
 from qframe.cli.flags import AsJson, Everything, TopicName
 from qframe.cli.output import say, say_json, table
 from qframe.cli.place import Place, placed
 from qframe.cli.tune import in_words, marked
 from qframe.topic import Kind, KindName, SubjectRule, Topic, is_internal
-from qframe.totals import TopicTotals, Totals
 
 topics = typer.Typer(
     cls=TopicCommands,

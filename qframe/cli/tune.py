@@ -7,12 +7,12 @@ from typing import Annotated, Any, Literal, cast
 import msgspec
 import typer
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
 from qframe.cli.flags import AsJson, GroupName, TopicName
 from qframe.cli.output import say, say_json
 from qframe.cli.place import Place, placed
 from qframe.errors import BadOption
-from qframe.tuning import RESET, Tuning
+from qframe.options.tuning import RESET, Tuning
 
 Threads = Annotated[
     str | None,

@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
 from qframe.cli.chosen import choose
 from qframe.cli.modules import apps_of
 from qframe.cli.place import Place, coordinated
@@ -21,8 +21,8 @@ from qframe.cli.times import duration_of
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption, CoordinatorUnavailable, StoreUnavailable
 from qframe.events import Events
+from qframe.options.settings import Settings
 from qframe.redaction import redacted
-from qframe.settings import Settings
 from qframe.telemetry.logs import log_events
 from qframe.telemetry.root_log import log_records
 from qframe.topic import duration_ms

@@ -19,8 +19,8 @@ from qframe.errors import BadOption, BadTopic
 from qframe.outbox.bell import Bell
 from qframe.outbox.rows import KNOWN, LINES, Rows, line_of
 from qframe.outbox.transactions import Transaction, transaction_of
-from qframe.outgoing import MessageOptions, Outgoing, outgoing
-from qframe.producer import entry_of
+from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing
+from qframe.producing.producer import entry_of
 from qframe.stores.exchange import Entry
 from qframe.tables import DEFAULT_PREFIX, tables
 from qframe.topic import Body, Kind, SubjectRule, Topic, checked_name

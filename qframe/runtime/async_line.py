@@ -6,8 +6,8 @@ from asyncio import CancelledError
 from collections.abc import Awaitable, Callable
 from typing import Any, Final, cast
 
-from qframe.consumer_options import AWAITED_AT_ONCE
 from qframe.message import Delivery, Message
+from qframe.options.consumer import AWAITED_AT_ONCE
 from qframe.outcomes import Verdict
 from qframe.runtime.async_pool import Ask, AsyncPool, ask_here
 from qframe.runtime.event_loop import EventLoop

@@ -6,7 +6,7 @@ import threading
 from typing import Final, Protocol
 
 from qframe.clock import Clock
-from qframe.flow_options import RateLimit
+from qframe.options.flow import RateLimit
 
 PORTION_S: Final = 0.1
 SHORTEST_WAIT_S: Final = 0.001

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from qframe.consumer_options import ConsumerOptions
 from qframe.errors import BadOption
 from qframe.idempotency.base import Checker, Terms, checked_checker, longest_ms
+from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.binding import check_transaction
 from qframe.topic import checked_name
 

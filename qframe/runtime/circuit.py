@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from qframe.clock import Clock
 from qframe.events import Events
-from qframe.flow_options import Breaker
 from qframe.message import Delivery
+from qframe.options.flow import Breaker
 from qframe.runtime.limits import InFlight
 
 LOOK_EVERY_S: Final = 0.1

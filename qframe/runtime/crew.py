@@ -9,9 +9,9 @@ from itertools import count
 from typing import Generic, TypeVar
 
 from qframe.clock import Clock
-from qframe.consumer_options import checked_threads
 from qframe.current import HOLDER, Holder
 from qframe.errors import BadOption
+from qframe.options.consumer import checked_threads
 from qframe.service import Service
 
 HandT = TypeVar("HandT", bound=Holder)

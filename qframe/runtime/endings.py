@@ -6,10 +6,10 @@ from asyncio import CancelledError
 from collections.abc import Callable
 from typing import Any
 
-from qframe.consumer_options import ConsumerOptions
 from qframe.errors import Forgotten
 from qframe.events import Events
 from qframe.message import Delivery, Message
+from qframe.options.consumer import ConsumerOptions
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff
 from qframe.runtime.handling import Ending, ending_of

@@ -8,10 +8,10 @@ from functools import partial
 from typing import Any, Final
 
 from qframe.clock import Clock
-from qframe.consumer_options import ConsumerOptions
 from qframe.events import Events
-from qframe.flow_options import RateLimit
 from qframe.message import Delivery, Message
+from qframe.options.consumer import ConsumerOptions
+from qframe.options.flow import RateLimit
 from qframe.runtime.binding import Handler
 from qframe.runtime.bucket import Bucket
 from qframe.runtime.circuit import Circuit

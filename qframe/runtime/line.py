@@ -7,11 +7,11 @@ from contextlib import suppress
 from typing import Any
 
 from qframe.clock import Clock
-from qframe.consumer_options import ConsumerOptions
 from qframe.coordination.base import Coordinator
 from qframe.errors import AlreadySettled, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery, Message
+from qframe.options.consumer import ConsumerOptions
 from qframe.outcomes import Verdict
 from qframe.runtime.binding import Handler, check_answer
 from qframe.runtime.custody import Custody

@@ -8,8 +8,8 @@ from typing import Any
 
 import msgspec
 
-from qframe.consumer_options import ConsumerOptions, checked_threads
 from qframe.hooks import is_async
+from qframe.options.consumer import ConsumerOptions, checked_threads
 from qframe.runtime.binding import BatchHandler, Handler
 from qframe.runtime.hooked import check_hooks
 from qframe.topic import Topic, broadcast_group, legal_name

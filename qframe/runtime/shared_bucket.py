@@ -9,7 +9,7 @@ from typing import Final
 
 from qframe.clock import Clock
 from qframe.errors import StoreUnavailable, UnknownGroup
-from qframe.flow_options import DRAWN_FOR_S, RateLimit
+from qframe.options.flow import DRAWN_FOR_S, RateLimit
 from qframe.runtime.bucket import PORTION_S, Bucket, LocalBucket
 from qframe.stores.base import Store
 from qframe.stores.exchange import Drawn

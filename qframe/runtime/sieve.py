@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 
-from qframe.consumer_options import ConsumerOptions
 from qframe.events import Events
 from qframe.message import Delivery
+from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.lanes import Lanes
 from qframe.tags import Matches
 from qframe.topic import Topic

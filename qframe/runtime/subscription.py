@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from qframe.consumer_options import ConsumerOptions
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
+from qframe.options.consumer import ConsumerOptions
 from qframe.service import Service
 from qframe.stores.base import Store
 from qframe.topic import Topic

@@ -7,11 +7,11 @@ from typing import Final
 
 from qframe.errors import BadOption, StoreUnavailable
 from qframe.events import Events
+from qframe.options.tuning import Tuning, tuning_of
 from qframe.runtime.line import Line
 from qframe.service import Service
 from qframe.stores.base import Store
 from qframe.topic import Topic
-from qframe.tuning import Tuning, tuning_of
 
 EVERY_S: Final = 1.0
 

@@ -17,7 +17,7 @@ from pyspark.sql.types import (
 )
 
 from qframe.errors import BadBody, BadKey, BadOption
-from qframe.settings import Settings
+from qframe.options.settings import Settings
 from qframe.spark.columns import check_incoming
 from qframe.spark.naming import new_job
 from qframe.spark.options import place_of, write_options

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from qframe.codec import RAW, TYPE_HEADER, basis_of, checked_id, encode_headers, subject_of
 from qframe.errors import BadBody, BadInput, BadKey
-from qframe.producer import MAX_PRIORITY
+from qframe.producing.producer import MAX_PRIORITY
 from qframe.spark.naming import hashed_ids
 from qframe.spark.options import WriteOptions
 from qframe.stores.exchange import Entry

@@ -19,7 +19,7 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.codec import batch_mark
 from qframe.errors import NotSupported, TopicFull
 from qframe.outcomes import Outcome
-from qframe.producer import Producer
+from qframe.producing.producer import Producer
 from qframe.spark.naming import batch_token, streaming_job
 from qframe.spark.options import Place, WriteOptions
 from qframe.spark.rows import Rows

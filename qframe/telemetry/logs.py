@@ -9,7 +9,7 @@ from typing import Any, Final, TextIO
 
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.events import Events
-from qframe.settings import Settings
+from qframe.options.settings import Settings
 from qframe.telemetry.facts import told
 from qframe.telemetry.lines import is_for_people, make_logger
 

@@ -6,8 +6,8 @@ import logging
 from typing import Any, TextIO
 
 from qframe.current import being_handled
+from qframe.options.settings import Settings
 from qframe.redaction import redacted
-from qframe.settings import Settings
 from qframe.telemetry.facts import MAX_TRACEBACK_CHARS
 from qframe.telemetry.lines import make_logger
 from qframe.tracebacks import shortened

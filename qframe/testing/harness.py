@@ -8,12 +8,12 @@ from collections.abc import Iterable
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final, Self, Unpack
 
-from qframe.app import QFrame
+from qframe.app.qframe import QFrame
+from qframe.app.registry import REGISTRY
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption, NeverIdle
 from qframe.outcomes import Outcome, Published
-from qframe.outgoing import MessageOptions
-from qframe.registry import REGISTRY
+from qframe.producing.outgoing import MessageOptions
 from qframe.retry import checked_times
 from qframe.testing.clock import SteppedClock
 from qframe.testing.comparison import check_equal, told

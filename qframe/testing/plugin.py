@@ -6,8 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from qframe.app import QFrame
-from qframe.registry import REGISTRY
+from qframe.app.qframe import QFrame
+from qframe.app.registry import REGISTRY
 from qframe.testing.harness import Harness
 
 

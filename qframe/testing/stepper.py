@@ -8,8 +8,8 @@ from typing import Final
 
 from qframe.clock import Clock
 from qframe.codec import new_token
-from qframe.consumer_options import ConsumerOptions
 from qframe.message import Delivery
+from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.line import Line
 from qframe.runtime.tuner import Dial
 from qframe.stores.base import Store

@@ -10,15 +10,15 @@ from typing import Any
 
 import msgspec
 
-from qframe.app import QFrame
-from qframe.assembly import Assembly
+from qframe.app.assembly import Assembly
+from qframe.app.pull import Pull, Pulls
+from qframe.app.qframe import QFrame
 from qframe.coordination.base import Coordinator
 from qframe.errors import BadOption, NotSupported, UnknownTopic
 from qframe.hooks import is_async
 from qframe.idempotency.base import Checker
 from qframe.message import Message
-from qframe.pulling import Pull, Pulls
-from qframe.relay import Relay
+from qframe.outbox.relay import Relay
 from qframe.retry import Backoff
 from qframe.runtime.batch_line import BatchLine
 from qframe.runtime.binding import raise_returned

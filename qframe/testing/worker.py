@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from qframe.app import QFrame
-from qframe.relay import Relay
+from qframe.app.qframe import QFrame
+from qframe.outbox.relay import Relay
 from qframe.testing.crashes import Life, Lost
 from qframe.testing.journal import Journal
 from qframe.testing.stepper import Stepper

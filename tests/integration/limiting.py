@@ -12,7 +12,7 @@ import whole_lines
 from nursery import Child, Nursery
 
 from qframe import Message, QFrame, RateLimit, Topic
-from qframe.flow_options import DRAWN_FOR_S
+from qframe.options.flow import DRAWN_FOR_S
 from qframe.stores.exchange import Drawn
 
 TOPIC = Topic("events", "ordered", slots=16)

@@ -15,8 +15,8 @@ from typing import Any, cast
 from business import engine_of
 
 from qframe import Outbox, QFrame
+from qframe.outbox.relay import Relay
 from qframe.outbox.rows import Rows
-from qframe.relay import Relay
 from qframe.stores.sql.store import SqlStore
 
 PLACES: dict[str, tuple[type, str]] = {

@@ -27,7 +27,7 @@ from qframe import (
     RedisChecker,
     Topic,
 )
-from qframe.consumer_options import consumer_options
+from qframe.options.consumer import consumer_options
 from qframe.testing import Harness
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")

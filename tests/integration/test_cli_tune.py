@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from cli_program import ORDERS, SHOP, Program
 
-from qframe.tuning import Tuning
+from qframe.options.tuning import Tuning
 
 
 @pytest.fixture

@@ -26,7 +26,7 @@ from qframe import (
     TransactionalChecker,
 )
 from qframe.errors import BadOption
-from qframe.flow_options import RateLimit
+from qframe.options.flow import RateLimit
 from qframe.runtime.flow import LONGEST_SLEEP_S, Flow
 
 THREADS = 4

@@ -24,9 +24,9 @@ from qframe import Message, Outbox, Outgoing, QFrame, Topic
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import AnswerLost, PublishUnknown, StoreUnavailable
 from qframe.events import Events
+from qframe.outbox.relay import Relay
 from qframe.outbox.rows import slot_of
-from qframe.producer import TRIES
-from qframe.relay import Relay
+from qframe.producing.producer import TRIES
 
 orders = Topic("orders", kind="ordered", slots=4)
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from qframe import Batch, Message, QFrame, Topic
-from qframe.settings import Settings
+from qframe.options.settings import Settings
 from qframe.telemetry.lines import make_logger
 from qframe.telemetry.root_log import RootHandler, log_records
 

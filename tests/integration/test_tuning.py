@@ -16,7 +16,7 @@ from servers import PostgresServer, Proxy, RedisServer
 from sqlalchemy import create_engine, text
 
 from qframe import Batch, Message, NeedRetry, Outgoing, QFrame, RedisChecker, Topic
-from qframe.tuning import Tuning
+from qframe.options.tuning import Tuning
 
 TOPIC = Topic("work", kind="ordered", slots=4)
 Opened = Callable[..., QFrame]

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from qframe.admin import Admin
+from qframe.admin.admin import Admin
 from qframe.clock import VirtualClock
 from qframe.codec import subject_of
 from qframe.errors import (
@@ -17,11 +17,11 @@ from qframe.errors import (
     UnknownGroup,
     UnknownTopic,
 )
+from qframe.options.tuning import Tuning
 from qframe.outcomes import Verdict
 from qframe.stores.exchange import Ask, Entry, Settlement
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
-from qframe.tuning import Tuning
 
 EPOCH = "0" * 15 + "1"
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from qframe.clock import VirtualClock
 from qframe.errors import BadOption, UndecodableBody
-from qframe.flow_options import Breaker, RateLimit
+from qframe.options.flow import Breaker, RateLimit
 from qframe.retry import Reject
 from qframe.runtime.bucket import LocalBucket
 from qframe.runtime.shared_bucket import SharedBucket

@@ -10,11 +10,11 @@ import typer
 from typer.testing import CliRunner
 
 from qframe import Message, QFrame, Topic
+from qframe.admin.owners import OwnerInfo, WorkerInfo
 from qframe.cli.main import cli
 from qframe.cli.output import console, say_error
 from qframe.cli.ownership import draw_slots, draw_workers
 from qframe.errors import BadOption, BadUrl, QFrameError, UnknownTopic
-from qframe.ownership import OwnerInfo, WorkerInfo
 
 RELAY = "qframe.outbox.shop-0196d5c0a629c6"
 

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from qframe import Topic
 from qframe.clock import VirtualClock
-from qframe.consumer_options import consumer_options
 from qframe.events import Events
-from qframe.flow_options import Breaker, RateLimit
 from qframe.message import Delivery
+from qframe.options.consumer import consumer_options
+from qframe.options.flow import Breaker, RateLimit
 from qframe.runtime.flow import Flow
 from qframe.runtime.limits import InFlight
 from qframe.stores.model.store import ModelStore

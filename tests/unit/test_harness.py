@@ -23,8 +23,8 @@ from qframe import (
     default_app,
     publish,
 )
+from qframe.app.registry import REGISTRY
 from qframe.errors import BadOption, NeverIdle
-from qframe.registry import REGISTRY
 from qframe.testing import End, Harness, Tally
 
 ORDERS = Topic("orders", slots=4)

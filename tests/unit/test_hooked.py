@@ -10,9 +10,9 @@ import pytest
 
 from qframe import BadHandler, BadOption, Message, Middleware, QFrame
 from qframe.clock import SYSTEM_CLOCK
-from qframe.consumer_options import consumer_options
 from qframe.events import Events
 from qframe.message import Delivery
+from qframe.options.consumer import consumer_options
 from qframe.runtime.binding import Handler
 from qframe.runtime.hooked import hooked
 

@@ -15,10 +15,10 @@ from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable, UndecodableBody, WorkerFailed
 from qframe.events import Events
 from qframe.message import Delivery, Message
+from qframe.options.settings import Settings
 from qframe.redaction import redacted
 from qframe.retry import NeedRetry, Reject
 from qframe.runtime.binding import bind, raise_returned
-from qframe.settings import Settings
 from qframe.telemetry.lines import make_logger
 from qframe.telemetry.logs import INTERVAL_S, EventLog, log_events
 

@@ -7,12 +7,12 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from qframe import QFrame, Topic
+from qframe.admin.owners import Attendance, OwnerInfo, WorkerInfo, owners_of, workers_of
 from qframe.cli.output import drawn_table
 from qframe.cli.ownership import draw_slots, draw_workers
 from qframe.cli.times import ago
 from qframe.cli.worker import _wait_for_both
 from qframe.errors import BadOption, CoordinatorUnavailable, UnknownGroup, UnknownTopic
-from qframe.ownership import Attendance, OwnerInfo, WorkerInfo, owners_of, workers_of
 from qframe.roster import Member, Owner, Roster
 
 ORDERS = Topic("orders", slots=4)

@@ -10,10 +10,10 @@ from late import Late, loses
 
 from qframe.clock import VirtualClock
 from qframe.codec import batch_mark
-from qframe.consumer_options import consumer_options
 from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
+from qframe.options.consumer import consumer_options
 from qframe.runtime.flow import Flow
 from qframe.runtime.limits import InFlight
 from qframe.runtime.pull_loop import AWAY_SLEEP_S, LONGEST_SLEEP_WITH_BELL_S, PullLoop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import threading
 
-from qframe.registry import Registry
+from qframe.app.registry import Registry
 
 
 class App:

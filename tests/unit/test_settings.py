@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from qframe.batch import Batch
-from qframe.consumer_options import ConsumerKeywords, ConsumerOptions, consumer_options
 from qframe.errors import BadOption
-from qframe.option_rules import option_table
+from qframe.options.batch import Batch
+from qframe.options.consumer import ConsumerKeywords, ConsumerOptions, consumer_options
+from qframe.options.rules import option_table
+from qframe.options.settings import AppKeywords, Settings
 from qframe.retry import Backoff
-from qframe.settings import AppKeywords, Settings
 
 
 @pytest.fixture(autouse=True)

@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 from eventually import eventually
 
-from qframe.consumer_options import ConsumerOptions, consumer_options
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
+from qframe.options.consumer import ConsumerOptions, consumer_options
 from qframe.runtime.subscription import SELDOM_S, Subscription
 from qframe.topic import Topic
 

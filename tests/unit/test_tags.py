@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from qframe import AllOf, BadOption
 from qframe.codec import encode_headers
-from qframe.consumer_options import consumer_options
 from qframe.message import Delivery
+from qframe.options.consumer import consumer_options
 from qframe.runtime.sieve import Sieve
 from qframe.tags import tags_wanted
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from qframe.admin.timers import Timers
 from qframe.clock import VirtualClock
 from qframe.codec import encode_body, encode_headers, subject_of
 from qframe.errors import BadBody, BadKey, BadOption, BadTopic, UnknownTopic
@@ -15,7 +16,6 @@ from qframe.outcomes import Moved, Outcome, Published
 from qframe.retry import checked_times
 from qframe.stores.exchange import Ask, Entry
 from qframe.stores.model.store import ModelStore
-from qframe.timers import Timers
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qframe.errors import BadOption
-from qframe.tuning import Tuning, texts_of, tuning_of
+from qframe.options.tuning import Tuning, texts_of, tuning_of
 
 
 @given(

@@ -45,7 +45,7 @@ from sqlalchemy.orm import (
 from sqlalchemy.pool import StaticPool
 
 from qframe import Applied, BadOption, BadTable, NeedRetry, apply_if_newer, apply_next
-from qframe.rows import checked_version
+from qframe.versions.rows import checked_version
 
 metadata = MetaData()
 orders = Table(

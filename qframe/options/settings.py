@@ -23,10 +23,10 @@ from pydantic_settings import (
     SettingsConfigDict,
 )
 
-from qframe.config_file import CONFIG_VARIABLE, config_path, read_config
-from qframe.consumer_options import ConsumerOptions
 from qframe.errors import BadOption
-from qframe.option_rules import MaybeName, Name, Seconds, refuse_unknown, translated
+from qframe.options.config_file import CONFIG_VARIABLE, config_path, read_config
+from qframe.options.consumer import ConsumerOptions
+from qframe.options.rules import MaybeName, Name, Seconds, refuse_unknown, translated
 
 PREFIX: Final = "QFRAME_"
 

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal, Protocol
 
+from qframe.admin.owners import Attendance, OwnerInfo, WorkerInfo, owners_of, workers_of
+from qframe.admin.totals import TopicTotals, summed
 from qframe.errors import BadOption, UnknownGroup, UnknownTopic
-from qframe.option_rules import checked_limit
-from qframe.ownership import Attendance, OwnerInfo, WorkerInfo, owners_of, workers_of
+from qframe.options.rules import checked_limit
+from qframe.options.tuning import YES, Reset, Tuning, texts_of, tuning_of
 from qframe.retry import checked_times
 from qframe.roster import Roster
 from qframe.stores.base import Store
 from qframe.stores.records import DeadPlace, Record, Stats
 from qframe.topic import Kind, Topic, checked_group, checked_name
-from qframe.totals import TopicTotals, summed
-from qframe.tuning import YES, Reset, Tuning, texts_of, tuning_of
 
 STATES: Final = ("waiting", "todo", "doing", "dead")
 _STEP: Final = 500

@@ -7,12 +7,12 @@ from typing import Annotated, Any, Final, Literal, TypedDict
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
-from qframe.batch import Batch
 from qframe.errors import BadOption
-from qframe.flow_options import Breaker, RateLimit, rate_limit_of
 from qframe.hooks import Middleware, is_async, middleware_given
 from qframe.message import Message
-from qframe.option_rules import MaybeSeconds, Rule, Seconds, refuse_unknown, translated
+from qframe.options.batch import Batch
+from qframe.options.flow import Breaker, RateLimit, rate_limit_of
+from qframe.options.rules import MaybeSeconds, Rule, Seconds, refuse_unknown, translated
 from qframe.retry import Backoff
 from qframe.tags import AllOf, Tags, tags_wanted
 

@@ -34,7 +34,7 @@ from qframe.outbox.outbox import Outbox
 from qframe.outbox.pauses import Pauses
 from qframe.outbox.rows import SLOTS, Row
 from qframe.outcomes import Outcome
-from qframe.producer import Producer
+from qframe.producing.producer import Producer
 from qframe.runtime.limits import InFlight
 from qframe.runtime.slots import Slots
 from qframe.service import Service

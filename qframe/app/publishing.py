@@ -8,8 +8,8 @@ from collections.abc import Iterable
 from typing import Any, Unpack
 
 from qframe.outcomes import Published
-from qframe.outgoing import MessageOptions
-from qframe.producer import Producer
+from qframe.producing.outgoing import MessageOptions
+from qframe.producing.producer import Producer
 from qframe.topic import Body, Topic
 
 

@@ -7,8 +7,8 @@ from typing import Final
 
 import msgspec
 
+from qframe.options.tuning import Tuning
 from qframe.stores.records import Stats
-from qframe.tuning import Tuning
 
 _COUNTS: Final = (
     "published", "waiting", "retrying", "todo", "doing", "settled", "dead", "cancelled",

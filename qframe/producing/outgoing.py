@@ -9,7 +9,7 @@ from typing import Any, TypedDict
 import msgspec
 
 from qframe.errors import BadBody
-from qframe.option_rules import refuse_unknown
+from qframe.options.rules import refuse_unknown
 
 
 class Outgoing(msgspec.Struct, gc=False, eq=False):

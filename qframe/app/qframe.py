@@ -7,11 +7,13 @@ import threading
 from collections.abc import Callable
 from typing import Any, Self, TypeVar, Unpack
 
-from qframe.admin import Admin
-from qframe.assembly import Assembly
-from qframe.buffered import CAPACITY, BufferedProducer, Buffers
+from qframe.admin.admin import Admin
+from qframe.admin.timers import Timers
+from qframe.app.assembly import Assembly
+from qframe.app.publishing import Publishing
+from qframe.app.pull import Pull, PullKeywords, Pulls
+from qframe.app.registry import REGISTRY
 from qframe.clock import SYSTEM_CLOCK
-from qframe.consumer_options import ConsumerKeywords, consumer_options
 from qframe.coordination.base import Coordinator
 from qframe.coordination.open import open_coordinator
 from qframe.errors import BadOption, BadTopic, ConsumerExists, UnknownTopic
@@ -20,22 +22,20 @@ from qframe.forks import Forks
 from qframe.hooks import Middleware, middleware_given
 from qframe.idempotency.base import Checker
 from qframe.identity import new_worker_id
+from qframe.options.consumer import ConsumerKeywords, consumer_options
+from qframe.options.settings import AppKeywords, Settings
 from qframe.outbox import Outbox
-from qframe.producer import Producer
-from qframe.publishing import Publishing
-from qframe.pulling import Pull, PullKeywords, Pulls
-from qframe.registry import REGISTRY
-from qframe.relay import check_relayed
+from qframe.outbox.relay import check_relayed
+from qframe.producing.buffered import CAPACITY, BufferedProducer, Buffers
+from qframe.producing.producer import Producer
 from qframe.runtime.binding import bind, bind_batch, name_of
 from qframe.runtime.checkers import Checkers
 from qframe.runtime.event_loop import in_event_loop, stopped_by_cancel
 from qframe.runtime.registered import Consumer
 from qframe.runtime.worker import OnFailure, Worker
-from qframe.settings import AppKeywords, Settings
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.telemetry.logs import log_unless_heard
-from qframe.timers import Timers
 from qframe.topic import Topic, checked_name
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -52,7 +52,7 @@ class QFrame(Publishing):
             `sqlite:///qframe.db`.
         coordinator: the coordinator's URL; by default the store itself.
         namespace: keeps apart what several systems keep in one store.
-        options: any other of `qframe.settings.Settings`.
+        options: any other of `qframe.options.settings.Settings`.
 
     Raises:
         BadOption: if an option is unknown or wrong.

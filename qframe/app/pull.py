@@ -15,14 +15,14 @@ from typing import Any, Final, Literal, NoReturn, Self, TypedDict, cast
 
 import msgspec
 
-from qframe.assembly import Assembly
-from qframe.consumer_options import OnDead, consumer_options
+from qframe.app.assembly import Assembly
 from qframe.coordination.base import Coordinator
 from qframe.errors import BadOption, WorkerFailed
 from qframe.forks import Forks
 from qframe.identity import new_worker_id
 from qframe.message import Message
-from qframe.option_rules import refuse_unknown
+from qframe.options.consumer import OnDead, consumer_options
+from qframe.options.rules import refuse_unknown
 from qframe.retry import Backoff
 from qframe.runtime.pulled_line import PulledLine
 from qframe.runtime.registered import Consumer

@@ -12,10 +12,11 @@ from qframe.coordination.base import Coordinator
 from qframe.events import Events
 from qframe.hooks import Middleware
 from qframe.idempotency.base import Scope
+from qframe.options.settings import Settings
 from qframe.outbox import Outbox
-from qframe.producer import Producer
+from qframe.outbox.relay import Relay
+from qframe.producing.producer import Producer
 from qframe.redaction import redacted
-from qframe.relay import Relay
 from qframe.runtime.async_checked_line import AsyncCheckedLine
 from qframe.runtime.async_line import AsyncLine
 from qframe.runtime.batch_line import BatchLine
@@ -32,7 +33,6 @@ from qframe.runtime.registered import Consumer
 from qframe.runtime.sweeper import Sweeper
 from qframe.runtime.tuner import Tuner
 from qframe.runtime.worker import OnFailure, Worker
-from qframe.settings import Settings
 from qframe.stores.base import Store
 from qframe.topic import Topic
 

@@ -11,9 +11,9 @@ from typing import Final, Literal
 
 import msgspec
 
-from qframe.consumer_options import consumer_options
 from qframe.errors import BadOption
-from qframe.flow_options import RateLimit
+from qframe.options.consumer import consumer_options
+from qframe.options.flow import RateLimit
 
 RESET: Final = "reset"
 YES: Final = "yes"

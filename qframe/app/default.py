@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable
 from typing import Any, Unpack
 
-from qframe.app import Function, Given, QFrame
-from qframe.consumer_options import ConsumerKeywords
+from qframe.app.pull import Pull, PullKeywords
+from qframe.app.qframe import Function, Given, QFrame
+from qframe.app.registry import REGISTRY
+from qframe.options.consumer import ConsumerKeywords
 from qframe.outcomes import Published
-from qframe.outgoing import MessageOptions
-from qframe.pulling import Pull, PullKeywords
-from qframe.registry import REGISTRY
+from qframe.producing.outgoing import MessageOptions
 from qframe.topic import Body, Topic
 
 

@@ -34,7 +34,7 @@ from sqlalchemy.exc import IntegrityError
 from qframe.errors import BadOption
 from qframe.outcomes import Applied
 from qframe.retry import NeedRetry
-from qframe.rows import MYSQL, Row, checked_version
+from qframe.versions.rows import MYSQL, Row, checked_version
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, scoped_session

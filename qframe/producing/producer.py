@@ -18,7 +18,6 @@ from qframe.codec import (
     new_token,
     subject_of,
 )
-from qframe.columns import plain_entries
 from qframe.errors import (
     AnswerLost,
     BadKey,
@@ -30,7 +29,8 @@ from qframe.errors import (
 )
 from qframe.models import is_model
 from qframe.outcomes import Outcome, Published
-from qframe.outgoing import MessageOptions, Outgoing, outgoing
+from qframe.producing.bulk import plain_entries
+from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing
 from qframe.retry import checked_times
 from qframe.stores.base import Store
 from qframe.stores.exchange import Entry

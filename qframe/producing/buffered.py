@@ -22,8 +22,8 @@ from qframe.clock import Clock
 from qframe.errors import ProducerClosed, PublishUnknown, StoreUnavailable, TopicFull
 from qframe.forks import Forks
 from qframe.outcomes import Outcome, Published
-from qframe.outgoing import MessageOptions, outgoing
-from qframe.producer import Producer
+from qframe.producing.outgoing import MessageOptions, outgoing
+from qframe.producing.producer import Producer
 from qframe.service import Service
 from qframe.stores.exchange import Entry
 from qframe.topic import Body, Topic, duration_ms

@@ -8,7 +8,7 @@ from typing import Any, Protocol
 
 from qframe.codec import encode_body, encode_headers
 from qframe.errors import BadOption, BadTopic, UnknownTopic
-from qframe.option_rules import checked_limit
+from qframe.options.rules import checked_limit
 from qframe.outcomes import Moved, Published
 from qframe.retry import checked_times
 from qframe.stores.base import Store

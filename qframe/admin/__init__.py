@@ -1,0 +1,8 @@
+"""Looking at topics and groups, and intervening by hand: what `app.admin` and `app.timers` serve.
+
+* `admin` has a method for each question and act; `timers` those of messages that wait for a time.
+* `totals` and `owners` are what it returns: a topic's counts over all slots, and who owns which.
+
+Everything goes through a `Store` or a roster that is handed in, so the same calls serve a program,
+the CLI and a test. This folder starts nothing and does not know whether a worker runs.
+"""
