@@ -36,7 +36,8 @@ check: $(READY) $(SPARK) ## Lints, checks the format and the types.
 
 quick: $(READY) $(SPARK) $(SERVERS) ## Runs check beside unit tests and conformance on model, SQLite and Redis.
 	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 3 $(IN_FILES) -k "$(QUICK)" \
-		tests/conformance tests/test_architecture.py tests/test_public_api.py tests/unit; $(BOTH)
+		tests/conformance tests/test_architecture.py tests/test_imports.py \
+		tests/test_public_api.py tests/unit; $(BOTH)
 
 test: $(READY) $(SPARK) $(SERVERS) ## Runs check beside every test; ARGS="tests/unit -k topic" those alone.
 ifdef ARGS
