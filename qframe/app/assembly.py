@@ -17,22 +17,22 @@ from qframe.outbox import Outbox
 from qframe.outbox.relay import Relay
 from qframe.producing.producer import Producer
 from qframe.redaction import redacted
-from qframe.runtime.async_checked_line import AsyncCheckedLine
-from qframe.runtime.async_line import AsyncLine
-from qframe.runtime.batch_line import BatchLine
-from qframe.runtime.checked_batch_line import CheckedBatchLine
-from qframe.runtime.checked_line import CheckedLine
-from qframe.runtime.checkers import Checkers
-from qframe.runtime.event_loop import EventLoop
-from qframe.runtime.hooked import check_hooks, hooked
-from qframe.runtime.line import Line
-from qframe.runtime.loop_checker import FromThreads, OnLoop, is_in_loop
-from qframe.runtime.once_line import AsyncOnceLine, OnceLine
-from qframe.runtime.pulled_line import PulledLine
-from qframe.runtime.registered import Consumer
-from qframe.runtime.sweeper import Sweeper
-from qframe.runtime.tuner import Tuner
-from qframe.runtime.worker import OnFailure, Worker
+from qframe.runtime.consume.async_checked_line import AsyncCheckedLine
+from qframe.runtime.consume.async_line import AsyncLine
+from qframe.runtime.consume.batch_line import BatchLine
+from qframe.runtime.consume.checked_batch_line import CheckedBatchLine
+from qframe.runtime.consume.checked_line import CheckedLine
+from qframe.runtime.consume.line import Line
+from qframe.runtime.consume.once_line import AsyncOnceLine, OnceLine
+from qframe.runtime.consume.pulled_line import PulledLine
+from qframe.runtime.executors.event_loop import EventLoop
+from qframe.runtime.handler.middleware import check_hooks, hooked
+from qframe.runtime.handler.spec import Consumer
+from qframe.runtime.policies.checkers import Checkers
+from qframe.runtime.policies.loop_checker import FromThreads, OnLoop, is_in_loop
+from qframe.runtime.process.live_settings import Tuner
+from qframe.runtime.process.sweeper import Sweeper
+from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.stores.base import Store
 from qframe.topic import Topic
 

@@ -24,9 +24,9 @@ from qframe.message import Message
 from qframe.options.consumer import OnDead, consumer_options
 from qframe.options.rules import refuse_unknown
 from qframe.retry import Backoff
-from qframe.runtime.pulled_line import PulledLine
-from qframe.runtime.registered import Consumer
-from qframe.runtime.worker import OnFailure, Worker
+from qframe.runtime.consume.pulled_line import PulledLine
+from qframe.runtime.handler.spec import Consumer
+from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.tags import AllOf
 from qframe.topic import Topic, checked_name, duration_ms
 

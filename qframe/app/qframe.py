@@ -28,11 +28,11 @@ from qframe.outbox import Outbox
 from qframe.outbox.relay import check_relayed
 from qframe.producing.buffered import CAPACITY, BufferedProducer, Buffers
 from qframe.producing.producer import Producer
-from qframe.runtime.binding import bind, bind_batch, name_of
-from qframe.runtime.checkers import Checkers
-from qframe.runtime.event_loop import in_event_loop, stopped_by_cancel
-from qframe.runtime.registered import Consumer
-from qframe.runtime.worker import OnFailure, Worker
+from qframe.runtime.executors.event_loop import in_event_loop, stopped_by_cancel
+from qframe.runtime.handler.binding import bind, bind_batch, name_of
+from qframe.runtime.handler.spec import Consumer
+from qframe.runtime.policies.checkers import Checkers
+from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.telemetry.logs import log_unless_heard

@@ -9,7 +9,7 @@ import msgspec
 
 from qframe.app.qframe import QFrame
 from qframe.errors import BadOption
-from qframe.runtime.registered import Consumer
+from qframe.runtime.handler.spec import Consumer
 
 
 def choose(

@@ -23,8 +23,8 @@ from qframe.cli.modules import refuse_absent
 from qframe.clock import SYSTEM_CLOCK
 from qframe.events import Events
 from qframe.options.settings import PREFIX, Settings
-from qframe.runtime.lifeline import Lifeline
-from qframe.runtime.supervisor import Supervisor
+from qframe.runtime.process.supervisor import Supervisor
+from qframe.runtime.process.supervisor_pipe import Lifeline
 from qframe.telemetry.logs import log_events
 
 

@@ -42,7 +42,8 @@ every relay begins with the lowest rows of a line.
 line, or the whole topic if that is what is wrong; all others go on. What is refused is seen, and
 dropped, at the `desk`, whose reasons are worked out anew; the count in the row -2 of `lines` grows
 when relays are to try at once what is paused. If the store or the database is
-away, the relay waits, and goes on. One that hangs or has died ends its worker: `runtime.watchdog`.
+away, the relay waits, and goes on. One that hangs or has died ends its worker:
+`runtime.process.watchdog`.
 
 **Waking.** A commit in the relay's own process rings its bell; on PostgreSQL every commit notifies
 all relays; elsewhere they look every 5 to 250 ms. A bell is a hint: without it they look too.

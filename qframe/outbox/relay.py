@@ -35,8 +35,8 @@ from qframe.outbox.pauses import Pauses
 from qframe.outbox.rows import SLOTS, Row
 from qframe.outcomes import Outcome
 from qframe.producing.producer import Producer
-from qframe.runtime.limits import InFlight
-from qframe.runtime.slots import Slots
+from qframe.runtime.feed.slots import Slots
+from qframe.runtime.flow.in_flight import InFlight
 from qframe.service import Service
 from qframe.stores.base import Store
 from qframe.stores.exchange import Entry

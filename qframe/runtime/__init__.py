@@ -1,5 +1,17 @@
 """A worker: from the store to the handler and back.
 
+Its wings, each of which imports only wings above it here, and says in its docstring what lives
+there:
+
+    handler   how a handler is called, and how its return or its error is read
+    flow      how much may be pulled, and whether a handler may begin
+    order     which delivery may go next
+    executors where handlers run
+    policies  what is asked before a handler, and told after it
+    feed      pulling, slots, leases, settling
+    consume   one consumer: joins all of the above
+    process   the worker around its consumers
+
 One *line* per consumer, of four parts with a thread or more each, joined by plain queues:
 
     pull loop ──deliveries──► lanes ──runs──► pool ──settlements──► settler

@@ -6,17 +6,17 @@ owns every slot. What the app publishes goes there, whoever publishes it. Nothin
 nothing sleeps: handlers are called in the thread of the test, one message at a time, in an order
 that is always the same.
 
-    harness ──► worker ──► stepper ──► runtime.line ──► handler
+    harness ──► worker ──► stepper ──► runtime.consume ──► handler
        │          │           │  pulls one message         │
        │          │           ◄──── desk, settling ────────┘  in place of threads
        │          └── crashes: where the worker is to be lost
        └── wiring: gives the app `store` (the model, with a `journal` of what it was told),
            `ownership` and the clock, and takes them back
 
-The lines are the worker's own (`runtime.line`, `runtime.checked_line`), so retries, dead letters,
-explicit acknowledgement, lanes and checkers are those of a real worker. Only the parts that have
-threads are others: `desk` holds what waits for a handler, `settling` tells the store at once, and
-`stepper` pulls.
+The lines are the worker's own (`runtime.consume`), so retries, dead letters, explicit
+acknowledgement, lanes and checkers are those of a real worker. Only the parts that have threads
+are others: `desk` holds what waits for a handler, `settling` tells the store at once, and `stepper`
+pulls.
 
 * **Time.** `run_until_idle` handles what is due now. `advance` goes from one moment at which
   something falls due to the next. Pauses inside a worker (a local retry) cost no time. A backoff

@@ -8,9 +8,9 @@ from typing import Final
 
 from qframe.clock import Clock
 from qframe.message import Delivery, Message
-from qframe.runtime.batch_pool import BatchPool, BatchWork
-from qframe.runtime.batches import Batches
-from qframe.runtime.time_limit import TimeLimit
+from qframe.runtime.executors.batch_pool import BatchPool, BatchWork
+from qframe.runtime.handler.time_limit import TimeLimit
+from qframe.runtime.order.batches import Batches
 from qframe.testing.crashes import Life
 
 MAX_PAUSES: Final = 16

@@ -9,8 +9,8 @@ from typing import Final
 
 from qframe.clock import Clock
 from qframe.message import Delivery, Message
-from qframe.runtime.pool import Pool, Work
-from qframe.runtime.time_limit import TimeLimit
+from qframe.runtime.executors.pool import Pool, Work
+from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.testing.crashes import Life
 
 MAX_PAUSES: Final = 16

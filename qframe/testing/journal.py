@@ -17,7 +17,7 @@ from qframe.codec import decode_body, tags_of
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.retry import NeedRetry, Reject
-from qframe.runtime.handling import summary
+from qframe.runtime.handler.retry_policy import summary
 from qframe.stores.exchange import Entry, Settlement
 from qframe.stores.records import Record
 from qframe.tracebacks import shortened

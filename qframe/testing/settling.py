@@ -9,8 +9,8 @@ from typing import Any
 
 from qframe.message import Delivery
 from qframe.outcomes import Settled
-from qframe.runtime.handling import Ending
-from qframe.runtime.settler import Leak, Settler
+from qframe.runtime.feed.settler import Leak, Settler
+from qframe.runtime.handler.retry_policy import Ending
 from qframe.testing.crashes import Life, Point
 
 

@@ -10,8 +10,8 @@ from qframe.clock import Clock
 from qframe.codec import new_token
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
-from qframe.runtime.line import Line
-from qframe.runtime.tuner import Dial
+from qframe.runtime.consume.line import Line
+from qframe.runtime.process.live_settings import Dial
 from qframe.stores.base import Store
 from qframe.stores.exchange import Ask
 from qframe.testing.batch_desk import BatchDesk

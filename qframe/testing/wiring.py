@@ -20,14 +20,14 @@ from qframe.idempotency.base import Checker
 from qframe.message import Message
 from qframe.outbox.relay import Relay
 from qframe.retry import Backoff
-from qframe.runtime.batch_line import BatchLine
-from qframe.runtime.binding import raise_returned
-from qframe.runtime.checked_line import CheckedLine
-from qframe.runtime.event_loop import EventLoop, in_event_loop
-from qframe.runtime.flow import Flow
-from qframe.runtime.line import Line
-from qframe.runtime.registered import Consumer
-from qframe.runtime.tuner import Dial
+from qframe.runtime.consume.batch_line import BatchLine
+from qframe.runtime.consume.checked_line import CheckedLine
+from qframe.runtime.consume.line import Line
+from qframe.runtime.executors.event_loop import EventLoop, in_event_loop
+from qframe.runtime.flow.admission import Flow
+from qframe.runtime.handler.binding import raise_returned
+from qframe.runtime.handler.spec import Consumer
+from qframe.runtime.process.live_settings import Dial
 from qframe.stores.base import Store
 from qframe.testing.batch_desk import BatchDesk
 from qframe.testing.clock import StandingClock, SteppedClock

@@ -27,7 +27,7 @@ from qframe import (
     Topic,
     TransactionalChecker,
 )
-from qframe.runtime import async_line
+from qframe.runtime.consume import async_line
 
 TOPIC = Topic("payments", slots=2)
 QUICK = Backoff(0.01, cap=0.05)

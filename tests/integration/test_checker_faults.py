@@ -34,9 +34,9 @@ from qframe import (
 from qframe.idempotency.base import Claim, Scope, State
 from qframe.idempotency.redis import SHARDS, call
 from qframe.message import Delivery
-from qframe.runtime.checked_line import CheckedLine
-from qframe.runtime.event_loop import EventLoop
-from qframe.runtime.pool import Hand
+from qframe.runtime.consume.checked_line import CheckedLine
+from qframe.runtime.executors.event_loop import EventLoop
+from qframe.runtime.executors.pool import Hand
 
 SERVERS = {"postgres": PostgresServer, "mariadb": MariaDbServer}
 

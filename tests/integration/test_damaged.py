@@ -13,7 +13,7 @@ from eventually import eventually
 from servers import RedisServer
 
 from qframe import Message, QFrame, StoreDamaged, Topic
-from qframe.runtime import pull_loop
+from qframe.runtime.feed import pull_loop
 
 TYPES = {
     "head": "string", "log": "stream", "later": "zset", "ids": "zset", "groups": "hash",

@@ -27,7 +27,7 @@ from qframe import (
 )
 from qframe.errors import BadOption
 from qframe.options.flow import RateLimit
-from qframe.runtime.flow import LONGEST_SLEEP_S, Flow
+from qframe.runtime.flow.admission import LONGEST_SLEEP_S, Flow
 
 THREADS = 4
 ALMOST_S = 1e-6  # what adding up fractions may lose

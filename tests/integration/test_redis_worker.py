@@ -13,7 +13,7 @@ from eventually import eventually
 from servers import RedisServer
 
 from qframe import Message, NeedRetry, QFrame, Topic
-from qframe.runtime import pull_loop
+from qframe.runtime.feed import pull_loop
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 

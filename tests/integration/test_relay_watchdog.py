@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from qframe import Outbox, QFrame, Topic
 from qframe.errors import WorkerFailed
 from qframe.outbox.rows import Rows
-from qframe.runtime import watchdog
+from qframe.runtime.process import watchdog
 
 orders = Topic("orders", kind="ordered", slots=4)
 

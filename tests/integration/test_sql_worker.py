@@ -10,7 +10,7 @@ import pytest
 from eventually import eventually
 
 from qframe import Message, NeedRetry, QFrame, Topic
-from qframe.runtime import pull_loop
+from qframe.runtime.feed import pull_loop
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 

@@ -16,15 +16,15 @@ from qframe.clock import VirtualClock
 from qframe.errors import WorkerFailed
 from qframe.events import Events
 from qframe.retry import Backoff
-from qframe.runtime.child import Child
-from qframe.runtime.supervisor import BACKOFF, HEALTHY_S, Supervisor
+from qframe.runtime.process.child import Child
+from qframe.runtime.process.supervisor import BACKOFF, HEALTHY_S, Supervisor
 
 SUPERVISOR = """
 import json, sys
 from qframe.clock import SYSTEM_CLOCK
 from qframe.events import Events
 from qframe.retry import Backoff
-from qframe.runtime.supervisor import Supervisor
+from qframe.runtime.process.supervisor import Supervisor
 
 class Exact(Backoff):
     def delay_ms(self, attempt):

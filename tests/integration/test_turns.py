@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from qframe import Message, Outgoing, QFrame, Topic
-from qframe.runtime.pull_loop import DEEP_AT_ONCE, PULL_AT_MOST, WORTH_A_TURN
+from qframe.runtime.feed.pull_loop import DEEP_AT_ONCE, PULL_AT_MOST, WORTH_A_TURN
 from qframe.stores.exchange import Ask, Pulled
 
 SLOTS = 16

@@ -11,8 +11,8 @@ from hypothesis import strategies as st
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.message import Delivery, Message
-from qframe.runtime.batch_pool import BatchHand
-from qframe.runtime.batches import Batches
+from qframe.runtime.executors.batch_pool import BatchHand
+from qframe.runtime.order.batches import Batches
 
 LONG_S = 3600.0
 

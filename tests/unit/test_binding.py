@@ -17,7 +17,7 @@ from sqlalchemy.orm import Session
 from qframe.codec import encode_headers
 from qframe.errors import BadHandler, UndecodableBody
 from qframe.message import Delivery, Message
-from qframe.runtime.binding import bind, bind_batch, name_of
+from qframe.runtime.handler.binding import bind, bind_batch, name_of
 
 
 class Line:

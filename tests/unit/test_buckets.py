@@ -13,8 +13,8 @@ from qframe.clock import VirtualClock
 from qframe.errors import BadOption, UndecodableBody
 from qframe.options.flow import Breaker, RateLimit
 from qframe.retry import Reject
-from qframe.runtime.bucket import LocalBucket
-from qframe.runtime.shared_bucket import SharedBucket
+from qframe.runtime.flow.shared_token_bucket import SharedBucket
+from qframe.runtime.flow.token_bucket import LocalBucket
 from qframe.stores.bucket import Bucket, Terms, drawn
 from qframe.stores.exchange import Drawn
 

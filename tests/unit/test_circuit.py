@@ -13,8 +13,8 @@ from qframe import Breaker, NeedRetry, Reject, UndecodableBody
 from qframe.clock import VirtualClock
 from qframe.events import Events
 from qframe.message import Delivery
-from qframe.runtime.circuit import Circuit
-from qframe.runtime.limits import InFlight
+from qframe.runtime.flow.breaker import Circuit
+from qframe.runtime.flow.in_flight import InFlight
 
 
 class Bench:

@@ -16,7 +16,7 @@ from qframe.errors import CheckerUnavailable
 from qframe.events import Events
 from qframe.idempotency.base import Claim, State
 from qframe.idempotency.database import DatabaseChecker
-from qframe.runtime.claims import ClaimRenewal
+from qframe.runtime.policies.claims import ClaimRenewal
 
 LEASE_MS = 600_000
 AWAY = CheckerUnavailable("checker", "away")

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qframe.runtime.daemons import Daemons
+from qframe.runtime.executors.daemon_threads import Daemons
 
 STOPPED = """
 import asyncio, threading

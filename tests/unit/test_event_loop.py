@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from eventually import eventually
 
-from qframe.runtime.event_loop import EventLoop
+from qframe.runtime.executors.event_loop import EventLoop
 
 
 async def answer() -> int:

@@ -14,8 +14,8 @@ from qframe.events import Events
 from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
 from qframe.options.flow import Breaker, RateLimit
-from qframe.runtime.flow import Flow
-from qframe.runtime.limits import InFlight
+from qframe.runtime.flow.admission import Flow
+from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.model.store import ModelStore
 
 EVENTS = Topic("events", slots=1)

@@ -10,7 +10,7 @@ from qframe.errors import UndecodableBody
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry, Reject
-from qframe.runtime.handling import ending_of, pause_s, retries_locally, summary
+from qframe.runtime.handler.retry_policy import ending_of, pause_s, retries_locally, summary
 
 
 def delivery(attempt: int = 1) -> Delivery:

@@ -13,8 +13,8 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
-from qframe.runtime.binding import Handler
-from qframe.runtime.hooked import hooked
+from qframe.runtime.handler.binding import Handler
+from qframe.runtime.handler.middleware import hooked
 
 Calls = list[tuple[Any, ...]]
 

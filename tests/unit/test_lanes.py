@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qframe.message import Delivery
-from qframe.runtime.lanes import Lanes
+from qframe.runtime.order.lanes import Lanes
 
 
 def delivery(key: str | None, seq: int, receipt: str = "r", slot: int = 0) -> Delivery:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qframe.clock import VirtualClock
 from qframe.message import Delivery
-from qframe.runtime.limits import Caution, InFlight
+from qframe.runtime.flow.in_flight import Caution, InFlight
 
 
 def delivery(seq: int, size: int = 1, lost: int = 0) -> Delivery:

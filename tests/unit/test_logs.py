@@ -18,7 +18,7 @@ from qframe.message import Delivery, Message
 from qframe.options.settings import Settings
 from qframe.redaction import redacted
 from qframe.retry import NeedRetry, Reject
-from qframe.runtime.binding import bind, raise_returned
+from qframe.runtime.handler.binding import bind, raise_returned
 from qframe.telemetry.lines import make_logger
 from qframe.telemetry.logs import INTERVAL_S, EventLog, log_events
 

@@ -19,12 +19,12 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption
 from qframe.events import Events
 from qframe.message import Delivery, Message
-from qframe.runtime.async_pool import AsyncPool, ask_here
-from qframe.runtime.batch_pool import BatchHand, BatchPool
-from qframe.runtime.batches import Batches
-from qframe.runtime.event_loop import EventLoop
-from qframe.runtime.pool import Hand, Pool
-from qframe.runtime.time_limit import TimeLimit
+from qframe.runtime.executors.async_pool import AsyncPool, ask_here
+from qframe.runtime.executors.batch_pool import BatchHand, BatchPool
+from qframe.runtime.executors.event_loop import EventLoop
+from qframe.runtime.executors.pool import Hand, Pool
+from qframe.runtime.handler.time_limit import TimeLimit
+from qframe.runtime.order.batches import Batches
 
 
 class Handlers:

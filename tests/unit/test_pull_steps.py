@@ -14,9 +14,9 @@ from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
-from qframe.runtime.flow import Flow
-from qframe.runtime.limits import InFlight
-from qframe.runtime.pull_loop import AWAY_SLEEP_S, LONGEST_SLEEP_WITH_BELL_S, PullLoop
+from qframe.runtime.feed.pull_loop import AWAY_SLEEP_S, LONGEST_SLEEP_WITH_BELL_S, PullLoop
+from qframe.runtime.flow.admission import Flow
+from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.exchange import Ask, Entry, Pulled, Recalled
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic

@@ -11,8 +11,8 @@ from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
 from qframe.message import Delivery
-from qframe.runtime.limits import InFlight
-from qframe.runtime.renewal import Renewal
+from qframe.runtime.feed.lease_renewer import Renewal
+from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.exchange import Hold, Renewed
 from qframe.topic import Topic
 

@@ -14,9 +14,9 @@ from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.runtime.handling import Ending, summary
-from qframe.runtime.limits import InFlight
-from qframe.runtime.settler import Settler
+from qframe.runtime.feed.settler import Settler
+from qframe.runtime.flow.in_flight import InFlight
+from qframe.runtime.handler.retry_policy import Ending, summary
 from qframe.stores.exchange import Settlement
 from qframe.topic import Topic
 

@@ -8,8 +8,8 @@ from seated import Seated
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
 from qframe.message import Delivery
-from qframe.runtime.limits import InFlight
-from qframe.runtime.slots import Slots
+from qframe.runtime.feed.slots import Slots
+from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
 

@@ -11,7 +11,7 @@ from eventually import eventually
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.options.consumer import ConsumerOptions, consumer_options
-from qframe.runtime.subscription import SELDOM_S, Subscription
+from qframe.runtime.feed.subscription import SELDOM_S, Subscription
 from qframe.topic import Topic
 
 TOPIC = Topic("prices")

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, cast
 
 from qframe.message import Delivery, Message
-from qframe.runtime.suspects import Suspects
+from qframe.runtime.order.suspects import Suspects
 
 
 def messages(count: int) -> list[Message]:

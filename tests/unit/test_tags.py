@@ -13,7 +13,7 @@ from qframe import AllOf, BadOption
 from qframe.codec import encode_headers
 from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
-from qframe.runtime.sieve import Sieve
+from qframe.runtime.order.tag_filter import Sieve
 from qframe.tags import tags_wanted
 
 WANTED = encode_headers(None, ["wanted"], raw=False)

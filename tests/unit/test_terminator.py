@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from qframe import Message, QFrame, Topic
-from qframe.runtime.line import Line
-from qframe.runtime.pool import Pool
-from qframe.runtime.pull_loop import PullLoop
-from qframe.runtime.renewal import Renewal
-from qframe.runtime.settler import Settler
+from qframe.runtime.consume.line import Line
+from qframe.runtime.executors.pool import Pool
+from qframe.runtime.feed.lease_renewer import Renewal
+from qframe.runtime.feed.pull_loop import PullLoop
+from qframe.runtime.feed.settler import Settler
 from qframe.stores.model.store import ModelStore
 
 FIRST, SECOND = Topic("first", slots=1), Topic("second", slots=1)

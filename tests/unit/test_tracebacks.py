@@ -12,7 +12,7 @@ import pytest
 from sqlalchemy import NullPool, create_engine, text
 
 from qframe.message import Delivery, Message
-from qframe.runtime.binding import bind
+from qframe.runtime.handler.binding import bind
 from qframe.tracebacks import place_of, shortened
 
 

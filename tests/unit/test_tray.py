@@ -9,7 +9,7 @@ from eventually import eventually
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.message import Delivery, Message
-from qframe.runtime.tray import Tray
+from qframe.runtime.executors.tray import Tray
 
 
 def message(number: int) -> Message:

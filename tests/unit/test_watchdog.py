@@ -9,8 +9,8 @@ import pytest
 from qframe.clock import VirtualClock
 from qframe.errors import WorkerFailed
 from qframe.events import Events
-from qframe.runtime.watchdog import ASLEEP_S, DOUBTFUL_S, STALLED_S
-from qframe.runtime.worker import Worker
+from qframe.runtime.process.watchdog import ASLEEP_S, DOUBTFUL_S, STALLED_S
+from qframe.runtime.process.worker import Worker
 
 
 class Standing:

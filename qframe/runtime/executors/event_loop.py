@@ -1,0 +1,143 @@
+"""The event loop of a worker: one thread in which all its async handlers run."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections.abc import Awaitable, Callable, Coroutine
+from concurrent.futures import wait
+from contextlib import suppress
+from typing import Any, Final, TypeVar
+
+from qframe.runtime.executors.daemon_threads import Daemons
+from qframe.service import Service
+
+Answer = TypeVar("Answer")
+
+LAST_WORDS_S: Final = 2.0
+LOOK_EVERY_S: Final = 1.0
+HELPERS: Final = 32
+
+
+def in_event_loop() -> bool:
+    """Whether the caller is a coroutine, or is called by one."""
+    try:
+        asyncio.get_running_loop()
+    except RuntimeError:
+        return False
+    return True
+
+
+async def stopped_by_cancel(running: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
+    """Awaits what runs in another thread; cancelled, stops it and waits until it has ended."""
+    task = asyncio.ensure_future(running)
+    try:
+        await asyncio.shield(task)
+    except asyncio.CancelledError:
+        while not task.done():
+            stop()  # again and again: it may not have begun
+            await asyncio.wait([task], timeout=LOOK_EVERY_S)
+        raise
+
+
+class EventLoop(Service):
+    """A thread with an event loop, which is made when it is first started.
+
+    `asyncio.to_thread` has threads of its own there. Tasks that handlers have begun and left behind
+    are cancelled when it stops.
+
+    Args:
+        on_failure: called when it ends by an error.
+    """
+
+    def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
+        super().__init__("qframe.loop", on_failure)
+        self._making = threading.Lock()
+        self._loop: asyncio.AbstractEventLoop | None = None
+        self._helpers: Daemons | None = None
+        self._endings: list[Callable[[], Awaitable[object]]] = []
+
+    def at_end(self, ending: Callable[[], Awaitable[object]]) -> None:
+        """Has something awaited as the last in the loop, such as the end of its connections."""
+        self._endings.append(ending)
+
+    def start(self) -> None:
+        """Makes the loop and starts the thread, once."""
+        with self._making:
+            if self._loop is None and not self.stopping:
+                self._helpers = Daemons(HELPERS, "qframe.loop.helper")
+                self._loop = asyncio.new_event_loop()
+                self._loop.set_default_executor(self._helpers)
+        super().start()
+
+    @property
+    def is_here(self) -> bool:
+        """Whether the caller's thread is the loop's."""
+        return threading.current_thread() is self._thread
+
+    @property
+    def loop(self) -> asyncio.AbstractEventLoop:
+        """The loop of a started one."""
+        if self._loop is None:
+            raise RuntimeError(f"{self.name} was not started")
+        return self._loop
+
+    def call(self, function: Callable[..., object], *args: Any) -> None:
+        """Calls a function in the loop, soon, from any thread; never, once the loop has ended."""
+        if self._loop is None:
+            return
+        with suppress(RuntimeError):  # it is closed
+            if self.is_here:
+                self._loop.call_soon(function, *args)
+            else:
+                self._loop.call_soon_threadsafe(function, *args)
+
+    def wait_for(self, asked: Coroutine[Any, Any, Answer]) -> Answer:
+        """Has something awaited in the loop, and waits for its answer: from another thread.
+
+        Raises:
+            RuntimeError: if the loop has ended without an answer.
+        """
+        try:
+            answer = asyncio.run_coroutine_threadsafe(asked, self.loop)
+            # What comes while the loop ends is never looked at, and nobody tells.
+            while not wait([answer], LOOK_EVERY_S).done:
+                if self.loop.is_closed():
+                    raise RuntimeError(f"{self.name} has ended")
+            return answer.result()
+        finally:
+            asked.close()
+
+    def wake(self) -> None:
+        """Ends the loop's run."""
+        self.call(self._end_run)
+
+    def run(self) -> None:
+        """Runs what it is given, until it is to stop."""
+        loop = self.loop
+        try:
+            while not self.stopping:
+                # asyncio lets these through from any task; those of handlers are caught there.
+                with suppress(SystemExit, KeyboardInterrupt):
+                    loop.run_forever()
+            loop.run_until_complete(self._clear())
+        finally:
+            if self._helpers is not None:
+                self._helpers.shutdown(wait=False, cancel_futures=True)
+            loop.close()
+
+    def _end_run(self) -> None:
+        self.loop.stop()
+
+    async def _clear(self) -> None:
+        """Ends what handlers have left behind, as far as it can be ended."""
+        left = asyncio.all_tasks() - {asyncio.current_task()}
+        for task in left:
+            task.cancel()
+        if left:
+            await asyncio.wait(left, timeout=LAST_WORDS_S)
+        for ending in self._endings:
+            with suppress(Exception):  # there is nobody left who could do better
+                async with asyncio.timeout(LAST_WORDS_S):
+                    await ending()
+        await self.loop.shutdown_asyncgens()

@@ -1,0 +1,275 @@
+"""Sends settlements to the store, many at a time."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Mapping
+from queue import Empty, SimpleQueue
+from typing import Final, NamedTuple
+
+from qframe.clock import Clock
+from qframe.errors import StoreUnavailable, UnknownGroup
+from qframe.events import Events
+from qframe.message import Delivery
+from qframe.outcomes import Settled, Verdict
+from qframe.retry import Backoff
+from qframe.runtime.flow.in_flight import InFlight
+from qframe.runtime.handler.retry_policy import Ending, summary
+from qframe.service import Service
+from qframe.stores.base import Store
+from qframe.stores.exchange import NO_EPOCH, Settlement, acks
+from qframe.topic import Topic
+
+LINGER_S: Final = 0.01
+FLUSH_AT: Final = 256
+MAX_FLUSH: Final = 2048
+
+
+class Leak(NamedTuple):
+    """A delivery whose message was let go unsettled."""
+
+    delivery: Delivery
+
+
+One = Delivery | Ending
+Item = list[Delivery] | Ending | Leak | None
+
+
+class Settler(Service):
+    """Gathers settlements for up to 10 ms or 256 deliveries, whichever is first, and sends them.
+
+    When nothing else is in flight there is nothing to wait for, and they are sent at once. What
+    cannot be sent is kept and sent again, with growing pauses, until it can be, or until `abandon`;
+    what comes meanwhile for the same slots waits behind it, and for other slots is sent.
+
+    A settlement that the store cannot take ends its own message: it is buried, with the reason.
+
+    Args:
+        topic: the topic.
+        group: the group.
+        store: the store.
+        in_flight: from which settled deliveries are removed.
+        epochs: answers the epochs under which the slots are owned now.
+        on_settled: called, from its thread, after each flush.
+        on_leaked: called, from its thread, for a message that was let go unsettled.
+        events: told of what was settled and what was refused.
+        clock: for the 10 ms.
+        on_failure: called when it ends by an error.
+
+    Attributes:
+        settled: how many the store has answered for.
+        sending: the deliveries that the store is being told of now, and may know to be settled.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: Topic,
+        group: str,
+        store: Store,
+        in_flight: InFlight,
+        epochs: Callable[[], Mapping[int, str]],
+        on_settled: Callable[[], None],
+        on_leaked: Callable[[Delivery], None],
+        events: Events,
+        clock: Clock,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        super().__init__(f"qframe.settler.{topic.name}.{group}", on_failure)
+        self._topic = topic
+        self._group = group
+        self._store = store
+        self._in_flight = in_flight
+        self._epochs = epochs
+        self._on_settled = on_settled
+        self._on_leaked = on_leaked
+        self._events = events
+        self._clock = clock
+        self._inbox: SimpleQueue[Item] = SimpleQueue()
+        self._abandoned = threading.Event()
+        self._backoff = Backoff(0.05, cap=2)
+        self._kept: list[One] = []
+        self._tries = 0
+        self._again_s = 0.0
+        self.settled = 0
+        self.sending: list[Delivery] = []
+
+    def put(self, item: list[Delivery] | Ending | Leak) -> None:
+        """Takes deliveries that were acknowledged, or one that ended otherwise.
+
+        It never blocks, and may be called by the garbage collector, whatever lock is held.
+        """
+        self._inbox.put(item)
+
+    def settle_now(self, deliveries: list[Delivery]) -> list[Settled]:
+        """Acknowledges in the caller's thread, past all that waits; answers what became of each.
+
+        They stay in flight, and what is away is the caller's to try again.
+        """
+        answers = self._answers([*deliveries])
+        if told := len(answers) - answers.count(Settled.AWAY):
+            self._tell(told, answers.count(Settled.STALE))
+        return answers
+
+    @property
+    def holds(self) -> set[Delivery]:
+        """What it is sending, or has tried to send and will send again."""
+        return {*self.sending, *[_delivery(one) for one in list(self._kept)]}
+
+    def wake(self) -> None:
+        """Ends a wait for settlements."""
+        self._inbox.put(None)
+
+    def abandon(self) -> None:
+        """Gives up sending what the store does not take; its leases will pass."""
+        self._abandoned.set()
+        self.wake()
+
+    def run(self) -> None:
+        """Gathers and sends until it is stopped and has nothing left."""
+        while True:
+            batch: list[One] = []
+            item = self._first()
+            until_s = self._clock.monotonic_s() + LINGER_S
+            while True:
+                if isinstance(item, list):
+                    batch += item
+                elif isinstance(item, Leak):
+                    self._on_leaked(item.delivery)
+                elif item is not None:
+                    batch.append(item)
+                item = self._next(batch, until_s)
+                if item is None:
+                    break
+            if sendable := self._sendable(batch):
+                self._send(sendable)
+            is_done = not self._kept or self._abandoned.is_set()
+            if self.stopping and is_done and self._inbox.empty():
+                return
+
+    def _first(self) -> Item:
+        """The next item, however long it takes; None once what is kept is to be sent again."""
+        if not self._kept:
+            return self._inbox.get()
+        try:
+            return self._inbox.get(timeout=max(0.0, self._again_s - self._clock.monotonic_s()))
+        except Empty:
+            return None
+
+    def _next(self, batch: list[One], until_s: float) -> Item:
+        """What is to be sent along with the batch; None if it is to be sent now."""
+        if len(batch) >= MAX_FLUSH:
+            return None
+        in_hand = len(batch) + len(self._kept)
+        waits = not (self.stopping or len(batch) >= FLUSH_AT or len(self._in_flight) <= in_hand)
+        left_s = until_s - self._clock.monotonic_s()
+        try:
+            if waits and left_s > 0:
+                return self._inbox.get(timeout=left_s)
+            return self._inbox.get_nowait()
+        except Empty:
+            return None
+
+    def _sendable(self, batch: list[One]) -> list[One]:
+        """What may be sent now, each slot's in order: until the next try, not what is kept."""
+        if not self._kept:
+            return batch
+        if self._clock.monotonic_s() >= self._again_s:
+            kept, self._kept = self._kept, []
+            return kept + batch
+        slots = {_delivery(one).slot for one in self._kept}
+        self._kept += [one for one in batch if _delivery(one).slot in slots]
+        return [one for one in batch if _delivery(one).slot not in slots]
+
+    def _send(self, batch: list[One]) -> None:
+        """Sends a batch, and keeps what cannot be sent."""
+        self.sending = [_delivery(one) for one in batch]
+        answers = self._answers(batch)
+        if Settled.AWAY in answers:
+            pairs = list(zip(batch, answers, strict=True))
+            self._kept += [one for one, answer in pairs if answer is Settled.AWAY]
+            batch = [one for one, answer in pairs if answer is not Settled.AWAY]
+            self._tries += 1
+            self._again_s = self._clock.monotonic_s() + self._backoff.bound_ms(self._tries) / 1000
+        elif not self._kept:
+            self._tries = 0
+        if batch:
+            self.settled += len(batch)
+            self._in_flight.remove([_delivery(one) for one in batch])
+            self._tell(len(batch), answers.count(Settled.STALE))
+            self._on_settled()
+        self.sending = []
+
+    def _answers(self, batch: list[One]) -> list[Settled]:
+        """Sends a batch; answers what became of each, also where the store has not answered."""
+        try:
+            return self._ask(batch)
+        except UnknownGroup:  # dropped, and all that was in doing with it
+            return [Settled.STALE] * len(batch)
+        except StoreUnavailable as error:
+            if self._events:
+                self._events.emit("store.unavailable", part=self.name, error=str(error))
+            return [Settled.AWAY] * len(batch)
+        except Exception as error:
+            # One of them is what the store cannot take: the others are settled without it. An
+            # acknowledgement has nothing odd in it, so what fails there is no message's fault.
+            if all(isinstance(one, Delivery) for one in batch):
+                raise
+            if len(batch) == 1:
+                return [self._bury(batch[0], error)]
+            half = len(batch) // 2
+            return self._answers(batch[:half]) + self._answers(batch[half:])
+
+    def _bury(self, one: One, error: Exception) -> Settled:
+        """Ends a delivery as dead whose settlement the store cannot take, with nothing odd in it.
+
+        Raises what is raised then: the fault is not the item's.
+        """
+        delivery = _delivery(one)
+        why = f"its settlement was refused: {summary(error)}"
+        ending = Ending(delivery, Verdict.DEAD, error=why)
+        try:
+            [answer] = self._ask([ending])
+        except UnknownGroup:
+            return Settled.STALE
+        except StoreUnavailable:
+            return Settled.AWAY
+        if self._events:
+            self._events.emit(
+                "settlement.refused", topic=self._topic.name, group=self._group,
+                id=delivery.id, key=delivery.key, error=error,
+            )  # fmt: skip
+        return answer
+
+    def _tell(self, count: int, stale: int) -> None:
+        if not self._events:
+            return
+        where = {"topic": self._topic.name, "group": self._group}
+        if stale:
+            self._events.emit("delivery.stale", count=stale, **where)
+        self._events.emit("delivery.settled", count=count - stale, **where)
+
+    def _ask(self, batch: list[One]) -> list[Settled]:
+        """Sends a batch; answers what became of each."""
+        epochs = self._epochs()
+        acked = [one for one in batch if isinstance(one, Delivery)]
+        if len(acked) == len(batch):
+            return self._store.acknowledge(self._topic, self._group, acked, epochs)
+        # Together and in order: what is acknowledged in a subject's run may follow another end.
+        settlements = [_settlement(one, epochs) for one in batch]
+        return self._store.settle(self._topic, self._group, settlements)
+
+
+def _delivery(one: One) -> Delivery:
+    return one.delivery if isinstance(one, Ending) else one
+
+
+def _settlement(item: One, epochs: Mapping[int, str]) -> Settlement:
+    if isinstance(item, Ending):
+        one = item.delivery
+        return Settlement(
+            one.slot, one.subject, one.seq, one.receipt, one.attempt,
+            epochs.get(one.slot, NO_EPOCH),
+            item.verdict, item.delay_ms, item.at_ms, item.error, item.traceback,
+        )  # fmt: skip
+    return acks([item], epochs)[0]

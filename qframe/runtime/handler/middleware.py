@@ -1,0 +1,145 @@
+"""A handler, and the middleware around it."""
+
+from __future__ import annotations
+
+import inspect
+from asyncio import CancelledError
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from typing import Any, Final
+
+from qframe.clock import Clock
+from qframe.errors import BadOption
+from qframe.events import Events
+from qframe.hooks import Middleware, is_async
+from qframe.message import Message
+from qframe.runtime.handler.binding import Handler, check_answer, name_of, raise_returned
+
+# No others: a worker that a harness loses calls nothing any more.
+_FAILURES: Final = (Exception, SystemExit, CancelledError)
+_HOOKS: Final = ("before", "after", "on_failure")
+
+Told = Callable[[Middleware, Message], Any]
+
+
+def hooked(
+    handler: Handler, middleware: Sequence[Middleware], *, is_async: bool, events: Events,
+    clock: Clock,
+) -> Handler:  # fmt: skip
+    """A handler that calls its middleware; the same one where there is none.
+
+    Given a list of messages, it calls the hooks for each of them.
+    """
+    if not middleware:
+        return handler
+    made = AsyncHooked if is_async else Hooked
+    return made(handler, middleware, events=events, clock=clock)
+
+
+def check_hooks(function: Callable[..., Any], middleware: Iterable[Middleware]) -> None:
+    """Checks that nobody would have to await the hooks of a plain handler.
+
+    Raises:
+        BadOption: if so.
+    """
+    for each in middleware:
+        for hook in _HOOKS:
+            if is_async(getattr(each, hook)):
+                raise BadOption(
+                    "middleware", each, f"its `{hook}` is async, and {name_of(function)} is not",
+                    f"make `{hook}` a plain function, or give it to async consumers alone",
+                )  # fmt: skip
+
+
+class Hooked:
+    """Calls a plain handler and what is around it.
+
+    Args:
+        handler: the handler.
+        middleware: the outermost first.
+        events: told of hooks that fail.
+        clock: measures the handler.
+    """
+
+    def __init__(
+        self, handler: Handler, middleware: Sequence[Middleware], *, events: Events, clock: Clock
+    ) -> None:
+        self._handler: Callable[[Any], Any] = handler
+        self._middleware = middleware
+        self._events = events
+        self._clock = clock
+
+    def __call__(self, given: Message | list[Message]) -> object:
+        """Calls the handler with what was given."""
+        begun: list[tuple[Middleware, Message]] = []
+        try:
+            for message in _each(given):
+                for hook in self._middleware:
+                    if (awaits := hook.before(message)) is not None:
+                        check_answer(awaits)
+                    begun.append((hook, message))
+            started_s = self._clock.monotonic_s()
+            if (answer := self._handler(given)) is not None:
+                check_answer(answer)
+            elapsed_s = self._clock.monotonic_s() - started_s
+        except _FAILURES as error:
+            self._tell(begun, "on_failure", error)
+            raise
+        self._tell(begun, "after", elapsed_s)
+        return answer
+
+    def _tell(self, begun: list[tuple[Middleware, Message]], name: str, fact: object) -> None:
+        for hook, message in reversed(begun):
+            try:
+                getattr(hook, name)(message, fact)
+            except _FAILURES as problem:  # the message's fate is decided, others are to hear it
+                self._complain(hook, name, message, problem)
+
+    def _complain(
+        self, hook: Middleware, name: str, message: Message, problem: BaseException
+    ) -> None:
+        if self._events:
+            self._events.emit(
+                "middleware.failed", topic=message.topic, group=message.group, id=message.id,
+                key=message.key, attempt=message.attempt, error=problem,
+                part=f"{type(hook).__name__}.{name}",
+            )  # fmt: skip
+
+
+class AsyncHooked(Hooked):
+    """Calls an async handler and what is around it, which may be async too."""
+
+    async def __call__(self, given: Message | list[Message]) -> object:
+        """Calls the handler with what was given."""
+        begun: list[tuple[Middleware, Message]] = []
+        try:
+            for message in _each(given):
+                for hook in self._middleware:
+                    await _awaited(hook.before(message))
+                    begun.append((hook, message))
+            started_s = self._clock.monotonic_s()
+            if (answer := await self._handler(given)) is not None:
+                raise_returned(answer)
+            elapsed_s = self._clock.monotonic_s() - started_s
+        except _FAILURES as error:
+            await self._tell_all(begun, "on_failure", error)
+            raise
+        await self._tell_all(begun, "after", elapsed_s)
+        return answer
+
+    async def _tell_all(
+        self, begun: list[tuple[Middleware, Message]], name: str, fact: object
+    ) -> None:
+        for hook, message in reversed(begun):
+            try:
+                await _awaited(getattr(hook, name)(message, fact))
+            except _FAILURES as problem:  # the message's fate is decided, others are to hear it
+                self._complain(hook, name, message, problem)
+
+
+def _each(given: Message | list[Message]) -> Sequence[Message]:
+    return given if isinstance(given, list) else (given,)
+
+
+async def _awaited(answer: Awaitable[None] | None) -> None:
+    if answer is not None and inspect.isawaitable(answer):
+        await answer

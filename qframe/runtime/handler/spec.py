@@ -1,0 +1,55 @@
+"""A consumer as an app has registered it."""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from qframe.hooks import is_async
+from qframe.options.consumer import ConsumerOptions, checked_threads
+from qframe.runtime.handler.binding import BatchHandler, Handler
+from qframe.runtime.handler.middleware import check_hooks
+from qframe.topic import Topic, broadcast_group, legal_name
+
+
+class Consumer(msgspec.Struct, frozen=True):
+    """A registered handler: its topic (or its name), its group, its options.
+
+    `is_pulled` says that it has none: its messages are for a loop of the user's own. One that is
+    not `is_served` collects, and other workers handle what it collects.
+    """
+
+    topic: Topic | str
+    group: str
+    function: Callable[..., Any]
+    handler: Handler | BatchHandler
+    options: ConsumerOptions
+    is_pulled: bool = False
+    is_served: bool = True
+
+    def __post_init__(self) -> None:
+        if self.options.batch is not None:
+            checked_threads(self.options.threads, of="a handler of batches")
+        elif not self.is_async:
+            checked_threads(self.options.threads)
+        if not self.is_async:
+            check_hooks(self.function, self.options.middleware)
+
+    @property
+    def is_async(self) -> bool:
+        """Whether its handler runs in the worker's event loop."""
+        return is_async(self.function)
+
+    @property
+    def topic_name(self) -> str:
+        """The name of its topic."""
+        return self.topic.name if isinstance(self.topic, Topic) else self.topic
+
+    def group_of(self, instance: str) -> str:
+        """The group under which the store knows it in a worker of this instance."""
+        if not self.options.broadcast:
+            return self.group
+        return broadcast_group(self.group, instance or legal_name(socket.gethostname()))

@@ -1,0 +1,89 @@
+"""The order in which the messages of a subject's run are settled."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection
+
+from qframe.message import Delivery
+from qframe.outcomes import Verdict
+from qframe.runtime.handler.retry_policy import Ending
+
+One = Delivery | Ending
+Run = dict[Delivery, One | None]
+
+
+class Turns:
+    """Keeps the ending of a message until those before it in its run are settled.
+
+    A store settles a run from its head on, and handlers of batches may end what they have in hand
+    in any order. When one is to be retried the store takes the rest of its run back, whatever was
+    said about it, so that order holds.
+
+    Args:
+        put: sends endings, in order; answers at once.
+    """
+
+    def __init__(self, put: Callable[[One], None]) -> None:
+        self._put = put
+        self._guard = threading.Lock()
+        self._runs: dict[tuple[str | None, str], Run] = {}
+
+    def note(self, deliveries: Collection[Delivery]) -> None:
+        """Hears, in order, what was handed out."""
+        with self._guard:
+            for one in deliveries:
+                self._runs.setdefault((one.subject, one.receipt), {})[one] = None
+
+    def settle(self, delivery: Delivery, ending: One) -> list[Delivery]:
+        """Sends an ending when its turn has come; answers what goes back with a retried one."""
+        name = delivery.subject, delivery.receipt
+        with self._guard:
+            run = self._runs.get(name)
+            if run is None or delivery not in run:  # lost or taken back: let the store judge
+                self._put(ending)
+                return []
+            run[delivery] = ending
+            behind: list[Delivery] = []
+            if isinstance(ending, Ending) and ending.verdict is not Verdict.DEAD:
+                behind = list(run)[list(run).index(delivery) + 1 :]
+            for one in behind:
+                del run[one]
+            for one in list(run):
+                if (its_ending := run[one]) is None:
+                    break
+                del run[one]
+                self._put(its_ending)
+            if not run:
+                del self._runs[name]
+            return behind
+
+    def give_back(self, deliveries: Collection[Delivery]) -> list[Delivery]:
+        """Forgets what goes back to the store; answers what goes back with it.
+
+        Those are the ones behind it that were ended, and had not had their turn.
+        """
+        rest = []
+        with self._guard:
+            for name in {(one.subject, one.receipt) for one in deliveries}:
+                run = self._runs.pop(name, {})
+                cut = False
+                for one in list(run):
+                    cut = cut or one in deliveries
+                    if cut:
+                        ending = run.pop(one)
+                        rest += [] if ending is None else [one]
+                if run:
+                    self._runs[name] = run
+        return rest
+
+    def forget(self, lost: Collection[Delivery]) -> None:
+        """Forgets what the store has taken away."""
+        with self._guard:
+            for one in lost:
+                name = one.subject, one.receipt
+                run = self._runs.get(name)
+                if run is not None:
+                    run.pop(one, None)
+                    if not run:
+                        del self._runs[name]

@@ -1,0 +1,103 @@
+"""Lanes that let only those messages through that a consumer wants by their tags."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+
+from qframe.events import Events
+from qframe.message import Delivery
+from qframe.options.consumer import ConsumerOptions
+from qframe.runtime.order.lanes import Lanes
+from qframe.tags import Matches
+from qframe.topic import Topic
+
+
+def lanes_of(
+    topic: Topic, group: str, options: ConsumerOptions, events: Events,
+    acknowledge: Callable[[list[Delivery]], None],
+) -> Lanes:  # fmt: skip
+    """The lanes of a consumer, with a sieve where it asks for tags.
+
+    Args:
+        topic: its topic.
+        group: its group.
+        options: its options.
+        events: told how many it does not want.
+        acknowledge: acknowledges those.
+    """
+    by_subject, by_slot = topic.has_subjects, options.serial
+    if (tags := options.tags) is None:
+        return Lanes(by_subject=by_subject, by_slot=by_slot)
+
+    def skip(deliveries: list[Delivery]) -> None:
+        if events:
+            events.emit("delivery.skipped", topic=topic.name, group=group, count=len(deliveries))
+        acknowledge(deliveries)
+
+    return Sieve(matches=tags.matches, skip=skip, by_subject=by_subject, by_slot=by_slot)
+
+
+class Sieve(Lanes):
+    """Acknowledges what its consumer does not want, many at a time, and no handler hears of it.
+
+    On a stream that is done as deliveries come in: what is unwanted passes what waits in its lane,
+    since a stream is settled in any order, and the order of those that are handled is the same.
+    Elsewhere deliveries of a subject have to be settled in their order, and a retry gives back all
+    that is behind it; so what is unwanted waits for its turn, and is skipped when it has come.
+
+    Args:
+        matches: whether a message with these headers is wanted.
+        skip: acknowledges deliveries.
+        by_subject: as of `Lanes`.
+        by_slot: as of `Lanes`.
+    """
+
+    def __init__(
+        self,
+        *,
+        matches: Matches,
+        skip: Callable[[list[Delivery]], None],
+        by_subject: bool,
+        by_slot: bool = False,
+    ) -> None:
+        super().__init__(by_subject=by_subject, by_slot=by_slot)
+        self._matches = matches
+        self._skip = skip
+        self._in_order = by_subject
+
+    def offer(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Puts what is wanted into its lane, in order; answers those whose lane was free."""
+        if self._in_order:
+            return self._sifted(super().offer(deliveries))
+        wanted, unwanted = self._parted(deliveries)
+        if unwanted:
+            self._skip(unwanted)
+        return super().offer(wanted)
+
+    def free(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
+        """Frees the lanes of deliveries that are through; answers the next wanted one of each."""
+        following = super().free(deliveries)
+        return self._sifted(following) if self._in_order else following
+
+    def _sifted(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Of deliveries whose turn has come, those that are wanted, or else who comes after."""
+        through, unwanted = self._parted(deliveries)
+        while unwanted:
+            self._skip(unwanted)  # before its lane is free, so that it is settled first
+            wanted, unwanted = self._parted(super().free(unwanted))
+            through += wanted
+        return through
+
+    def _parted(self, deliveries: Iterable[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
+        return parted(deliveries, self._matches)
+
+
+def parted(
+    deliveries: Iterable[Delivery], matches: Matches
+) -> tuple[list[Delivery], list[Delivery]]:
+    """Deliveries that are wanted by their headers, and those that are not."""
+    wanted: list[Delivery] = []
+    unwanted: list[Delivery] = []
+    for delivery in deliveries:
+        (wanted if matches(delivery.headers) else unwanted).append(delivery)
+    return wanted, unwanted

@@ -1,0 +1,201 @@
+"""A worker: all lines of one process, from start to a clean stop."""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from queue import Empty, SimpleQueue
+from types import FrameType
+from typing import Any, Final, Protocol
+
+from qframe.clock import Clock
+from qframe.errors import QFrameError, WorkerFailed
+from qframe.events import Events
+from qframe.runtime.consume.line import Line
+from qframe.runtime.process.live_settings import Tuner
+from qframe.runtime.process.shutdown import terminate
+from qframe.runtime.process.sweeper import Sweeper
+from qframe.runtime.process.watchdog import Watchdog, Watched
+
+_SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
+_LOOK_EVERY_S: Final = 0.02
+_LAST_WORDS_S: Final = 5.0
+
+
+class Background(Watched, Protocol):
+    """What a worker runs beside its lines."""
+
+    def start(self) -> None:
+        """Starts it."""
+
+    def ask_to_stop(self) -> None:
+        """Asks it to stop, and does not wait."""
+
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Stops it; answers whether it has ended in time."""
+
+    def is_done(self) -> bool:
+        """Whether it has nothing to do now, and will have none unless somebody asks for more."""
+
+
+OnFailure = Callable[[str, BaseException], None]
+
+
+class Worker:
+    """Runs lines until it is told to stop, a part fails, or, in a burst, all is done.
+
+    Args:
+        worker_id: its name, unique to this start.
+        make_lines: makes the lines; given the function that a failing part calls.
+        make_sweeper: makes the sweeper; given the same.
+        make_tuner: makes what tunes the lines; given them and the same.
+        make_background: makes what runs beside the lines, after them; given the same.
+        grace_s: how long running handlers may go on when it stops, in seconds.
+        events: told of its start, that it is ready, and its stop.
+        clock: the clock.
+        store: where its messages are, for the log; without a password.
+    """
+
+    def __init__(
+        self,
+        worker_id: str,
+        *,
+        make_lines: Callable[[OnFailure], list[Line]],
+        make_sweeper: Callable[[OnFailure], Sweeper],
+        make_tuner: Callable[[list[Line], OnFailure], Tuner],
+        grace_s: float,
+        events: Events,
+        clock: Clock,
+        make_background: Callable[[OnFailure], Sequence[Background]] = lambda _: (),
+        store: str = "",
+    ) -> None:
+        self.id = worker_id
+        self._store = store
+        self._events = events
+        self._clock = clock
+        self._grace_s = grace_s
+        # A signal handler may interrupt whoever waits: no Event is safe there, a SimpleQueue is.
+        self._stopping = False
+        self._words: SimpleQueue[None] = SimpleQueue()
+        self._failure: QFrameError | None = None
+        self._lines = make_lines(self._fail)
+        self._sweeper = make_sweeper(self._fail)
+        self._tuner = make_tuner(self._lines, self._fail)
+        self._background = make_background(self._fail)
+        watched = [*(line.pull_loop for line in self._lines), *self._background]
+        self._watchdog = Watchdog(watched, on_stalled=self._fail, events=events, clock=clock)
+
+    @property
+    def lines(self) -> list[Line]:
+        """Its lines, in the order of their consumers."""
+        return self._lines
+
+    def run(
+        self, *, burst: bool = False, drain: bool = False,
+        on_ready: Callable[[], None] = lambda: None,
+    ) -> None:  # fmt: skip
+        """Serves until `stop`, or a SIGTERM or SIGINT if this is the main thread.
+
+        Args:
+            burst: return when nothing is due, leased or waiting for a retry.
+            drain: return when nothing waits at all.
+            on_ready: called when all parts have started.
+
+        Raises:
+            WorkerFailed: if a part has failed; all else was stopped cleanly.
+        """
+        with self._signals():
+            if self._events:
+                consumers = [f"{line.topic}/{line.group}" for line in self._lines]
+                self._events.emit(
+                    "worker.started", worker=self.id, consumers=consumers, store=self._store
+                )
+            try:
+                self._tuner.begin()
+                for line in self._lines:
+                    line.start()
+                self._sweeper.start()
+                for part in self._background:
+                    part.start()
+                if self._events:
+                    self._events.emit("worker.ready", worker=self.id)
+                on_ready()
+                self._wait(burst=burst, drain=drain)
+            finally:
+                self._terminate()
+        if self._failure is not None:
+            raise self._failure
+
+    def stop(self) -> None:
+        """Asks it to stop; safe from any thread and from signal handlers, and more than once."""
+        self._stopping = True
+        self._words.put(None)
+
+    def _wait(self, *, burst: bool, drain: bool) -> None:
+        while not self._stopping:
+            with suppress(Empty):
+                self._words.get(timeout=_LOOK_EVERY_S if burst or drain else 1.0)
+                return
+            if (burst or drain) and self._is_done(drained=drain):
+                return
+            self._watchdog.look()
+
+    def _is_done(self, *, drained: bool) -> bool:
+        """Whether all is done. A line may give work to what is beside it, and the other way round.
+
+        So that is asked before the lines and after them: what a handler has left there meanwhile
+        is seen, and so is what came into a topic before.
+        """
+        return (
+            all(part.is_done() for part in self._background)
+            and all(line.is_done(drained=drained) for line in self._lines)
+            and all(part.is_done() for part in self._background)
+        )
+
+    def _terminate(self) -> None:
+        if self._events:
+            self._events.emit("worker.stopping", worker=self.id, grace_s=self._grace_s)
+        self._sweeper.ask_to_stop()
+        self._tuner.ask_to_stop()
+        for part in self._background:
+            part.ask_to_stop()
+        terminate(self._lines, grace_s=self._grace_s, clock=self._clock)
+        self._sweeper.stop(_LAST_WORDS_S)
+        self._tuner.stop(_LAST_WORDS_S)
+        for part in self._background:
+            part.stop(_LAST_WORDS_S)
+        if self._events:
+            self._events.emit("worker.stopped", worker=self.id)
+
+    def _fail(self, part: str, error: BaseException) -> None:
+        if self._failure is None:
+            if isinstance(error, WorkerFailed):
+                self._failure = error
+            else:
+                self._failure = WorkerFailed(part, error)
+                self._failure.__cause__ = error
+            if self._events:
+                self._events.emit("part.failed", part=part, error=error)
+        self.stop()
+
+    @contextmanager
+    def _signals(self) -> Iterator[None]:
+        """Stops at the first signal, ends the process at the second; restores them afterwards."""
+        if threading.current_thread() is not threading.main_thread():
+            yield
+            return
+
+        def on_signal(number: int, _frame: FrameType | None) -> None:
+            if self._stopping:
+                os._exit(128 + number)
+            self.stop()
+
+        before: dict[int, Any] = {each: signal.signal(each, on_signal) for each in _SIGNALS}
+        try:
+            yield
+        finally:
+            for each, handler in before.items():
+                signal.signal(each, handler)
