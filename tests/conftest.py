@@ -11,6 +11,7 @@ import pytest
 from absence import pytest_runtest_makereport  # noqa: F401 - pytest finds it here
 from hypothesis import HealthCheck, settings
 from namespaces import placed
+from promises import HELD, held
 from servers import (
     MariaDbServer,
     PostgresServer,
@@ -29,8 +30,9 @@ SIZES = ("QFRAME_CHAOS_", "QFRAME_SPARK_")
 WITH_A_SPARK_OF_THEIR_OWN = ("test_failing_tasks.py", "test_stream_kills.py")
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A test that mounts does so where it may; a run of a given size takes the time it takes."""
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Notes the promises that tests hold, places those that mount, and times no run of a size."""
+    config.stash[HELD] = held(items)
     items[:] = map(placed, items)
     if any(name.startswith(SIZES) for name in os.environ):
         for item in items:

@@ -40,6 +40,8 @@ from sqlalchemy import create_engine, select
 
 from qframe import Outgoing, QFrame
 
+pytestmark = pytest.mark.promise(2)
+
 ASKED = os.environ.get("QFRAME_CHAOS_MESSAGES")
 MESSAGES = int(ASKED or 500)
 FEWER = int(ASKED or 200)

@@ -56,6 +56,8 @@ from tenures import (
 
 from qframe import QFrame, RateLimit
 
+pytestmark = pytest.mark.promise(1, 2, 3, 4)
+
 SEED = int(os.environ.get("QFRAME_CHAOS_SEED", "2026"))
 ASKED = os.environ.get("QFRAME_CHAOS_MESSAGES")
 MESSAGES = int(ASKED or 1000)

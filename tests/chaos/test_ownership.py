@@ -37,6 +37,8 @@ from timings import told_s, unserved_s
 
 from qframe import QFrame
 
+pytestmark = pytest.mark.promise(1, 3, 4)
+
 SEED = int(os.environ.get("QFRAME_CHAOS_SEED", "2026"))
 MESSAGES = os.environ.get("QFRAME_CHAOS_MESSAGES")
 KEYS = 500

@@ -14,6 +14,8 @@ from pathlib import Path
 import pytest
 from servers import MariaDbServer, PostgresServer
 
+pytestmark = pytest.mark.promise(2, 3)
+
 ROOT = Path(__file__).parent.parent.parent
 ORDERS = os.environ.get("QFRAME_CHAOS_ORDERS", "400")
 CLAIMS = 6

@@ -10,6 +10,8 @@ from servers import Proxy, RedisServer
 import qframe.drivers.redis
 from qframe import Outcome, PublishUnknown, QFrame, StoreUnavailable, Topic
 
+pytestmark = pytest.mark.promise(1)
+
 
 @pytest.fixture
 def proxy(redis_server: RedisServer) -> Iterator[Proxy]:

@@ -16,6 +16,8 @@ from servers import RedisServer
 
 from qframe import QFrame, Topic
 
+pytestmark = pytest.mark.promise(4)
+
 
 class Bench:
     """A server, its workers, and one history for all of them."""

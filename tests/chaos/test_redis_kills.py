@@ -14,6 +14,7 @@ from collections import Counter
 from itertools import pairwise
 from pathlib import Path
 
+import pytest
 from checkers import missing, out_of_order, overlapping, overtaking, too_often, unexplained
 from counting import GROUP, TOPICS
 from history import (
@@ -37,6 +38,8 @@ from servers import RedisServer
 
 from qframe import QFrame
 from qframe.drivers.redis import PATIENCE_S
+
+pytestmark = pytest.mark.promise(1, 3)
 
 MESSAGES = int(os.environ.get("QFRAME_CHAOS_MESSAGES", "50000"))
 SEED = int(os.environ.get("QFRAME_CHAOS_SEED", "2026"))

@@ -16,6 +16,8 @@ from timings import told_s, unserved_s
 
 from qframe import QFrame
 
+pytestmark = pytest.mark.promise(4, 9)
+
 MESSAGES = 6000
 WORKERS = 4
 # Nobody is struck here: a machine that stands still for seconds must cost nobody a slot or a lease.

@@ -27,6 +27,8 @@ from eventually import eventually
 from qframe import AlreadySettled, Batch, Breaker, Message, Outgoing, QFrame, RateLimit, Topic
 from qframe.clock import SYSTEM_CLOCK
 
+pytestmark = pytest.mark.promise(1, 4)
+
 RUNS = int(os.environ.get("QFRAME_CHAOS_RUNS", "12"))
 SEED = int(os.environ.get("QFRAME_CHAOS_SEED", "2026"))
 MESSAGES, KEYS, GROUP = 60, 7, "g"

@@ -20,6 +20,8 @@ from tenures import accepted_late, accepted_twice, shared_epochs, strays
 
 from qframe import QFrame
 
+pytestmark = pytest.mark.promise(4)
+
 AWAY_S = float(os.environ.get("QFRAME_CHAOS_AWAY_S", "10"))
 MESSAGES = 10_000
 WORKERS = 4

@@ -8,6 +8,7 @@ from bench import SETTLED, Bench, body_of
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 
 
+@pytest.mark.promise(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_dead_letter_keeps_message_error_traceback_and_attempts(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -23,6 +24,7 @@ def test_a_dead_letter_keeps_message_error_traceback_and_attempts(bench: Bench, 
     assert letter.died_at_ms == bench.store.now_ms()
 
 
+@pytest.mark.promise(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_dead_letter_is_retried_with_its_attempts_from_zero(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -84,6 +86,7 @@ def test_the_longest_dead_come_first(bench: Bench) -> None:
     assert [letter.body for letter in bench.store.dead(topic, "g", ids=[got[3].id])] == [b"3"]
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_dead_letter_stands_for_its_group_only(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", "h")
@@ -169,6 +172,7 @@ def test_a_retried_dead_letter_is_the_message_it_was_and_forgets_its_error(
     assert (total.published, total.settled, total.dead) == (1, 1, 0)
 
 
+@pytest.mark.promise(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_retried_dead_letter_may_die_again(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -264,6 +268,7 @@ def test_a_dead_letter_without_error_and_traceback_has_none(bench: Bench, kind: 
     assert (letter.key, letter.headers) == (key, None)
 
 
+@pytest.mark.promise(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_dead_is_handed_out_to_nobody_and_lost_by_nobody(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")

@@ -13,6 +13,7 @@ SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)
 
 
+@pytest.mark.promise(1, 7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_group_sees_every_message_and_settles_for_itself(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", "h")
@@ -26,6 +27,7 @@ def test_every_group_sees_every_message_and_settles_for_itself(bench: Bench, kin
     assert (bench.total(topic, "g").settled, bench.total(topic, "g").dead) == (2, 1)
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_published_before_any_group_is_kept_for_the_first(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind)
@@ -41,6 +43,7 @@ def test_what_is_published_before_any_group_is_kept_for_the_first(bench: Bench, 
     assert bench.store.groups(topic) == ["g", "second"]
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_groups_that_subscribe_together_each_get_all_that_was_kept_and_later_ones_nothing(
     bench: Bench, kind: str
@@ -91,6 +94,7 @@ def test_a_group_that_starts_at_the_latest_sees_only_what_comes_then(
     assert bench.bodies(topic) == ["late"]
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_dropping_a_group_forgets_it_and_leaves_the_others(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", "h")
@@ -103,6 +107,7 @@ def test_dropping_a_group_forgets_it_and_leaves_the_others(bench: Bench, kind: s
     assert bench.bodies(topic, "h") == [1]
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_when_all_groups_are_dropped_messages_are_kept_for_the_next_first(
     bench: Bench, kind: str
@@ -123,6 +128,7 @@ def test_an_outcome_is_stored_if_it_is_for_any_group(bench: Bench) -> None:
     assert bench.bodies(topic, "g") == bench.bodies(topic, "h") == [2]
 
 
+@pytest.mark.promise(4)
 def test_a_stream_is_replayed_from_an_offset_and_what_was_handed_out_is_fenced_off(
     bench: Bench,
 ) -> None:
@@ -246,6 +252,7 @@ def test_a_later_group_of_a_stream_gets_all_that_is_kept_settled_or_not(bench: B
     assert bench.total(topic, "late").published == 3
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_retries_losses_and_dead_letters_of_a_group_are_its_own(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", "h")
@@ -264,6 +271,7 @@ def test_retries_losses_and_dead_letters_of_a_group_are_its_own(bench: Bench, ki
     ]  # fmt: skip
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_epochs_of_groups_are_their_own(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", "h", slots=2)
@@ -293,6 +301,7 @@ def test_a_group_that_is_dropped_and_comes_again_starts_anew(bench: Bench, kind:
     assert (total.published, total.doing) == (1, 1)
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_dropped_group_is_unknown_to_every_operation(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", "h")

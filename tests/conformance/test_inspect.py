@@ -11,6 +11,7 @@ SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)
 
 
+@pytest.mark.promise(10)
 @pytest.mark.parametrize("kind", KINDS)
 def test_counts_follow_a_message_through_all_its_states(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -44,6 +45,7 @@ def test_counts_follow_a_message_through_all_its_states(bench: Bench, kind: str)
     assert seen[2:] == [["doing"], ["waiting", "retrying"], ["dead"], ["todo"], ["settled"]]
 
 
+@pytest.mark.promise(10)
 @pytest.mark.parametrize("kind", KINDS)
 def test_peek_and_explain_show_a_message_in_every_state(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -298,6 +300,7 @@ def test_a_message_that_waits_for_a_retry_tells_its_error_and_traceback(
     assert (dead.state, dead.error, dead.traceback) == ("dead", "KeyError: 'ä'", trace)
 
 
+@pytest.mark.promise(10)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_message_is_explained_for_each_group(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "a", "b", "c")

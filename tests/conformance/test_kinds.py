@@ -10,6 +10,7 @@ from qframe.topic import Topic
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 
 
+@pytest.mark.promise(3)
 def test_a_stream_hands_out_by_offset(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(5):
@@ -20,6 +21,7 @@ def test_a_stream_hands_out_by_offset(bench: Bench) -> None:
     ]
 
 
+@pytest.mark.promise(3)
 def test_ordered_hands_out_subjects_first_in_first_out_and_inside_a_subject_too(
     bench: Bench,
 ) -> None:
@@ -51,6 +53,7 @@ def test_priority_hands_out_the_highest_first_and_equal_ones_first_in_first_out(
     assert bench.bodies(topic) == ["b", "d", "a", "e", "c"]
 
 
+@pytest.mark.promise(5)
 def test_delay_hands_out_what_is_due_earliest_first_and_nothing_early(bench: Bench) -> None:
     topic = bench.topic("delay", "g")
     for key, delay_ms in (("late", 300), ("soon", 100), ("now", 0), ("later", 200)):
@@ -100,6 +103,7 @@ def test_merge_keeps_the_first_due_time_and_takes_the_last_body_also_when_overdu
     assert bench.total(topic).published == 1
 
 
+@pytest.mark.promise(1, 4)
 @pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
 def test_an_equal_subject_published_while_it_is_in_doing_is_one_more_round(
     bench: Bench, kind: str
@@ -183,6 +187,7 @@ def test_a_store_keeps_what_a_topic_says_of_messages_without_a_key(bench: Bench,
     assert {each.subject for each in bench.store.topics()} == {"body", "id"}
 
 
+@pytest.mark.promise(3, 7)
 def test_a_delayed_retry_on_a_stream_leaves_the_line_and_comes_back_alone(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(3):
@@ -198,6 +203,7 @@ def test_a_delayed_retry_on_a_stream_leaves_the_line_and_comes_back_alone(bench:
     assert bench.ack(topic, again) == SETTLED
 
 
+@pytest.mark.promise(3, 7)
 def test_a_delayed_retry_on_ordered_parks_its_key_and_no_other(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     for body, key in ((1, "a"), (2, "a"), (3, "b")):
@@ -215,6 +221,7 @@ def test_a_delayed_retry_on_ordered_parks_its_key_and_no_other(bench: Bench) -> 
     assert [(body_of(one), one.attempt) for one in again] == [(1, 2), (2, 1), (4, 1)]
 
 
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
 def test_a_retry_comes_back_at_its_time_at_once_or_at_a_moment(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -231,6 +238,7 @@ def test_a_retry_comes_back_at_its_time_at_once_or_at_a_moment(bench: Bench, kin
     assert bench.bodies(topic) == ["c"]
 
 
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
 def test_every_kind_takes_a_delay_and_tells_when_to_look_again(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -244,6 +252,7 @@ def test_every_kind_takes_a_delay_and_tells_when_to_look_again(bench: Bench, kin
     assert bench.bodies(topic) == ["late"]
 
 
+@pytest.mark.promise(3, 5)
 def test_on_ordered_a_delayed_message_holds_back_what_is_behind_it(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     bench.publish(topic, 1, "k")
@@ -364,6 +373,7 @@ def test_after_a_subject_is_settled_an_equal_one_is_a_new_message(bench: Bench, 
     assert (bench.total(topic).published, bench.total(topic).settled) == (3, 3)
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_a_failing_subject_holds_up_no_other(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -375,6 +385,7 @@ def test_a_failing_subject_holds_up_no_other(bench: Bench, kind: str) -> None:
     assert bench.bodies(topic) == ["bad"]
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_a_subject_in_doing_is_handed_to_nobody_else(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")

@@ -10,6 +10,7 @@ from qframe.stores.exchange import LOST_ERROR, NO_EPOCH, Ask, Hold
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 
 
+@pytest.mark.promise(1, 2, 6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_handed_out_stays_hidden_until_its_lease_passes_and_then_counts(
     bench: Bench, kind: str
@@ -29,6 +30,7 @@ def test_what_is_handed_out_stays_hidden_until_its_lease_passes_and_then_counts(
     assert bench.ack(topic, again) == SETTLED
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_late_settlement_counts_as_long_as_nobody_else_has_the_message(
     bench: Bench, kind: str
@@ -40,6 +42,7 @@ def test_a_late_settlement_counts_as_long_as_nobody_else_has_the_message(
     assert bench.ack(topic, one) == SETTLED
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_renewing_keeps_a_message_hidden_however_long(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -54,6 +57,7 @@ def test_renewing_keeps_a_message_hidden_however_long(bench: Bench, kind: str) -
     assert bench.store.renew(topic, "g", holds, 100).gone == holds
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_epoch_fences_the_old_owner_off_and_hands_out_what_it_had(
     bench: Bench, kind: str
@@ -75,6 +79,7 @@ def test_a_new_epoch_fences_the_old_owner_off_and_hands_out_what_it_had(
     assert (again.attempt, again.lost) == (2, 1)
 
 
+@pytest.mark.promise(1)
 def test_what_a_long_window_has_unsettled_comes_back_and_nothing_else(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     size, held = 2600, (0, 3, 1300, 2599)
@@ -92,6 +97,7 @@ def test_what_a_long_window_has_unsettled_comes_back_and_nothing_else(bench: Ben
     assert bench.total(topic).settled == size
 
 
+@pytest.mark.promise(4)
 def test_an_epoch_below_the_slots_own_is_refused_and_the_same_one_changes_nothing(
     bench: Bench,
 ) -> None:
@@ -104,6 +110,7 @@ def test_an_epoch_below_the_slots_own_is_refused_and_the_same_one_changes_nothin
     assert bench.ack(topic, one) == SETTLED
 
 
+@pytest.mark.promise(4)
 def test_under_no_epoch_nothing_can_be_settled(bench: Bench) -> None:
     topic = bench.topic("stream")
     bench.store.subscribe(topic, "g")
@@ -113,6 +120,7 @@ def test_under_no_epoch_nothing_can_be_settled(bench: Bench) -> None:
     assert bench.ack(topic, one) == STALE
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_wrong_receipt_is_stale_and_changes_nothing(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -125,6 +133,7 @@ def test_a_wrong_receipt_is_stale_and_changes_nothing(bench: Bench, kind: str) -
     assert bench.total(topic) == before
 
 
+@pytest.mark.promise(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_message_whose_attempts_are_spent_by_losses_is_dead(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -141,6 +150,7 @@ def test_a_message_whose_attempts_are_spent_by_losses_is_dead(bench: Bench, kind
     assert (letter.body, letter.attempts, letter.error) == (b"1", 2, LOST_ERROR)
 
 
+@pytest.mark.promise(6, 7)
 def test_what_follows_a_buried_head_is_handed_out_in_the_same_pull(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     for body in (1, 2):
@@ -164,6 +174,7 @@ def test_a_pull_that_is_full_buries_nothing_more(bench: Bench) -> None:
     assert bench.pull(topic, max_attempts=1).dead == 1
 
 
+@pytest.mark.promise(1, 3)
 def test_what_a_stream_lost_comes_back_before_the_rest_of_the_line_in_order(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(6):
@@ -176,6 +187,7 @@ def test_what_a_stream_lost_comes_back_before_the_rest_of_the_line_in_order(benc
     assert bench.bodies(topic) == [3, 4, 5]
 
 
+@pytest.mark.promise(3, 6, 9)
 def test_what_a_stream_released_comes_back_first_in_order_and_uncounted(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(4):
@@ -202,6 +214,7 @@ def test_the_floor_moves_over_what_is_settled_out_of_order_and_what_has_left(ben
     assert bench.store.stats(topic)[0].floor == 4
 
 
+@pytest.mark.promise(1, 6)
 def test_an_answer_of_a_stream_that_was_lost_is_given_again_uncounted(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(4):
@@ -213,6 +226,7 @@ def test_an_answer_of_a_stream_that_was_lost_is_given_again_uncounted(bench: Ben
     assert bench.ack(topic, first, *again) == SETTLED * 4
 
 
+@pytest.mark.promise(1, 6)
 @pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
 def test_what_was_handed_out_in_an_answer_that_was_lost_can_be_given_back(
     bench: Bench, kind: str
@@ -322,6 +336,7 @@ def test_one_hold_of_a_window_stands_for_all_of_it(bench: Bench) -> None:
     assert bench.pull(topic).lost == 4
 
 
+@pytest.mark.promise(1, 4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_epoch_takes_back_all_that_is_in_doing_and_nothing_else(
     bench: Bench, kind: str
@@ -391,6 +406,7 @@ def test_a_run_that_a_new_owner_finds_counts_for_its_head_only(bench: Bench) -> 
     ]  # fmt: skip
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pull_under_another_epoch_takes_back_no_leases_and_buries_nothing(
     bench: Bench, kind: str
@@ -408,6 +424,7 @@ def test_a_pull_under_another_epoch_takes_back_no_leases_and_buries_nothing(
 # Recalls
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
 def test_a_recall_takes_all_subjects_of_its_receipt_and_no_others(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", slots=2)
@@ -423,6 +440,7 @@ def test_a_recall_takes_all_subjects_of_its_receipt_and_no_others(bench: Bench, 
     assert {(one.attempt, one.lost) for one in bench.got(topic)} == {(1, 0)}
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
 def test_a_recall_under_another_epoch_or_for_another_slot_changes_nothing(
     bench: Bench, kind: str
@@ -436,6 +454,7 @@ def test_a_recall_under_another_epoch_or_for_another_slot_changes_nothing(
     assert bench.ack(topic, one) == SETTLED
 
 
+@pytest.mark.promise(6)
 def test_a_recall_gives_a_whole_run_back_uncounted(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     for number in range(3):

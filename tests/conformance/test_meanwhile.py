@@ -48,6 +48,7 @@ LEAVE: dict[str, Deed] = {
 }
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", SUBJECTS)
 @pytest.mark.parametrize("how", LEAVE)
 @pytest.mark.parametrize("stays", [True, False])
@@ -106,6 +107,7 @@ def test_a_group_that_was_dropped_and_is_there_anew_is_met_as_it_is_now(
     assert bench.store.epochs(topic, "g") == {0: expected, 1: expected}
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", ["stream", "delay"])
 def test_a_settlement_of_a_group_that_was_dropped_and_is_there_anew_ends_nothing(
     bench: Bench, kind: str
@@ -151,6 +153,7 @@ def test_of_two_who_declare_a_topic_at_once_both_have_the_same(bench: Bench) -> 
     assert bench.store.groups(topic) == ["g"]
 
 
+@pytest.mark.promise(8)
 def test_of_two_who_declare_a_topic_otherwise_at_once_one_is_refused(bench: Bench) -> None:
     name = f"{bench.topic('stream').name}-either"
     other = bench.another()
@@ -159,6 +162,7 @@ def test_of_two_who_declare_a_topic_otherwise_at_once_one_is_refused(bench: Benc
         bench.store.declare(Topic(name, slots=2))
 
 
+@pytest.mark.promise(4)
 def test_of_two_who_join_or_claim_at_once_both_are_there_and_one_owns(bench: Bench) -> None:
     topic = bench.topic("stream", "g", slots=2)
     other, done = bench.another(), []
@@ -191,6 +195,7 @@ def test_a_group_that_is_subscribed_while_its_log_is_swept_begins_with_what_is_k
     bench.check()
 
 
+@pytest.mark.promise(1)
 def test_what_is_kept_for_a_group_is_not_swept_while_it_subscribes(bench: Bench) -> None:
     topic = bench.topic("stream", retain=1)
     for number in range(3):

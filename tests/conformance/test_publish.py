@@ -12,6 +12,7 @@ from qframe.topic import Topic
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_the_same_id_again_within_the_window_is_a_duplicate(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", dedupe_window="200ms")
@@ -23,12 +24,14 @@ def test_the_same_id_again_within_the_window_is_a_duplicate(bench: Bench, kind: 
     assert bench.publish(topic, 3, "k", id="order-1") == "stored"
 
 
+@pytest.mark.promise(1)
 def test_an_id_twice_in_one_call_is_stored_once(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     entries = [bench.entry(topic, number, "k", id="same") for number in range(3)]
     assert bench.store.publish(topic, entries) == ["stored", "duplicate", "duplicate"]
 
 
+@pytest.mark.promise(1)
 def test_one_mark_recognises_every_message_of_a_batch_that_comes_again(bench: Bench) -> None:
     topic = bench.topic("stream", "g", slots=4)
     token = "0" * 19 + "x"
@@ -53,6 +56,7 @@ def test_an_id_that_looks_like_a_batchs_is_a_users_own_where_there_was_no_such_b
         assert bench.publish(topic, 1, "k", id=message_id) == "stored"
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_from_the_first_message_that_does_not_fit_on_a_slots_messages_are_refused(
     bench: Bench, kind: str
@@ -75,6 +79,7 @@ def test_a_full_topic_still_takes_what_replaces_or_merges(bench: Bench, kind: st
     assert bench.store.publish(topic, entries) == ["stored", "stored", "full", outcome]
 
 
+@pytest.mark.promise(8)
 def test_a_refused_message_is_not_remembered_as_a_duplicate(bench: Bench) -> None:
     topic = bench.topic("stream", "g", max_length=1)
     bench.publish(topic, 1)
@@ -93,6 +98,7 @@ def test_the_limit_is_that_of_the_group_which_is_furthest_behind(bench: Bench) -
     assert bench.publish(topic, 2, "k") == "stored"
 
 
+@pytest.mark.promise(1)
 def test_what_was_published_comes_out_as_it_was(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     bench.publish(topic, {"a": "é"}, "ключ", id="m-1", headers={"h": "ü", "qf-tags": "x"})
@@ -102,6 +108,7 @@ def test_what_was_published_comes_out_as_it_was(bench: Bench) -> None:
     assert one.published_at_ms == bench.store.now_ms()
 
 
+@pytest.mark.promise(8)
 def test_a_topic_declared_with_another_kind_or_slot_count_is_refused(bench: Bench) -> None:
     topic = bench.topic("ordered", slots=4)
     for other in (Topic(topic.name, "delay", 4), Topic(topic.name, "ordered", 8)):
@@ -113,6 +120,7 @@ def test_a_topic_declared_with_another_kind_or_slot_count_is_refused(bench: Benc
     assert found.retain_ms == 3_600_000
 
 
+@pytest.mark.promise(8)
 def test_a_topic_that_was_never_declared_is_unknown_to_every_operation(bench: Bench) -> None:
     topic = Topic("never")
     assert bench.store.topic("never") is None
@@ -280,6 +288,7 @@ def test_a_limit_that_is_raised_holds_from_then_on(bench: Bench) -> None:
     assert bench.publish(wider, 3) == "full"
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_bodies_come_out_byte_for_byte(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -331,6 +340,7 @@ def test_a_declaration_comes_back_as_it_was_made(bench: Bench, kind: str) -> Non
     assert bench.store.topic(topic.name) == topic
 
 
+@pytest.mark.promise(8)
 def test_a_refused_declaration_changes_nothing(bench: Bench) -> None:
     topic = bench.topic("ordered", "g", slots=4, retain="2h")
     bench.publish(topic, 1, "k")
@@ -342,6 +352,7 @@ def test_a_refused_declaration_changes_nothing(bench: Bench) -> None:
     assert bench.bodies(topic) == [1]
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_declaring_again_keeps_what_is_in_the_topic(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")

@@ -35,6 +35,7 @@ def test_what_is_due_at_the_same_moment_goes_in_the_order_of_publishing(
     assert bench.bodies(topic) == ["z", "m", "a", "q"]
 
 
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("kind", ["ordered", "priority"])
 def test_a_higher_priority_goes_before_an_earlier_due_but_not_before_it_is_due(
     bench: Bench, kind: str
@@ -142,6 +143,7 @@ def test_a_replaced_head_keeps_its_seq_and_takes_everything_else(bench: Bench, k
     assert one.published_at_ms == first.published_at_ms + 20
 
 
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("kind", REPLACING)
 def test_the_next_round_is_due_at_its_own_time_once_the_first_is_settled(
     bench: Bench, kind: str
@@ -240,6 +242,7 @@ def test_what_was_released_or_lost_is_due_when_it_was(bench: Bench, kind: str, h
     assert bench.bodies(topic) == ["a", "b"]
 
 
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_what_is_retried_is_due_at_its_retry_time_and_so_behind_the_others(
     bench: Bench, kind: str
@@ -252,6 +255,7 @@ def test_what_is_retried_is_due_at_its_retry_time_and_so_behind_the_others(
     assert bench.bodies(topic) == ["b", "a"]
 
 
+@pytest.mark.promise(5)
 def test_a_run_ends_before_a_message_that_is_not_due(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     for body, delay_ms in ((1, None), (2, None), (3, 100), (4, None)):
@@ -264,6 +268,7 @@ def test_a_run_ends_before_a_message_that_is_not_due(bench: Bench) -> None:
     assert bench.pull(topic).next_due_ms == 100
 
 
+@pytest.mark.promise(6, 9)
 @pytest.mark.parametrize("kind", KINDS)
 def test_an_attempt_that_was_released_never_leads_to_dead(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -275,6 +280,7 @@ def test_an_attempt_that_was_released_never_leads_to_dead(bench: Bench, kind: st
         bench.release(topic, one)
 
 
+@pytest.mark.promise(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_handed_out_too_often_is_dead_with_the_error_of_its_last_retry(
     bench: Bench, kind: str
@@ -291,6 +297,7 @@ def test_what_is_handed_out_too_often_is_dead_with_the_error_of_its_last_retry(
     assert (letter.error, letter.attempts) == ("second", 3)
 
 
+@pytest.mark.promise(6, 7)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_a_head_that_was_buried_leaves_its_subject_free(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -339,6 +346,7 @@ def test_one_of_a_streams_window_renews_the_lease_of_all(bench: Bench) -> None:
     assert bench.ack(topic, first, *others) == SETTLED * 3
 
 
+@pytest.mark.promise(1)
 def test_only_what_is_unsettled_leaves_the_line_with_a_streams_lease(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(5):
@@ -355,6 +363,7 @@ def test_only_what_is_unsettled_leaves_the_line_with_a_streams_lease(bench: Benc
     assert bench.ack(topic, *pulled.deliveries) == SETTLED * 3
 
 
+@pytest.mark.promise(3, 7)
 def test_a_streams_line_waits_while_one_of_the_front_does_and_not_for_a_retry(
     bench: Bench,
 ) -> None:
@@ -392,6 +401,7 @@ def test_slots_are_answered_as_they_were_asked(bench: Bench, kind: str) -> None:
     assert [one.slot for one in pulled.deliveries] == [2, 2, 2, 0, 1, 1]
 
 
+@pytest.mark.promise(4, 7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_fenced_slot_gives_nothing_and_the_others_do(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", slots=2)
@@ -421,6 +431,7 @@ def test_the_next_due_time_is_the_nearest_of_delays_retries_and_leases(
     assert bench.pull(topic).next_due_ms == 100
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_nothing_is_recalled_under_another_epoch_or_receipt(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")

@@ -25,6 +25,8 @@ from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.promise(4)
+
 LIVES = 60
 STEPS = 40
 SLOTS = 4

@@ -15,6 +15,8 @@ from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.roster import Member, Owner, Roster
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.promise(4)
+
 
 def test_a_group_that_nobody_has_attended_has_an_empty_roster_of_version_0(bench: Bench) -> None:
     topic = start(bench)

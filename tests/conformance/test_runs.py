@@ -40,6 +40,7 @@ def test_a_run_is_not_cut_short_by_what_is_not_due_behind_another_head(bench: Be
     assert bench.bodies(topic, limit=6) == expected
 
 
+@pytest.mark.promise(3)
 def test_a_run_is_settled_in_order_and_the_next_head_stays_in_doing(bench: Bench) -> None:
     topic, (first, second, third) = run_of(bench, 3)
     assert bench.ack(topic, second) == STALE
@@ -50,6 +51,7 @@ def test_a_run_is_settled_in_order_and_the_next_head_stays_in_doing(bench: Bench
     assert bench.ack(topic, first, second, third) == STALE * 3
 
 
+@pytest.mark.promise(3, 6)
 def test_retrying_the_head_gives_the_rest_back_uncounted(bench: Bench) -> None:
     topic, (first, second, third) = run_of(bench, 3)
     bench.ack(topic, first)
@@ -94,12 +96,14 @@ def test_one_call_may_end_the_head_of_a_run_and_cut_its_tail_off(
     assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(3, 1), (4, 1)]
 
 
+@pytest.mark.promise(6, 9)
 def test_releasing_the_head_gives_the_whole_run_back_uncounted(bench: Bench) -> None:
     topic, (first, *_) = run_of(bench, 3)
     assert bench.release(topic, first) == SETTLED
     assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(0, 1), (1, 1), (2, 1)]
 
 
+@pytest.mark.promise(1, 6)
 def test_a_run_that_is_lost_counts_for_its_head_only_which_is_then_handed_out_alone(
     bench: Bench,
 ) -> None:

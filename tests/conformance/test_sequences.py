@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
 from bench import Bench, body_of
 
 from qframe.topic import Topic
+
+pytestmark = pytest.mark.promise(3)
 
 
 def topic_of(bench: Bench) -> Topic:

@@ -19,6 +19,7 @@ REPLACING = ("delay", "priority", "merge")
 VERDICTS = (Verdict.ACK, Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE)
 
 
+@pytest.mark.promise(2, 4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_a_settlement_that_is_repeated_is_stale_and_changes_nothing(
@@ -78,6 +79,7 @@ def test_the_second_of_two_settlements_of_one_delivery_in_a_call_is_stale(
     assert bench.total(topic).settled == 1
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_a_delivery_is_not_settled_by_the_receipt_of_an_earlier_one(
@@ -94,6 +96,7 @@ def test_a_delivery_is_not_settled_by_the_receipt_of_an_earlier_one(
     assert bench.ack(topic, second) == SETTLED
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_group_settles_nothing_of_another(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", "h")
@@ -105,6 +108,7 @@ def test_a_group_settles_nothing_of_another(bench: Bench, kind: str) -> None:
     assert bench.ack(topic, mine, group="g") == SETTLED
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_larger_epoch_than_the_slots_settles_nothing_either(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -115,6 +119,7 @@ def test_a_larger_epoch_than_the_slots_settles_nothing_either(bench: Bench, kind
     assert bench.total(topic).doing == 1
 
 
+@pytest.mark.promise(1, 4)
 @pytest.mark.parametrize("kind", REPLACING)
 @pytest.mark.parametrize("verdict", VERDICTS)
 def test_a_next_round_is_neither_swallowed_nor_concurrent_nor_settled_by_the_first(
@@ -152,6 +157,7 @@ def test_two_become_one_and_published_falls_by_one_when_the_head_comes_back(
     assert (record.seq, record.attempts) == (first.seq, 0)
 
 
+@pytest.mark.promise(6, 9)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_retry_counts_and_a_release_does_not(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -164,6 +170,7 @@ def test_a_retry_counts_and_a_release_does_not(bench: Bench, kind: str) -> None:
     assert attempts == [1, 1, 2, 2, 3]
 
 
+@pytest.mark.promise(6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_lost_counts_the_losses_in_a_row_and_a_word_from_the_worker_ends_it(
     bench: Bench, kind: str
@@ -236,6 +243,7 @@ def test_the_rest_of_a_run_that_was_retried_stays_behind_its_head(bench: Bench) 
     assert [(body_of(one), one.attempt) for one in bench.got(topic)] == [(0, 2), (1, 1), (2, 1)]
 
 
+@pytest.mark.promise(7)
 def test_dead_letters_of_a_stream_do_not_hold_the_floor_or_the_line(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(3):
@@ -271,6 +279,7 @@ def test_what_is_acknowledged_together_is_settled_but_for_what_is_stale(
     assert bench.total(topic).settled == 12
 
 
+@pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_acknowledged_under_an_epoch_that_has_passed_is_stale(
     bench: Bench, kind: str
@@ -286,6 +295,7 @@ def test_what_is_acknowledged_under_an_epoch_that_has_passed_is_stale(
     assert bench.total(topic).todo == 2
 
 
+@pytest.mark.promise(6)
 def test_whatever_an_error_says_its_ending_is_stored_and_told(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(2):

@@ -22,6 +22,8 @@ from qframe.outcomes import Settled, Verdict
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Kind, Topic
 
+pytestmark = pytest.mark.promise(1, 2, 3, 4, 5, 6, 10)
+
 LIVES = 100
 STEPS = 40
 HALVES = {"postgres": 0, "mariadb": 1, "redis-cluster": 1}

@@ -6,6 +6,7 @@ import pytest
 from bench import SETTLED, Bench, body_of
 
 
+@pytest.mark.promise(1)
 def test_a_stream_keeps_settled_messages_for_retain_and_unsettled_ones_for_ever(
     bench: Bench,
 ) -> None:
@@ -42,6 +43,7 @@ def test_a_stream_without_groups_is_trimmed_by_age(bench: Bench) -> None:
     assert bench.store.sweep(topic) == 1
 
 
+@pytest.mark.promise(1)
 def test_a_retry_survives_the_trimming_of_the_log_under_it(bench: Bench) -> None:
     topic = bench.topic("stream", "g", retain="50ms")
     bench.publish(topic, 1)
@@ -85,6 +87,7 @@ def test_a_delayed_message_that_is_older_than_those_before_it_leaves_no_hole_in_
     assert bench.got(topic) == []
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
 def test_what_is_not_settled_survives_any_sweep(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", retain="50ms", dedupe_window="50ms")
@@ -108,6 +111,7 @@ def test_what_is_not_settled_survives_any_sweep(bench: Bench, kind: str) -> None
     assert sorted(bench.bodies(topic)) == ["dead", "late", "parked", "todo"]
 
 
+@pytest.mark.promise(6)
 def test_a_dead_letter_can_be_retried_after_its_log_was_trimmed(bench: Bench) -> None:
     topic = bench.topic("stream", "g", retain="50ms")
     bench.publish(topic, 1, headers={"h": "x"})

@@ -40,6 +40,7 @@ def test_alphaq_a_subject_in_doing_is_handed_to_nobody_else_and_only_appended_to
     assert bench.bodies(topic) == [2]
 
 
+@pytest.mark.promise(7)
 def test_alphaq_a_failing_subject_waits_for_its_retry_without_holding_up_the_others(
     bench: Bench,
 ) -> None:
@@ -62,6 +63,7 @@ def test_alphaq_a_subject_has_a_priority_weight(bench: Bench) -> None:
     assert bench.bodies(topic) == ["heavy", "middle", "light"]
 
 
+@pytest.mark.promise(1)
 def test_alphaq_lacked_leases_a_dead_consumer_strands_no_subject(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     bench.publish(topic, 1, "s")
@@ -124,6 +126,7 @@ def test_alphaq_a_namespace_keeps_queues_of_one_name_apart(bench: Bench) -> None
     assert bench.bodies(topic) == [1]
 
 
+@pytest.mark.promise(10)
 def test_alphaq_inner_state_is_visible_to_monitoring(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     for number in range(4):
@@ -151,6 +154,7 @@ def test_alphaq_lacked_dead_letters_a_subject_goes_on_without_the_message_given_
     assert [letter.body for letter in bench.store.dead(topic, "g")] == [b"0"]
 
 
+@pytest.mark.promise(4)
 def test_alphaq_a_late_worker_acknowledges_nobody_elses_message(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     for number in range(2):
@@ -225,6 +229,7 @@ def test_rmq_two_phases_prepare_then_delete_or_roll_back(bench: Bench) -> None:
     assert bench.total(topic).settled == 1
 
 
+@pytest.mark.promise(6)
 def test_rmq_sixteen_attempts_then_dead_until_a_person_acts(bench: Bench) -> None:
     topic = bench.topic("priority", "g")
     bench.publish(topic, 1, "m")
@@ -426,6 +431,7 @@ def test_equeue_a_rebalance_moves_some_queues_and_leaves_the_others_in_peace(
     assert [(one.slot, one.seq) for one in again] == [(one.slot, one.seq) for one in moved]
 
 
+@pytest.mark.promise(4)
 def test_equeue_lacked_one_owner_during_a_rebalance(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(4):
@@ -495,6 +501,7 @@ def test_delay_platform_consumers_report_the_result_which_decides_on_redelivery(
     assert len(bench.store.dead(topic, "g")) == 1
 
 
+@pytest.mark.promise(1, 5)
 def test_delay_platform_on_time_never_lost_never_doubled(bench: Bench) -> None:
     topic = bench.topic("delay", "g", slots=4)
     now = bench.store.now_ms()
@@ -616,6 +623,7 @@ def test_qmq_at_most_once_what_is_settled_before_its_handler_never_comes_again(
     assert bench.got(topic) == []
 
 
+@pytest.mark.promise(2)
 def test_qmq_at_least_once_what_was_not_settled_comes_again(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     bench.publish(topic, 1)

@@ -8,6 +8,7 @@ from bench import Bench, body_of
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 
 
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_a_timer_is_moved_earlier_and_later_for_every_group(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g", "h")
@@ -40,6 +41,7 @@ def test_a_timer_is_changed_until_it_is_handed_out(bench: Bench, kind: str) -> N
     assert bench.total(topic).doing == 1
 
 
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("kind", SUBJECTS)
 def test_a_cancelled_timer_never_comes_and_is_counted(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
@@ -51,6 +53,7 @@ def test_a_cancelled_timer_never_comes_and_is_counted(bench: Bench, kind: str) -
     assert bench.total(topic).cancelled == 1
 
 
+@pytest.mark.promise(4)
 def test_if_one_group_has_it_in_doing_nothing_is_changed_for_any(bench: Bench) -> None:
     topic = bench.topic("delay", "g", "h")
     bench.publish(topic, 1, "k")

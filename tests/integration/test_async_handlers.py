@@ -93,6 +93,7 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
         yield from shop_on(server.url, namespace=tmp_path.name)
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_message_of_every_kind_is_awaited_once(either: Shop, kind: str) -> None:
     topic = Topic("t", kind=kind, slots=8)
@@ -109,6 +110,7 @@ def test_every_message_of_every_kind_is_awaited_once(either: Shop, kind: str) ->
     assert (totals.settled, totals.lag) == (500, 0)
 
 
+@pytest.mark.promise(3, 4)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_key_is_awaited_in_order_and_one_at_a_time_while_others_go_on(
     either: Shop, kind: str
@@ -317,6 +319,7 @@ def test_each_message_has_context_variables_of_its_own(shop: Shop) -> None:
     assert shop.seen == [(-1, True)] * 50
 
 
+@pytest.mark.promise(7)
 def test_slow_keys_delay_no_other_key(shop: Shop) -> None:
     topic = Topic("t", slots=1)
     gate = threading.Event()
@@ -337,6 +340,7 @@ def test_slow_keys_delay_no_other_key(shop: Shop) -> None:
     eventually(lambda: len(shop.seen) == 303)
 
 
+@pytest.mark.promise(4)
 def test_a_handler_whose_message_was_lost_is_cancelled_and_settles_nothing(shop: Shop) -> None:
     topic = Topic("t", kind="ordered", slots=1)
     ended: list[tuple[int, bool]] = []
@@ -362,6 +366,7 @@ def test_a_handler_whose_message_was_lost_is_cancelled_and_settles_nothing(shop:
     assert not shop.events["delivery.stale"]
 
 
+@pytest.mark.promise(9)
 def test_stopping_lets_handlers_finish_and_gives_the_rest_back_uncounted(shop: Shop) -> None:
     topic = Topic("t", slots=2)
     gate = threading.Event()
@@ -388,6 +393,7 @@ def test_stopping_lets_handlers_finish_and_gives_the_rest_back_uncounted(shop: S
     assert attempts == {1: 50}
 
 
+@pytest.mark.promise(9)
 def test_what_outlasts_the_grace_is_cancelled_and_given_back_when_it_has_ended(
     tmp_path: Path,
 ) -> None:

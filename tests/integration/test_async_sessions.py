@@ -99,6 +99,7 @@ async def pay_by_connection(message: Message, connection: AsyncConnection) -> No
     await connection.execute(PAY, message.body)
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("handler", [pay, pay_by_connection])
 def test_what_comes_twice_is_changed_once(shop: Shop, handler: Any) -> None:
     shop.consume(handler)
@@ -109,6 +110,7 @@ def test_what_comes_twice_is_changed_once(shop: Shop, handler: Any) -> None:
     assert not shop.errors
 
 
+@pytest.mark.promise(2)
 def test_what_raises_is_cancelled_or_is_not_settled_leaves_nothing_behind(shop: Shop) -> None:
     async def fails(message: Message, session: AsyncSession) -> None:
         await session.execute(PAY, message.body)
@@ -133,6 +135,7 @@ def test_what_raises_is_cancelled_or_is_not_settled_leaves_nothing_behind(shop: 
     assert (kinds[NotSupported], kinds[CommitRefused], kinds[OSError]) == (2, 1, 1)
 
 
+@pytest.mark.promise(2)
 def test_an_error_that_a_handler_swallows_loses_none_of_its_changes_unseen(shop: Shop) -> None:
     """PostgreSQL makes a rollback of the commit then, and no error; others have rolled back one."""
 
@@ -163,6 +166,7 @@ def test_a_rollback_in_sql_is_refused_and_the_effect_is_done_by_the_next_attempt
     assert [type(error) for error in shop.errors] == [CommitRefused]
 
 
+@pytest.mark.promise(2, 9)
 def test_what_outlasts_the_grace_is_rolled_back_and_done_by_the_next_worker(shop: Shop) -> None:
     shop.app.settings = shop.app.settings.model_copy(update={"grace": 0.1})
     begun = threading.Event()

@@ -109,6 +109,7 @@ def test_the_store_knows_that_it_is_settled_when_its_handler_is_called(
     assert known == [(1, 0, 0)]
 
 
+@pytest.mark.promise(3, 4)
 @pytest.mark.parametrize("is_async", [False, True])
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_key_keeps_its_order_and_is_handled_by_one_at_a_time(

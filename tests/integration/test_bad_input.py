@@ -28,6 +28,8 @@ from qframe import (
     UnknownTopic,
 )
 
+pytestmark = pytest.mark.promise(8)
+
 TOPICS = {
     kind: Topic(kind, kind=kind, slots=4)
     for kind in ("stream", "ordered", "delay", "priority", "merge")

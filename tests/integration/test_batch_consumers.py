@@ -102,6 +102,7 @@ def shop_on(url: str) -> Iterator[Shop]:
             assert made.app.store.verify(topic) == []
 
 
+@pytest.mark.promise(3, 4)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("serial", [False, True])
 def test_every_message_is_handled_once_in_order_and_no_key_twice_at_once(
@@ -161,6 +162,7 @@ def test_a_hot_key_goes_in_full_batches(small: Shop) -> None:
     assert len(small.calls) < 40  # 20, and those of a worker that begins with little
 
 
+@pytest.mark.promise(9)
 def test_what_was_gathered_is_given_back_uncounted_by_a_stop(shop: Shop) -> None:
     shop.consume(shop.note, Batch(40, "1h"))
     shop.app.publish_many(STREAM, range(100))  # a worker begins with little, and hands that out
@@ -220,6 +222,7 @@ def engine_with_table(request: pytest.FixtureRequest, database: str, folder: Pat
     return engine
 
 
+@pytest.mark.promise(6, 7)
 @pytest.mark.parametrize("name", [*MARKING, *TRANSACTIONAL])
 def test_one_poison_message_dies_and_all_others_are_done_once(
     request: pytest.FixtureRequest, tmp_path: Path, small: Shop, name: str
@@ -380,6 +383,7 @@ def test_messages_that_are_taken_over_are_acked_after_the_handler_by_anybody(sho
     assert [message.body for message in taken] == list(range(8))
 
 
+@pytest.mark.promise(9)
 def test_a_stop_gives_a_running_batch_its_grace_and_then_gives_it_back(tmp_path: Path) -> None:
     begun, gate = threading.Event(), threading.Event()
     url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"

@@ -72,6 +72,7 @@ class Downstream:
         return sum(len(bodies) for bodies in list(self.done.values()))
 
 
+@pytest.mark.promise(1, 3)
 @pytest.mark.parametrize(
     "how", ["plain", "async", "checked", "ack", "batch", "async batch", "checked batch"]
 )

@@ -33,6 +33,7 @@ def write_over(url: str, ids: list[str], headers: str) -> None:
     engine.dispose()
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize("headers", ["{oops", '["a"]', '{"a": 5}'])
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
 def test_a_row_whose_headers_cannot_be_read_is_a_dead_letter_and_its_neighbours_are_handled(

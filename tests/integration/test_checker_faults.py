@@ -91,6 +91,7 @@ def gate() -> Iterator[threading.Event]:
     made.set()
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("database", SERVERS)
 def test_a_database_that_is_killed_in_the_middle_sees_each_effect_once(
     tmp_path: Path, work: Callable[..., Work], database: str
@@ -119,6 +120,7 @@ def test_a_database_that_is_killed_in_the_middle_sees_each_effect_once(
     assert not working.events["delivery.retried"]
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("by_ack", [False, True])
 def test_what_was_handled_while_redis_went_away_is_marked_and_not_handled_again(
     tmp_path: Path, work: Callable[..., Work], gate: threading.Event, by_ack: bool
@@ -177,6 +179,7 @@ def test_a_handler_that_is_called_again_has_its_time_again(
     assert not working.events["delivery.retried"]
 
 
+@pytest.mark.promise(6)
 def test_messages_wait_for_a_checker_that_cannot_be_asked_and_lose_no_attempt(
     tmp_path: Path, work: Callable[..., Work]
 ) -> None:
@@ -239,6 +242,7 @@ def test_a_dead_node_of_a_cluster_holds_up_only_what_is_marked_on_it(
     assert attempts == {1}
 
 
+@pytest.mark.promise(2)
 def test_a_failover_of_the_marks_server_costs_no_message_and_no_attempt(
     tmp_path: Path, work: Callable[..., Work]
 ) -> None:
@@ -407,6 +411,7 @@ def test_a_run_is_claimed_in_one_call_and_given_up_with_its_messages(
         line._claims.stop()
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("database", SERVERS)
 def test_a_deadlock_that_a_handler_swallows_commits_nothing(
     request: pytest.FixtureRequest, tmp_path: Path, work: Callable[..., Work], database: str

@@ -122,6 +122,7 @@ def pay(message: Message, session: Session) -> None:
     session.execute(insert(EFFECTS).values(payment=str(message.body["payment"])))
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("name", MARKING)
 def test_a_message_that_is_published_again_is_acknowledged_and_not_handled_again(
     request: pytest.FixtureRequest, tmp_path: Path, small: Shop, name: str
@@ -139,6 +140,7 @@ def test_a_message_that_is_published_again_is_acknowledged_and_not_handled_again
     assert small.events["delivery.duplicate"] == 21
 
 
+@pytest.mark.promise(2)
 def test_a_change_and_its_mark_are_committed_together(shop: Shop) -> None:
     shop.consume(pay, TransactionalChecker(shop.engine, key="payment"))
     shop.publish(*range(20), *range(20))
@@ -174,6 +176,7 @@ def test_a_session_is_made_by_the_users_factory(small: Shop) -> None:
     assert small.paid() == Counter({"1": 1})
 
 
+@pytest.mark.promise(2)
 def test_a_handler_that_fails_leaves_neither_change_nor_mark(shop: Shop) -> None:
     def handle(message: Message, session: Session) -> None:
         pay(message, session)
@@ -188,6 +191,7 @@ def test_a_handler_that_fails_leaves_neither_change_nor_mark(shop: Shop) -> None
     assert shop.events["delivery.retried"] == 4
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("name", MARKING)
 def test_a_handler_that_fails_leaves_no_mark(
     request: pytest.FixtureRequest, tmp_path: Path, small: Shop, name: str
@@ -256,6 +260,7 @@ def test_a_retry_in_place_keeps_its_claim(small: Shop) -> None:
     assert small.events["delivery.claimed"] == 1
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("attempts", [1, 2])
 def test_what_is_acknowledged_from_another_thread_is_committed_there(
     shop: Shop, attempts: int
@@ -299,6 +304,7 @@ def test_an_ack_inside_the_handler_ends_the_effect_there(
     assert states == [1]
 
 
+@pytest.mark.promise(2)
 def test_a_message_that_is_taken_over_and_forgotten_is_rolled_back_and_handed_back(
     shop: Shop,
 ) -> None:
@@ -372,6 +378,7 @@ def goes_on_after_the_driver_rolled_back(session: Session) -> None:
     session.execute(insert(EFFECTS).values(payment="half"))
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize(
     "end",
     [
@@ -399,6 +406,7 @@ def test_a_handler_that_ends_its_transaction_is_refused_and_nothing_is_committed
     assert all(isinstance(error, refusals) for error in shop.errors), shop.errors
 
 
+@pytest.mark.promise(2)
 def test_a_batch_that_ends_its_transaction_in_sql_is_refused_whole(shop: Shop) -> None:
     def handle(messages: list[Message], session: Session) -> None:
         for message in messages:
@@ -455,6 +463,7 @@ def test_a_commit_that_the_database_refuses_counts_as_the_handlers_error(
     assert all(isinstance(error, IntegrityError) for error in shop.errors)
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("name", MARKING + TRANSACTIONAL)
 def test_a_repeat_waits_for_the_first_and_is_acknowledged_only_then(
     request: pytest.FixtureRequest, tmp_path: Path, small: Shop, name: str
@@ -647,6 +656,7 @@ def test_groups_have_effects_of_their_own(small: Shop) -> None:
     assert small.paid() == Counter({"1": 2, "2": 2})
 
 
+@pytest.mark.promise(2)
 def test_an_error_of_the_database_that_is_swallowed_does_not_lose_the_effect(shop: Shop) -> None:
     """PostgreSQL would answer COMMIT by rolling back, and the message would be acknowledged."""
 

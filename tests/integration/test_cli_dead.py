@@ -48,6 +48,7 @@ def test_dead_letters_are_listed_page_by_page(shop: Program) -> None:
     assert "after 'o-1': it is no dead letter" in shop.refused(*words, "--after", "o-1")
 
 
+@pytest.mark.promise(6)
 def test_one_is_shown_with_its_traceback(shop: Program) -> None:
     out = shop.ok("dead", "show", "orders", "billing", "o-0").out
     assert out.startswith("dead in orders, group billing: it was given up after 1 attempt")
@@ -106,6 +107,7 @@ def test_either_ids_or_all(shop: Program, words: list[str], said: str) -> None:
     assert dead(shop) == ["o-0", "o-1", "o-2"]
 
 
+@pytest.mark.promise(10)
 def test_verify_ends_with_1_when_messages_are_missing(shop: Program) -> None:
     with closing(sqlite3.connect(shop.directory / "qframe.db")) as database:
         database.execute("DELETE FROM qframe_dead")

@@ -75,6 +75,7 @@ def serving(running: Running, processes: int) -> list[int]:
     return running.children
 
 
+@pytest.mark.promise(9)
 def test_workers_have_numbers_titles_and_names_and_all_stop_at_one_signal(
     program: Program, start: Callable[..., Running]
 ) -> None:
@@ -117,6 +118,7 @@ def test_the_instance_that_is_named_is_the_beginning_of_theirs(
     assert [line.split()[0] for line in written(program, "handled.txt")] == ["blue-2"]
 
 
+@pytest.mark.promise(1)
 def test_one_that_is_killed_is_replaced_and_the_other_goes_on(
     program: Program, start: Callable[..., Running]
 ) -> None:
@@ -156,6 +158,7 @@ def test_children_of_a_killed_supervisor_finish_what_they_have_begun_and_end(
     assert len(written(program, "handled.txt")) == 1
 
 
+@pytest.mark.promise(9)
 def test_a_stop_that_reaches_the_children_twice_is_as_clean(
     program: Program, start: Callable[..., Running]
 ) -> None:

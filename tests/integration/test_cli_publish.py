@@ -77,6 +77,7 @@ def test_a_topic_is_declared_on_the_way_and_stays_as_it_is(program: Program) -> 
     assert names == {"orders": "ordered", "wake": "delay"}
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
@@ -143,6 +144,7 @@ def test_a_csv_and_envelopes_are_published(program: Program) -> None:
     assert published(program) == 4
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     ("name", "content", "options", "shown"),
     [

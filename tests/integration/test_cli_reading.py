@@ -67,6 +67,7 @@ def test_peek_shows_what_stands_there(shop: Program) -> None:
     assert "nothing stands there" in shop.ok("peek", "orders", "billing", "--state", "doing").out
 
 
+@pytest.mark.promise(10)
 @pytest.mark.parametrize(
     ("message_id", "shown"),
     [
@@ -87,11 +88,13 @@ def test_a_message_that_is_nowhere_is_said_to_be(shop: Program) -> None:
     assert (ran.code, ran.json) == (1, [])
 
 
+@pytest.mark.promise(10)
 def test_verify_finds_no_fault(shop: Program) -> None:
     assert shop.ok("verify").out == "events: ok\norders: ok\nwake: ok\n"
     assert shop.ok("verify", "orders", "--json").json == [{"topic": "orders", "faults": []}]
 
 
+@pytest.mark.promise(10)
 @pytest.mark.parametrize("words", [["verify"], ["verify", "orders"]])
 def test_verify_exits_with_1_where_something_is_wrong_however_it_is_shown(
     tmp_path: Path, words: list[str]

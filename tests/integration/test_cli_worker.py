@@ -119,6 +119,7 @@ def test_several_apps_are_served_together(program: Program) -> None:
     assert (lag(program, "first"), lag(program, "second")) == (0, 0)
 
 
+@pytest.mark.promise(9)
 @pytest.mark.parametrize(("module", "text"), [("shop", SHOP), ("two", TWO)])
 def test_sigterm_ends_it_with_0(program: Program, module: str, text: str) -> None:
     program.write(f"{module}.py", text)
@@ -141,6 +142,7 @@ def test_sigterm_ends_it_with_0(program: Program, module: str, text: str) -> Non
     assert json.loads(rest.splitlines()[-1])["event"] == "worker.stopped"
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     ("module", "shown"),
     [
@@ -188,12 +190,14 @@ def test_a_syntax_error_is_named_with_its_line(program: Program) -> None:
     assert "broken.py line 2: SyntaxError" in ran.err
 
 
+@pytest.mark.promise(8)
 def test_a_wrong_option_of_a_consumer_is_one_line_with_its_place(program: Program) -> None:
     program.write("shop.py", SHOP.replace("threads=2", "threads=0"))
     said = program.refused("worker", "shop")
     assert "its import failed at shop.py line 7: threads 0: it must be a whole number" in said
 
 
+@pytest.mark.promise(8)
 def test_a_topic_that_nobody_declared_is_refused_with_the_remedy(program: Program) -> None:
     program.write("shop.py", SHOP.replace("@consumer(orders,", "@consumer('order-events',"))
     said = program.refused("worker", "shop", "--burst")
@@ -201,6 +205,7 @@ def test_a_topic_that_nobody_declared_is_refused_with_the_remedy(program: Progra
     assert 'declare it once: Topic("order-events", kind=' in said
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize("more", [[], ["--processes", "2"]])
 def test_a_flag_that_a_module_overrules_is_refused_instead_of_ignored(
     program: Program, more: list[str]

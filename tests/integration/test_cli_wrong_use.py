@@ -12,6 +12,8 @@ from typing import Any
 import pytest
 from cli_program import Program
 
+pytestmark = pytest.mark.promise(8)
+
 
 @pytest.fixture
 def program(tmp_path: Path) -> Program:

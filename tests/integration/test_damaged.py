@@ -93,6 +93,7 @@ def place(
         yield place
 
 
+@pytest.mark.promise(7, 10)
 @pytest.mark.parametrize("name", TYPES)
 def test_a_key_of_another_type_is_named_and_its_slot_alone_stands_still(
     place: Place, name: str, monkeypatch: pytest.MonkeyPatch
@@ -112,6 +113,7 @@ def test_a_key_of_another_type_is_named_and_its_slot_alone_stands_still(
         eventually(lambda: 12 in place.seen)
 
 
+@pytest.mark.promise(10)
 @pytest.mark.parametrize(
     ("name", "words", "fault"),
     [
@@ -167,6 +169,7 @@ def test_messages_that_are_missing_in_a_log_are_passed_in_one_step_and_told(
         ]
 
 
+@pytest.mark.promise(10)
 @pytest.mark.parametrize("name", ["g:g:body", "g:g:todo", "g:g:doing", "g:g:tries", "g:g:waiting"])
 def test_a_deleted_key_of_subjects_is_told_and_what_is_published_afterwards_is_handled(
     redis_server: RedisServer, tmp_path: Path, name: str

@@ -71,6 +71,7 @@ def full(request: pytest.FixtureRequest) -> Full:
     return found
 
 
+@pytest.mark.promise(1, 8)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_publish_is_refused_whole_and_what_is_in_hand_is_settled_when_there_is_room(
     full: Full, kind: str
@@ -112,6 +113,7 @@ def test_a_publish_is_refused_whole_and_what_is_in_hand_is_settled_when_there_is
         serving.verify()
 
 
+@pytest.mark.promise(1)
 def test_a_commit_for_which_a_disk_has_no_room_is_known_not_to_have_been_done(
     sqlite_full: Full,
 ) -> None:

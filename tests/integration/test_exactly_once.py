@@ -20,6 +20,8 @@ from sqlalchemy import Engine, func, select
 
 from qframe import QFrame
 
+pytestmark = pytest.mark.promise(2)
+
 MESSAGES = 30
 
 

@@ -29,6 +29,7 @@ def applied(folder: Path) -> dict[str, int]:
         connection.close()
 
 
+@pytest.mark.promise(1, 3)
 def test_the_demo_proves_its_totals(tmp_path: Path) -> None:
     answer = run("-m", "examples.flights", "--limit", "3000", "--keep", str(tmp_path))
     assert answer.returncode == 0, answer.stdout + answer.stderr
@@ -39,6 +40,7 @@ def test_the_demo_proves_its_totals(tmp_path: Path) -> None:
     assert applied(tmp_path) == {"airport-stats": 3000, "plane-order": 3000}
 
 
+@pytest.mark.promise(1, 3)
 def test_the_demo_proves_its_totals_on_redis_too(tmp_path: Path, redis_server: RedisServer) -> None:
     where = ("--keep", str(tmp_path), "--store", redis_server.url)
     answer = run("-m", "examples.flights", "--limit", "3000", *where)
@@ -90,6 +92,7 @@ def test_the_demo_says_so_when_its_proof_fails(
     assert failing in answer.stdout
 
 
+@pytest.mark.promise(1, 2)
 @pytest.mark.parametrize("seed", [2013])
 def test_ten_kills_at_random_moments_change_no_total_and_lose_no_event(
     tmp_path: Path, seed: int

@@ -265,6 +265,7 @@ def test_a_slow_key_does_not_use_up_what_others_may_take(app: QFrame) -> None:
         go_on.set()
 
 
+@pytest.mark.promise(1, 3)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 @pytest.mark.parametrize("is_async", [False, True])
 def test_pauses_lose_and_repeat_nothing_and_keep_the_order_of_keys_however_slow_the_store_is(

@@ -63,6 +63,7 @@ def run(program: str, *arguments: str) -> None:
     assert (ended.returncode, ended.stderr) == (0, "")
 
 
+@pytest.mark.promise(1)
 def test_parent_and_children_publish_each_message_is_stored_once(url: str, tmp_path: Path) -> None:
     run(PUBLISHING, url, tmp_path.name)
     with QFrame(url, namespace=tmp_path.name) as app:

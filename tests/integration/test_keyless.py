@@ -36,6 +36,7 @@ def by_buffer(app: QFrame) -> None:
         buffered.publish(ORDERS, 1)
 
 
+@pytest.mark.promise(3, 8)
 @pytest.mark.parametrize(
     "publish",
     [
@@ -57,6 +58,7 @@ def test_an_ordered_topic_refuses_a_message_without_a_key_and_stores_nothing(
         assert sum(each.todo + each.waiting for each in app.store.stats(ORDERS)) == 0
 
 
+@pytest.mark.promise(8)
 def test_a_harness_refuses_it_too() -> None:
     app = QFrame("model://")
 
@@ -85,6 +87,7 @@ def test_an_outbox_that_knows_only_the_name_has_its_relay_refuse_it_and_say_why(
     engine.dispose()
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", ["delay", "priority"])
 def test_equal_jobs_without_a_key_are_all_run_however_they_are_published(kind: str) -> None:
     jobs = Topic("jobs", kind=kind, slots=2)

@@ -14,6 +14,8 @@ from sqlalchemy.ext.asyncio import AsyncConnection, create_async_engine
 
 from qframe import Batch, DatabaseChecker, Message, QFrame, Topic, TransactionalChecker
 
+pytestmark = pytest.mark.promise(2)
+
 TOPIC = Topic("t", slots=1)
 BATCH, ITEM = Batch(4, "10ms"), Batch(4, "10ms", transaction="item")
 

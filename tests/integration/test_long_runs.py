@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from qframe import Message, Outgoing, QFrame, Topic
 
 
+@pytest.mark.promise(3)
 def test_a_long_run_is_let_go_in_steps_and_handled_in_order(each_app: QFrame) -> None:
     number = 1300
     topic = Topic("t", kind="ordered", slots=1)

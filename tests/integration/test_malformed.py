@@ -19,6 +19,8 @@ from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.keys import of
 from qframe.stores.redis.reading import Malformed, _cut, delivery_of
 
+pytestmark = pytest.mark.promise(8)
+
 LOG = Path(__file__).parents[2] / "qframe/stores/redis/scripts/parts/log.lua"
 RAW: dict[str, bytes] = {
     "body as text": pack(["x1", None, None, '{"n":1}']),

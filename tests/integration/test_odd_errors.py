@@ -33,6 +33,7 @@ def odd_errors() -> list[BaseException]:
     ]
 
 
+@pytest.mark.promise(6, 7)
 @pytest.mark.parametrize("how", ["sync", "async", "batch"])
 @pytest.mark.parametrize("max_attempts", [1, 2])
 def test_an_error_that_cannot_be_told_as_it_is_ends_its_own_message_and_the_worker_goes_on(

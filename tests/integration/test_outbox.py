@@ -123,6 +123,7 @@ SHAPES: list[Callable[[Engine], Any]] = [
 ]  # fmt: skip
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("shape", SHAPES)
 def test_what_is_committed_is_handled_and_what_is_rolled_back_never_was(
     engine: Engine, shape: Callable[[Engine], Any], tmp_path: Path
@@ -168,6 +169,7 @@ def test_what_a_savepoint_takes_back_is_not_published(engine: Engine, tmp_path: 
     assert [message.body for message in Reading(tmp_path, outbox).all()] == [1, 2]
 
 
+@pytest.mark.promise(8)
 def test_a_wrong_message_leaves_the_transaction_as_it_was(engine: Engine) -> None:
     outbox = Outbox(engine, max_body=100)
     wrong: list[tuple[type[Exception], Topic | str, object, dict[str, Any]]] = [

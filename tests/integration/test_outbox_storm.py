@@ -20,6 +20,8 @@ from sqlalchemy import Engine
 
 from qframe import Outbox, QFrame
 
+pytestmark = pytest.mark.promise(1, 3)
+
 Relay = Callable[..., Child]
 
 

@@ -38,6 +38,7 @@ def shop(
     return make
 
 
+@pytest.mark.promise(1, 4)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_workers_that_come_and_go_share_the_slots_and_nothing_is_handled_twice(
     shop: Open, kind: str
@@ -95,6 +96,7 @@ def test_workers_that_come_and_go_share_the_slots_and_nothing_is_handled_twice(
         assert bodies == sorted(bodies)
 
 
+@pytest.mark.promise(4, 9)
 def test_a_slot_is_handed_over_only_when_its_handler_is_done_and_the_others_at_once(
     shop: Open,
 ) -> None:

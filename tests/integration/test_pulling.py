@@ -53,6 +53,7 @@ def taken(messages: Pull) -> Message:
     return message
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_loop_gets_every_message_and_its_acks_settle_them(each_app: QFrame, kind: str) -> None:
     topic = Topic("t", kind=kind, slots=4)
@@ -71,6 +72,7 @@ def test_a_loop_gets_every_message_and_its_acks_settle_them(each_app: QFrame, ki
     assert (events["delivery.stale"], events["delivery.leaked"]) == (0, 0)
 
 
+@pytest.mark.promise(3, 4)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_the_next_of_a_key_comes_when_the_one_before_is_settled_and_others_at_once(
     each_app: QFrame, kind: str
@@ -89,6 +91,7 @@ def test_the_next_of_a_key_comes_when_the_one_before_is_settled_and_others_at_on
         assert list(messages) == []
 
 
+@pytest.mark.promise(9)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_not_settled_when_the_block_ends_is_given_back_uncounted(
     each_app: QFrame, kind: str
@@ -208,6 +211,7 @@ def test_a_lease_is_renewed_for_as_long_as_a_message_is_open(each_app: QFrame) -
     assert (events["delivery.lost"], events["delivery.stale"]) == (0, 0)
 
 
+@pytest.mark.promise(4)
 def test_what_was_fenced_off_is_cancelled_and_its_ack_changes_nothing(each_app: QFrame) -> None:
     topic = Topic("t", slots=1)
     events = told(each_app)
@@ -349,6 +353,7 @@ with app.pull("t", "g", lease="5s") as messages:
 """
 
 
+@pytest.mark.promise(1)
 def test_what_a_killed_process_had_open_comes_again_and_counts(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path / 'q.db'}"
     with QFrame(url) as app:

@@ -34,6 +34,7 @@ def hash_slot(topic: Topic, slot: int) -> int:
     return key_slot(f"{NAMESPACE}:{topic.name}:{slot}".encode())
 
 
+@pytest.mark.promise(1, 3)
 @pytest.mark.parametrize("kind", ["stream", "ordered", "priority"])
 def test_a_slot_moves_under_load_and_nothing_is_lost_and_keys_keep_their_order(
     cluster: RedisCluster3, kind: str
@@ -118,6 +119,7 @@ def mortal(tmp_path: Path, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> Ite
         yield OnANode(cluster, topic)
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_dead_node_stops_its_own_slots_only_until_it_is_back(
     mortal: OnANode, topic: Topic
@@ -142,6 +144,7 @@ def test_a_dead_node_stops_its_own_slots_only_until_it_is_back(
         assert len([body for body in serving.bodies if body in meanwhile]) == len(meanwhile)
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_what_cannot_be_settled_on_a_dead_node_holds_up_no_settlement_elsewhere(
     mortal: OnANode, topic: Topic
@@ -167,6 +170,7 @@ def test_what_cannot_be_settled_on_a_dead_node_holds_up_no_settlement_elsewhere(
         assert serving.attempts == {1: len(meanwhile) + 1}
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_pull_that_a_dying_node_leaves_in_doubt_holds_up_no_pull_elsewhere(
     mortal: OnANode, topic: Topic, monkeypatch: pytest.MonkeyPatch
@@ -200,6 +204,7 @@ def test_a_pull_that_a_dying_node_leaves_in_doubt_holds_up_no_pull_elsewhere(
         assert serving.attempts == {1: len(expected)}
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_leases_that_a_dead_node_cannot_renew_end_no_lease_elsewhere(
     mortal: OnANode, topic: Topic
@@ -284,6 +289,7 @@ def test_what_is_tuned_is_known_but_for_the_groups_of_a_dead_node(
         )
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", ["stream"])
 def test_slots_that_come_while_a_node_is_dead_are_taken_but_for_those_on_it(
     tmp_path: Path, kind: str
@@ -317,6 +323,7 @@ def test_slots_that_come_while_a_node_is_dead_are_taken_but_for_those_on_it(
             assert sorted(serving.bodies) == sorted(expected)
 
 
+@pytest.mark.promise(7)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_worker_that_starts_while_a_node_is_dead_serves_the_slots_of_the_others(
     tmp_path: Path, topic: Topic

@@ -71,6 +71,7 @@ def test_the_packages_version_is_read_once_for_all_connections_of_a_store(
 # Single operations whose reply is dropped.
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_publish_whose_reply_was_dropped_is_repeated_and_stored_once(
     proxy: Proxy, kind: str
@@ -86,6 +87,7 @@ def test_a_publish_whose_reply_was_dropped_is_repeated_and_stored_once(
         assert app.store.verify(topic) == []
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_publish_whose_answers_all_were_lost_is_unknown_and_its_repeat_a_duplicate(
     proxy: Proxy, kind: str, monkeypatch: pytest.MonkeyPatch
@@ -108,6 +110,7 @@ def test_a_publish_whose_answers_all_were_lost_is_unknown_and_its_repeat_a_dupli
         assert [one.published for one in app.store.stats(topic, "g")] == [2]
 
 
+@pytest.mark.promise(1, 6)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_pull_whose_reply_was_dropped_loses_nothing_and_counts_no_attempt(
     bench: Bench, proxy: Proxy, kind: str
@@ -131,6 +134,7 @@ def test_a_pull_whose_reply_was_dropped_loses_nothing_and_counts_no_attempt(
     assert bench.total(topic).settled == 6
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_settlement_whose_reply_was_dropped_is_stale_when_repeated_and_settled_once(
     bench: Bench, proxy: Proxy, kind: str
@@ -154,6 +158,7 @@ def test_a_settlement_whose_reply_was_dropped_is_stale_when_repeated_and_settled
 # Many operations at once, while connections break.
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("fault", ["reset", "dropped"])
 def test_nothing_is_lost_or_handled_twice_while_connections_break(
@@ -177,6 +182,7 @@ def test_nothing_is_lost_or_handled_twice_while_connections_break(
         assert totals.settled == 1500
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_workers_very_first_pull_loses_nothing_either(proxy: Proxy, kind: str) -> None:
     topic = Topic("t", kind=kind, slots=1)

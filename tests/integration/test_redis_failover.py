@@ -64,6 +64,7 @@ def test_a_replica_under_a_single_servers_url_is_unavailable_until_it_is_primary
         serving.verify()
 
 
+@pytest.mark.promise(1)
 def test_a_publish_waits_for_a_replica_that_becomes_primary_in_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -95,6 +96,7 @@ def has_all(primary: RedisServer, replica: RedisServer) -> bool:
     return True
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_producer_and_worker_go_on_by_themselves_after_a_failover(
     tmp_path: Path, kind: str

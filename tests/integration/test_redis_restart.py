@@ -12,6 +12,8 @@ from serving import Publishing, Serving
 from qframe import Outgoing, QFrame, Topic
 from qframe.drivers import redis as driver
 
+pytestmark = pytest.mark.promise(1)
+
 KINDS = ("stream", "ordered")
 
 

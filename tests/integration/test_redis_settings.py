@@ -18,6 +18,7 @@ EPOCH = f"{1:016x}"
 TOPICS = [Topic("stream", slots=4), Topic("ordered", "ordered", slots=4)]
 
 
+@pytest.mark.promise(1)
 def test_a_killed_server_comes_back_with_all_that_was_published_and_settled(
     tmp_path: Path,
 ) -> None:
@@ -49,6 +50,7 @@ def test_a_killed_server_comes_back_with_all_that_was_published_and_settled(
             assert app.admin.verify() == []
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize("topic", TOPICS, ids=str)
 def test_a_full_server_takes_nothing_more_and_gives_what_it_has(
     tmp_path: Path, topic: Topic

@@ -55,6 +55,7 @@ def test_an_idle_worker_hears_every_slot_and_each_message_after_the_other(
     assert app.admin.verify("orders") == []
 
 
+@pytest.mark.promise(5)
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_retry_and_a_delayed_message_end_the_sleep_in_time(
     app: QFrame, kind: str, monkeypatch: pytest.MonkeyPatch

@@ -87,6 +87,7 @@ def put(outbox: Outbox, topic: Topic | str, *bodies: object, **options: Any) -> 
             session.commit()
 
 
+@pytest.mark.promise(7)
 def test_a_full_topic_holds_back_its_lines_and_nothing_else(local: Engine, store: str) -> None:
     small, free = Topic("small", slots=1, max_length=2), Topic("free")
     outbox = Outbox(local)
@@ -156,6 +157,7 @@ def test_a_topic_given_whole_is_declared_by_the_relay(local: Engine, store: str)
         assert app.store.topic("whole") == topic
 
 
+@pytest.mark.promise(7, 8)
 @pytest.mark.parametrize("nonsense", NONSENSE)
 def test_a_row_that_makes_no_sense_holds_back_its_line_and_nothing_else(
     local: Engine, store: str, nonsense: dict[str, Any]
@@ -172,6 +174,7 @@ def test_a_row_that_makes_no_sense_holds_back_its_line_and_nothing_else(
     assert outbox.pending() == 1
 
 
+@pytest.mark.promise(1)
 def test_what_was_sent_before_a_crash_is_looked_up_once_its_id_may_be_forgotten(
     local: Engine, store: str
 ) -> None:
@@ -257,6 +260,7 @@ def test_a_relay_takes_no_mark_back_of_what_was_anothers_to_send_meanwhile(
             each.relay._leave()
 
 
+@pytest.mark.promise(5)
 def test_a_delay_counts_from_publishing_and_is_handed_out_by_the_store(
     local: Engine, store: str
 ) -> None:

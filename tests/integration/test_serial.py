@@ -15,6 +15,8 @@ from servers import RedisServer
 
 from qframe import Backoff, Message, NeedRetry, Outgoing, QFrame, Topic
 
+pytestmark = pytest.mark.promise(3)
+
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 SOON = Backoff(0.02, cap=0.02)
 SLOTS = 4

@@ -26,6 +26,7 @@ def run(*words: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
+@pytest.mark.promise(2)
 def test_every_sum_is_right_though_workers_are_killed_under_load() -> None:
     done = run("examples.shop", "--orders", "120", "--kills", "3")
     assert done.returncode == 0, done.stdout + done.stderr

@@ -25,6 +25,7 @@ def orders(count: int) -> list[Outgoing]:
     return [Outgoing(n, key=f"order-{n % 10}", slot_basis=CUSTOMER) for n in range(count)]
 
 
+@pytest.mark.promise(3)
 @pytest.mark.parametrize("kind", KEYED)
 def test_messages_of_one_basis_lie_in_one_slot_and_keys_keep_their_order(
     each_app: QFrame, kind: str
@@ -113,6 +114,7 @@ def test_timers_find_a_message_without_a_key_wherever_it_lies(each_app: QFrame, 
     assert each_app.timers.find(topic) == []
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     ("kind", "options", "text"),
     [

@@ -16,6 +16,8 @@ from qframe.stores.exchange import Settlement
 from qframe.stores.sql import publish as publishing
 from qframe.stores.sql.store import SqlStore
 
+pytestmark = pytest.mark.promise(1, 3)
+
 PRODUCERS = 4
 EACH = 40
 KINDS = ("stream", "ordered", "delay", "priority", "merge")

@@ -29,6 +29,7 @@ def server(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Server]:
         yield server
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_worker_survives_the_death_of_the_server_twice_and_nothing_is_lost(
     server: Server, kind: str
@@ -66,6 +67,7 @@ def test_a_store_that_was_idle_while_its_server_was_away_does_not_notice(server:
     store.close()
 
 
+@pytest.mark.promise(1)
 def test_a_commit_whose_answer_is_lost_is_told_as_such_and_can_be_repeated(
     server: Server,
 ) -> None:

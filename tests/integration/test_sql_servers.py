@@ -103,6 +103,7 @@ def _counts(transaction: Transaction) -> dict[str, int]:
     return found
 
 
+@pytest.mark.promise(1)
 def test_a_message_reaches_the_unclaimed_queue_if_the_last_group_is_dropped_meanwhile(
     store: SqlStore,
 ) -> None:
@@ -207,6 +208,7 @@ def test_a_user_who_may_not_make_tables_is_told_so(postgres: PostgresServer) -> 
         SqlStore(url.replace("qframe@", f"poor_{name}@"))
 
 
+@pytest.mark.promise(8)
 def test_a_body_above_the_servers_limit_is_refused_as_such_and_harms_no_other(
     mariadb: MariaDbServer,
 ) -> None:

@@ -64,6 +64,7 @@ def test_an_idle_worker_hears_what_another_process_publishes_to_any_slot(
     assert app.admin.verify("orders") == []
 
 
+@pytest.mark.promise(4)
 def test_two_workers_share_the_slots_and_one_takes_all_when_the_other_leaves(
     app: QFrame, url: str
 ) -> None:

@@ -226,6 +226,7 @@ def test_one_that_never_served_was_never_healthy() -> None:
         assert child._failures == attempt
 
 
+@pytest.mark.promise(9)
 def test_a_second_signal_kills_those_that_do_not_stop_and_what_they_started(bench: Bench) -> None:
     code = """
 signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # it may come before it waits

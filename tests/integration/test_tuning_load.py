@@ -138,6 +138,7 @@ class Feeding:
         self._thread.join()
 
 
+@pytest.mark.promise(1, 3)
 def test_tuned_from_2_threads_to_16_and_back_nothing_is_lost_or_repeated(
     app: QFrame, workers: Running, tmp_path: Path
 ) -> None:

@@ -85,6 +85,7 @@ def shop(url: str) -> Iterator[Shop]:
     shop.app.close()
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", KINDS)
 def test_every_message_of_every_kind_is_handled_once(shop: Shop, kind: str) -> None:
     topic = Topic("t", kind=kind, slots=8)
@@ -100,6 +101,7 @@ def test_every_message_of_every_kind_is_handled_once(shop: Shop, kind: str) -> N
     assert (totals.settled, totals.lag) == (500, 0)
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize("publishes", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 def test_all_groups_of_an_app_get_what_another_published_before(
@@ -125,6 +127,7 @@ def test_all_groups_of_an_app_get_what_another_published_before(
     assert sorted(shop.seen) == sorted(expected)
 
 
+@pytest.mark.promise(3, 4)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_key_is_handled_in_order_and_one_at_a_time(shop: Shop, kind: str) -> None:
     topic = Topic("t", kind=kind, slots=4)
@@ -151,6 +154,7 @@ def test_a_key_is_handled_in_order_and_one_at_a_time(shop: Shop, kind: str) -> N
         assert len(bodies) == 100
 
 
+@pytest.mark.promise(3)
 def test_ordered_keeps_a_keys_order_through_delayed_retries_and_holds_up_no_other(
     shop: Shop,
 ) -> None:
@@ -174,6 +178,7 @@ def test_ordered_keeps_a_keys_order_through_delayed_retries_and_holds_up_no_othe
     assert shop.seen[:5] == [("good", number) for number in range(5)]
 
 
+@pytest.mark.promise(3)
 def test_on_a_stream_a_delayed_retry_gives_up_its_place(shop: Shop) -> None:
     topic = Topic("t", slots=1)
 
@@ -188,6 +193,7 @@ def test_on_a_stream_a_delayed_retry_gives_up_its_place(shop: Shop) -> None:
     assert shop.seen == [1, 2, 3, 0]
 
 
+@pytest.mark.promise(3)
 def test_a_plain_need_retry_is_tried_in_place_three_times_and_keeps_order(shop: Shop) -> None:
     topic = Topic("t", slots=1)
 
@@ -253,6 +259,7 @@ def test_an_exception_that_a_handler_returns_counts_as_raised(shop: Shop, how: s
         assert shop.seen == ["NeedRetry", "NeedRetry", "ValueError", "Reject"]
 
 
+@pytest.mark.promise(6)
 def test_a_handler_that_keeps_failing_gets_max_attempts_and_then_its_message_is_dead(
     shop: Shop,
 ) -> None:
@@ -279,6 +286,7 @@ def test_a_handler_that_keeps_failing_gets_max_attempts_and_then_its_message_is_
     assert mourned == [("poison", "never")]
 
 
+@pytest.mark.promise(8)
 def test_a_rejected_message_and_one_that_cannot_be_decoded_die_at_once(shop: Shop) -> None:
     topic = Topic("t", slots=1)
 
@@ -394,6 +402,7 @@ def test_an_error_after_the_ack_changes_nothing_any_more(shop: Shop) -> None:
     assert shop.events["delivery.failed"] == 1
 
 
+@pytest.mark.promise(1, 2)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_message_that_was_taken_over_and_forgotten_is_handed_back_and_counted(
     shop: Shop, kind: str
@@ -412,6 +421,7 @@ def test_a_message_that_was_taken_over_and_forgotten_is_handed_back_and_counted(
     assert shop.events["delivery.leaked"] == 2
 
 
+@pytest.mark.promise(4)
 def test_a_handler_that_outlasts_its_lease_many_times_is_delivered_once(shop: Shop) -> None:
     topic = Topic("t", kind="ordered", slots=2)
     stream = Topic("s", slots=2)
@@ -429,6 +439,7 @@ def test_a_handler_that_outlasts_its_lease_many_times_is_delivered_once(shop: Sh
     assert not shop.events["delivery.stale"]
 
 
+@pytest.mark.promise(7)
 def test_slow_keys_delay_no_other_key(shop: Shop) -> None:
     topic = Topic("t", slots=1)
     gate = threading.Event()
@@ -469,6 +480,7 @@ def test_no_more_than_max_in_flight_is_taken_from_the_store(shop: Shop) -> None:
     eventually(lambda: len(shop.seen) == 100)
 
 
+@pytest.mark.promise(7)
 def test_every_group_sees_every_message_and_none_disturbs_another(shop: Shop) -> None:
     topic = Topic("t", kind="ordered", slots=2)
 
@@ -487,6 +499,7 @@ def test_every_group_sees_every_message_and_none_disturbs_another(shop: Shop) ->
     assert len(shop.app.admin.dead(topic, "good")) == 0
 
 
+@pytest.mark.promise(4)
 def test_a_worker_whose_slots_were_taken_meanwhile_is_refused_and_its_handler_sees_that(
     shop: Shop,
 ) -> None:
@@ -520,6 +533,7 @@ def in_hand(shop: Shop, topic: Topic) -> int:
     return sum(totals.doing for totals in shop.app.admin.topic(topic).groups)
 
 
+@pytest.mark.promise(9)
 def test_stopping_finishes_what_runs_and_gives_the_rest_back_uncounted(
     shop: Shop, url: str
 ) -> None:
@@ -555,6 +569,7 @@ def test_stopping_finishes_what_runs_and_gives_the_rest_back_uncounted(
     assert {attempt for _, attempt in attempts} == {1}
 
 
+@pytest.mark.promise(9)
 def test_what_outlasts_the_grace_is_cancelled_and_given_back(url: str) -> None:
     shop = Shop(url)
     shop.app.settings = shop.app.settings.model_copy(update={"grace": 0.2})
@@ -664,6 +679,7 @@ def test_a_drain_waits_for_everything(shop: Shop) -> None:
     assert shop.seen == [1]
 
 
+@pytest.mark.promise(5)
 def test_nothing_is_handled_before_it_is_due(shop: Shop) -> None:
     topics = [Topic(kind, kind=kind, slots=2) for kind in KINDS]
     early: list[int] = []
@@ -681,6 +697,7 @@ def test_nothing_is_handled_before_it_is_due(shop: Shop) -> None:
     assert min(early) >= 0
 
 
+@pytest.mark.promise(1, 4)
 def test_a_message_published_while_its_equal_is_handled_is_one_more_round(shop: Shop) -> None:
     topic = Topic("t", kind="merge", slots=1)
     gate = threading.Event()
@@ -700,6 +717,7 @@ def test_a_message_published_while_its_equal_is_handled_is_one_more_round(shop: 
     assert shop.seen == [1, 3]
 
 
+@pytest.mark.promise(6)
 def test_a_system_exit_in_a_handler_is_a_failure_of_its_message_only(shop: Shop) -> None:
     topic = Topic("t", slots=1)
 
@@ -714,6 +732,7 @@ def test_a_system_exit_in_a_handler_is_a_failure_of_its_message_only(shop: Shop)
     assert sorted(shop.seen) == [0, 1, 2]
 
 
+@pytest.mark.promise(6)
 @pytest.mark.parametrize("mourning", [ValueError("tears"), SystemExit(3)])
 def test_whatever_on_dead_raises_the_message_is_dead_and_the_worker_goes_on(
     shop: Shop, mourning: BaseException

@@ -20,6 +20,8 @@ from qframe.coordination.zookeeper import ZooKeeperCoordinator
 from qframe.events import Events
 from qframe.stores.model.store import ModelStore
 
+pytestmark = pytest.mark.promise(4)
+
 SLOTS = 4
 SESSION_S = 2.0
 LONG_S = 30.0  # where no session is to end by itself, also while the machine stands still

@@ -16,6 +16,8 @@ from qframe.coordination.zookeeper_seat import ZooKeeperSeat
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.errors import CoordinatorUnavailable
 
+pytestmark = pytest.mark.promise(4)
+
 SESSION_S = 30.0
 NOBODY: dict[int, str] = {}
 

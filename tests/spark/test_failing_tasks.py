@@ -61,6 +61,7 @@ def run(
         space.close()
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("store", STORES)
 def test_tasks_that_fail_and_workers_that_are_killed_at_random_publish_every_row_once(
     run: Run, store: str

@@ -20,6 +20,8 @@ from qframe.errors import TopicFull
 from qframe.spark.options import Place, write_options
 from qframe.spark.writer import PartitionWriter, job_of
 
+pytestmark = pytest.mark.promise(2)
+
 ROWS = 1000
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 

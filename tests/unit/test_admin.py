@@ -157,6 +157,7 @@ def test_peek_shows_and_takes_nothing(bench: Bench) -> None:
             bench.admin.peek("orders", "billing", limit=limit)
 
 
+@pytest.mark.promise(10)
 def test_explain_finds_a_message_and_verify_finds_no_fault(bench: Bench) -> None:
     bench.publish(bench.ordered, 2)
     (record,) = bench.admin.explain("orders", "m-1")

@@ -10,6 +10,8 @@ from hypothesis import strategies as st
 
 from qframe.coordination.allocation import allocate
 
+pytestmark = pytest.mark.promise(4)
+
 MEMBERS = [f"host-{number}-abc" for number in range(12)]
 SLOTS = st.integers(1, 64)
 

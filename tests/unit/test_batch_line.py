@@ -54,6 +54,7 @@ def test_a_handler_gets_what_is_there_up_to_the_size() -> None:
         harness.assert_all_done()
 
 
+@pytest.mark.promise(7)
 def test_one_poison_message_is_found_by_halves_and_dies_alone() -> None:
     app, calls = QFrame(), []
 
@@ -171,6 +172,7 @@ def test_a_retry_in_place_hands_out_the_same_batch_three_times_and_then_delays_i
         assert harness.advance(seconds=1).acked == 3
 
 
+@pytest.mark.promise(3)
 def test_on_an_ordered_topic_what_is_behind_a_failed_one_comes_again_after_it() -> None:
     app, done = QFrame(), []
 
@@ -420,6 +422,7 @@ def test_what_was_done_before_is_acked_and_not_in_the_list_nor_twice_in_one(
     assert sorted(seen) == [1, 2, 3, 4]
 
 
+@pytest.mark.promise(1, 2)
 @pytest.mark.parametrize("point", ["pull", "handler", "commit", "settle"])
 def test_a_worker_lost_in_the_midst_of_a_batch_loses_nothing_and_does_nothing_twice(
     tmp_path: Path, point: str
@@ -475,6 +478,7 @@ PLANS = st.lists(
 )
 
 
+@pytest.mark.promise(1, 2, 3)
 @settings(max_examples=200, deadline=None)
 @given(PLANS, st.integers(1, 9), st.sampled_from(["stream", "ordered"]), st.booleans())
 def test_whatever_fails_each_message_succeeds_once_or_is_dead_and_keys_keep_their_order(

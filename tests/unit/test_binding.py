@@ -103,6 +103,7 @@ def test_bytes_come_as_they_were_published() -> None:
     assert bind(takes_anything)(message(b"\xff\x00", raw=True)) == b"\xff\x00"
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     ("function", "body", "raw"),
     [
@@ -134,6 +135,7 @@ class Desk:
         return message.id
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     ("function", "text"),
     [

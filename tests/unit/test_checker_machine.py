@@ -20,6 +20,8 @@ from hypothesis.stateful import (
 
 from qframe.idempotency.base import Claim, Scope, State
 
+pytestmark = pytest.mark.promise(2)
+
 LONG_MS = 600_000
 KEYS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4)
 

@@ -13,6 +13,8 @@ from eventually import eventually
 
 from qframe.idempotency.base import Claim, Scope, State
 
+pytestmark = pytest.mark.promise(2)
+
 LEASE_MS = 30_000
 
 

@@ -145,6 +145,7 @@ def nested_without_end() -> list[Any]:
     return body
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     "make", [object, lambda: {"f": print}, lambda: "\ud800", nested_without_end, lambda: {(1,): 2}]
 )
@@ -223,6 +224,7 @@ def test_an_id_is_1_to_128_of_letters_digits_and_eight_signs(value: str) -> None
     assert checked_id(value) == value
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     "value", ["", "x" * 129, "a b", "a\n", "é", "a*", "{a}", None, 7, b"a", "-*"]
 )

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import pytest
+
 from qframe.coordination.base import NOTHING, Share
 from qframe.coordination.handover import Handover
+
+pytestmark = pytest.mark.promise(4)
 
 
 def owning(*slots: int) -> Handover:

@@ -116,6 +116,7 @@ def test_a_duplicate_is_seen_as_one_and_not_as_published(harness: Harness) -> No
     harness.assert_published(ORDERS, "x")
 
 
+@pytest.mark.promise(5)
 def test_a_failed_message_comes_again_after_its_whole_backoff_and_not_before(
     app: QFrame, harness: Harness
 ) -> None:
@@ -181,6 +182,7 @@ def test_a_retry_with_a_delay_comes_at_its_time(app: QFrame, harness: Harness) -
     assert at[1] - at[0] == timedelta(hours=2)
 
 
+@pytest.mark.promise(5)
 def test_advance_runs_each_thing_at_its_own_time_also_what_is_published_on_the_way(
     app: QFrame, harness: Harness
 ) -> None:
@@ -222,6 +224,7 @@ def test_timers_are_set_moved_and_cancelled_by_the_virtual_clock(
     harness.assert_handled(REMINDERS, "g", "two", "one")
 
 
+@pytest.mark.promise(3)
 def test_a_key_is_handled_in_order_and_its_retry_holds_it_back(
     app: QFrame, harness: Harness
 ) -> None:

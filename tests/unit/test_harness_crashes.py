@@ -51,6 +51,7 @@ def written(engine: Engine) -> list[str]:
         return list(connection.scalars(select(effects.c.body).order_by(effects.c.number)))
 
 
+@pytest.mark.promise(1)
 @pytest.mark.parametrize(
     ("point", "calls", "ends"),
     [
@@ -95,6 +96,7 @@ def test_a_crash_strikes_where_it_was_asked_for_and_so_often(app: QFrame) -> Non
         assert [each.attempt for each in harness.deliveries_of(ORDERS, "b")] == [1, 2, 3]
 
 
+@pytest.mark.promise(6)
 def test_a_message_that_kills_every_worker_ends_as_dead(app: QFrame) -> None:
     app.consumer(ORDERS, group="g", max_attempts=3)(lambda: None)
     with Harness(app) as harness:
@@ -104,6 +106,7 @@ def test_a_message_that_kills_every_worker_ends_as_dead(app: QFrame) -> None:
         harness.assert_dead(ORDERS, "g", "poison")
 
 
+@pytest.mark.promise(3)
 def test_a_key_is_in_order_though_its_worker_is_lost(app: QFrame) -> None:
     seen: list[int] = []
 
@@ -119,6 +122,7 @@ def test_a_key_is_in_order_though_its_worker_is_lost(app: QFrame) -> None:
     assert seen == [0, 0, 0, 1, 2, 3]
 
 
+@pytest.mark.promise(2)
 @pytest.mark.parametrize("point", POINTS)
 @pytest.mark.parametrize("times", [1, 3])
 def test_a_transactional_checker_changes_the_database_once_wherever_the_worker_is_lost(
@@ -137,6 +141,7 @@ def test_a_transactional_checker_changes_the_database_once_wherever_the_worker_i
     assert written(engine) == ["a", "b", "c"]
 
 
+@pytest.mark.promise(2)
 def test_without_a_transaction_a_worker_lost_behind_its_handler_shows_the_effect_twice(
     app: QFrame, engine: Engine
 ) -> None:
@@ -184,6 +189,7 @@ def test_what_a_lost_worker_has_claimed_and_not_done_is_free_for_the_next(
         harness.assert_all_done()
 
 
+@pytest.mark.promise(2)
 def test_a_message_that_its_checker_knows_is_acknowledged_without_a_call(
     app: QFrame, engine: Engine
 ) -> None:
@@ -339,6 +345,7 @@ def test_a_crash_that_never_came_is_not_taken_for_one_that_was_borne(app: QFrame
             harness.assert_all_done()
 
 
+@pytest.mark.promise(1, 2)
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
 @pytest.mark.parametrize("seed", range(5))
 def test_whatever_fails_and_whenever_a_worker_is_lost_each_message_ends_once(

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,6 +14,7 @@ def delivery(key: str | None, seq: int, receipt: str = "r", slot: int = 0) -> De
     return Delivery(f"m{seq}", key, None, b"1", slot=slot, subject=key, seq=seq, receipt=receipt)
 
 
+@pytest.mark.promise(3, 4)
 @given(st.lists(st.sampled_from(["a", "b", "c", None]), max_size=30), st.data())
 def test_each_key_has_at_most_one_delivery_through_and_keeps_its_order(
     keys: list[str | None], data: st.DataObject

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import pytest
+
 from qframe.clock import VirtualClock
 from qframe.message import Delivery
 from qframe.runtime.flow.in_flight import Caution, InFlight
@@ -75,6 +77,7 @@ def test_removing_answers_only_what_was_there() -> None:
     assert len(held) == 0
 
 
+@pytest.mark.promise(6)
 def test_a_worker_begins_with_one_message_and_doubles_when_it_is_settled() -> None:
     held, _ = in_flight(messages=3000)
     caution = Caution(VirtualClock())
@@ -89,6 +92,7 @@ def test_a_worker_begins_with_one_message_and_doubles_when_it_is_settled() -> No
     assert allowed == [1, 2, 4, 8, 16, 32]
 
 
+@pytest.mark.promise(6)
 def test_slow_handlers_are_given_more_when_their_messages_were_survived() -> None:
     held, _ = in_flight(messages=3000)
     clock = VirtualClock()
@@ -101,6 +105,7 @@ def test_slow_handlers_are_given_more_when_their_messages_were_survived() -> Non
     assert caution.room(held, 1024) == 1
 
 
+@pytest.mark.promise(6)
 def test_what_was_survived_earns_more_once() -> None:
     held, _ = in_flight(messages=3000)
     clock = VirtualClock()
@@ -114,6 +119,7 @@ def test_what_was_survived_earns_more_once() -> None:
     assert caution.room(held, 1024) == 1  # nothing was put to the test since
 
 
+@pytest.mark.promise(6)
 def test_the_more_often_a_message_was_lost_the_fewer_may_be_beside_it() -> None:
     held, _ = in_flight(messages=3000)
     caution = Caution(VirtualClock())

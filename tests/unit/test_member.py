@@ -16,6 +16,8 @@ from qframe.events import Events
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
 
+pytestmark = pytest.mark.promise(4)
+
 SLOTS = 4
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import pytest
 from late import Late
 
 from qframe.clock import VirtualClock
@@ -65,6 +66,7 @@ def test_a_streams_window_is_renewed_once_for_all_of_its_messages() -> None:
     assert lost == []
 
 
+@pytest.mark.promise(4)
 def test_what_the_store_does_not_hold_any_more_is_lost() -> None:
     keeper, lost = Keeper(), []
     renewal = renewal_of(keeper, VirtualClock(), lost)
@@ -100,6 +102,7 @@ def test_a_lease_is_counted_from_the_last_renewal_that_was_answered() -> None:
     assert lost == [old, young]
 
 
+@pytest.mark.promise(4)
 def test_a_lease_is_counted_from_when_its_renewal_was_sent_and_not_from_the_answer() -> None:
     keeper, clock, lost = Keeper(), VirtualClock(), []
     late = Late(keeper).after("renew", lambda: clock.advance(250))

@@ -67,6 +67,7 @@ def test_another_file_is_named_by_a_variable(
     assert Settings.load().namespace == "other"
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     ("given", "shown"),
     [
@@ -182,6 +183,7 @@ def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
     assert consumer_options(on_dead=print).on_dead is print
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     ("given", "shown"),
     [

@@ -179,6 +179,7 @@ def test_a_settler_that_stops_sends_what_it_kept_unless_it_is_abandoned() -> Non
         assert bench.keeper.settled == ([1, 2] if comes_back else [1])
 
 
+@pytest.mark.promise(6, 7)
 def test_a_settlement_that_the_store_cannot_take_buries_its_own_message_and_all_others_are_settled(
     bench: Bench,
 ) -> None:

@@ -63,6 +63,7 @@ def test_what_was_pulled_is_kept_where_nothing_has_changed(bench: Bench) -> None
     assert bench.slots.still_owned(pulled) == pulled
 
 
+@pytest.mark.promise(4)
 def test_what_was_pulled_of_a_slot_that_has_gone_meanwhile_is_let_go(bench: Bench) -> None:
     bench.member.owns(s0=FIRST, s1=FIRST)
     bench.slots.open()
@@ -73,6 +74,7 @@ def test_what_was_pulled_of_a_slot_that_has_gone_meanwhile_is_let_go(bench: Benc
     assert bench.in_flight.all() == [kept]
 
 
+@pytest.mark.promise(4)
 def test_what_was_pulled_of_a_slot_that_left_and_came_back_is_let_go(bench: Bench) -> None:
     """It is the same member's under another epoch: another one may have had it between."""
     bench.member.owns(s0=FIRST, s1=FIRST)
@@ -84,6 +86,7 @@ def test_what_was_pulled_of_a_slot_that_left_and_came_back_is_let_go(bench: Benc
     assert bench.in_flight.all() == [kept]
 
 
+@pytest.mark.promise(4)
 def test_what_is_in_hand_of_a_slot_that_left_and_came_back_is_lost(bench: Bench) -> None:
     bench.member.owns(s0=FIRST, s1=FIRST)
     bench.slots.open()
@@ -140,6 +143,7 @@ def test_slots_that_cannot_be_taken_now_are_tried_again_and_the_others_are_open(
     assert not bench.slots.lacks
 
 
+@pytest.mark.promise(4)
 def test_slots_that_leave_are_open_no_more_and_are_told_of_once_nothing_is_in_hand(
     bench: Bench,
 ) -> None:

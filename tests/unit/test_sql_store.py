@@ -70,6 +70,7 @@ def filled(app: QFrame, kind: str) -> Topic:
     return topic
 
 
+@pytest.mark.promise(10)
 @pytest.mark.parametrize(
     ("kind", "damage", "complaint"),
     [
@@ -98,6 +99,7 @@ def test_verify_speaks_when_the_tables_are_damaged(
     assert any(complaint in each for each in found), found
 
 
+@pytest.mark.promise(10)
 def test_a_settled_range_out_of_place_is_found(app: QFrame, path: Path) -> None:
     topic = filled(app, "stream")
     blob = ranges.dump([(1, 2)]).hex()
@@ -202,6 +204,7 @@ def test_what_falls_due_all_at_once_joins_its_log_in_steps_and_in_order(path: Pa
     store.close()
 
 
+@pytest.mark.promise(1)
 def test_opening_again_finds_everything_as_it_was(app: QFrame) -> None:
     topic = filled(app, "ordered")
     before = app.store.stats(topic)
@@ -235,6 +238,7 @@ def test_a_file_that_only_its_user_may_read_stays_so_with_all_that_lies_beside_i
     assert modes == {path.name: 0o600, f"{path.name}-wal": 0o600, f"{path.name}-shm": 0o600}
 
 
+@pytest.mark.promise(8)
 def test_a_full_database_refuses_the_batch_whole_and_goes_on_when_there_is_room(
     path: Path,
 ) -> None:
@@ -302,6 +306,7 @@ def test_a_new_file_to_which_another_process_writes_is_waited_for(tmp_path: Path
         soon.join()
 
 
+@pytest.mark.promise(1)
 def test_processes_publish_side_by_side_and_a_killed_one_loses_nothing_it_was_told_is_stored(
     tmp_path: Path, path: Path
 ) -> None:
@@ -371,6 +376,7 @@ def test_a_statement_whose_parameters_are_named_in_another_order_is_refused(path
     database.close()
 
 
+@pytest.mark.promise(8)
 def test_a_failed_transaction_leaves_nothing_behind(path: Path) -> None:
     store = SqlStore(f"sqlite:///{path}", clock=VirtualClock())
     store.declare(Topic("t", slots=2))

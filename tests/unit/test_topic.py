@@ -52,6 +52,7 @@ def test_every_power_of_two_up_to_4096_is_a_slot_count(slots: int) -> None:
     assert Topic("t", slots=slots).slots == slots
 
 
+@pytest.mark.promise(8)
 @given(st.one_of(st.integers(), st.floats(), st.booleans(), st.text(), st.none()))
 def test_nothing_else_is_a_slot_count(slots: Any) -> None:
     if not (type(slots) is int and slots in POWERS):
@@ -59,6 +60,7 @@ def test_nothing_else_is_a_slot_count(slots: Any) -> None:
             Topic("t", slots=slots)
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     ("options", "what", "value"),
     [
@@ -139,6 +141,7 @@ def test_a_key_of_just_512_bytes_is_one(key: str) -> None:
     assert checked_key(key) is key
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     "key",
     [
@@ -163,6 +166,7 @@ def test_a_duration_is_seconds_or_a_text_with_a_unit(value: float | str, ms: int
     assert duration_ms(value, "delay") == ms
 
 
+@pytest.mark.promise(8)
 @pytest.mark.parametrize(
     "value",
     [

@@ -1,0 +1,56 @@
+"""Each promise of docs/guarantees.md is held by tests, on every store that it names."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import promises
+import pytest
+
+
+def test_every_promise_has_a_test_on_each_of_its_stores_and_the_page_lists_them(
+    request: pytest.FixtureRequest,
+) -> None:
+    config = request.config
+    whole = [Path(each).resolve() for each in config.args] == [promises.ROOT / "tests"]
+    if not whole or config.option.keyword or config.option.markexpr:
+        command = [sys.executable, promises.__file__, "--check"]
+        done = subprocess.run(
+            command, cwd=promises.ROOT, capture_output=True, text=True, check=False
+        )
+        assert done.returncode == 0, done.stdout + done.stderr
+        return
+    holders = config.stash[promises.HELD]
+    assert promises.missing(holders) == []
+    page = promises.PAGE.read_text(encoding="utf-8")
+    assert page == promises.written(page, holders), "run `python tests/promises.py`"
+
+
+def test_a_promise_that_no_test_holds_on_a_store_is_found(request: pytest.FixtureRequest) -> None:
+    on = frozenset((*promises.STORES, "ZooKeeper"))
+    file = promises.ROOT / "tests" / "test_promises.py"
+    holders = [promises.Held(number, file, "test", on) for number in promises.promises()]
+    assert promises.missing(holders) == []
+    holders[3] = holders[3]._replace(systems=on - {"MariaDB"})
+    [fault] = promises.missing(holders)
+    assert "promise 4" in fault
+    assert "MariaDB" in fault
+
+
+@pytest.mark.parametrize("wrong", [{"args": (11,)}, {"args": ()}, {"args": (1,), "on": "mongo"}])
+def test_a_marker_of_no_promise_or_store_is_refused(
+    request: pytest.FixtureRequest, wrong: dict[str, object]
+) -> None:
+    options = {key: value for key, value in wrong.items() if key != "args"}
+    mark = pytest.mark.promise(*wrong["args"], **options)  # type: ignore[misc]
+
+    class Marked:
+        nodeid = "test"
+
+        def iter_markers(self, name: str) -> list[pytest.Mark]:
+            return [mark.mark]
+
+    with pytest.raises(pytest.UsageError):
+        promises.held([Marked()])  # type: ignore[list-item]
