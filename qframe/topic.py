@@ -80,8 +80,8 @@ class Topic(Generic[Body]):
     """
 
     __slots__ = (
-        "dedupe_window_ms", "gap_timeout_ms", "kind", "max_length", "name", "retain_ms", "slots",
-        "subject",
+        "_has_subjects", "dedupe_window_ms", "gap_timeout_ms", "kind", "last_slot", "max_length",
+        "name", "retain_ms", "slots", "subject",
     )  # fmt: skip
 
     def __init__(
@@ -102,6 +102,7 @@ class Topic(Generic[Body]):
         except ValueError:
             kinds = ", ".join(Kind)
             raise BadTopic("kind", kind, "there is no such kind", f"use one of {kinds}") from None
+        self._has_subjects = self.kind is not Kind.STREAM  # kept, since publishing asks each time
         if (
             not isinstance(slots, int)
             or isinstance(slots, bool)
@@ -112,6 +113,7 @@ class Topic(Generic[Body]):
                 "slots", slots, "it must be a power of two from 1 to 4096", "use 16, or 64"
             )
         self.slots = slots
+        self.last_slot = slots - 1
         if max_length is not None and (
             not isinstance(max_length, int)
             or isinstance(max_length, bool)
@@ -133,7 +135,7 @@ class Topic(Generic[Body]):
     @property
     def has_subjects(self) -> bool:
         """Whether it queues subjects, as every kind but `stream` does."""
-        return self.kind is not Kind.STREAM
+        return self._has_subjects
 
     @property
     def slot_max_length(self) -> int | None:
@@ -142,7 +144,7 @@ class Topic(Generic[Body]):
 
     def slot_of(self, basis: bytes) -> int:
         """The slot of a key, or of a body where there is no key: `crc32(basis) % slots`."""
-        return crc32(basis) & (self.slots - 1)
+        return crc32(basis) & self.last_slot
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Topic) and all(

@@ -15,6 +15,7 @@ from qframe.idempotency.base import Scope
 from qframe.options.settings import Settings
 from qframe.outbox import Outbox
 from qframe.outbox.relay import Relay
+from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.redaction import redacted
 from qframe.runtime.consume.async_checked_line import AsyncCheckedLine
@@ -47,7 +48,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         checkers: those of its consumers.
         store: its store.
         producer: its producer.
-        resolve: answers the topic that is meant, declared.
+        catalog: finds and declares topics.
         open_coordinator: opens the worker's coordinator.
         events: told of what happens.
         clock: the clock.
@@ -60,7 +61,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     checkers: Checkers
     store: Store
     producer: Producer
-    resolve: Callable[[Topic | str], Topic]
+    catalog: TopicCatalog
     open_coordinator: Callable[[OnFailure], Coordinator]
     events: Events
     clock: Clock
@@ -69,7 +70,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     def worker(self, worker_id: str) -> Worker:
         """Makes a worker; its lines are joined to a coordinator of its own."""
         served = [consumer for consumer in self.consumers if consumer.is_served]
-        topics = [self.resolve(consumer.topic) for consumer in served]
+        topics = [self.catalog.resolve(consumer.topic) for consumer in served]
         consumers = [self.hooked(consumer) for consumer in served]
         coordinators: list[Coordinator] = []
 
@@ -162,6 +163,6 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     def relay(self, outbox: Outbox, coordinator: Coordinator, on_failure: OnFailure) -> Relay:
         """An outbox's relay."""
         return Relay(
-            outbox, store=self.store, producer=self.producer, resolve=self.resolve,
+            outbox, store=self.store, producer=self.producer, catalog=self.catalog,
             coordinator=coordinator, events=self.events, clock=self.clock, on_failure=on_failure,
         )  # fmt: skip

@@ -16,7 +16,7 @@ from qframe.app.registry import REGISTRY
 from qframe.clock import SYSTEM_CLOCK
 from qframe.coordination.base import Coordinator
 from qframe.coordination.open import open_coordinator
-from qframe.errors import BadOption, BadTopic, ConsumerExists, UnknownTopic
+from qframe.errors import BadOption, ConsumerExists
 from qframe.events import Events
 from qframe.forks import Forks
 from qframe.hooks import Middleware, middleware_given
@@ -27,6 +27,7 @@ from qframe.options.settings import AppKeywords, Settings
 from qframe.outbox import Outbox
 from qframe.outbox.relay import check_relayed
 from qframe.producing.buffered import CAPACITY, BufferedProducer, Buffers
+from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.runtime.executors.event_loop import in_event_loop, stopped_by_cancel
 from qframe.runtime.handler.binding import bind, bind_batch, name_of
@@ -79,7 +80,7 @@ class QFrame(Publishing):
         self._buffers = Buffers(self._clock, self._part_failed)
         self._store: Store | None = None
         self._producer: Producer | None = None
-        self._topics: dict[str, Topic] = {}
+        self._topics: TopicCatalog | None = None
         self._worker: Worker | None = None
         self._coordinator: Coordinator | None = None  # the running worker's
         self._looking: Coordinator | None = None
@@ -124,7 +125,8 @@ class QFrame(Publishing):
                     if (other.topic_name, other.group) == (consumer.topic_name, group):
                         raise ConsumerExists(other.topic_name, group, name_of(other.function))
                 self.consumers.append(consumer)
-                self._topics.clear()  # so that the next publish subscribes the new group first
+                if self._topics is not None:
+                    self._topics.forget()  # the next publish subscribes the new group first
             return function
 
         return register
@@ -163,13 +165,7 @@ class QFrame(Publishing):
         Raises:
             TopicMismatch: if it was declared with another kind or slot count.
         """
-        if not isinstance(topic, Topic):
-            raise BadTopic("topic", topic, "it is not a Topic", 'use Topic("name", kind="stream")')
-        with self._guard:
-            if self._topics.get(topic.name) != topic:
-                self.store.declare(topic)
-                self._note(topic)
-        return topic
+        return self._catalog.declare(topic)
 
     # What the user calls, beside what `Publishing` has.
 
@@ -263,8 +259,7 @@ class QFrame(Publishing):
         self._look_no_more()
         with self._guard:
             store, self._store = self._store, None
-            self._producer = None
-            self._topics.clear()
+            self._producer = self._topics = None
         if store is not None:
             store.close()
 
@@ -308,6 +303,13 @@ class QFrame(Publishing):
             return self._looking
 
     @property
+    def _catalog(self) -> TopicCatalog:
+        with self._guard:
+            if self._topics is None:
+                self._topics = TopicCatalog(self.store, self.consumers)
+            return self._topics
+
+    @property
     def producer(self) -> Producer:
         """What publishes."""
         producer = self._producer
@@ -315,7 +317,7 @@ class QFrame(Publishing):
             with self._guard:
                 settings = self.settings
                 producer = self._producer = Producer(
-                    self.store, resolve=self._resolve, max_body=settings.max_body,
+                    self.store, catalog=self._catalog, max_body=settings.max_body,
                     batch=settings.publish_batch, clock=self._clock,
                 )  # fmt: skip
         return producer
@@ -329,36 +331,6 @@ class QFrame(Publishing):
     def timers(self) -> Timers:
         """Messages that wait for their time."""
         return Timers(self.store, self.producer, max_body=self.settings.max_body)
-
-    def _resolve(self, topic: Topic | str) -> Topic:
-        """The topic that is meant; one that is given whole is declared the first time."""
-        if isinstance(topic, Topic):
-            return topic if self._topics.get(topic.name) is topic else self.declare(topic)
-        found = self._topics.get(topic) if isinstance(topic, str) else None
-        if found is None:
-            name = checked_name(topic, "topic")
-            found = self._declared_by_consumer(name) or self.store.topic(name)
-            if found is None:
-                raise UnknownTopic(name, {each.topic_name for each in self.consumers})
-            self._note(found)
-        return found
-
-    def _note(self, topic: Topic) -> None:
-        """Remembers a declared topic; its consumers here miss nothing that is published here."""
-        together: dict[str, list[str]] = {}
-        for consumer in self.consumers:
-            # A broadcast group is an instance's, and a process that only publishes is none.
-            if consumer.topic_name == topic.name and not consumer.options.broadcast:
-                together.setdefault(consumer.options.start, []).append(consumer.group)
-        for start, (group, *others) in together.items():
-            self.store.subscribe(topic, group, start, beside=others)
-        self._topics[topic.name] = topic
-
-    def _declared_by_consumer(self, name: str) -> Topic | None:
-        for consumer in self.consumers:
-            if isinstance(consumer.topic, Topic) and consumer.topic.name == name:
-                return self.declare(consumer.topic)
-        return None
 
     def _make_worker(self) -> Worker:
         worker_id = new_worker_id()
@@ -374,7 +346,7 @@ class QFrame(Publishing):
         return Assembly(
             settings=self.settings, consumers=self.consumers, outboxes=self.outboxes,
             checkers=self._checkers, store=self.store, producer=self.producer,
-            resolve=self._resolve, open_coordinator=open_coordinator, events=self.events,
+            catalog=self._catalog, open_coordinator=open_coordinator, events=self.events,
             clock=self._clock, middleware=list(self._middleware),
         )  # fmt: skip
 

@@ -275,10 +275,7 @@ class Outbox:
             message = item if isinstance(item, Outgoing) else Outgoing(item)
             if facts is None:
                 _refuse_options_of_a_kind(whole.name, message)
-            entry = entry_of(
-                whole, whole.has_subjects, whole.slots - 1, message, f"{token}-{number}", "",
-                self._max_body,
-            )  # fmt: skip
+            entry = entry_of(whole, message, f"{token}-{number}", "", self._max_body)
             rows.append(_row(whole.name, entry, facts, message.slot_basis))
         return rows
 

@@ -34,6 +34,7 @@ from qframe.outbox.outbox import Outbox
 from qframe.outbox.pauses import Pauses
 from qframe.outbox.rows import SLOTS, Row
 from qframe.outcomes import Outcome
+from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.in_flight import InFlight
@@ -64,7 +65,7 @@ class Relay(Service):
         outbox: what it serves.
         store: where the slots are shared out, and where doubtful messages are looked up.
         producer: publishes.
-        resolve: finds a topic by its name, declares one that is given whole.
+        catalog: finds a topic by its name, and declares one that a row describes.
         coordinator: says which slots are this worker's.
         events: told of what is blocked, and of what is away.
         clock: for waits.
@@ -77,7 +78,7 @@ class Relay(Service):
         *,
         store: Store,
         producer: Producer,
-        resolve: Callable[[Topic | str], Topic],
+        catalog: TopicCatalog,
         coordinator: Coordinator,
         events: Events,
         clock: Clock,
@@ -94,7 +95,7 @@ class Relay(Service):
         self._database_errors = (SQLAlchemyError, outbox.engine.dialect.loaded_dbapi.Error)
         self._store = store
         self._producer = producer
-        self._resolve = resolve
+        self._catalog = catalog
         self._coordinator = coordinator
         self._events = events
         self._clock = clock
@@ -276,12 +277,12 @@ class Relay(Service):
             UnknownTopic: if nobody has, and no row says how.
         """
         try:
-            return self._resolve(name)
+            return self._catalog.resolve(name)
         except UnknownTopic:
             said = next((facts for row in rows if (facts := facts_of(row))), None)
             if said is None:
                 raise
-            return self._resolve(said.topic(name))
+            return self._catalog.resolve(said.topic(name))
 
     def _not_there_yet(self, topic: Topic, rows: list[Row]) -> list[Row]:
         """All but those of which the topic may have forgotten the ids, and which it has."""

@@ -44,7 +44,7 @@ def plain_entries(
     encoded = encode_bodies(bodies, max_body)
     if encoded is None:
         return None
-    last_slot = topic.slots - 1
+    last_slot = topic.last_slot
     ids = [token + suffix for suffix in _suffixes(place, len(encoded))]
     subjects: Iterable[str | None]
     if keys is None:

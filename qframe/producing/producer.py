@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, Unpack
@@ -30,6 +30,7 @@ from qframe.errors import (
 from qframe.models import is_model
 from qframe.outcomes import Outcome, Published
 from qframe.producing.bulk import plain_entries
+from qframe.producing.catalog import TopicCatalog
 from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing
 from qframe.retry import checked_times
 from qframe.stores.base import Store
@@ -48,7 +49,7 @@ class Producer:
 
     Args:
         store: where messages go.
-        resolve: finds the topic that is meant, declares it if need be.
+        catalog: finds the topic that is meant, and declares it if need be.
         max_body: the largest body, in bytes.
         batch: how many messages go to the store in one call by default.
         clock: for made-up ids.
@@ -58,13 +59,13 @@ class Producer:
         self,
         store: Store,
         *,
-        resolve: Callable[[Topic | str], Topic],
+        catalog: TopicCatalog,
         max_body: int,
         batch: int,
         clock: Clock,
     ) -> None:
         self._store = store
-        self._resolve = resolve
+        self._catalog = catalog
         self._max_body = max_body
         self._batch = batch
         self._clock = clock
@@ -82,12 +83,9 @@ class Producer:
             StoreFull: if the store has no room left; nothing was written.
         """
         item = outgoing(body, options)
-        found = self._resolve(topic)
+        found = self._catalog.resolve(topic)
         token = new_token(self._clock)
-        entry = entry_of(
-            found, found.has_subjects, found.slots - 1, item, f"{token}-0", batch_mark(token),
-            self._max_body,
-        )  # fmt: skip
+        entry = entry_of(found, item, f"{token}-0", batch_mark(token), self._max_body)
         [outcome] = self._send(found, (entry,))
         published = Published(entry.id, outcome)
         if outcome is Outcome.FULL:
@@ -120,7 +118,7 @@ class Producer:
             raise BadOption(
                 "items", items, "it is one body, and many are published", "give a list: [body]"
             )
-        found = self._resolve(topic)
+        found = self._catalog.resolve(topic)
         entries = self._entries(found, items, size)
         published: list[Published] = []
         for start in range(0, len(entries), size):
@@ -139,7 +137,7 @@ class Producer:
         Raises:
             BadInput: if anything about one of them is wrong.
         """
-        self._entries(self._resolve(topic), items, self._batch)
+        self._entries(self._catalog.resolve(topic), items, self._batch)
 
     def prepared(self, topic: Topic | str, item: Outgoing) -> tuple[Topic, Entry]:
         """A message, checked and encoded, for `send`; it has no id yet unless it is a named one.
@@ -147,9 +145,8 @@ class Producer:
         Raises:
             BadInput: if anything about it is wrong.
         """
-        found = self._resolve(topic)
-        last_slot = found.slots - 1
-        return found, entry_of(found, found.has_subjects, last_slot, item, "", "", self._max_body)
+        found = self._catalog.resolve(topic)
+        return found, entry_of(found, item, "", "", self._max_body)
 
     def send(self, topic: Topic, entries: Sequence[Entry]) -> list[Published]:
         """Publishes what was prepared, in one call; those that are `full` were not stored.
@@ -206,27 +203,18 @@ class Producer:
             if made is not None:
                 return made
         mark = batch_mark(token)
-        has_subjects, last_slot, max_body = topic.has_subjects, topic.slots - 1, self._max_body
+        max_body = self._max_body
         entries: list[Entry] = []
         plain = Outgoing(None)
         for number, item in enumerate(items, place):
             if not isinstance(item, Outgoing):
                 plain.body = item
                 item = plain
-            made_up = f"{token}-{number}"
-            entries.append(entry_of(topic, has_subjects, last_slot, item, made_up, mark, max_body))
+            entries.append(entry_of(topic, item, f"{token}-{number}", mark, max_body))
         return entries
 
 
-def entry_of(
-    topic: Topic,
-    has_subjects: bool,
-    last_slot: int,
-    item: Outgoing,
-    made_up: str,
-    mark: str,
-    max_body: int,
-) -> Entry:
+def entry_of(topic: Topic, item: Outgoing, made_up: str, mark: str, max_body: int) -> Entry:
     """One message, checked and encoded. The way of a plain body and key through here is hot.
 
     Raises:
@@ -243,8 +231,8 @@ def entry_of(
     if item.id is not None:
         made_up = mark = checked_id(item.id)
         basis = basis_of(topic, None, key, body, made_up)
-    subject = subject_of(topic, key, body, made_up) if has_subjects else None
-    entry = Entry(crc32(basis) & last_slot, subject, made_up, mark, key, headers, body)
+    subject = subject_of(topic, key, body, made_up) if topic.has_subjects else None
+    entry = Entry(crc32(basis) & topic.last_slot, subject, made_up, mark, key, headers, body)
     if (
         item.delay is not None
         or item.at is not None

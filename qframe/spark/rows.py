@@ -46,7 +46,7 @@ class Rows:
         keys = self._keys(columns.get("key"), len(bodies))
         headers = self._headers(columns, len(bodies))
         ids = self._ids(columns)
-        last = self._topic.slots - 1
+        last = self._topic.last_slot
         entries = [
             Entry(
                 crc32(body if key is None else key.encode()) & last,

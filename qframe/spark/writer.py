@@ -19,6 +19,7 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.codec import batch_mark
 from qframe.errors import NotSupported, TopicFull
 from qframe.outcomes import Outcome
+from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.spark.naming import batch_token, streaming_job
 from qframe.spark.options import Place, WriteOptions
@@ -87,8 +88,8 @@ class PartitionWriter:
 
     def _publish(self, store: Store, batches: Iterator[pa.RecordBatch]) -> Counter[str]:
         producer = Producer(
-            store, resolve=lambda _: self._place.topic, max_body=self._max_body,
-            batch=self._size, clock=SYSTEM_CLOCK,
+            store, catalog=TopicCatalog(store), max_body=self._max_body, batch=self._size,
+            clock=SYSTEM_CLOCK,
         )  # fmt: skip
         outcomes: Counter[str] = Counter()
         waiting: list[Entry] = []

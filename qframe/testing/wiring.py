@@ -94,7 +94,7 @@ class Wiring:
         self._coordinator = coordinator
         parts: dict[str, Any] = {
             "_store": store, "_clock": clock, "_coordinator": coordinator, "_producer": None,
-            "_topics": {}, "_worker": Occupied(), "_pulls": NoPulls(),
+            "_topics": None, "_worker": Occupied(), "_pulls": NoPulls(),
             # Whoever closes the app and goes on must not open its own store.
             "settings": app.settings.model_copy(update={"store": store.url}),
         }  # fmt: skip
@@ -110,7 +110,8 @@ class Wiring:
         with self._app._guard:
             for name, part in self._before.items():
                 setattr(self._app, name, part)
-            self._app._topics.clear()  # a group that was new here is not known there
+            if self._app._topics is not None:
+                self._app._topics.forget()  # a group that was new here is not known there
 
     def check_runs(self) -> None:
         """Refuses a run that could only look as if all was well, or could not await handlers.
@@ -132,7 +133,7 @@ class Wiring:
     def topic_of(self, consumer: Consumer) -> Topic | None:
         """A consumer's topic; None if it is a name that nobody has declared yet."""
         try:
-            return self._app._resolve(consumer.topic)
+            return self._app._catalog.resolve(consumer.topic)
         except UnknownTopic:
             return None
 
@@ -142,7 +143,7 @@ class Wiring:
         Raises:
             UnknownTopic: if there is none of this name.
         """
-        return self._app._resolve(topic)
+        return self._app._catalog.resolve(topic)
 
     def stepper(self, consumer: Consumer, topic: Topic, life: Life, journal: Journal) -> Stepper:
         """A consumer's line as a worker would have it, but for its threads."""

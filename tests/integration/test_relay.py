@@ -222,7 +222,7 @@ class Served:
         self.seat = Seated()
         self.producer: Any = Late(app.producer)
         self.relay = Relay(
-            outbox, store=app.store, producer=self.producer, resolve=app._resolve,
+            outbox, store=app.store, producer=self.producer, catalog=app._catalog,
             coordinator=self.seat, events=Events(), clock=SYSTEM_CLOCK,
             on_failure=lambda *_: None,
         )  # fmt: skip

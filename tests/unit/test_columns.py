@@ -39,12 +39,14 @@ def one_by_one(topic: Topic, items: list[Any], place: int) -> list[Entry]:
     mark = batch_mark(TOKEN)
     return [
         entry_of(
-            topic, topic.has_subjects, topic.slots - 1,
-            item if isinstance(item, Outgoing) else Outgoing(item), f"{TOKEN}-{number}", mark,
+            topic,
+            item if isinstance(item, Outgoing) else Outgoing(item),
+            f"{TOKEN}-{number}",
+            mark,
             MAX_BODY,
         )
         for number, item in enumerate(items, place)
-    ]  # fmt: skip
+    ]
 
 
 @given(st.sampled_from(TOPICS), whole | st.lists(bodies, max_size=20) | mixed, st.integers(0, 500))

@@ -1,0 +1,109 @@
+"""The topics that an app publishes to, and its own groups, which collect from them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from typing import Protocol
+
+from qframe.errors import BadTopic, UnknownTopic
+from qframe.forks import Forks
+from qframe.options.consumer import ConsumerOptions
+from qframe.stores.base import Store
+from qframe.topic import Topic, checked_name
+
+
+class OwnConsumer(Protocol):
+    """A consumer of the same app, as far as publishing depends on it."""
+
+    @property
+    def topic(self) -> Topic | str:
+        """Its topic, or the name of it."""
+
+    @property
+    def topic_name(self) -> str:
+        """The name of its topic."""
+
+    @property
+    def group(self) -> str:
+        """Its group."""
+
+    @property
+    def options(self) -> ConsumerOptions:
+        """Its options."""
+
+
+class TopicCatalog:
+    """Declares topics, finds them by name, and remembers them; safe to use from many threads.
+
+    Before a topic is first used, the groups of the app's consumers are subscribed to it, so that
+    they miss nothing that the app itself publishes.
+
+    Args:
+        store: where topics are declared.
+        consumers: the app's; the list may grow, and `forget` is called when it does.
+    """
+
+    def __init__(self, store: Store, consumers: Sequence[OwnConsumer] = ()) -> None:
+        self._store = store
+        self._consumers = consumers
+        self._known: dict[str, Topic] = {}
+        self._guard = threading.RLock()
+        Forks.add(self._begin_anew)
+
+    def resolve(self, topic: Topic | str) -> Topic:
+        """Returns the topic for a name; declares a `Topic` that it has not declared before.
+
+        Raises:
+            UnknownTopic: if nobody has declared a topic of that name.
+            BadTopic: if the name is not one that a topic may have.
+        """
+        if isinstance(topic, Topic):
+            return topic if self._known.get(topic.name) is topic else self.declare(topic)
+        found = self._known.get(topic) if isinstance(topic, str) else None
+        return self._found(checked_name(topic, "topic")) if found is None else found
+
+    def declare(self, topic: Topic) -> Topic:
+        """Makes a topic known to the store, once, and returns it.
+
+        Raises:
+            TopicMismatch: if it was declared with another kind or slot count.
+        """
+        if not isinstance(topic, Topic):
+            raise BadTopic("topic", topic, "it is not a Topic", 'use Topic("name", kind="stream")')
+        with self._guard:
+            if self._known.get(topic.name) != topic:
+                self._store.declare(topic)
+                self._remember(topic)
+        return topic
+
+    def forget(self) -> None:
+        """Forgets all topics, so that the groups of new consumers are subscribed before use."""
+        with self._guard:
+            self._known.clear()
+
+    def _found(self, name: str) -> Topic:
+        with self._guard:
+            for consumer in self._consumers:
+                if isinstance(consumer.topic, Topic) and consumer.topic.name == name:
+                    return self.declare(consumer.topic)
+            found = self._store.topic(name)
+            if found is None:
+                raise UnknownTopic(name, {each.topic_name for each in self._consumers})
+            self._remember(found)
+            return found
+
+    def _remember(self, topic: Topic) -> None:
+        """Subscribes the app's own groups, and then keeps the topic."""
+        groups: dict[str, list[str]] = {}
+        for consumer in self._consumers:
+            # A broadcast group belongs to one instance; a process that only publishes has none.
+            if consumer.topic_name == topic.name and not consumer.options.broadcast:
+                groups.setdefault(consumer.options.start, []).append(consumer.group)
+        for start, (group, *others) in groups.items():
+            self._store.subscribe(topic, group, start, beside=others)
+        self._known[topic.name] = topic
+
+    def _begin_anew(self) -> None:
+        """In the child of a fork, a lock that another thread of the parent held would stay held."""
+        self._guard = threading.RLock()
