@@ -13,7 +13,7 @@ PLANTED = {
     "clock.py": "from qframe.app.qframe import QFrame",
     "runtime/worker.py": "from qframe.telemetry import logs",
     "stores/base.py": "from qframe.coordination import base",
-    "stores/exchange.py": "from qframe.stores import records",
+    "stores/types.py": "from qframe.stores import records",
     "options/rules.py": "def later():\n    from qframe.options import settings",
     "homeless.py": "",
 }
@@ -24,7 +24,7 @@ FOUND = (
     "qframe.stores.base -> qframe.coordination.base",
     "qframe.homeless",
     "The folders and modules of stores BROKEN",
-    "qframe.stores.exchange -> qframe.stores.records",
+    "qframe.stores.types -> qframe.stores.records",
     "No cycles inside a folder BROKEN",
     "qframe.options",
 )

@@ -159,7 +159,7 @@ class Ledger(Protocol):
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
         """The epoch of each slot, but for those that cannot be asked now."""
 
-    def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+    def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
         """Joins, or makes the lease end so long from now; answers the roster's version."""
 
     def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
@@ -168,10 +168,10 @@ class Ledger(Protocol):
     def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
         """Makes free slots the member's; answers those that are its own now."""
 
-    def let_go(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+    def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
         """Frees the member's slots."""
 
-    def depart(self, topic: Topic, group: str, member: str) -> None:
+    def leave(self, topic: Topic, group: str, member: str) -> None:
         """Takes a member out with all it owns."""
 
     def roster_bell(self, topic: Topic, group: str) -> Bell | None:

@@ -130,7 +130,7 @@ class LeaseSeat:
         attends = now_s >= self._attended_s + self._lease_s / ATTENDANCES
         if attends:
             lease_ms = round(self._lease_s * 1000)
-            self._ledger.attend(self._topic, self._group, self._worker, lease_ms)
+            self._ledger.heartbeat(self._topic, self._group, self._worker, lease_ms)
         if not (self._evict_dead() or attends or self._rung):
             return None
         roster = self._ledger.roster(self._topic, self._group, seen=self._roster.version)
@@ -166,7 +166,7 @@ class LeaseSeat:
 
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Frees slots."""
-        self._ledger.let_go(self._topic, self._group, self._worker, list(slots))
+        self._ledger.release_slots(self._topic, self._group, self._worker, list(slots))
         owners = self._roster.owners
         left = {slot: owner for slot, owner in owners.items() if slot not in slots}
         self._roster = structs.replace(self._roster, owners=left)
@@ -174,7 +174,7 @@ class LeaseSeat:
     def leave(self) -> None:
         """Takes its rows away."""
         try:
-            self._ledger.depart(self._topic, self._group, self._worker)
+            self._ledger.leave(self._topic, self._group, self._worker)
         finally:
             if self._bell is not None:
                 self._bell.close()
@@ -200,7 +200,7 @@ class LeaseSeat:
         """Makes members depart whose processes on this machine are gone; whether there were any."""
         dead = [member.id for member in self._roster.members if is_dead(member.id)]
         for member in dead:
-            self._ledger.depart(self._topic, self._group, member)
+            self._ledger.leave(self._topic, self._group, member)
         return bool(dead)
 
     def _view(self, roster: Roster, owned: Mapping[int, str]) -> View:

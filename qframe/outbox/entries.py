@@ -10,7 +10,7 @@ from qframe.codec import basis_of, checked_id, subject_of
 from qframe.errors import TopicMismatch
 from qframe.outbox.outbox import Options, TopicFacts
 from qframe.outbox.rows import Row
-from qframe.stores.exchange import Entry
+from qframe.stores.types import Entry
 from qframe.topic import Topic, checked_key
 
 

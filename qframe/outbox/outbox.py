@@ -21,7 +21,7 @@ from qframe.outbox.rows import KNOWN, LINES, Rows, line_of
 from qframe.outbox.transactions import Transaction, transaction_of
 from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing
 from qframe.producing.producer import entry_of
-from qframe.stores.exchange import Entry
+from qframe.stores.types import Entry
 from qframe.tables import DEFAULT_PREFIX, tables
 from qframe.topic import Body, Kind, SubjectRule, Topic, checked_name
 

@@ -40,7 +40,7 @@ from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.service import Service
 from qframe.stores.base import Store
-from qframe.stores.exchange import Entry
+from qframe.stores.types import Entry
 from qframe.topic import INTERNAL, Kind, Topic
 
 GROUP: Final = "relay"

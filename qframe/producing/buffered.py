@@ -25,7 +25,7 @@ from qframe.outcomes import Outcome, Published
 from qframe.producing.outgoing import MessageOptions, outgoing
 from qframe.producing.producer import Producer
 from qframe.service import Service
-from qframe.stores.exchange import Entry
+from qframe.stores.types import Entry
 from qframe.topic import Body, Topic, duration_ms
 
 CAPACITY: Final = 10_000

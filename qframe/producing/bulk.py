@@ -20,7 +20,7 @@ from zlib import crc32
 from qframe.codec import batch_mark, encode_bodies, subject_of
 from qframe.errors import BadKey
 from qframe.producing.outgoing import Outgoing
-from qframe.stores.exchange import Entry
+from qframe.stores.types import Entry
 from qframe.topic import Kind, Topic, checked_keys
 
 FEW: Final = 8  # for which it is not worth while

@@ -34,7 +34,7 @@ from qframe.producing.catalog import TopicCatalog
 from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing
 from qframe.retry import checked_times
 from qframe.stores.base import Store
-from qframe.stores.exchange import Entry
+from qframe.stores.types import Entry
 from qframe.topic import Kind, Topic, checked_key, duration_ms
 
 TRIES: Final = 3

@@ -14,7 +14,7 @@ from qframe.errors import BadBody, BadInput, BadKey
 from qframe.producing.producer import MAX_PRIORITY
 from qframe.spark.naming import hashed_ids
 from qframe.spark.options import WriteOptions
-from qframe.stores.exchange import Entry
+from qframe.stores.types import Entry
 from qframe.topic import Kind, Topic, checked_key
 
 _RAW: Final = {TYPE_HEADER: RAW}

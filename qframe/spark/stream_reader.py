@@ -18,7 +18,7 @@ from qframe.errors import BadOption, MessagesGone, TopicMismatch
 from qframe.spark.options import Place, ReadOptions
 from qframe.spark.ranges import Range, begins, firsts, heads, read_range
 from qframe.stores.base import Store
-from qframe.stores.exchange import NO_EPOCH
+from qframe.stores.types import NO_EPOCH
 
 Offsets = dict[str, int]  # by slot, as JSON has it
 

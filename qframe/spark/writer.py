@@ -25,7 +25,7 @@ from qframe.spark.naming import batch_token, streaming_job
 from qframe.spark.options import Place, WriteOptions
 from qframe.spark.rows import Rows
 from qframe.stores.base import Store
-from qframe.stores.exchange import Entry
+from qframe.stores.types import Entry
 
 STREAM_BATCH: Final = 2_000
 SUBJECT_BATCH: Final = 500

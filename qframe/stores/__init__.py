@@ -6,8 +6,8 @@ Every operation takes and returns batches and names the slots that it touches; w
 slot is one atomic step, what it does to several need not be. Times are the store's: `delay_ms` is
 counted from the store's clock, `at_ms` compared with it. An operation whose reply was lost can be
 repeated: publishing is idempotent by id, settling by receipt, pulling by position and receipt.
-`base` has the operations, role by role; `exchange` what is passed to them and answered; `records`
-where messages stand, for people.
+`base` has the operations, role by role; `types` their requests and results; `records` where
+messages stand, for people.
 
 The life of a message, for one group:
 
@@ -84,9 +84,9 @@ on the store's clock, and which slots are whose. A roster only says who is to ow
 is the epoch in the slot itself (`take`). Each operation on it is one atomic step, and each that
 changes it drops first those members whose lease has passed, with what they owned.
 
-    absent ──attend──► member ──claim──► member and owner ──let_go──► member
-       ▲                 │ attend: the lease begins anew       │
-       └──── depart, or the lease has passed: with all it owns ┘
+    absent ──heartbeat──► member ──claim──► member and owner ──release_slots──► member
+       ▲                    │ heartbeat: the lease begins anew      │
+       └──── leave, or the lease has passed: with all that it owns ─┘
 
 A roster's *version* is its name, not a count: 0 while nobody has ever attended, else drawn at
 random by whoever changed it (`fresh_version`). So equal versions mean equal members and owners,

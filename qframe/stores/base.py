@@ -13,17 +13,17 @@ import msgspec
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
-from qframe.stores.exchange import (
-    Ask,
-    Drawn,
+from qframe.stores.records import DeadPlace, Record, Stats
+from qframe.stores.types import (
+    DrawResult,
     Entry,
-    Hold,
-    Pulled,
-    Recalled,
-    Renewed,
+    LeaseRef,
+    PullRequest,
+    PullResult,
+    RenewResult,
+    RevokeResult,
     Settlement,
 )
-from qframe.stores.records import DeadPlace, Record, Stats
 from qframe.topic import Topic
 
 
@@ -89,13 +89,13 @@ class Pulling(Protocol):
         self,
         topic: Topic,
         group: str,
-        asks: Sequence[Ask],
+        asks: Sequence[PullRequest],
         *,
         receipt: str,
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
-    ) -> Pulled:
+    ) -> PullResult:
         """Hands out what is due, as described above, under `receipt`.
 
         First, in each slot: what was delayed and has come due joins the line or its queue,
@@ -104,10 +104,14 @@ class Pulling(Protocol):
         was empty.
         """
 
-    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
+    def renew(
+        self, topic: Topic, group: str, holds: Sequence[LeaseRef], lease_ms: int
+    ) -> RenewResult:
         """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
 
-    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> Recalled:
+    def revoke(
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], receipt: str
+    ) -> RevokeResult:
         """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
 
 
@@ -185,7 +189,7 @@ class Rosters(Protocol):
     All are idempotent, so that one whose reply was lost can be repeated.
     """
 
-    def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+    def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
         """Makes a member's lease end `lease_ms` from now; answers the roster's version.
 
         One that is not there joins; so does one whose lease has passed, and owns nothing.
@@ -206,10 +210,10 @@ class Rosters(Protocol):
         member is not there or its lease has passed.
         """
 
-    def let_go(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+    def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
         """Frees those of the slots that are the member's."""
 
-    def depart(self, topic: Topic, group: str, member: str) -> None:
+    def leave(self, topic: Topic, group: str, member: str) -> None:
         """Takes a member out with all that it owns, whoever asks for it."""
 
 
@@ -227,7 +231,7 @@ class Controls(Protocol):
 
     def draw(
         self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
-    ) -> Drawn:
+    ) -> DrawResult:
         """Draws up to so many tokens from the group's bucket, as many as there are.
 
         `tokens`, `rate` and `burst` are 1 to 1,000,000, `per_ms` is 1 to 366 days.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from qframe.stores.exchange import Drawn
+from qframe.stores.types import DrawResult
 
 PARTS = 1_000_000
 
@@ -25,7 +25,7 @@ class Terms(NamedTuple):
     burst: int
 
 
-def drawn(before: Bucket | None, terms: Terms, now_ms: int) -> tuple[Drawn, Bucket | None]:
+def drawn(before: Bucket | None, terms: Terms, now_ms: int) -> tuple[DrawResult, Bucket | None]:
     """What a draw is granted, and the bucket after it; None where it stays as it was.
 
     A bucket is written only when something was granted, so what it has earned is rounded down once
@@ -42,6 +42,6 @@ def drawn(before: Bucket | None, terms: Terms, now_ms: int) -> tuple[Drawn, Buck
         level, passed_ms = has_now - granted * PARTS, 0
         after = Bucket(level, now_ms)
     if granted == terms.tokens:
-        return Drawn(granted, 0), after
+        return DrawResult(granted, 0), after
     fills_in_ms = -(-(PARTS - level) * terms.per_ms // (terms.rate * PARTS))
-    return Drawn(granted, fills_in_ms - passed_ms), after
+    return DrawResult(granted, fills_in_ms - passed_ms), after

@@ -1,6 +1,6 @@
 """Where messages stand, for people: one by one, and counted.
 
-What a worker passes to a store and gets from it is in `stores.exchange`.
+What a worker passes to a store and gets from it is in `stores.types`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from qframe.stores.exchange import NO_EPOCH
+from qframe.stores.types import NO_EPOCH
 
 
 class DeadPlace(NamedTuple):

@@ -18,8 +18,8 @@ from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.retry import NeedRetry, Reject
 from qframe.runtime.handler.retry_policy import summary
-from qframe.stores.exchange import Entry, Settlement
 from qframe.stores.records import Record
+from qframe.stores.types import Entry, Settlement
 from qframe.tracebacks import shortened
 
 MAX_TRACEBACK: Final = 4000

@@ -13,7 +13,7 @@ from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.line import Line
 from qframe.runtime.process.live_settings import Dial
 from qframe.stores.base import Store
-from qframe.stores.exchange import Ask
+from qframe.stores.types import PullRequest
 from qframe.testing.batch_desk import BatchDesk
 from qframe.testing.crashes import Life, Point
 from qframe.testing.desk import Desk
@@ -159,7 +159,7 @@ class Stepper:
 
     def _pull_one(self, slot: int, epoch: str, room: int) -> list[Delivery] | None:
         pulled = self._store.pull(
-            self._topic, self._line.group, [Ask(slot, epoch, room)],
+            self._topic, self._line.group, [PullRequest(slot, epoch, room)],
             receipt=new_token(self._clock), lease_ms=self._options.lease_ms,
             max_attempts=self._options.max_attempts,
         )  # fmt: skip

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 
 from qframe.clock import Clock
 from qframe.outcomes import Outcome, Settled
-from qframe.stores.exchange import Ask, Entry, Pulled, Settlement
 from qframe.stores.model.store import ModelStore
+from qframe.stores.types import Entry, PullRequest, PullResult, Settlement
 from qframe.testing.journal import Journal
 from qframe.topic import Topic
 
@@ -36,13 +36,13 @@ class JournalledStore(ModelStore):
         self,
         topic: Topic,
         group: str,
-        asks: Sequence[Ask],
+        asks: Sequence[PullRequest],
         *,
         receipt: str,
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
-    ) -> Pulled:
+    ) -> PullResult:
         """Hands out what is due."""
         pulled = super().pull(
             topic, group, asks, receipt=receipt, lease_ms=lease_ms, max_attempts=max_attempts,

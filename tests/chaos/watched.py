@@ -12,7 +12,7 @@ from qframe import Topic
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.base import Store
-from qframe.stores.exchange import Ask, Pulled, Settlement
+from qframe.stores.types import PullRequest, PullResult, Settlement
 
 
 class Watched:
@@ -39,13 +39,15 @@ class Watched:
         )  # fmt: skip
         return taken
 
-    def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+    def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
         since_ns = time.monotonic_ns()
-        version = self._store.attend(topic, group, member, lease_ms)
+        version = self._store.heartbeat(topic, group, member, lease_ms)
         self._facts.note(ATTENDED, topic.name, since_ns=since_ns)
         return version
 
-    def pull(self, topic: Topic, group: str, asks: Sequence[Ask], **more: Any) -> Pulled:
+    def pull(
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], **more: Any
+    ) -> PullResult:
         since_ns = time.monotonic_ns()
         pulled = self._store.pull(topic, group, asks, **more)
         if pulled.deliveries:

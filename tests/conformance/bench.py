@@ -18,11 +18,11 @@ from qframe.drivers import sql_postgres
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.stores.base import Bell, Store
-from qframe.stores.exchange import Ask, Entry, Hold, Pulled, Settlement
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import Stats
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql.store import SqlStore
+from qframe.stores.types import Entry, LeaseRef, PullRequest, PullResult, Settlement
 from qframe.topic import Topic
 
 LEASE_MS = 400
@@ -188,10 +188,10 @@ class Bench:
         max_attempts: int = 16,
         run: int = 32,
         position: int | None = None,
-    ) -> Pulled:
+    ) -> PullResult:
         """Pulls from all slots under the epochs in force."""
         epochs = self.store.epochs(topic, group)
-        asks = [Ask(slot, epoch or each, limit, position) for slot, each in epochs.items()]
+        asks = [PullRequest(slot, epoch or each, limit, position) for slot, each in epochs.items()]
         return self.store.pull(
             topic, group, asks, receipt=receipt or f"r{next(self._numbers)}",
             lease_ms=lease_ms, max_attempts=max_attempts, run=run,
@@ -241,10 +241,12 @@ class Bench:
         """Gives back."""
         return self.settle(topic, Verdict.RELEASE, *deliveries, **how)
 
-    def holds(self, topic: Topic, *deliveries: Delivery, group: str = "g") -> list[Hold]:
+    def holds(self, topic: Topic, *deliveries: Delivery, group: str = "g") -> list[LeaseRef]:
         """The holds of deliveries."""
         epochs = self.store.epochs(topic, group)
-        return [Hold(one.slot, epochs[one.slot], one.subject, one.receipt) for one in deliveries]
+        return [
+            LeaseRef(one.slot, epochs[one.slot], one.subject, one.receipt) for one in deliveries
+        ]
 
     def total(self, topic: Topic, group: str = "g") -> Stats:
         """The counts of a group over all slots."""

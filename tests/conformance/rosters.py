@@ -18,7 +18,7 @@ def start(bench: Bench, *members: str, slots: int = 4) -> Topic:
     """A topic with a group, and these members in its roster."""
     topic = bench.topic("stream", "g", slots=slots)
     for member in members:
-        bench.store.attend(topic, "g", member, LEASE_MS)
+        bench.store.heartbeat(topic, "g", member, LEASE_MS)
     return topic
 
 
@@ -49,17 +49,17 @@ def owned(bench: Bench, topic: Topic, group: str = "g") -> dict[int, str]:
 # Each with a step, and whether it changes who takes part or what is whose. Before, "a" and "b" are
 # members, "a" owns slots 0 and 1.
 STEPS: dict[str, tuple[Callable[[Any, Topic], Any], bool]] = {
-    "joining": (lambda s, t: s.attend(t, "g", "c", LEASE_MS), True),
-    "renewing": (lambda s, t: s.attend(t, "g", "a", LEASE_MS), False),
+    "joining": (lambda s, t: s.heartbeat(t, "g", "c", LEASE_MS), True),
+    "renewing": (lambda s, t: s.heartbeat(t, "g", "a", LEASE_MS), False),
     "looking": (lambda s, t: s.roster(t, "g"), False),
     "claiming a free slot": (lambda s, t: s.claim(t, "g", "b", {1: NEW, 2: NEW}), True),
     "claiming another's": (lambda s, t: s.claim(t, "g", "b", {0: NEW, 1: NEW}), False),
     "claiming again": (lambda s, t: s.claim(t, "g", "a", {0: OLD, 1: OLD}), False),
     "claiming one's own under another epoch": (lambda s, t: s.claim(t, "g", "a", {0: NEW}), False),
     "claiming as a stranger": (lambda s, t: s.claim(t, "g", "c", {2: NEW}), False),
-    "letting go": (lambda s, t: s.let_go(t, "g", "a", [1, 2]), True),
-    "letting another's go": (lambda s, t: s.let_go(t, "g", "b", [0, 1, 2]), False),
-    "departing": (lambda s, t: s.depart(t, "g", "b"), True),
-    "departing as a stranger": (lambda s, t: s.depart(t, "g", "c"), False),
+    "letting go": (lambda s, t: s.release_slots(t, "g", "a", [1, 2]), True),
+    "letting another's go": (lambda s, t: s.release_slots(t, "g", "b", [0, 1, 2]), False),
+    "departing": (lambda s, t: s.leave(t, "g", "b"), True),
+    "departing as a stranger": (lambda s, t: s.leave(t, "g", "c"), False),
     "taking the slots themselves": (lambda s, t: s.take(t, "g", {0: epoch(9**9)}), False),
 }

@@ -22,8 +22,8 @@ from qframe.codec import batch_mark, subject_of
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.stores.base import Store
-from qframe.stores.exchange import NO_EPOCH, Ask, Entry, Hold, Settlement
 from qframe.stores.model.store import ModelStore
+from qframe.stores.types import NO_EPOCH, Entry, LeaseRef, PullRequest, Settlement
 from qframe.topic import Kind, Topic
 
 VERIFY_EVERY = 8
@@ -189,15 +189,15 @@ class Machine(lives.Machine):
         self.clock.advance(ms)
         owned = dict(self.epochs[group])
         asks = [
-            Ask(slot, NOT_MINE if reply == "fenced" else own, limit,
+            PullRequest(slot, NOT_MINE if reply == "fenced" else own, limit,
                 self.positions.get((group, slot, own)))
             for slot, own in owned.items()
         ]  # fmt: skip
         if reply == "lost":
             # The worker gives back what it never received, and asks a stream again by position.
             _, receipt = self._pull(group, asks, run, attempts)
-            self.both(lambda store: store.recall(self.topic, group, asks, receipt))
-            assert self.store.recall(self.topic, group, asks, receipt).count == 0
+            self.both(lambda store: store.revoke(self.topic, group, asks, receipt))
+            assert self.store.revoke(self.topic, group, asks, receipt).count == 0
         pulled, _ = self._pull(group, asks, run, attempts)
         got = [
             (group, one, owned[one.slot])
@@ -210,7 +210,9 @@ class Machine(lives.Machine):
         self._settle(chosen[::-1] if backwards else chosen, 50)
         self.in_hand = [*got[len(verdicts) :], *self.in_hand, *got[: len(verdicts)]][:40]
 
-    def _pull(self, group: str, asks: list[Ask], run: int, attempts: int) -> tuple[Any, str]:
+    def _pull(
+        self, group: str, asks: list[PullRequest], run: int, attempts: int
+    ) -> tuple[Any, str]:
         receipt = f"r{next(self.numbers)}"
         pulled = self.both(
             lambda store: store.pull(
@@ -280,7 +282,7 @@ class Machine(lives.Machine):
             group = self.in_hand[0][0]
             mine = [each for each in self.in_hand if each[0] == group]
             chosen = [mine[number % len(mine)] for number in numbers]
-            holds = [Hold(one.slot, own, one.subject, one.receipt) for _, one, own in chosen]
+            holds = [LeaseRef(one.slot, own, one.subject, one.receipt) for _, one, own in chosen]
             renewed = self.both(lambda store: store.renew(self.topic, group, holds, lease))
             self.reached["renewed"] += len(holds) - len(renewed["gone"])
 

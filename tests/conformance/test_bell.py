@@ -11,7 +11,7 @@ from bench import Bench
 from eventually import eventually
 
 from qframe.stores.base import Bell
-from qframe.stores.exchange import Ask
+from qframe.stores.types import PullRequest
 from qframe.topic import Topic
 
 LONG_S = 60.0
@@ -169,19 +169,19 @@ def delay(bench: Bench, topic: Topic) -> None:
 
 def hand_out(bench: Bench, topic: Topic) -> None:
     bench.publish(topic, 1, "k")
-    bench.retry(topic, *bench.got(topic))  # of a stream only what has left the line is recalled
+    bench.retry(topic, *bench.got(topic))  # of a stream only what has left the line is revoked
     bench.got(topic, receipt="lost")
 
 
 def give_back(bench: Bench, topic: Topic) -> None:
-    [ask] = [Ask(slot, each, 100) for slot, each in bench.store.epochs(topic, "g").items()]
-    bench.store.recall(topic, "g", [ask], "lost")
+    [ask] = [PullRequest(slot, each, 100) for slot, each in bench.store.epochs(topic, "g").items()]
+    bench.store.revoke(topic, "g", [ask], "lost")
 
 
 MAKES_DUE: dict[str, tuple[Callable[[Bench, Topic], Any], Callable[[Bench, Topic], Any]]] = {
     "a dead letter is retried": (bury, lambda b, t: b.store.retry_dead(t, "g")),
     "a timer is moved": (delay, lambda b, t: b.store.move(t, "k", b.store.now_ms())),
-    "an answer that was lost is recalled": (hand_out, give_back),
+    "an answer that was lost is revoked": (hand_out, give_back),
 }
 
 

@@ -11,7 +11,7 @@ import pytest
 from bench import Bench
 
 from qframe.errors import UnknownGroup, UnknownTopic
-from qframe.stores.exchange import Drawn
+from qframe.stores.types import DrawResult
 from qframe.topic import Topic
 
 YEAR_MS = 366 * 86_400_000
@@ -23,7 +23,7 @@ def tuned(bench: Bench, topic: Topic, group: str = "g") -> dict[str, str] | None
     return found
 
 
-def draw(bench: Bench, topic: Topic, tokens: int, **terms: int) -> Drawn:
+def draw(bench: Bench, topic: Topic, tokens: int, **terms: int) -> DrawResult:
     return bench.store.draw(topic, "g", tokens, **(SECOND | terms))
 
 
@@ -99,36 +99,36 @@ def test_a_group_that_has_expired_takes_its_tunings_along(bench: Bench) -> None:
     bench.store.sweep(topic)
     bench.store.subscribe(topic, "g")
     assert tuned(bench, topic) == {}
-    assert draw(bench, topic, 1) == Drawn(1, 0)
+    assert draw(bench, topic, 1) == DrawResult(1, 0)
 
 
 def test_a_bucket_is_full_at_first_and_fills_at_its_rate(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
-    assert draw(bench, topic, 15) == Drawn(15, 0)
-    assert draw(bench, topic, 15) == Drawn(5, 100)
-    assert draw(bench, topic, 1) == Drawn(0, 100)
+    assert draw(bench, topic, 15) == DrawResult(15, 0)
+    assert draw(bench, topic, 15) == DrawResult(5, 100)
+    assert draw(bench, topic, 1) == DrawResult(0, 100)
     bench.advance(99)
-    assert draw(bench, topic, 1) == Drawn(0, 1)
+    assert draw(bench, topic, 1) == DrawResult(0, 1)
     bench.advance(1)
-    assert draw(bench, topic, 3) == Drawn(1, 100)
+    assert draw(bench, topic, 3) == DrawResult(1, 100)
     bench.advance(1000)
-    assert draw(bench, topic, 10) == Drawn(10, 0)
-    assert draw(bench, topic, 1) == Drawn(0, 100)
+    assert draw(bench, topic, 10) == DrawResult(10, 0)
+    assert draw(bench, topic, 1) == DrawResult(0, 100)
     bench.advance(86_400_000)
-    assert draw(bench, topic, 1_000_000) == Drawn(20, 100)
+    assert draw(bench, topic, 1_000_000) == DrawResult(20, 100)
 
 
 def test_asking_often_earns_no_less_than_asking_seldom(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     slow = {"rate": 1, "per_ms": 3_600_000, "burst": 1}
-    assert draw(bench, topic, 1, **slow) == Drawn(1, 0)
+    assert draw(bench, topic, 1, **slow) == DrawResult(1, 0)
     for _ in range(40):
         assert draw(bench, topic, 1, **slow).granted == 0
         bench.advance(90_000 - 1)
     answer = draw(bench, topic, 1, **slow)
-    assert answer == Drawn(0, 40)
+    assert answer == DrawResult(0, 40)
     bench.advance(40)
-    assert draw(bench, topic, 1, **slow) == Drawn(1, 0)
+    assert draw(bench, topic, 1, **slow) == DrawResult(1, 0)
 
 
 def test_who_waits_as_long_as_was_said_gets_a_token_and_not_a_millisecond_before(
@@ -148,7 +148,7 @@ def test_who_waits_as_long_as_was_said_gets_a_token_and_not_a_millisecond_before
             if wait_ms == 0:
                 continue
             bench.advance(wait_ms - 1)
-            assert draw(bench, topic, 1, **terms) == Drawn(0, 1)
+            assert draw(bench, topic, 1, **terms) == DrawResult(0, 1)
             bench.advance(1)
             assert draw(bench, topic, 1, **terms).granted == 1
 
@@ -156,13 +156,13 @@ def test_who_waits_as_long_as_was_said_gets_a_token_and_not_a_millisecond_before
 def test_another_rate_or_burst_counts_at_once(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     draw(bench, topic, 20)
-    assert draw(bench, topic, 1, rate=1000) == Drawn(0, 1)
-    assert draw(bench, topic, 1, rate=1) == Drawn(0, 1000)
+    assert draw(bench, topic, 1, rate=1000) == DrawResult(0, 1)
+    assert draw(bench, topic, 1, rate=1) == DrawResult(0, 1000)
     bench.advance(500)
-    assert draw(bench, topic, 9) == Drawn(5, 100)
+    assert draw(bench, topic, 9) == DrawResult(5, 100)
     bench.advance(2000)
-    assert draw(bench, topic, 20, burst=3) == Drawn(3, 100)
-    assert draw(bench, topic, 20, burst=1000) == Drawn(0, 100)
+    assert draw(bench, topic, 20, burst=3) == DrawResult(3, 100)
+    assert draw(bench, topic, 20, burst=1000) == DrawResult(0, 100)
     bench.advance(60_000)
     assert draw(bench, topic, 1000, burst=1000).granted == 600
 
@@ -173,11 +173,11 @@ def test_a_clock_that_goes_back_an_hour_costs_no_more_than_the_time_until_the_ne
     topic = bench.topic("stream", "g")
     draw(bench, topic, 20)
     bench.advance(-3_600_000)
-    assert draw(bench, topic, 1) == Drawn(0, 100)
+    assert draw(bench, topic, 1) == DrawResult(0, 100)
     bench.advance(99)
-    assert draw(bench, topic, 1) == Drawn(0, 1)
+    assert draw(bench, topic, 1) == DrawResult(0, 1)
     bench.advance(1)
-    assert draw(bench, topic, 1) == Drawn(1, 0)
+    assert draw(bench, topic, 1) == DrawResult(1, 0)
     bench.advance(3_600_000)
     assert draw(bench, topic, 100).granted == 20
 

@@ -10,8 +10,8 @@ from bench import SETTLED, Bench, body_of
 
 from qframe.errors import UnknownGroup
 from qframe.stores.base import Store
-from qframe.stores.exchange import NO_EPOCH
 from qframe.stores.redis.store import RedisStore
+from qframe.stores.types import NO_EPOCH
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)

@@ -6,7 +6,7 @@ import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.errors import UnknownGroup
-from qframe.stores.exchange import NO_EPOCH
+from qframe.stores.types import NO_EPOCH
 from qframe.topic import Topic
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
@@ -311,7 +311,7 @@ def test_a_dropped_group_is_unknown_to_every_operation(bench: Bench, kind: str) 
         lambda: store.pull(topic, "g", [], receipt="r", lease_ms=1, max_attempts=1),
         lambda: store.settle(topic, "g", []),
         lambda: store.renew(topic, "g", [], 1),
-        lambda: store.recall(topic, "g", [], "r"),
+        lambda: store.revoke(topic, "g", [], "r"),
         lambda: store.epochs(topic, "g"),
         lambda: store.take(topic, "g", {}),
         lambda: store.dead(topic, "g"),

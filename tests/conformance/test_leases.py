@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import SETTLED, STALE, Bench, body_of, epoch
 
-from qframe.stores.exchange import LOST_ERROR, NO_EPOCH, Ask, Hold
+from qframe.stores.types import LOST_ERROR, NO_EPOCH, LeaseRef, PullRequest
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 
@@ -73,7 +73,9 @@ def test_a_new_epoch_fences_the_old_owner_off_and_hands_out_what_it_had(
     before = bench.total(topic)
     for settle in (bench.ack, bench.retry, bench.kill, bench.release):
         assert settle(topic, one, epoch=old) == STALE
-    assert bench.store.renew(topic, "g", [Hold(0, old, one.subject, one.receipt)], 100).gone != []
+    assert (
+        bench.store.renew(topic, "g", [LeaseRef(0, old, one.subject, one.receipt)], 100).gone != []
+    )
     assert bench.total(topic) == before
     [again] = bench.got(topic)
     assert (again.attempt, again.lost) == (2, 1)
@@ -237,8 +239,8 @@ def test_what_was_handed_out_in_an_answer_that_was_lost_can_be_given_back(
     bench.publish(topic, 2, "b")
     bench.got(topic, receipt="lost")
     own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost").count == 1
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost").count == 0
+    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9)], "lost").count == 1
+    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9)], "lost").count == 0
     [again] = bench.got(topic)
     assert (body_of(again), again.attempt, again.lost) == (2, 1, 0)
     assert bench.ack(topic, kept) == SETTLED
@@ -306,7 +308,7 @@ def test_a_renewal_answers_just_those_that_are_not_held(bench: Bench, kind: str)
     good, other = bench.holds(topic, mine, theirs)
     forged = other._replace(receipt="forged")
     foreign = other._replace(epoch=epoch(999))
-    nobodys = Hold(1, other.epoch, "none" if theirs.subject else "77", other.receipt)
+    nobodys = LeaseRef(1, other.epoch, "none" if theirs.subject else "77", other.receipt)
     answered = bench.store.renew(topic, "g", [forged, good, foreign, other, nobodys], 100).gone
     assert answered == [forged, foreign, nobodys]
     assert bench.store.renew(topic, "g", [], 100).gone == []
@@ -421,20 +423,22 @@ def test_a_pull_under_another_epoch_takes_back_no_leases_and_buries_nothing(
     assert bench.total(topic) == before
 
 
-# Recalls
+# Revokes
 
 
 @pytest.mark.promise(1)
 @pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
-def test_a_recall_takes_all_subjects_of_its_receipt_and_no_others(bench: Bench, kind: str) -> None:
+def test_a_revocation_takes_all_subjects_of_its_receipt_and_no_others(
+    bench: Bench, kind: str
+) -> None:
     topic = bench.topic(kind, "g", slots=2)
     for number in range(12):
         bench.publish(topic, number, f"k{number}")
     first = bench.got(topic, limit=2, receipt="kept")
     lost = bench.got(topic, receipt="lost")
     own = bench.store.epochs(topic, "g")
-    asks = [Ask(slot, own[slot], 1) for slot in (0, 1)]
-    assert bench.store.recall(topic, "g", asks, "lost").count == len(lost) == 8
+    asks = [PullRequest(slot, own[slot], 1) for slot in (0, 1)]
+    assert bench.store.revoke(topic, "g", asks, "lost").count == len(lost) == 8
     assert bench.ack(topic, *lost) == STALE * 8
     assert bench.ack(topic, *first) == SETTLED * 4
     assert {(one.attempt, one.lost) for one in bench.got(topic)} == {(1, 0)}
@@ -442,26 +446,26 @@ def test_a_recall_takes_all_subjects_of_its_receipt_and_no_others(bench: Bench, 
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", ["ordered", "delay", "priority", "merge"])
-def test_a_recall_under_another_epoch_or_for_another_slot_changes_nothing(
+def test_a_revocation_under_another_epoch_or_for_another_slot_changes_nothing(
     bench: Bench, kind: str
 ) -> None:
     topic = bench.topic(kind, "g", slots=2)
     bench.publish(topic, 1, "k")
     [one] = bench.got(topic, receipt="lost")
     own = bench.store.epochs(topic, "g")[one.slot]
-    for ask in (Ask(one.slot, epoch(999), 9), Ask(1 - one.slot, own, 9)):
-        assert bench.store.recall(topic, "g", [ask], "lost").count == 0
+    for ask in (PullRequest(one.slot, epoch(999), 9), PullRequest(1 - one.slot, own, 9)):
+        assert bench.store.revoke(topic, "g", [ask], "lost").count == 0
     assert bench.ack(topic, one) == SETTLED
 
 
 @pytest.mark.promise(6)
-def test_a_recall_gives_a_whole_run_back_uncounted(bench: Bench) -> None:
+def test_a_revocation_gives_a_whole_run_back_uncounted(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     for number in range(3):
         bench.publish(topic, number, "k")
     bench.got(topic, receipt="lost")
     own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost").count == 1
+    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9)], "lost").count == 1
     assert bench.total(topic).todo == 3
     assert [(body_of(one), one.attempt, one.lost) for one in bench.got(topic)] == [
         (number, 1, 0) for number in range(3)
@@ -469,24 +473,24 @@ def test_a_recall_gives_a_whole_run_back_uncounted(bench: Bench) -> None:
 
 
 @pytest.mark.parametrize("kind", ["delay", "priority", "merge"])
-def test_a_recalled_subject_becomes_one_with_its_next_round(bench: Bench, kind: str) -> None:
+def test_a_revoked_subject_becomes_one_with_its_next_round(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k")
     bench.got(topic, receipt="lost")
     bench.publish(topic, 2, "k")
     own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost").count == 1
+    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9)], "lost").count == 1
     assert (bench.bodies(topic), bench.total(topic).published) == ([2], 1)
 
 
-def test_a_recall_on_a_stream_gives_back_what_had_left_the_line(bench: Bench) -> None:
+def test_a_revocation_on_a_stream_gives_back_what_had_left_the_line(bench: Bench) -> None:
     topic = bench.topic("stream", "g")
     for number in range(2):
         bench.publish(topic, number)
     bench.retry(topic, *bench.got(topic, limit=1))
     assert bench.bodies(topic, receipt="lost") == [0, 1]
     own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "lost").count == 1
+    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9)], "lost").count == 1
     again = bench.got(topic, position=1)
     assert [(body_of(one), one.attempt, one.lost) for one in again] == [(0, 2, 0), (1, 1, 0)]
     assert bench.ack(topic, *again) == SETTLED * 2

@@ -10,8 +10,8 @@ from late import meanwhile
 
 from qframe.errors import TopicMismatch
 from qframe.stores.base import Store
-from qframe.stores.exchange import NO_EPOCH
 from qframe.stores.sql.store import SqlStore
+from qframe.stores.types import NO_EPOCH
 from qframe.topic import Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
@@ -166,8 +166,8 @@ def test_of_two_who_declare_a_topic_otherwise_at_once_one_is_refused(bench: Benc
 def test_of_two_who_join_or_claim_at_once_both_are_there_and_one_owns(bench: Bench) -> None:
     topic = bench.topic("stream", "g", slots=2)
     other, done = bench.another(), []
-    meanwhile(bench.store, once_done(done, lambda: other.attend(topic, "g", "b", 60_000)))
-    bench.store.attend(topic, "g", "a", 60_000)
+    meanwhile(bench.store, once_done(done, lambda: other.heartbeat(topic, "g", "b", 60_000)))
+    bench.store.heartbeat(topic, "g", "a", 60_000)
     claim = once_done(done, lambda: other.claim(topic, "g", "b", {0: epoch(8), 1: epoch(8)}))
     meanwhile(bench.store, claim)
     assert bench.store.claim(topic, "g", "a", {0: epoch(9), 1: epoch(9)}) == []

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from bench import SETTLED, STALE, Bench, body_of
 
-from qframe.stores.exchange import Ask
+from qframe.stores.types import PullRequest
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)
@@ -396,7 +396,7 @@ def test_slots_are_answered_as_they_were_asked(bench: Bench, kind: str) -> None:
     for number in range(40):
         bench.publish(topic, number, f"k{number}")
     own = bench.store.epochs(topic, "g")
-    asks = [Ask(slot, own[slot], limit) for slot, limit in ((2, 3), (0, 1), (3, 0), (1, 2))]
+    asks = [PullRequest(slot, own[slot], limit) for slot, limit in ((2, 3), (0, 1), (3, 0), (1, 2))]
     pulled = bench.store.pull(topic, "g", asks, receipt="r", lease_ms=300, max_attempts=9)
     assert [one.slot for one in pulled.deliveries] == [2, 2, 2, 0, 1, 1]
 
@@ -409,7 +409,7 @@ def test_a_fenced_slot_gives_nothing_and_the_others_do(bench: Bench, kind: str) 
         bench.publish(topic, number, f"k{number}")
     own = bench.store.epochs(topic, "g")
     before = bench.store.stats(topic)[0]
-    asks = [Ask(0, "f" * 16, 9), Ask(1, own[1], 9)]
+    asks = [PullRequest(0, "f" * 16, 9), PullRequest(1, own[1], 9)]
     pulled = bench.store.pull(topic, "g", asks, receipt="r", lease_ms=300, max_attempts=9)
     assert pulled.fenced == [0]
     assert {one.slot for one in pulled.deliveries} == {1}
@@ -433,11 +433,11 @@ def test_the_next_due_time_is_the_nearest_of_delays_retries_and_leases(
 
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", SUBJECTS)
-def test_nothing_is_recalled_under_another_epoch_or_receipt(bench: Bench, kind: str) -> None:
+def test_nothing_is_revoked_under_another_epoch_or_receipt(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k")
     [one] = bench.got(topic, receipt="mine")
     own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.recall(topic, "g", [Ask(0, "f" * 16, 9)], "mine").count == 0
-    assert bench.store.recall(topic, "g", [Ask(0, own, 9)], "other").count == 0
+    assert bench.store.revoke(topic, "g", [PullRequest(0, "f" * 16, 9)], "mine").count == 0
+    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9)], "other").count == 0
     assert bench.ack(topic, one) == SETTLED

@@ -33,10 +33,10 @@ def test_a_store_that_rings_for_messages_rings_for_rosters(bench: Bench) -> None
 
 
 RINGING: dict[str, Callable[[Any, Topic], Any]] = {
-    "joining": lambda s, t: s.attend(t, "g", "c", LEASE_MS),
+    "joining": lambda s, t: s.heartbeat(t, "g", "c", LEASE_MS),
     "claiming": lambda s, t: s.claim(t, "g", "b", {2: NEW}),
-    "letting go": lambda s, t: s.let_go(t, "g", "a", [1, 2]),
-    "departing": lambda s, t: s.depart(t, "g", "a"),
+    "letting go": lambda s, t: s.release_slots(t, "g", "a", [1, 2]),
+    "departing": lambda s, t: s.leave(t, "g", "a"),
     "dropping the group": lambda s, t: s.drop_group(t, "g"),
 }
 
@@ -57,9 +57,9 @@ def test_the_bell_rings_for_all_who_listen_when_the_roster_changes(bench: Bench,
         bell.close()
         bench.store.subscribe(topic, "g")
         for member in ("a", "b"):
-            bench.store.attend(topic, "g", member, LEASE_MS)
-        bench.store.depart(topic, "g", "c")
-        bench.store.let_go(topic, "g", "b", [2])
+            bench.store.heartbeat(topic, "g", member, LEASE_MS)
+        bench.store.leave(topic, "g", "c")
+        bench.store.release_slots(topic, "g", "b", [2])
         claim(bench, topic, "a", 0, 1)
 
 
@@ -68,13 +68,13 @@ def test_the_bell_rings_when_another_who_only_renews_finds_that_a_lease_has_pass
 ) -> None:
     topic = start(bench, "a")
     bench.advance(1)
-    bench.store.attend(topic, "g", "b", LEASE_MS)
+    bench.store.heartbeat(topic, "g", "b", LEASE_MS)
     bell = silent(bench, topic)
     if bell is None:
         return
     bench.advance(LEASE_MS - 1)
     assert not bell.wait(0)
-    bench.store.attend(topic, "g", "b", LEASE_MS)
+    bench.store.heartbeat(topic, "g", "b", LEASE_MS)
     assert bell.wait(LONG_S)
     bell.close()
 

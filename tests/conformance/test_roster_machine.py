@@ -64,8 +64,8 @@ class RosterMachine(Machine):
         self.clock.advance(ms)
         self.look(1)
 
-    def attend(self, member: str, lease_ms: int) -> None:
-        self.note(*self.each(lambda store: store.attend(self.topic, "g", member, lease_ms)))
+    def heartbeat(self, member: str, lease_ms: int) -> None:
+        self.note(*self.each(lambda store: store.heartbeat(self.topic, "g", member, lease_ms)))
 
     def claim(self, member: str, epochs: dict[int, str]) -> None:
         mine, theirs = self.each(lambda store: store.claim(self.topic, "g", member, epochs))
@@ -73,11 +73,11 @@ class RosterMachine(Machine):
         self.reached["claimed"] += len(mine)
         self.reached["refused"] += len(epochs) - len(mine)
 
-    def let_go(self, member: str, slots: list[int]) -> None:
-        self.each(lambda store: store.let_go(self.topic, "g", member, slots))
+    def release_slots(self, member: str, slots: list[int]) -> None:
+        self.each(lambda store: store.release_slots(self.topic, "g", member, slots))
 
-    def depart(self, member: str) -> None:
-        self.each(lambda store: store.depart(self.topic, "g", member))
+    def leave(self, member: str) -> None:
+        self.each(lambda store: store.leave(self.topic, "g", member))
 
     def forget(self) -> None:
         for store in (self.model, self.store):

@@ -27,7 +27,7 @@ def test_a_group_that_nobody_has_attended_has_an_empty_roster_of_version_0(bench
 def test_who_attends_is_a_member_until_its_lease_passes(bench: Bench) -> None:
     topic = start(bench)
     now_ms = bench.store.now_ms()
-    version = bench.store.attend(topic, "g", "a", LEASE_MS)
+    version = bench.store.heartbeat(topic, "g", "a", LEASE_MS)
     assert roster(bench, topic) == Roster(version, [Member("a", now_ms, now_ms + LEASE_MS)], {})
     bench.advance(LEASE_MS - 1)
     assert names(bench, topic) == ["a"]
@@ -40,15 +40,15 @@ def test_attending_again_renews_the_lease_and_keeps_when_it_joined_and_what_it_o
 ) -> None:
     topic = start(bench)
     joined_ms = bench.store.now_ms()
-    bench.store.attend(topic, "g", "a", LEASE_MS)
+    bench.store.heartbeat(topic, "g", "a", LEASE_MS)
     claim(bench, topic, "a", 2)
     for _ in range(5):
         bench.advance(LEASE_MS - 1)
-        bench.store.attend(topic, "g", "a", LEASE_MS)
+        bench.store.heartbeat(topic, "g", "a", LEASE_MS)
     found = roster(bench, topic)
     assert found.members == [Member("a", joined_ms, bench.store.now_ms() + LEASE_MS)]
     assert found.owners == {2: Owner(2, "a", OLD, joined_ms)}
-    bench.store.attend(topic, "g", "a", 10)
+    bench.store.heartbeat(topic, "g", "a", 10)
     bench.advance(10)
     assert roster(bench, topic).members == []
 
@@ -56,8 +56,8 @@ def test_attending_again_renews_the_lease_and_keeps_when_it_joined_and_what_it_o
 def test_members_stand_by_when_they_joined_and_then_by_id(bench: Bench) -> None:
     topic = start(bench, "c", "worker 1 (ü)", "a:b/c@d")
     bench.advance(1)
-    bench.store.attend(topic, "g", "b", LEASE_MS)
-    bench.store.attend(topic, "g", "c", LEASE_MS)
+    bench.store.heartbeat(topic, "g", "b", LEASE_MS)
+    bench.store.heartbeat(topic, "g", "c", LEASE_MS)
     assert names(bench, topic) == ["a:b/c@d", "c", "worker 1 (ü)", "b"]
 
 
@@ -90,8 +90,8 @@ def test_a_member_that_is_not_there_or_whose_lease_has_passed_gets_nothing(bench
     assert claim(bench, topic, "a", 0) == [0]
     bench.advance(LEASE_MS)
     assert claim(bench, topic, "a", 0, 1) == []
-    bench.store.attend(topic, "g", "a", LEASE_MS)
-    bench.store.depart(topic, "g", "a")
+    bench.store.heartbeat(topic, "g", "a", LEASE_MS)
+    bench.store.leave(topic, "g", "a")
     assert claim(bench, topic, "a", 0, 1) == []
     assert (names(bench, topic), owned(bench, topic)) == ([], {})
 
@@ -101,7 +101,7 @@ def test_a_claim_of_nothing_is_answered_with_nothing(bench: Bench) -> None:
     version = roster(bench, topic).version
     assert bench.store.claim(topic, "g", "a", {}) == []
     assert bench.store.claim(topic, "g", "stranger", {}) == []
-    bench.store.let_go(topic, "g", "a", [])
+    bench.store.release_slots(topic, "g", "a", [])
     assert bench.store.roster(topic, "g", version) is None
 
 
@@ -111,7 +111,7 @@ def test_slots_of_a_member_whose_lease_has_passed_are_free_for_the_next_claim(
     topic = start(bench, "a", "b")
     claim(bench, topic, "a", 0, 1)
     bench.advance(LEASE_MS - 1)
-    bench.store.attend(topic, "g", "b", LEASE_MS)
+    bench.store.heartbeat(topic, "g", "b", LEASE_MS)
     assert claim(bench, topic, "b", 0, under=NEW) == []
     bench.advance(1)
     assert owned(bench, topic) == {}
@@ -126,7 +126,7 @@ def test_who_comes_back_after_its_lease_has_passed_joins_anew_and_owns_nothing(
     claim(bench, topic, "a", 0, 1)
     before = roster(bench, topic)
     bench.advance(LEASE_MS)
-    assert bench.store.attend(topic, "g", "a", LEASE_MS) != before.version
+    assert bench.store.heartbeat(topic, "g", "a", LEASE_MS) != before.version
     found = roster(bench, topic)
     assert (found.members[0].since_ms, found.owners) == (bench.store.now_ms(), {})
 
@@ -136,10 +136,10 @@ def test_another_who_attends_drops_those_whose_lease_has_passed(bench: Bench) ->
     claim(bench, topic, "a", 0, 1)
     claim(bench, topic, "b", 2)
     bench.advance(1)
-    bench.store.attend(topic, "g", "c", LEASE_MS)
+    bench.store.heartbeat(topic, "g", "c", LEASE_MS)
     before = roster(bench, topic).version
     bench.advance(LEASE_MS - 1)
-    version = bench.store.attend(topic, "g", "c", LEASE_MS)
+    version = bench.store.heartbeat(topic, "g", "c", LEASE_MS)
     assert version != before
     assert (names(bench, topic), owned(bench, topic)) == (["c"], {})
     assert bench.store.roster(topic, "g", version) is None
@@ -149,11 +149,11 @@ def test_a_member_lets_go_of_its_own_slots_and_of_no_others(bench: Bench) -> Non
     topic = start(bench, "a", "b")
     claim(bench, topic, "a", 0, 1)
     claim(bench, topic, "b", 2)
-    bench.store.let_go(topic, "g", "a", [1, 2, 3])
+    bench.store.release_slots(topic, "g", "a", [1, 2, 3])
     assert owned(bench, topic) == {0: "a", 2: "b"}
     before = roster(bench, topic)
-    bench.store.let_go(topic, "g", "a", [1, 2, 3])
-    bench.store.let_go(topic, "g", "stranger", [0, 2])
+    bench.store.release_slots(topic, "g", "a", [1, 2, 3])
+    bench.store.release_slots(topic, "g", "stranger", [0, 2])
     assert roster(bench, topic) == before
     assert claim(bench, topic, "b", 1) == [1]
 
@@ -164,11 +164,11 @@ def test_a_member_departs_with_all_it_owns_whoever_asks_and_as_often_as_one_asks
     topic = start(bench, "a", "b")
     claim(bench, topic, "a", 0, 1)
     claim(bench, topic, "b", 2)
-    bench.store.depart(topic, "g", "a")
+    bench.store.leave(topic, "g", "a")
     assert (names(bench, topic), owned(bench, topic)) == (["b"], {2: "b"})
     before = roster(bench, topic)
-    bench.store.depart(topic, "g", "a")
-    bench.store.depart(topic, "g", "stranger")
+    bench.store.leave(topic, "g", "a")
+    bench.store.leave(topic, "g", "stranger")
     assert roster(bench, topic) == before
 
 
@@ -191,8 +191,8 @@ def test_the_version_is_another_one_exactly_if_something_has_changed(
 
 def test_attending_answers_the_version_in_force(bench: Bench) -> None:
     topic = start(bench, "a")
-    version = bench.store.attend(topic, "g", "b", LEASE_MS)
-    assert bench.store.attend(topic, "g", "a", LEASE_MS) == version
+    version = bench.store.heartbeat(topic, "g", "b", LEASE_MS)
+    assert bench.store.heartbeat(topic, "g", "a", LEASE_MS) == version
     assert roster(bench, topic).version == version
 
 
@@ -202,7 +202,7 @@ def test_whoever_looks_notices_that_a_lease_has_passed_also_if_nobody_has_droppe
     topic = start(bench, "a")
     claim(bench, topic, "a", 0)
     bench.advance(1)
-    version = bench.store.attend(topic, "g", "b", LEASE_MS)
+    version = bench.store.heartbeat(topic, "g", "b", LEASE_MS)
     bench.advance(LEASE_MS - 2)
     assert bench.store.roster(topic, "g", version) is None
     bench.advance(1)
@@ -218,7 +218,7 @@ def test_a_version_is_never_given_to_another_state_also_if_a_group_is_dropped(
     topic = start(bench)
     seen = set()
     for number in range(10):
-        seen.add(bench.store.attend(topic, "g", "a", LEASE_MS))
+        seen.add(bench.store.heartbeat(topic, "g", "a", LEASE_MS))
         claim(bench, topic, "a", 0)
         seen.add(roster(bench, topic).version)
         assert len(seen) == 2 * number + 2
@@ -232,7 +232,7 @@ def test_a_dropped_group_forgets_its_roster_and_subscribes_again_with_an_empty_o
 ) -> None:
     topic = start(bench, "a")
     bench.store.subscribe(topic, "h")
-    bench.store.attend(topic, "h", "a", LEASE_MS)
+    bench.store.heartbeat(topic, "h", "a", LEASE_MS)
     claim(bench, topic, "a", 0, 1)
     claim(bench, topic, "a", 1, group="h")
     version = roster(bench, topic).version
@@ -242,7 +242,7 @@ def test_a_dropped_group_forgets_its_roster_and_subscribes_again_with_an_empty_o
     bench.store.subscribe(topic, "g")
     assert bench.store.roster(topic, "g", version) == Roster(0, [], {})
     assert claim(bench, topic, "a", 0) == []
-    bench.store.attend(topic, "g", "b", LEASE_MS)
+    bench.store.heartbeat(topic, "g", "b", LEASE_MS)
     assert claim(bench, topic, "b", 0, under=NEW) == [0]
     assert owned(bench, topic) == {0: "b"}
     assert (names(bench, topic, "h"), owned(bench, topic, "h")) == (["a"], {1: "a"})
@@ -251,7 +251,7 @@ def test_a_dropped_group_forgets_its_roster_and_subscribes_again_with_an_empty_o
 def test_each_group_and_each_topic_has_a_roster_of_its_own(bench: Bench) -> None:
     topic, other = start(bench, "a"), start(bench, "b")
     bench.store.subscribe(topic, "h")
-    bench.store.attend(topic, "h", "c", LEASE_MS)
+    bench.store.heartbeat(topic, "h", "c", LEASE_MS)
     claim(bench, topic, "a", 0)
     claim(bench, other, "b", 0, under=NEW)
     assert claim(bench, topic, "c", 0, under=NEW, group="h") == [0]
@@ -265,7 +265,7 @@ def test_a_roster_is_there_in_every_kind_and_takes_no_part_in_its_messages(
     bench: Bench, kind: str
 ) -> None:
     topic = bench.topic(kind, "g", slots=2)
-    bench.store.attend(topic, "g", "a", LEASE_MS)
+    bench.store.heartbeat(topic, "g", "a", LEASE_MS)
     bench.publish(topic, 1, "k")
     assert claim(bench, topic, "a", 0, 1) == [0, 1]
     assert bench.bodies(topic) == [1]
@@ -273,13 +273,13 @@ def test_a_roster_is_there_in_every_kind_and_takes_no_part_in_its_messages(
 
 
 OPERATIONS: dict[str, Callable[[Any, Topic], Any]] = {
-    "attend": lambda store, topic: store.attend(topic, "g", "a", LEASE_MS),
+    "heartbeat": lambda store, topic: store.heartbeat(topic, "g", "a", LEASE_MS),
     "roster": lambda store, topic: store.roster(topic, "g"),
     "roster seen": lambda store, topic: store.roster(topic, "g", 0),
     "claim": lambda store, topic: store.claim(topic, "g", "a", {0: OLD}),
     "claim nothing": lambda store, topic: store.claim(topic, "g", "a", {}),
-    "let_go": lambda store, topic: store.let_go(topic, "g", "a", [0]),
-    "depart": lambda store, topic: store.depart(topic, "g", "a"),
+    "release_slots": lambda store, topic: store.release_slots(topic, "g", "a", [0]),
+    "leave": lambda store, topic: store.leave(topic, "g", "a"),
 }
 
 
@@ -318,7 +318,7 @@ def test_members_that_race_for_slots_never_both_win_one(bench: Bench) -> None:
         by_owner = {slot: member for member, slots in won.items() for slot in slots}
         assert owned(bench, topic) == by_owner
         for member, slots in won.items():
-            bench.store.let_go(topic, "g", member, sorted(slots))
+            bench.store.release_slots(topic, "g", member, sorted(slots))
         assert owned(bench, topic) == {}
 
 
@@ -329,7 +329,7 @@ def test_members_that_join_at_once_are_all_there(bench: Bench) -> None:
 
     def join(member: str) -> None:
         begin.wait()
-        bench.store.attend(topic, "g", member, LEASE_MS)
+        bench.store.heartbeat(topic, "g", member, LEASE_MS)
 
     threads = [threading.Thread(target=join, args=(member,)) for member in members]
     for thread in threads:
@@ -343,10 +343,10 @@ def test_fifty_members_share_a_thousand_slots(bench: Bench) -> None:
     topic = start(bench, slots=1024)
     members = [f"worker-{number:02}" for number in range(50)]
     for member in members:
-        bench.store.attend(topic, "g", member, LEASE_MS)
+        bench.store.heartbeat(topic, "g", member, LEASE_MS)
     slots = list(range(1024))
     assert claim(bench, topic, members[0], *slots) == slots
-    bench.store.let_go(topic, "g", members[0], slots)
+    bench.store.release_slots(topic, "g", members[0], slots)
     for number, member in enumerate(members):
         assert claim(bench, topic, member, *slots[number::50], under=NEW) == slots[number::50]
     found = roster(bench, topic)
@@ -355,10 +355,10 @@ def test_fifty_members_share_a_thousand_slots(bench: Bench) -> None:
         slot: members[slot % 50] for slot in slots
     }
     bench.advance(LEASE_MS)
-    version = bench.store.attend(topic, "g", "last", LEASE_MS)
+    version = bench.store.heartbeat(topic, "g", "last", LEASE_MS)
     assert roster(bench, topic) == Roster(
         version, [Member("last", bench.store.now_ms(), bench.store.now_ms() + LEASE_MS)], {}
     )
     assert claim(bench, topic, "last", *slots) == slots
-    bench.store.depart(topic, "g", "last")
+    bench.store.leave(topic, "g", "last")
     assert owned(bench, topic) == {}

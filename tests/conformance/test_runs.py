@@ -7,7 +7,7 @@ from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
-from qframe.stores.exchange import Settlement
+from qframe.stores.types import Settlement
 from qframe.topic import Topic
 
 

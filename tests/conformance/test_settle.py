@@ -11,7 +11,7 @@ from bench import SETTLED, STALE, Bench, body_of
 from qframe.outcomes import Settled, Verdict
 from qframe.retry import Backoff
 from qframe.runtime.handler.retry_policy import ending_of
-from qframe.stores.exchange import Settlement
+from qframe.stores.types import Settlement
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 KINDS = ("stream", *SUBJECTS)

@@ -9,7 +9,7 @@ from bench import SETTLED, STALE, Bench, body_of, epoch
 
 from qframe.codec import TAGS_HEADER, tags_of
 from qframe.errors import TopicMismatch
-from qframe.stores.exchange import Ask, Pulled
+from qframe.stores.types import PullRequest, PullResult
 from qframe.topic import Topic
 
 # AlphaQ: ordered messages per subject
@@ -290,8 +290,8 @@ def test_rmq_one_worker_per_piece_of_data_by_assigning_slots(bench: Bench) -> No
     for number in range(40):
         bench.publish(topic, number, f"m{number}")
 
-    def pulled(own: str, receipt: str) -> Pulled:
-        asks = [Ask(slot, own, 100) for slot in range(4)]
+    def pulled(own: str, receipt: str) -> PullResult:
+        asks = [PullRequest(slot, own, 100) for slot in range(4)]
         return bench.store.pull(
             topic, "g", asks, receipt=receipt, lease_ms=300, max_attempts=16
         )  # fmt: skip

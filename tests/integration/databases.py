@@ -9,8 +9,8 @@ from typing import Any
 import msgspec
 
 from qframe.codec import batch_mark, subject_of
-from qframe.stores.exchange import Ask, Entry, Pulled
 from qframe.stores.sql.store import SqlStore
+from qframe.stores.types import Entry, PullRequest, PullResult
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
@@ -35,9 +35,9 @@ def begun(store: SqlStore, kind: str, slots: int = 1, *groups: str) -> Topic:
     return topic
 
 
-def pulled(store: SqlStore, topic: Topic, receipt: str, group: str = "g", **how: Any) -> Pulled:
+def pulled(store: SqlStore, topic: Topic, receipt: str, group: str = "g", **how: Any) -> PullResult:
     """What a pull from all slots hands out."""
-    asks = [Ask(slot, EPOCH, 500, how.get("position")) for slot in range(topic.slots)]
+    asks = [PullRequest(slot, EPOCH, 500, how.get("position")) for slot in range(topic.slots)]
     return store.pull(
         topic, group, asks, receipt=receipt, lease_ms=60_000, max_attempts=99,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from nursery import Child, Nursery
 
 from qframe import Message, QFrame, RateLimit, Topic
 from qframe.options.flow import DRAWN_FOR_S
-from qframe.stores.exchange import Drawn
+from qframe.stores.types import DrawResult
 
 TOPIC = Topic("events", "ordered", slots=16)
 GROUP = "g"
@@ -101,7 +101,7 @@ def work(store: str, namespace: str, history: str, rate: str, burst: str, thread
 
     draw = app.store.draw
 
-    def timed(*arguments: Any, **options: Any) -> Drawn:
+    def timed(*arguments: Any, **options: Any) -> DrawResult:
         begun_s = time.monotonic()
         drawn = draw(*arguments, **options)
         if time.monotonic() - begun_s > DRAWN_FOR_S / 4:  # from a half on tokens last for longer

@@ -159,7 +159,7 @@ def test_a_watch_shows_what_changes(idle: Program) -> None:
         started(idle, "slots", "orders", "--watch", "--json", stdout=subprocess.PIPE) as watch,
     ):
         assert {each["worker"] for each in json.loads(watch.stdout.readline())} == {None}
-        app.store.attend(ORDERS, "billing", "w-1-x", 60_000)
+        app.store.heartbeat(ORDERS, "billing", "w-1-x", 60_000)
         app.store.claim(ORDERS, "billing", "w-1-x", {2: "0" * 15 + "1"})
         eventually(lambda: json.loads(watch.stdout.readline())[2]["worker"] == "w-1-x", WITHIN_S)
         watch.send_signal(signal.SIGINT)

@@ -62,12 +62,12 @@ def test_a_paused_group_is_seen_as_such_and_handles_nothing_until_it_is_resumed(
     assert "billing (paused)" in shop.ok("topics").out
     assert shop.ok("groups", "orders").out.splitlines()[1].split()[-1] == "paused"
     with shop.app() as app:
-        app.store.attend(ORDERS, "billing", "host-1-x", 60_000)
+        app.store.heartbeat(ORDERS, "billing", "host-1-x", 60_000)
         assert shop.ok("workers").out.rstrip().endswith("orders/billing (paused)")
         assert shop.ok("workers", "--json").json[0]["paused"] == ["orders/billing"]
         assert shop.ok("slots", "orders").out.splitlines()[1].startswith("billing (paused)")
         assert {each["paused"] for each in shop.ok("slots", "orders", "--json").json} == {True}
-        app.store.depart(ORDERS, "billing", "host-1-x")
+        app.store.leave(ORDERS, "billing", "host-1-x")
     shop.ok("worker", "shop", "--burst")
     assert not (shop.directory / "handled.txt").exists()
     assert shop.ok("resume", "orders", "billing").out.startswith("orders/billing: as its code says")

@@ -17,7 +17,7 @@ from qframe import Message, PublishUnknown, QFrame, RateLimit, StoreUnavailable,
 from qframe.drivers import redis as driver
 from qframe.drivers import redis_servers
 from qframe.outcomes import Settled
-from qframe.stores.exchange import Ask
+from qframe.stores.types import PullRequest
 
 SLOTS = 4
 NAMESPACE = "qframe"
@@ -257,15 +257,15 @@ def test_a_node_is_told_a_script_that_it_has_forgotten_though_another_is_dead(
         for server in mortal.living:
             server.call("SCRIPT", "FLUSH")
         mortal.node.kill()
-        asks = [Ask(slot, epoch, 9) for slot, epoch in epochs.items()]
+        asks = [PullRequest(slot, epoch, 9) for slot, epoch in epochs.items()]
         terms: dict[str, Any] = {"receipt": "r", "lease_ms": 60_000, "max_attempts": 16}
         pulled = app.store.pull(topic, GROUP, asks, **terms)
         assert sorted(one.key or "" for one in pulled.deliveries) == sorted(mortal.others)
-        assert len(pulled.away + pulled.doubted) == len(mortal.on_it)
+        assert len(pulled.unreachable + pulled.in_doubt) == len(mortal.on_it)
         answers = app.store.acknowledge(topic, GROUP, pulled.deliveries, epochs)
         assert answers == [Settled.SETTLED] * len(mortal.others)
-        recalled = app.store.recall(topic, GROUP, asks, "r")
-        assert (recalled.count, len(recalled.away)) == (0, len(mortal.on_it))
+        revoked = app.store.revoke(topic, GROUP, asks, "r")
+        assert (revoked.count, len(revoked.unreachable)) == (0, len(mortal.on_it))
 
 
 @pytest.mark.parametrize("kind", ["stream"])
@@ -301,7 +301,7 @@ def test_slots_that_come_while_a_node_is_dead_are_taken_but_for_those_on_it(
         keys = keys_of(topic)
         with Serving(cluster.url, topic) as serving:
             store = serving.app.store
-            store.attend(topic, GROUP, "other", 60_000)
+            store.heartbeat(topic, GROUP, "other", 60_000)
 
             def coming() -> set[int]:
                 roster = store.roster(topic, GROUP)
@@ -311,7 +311,7 @@ def test_slots_that_come_while_a_node_is_dead_are_taken_but_for_those_on_it(
             # The roster lies where slot 0 does, and that node is to live.
             dead = next(nodes[slot] for slot in coming() if nodes[slot] != nodes[0])
             cluster.servers[dead].kill()
-            store.depart(topic, GROUP, "other")
+            store.leave(topic, GROUP, "other")
             there = [key for key, node in zip(keys, nodes, strict=True) if node == dead]
             meanwhile = publish_rounds(serving, [key for key in keys if key not in there])
             eventually(lambda: meanwhile <= set(serving.bodies))

@@ -21,9 +21,9 @@ from qframe.drivers import redis as driver
 from qframe.drivers.redis import Command, Redis
 from qframe.errors import AnswerLost
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.exchange import Ask, Settlement
 from qframe.stores.redis.keys import of
 from qframe.stores.redis.store import RedisStore
+from qframe.stores.types import PullRequest, Settlement
 
 KINDS = ("stream", "ordered")
 MANY = 320  # a pool of redis-py makes 100 by default, and on a cluster each server has one
@@ -122,11 +122,11 @@ def test_a_pull_whose_reply_was_dropped_loses_nothing_and_counts_no_attempt(
     bench.ack(topic, first)
     [epoch] = bench.store.epochs(topic, "g").values()
     proxy.drop_replies(1)
-    asks = [Ask(0, epoch, 3, position=1)]
+    asks = [PullRequest(0, epoch, 3, position=1)]
     with pytest.raises(AnswerLost):
         bench.store.pull(topic, "g", asks, receipt="lost", lease_ms=400, max_attempts=16)
     if topic.has_subjects:
-        bench.store.recall(topic, "g", asks, "lost")
+        bench.store.revoke(topic, "g", asks, "lost")
     again = bench.got(topic, position=1)
     assert [body_of(one) for one in again] == [1, 2, 3, 4, 5]
     assert {(one.attempt, one.lost) for one in again} == {(1, 0)}

@@ -12,8 +12,8 @@ from script_heads import head_of, sections, text_of
 from servers import RedisServer
 
 from qframe.outcomes import Verdict
-from qframe.stores.exchange import Ask, Entry
 from qframe.stores.redis.store import RedisStore
+from qframe.stores.types import Entry, PullRequest
 from qframe.topic import Topic
 
 # How a script is called, and what counting itself takes.
@@ -83,7 +83,7 @@ def batch(bench: Bench, topic: Topic, count: int = MANY, **options: Any) -> list
 def pull(bench: Bench, topic: Topic, limit: int) -> Callable[[], Any]:
     [epoch] = bench.store.epochs(topic, "g").values()
     return lambda: bench.store.pull(
-        topic, "g", [Ask(0, epoch, limit)], receipt="r", lease_ms=60_000, max_attempts=16
+        topic, "g", [PullRequest(0, epoch, limit)], receipt="r", lease_ms=60_000, max_attempts=16
     )
 
 
@@ -303,23 +303,23 @@ def roster_of(bench: Bench, *members: str) -> Topic:
     """A topic whose roster has these members."""
     topic = bench.topic("stream", "g", slots=64)
     for member in members:
-        bench.store.attend(topic, "g", member, 60_000)
+        bench.store.heartbeat(topic, "g", member, 60_000)
     return topic
 
 
 def test_attending(bench: Bench, counted: Count) -> None:
     topic = roster_of(bench)
-    renewing, joining, first, passed, owning, alone = said("attend")
-    attend = bench.store.attend
-    spent = counted(lambda: attend(topic, "g", "a", 60_000))
+    renewing, joining, first, passed, owning, alone = said("heartbeat")
+    heartbeat = bench.store.heartbeat
+    spent = counted(lambda: heartbeat(topic, "g", "a", 60_000))
     assert spent == renewing + joining + first
-    assert counted(lambda: attend(topic, "g", "b", 60_000)) == renewing + joining
-    assert counted(lambda: attend(topic, "g", "a", 60_000)) == renewing
+    assert counted(lambda: heartbeat(topic, "g", "b", 60_000)) == renewing + joining
+    assert counted(lambda: heartbeat(topic, "g", "a", 60_000)) == renewing
     bench.store.claim(topic, "g", "a", {0: "0" * 16})
-    attend(topic, "g", "a", 0)
-    assert counted(lambda: attend(topic, "g", "b", 60_000)) == renewing + passed + owning + alone
-    attend(topic, "g", "b", 0)
-    assert counted(lambda: attend(topic, "g", "c", 60_000)) == renewing + joining + passed
+    heartbeat(topic, "g", "a", 0)
+    assert counted(lambda: heartbeat(topic, "g", "b", 60_000)) == renewing + passed + owning + alone
+    heartbeat(topic, "g", "b", 0)
+    assert counted(lambda: heartbeat(topic, "g", "c", 60_000)) == renewing + joining + passed
 
 
 def test_looking_at_a_roster(bench: Bench, counted: Count) -> None:
@@ -327,10 +327,10 @@ def test_looking_at_a_roster(bench: Bench, counted: Count) -> None:
     same, other, passed, nobody = said("roster")
     assert counted(lambda: bench.store.roster(topic, "g", 0)) == same + nobody
     assert counted(lambda: bench.store.roster(topic, "g")) == other + nobody
-    version = bench.store.attend(topic, "g", "a", 60_000)
+    version = bench.store.heartbeat(topic, "g", "a", 60_000)
     assert counted(lambda: bench.store.roster(topic, "g", version)) == same == 3
     assert counted(lambda: bench.store.roster(topic, "g", version + 1)) == other
-    bench.store.attend(topic, "g", "a", 0)
+    bench.store.heartbeat(topic, "g", "a", 0)
     assert counted(lambda: bench.store.roster(topic, "g", version)) == passed
 
 
@@ -342,9 +342,9 @@ def test_claiming_and_letting_go(bench: Bench, counted: Count) -> None:
         ("c", stranger), ("a", looking + more), ("a", looking), ("b", looking),
     ):  # fmt: skip
         assert counted(lambda m=member: bench.store.claim(topic, "g", m, epochs)) == cost  # type: ignore[misc]
-    looking, more, *_ = said("let_go")
+    looking, more, *_ = said("release_slots")
     for member, cost in (("b", looking), ("a", looking + more), ("a", looking)):
-        assert counted(lambda m=member: bench.store.let_go(topic, "g", m, range(64))) == cost  # type: ignore[misc]
+        assert counted(lambda m=member: bench.store.release_slots(topic, "g", m, range(64))) == cost  # type: ignore[misc]
 
 
 def test_claiming_very_many_slots(bench: Bench, counted: Count) -> None:
@@ -353,22 +353,22 @@ def test_claiming_very_many_slots(bench: Bench, counted: Count) -> None:
     epochs = dict.fromkeys(range(2048), "0" * 16)
     spent = counted(lambda: bench.store.claim(topic, "g", "a", epochs))
     assert spent == looking + more + 2047 // each + 2047 // step
-    looking, more, _, each, step = said("let_go")
-    spent = counted(lambda: bench.store.let_go(topic, "g", "a", range(2048)))
+    looking, more, _, each, step = said("release_slots")
+    spent = counted(lambda: bench.store.release_slots(topic, "g", "a", range(2048)))
     assert spent == looking + more + 2047 // each + 2047 // step
 
 
 def test_departing(bench: Bench, counted: Count) -> None:
     topic = roster_of(bench, "a", "b")
     bench.store.claim(topic, "g", "a", dict.fromkeys(range(64), "0" * 16))
-    stranger, member, owning, _ = said("depart")
+    stranger, member, owning, _ = said("leave")
     for name, cost in (("c", stranger), ("b", member), ("a", member + owning), ("a", stranger)):
-        assert counted(lambda n=name: bench.store.depart(topic, "g", n)) == cost  # type: ignore[misc]
+        assert counted(lambda n=name: bench.store.leave(topic, "g", n)) == cost  # type: ignore[misc]
 
 
 def test_dropping_a_group_that_somebody_has_attended(bench: Bench, counted: Count) -> None:
     topic = bench.topic("stream", "g", "h")
-    bench.store.attend(topic, "g", "a", 60_000)
+    bench.store.heartbeat(topic, "g", "a", 60_000)
     once, *_, more, _ = said("drop_group")
     assert counted(lambda: bench.store.drop_group(topic, "g")) == once + more
 

@@ -24,16 +24,16 @@ def test_who_has_seen_what_a_server_lost_sees_what_is_done_after_it_came_back_ol
         store = RedisStore(server.url)
         store.declare(topic)
         store.subscribe(topic, "g")
-        store.attend(topic, "g", "a", LEASE_MS)
+        store.heartbeat(topic, "g", "a", LEASE_MS)
         server.call("SAVE")
-        seen = store.attend(topic, "g", "lost", LEASE_MS)
+        seen = store.heartbeat(topic, "g", "lost", LEASE_MS)
         server.kill()
         server.restart()
         store.reconnect()
         older = store.roster(topic, "g", seen)
         assert older is not None
         assert [member.id for member in older.members] == ["a"]
-        assert store.attend(topic, "g", "other", LEASE_MS) not in (seen, older.version)
+        assert store.heartbeat(topic, "g", "other", LEASE_MS) not in (seen, older.version)
         found = store.roster(topic, "g", seen)
         assert found is not None
         assert [member.id for member in found.members] == ["a", "other"]
@@ -49,7 +49,7 @@ def test_a_claim_whose_answer_was_lost_is_repeated_and_answers_what_it_won(
         store.declare(topic)
         store.subscribe(topic, "g")
         for member in ("a", "b"):
-            store.attend(topic, "g", member, LEASE_MS)
+            store.heartbeat(topic, "g", member, LEASE_MS)
         assert store.claim(topic, "g", "b", {3: EPOCH}) == [3]
         epochs = dict.fromkeys(range(4), EPOCH)
         proxy.drop_replies(1)
@@ -72,15 +72,15 @@ def test_nothing_is_kept_of_members_that_are_gone_and_of_a_group_that_is_dropped
         store.subscribe(topic, "g")
         before = server.call("KEYS", "*")
         for number in range(3):
-            store.attend(topic, "g", f"departs-{number}", LEASE_MS)
+            store.heartbeat(topic, "g", f"departs-{number}", LEASE_MS)
             store.claim(topic, "g", f"departs-{number}", {number: EPOCH})
-            store.depart(topic, "g", f"departs-{number}")
-        store.attend(topic, "g", "is slow", LEASE_MS)
+            store.leave(topic, "g", f"departs-{number}")
+        store.heartbeat(topic, "g", "is slow", LEASE_MS)
         store.claim(topic, "g", "is slow", {0: EPOCH})
-        store.attend(topic, "g", "is slow", 0)
-        store.depart(topic, "g", "stranger")
+        store.heartbeat(topic, "g", "is slow", 0)
+        store.leave(topic, "g", "stranger")
         assert set(server.call("KEYS", "*")) - set(before) == {b"qf:{qframe:t:0}:g:g:roster"}
-        store.attend(topic, "g", "a", LEASE_MS)
+        store.heartbeat(topic, "g", "a", LEASE_MS)
         store.claim(topic, "g", "a", {0: EPOCH})
         store.drop_group(topic, "g")
         assert [key for key in server.call("KEYS", "*") if b":g:g:" in key] == []

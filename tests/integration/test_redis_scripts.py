@@ -16,8 +16,8 @@ from serving import Publishing, Serving
 
 from qframe import Outgoing, Topic
 from qframe.clock import VirtualClock
-from qframe.stores.exchange import Ask
 from qframe.stores.redis.store import RedisStore
+from qframe.stores.types import PullRequest
 
 
 @pytest.fixture
@@ -62,8 +62,8 @@ def test_every_operation_works_on_a_server_that_has_forgotten_its_scripts(
     assert len(again) == 7
     if topic.has_subjects:
         epochs = store.epochs(topic, "g")
-        asks = [Ask(slot, each, 100) for slot, each in epochs.items()]
-        assert forgetful.recall(topic, "g", asks, "lost").count == 7
+        asks = [PullRequest(slot, each, 100) for slot, each in epochs.items()]
+        assert forgetful.revoke(topic, "g", asks, "lost").count == 7
         again = bench.got(topic)
         bench.publish(topic, "later", "x", delay_ms=1000)
         assert forgetful.move(topic, "x", clock.now_ms() + 2000) == "done"
@@ -81,12 +81,12 @@ def test_every_operation_works_on_a_server_that_has_forgotten_its_scripts(
     assert forgetful.sweep(topic) > 0
     if not topic.has_subjects:
         forgetful.seek(topic, "g", {0: 0, 1: 0})
-    version = forgetful.attend(topic, "g", "a", 400)
+    version = forgetful.heartbeat(topic, "g", "a", 400)
     assert forgetful.roster(topic, "g", version) is None
     assert forgetful.claim(topic, "g", "a", {0: "1", 1: "1"}) == [0, 1]
-    forgetful.let_go(topic, "g", "a", [0])
+    forgetful.release_slots(topic, "g", "a", [0])
     assert list(forgetful.roster(topic, "g").owners) == [1]
-    forgetful.depart(topic, "g", "a")
+    forgetful.leave(topic, "g", "a")
     assert forgetful.roster(topic, "g").members == []
     bench.check()
     assert forgetful.drop_group(topic, "g")

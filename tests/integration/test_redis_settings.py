@@ -11,7 +11,7 @@ from servers import RedisServer
 from qframe import Outgoing, QFrame, Topic
 from qframe.errors import BadUrl, StoreFull
 from qframe.outcomes import Settled
-from qframe.stores.exchange import Ask
+from qframe.stores.types import PullRequest
 
 COUNT = 2000
 EPOCH = f"{1:016x}"
@@ -65,7 +65,7 @@ def test_a_full_server_takes_nothing_more_and_gives_what_it_has(
             app.publish(topic, "more", key="k")
         epochs = dict.fromkeys(range(topic.slots), EPOCH)
         assert store.take(topic, "g", epochs) == list(epochs)
-        asks = [Ask(slot, EPOCH, COUNT) for slot in epochs]
+        asks = [PullRequest(slot, EPOCH, COUNT) for slot in epochs]
         terms: dict[str, Any] = {"receipt": "r", "lease_ms": 60_000, "max_attempts": 16}
         deliveries = store.pull(topic, "g", asks, **terms).deliveries
         assert len(deliveries) == COUNT

@@ -12,9 +12,9 @@ from eventually import eventually
 
 from qframe.drivers.sql import Transaction
 from qframe.outcomes import Verdict
-from qframe.stores.exchange import Settlement
 from qframe.stores.sql import publish as publishing
 from qframe.stores.sql.store import SqlStore
+from qframe.stores.types import Settlement
 
 pytestmark = pytest.mark.promise(1, 3)
 

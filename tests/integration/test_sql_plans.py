@@ -19,11 +19,11 @@ from servers import PostgresServer
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Verdict
-from qframe.stores.exchange import Ask, Settlement
 from qframe.stores.sql.publish import publish
 from qframe.stores.sql.pull import Terms, pull
 from qframe.stores.sql.settle import settle
 from qframe.stores.sql.store import SqlStore
+from qframe.stores.types import PullRequest, Settlement
 
 SLOTS = 4
 SUBJECTS = 6000
@@ -84,7 +84,7 @@ class Queue:
     def pull_and_settle(self, limit: int) -> list[Plan]:
         """Pulls so many of each slot and acknowledges them; answers the plans of its lookups."""
         place = self.store._place(self.topic)
-        asks = [Ask(slot, EPOCH, limit) for slot in range(SLOTS)]
+        asks = [PullRequest(slot, EPOCH, limit) for slot in range(SLOTS)]
         terms = Terms("r", 60_000, 16, 32)
 
         def act(transaction: Transaction) -> None:
@@ -191,7 +191,7 @@ class Worker:
         self.messages += len(entries)
 
     def work(self, limit: int, verdict: Verdict = Verdict.ACK) -> int:
-        asks = [Ask(slot, EPOCH, limit) for slot in range(SLOTS)]
+        asks = [PullRequest(slot, EPOCH, limit) for slot in range(SLOTS)]
         found = self.store.pull(
             self.topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=99
         ).deliveries

@@ -153,7 +153,7 @@ def test_a_bell_of_postgres_rings_for_what_another_process_commits_and_names_the
     other.publish(topic, [one])
     assert bell.wait(60)
     assert bell.hints() == {one.slot}
-    other.attend(topic, "g", "w", 1000)
+    other.heartbeat(topic, "g", "w", 1000)
     assert roster.wait(60)
     sessions = f"SELECT count(*) {LISTENING.format(url.rpartition('/')[2])}"
     assert postgres.call(sessions) == [(1,)]

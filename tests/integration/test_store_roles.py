@@ -13,8 +13,8 @@ from typer.testing import CliRunner
 from qframe import Kind, Message, Outgoing, QFrame, Topic
 from qframe.cli.main import cli
 from qframe.errors import QFrameError
-from qframe.stores.exchange import Ask
 from qframe.stores.sql.schema import metadata
+from qframe.stores.types import PullRequest
 
 HEADINGS = {"PostgreSQL": "PostgreSQL, a message store", "MariaDB": "MariaDB, a message store"}
 EPOCH = "0" * 15 + "1"
@@ -49,7 +49,7 @@ def fill(url: str) -> None:
             app.store.subscribe(topic, "g")
             app.store.take(topic, "g", {0: EPOCH})
             app.publish_many(topic, [Outgoing(n, key=f"k{n}", id=f"now-{n}") for n in range(6)])
-            asked = [Ask(0, EPOCH, 3)]
+            asked = [PullRequest(0, EPOCH, 3)]
             app.store.pull(topic, "g", asked, receipt="r", lease_ms=60_000, max_attempts=9, run=1)
 
 
@@ -149,7 +149,7 @@ def test_a_roles_rights_are_enough_for_its_work(shop: Shop, role: str) -> None:
 def test_a_producer_and_a_dashboard_are_refused_what_is_a_workers(shop: Shop, role: str) -> None:
     fill(shop.url)
     with QFrame(store=shop.url_of(role)) as app:
-        store, asks, stream, other = app.store, [Ask(0, EPOCH, 9)], TOPICS[0], TOPICS[-1]
+        store, asks, stream, other = app.store, [PullRequest(0, EPOCH, 9)], TOPICS[0], TOPICS[-1]
         refused: list[Callable[[], Any]] = [
             lambda: store.take(stream, "g", {0: "f" * 16}),
             lambda: store.take(other, "g", {0: "f" * 16}),

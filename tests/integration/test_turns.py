@@ -10,7 +10,7 @@ import pytest
 
 from qframe import Message, Outgoing, QFrame, Topic
 from qframe.runtime.feed.pull_loop import DEEP_AT_ONCE, PULL_AT_MOST, WORTH_A_TURN
-from qframe.stores.exchange import Ask, Pulled
+from qframe.stores.types import PullRequest, PullResult
 
 SLOTS = 16
 COUNT = 24_000
@@ -23,22 +23,22 @@ def app() -> Iterator[QFrame]:
         yield app
 
 
-def wanted(asks: list[Ask]) -> int:
+def wanted(asks: list[PullRequest]) -> int:
     """How many messages a pull asked for."""
     return sum(ask.limit for ask in asks)
 
 
-def drained(app: QFrame, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> list[list[Ask]]:
+def drained(app: QFrame, topic: Topic, monkeypatch: pytest.MonkeyPatch) -> list[list[PullRequest]]:
     """What each pull asked until all is handled; nothing for one that did not get all of it."""
     handled: dict[str | None, list[int]] = {}
-    pulls: list[list[Ask]] = []
+    pulls: list[list[PullRequest]] = []
     pull = app.store.pull
 
     @app.consumer(topic, group="g")
     def handle(message: Message) -> None:
         handled.setdefault(message.key, []).append(message.body)
 
-    def noted(topic: Topic, group: str, asks: list[Ask], **terms: Any) -> Pulled:
+    def noted(topic: Topic, group: str, asks: list[PullRequest], **terms: Any) -> PullResult:
         pulled = pull(topic, group, asks, **terms)
         pulls.append(asks if len(pulled.deliveries) == wanted(asks) else [])
         return pulled

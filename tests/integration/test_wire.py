@@ -330,14 +330,14 @@ def share_slots(store: Store, topic: Topic) -> None:
     bell = store.roster_bell(topic, "g")
     assert bell is not None
     for number in range(2):
-        store.attend(topic, "g", "a", 60_000)
+        store.heartbeat(topic, "g", "a", 60_000)
         assert bell.wait(60)
         assert store.claim(topic, "g", "a", {0: "1", 1: "1"}) == [0, 1]
-        store.let_go(topic, "g", "a", [0])
-        assert store.attend(topic, "g", "b", 60_000 * number)
+        store.release_slots(topic, "g", "a", [0])
+        assert store.heartbeat(topic, "g", "b", 60_000 * number)
         assert store.roster(topic, "g")
-    store.depart(topic, "g", "b")
-    store.depart(topic, "g", "a")
+    store.leave(topic, "g", "b")
+    store.leave(topic, "g", "a")
     bell.close()
 
 
@@ -410,10 +410,10 @@ def test_a_dashboard_sees_and_cannot_publish(
         assert page.admin.dead(topic.name, "g") == []
         assert page.admin.explain(topic.name, sent[topic.name])
         assert page.admin.verify(topic.name) == []
-        admin.store.attend(topic, "g", "a", 60_000)
+        admin.store.heartbeat(topic, "g", "a", 60_000)
         assert page.store.roster(topic, "g") == admin.store.roster(topic, "g")
         with pytest.raises(BadUrl, match="lacks a permission"):
-            page.store.depart(topic, "g", "a")
+            page.store.leave(topic, "g", "a")
         admin.admin.pause(topic, "g")
         assert page.admin.tuned(topic, "g").paused
         with pytest.raises(BadUrl, match="lacks a permission"):

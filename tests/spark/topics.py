@@ -9,8 +9,8 @@ from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSessio
 
 from qframe import Outgoing, QFrame, Topic
 from qframe.message import Delivery
-from qframe.stores.exchange import Ask
 from qframe.stores.open import open_store
+from qframe.stores.types import PullRequest
 
 
 class Space:
@@ -71,7 +71,7 @@ class Space:
         """All messages that are due, slot by slot, each in the order in which it is handed out."""
         epoch = f"{next(self._numbers):016x}"
         self.store.take(topic, "g", dict.fromkeys(range(topic.slots), epoch))
-        asks = [Ask(slot, epoch, 100_000) for slot in range(topic.slots)]
+        asks = [PullRequest(slot, epoch, 100_000) for slot in range(topic.slots)]
         found = self.store.pull(
             topic, "g", asks, receipt="r", lease_ms=600_000, max_attempts=99, run=100_000
         )

@@ -19,8 +19,8 @@ from qframe.errors import (
 )
 from qframe.options.tuning import Tuning
 from qframe.outcomes import Verdict
-from qframe.stores.exchange import Ask, Entry, Settlement
 from qframe.stores.model.store import ModelStore
+from qframe.stores.types import Entry, PullRequest, Settlement
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
@@ -56,7 +56,7 @@ class Bench:
     def settle(self, topic: Topic, verdict: Verdict, limit: int = 1000) -> int:
         """Pulls what is due, and ends it so."""
         pulled = self.store.pull(
-            topic, "billing", [Ask(slot, EPOCH, limit) for slot in range(2)],
+            topic, "billing", [PullRequest(slot, EPOCH, limit) for slot in range(2)],
             receipt=f"r-{self.clock.now_ms()}", lease_ms=30_000, max_attempts=16,
         )  # fmt: skip
         self.store.settle(

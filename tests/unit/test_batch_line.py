@@ -27,7 +27,7 @@ from qframe import (
     Topic,
     TransactionalChecker,
 )
-from qframe.stores.exchange import Entry
+from qframe.stores.types import Entry
 from qframe.testing import Harness
 
 STREAM = Topic("stream", slots=2)

@@ -16,7 +16,7 @@ from qframe.retry import Reject
 from qframe.runtime.flow.shared_token_bucket import SharedBucket
 from qframe.runtime.flow.token_bucket import LocalBucket
 from qframe.stores.bucket import Bucket, Terms, drawn
-from qframe.stores.exchange import Drawn
+from qframe.stores.types import DrawResult
 
 rates = st.sampled_from(["100/s", "7/s", "1/s", "6000/m", "50/h", "3/10ms", "1000/s"])
 steps = st.lists(st.tuples(st.integers(0, 400), st.integers(0, 60)), max_size=60)
@@ -83,7 +83,7 @@ class Group:
     def wake(self) -> None:
         self.woken += 1
 
-    def draw(self, tokens: int, burst: int) -> Drawn:
+    def draw(self, tokens: int, burst: int) -> DrawResult:
         self.draws += 1
         terms = Terms(tokens, self.limit.tokens, self.limit.per_ms, burst)
         answer, after = drawn(self.bucket, terms, self.clock.now_ms())

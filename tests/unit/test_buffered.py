@@ -16,7 +16,7 @@ from eventually import eventually
 
 from qframe import BadBody, BadOption, Outcome, ProducerClosed, QFrame, Topic, TopicFull
 from qframe.errors import StoreUnavailable
-from qframe.stores.exchange import Entry
+from qframe.stores.types import Entry
 
 STREAM = Topic("events", slots=1)
 

@@ -14,7 +14,7 @@ from qframe import BadBody, BadInput, BadKey, Outgoing, QFrame, Topic
 from qframe.codec import batch_mark
 from qframe.producing.bulk import FEW, plain_entries
 from qframe.producing.producer import PIECE, entry_of
-from qframe.stores.exchange import Entry
+from qframe.stores.types import Entry
 from qframe.topic import MAX_KEY_BYTES, checked_key, checked_keys
 
 TOKEN = "0" * 20

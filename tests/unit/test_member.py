@@ -89,7 +89,7 @@ def test_what_was_let_go_stays_going_until_the_coordinator_has_answered(
 ) -> None:
     bench.member._turn()
     bench.member.fenced([0])
-    getattr(bench.ledger, lost)("let_go", loses(AnswerLost("store", "the answer was lost")))
+    getattr(bench.ledger, lost)("release_slots", loses(AnswerLost("store", "the answer was lost")))
     with pytest.raises(AnswerLost):
         bench.member._turn()
     assert bench.member._handover.going.keys() == {0}

@@ -71,7 +71,7 @@ def app() -> QFrame:
         app.declare(topic)
         app.store.subscribe(topic, "billing")
     app.store.subscribe(ORDERS, "audit")
-    app.store.attend(ORDERS, "billing", FIRST, 30_000)
+    app.store.heartbeat(ORDERS, "billing", FIRST, 30_000)
     app.store.claim(ORDERS, "billing", FIRST, {1: EPOCH})
     return app
 
@@ -98,7 +98,7 @@ def test_looking_changes_nothing_and_joins_nothing(app: QFrame) -> None:
 
 def test_what_is_paused_is_told_of_workers_and_slots(app: QFrame) -> None:
     with app:
-        app.store.attend(EVENTS, "billing", FIRST, 30_000)
+        app.store.heartbeat(EVENTS, "billing", FIRST, 30_000)
         app.admin.pause("orders", "billing")
         (worker,) = app.admin.workers()
         assert (worker.consumers, worker.paused) == (

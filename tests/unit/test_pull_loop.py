@@ -10,11 +10,11 @@ from eventually import eventually
 
 from qframe import Message, Outgoing, QFrame, Topic
 from qframe.errors import AnswerLost, StoreUnavailable
-from qframe.stores.exchange import Ask, Pulled, Recalled
+from qframe.stores.types import PullRequest, PullResult, RevokeResult
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
-def test_a_key_keeps_its_order_though_the_recall_fails_as_well(
+def test_a_key_keeps_its_order_though_the_revocation_fails_as_well(
     kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = Topic("events", kind, slots=1)
@@ -30,9 +30,9 @@ def test_a_key_keeps_its_order_though_the_recall_fails_as_well(
         store = app.store
         # A worker has died with the first two in hand: they have left the line, and go first.
         store.take(topic, "g", {0: f"{1:016x}"})
-        asks = [Ask(0, f"{1:016x}", 2)]
+        asks = [PullRequest(0, f"{1:016x}", 2)]
         store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=16)
-        pull, recall = store.pull, store.recall
+        pull, revoke = store.pull, store.revoke
 
         def lost_once(*arguments: Any, **options: Any) -> Any:
             answer = pull(*arguments, **options)
@@ -41,27 +41,27 @@ def test_a_key_keeps_its_order_though_the_recall_fails_as_well(
                 raise AnswerLost("model://", "the connection was reset")
             return answer
 
-        def away_twice(*arguments: Any) -> Recalled:
-            calls.append("recall")
-            if calls.count("recall") <= 2:
+        def away_twice(*arguments: Any) -> RevokeResult:
+            calls.append("revoke")
+            if calls.count("revoke") <= 2:
                 raise StoreUnavailable("model://", "it is away")
-            return recall(*arguments)
+            return revoke(*arguments)
 
         monkeypatch.setattr(store, "pull", lost_once)
-        monkeypatch.setattr(store, "recall", away_twice)
+        monkeypatch.setattr(store, "revoke", away_twice)
         thread = threading.Thread(target=app.run)
         thread.start()
         eventually(lambda: len(handled) >= 5)
         app.stop()
         thread.join()
         assert app.admin.verify("events") == []
-    assert calls[:5] == ["pull", "recall", "recall", "recall", "pull"]
+    assert calls[:5] == ["pull", "revoke", "revoke", "revoke", "pull"]
     assert handled == [0, 1, 2, 3, 4]
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 @pytest.mark.parametrize("raises", [False, True])
-def test_a_slot_in_doubt_stands_still_until_it_is_recalled_and_no_other_does(
+def test_a_slot_in_doubt_stands_still_until_it_is_revoked_and_no_other_does(
     kind: str, raises: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     topic = Topic("events", kind, slots=2)
@@ -82,29 +82,31 @@ def test_a_slot_in_doubt_stands_still_until_it_is_recalled_and_no_other_does(
         store = app.store
         # A worker has died with the first two in hand: they have left the line, and go first.
         store.take(topic, "g", {0: f"{1:016x}"})
-        asks = [Ask(0, f"{1:016x}", 2)]
+        asks = [PullRequest(0, f"{1:016x}", 2)]
         store.pull(topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=16)
-        pull, recall = store.pull, store.recall
+        pull, revoke = store.pull, store.revoke
 
-        def lost_once(topic: Topic, group: str, asks: list[Ask], **options: Any) -> Pulled:
+        def lost_once(
+            topic: Topic, group: str, asks: list[PullRequest], **options: Any
+        ) -> PullResult:
             pulled = pull(topic, group, asks, **options)
             slots = [ask.slot for ask in asks]
             if 0 in slots and 0 not in asked:
                 pulled.deliveries = [one for one in pulled.deliveries if one.slot != 0]
-                pulled.doubted = [0]
+                pulled.in_doubt = [0]
             asked.extend(slots)
             return pulled
 
-        def away(topic: Topic, group: str, asks: list[Ask], receipt: str) -> Recalled:
+        def away(topic: Topic, group: str, asks: list[PullRequest], receipt: str) -> RevokeResult:
             assert [ask.slot for ask in asks] == [0]
             if is_back.is_set():
-                return recall(topic, group, asks, receipt)
+                return revoke(topic, group, asks, receipt)
             if raises:
                 raise StoreUnavailable("model://", "it is away")
-            return Recalled(0, [0])
+            return RevokeResult(0, [0])
 
         monkeypatch.setattr(store, "pull", lost_once)
-        monkeypatch.setattr(store, "recall", away)
+        monkeypatch.setattr(store, "revoke", away)
         thread = threading.Thread(target=app.run)
         thread.start()
         eventually(lambda: 0 in asked)

@@ -17,8 +17,8 @@ from qframe.options.consumer import consumer_options
 from qframe.runtime.feed.pull_loop import AWAY_SLEEP_S, LONGEST_SLEEP_WITH_BELL_S, PullLoop
 from qframe.runtime.flow.admission import Flow
 from qframe.runtime.flow.in_flight import InFlight
-from qframe.stores.exchange import Ask, Entry, Pulled, Recalled
 from qframe.stores.model.store import ModelStore
+from qframe.stores.types import Entry, PullRequest, PullResult, RevokeResult
 from qframe.topic import Topic
 
 FIRST, SECOND = f"{1:016x}", f"{2:016x}"
@@ -64,10 +64,10 @@ class Line:
     def run(self, *steps: Step) -> None:
         """Has the loop run; at each of its waits the next of these steps happens meanwhile."""
 
-        def noted(topic: Topic, group: str, asks: list[Ask], **terms: Any) -> Pulled:
+        def noted(topic: Topic, group: str, asks: list[PullRequest], **terms: Any) -> PullResult:
             self.asked.append(sorted(ask.slot for ask in asks))
             self.positions += [ask.position for ask in asks]
-            pulled: Pulled = self.store.pull(topic, group, asks, **terms)
+            pulled: PullResult = self.store.pull(topic, group, asks, **terms)
             return pulled
 
         self._steps = list(steps)
@@ -152,7 +152,7 @@ def later(line: Line, ms: int) -> Step:
     return lambda: line.clock.advance(ms)
 
 
-def test_a_pull_whose_answer_was_lost_is_recalled_before_its_slots_are_asked_again() -> None:
+def test_a_pull_whose_answer_was_lost_is_revoked_before_its_slots_are_asked_again() -> None:
     line = Line("delay")
     line.publish(0, 1)
     line.store.after("pull", loses(AnswerLost("store", "the answer was lost")))
@@ -161,19 +161,19 @@ def test_a_pull_whose_answer_was_lost_is_recalled_before_its_slots_are_asked_aga
     assert line.asked == [[0, 1], [0, 1]]
 
 
-def test_a_slot_of_which_nothing_can_be_recalled_is_not_asked_and_the_pauses_grow() -> None:
+def test_a_slot_of_which_nothing_can_be_revoked_is_not_asked_and_the_pauses_grow() -> None:
     line = Line("delay", slots=4)
     line.publish(0, 1)
-    recall = line.model.recall
+    revoke = line.model.revoke
     tries: list[list[int]] = []
 
-    def away(topic: Topic, group: str, asks: list[Ask], receipt: str) -> Recalled:
+    def away(topic: Topic, group: str, asks: list[PullRequest], receipt: str) -> RevokeResult:
         tries.append(sorted(ask.slot for ask in asks))
         if len(tries) <= 2:
-            return Recalled(0, [0])
-        return recall(topic, group, asks, receipt)
+            return RevokeResult(0, [0])
+        return revoke(topic, group, asks, receipt)
 
-    line.model.recall = away  # type: ignore[method-assign, assignment]
+    line.model.revoke = away  # type: ignore[method-assign, assignment]
     line.store.after("pull", loses(AnswerLost("store", "the answer was lost")))
     line.run(later(line, 50), later(line, 50), later(line, 100))
     assert tries == [[0, 1, 2, 3], [0], [0]]
@@ -182,27 +182,27 @@ def test_a_slot_of_which_nothing_can_be_recalled_is_not_asked_and_the_pauses_gro
     assert line.bodies == [1]
 
 
-def test_a_recall_whose_own_answer_is_lost_is_tried_again() -> None:
+def test_a_revocation_whose_own_answer_is_lost_is_tried_again() -> None:
     line = Line("delay", slots=1)
     line.publish(0, 1)
     line.store.after("pull", loses(AnswerLost("store", "the answer was lost")))
-    line.store.after("recall", loses(AnswerLost("store", "the answer was lost")))
+    line.store.after("revoke", loses(AnswerLost("store", "the answer was lost")))
     line.run(later(line, 50), later(line, 50))
     assert line.asked == [[0], [0]]
     assert line.bodies == [1]
 
 
-def test_slots_whose_answers_were_lost_while_others_answered_are_recalled_alone() -> None:
+def test_slots_whose_answers_were_lost_while_others_answered_are_revoked_alone() -> None:
     line = Line("delay")
     line.publish(0, 1)
     line.publish(1, 2)
     pull = line.model.pull
 
-    def partly(topic: Topic, group: str, asks: list[Ask], **terms: Any) -> Pulled:
+    def partly(topic: Topic, group: str, asks: list[PullRequest], **terms: Any) -> PullResult:
         pulled = pull(topic, group, asks, **terms)
         if len(line.asked) == 1:
             pulled.deliveries = [one for one in pulled.deliveries if one.slot == 1]
-            pulled.doubted = [0]
+            pulled.in_doubt = [0]
         return pulled
 
     line.model.pull = partly  # type: ignore[method-assign, assignment]
@@ -211,22 +211,22 @@ def test_slots_whose_answers_were_lost_while_others_answered_are_recalled_alone(
     assert line.bodies == [2, 1]
 
 
-def test_what_was_recalled_is_pulled_though_the_bell_has_rung_for_another_slot() -> None:
+def test_what_was_revoked_is_pulled_though_the_bell_has_rung_for_another_slot() -> None:
     line = Line("delay")
     line.publish(0, 1)
-    recalls: list[int] = []
-    recall = line.model.recall
+    revokes: list[int] = []
+    revoke = line.model.revoke
 
-    def away_once(topic: Topic, group: str, asks: list[Ask], receipt: str) -> Recalled:
-        recalls.append(len(recalls))
-        return Recalled(0, [0]) if len(recalls) == 1 else recall(topic, group, asks, receipt)
+    def away_once(topic: Topic, group: str, asks: list[PullRequest], receipt: str) -> RevokeResult:
+        revokes.append(len(revokes))
+        return RevokeResult(0, [0]) if len(revokes) == 1 else revoke(topic, group, asks, receipt)
 
     def ring_later() -> None:
         line.clock.advance(50)
         line.publish(1, 2)
         rings(line, 1)
 
-    line.model.recall = away_once  # type: ignore[method-assign, assignment]
+    line.model.revoke = away_once  # type: ignore[method-assign, assignment]
     line.store.after("pull", loses(AnswerLost("store", "the answer was lost")))
     line.run(later(line, 50), ring_later)
     assert sorted(line.bodies) == [1, 2]

@@ -28,7 +28,6 @@ from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.roster import LARGEST_VERSION
 from qframe.stores.bucket import Terms
-from qframe.stores.exchange import Ask, Entry, Hold, Settlement
 from qframe.stores.redis import (
     controls,
     dead,
@@ -44,6 +43,7 @@ from qframe.stores.redis import (
 from qframe.stores.redis.envelopes import META, envelope
 from qframe.stores.redis.keys import Place
 from qframe.stores.redis.tails import Tails
+from qframe.stores.types import Entry, LeaseRef, PullRequest, Settlement
 from qframe.topic import Topic
 
 PARTS = sorted(path.stem for path in (FOLDER / "parts").glob("*.lua"))
@@ -204,14 +204,14 @@ def ending(subject: str | None, seq: int) -> Settlement:
 
 STREAM = Place("shop", Topic("t", "stream", 1))
 DELAY = Place("shop", Topic("t", "delay", 1))
-ASKS = [Ask(0, "an epoch", 7, 3)]
+ASKS = [PullRequest(0, "an epoch", 7, 3)]
 TERMS = pull.Terms("a receipt", 400, 16, 32, "a time")
 HELD = [Delivery(f"id-{n}", None, None, b"1", seq=n, receipt="a receipt") for n in (1, 5)]
 EPOCHS = {0: "an epoch"}
 
 # For each script: what makes the store call it, and for how many items. `r` is the recorder.
 USES: dict[str, tuple[Callable[[Any], Any], int]] = {
-    "attend": (lambda r: rosters.attend(r, DELAY, "a group", "a member", 400, "a time"), 0),
+    "heartbeat": (lambda r: rosters.heartbeat(r, DELAY, "a group", "a member", 400, "a time"), 0),
     "cancel": (lambda r: timers.cancel(r, DELAY, "a subject"), 0),
     "change": (lambda r: timers.change(r, DELAY, "a subject", b"1", None), 0),
     "claim": (
@@ -220,14 +220,14 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
         ), 2,
     ),
     "declare": (lambda r: groups.declare(r, "shop", STREAM.topic), 0),
-    "depart": (lambda r: rosters.depart(r, DELAY, "a group", "a member", "a time"), 0),
+    "leave": (lambda r: rosters.leave(r, DELAY, "a group", "a member", "a time"), 0),
     "draw": (
         lambda r: controls.draw(r, DELAY, "a group", Terms(3, 10, 1000, 20), "a time"), 0,
     ),
     "drop_dead": (lambda r: dead.drop(r, DELAY, "a group", None, 9), 1),
     "drop_group": (lambda r: groups.drop(r, DELAY, "a group"), 0),
-    "let_go": (
-        lambda r: rosters.let_go(r, DELAY, "a group", "a member", [0, 5, 7], "a time"), 3,
+    "release_slots": (
+        lambda r: rosters.release_slots(r, DELAY, "a group", "a member", [0, 5, 7], "a time"), 3,
     ),
     "move": (lambda r: timers.move(r, DELAY, "a subject", 5, "a time"), 0),
     "offsets_at": (lambda r: groups.offsets_at(r, STREAM, 5), 0),
@@ -239,10 +239,11 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     ),
     "pull": (lambda r: pull.pull(r, Tails(r), DELAY, "a group", ASKS, TERMS), 0),
     "pull_stream": (lambda r: pull.pull(r, Tails(r), STREAM, "a group", ASKS, TERMS), 0),
-    "recall": (lambda r: leases.recall(r, DELAY, "a group", ASKS, "a receipt", "a time"), 0),
+    "revoke": (lambda r: leases.revoke(r, DELAY, "a group", ASKS, "a receipt", "a time"), 0),
     "renew": (
         lambda r: leases.renew(
-            r, DELAY, "a group", [Hold(0, "an epoch", "k", n) for n in ("a", "b")], 400, "a time"
+            r, DELAY, "a group", [LeaseRef(0, "an epoch", "k", n) for n in ("a", "b")],
+            400, "a time",
         ), 2,
     ),
     "retry_dead": (lambda r: dead.retry(r, DELAY, "a group", None, 9, "a time"), 1),

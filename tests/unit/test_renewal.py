@@ -14,7 +14,7 @@ from qframe.events import Events
 from qframe.message import Delivery
 from qframe.runtime.feed.lease_renewer import Renewal
 from qframe.runtime.flow.in_flight import InFlight
-from qframe.stores.exchange import Hold, Renewed
+from qframe.stores.types import LeaseRef, RenewResult
 from qframe.topic import Topic
 
 
@@ -24,18 +24,20 @@ class Keeper:
     def __init__(self) -> None:
         self.away = False
         self.slots_away: set[int] = set()
-        self.gone: list[Hold] = []
-        self.asked: list[Hold] = []
-        self.leases: dict[Hold, int] = {}
+        self.gone: list[LeaseRef] = []
+        self.asked: list[LeaseRef] = []
+        self.leases: dict[LeaseRef, int] = {}
         self.leases_ms: list[int] = []
 
-    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
+    def renew(
+        self, topic: Topic, group: str, holds: Sequence[LeaseRef], lease_ms: int
+    ) -> RenewResult:
         self.asked = list(holds)
         self.leases.update(dict.fromkeys(holds, lease_ms))
         self.leases_ms.append(lease_ms)
         if self.away:
             raise StoreUnavailable("store", "away")
-        return Renewed(self.gone, [hold for hold in holds if hold.slot in self.slots_away])
+        return RenewResult(self.gone, [hold for hold in holds if hold.slot in self.slots_away])
 
 
 def renewal_of(
@@ -62,7 +64,7 @@ def test_a_streams_window_is_renewed_once_for_all_of_its_messages() -> None:
     keeper, lost = Keeper(), []
     renewal = renewal_of(keeper, VirtualClock(), lost)
     renewal.renew([delivery(1), delivery(2), delivery(3, "k")], 300)
-    assert keeper.asked == [Hold(0, "e", None, "r"), Hold(0, "e", "k", "r")]
+    assert keeper.asked == [LeaseRef(0, "e", None, "r"), LeaseRef(0, "e", "k", "r")]
     assert lost == []
 
 
@@ -71,7 +73,7 @@ def test_what_the_store_does_not_hold_any_more_is_lost() -> None:
     keeper, lost = Keeper(), []
     renewal = renewal_of(keeper, VirtualClock(), lost)
     first, second, other = delivery(1), delivery(2), delivery(3, "k")
-    keeper.gone = [Hold(0, "e", None, "r")]
+    keeper.gone = [LeaseRef(0, "e", None, "r")]
     renewal.renew([first, second, other], 300)
     assert lost == [first, second]
 
@@ -80,7 +82,7 @@ def test_what_the_store_is_just_told_to_settle_is_not_lost_because_it_is_settled
     keeper, lost = Keeper(), []
     settling, other = delivery(1), delivery(2, "k")
     renewal = renewal_of(keeper, VirtualClock(), lost, [settling])
-    keeper.gone = [Hold(0, "e", None, "r"), Hold(0, "e", "k", "r")]
+    keeper.gone = [LeaseRef(0, "e", None, "r"), LeaseRef(0, "e", "k", "r")]
     renewal.renew([settling, other], 300)
     assert lost == [other]
 
@@ -142,7 +144,7 @@ def test_what_was_extended_keeps_its_longer_lease_when_the_others_are_renewed() 
     renewal._in_flight.add([one, other, *window])
     renewal.extend(one, 2.0)
     renewal.extend(window[1], 1.0)
-    holds = [Hold(0, "e", "k", "r"), Hold(0, "e", "l", "r"), Hold(0, "e", None, "r")]
+    holds = [LeaseRef(0, "e", "k", "r"), LeaseRef(0, "e", "l", "r"), LeaseRef(0, "e", None, "r")]
     until_ms = {holds[0]: 2000, holds[2]: 1000}
     assert all(keeper.leases[hold] >= ms for hold, ms in until_ms.items())
     for passed_ms in range(100, 3000, 100):
@@ -160,7 +162,7 @@ def test_a_second_extension_does_not_shorten_the_first() -> None:
     renewal._in_flight.add([one])
     renewal.extend(one, 60)
     renewal.extend(one, 0)
-    assert keeper.leases[Hold(0, "e", "k", "r")] >= 60_000
+    assert keeper.leases[LeaseRef(0, "e", "k", "r")] >= 60_000
 
 
 def test_nothing_is_remembered_of_what_was_extended_and_is_settled() -> None:

@@ -17,7 +17,7 @@ from qframe.outcomes import Settled, Verdict
 from qframe.runtime.feed.settler import Settler
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.retry_policy import Ending, summary
-from qframe.stores.exchange import Settlement
+from qframe.stores.types import Settlement
 from qframe.topic import Topic
 
 NOT_TEXT = UnicodeEncodeError("utf-8", "\udcff", 0, 1, "surrogates not allowed")

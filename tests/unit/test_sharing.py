@@ -151,7 +151,7 @@ def store(clock: VirtualClock, topic: Topic) -> ModelStore:
 def test_a_membership_is_counted_from_when_its_sign_of_life_was_sent(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:
-    late = Late(store).after("attend", lambda: clock.advance(2500))
+    late = Late(store).after("heartbeat", lambda: clock.advance(2500))
     late.before("roster", lambda: clock.advance(1000))
     member = member_of(seat_of(late, topic, clock), topic, clock)
     member._turn()

@@ -20,12 +20,12 @@ from qframe import BadUrl, Outgoing, QFrame, SchemaMismatch, StoreFull, StoreUna
 from qframe.clock import VirtualClock
 from qframe.drivers.sql import Database, Statement, Transaction
 from qframe.outcomes import Verdict
-from qframe.stores.exchange import Ask, Entry, Settlement
 from qframe.stores.open import open_store
 from qframe.stores.sql import ranges
 from qframe.stores.sql.migrate import MIGRATIONS
 from qframe.stores.sql.schema import slots
 from qframe.stores.sql.store import SqlStore
+from qframe.stores.types import Entry, PullRequest, Settlement
 
 EPOCH = "0" * 15 + "1"
 
@@ -59,7 +59,7 @@ def filled(app: QFrame, kind: str) -> Topic:
     keys = 3 if kind == "ordered" else 9
     app.publish_many(topic, [Outgoing(number, key=f"k{number % keys}") for number in range(9)])
     pulled = app.store.pull(
-        topic, "g", [Ask(0, EPOCH, 3)], receipt="r", lease_ms=60_000, max_attempts=9, run=2
+        topic, "g", [PullRequest(0, EPOCH, 3)], receipt="r", lease_ms=60_000, max_attempts=9, run=2
     )
     one = pulled.deliveries[0]
     app.store.settle(
@@ -134,7 +134,7 @@ def test_tables_of_the_first_version_are_brought_to_this_one_with_all_that_they_
         store.subscribe(topic, "brief", "latest", 0)
         store.sweep(topic)
         assert store.groups(topic) == ["g"]
-        assert store.attend(topic, "g", "w", 1000) != 0
+        assert store.heartbeat(topic, "g", "w", 1000) != 0
         assert store.claim(topic, "g", "w", {0: EPOCH}) == [0]
         assert store.stats(topic) == before
         assert store.verify(topic) == []
@@ -156,7 +156,7 @@ def test_what_is_settled_behind_a_slow_message_is_not_read_when_its_slot_is_take
     store.subscribe(topic, "g")
     store.take(topic, "g", {0: EPOCH})
     app.publish_many(topic, range(500))
-    asks = [Ask(0, EPOCH, 500)]
+    asks = [PullRequest(0, EPOCH, 500)]
     slow, *quick = store.pull(
         topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=9
     ).deliveries
@@ -193,7 +193,7 @@ def test_what_falls_due_all_at_once_joins_its_log_in_steps_and_in_order(path: Pa
     joined: list[int] = []
     while len(seen) < size:
         pulled = store.pull(
-            topic, "g", [Ask(0, EPOCH, 5000)], receipt="r", lease_ms=60_000, max_attempts=9
+            topic, "g", [PullRequest(0, EPOCH, 5000)], receipt="r", lease_ms=60_000, max_attempts=9
         )
         seen += [one.id for one in pulled.deliveries]
         joined.append(len(pulled.deliveries))
@@ -410,7 +410,13 @@ def steps(app: QFrame, topic: Topic, clock: VirtualClock) -> list[tuple[int, int
     found = []
     while True:
         pulled = app.store.pull(
-            topic, "g", [Ask(0, EPOCH, 5000)], receipt="r", lease_ms=600_000, max_attempts=9, run=1
+            topic,
+            "g",
+            [PullRequest(0, EPOCH, 5000)],
+            receipt="r",
+            lease_ms=600_000,
+            max_attempts=9,
+            run=1,
         )
         found.append((len(pulled.deliveries), pulled.gaps))
         if pulled.next_due_ms:  # that of their leases

@@ -39,7 +39,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     note(Settler, "stop", "settler")
     note(Renewal, "stop", "renewal")
     note(Line, "leave", "leave")
-    note(ModelStore, "depart", "depart")
+    note(ModelStore, "leave", "left")
     note(Line, "close", "close")
     return found
 
@@ -65,9 +65,9 @@ def test_slots_are_left_when_all_that_was_in_hand_has_been_sent_and_leases_are_k
     thread.join(60)
     assert not thread.is_alive()
     last_sent = max(place for place, step in enumerate(steps) if step == "settler")
-    assert last_sent < steps.index("leave") < steps.index("depart")
+    assert last_sent < steps.index("leave") < steps.index("left")
     assert list(dict.fromkeys(steps)) == [
-        "pulling", "abandon", "pool", "settler", "renewal", "leave", "depart", "close",
+        "pulling", "abandon", "pool", "settler", "renewal", "leave", "left", "close",
     ]  # fmt: skip
     for topic in (FIRST, SECOND):
         [record] = store.peek(topic, "g", states=["todo", "doing"], limit=9)

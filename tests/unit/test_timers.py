@@ -14,8 +14,8 @@ from qframe.codec import encode_body, encode_headers, subject_of
 from qframe.errors import BadBody, BadKey, BadOption, BadTopic, UnknownTopic
 from qframe.outcomes import Moved, Outcome, Published
 from qframe.retry import checked_times
-from qframe.stores.exchange import Ask, Entry
 from qframe.stores.model.store import ModelStore
+from qframe.stores.types import Entry, PullRequest
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
@@ -116,8 +116,8 @@ def test_what_a_handler_has_is_left_alone(bench: Bench) -> None:
     bench.timers.schedule("wake", 1, key="a", delay=0)
     bench.store.take(bench.topic, "g", {0: EPOCH, 1: EPOCH})
     bench.store.pull(
-        bench.topic, "g", [Ask(0, EPOCH, 1), Ask(1, EPOCH, 1)], receipt="r", lease_ms=9000,
-        max_attempts=16,
+        bench.topic, "g", [PullRequest(0, EPOCH, 1), PullRequest(1, EPOCH, 1)],
+        receipt="r", lease_ms=9000, max_attempts=16,
     )  # fmt: skip
     assert bench.timers.move("wake", "a", delay=5) is Moved.DOING
     assert bench.timers.change("wake", "a", 2) is Moved.DOING

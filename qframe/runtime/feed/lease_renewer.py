@@ -14,7 +14,7 @@ from qframe.message import Delivery
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.service import Service
 from qframe.stores.base import Store
-from qframe.stores.exchange import NO_EPOCH, Hold, Renewed
+from qframe.stores.types import NO_EPOCH, LeaseRef, RenewResult
 from qframe.topic import Topic
 
 
@@ -120,9 +120,9 @@ class Renewal(Service):
         if not deliveries:
             return
         epochs = self._epochs()
-        holds: dict[Hold, list[Delivery]] = {}
+        holds: dict[LeaseRef, list[Delivery]] = {}
         for one in deliveries:
-            hold = Hold(one.slot, epochs.get(one.slot, NO_EPOCH), one.subject, one.receipt)
+            hold = LeaseRef(one.slot, epochs.get(one.slot, NO_EPOCH), one.subject, one.receipt)
             holds.setdefault(hold, []).append(one)
         sent_s = self._clock.monotonic_s()
         try:
@@ -131,10 +131,10 @@ class Renewal(Service):
             self._on_lost(deliveries)
             return
         except StoreUnavailable as error:
-            renewed = Renewed(away=list(holds))
+            renewed = RenewResult(unreachable=list(holds))
             if self._events:
                 self._events.emit("store.unavailable", part=self.name, error=str(error))
-        away = [one for hold in renewed.away for one in holds.pop(hold)]
+        away = [one for hold in renewed.unreachable for one in holds.pop(hold)]
         lost = [one for hold in renewed.gone for one in holds.pop(hold)]
         if lost:
             settling = set(self._sending())

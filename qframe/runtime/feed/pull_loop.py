@@ -17,7 +17,7 @@ from qframe.runtime.flow.admission import LONGEST_SLEEP_S, Flow
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.service import Service
 from qframe.stores.base import Bell, Store
-from qframe.stores.exchange import QUIET, Ask, Pulled
+from qframe.stores.types import QUIET, PullRequest, PullResult
 from qframe.topic import Topic
 
 PULL_AT_MOST: Final = 2048
@@ -107,10 +107,10 @@ class PullLoop(Service):
         self._due_s: float | None = None
         bell_rings = store.capabilities.bell
         self._longest_s = LONGEST_SLEEP_WITH_BELL_S if bell_rings else LONGEST_SLEEP_S
-        self._doubted: list[tuple[list[Ask], str]] = []
+        self._doubted: list[tuple[list[PullRequest], str]] = []
         self._damaged: dict[int, float] = {}
-        self._recall_at_s = 0.0
-        self._recalls = 0
+        self._revoke_at_s = 0.0
+        self._revocations = 0
         self._busy_since_s: float | None = None
         self.idle = False
 
@@ -134,13 +134,13 @@ class PullLoop(Service):
         unknown: UnknownGroup | None = None
         while not self.stopping:
             self._busy_since_s = self._clock.monotonic_s()
-            asks: list[Ask] = []
+            asks: list[PullRequest] = []
             receipt = new_token(self._clock)
             try:
                 if unknown is not None:
                     self._taker.subscribe_anew(unknown)
                     unknown = None
-                self._recall()
+                self._revoke()
                 if (owned := self._taker.owned()) is not self._owned:
                     # What was rung for, and what was quiet, says nothing about slots that are new.
                     self._owned = owned
@@ -150,7 +150,7 @@ class PullLoop(Service):
                 if not asks:
                     self.idle = self.idle or not owned
                     self._taker.held_back()
-                    self._wait(self._before_recall(self._flow.again_s))
+                    self._wait(self._before_revocation(self._flow.again_s))
                     continue
                 pulled = self._store.pull(
                     self._topic, self._group, asks,
@@ -170,8 +170,8 @@ class PullLoop(Service):
                 self._wait(self._backoff.bound_ms(failures) / 1000)
                 continue
             failures = 0
-            if pulled.doubted:
-                in_doubt = [ask for ask in asks if ask.slot in pulled.doubted]
+            if pulled.in_doubt:
+                in_doubt = [ask for ask in asks if ask.slot in pulled.in_doubt]
                 self._doubted.append((in_doubt, receipt))
             self._take(asks, pulled)
             if self._may_sleep(asks, owned, pulled):
@@ -202,7 +202,7 @@ class PullLoop(Service):
             return False
         return self._hinted.isdisjoint(owned)
 
-    def _asks(self, owned: Mapping[int, str]) -> list[Ask]:
+    def _asks(self, owned: Mapping[int, str]) -> list[PullRequest]:
         """What to ask of each slot: those that had more last time get most of the room.
 
         Where many streams' slots have more they take turns, since a pull costs a slot the same
@@ -231,7 +231,7 @@ class PullLoop(Service):
             share = max(probe, (room - probe * (len(slots) - len(deep))) // len(deep))
         positions = self._positions
         return [
-            Ask(slot, owned[slot], share if slot in self._deep else probe,
+            PullRequest(slot, owned[slot], share if slot in self._deep else probe,
                 positions.get((slot, owned[slot]), 0))
             for slot in slots
         ]  # fmt: skip
@@ -241,7 +241,7 @@ class PullLoop(Service):
         is_worth_it = room >= DEEP_AT_ONCE * WORTH_A_TURN and not self._topic.has_subjects
         return deep[DEEP_AT_ONCE:] if is_worth_it else []
 
-    def _take(self, asks: list[Ask], pulled: Pulled) -> None:
+    def _take(self, asks: list[PullRequest], pulled: PullResult) -> None:
         deliveries = pulled.deliveries
         if deliveries:
             got = Counter([delivery.slot for delivery in deliveries])
@@ -266,12 +266,14 @@ class PullLoop(Service):
         if self._events:
             self._emit(pulled)
 
-    def _note_ends(self, asks: list[Ask], ends: Mapping[int, int]) -> None:
+    def _note_ends(self, asks: list[PullRequest], ends: Mapping[int, int]) -> None:
         epochs = {ask.slot: ask.epoch for ask in asks}
         for slot, end in ends.items():
             self._positions[slot, epochs[slot]] = end
 
-    def _may_sleep(self, asks: list[Ask], owned: Mapping[int, str], pulled: Pulled) -> bool:
+    def _may_sleep(
+        self, asks: list[PullRequest], owned: Mapping[int, str], pulled: PullResult
+    ) -> bool:
         """Whether every slot is quiet, so that the bell will ring for what comes next."""
         got = Counter([delivery.slot for delivery in pulled.deliveries])
         if pulled.next_due_ms == 0 or any(count > QUIET for count in got.values()):
@@ -289,20 +291,20 @@ class PullLoop(Service):
     def _sleep_s(self) -> float:
         """Until something falls due, but not for ever: the bell is a hint."""
         longest_s = AWAY_SLEEP_S if self._taker.lacks() else self._longest_s
-        sleep_s = self._before_recall(longest_s)
+        sleep_s = self._before_revocation(longest_s)
         if self._due_s is None:
             return sleep_s
         return min(sleep_s, max(0.0, self._due_s - self._clock.monotonic_s()))
 
-    def _before_recall(self, timeout_s: float) -> float:
-        """How much of a wait is left before the next try to recall or to ask something."""
+    def _before_revocation(self, timeout_s: float) -> float:
+        """How much of a wait is left before the next try to revoke or to ask something."""
         if not (self._doubted or self._damaged):
             return timeout_s
-        again = [*self._damaged.values(), *([self._recall_at_s] if self._doubted else [])]
+        again = [*self._damaged.values(), *([self._revoke_at_s] if self._doubted else [])]
         return min(timeout_s, max(0.0, min(again) - self._clock.monotonic_s()))
 
     def _in_doubt(self) -> set[int]:
-        """The slots of which an answer was lost and not recalled yet, and damaged ones."""
+        """The slots of which an answer was lost and not revoked yet, and damaged ones."""
         if self._damaged:
             now_s = self._clock.monotonic_s()
             self._damaged = {slot: at_s for slot, at_s in self._damaged.items() if at_s > now_s}
@@ -315,26 +317,26 @@ class PullLoop(Service):
         self._quiet.clear()
         self._hinted = self._due_s = None
 
-    def _recall(self) -> None:
+    def _revoke(self) -> None:
         """Gives back what answers that never came may have handed out, as far as can be done now.
 
         A slot where it cannot is in doubt still, and tried again after a growing pause.
         """
-        if not self._doubted or self._clock.monotonic_s() < self._recall_at_s:
+        if not self._doubted or self._clock.monotonic_s() < self._revoke_at_s:
             return
         doubted, self._doubted = self._doubted, []
         for asks, receipt in doubted:
             try:
-                away = self._store.recall(self._topic, self._group, asks, receipt).away
+                away = self._store.revoke(self._topic, self._group, asks, receipt).unreachable
             except StoreUnavailable as error:
                 self._tell(error)
                 away = [ask.slot for ask in asks]
             if in_doubt := [ask for ask in asks if ask.slot in away]:
                 self._doubted.append((in_doubt, receipt))
-        self._recalls = self._recalls + 1 if self._doubted else 0
-        pause_s = self._backoff.bound_ms(self._recalls) / 1000 if self._doubted else 0.0
-        self._recall_at_s = self._clock.monotonic_s() + pause_s
-        # What was recalled is to be pulled, whatever the bell has rung for.
+        self._revocations = self._revocations + 1 if self._doubted else 0
+        pause_s = self._backoff.bound_ms(self._revocations) / 1000 if self._doubted else 0.0
+        self._revoke_at_s = self._clock.monotonic_s() + pause_s
+        # What was revoked is to be pulled, whatever the bell has rung for.
         self._quiet.clear()
         self._hinted = self._due_s = None
 
@@ -342,7 +344,7 @@ class PullLoop(Service):
         if self._events:
             self._events.emit("store.unavailable", part=self.name, error=str(error))
 
-    def _emit(self, pulled: Pulled) -> None:
+    def _emit(self, pulled: PullResult) -> None:
         where = {"topic": self._topic.name, "group": self._group}
         if pulled.dead:
             self._events.emit("delivery.dead", count=pulled.dead, error="lost", **where)
@@ -356,5 +358,5 @@ class PullLoop(Service):
             self._events.emit("delivery.lost", count=pulled.lost, **where)
         if pulled.gaps:
             self._events.emit("sequence.gap", count=pulled.gaps, **where)
-        if away := len(pulled.away) + len(pulled.doubted):
+        if away := len(pulled.unreachable) + len(pulled.in_doubt):
             self._events.emit("slot.away", count=away, **where)

@@ -17,7 +17,7 @@ from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.retry_policy import Ending, summary
 from qframe.service import Service
 from qframe.stores.base import Store
-from qframe.stores.exchange import NO_EPOCH, Settlement, acks
+from qframe.stores.types import NO_EPOCH, Settlement, acks
 from qframe.topic import Topic
 
 LINGER_S: Final = 0.01

@@ -12,7 +12,7 @@ from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.options.flow import DRAWN_FOR_S, RateLimit
 from qframe.runtime.flow.token_bucket import PORTION_S, Bucket, LocalBucket
 from qframe.stores.base import Store
-from qframe.stores.exchange import Drawn
+from qframe.stores.types import DrawResult
 from qframe.topic import Topic
 
 AGAIN_S: Final = 0.02
@@ -43,7 +43,7 @@ class SharedBucket:
         self,
         limit: RateLimit,
         *,
-        draw: Callable[[int, int], Drawn],
+        draw: Callable[[int, int], DrawResult],
         wake: Callable[[], None],
         clock: Clock,
     ) -> None:
@@ -104,7 +104,7 @@ class SharedBucket:
         try:
             drawn = self._draw(wanted, self._capacity)
         except (StoreUnavailable, UnknownGroup):  # the next pull says so
-            drawn = Drawn(0, round(PORTION_S * 1000))
+            drawn = DrawResult(0, round(PORTION_S * 1000))
         got_s = self._clock.monotonic_s()
         with self._guard:
             self._adapt()
@@ -163,7 +163,7 @@ def bucket_for(
     if limit.over == "worker":
         return LocalBucket(limit, clock)
 
-    def draw(tokens: int, burst: int) -> Drawn:
+    def draw(tokens: int, burst: int) -> DrawResult:
         return store.draw(topic, group, tokens, rate=limit.tokens, per_ms=limit.per_ms, burst=burst)
 
     return SharedBucket(limit, draw=draw, wake=wake, clock=clock)

@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 from qframe.codec import batch_mark_of
 from qframe.outcomes import Outcome
-from qframe.stores.exchange import Entry, due_of
 from qframe.stores.model.queues import queue
 from qframe.stores.model.sequences import released
 from qframe.stores.model.state import Cursor, Letter, Slot, TopicState
+from qframe.stores.types import Entry, due_of
 from qframe.topic import Kind
 
 

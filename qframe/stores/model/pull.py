@@ -7,12 +7,19 @@ from collections.abc import Sequence
 import msgspec
 
 from qframe.message import Delivery
-from qframe.stores.exchange import LOST_ERROR, Ask, Hold, Pulled, Recalled, Renewed
 from qframe.stores.model.publish import arrive
 from qframe.stores.model.queues import bury, come_back, follow
 from qframe.stores.model.sequences import overdue
 from qframe.stores.model.state import FRONT, Cursor, Head, Letter, TopicState
 from qframe.stores.records import told_apart
+from qframe.stores.types import (
+    LOST_ERROR,
+    LeaseRef,
+    PullRequest,
+    PullResult,
+    RenewResult,
+    RevokeResult,
+)
 from qframe.topic import Kind
 
 
@@ -26,9 +33,11 @@ class Terms(msgspec.Struct, frozen=True):
     now_ms: int
 
 
-def pull(state: TopicState, group: list[Cursor], asks: Sequence[Ask], terms: Terms) -> Pulled:
+def pull(
+    state: TopicState, group: list[Cursor], asks: Sequence[PullRequest], terms: Terms
+) -> PullResult:
     """Hands out what is due, slot by slot as asked."""
-    pulled = Pulled([], [])
+    pulled = PullResult([], [])
     more = False
     for ask in asks:
         cursor = group[ask.slot]
@@ -52,7 +61,7 @@ def pull(state: TopicState, group: list[Cursor], asks: Sequence[Ask], terms: Ter
     return pulled
 
 
-def renew(group: list[Cursor], holds: Sequence[Hold], until_ms: int) -> Renewed:
+def renew(group: list[Cursor], holds: Sequence[LeaseRef], until_ms: int) -> RenewResult:
     """Prolongs leases; answers those that are not held any more."""
     gone = []
     for hold in holds:
@@ -66,12 +75,12 @@ def renew(group: list[Cursor], holds: Sequence[Hold], until_ms: int) -> Renewed:
             gone.append(hold)
         else:
             held.lease_until_ms = until_ms
-    return Renewed(gone)
+    return RenewResult(gone)
 
 
-def recall(
-    state: TopicState, group: list[Cursor], asks: Sequence[Ask], receipt: str, now_ms: int
-) -> Recalled:
+def revoke(
+    state: TopicState, group: list[Cursor], asks: Sequence[PullRequest], receipt: str, now_ms: int
+) -> RevokeResult:
     """Gives back what was handed out under a receipt, uncounted."""
     count = 0
     for ask in asks:
@@ -82,7 +91,7 @@ def recall(
                 to_front(state, head)
                 come_back(cursor, state.topic.kind, head, now_ms)
                 count += 1
-    return Recalled(count)
+    return RevokeResult(count)
 
 
 def lose(state: TopicState, cursor: Cursor, heads: Sequence[Head], now_ms: int) -> int:
@@ -124,7 +133,9 @@ def to_front(state: TopicState, head: Head) -> None:
         head.due_ms = FRONT
 
 
-def _bring_in(state: TopicState, number: int, cursor: Cursor, now_ms: int, pulled: Pulled) -> None:
+def _bring_in(
+    state: TopicState, number: int, cursor: Cursor, now_ms: int, pulled: PullResult
+) -> None:
     """What was delayed joins the log, gaps are passed, lost leases are taken back."""
     slot = state.slots[number]
     joining = [letter for letter in slot.later if letter.due_ms <= now_ms]
@@ -144,7 +155,7 @@ def _bring_in(state: TopicState, number: int, cursor: Cursor, now_ms: int, pulle
 
 
 def _heads(
-    state: TopicState, cursor: Cursor, ask: Ask, terms: Terms, pulled: Pulled
+    state: TopicState, cursor: Cursor, ask: PullRequest, terms: Terms, pulled: PullResult
 ) -> list[Delivery]:
     """Hands out heads that are due, and the runs behind them."""
     kind, now_ms = state.topic.kind, terms.now_ms
@@ -179,7 +190,9 @@ def _heads(
     return got
 
 
-def _line(state: TopicState, cursor: Cursor, ask: Ask, limit: int, terms: Terms) -> list[Delivery]:
+def _line(
+    state: TopicState, cursor: Cursor, ask: PullRequest, limit: int, terms: Terms
+) -> list[Delivery]:
     """Reads on in a stream's line, from the caller's position where that is behind."""
     slot = state.slots[ask.slot]
     start = cursor.read

@@ -10,7 +10,7 @@ from qframe.roster import Member, Owner, Roster, fresh_version
 from qframe.stores.model.state import RosterState
 
 
-def attend(roster: RosterState, member: str, lease_ms: int, now_ms: int) -> None:
+def heartbeat(roster: RosterState, member: str, lease_ms: int, now_ms: int) -> None:
     """Joins a member, or makes its lease begin anew."""
     drop_passed(roster, now_ms)
     until_ms = now_ms + lease_ms
@@ -45,7 +45,7 @@ def claim(roster: RosterState, member: str, epochs: Mapping[int, str], now_ms: i
     return [slot for slot, epoch in epochs.items() if claimed[slot] == (member, epoch)]
 
 
-def let_go(roster: RosterState, member: str, slots: Sequence[int], now_ms: int) -> None:
+def release_slots(roster: RosterState, member: str, slots: Sequence[int], now_ms: int) -> None:
     """Frees those of the slots that are the member's."""
     drop_passed(roster, now_ms)
     for slot in slots:
@@ -54,7 +54,7 @@ def let_go(roster: RosterState, member: str, slots: Sequence[int], now_ms: int) 
             roster.version = fresh_version()
 
 
-def depart(roster: RosterState, member: str, now_ms: int) -> None:
+def leave(roster: RosterState, member: str, now_ms: int) -> None:
     """Takes a member out, with what it owns."""
     drop_passed(roster, now_ms)
     if member in roster.members:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.exchange import NO_EPOCH, Settlement
 from qframe.stores.model.pull import leave, to_front
 from qframe.stores.model.queues import bury, come_back, follow
 from qframe.stores.model.state import FRONT, Cursor, Grave, TopicState
+from qframe.stores.types import NO_EPOCH, Settlement
 
 
 def settle(

@@ -6,7 +6,7 @@ import msgspec
 
 from qframe.roster import NO_VERSION, Member, Owner
 from qframe.stores.bucket import Bucket
-from qframe.stores.exchange import NO_EPOCH
+from qframe.stores.types import NO_EPOCH
 from qframe.topic import Kind, Topic
 
 RANKED = (Kind.ORDERED, Kind.PRIORITY)

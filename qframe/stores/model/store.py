@@ -13,17 +13,6 @@ from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
 from qframe.stores.base import Capabilities
 from qframe.stores.bucket import Terms
-from qframe.stores.exchange import (
-    Ask,
-    Drawn,
-    Entry,
-    Hold,
-    Pulled,
-    Recalled,
-    Renewed,
-    Settlement,
-    acks,
-)
 from qframe.stores.model import (
     controls,
     dead,
@@ -39,6 +28,17 @@ from qframe.stores.model import (
 from qframe.stores.model.bell import EventBell
 from qframe.stores.model.state import UNCLAIMED, Cursor, RosterState, TopicState
 from qframe.stores.records import DeadPlace, Record, Stats
+from qframe.stores.types import (
+    DrawResult,
+    Entry,
+    LeaseRef,
+    PullRequest,
+    PullResult,
+    RenewResult,
+    RevokeResult,
+    Settlement,
+    acks,
+)
 from qframe.topic import Topic
 
 T = TypeVar("T")
@@ -125,31 +125,35 @@ class ModelStore:
         self,
         topic: Topic,
         group: str,
-        asks: Sequence[Ask],
+        asks: Sequence[PullRequest],
         *,
         receipt: str,
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
-    ) -> Pulled:
+    ) -> PullResult:
         """Hands out what is due."""
         with self._lock:
             now_ms = self.now_ms()
             terms = pull.Terms(receipt, now_ms + lease_ms, max_attempts, run, now_ms)
             return pull.pull(self._state(topic), self._group(topic, group), asks, terms)
 
-    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
+    def renew(
+        self, topic: Topic, group: str, holds: Sequence[LeaseRef], lease_ms: int
+    ) -> RenewResult:
         """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
         with self._lock:
             return pull.renew(self._group(topic, group), holds, self.now_ms() + lease_ms)
 
-    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> Recalled:
+    def revoke(
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], receipt: str
+    ) -> RevokeResult:
         """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
         with self._lock:
             cursors = self._group(topic, group)
-            recalled = pull.recall(self._state(topic), cursors, asks, receipt, self.now_ms())
+            revoked = pull.revoke(self._state(topic), cursors, asks, receipt, self.now_ms())
         self._ring()
-        return recalled
+        return revoked
 
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
@@ -215,11 +219,11 @@ class ModelStore:
 
     # Rosters
 
-    def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+    def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
         """Makes a member's lease end `lease_ms` from now; answers the roster's version."""
 
         def step(roster: RosterState, now_ms: int) -> int:
-            rosters.attend(roster, member, lease_ms, now_ms)
+            rosters.heartbeat(roster, member, lease_ms, now_ms)
             return roster.version
 
         return self._on_roster(topic, group, step)
@@ -234,17 +238,15 @@ class ModelStore:
             topic, group, lambda roster, now: rosters.claim(roster, member, epochs, now)
         )
 
-    def let_go(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+    def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
         """Frees those of the slots that are the member's."""
         self._on_roster(
-            topic, group, lambda roster, now: rosters.let_go(roster, member, slots, now)
+            topic, group, lambda roster, now: rosters.release_slots(roster, member, slots, now)
         )
 
-    def depart(self, topic: Topic, group: str, member: str) -> None:
+    def leave(self, topic: Topic, group: str, member: str) -> None:
         """Takes a member out with all that it owns, whoever asks for it."""
-        self._on_roster(topic, group, lambda roster, now: rosters.depart(roster, member, now))
-
-    # Controls
+        self._on_roster(topic, group, lambda roster, now: rosters.leave(roster, member, now))
 
     def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
         """Sets values by name, in one step; None takes one back."""
@@ -259,7 +261,7 @@ class ModelStore:
 
     def draw(
         self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
-    ) -> Drawn:
+    ) -> DrawResult:
         """Draws up to so many tokens from the group's bucket, as many as there are."""
         with self._lock:
             self._group(topic, group)

@@ -59,8 +59,8 @@ nothing. What falls due by itself rings nothing: who sleeps was told when that w
 
 Failures. What a server refused undone is tried again for a few seconds (`drivers/redis.py`). A
 reply that never came is told as `AnswerLost`; then publishing is repeated by its marks, settling by
-its receipts, pulling by position or after `recall`. A call about several slots may be done in some.
-What a worker does all the time (pull, renew, recall, settle) waits for no server: it is done where
+its receipts, pulling by position or after `revoke`. A call about several slots may be done in some.
+What a worker does all the time (pull, renew, revoke, settle) waits for no server: it is done where
 it can be, and what is away is answered for the worker to repeat, so that no node waits for another.
 At `maxmemory` Redis refuses the scripts that bring or change messages (`#!lua`) before
 they begin, as `StoreFull`; all others may pass it (`flags=allow-oom`), since they free memory. A

@@ -12,11 +12,11 @@ from typing import Any, NamedTuple
 from qframe.drivers.redis import Call, Redis
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
-from qframe.stores.exchange import Ask, Pulled
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import known
 from qframe.stores.redis.keys import Argument, Place
 from qframe.stores.redis.reading import Malformed
+from qframe.stores.types import PullRequest, PullResult
 
 _RELEASE = pack((str(Verdict.RELEASE), 0, False, False, False))
 
@@ -27,7 +27,7 @@ class Share(NamedTuple):
     redis: Redis
     place: Place
     group: str
-    ask: Ask
+    ask: PullRequest
     now: str
 
     def run(self, calls: Sequence[Call]) -> None:
@@ -37,7 +37,7 @@ class Share(NamedTuple):
 
 
 def of_line(
-    share: Share, line: list[Delivery], span: tuple[int, int], window: str, pulled: Pulled
+    share: Share, line: list[Delivery], span: tuple[int, int], window: str, pulled: PullResult
 ) -> list[Delivery]:
     """Buries what of a stream's line is malformed, and passes what is missing; the rest is sound.
 
@@ -61,7 +61,7 @@ def of_line(
 
 
 def of_heads(
-    share: Share, heads: list[Delivery], subjects: Sequence[bytes], receipt: str, pulled: Pulled
+    share: Share, heads: list[Delivery], subjects: Sequence[bytes], receipt: str, pulled: PullResult
 ) -> list[Delivery]:
     """Buries malformed heads; what stands behind a sound one is given back from there on.
 

@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 
 from qframe.drivers.redis import Command, Missing, Redis
 from qframe.stores.bucket import Terms
-from qframe.stores.exchange import Drawn
 from qframe.stores.redis.groups import known
 from qframe.stores.redis.keys import Place
+from qframe.stores.types import DrawResult
 
 
 def tune(redis: Redis, place: Place, group: str, values: Mapping[str, str | None]) -> None:
@@ -30,11 +30,11 @@ def tunings(redis: Redis, asked: Sequence[tuple[Place, str]]) -> list[dict[str, 
     return [None if isinstance(reply, Missing) else _texts(reply) for reply in replies]
 
 
-def draw(redis: Redis, place: Place, group: str, terms: Terms, now: str) -> Drawn:
+def draw(redis: Redis, place: Place, group: str, terms: Terms, now: str) -> DrawResult:
     """Draws tokens, as many as there are; who asks in vain asks again, so nobody waits here."""
     reply = redis.one(place.call("draw", 0, now, group, *terms), partly=True)
     known(redis, place, group, reply[0])
-    return Drawn(*reply)
+    return DrawResult(*reply)
 
 
 def _texts(flat: Sequence[bytes]) -> dict[str, str]:

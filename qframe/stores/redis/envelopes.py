@@ -9,9 +9,9 @@ from typing import Final, NamedTuple
 import msgspec
 
 from qframe.message import Delivery
-from qframe.stores.exchange import Entry
 from qframe.stores.records import Record, told_apart
 from qframe.stores.redis.reading import NOT_TEXT, delivery_of, header, malformed
+from qframe.stores.types import Entry
 
 META: Final = struct.Struct(">QQiQ")  # due, seq, priority, published at
 STATE: Final = struct.Struct(">QIIHB")  # seq, tries, lost, given, length of the receipt

@@ -9,8 +9,8 @@ import msgspec
 
 from qframe.drivers.redis import Call, Command, Missing, Redis
 from qframe.errors import SlotsAway, StoreDamaged, TopicMismatch, UnknownGroup
-from qframe.stores.exchange import NO_EPOCH
 from qframe.stores.redis.keys import UNCLAIMED, Place, of, topics_key
+from qframe.stores.types import NO_EPOCH
 from qframe.topic import Kind, SubjectRule, Topic
 
 _NO_GROUP = -2

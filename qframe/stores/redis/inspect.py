@@ -8,7 +8,6 @@ from typing import Any, NamedTuple
 
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
-from qframe.stores.exchange import NO_EPOCH
 from qframe.stores.records import Record, Stats, unclaimed
 from qframe.stores.redis import dead
 from qframe.stores.redis.envelopes import (
@@ -24,6 +23,7 @@ from qframe.stores.redis.envelopes import (
 from qframe.stores.redis.groups import keeping, known, names
 from qframe.stores.redis.keys import UNCLAIMED, Place
 from qframe.stores.redis.reading import logged
+from qframe.stores.types import NO_EPOCH
 
 PAGE = 200
 _MORE = 1

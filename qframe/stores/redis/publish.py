@@ -9,9 +9,9 @@ from typing import Final
 from qframe.codec import batch_mark_of
 from qframe.drivers.redis import Call, Redis
 from qframe.outcomes import Outcome
-from qframe.stores.exchange import Entry
 from qframe.stores.redis.envelopes import envelope, envelopes, pack
 from qframe.stores.redis.keys import Argument, Place
+from qframe.stores.types import Entry
 from qframe.topic import Kind, Topic
 
 OUTCOMES: Final = {

@@ -8,13 +8,13 @@ from typing import Any, Final, NamedTuple
 from qframe.drivers.redis import Missing, Redis, Request
 from qframe.errors import StoreDamaged, StoreUnavailable
 from qframe.message import Delivery
-from qframe.stores.exchange import Ask, Pulled
 from qframe.stores.redis.burial import Share, of_heads, of_line
 from qframe.stores.redis.envelopes import META
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Place
 from qframe.stores.redis.reading import Malformed, delivery_of, malformed
 from qframe.stores.redis.tails import Tails
+from qframe.stores.types import PullRequest, PullResult
 from qframe.topic import Kind
 
 LOOK_AGAIN_MS: Final = 250
@@ -31,23 +31,28 @@ class Terms(NamedTuple):
 
 
 def pull(
-    redis: Redis, tails: Tails, place: Place, group: str, asks: Sequence[Ask], terms: Terms
-) -> Pulled:
+    redis: Redis, tails: Tails, place: Place, group: str, asks: Sequence[PullRequest], terms: Terms
+) -> PullResult:
     """Hands out what is due, slot by slot as asked."""
     if not asks:
         require(redis, place, group)
-    pulled = Pulled([], [])
+    pulled = PullResult([], [])
     if place.topic.kind is Kind.STREAM:
         _from_stream(redis, tails, place, group, asks, terms, pulled)
     else:
         _from_subjects(redis, place, group, asks, terms, pulled)
-    if pulled.away and (pulled.next_due_ms is None or pulled.next_due_ms > LOOK_AGAIN_MS):
+    if pulled.unreachable and (pulled.next_due_ms is None or pulled.next_due_ms > LOOK_AGAIN_MS):
         pulled.next_due_ms = LOOK_AGAIN_MS
     return pulled
 
 
 def _from_subjects(
-    redis: Redis, place: Place, group: str, asks: Sequence[Ask], terms: Terms, pulled: Pulled
+    redis: Redis,
+    place: Place,
+    group: str,
+    asks: Sequence[PullRequest],
+    terms: Terms,
+    pulled: PullResult,
 ) -> None:
     kind = str(place.topic.kind)
     calls = [
@@ -68,9 +73,9 @@ def _from_stream(
     tails: Tails,
     place: Place,
     group: str,
-    asks: Sequence[Ask],
+    asks: Sequence[PullRequest],
     terms: Terms,
-    pulled: Pulled,
+    pulled: PullResult,
 ) -> None:
     requests: list[Request] = []
     aheads: list[bool] = []
@@ -110,10 +115,12 @@ def _from_stream(
         pulled.deliveries += line
 
 
-def _owned(redis: Redis, place: Place, group: str, ask: Ask, reply: Any, pulled: Pulled) -> bool:
+def _owned(
+    redis: Redis, place: Place, group: str, ask: PullRequest, reply: Any, pulled: PullResult
+) -> bool:
     """Notes what a slot's reply says but deliveries; answers whether it is the caller's."""
     if isinstance(reply, Missing):
-        (pulled.doubted if reply.lost else pulled.away).append(ask.slot)
+        (pulled.in_doubt if reply.lost else pulled.unreachable).append(ask.slot)
         if reply.fault is not None:
             pulled.faults[ask.slot] = reply.fault
         return False
@@ -128,7 +135,7 @@ def _owned(redis: Redis, place: Place, group: str, ask: Ask, reply: Any, pulled:
     return True
 
 
-def _give(share: Share, items: list[Any], receipt: str, pulled: Pulled) -> bool:
+def _give(share: Share, items: list[Any], receipt: str, pulled: PullResult) -> bool:
     """Takes over heads and their runs: subject, head's value, attempt, lost; false if in doubt."""
     try:
         heads, are_sound = _heads(share.redis.shown, share.ask.slot, items, receipt)
@@ -141,8 +148,8 @@ def _give(share: Share, items: list[Any], receipt: str, pulled: Pulled) -> bool:
     return True
 
 
-def _doubt(pulled: Pulled, slot: int, error: StoreUnavailable) -> None:
-    pulled.doubted.append(slot)
+def _doubt(pulled: PullResult, slot: int, error: StoreUnavailable) -> None:
+    pulled.in_doubt.append(slot)
     if isinstance(error, StoreDamaged):
         pulled.faults[slot] = str(error)
 

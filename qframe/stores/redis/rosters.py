@@ -12,9 +12,9 @@ from qframe.stores.redis.keys import Place
 _MINE = ord("m")
 
 
-def attend(redis: Redis, place: Place, group: str, member: str, lease_ms: int, now: str) -> int:
+def heartbeat(redis: Redis, place: Place, group: str, member: str, lease_ms: int, now: str) -> int:
     """Joins a member, or makes its lease begin anew; answers the version."""
-    [reply] = redis.run([place.call("attend", 0, now, group, fresh_version(), member, lease_ms)])
+    [reply] = redis.run([place.call("heartbeat", 0, now, group, fresh_version(), member, lease_ms)])
     known(redis, place, group, reply)
     return int(reply)
 
@@ -47,17 +47,19 @@ def claim(
     return [slot for slot, letter in zip(epochs, reply, strict=True) if letter == _MINE]
 
 
-def let_go(
+def release_slots(
     redis: Redis, place: Place, group: str, member: str, slots: Sequence[int], now: str
 ) -> None:
     """Frees those of the slots that are the member's."""
-    [reply] = redis.run([place.call("let_go", 0, now, group, fresh_version(), member, *slots)])
+    [reply] = redis.run(
+        [place.call("release_slots", 0, now, group, fresh_version(), member, *slots)]
+    )
     known(redis, place, group, reply)
 
 
-def depart(redis: Redis, place: Place, group: str, member: str, now: str) -> None:
+def leave(redis: Redis, place: Place, group: str, member: str, now: str) -> None:
     """Takes a member out, with what it owns."""
-    [reply] = redis.run([place.call("depart", 0, now, group, fresh_version(), member)])
+    [reply] = redis.run([place.call("leave", 0, now, group, fresh_version(), member)])
     known(redis, place, group, reply)
 
 

@@ -9,10 +9,10 @@ from typing import Any, Final
 from qframe.drivers.redis import Call, Missing, Redis
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.exchange import NO_EPOCH, Settlement, acks
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Argument, Place
+from qframe.stores.types import NO_EPOCH, Settlement, acks
 from qframe.topic import Kind
 
 _PARTLY: Final = ord("p")

@@ -15,7 +15,6 @@ from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
 from qframe.stores.base import Capabilities
 from qframe.stores.bucket import Terms
-from qframe.stores.exchange import Ask, Drawn, Entry, Hold, Pulled, Recalled, Renewed, Settlement
 from qframe.stores.records import DeadPlace, Record, Stats
 from qframe.stores.redis import (
     audit,
@@ -34,6 +33,16 @@ from qframe.stores.redis import (
 from qframe.stores.redis.bell import HeardBell
 from qframe.stores.redis.keys import Place, topics_key
 from qframe.stores.redis.tails import Tails
+from qframe.stores.types import (
+    DrawResult,
+    Entry,
+    LeaseRef,
+    PullRequest,
+    PullResult,
+    RenewResult,
+    RevokeResult,
+    Settlement,
+)
 from qframe.topic import Topic
 
 OLDEST: Final = 7
@@ -122,26 +131,30 @@ class RedisStore:
         self,
         topic: Topic,
         group: str,
-        asks: Sequence[Ask],
+        asks: Sequence[PullRequest],
         *,
         receipt: str,
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
-    ) -> Pulled:
+    ) -> PullResult:
         """Hands out what is due."""
         terms = pull.Terms(receipt, lease_ms, max_attempts, run, self._now())
         return pull.pull(self._redis, self._tails, self._place(topic), group, asks, terms)
 
-    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
+    def renew(
+        self, topic: Topic, group: str, holds: Sequence[LeaseRef], lease_ms: int
+    ) -> RenewResult:
         """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
         place = self._place(topic)
         return leases.renew(self._redis, place, group, holds, lease_ms, self._now())
 
-    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> Recalled:
+    def revoke(
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], receipt: str
+    ) -> RevokeResult:
         """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
         place = self._place(topic)
-        return leases.recall(self._redis, place, group, asks, receipt, self._now())
+        return leases.revoke(self._redis, place, group, asks, receipt, self._now())
 
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
@@ -200,10 +213,10 @@ class RedisStore:
 
     # Rosters
 
-    def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+    def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
         """Makes a member's lease end `lease_ms` from now; answers the roster's version."""
         place = self._place(topic)
-        return rosters.attend(self._redis, place, group, member, lease_ms, self._now())
+        return rosters.heartbeat(self._redis, place, group, member, lease_ms, self._now())
 
     def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
         """Who takes part and owns what; None if the version is still `seen` and nobody is gone."""
@@ -213,13 +226,13 @@ class RedisStore:
         """Makes free slots the member's; answers those that are its own now under that epoch."""
         return rosters.claim(self._redis, self._place(topic), group, member, epochs, self._now())
 
-    def let_go(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+    def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
         """Frees those of the slots that are the member's."""
-        rosters.let_go(self._redis, self._place(topic), group, member, slots, self._now())
+        rosters.release_slots(self._redis, self._place(topic), group, member, slots, self._now())
 
-    def depart(self, topic: Topic, group: str, member: str) -> None:
+    def leave(self, topic: Topic, group: str, member: str) -> None:
         """Takes a member out with all that it owns, whoever asks for it."""
-        rosters.depart(self._redis, self._place(topic), group, member, self._now())
+        rosters.leave(self._redis, self._place(topic), group, member, self._now())
 
     # Controls
 
@@ -234,7 +247,7 @@ class RedisStore:
 
     def draw(
         self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
-    ) -> Drawn:
+    ) -> DrawResult:
         """Draws up to so many tokens from the group's bucket, as many as there are."""
         terms = Terms(tokens, rate, per_ms, burst)
         return controls.draw(self._redis, self._place(topic), group, terms, self._now())

@@ -49,6 +49,6 @@ for the heads of slots (MariaDB) or a look at a counter of the file (SQLite) fin
 Failures. A transaction is done whole or not at all. What fails before its commit is told as
 `StoreUnavailable` or `StoreFull`; a commit that failed without saying how, as `AnswerLost`, and
 everything can then be repeated: publishing by its marks, settling by its receipts, pulling by
-position or after `recall`. A server that ends a session whose transaction is idle for 30 s frees
+position or after `revoke`. A server that ends a session whose transaction is idle for 30 s frees
 what a frozen worker had locked. Tables of a later version than this code are refused (`migrate`).
 """

@@ -12,8 +12,8 @@ from typing import Any
 from qframe.errors import StoreUnavailable
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
-from qframe.stores.exchange import Ask, Pulled, Settlement
 from qframe.stores.sql.heads import Unreadable
+from qframe.stores.types import PullRequest, PullResult, Settlement
 
 
 def unreadable(deliveries: Sequence[Delivery]) -> bool:
@@ -24,7 +24,9 @@ def unreadable(deliveries: Sequence[Delivery]) -> bool:
     )
 
 
-def bury(pulled: Pulled, asks: Sequence[Ask], settle: Callable[[list[Settlement]], object]) -> None:
+def bury(
+    pulled: PullResult, asks: Sequence[PullRequest], settle: Callable[[list[Settlement]], object]
+) -> None:
     """Takes what cannot be read out of a pull, as dead.
 
     Behind a sound message of its subject it is given back with all that follows, and becomes the
@@ -60,7 +62,7 @@ def bury(pulled: Pulled, asks: Sequence[Ask], settle: Callable[[list[Settlement]
         settle(settlements)
     except StoreUnavailable:
         in_doubt = {one.slot for one in settlements}
-        pulled.doubted += sorted(in_doubt)
+        pulled.in_doubt += sorted(in_doubt)
         pulled.deliveries = [one for one in pulled.deliveries if one.slot not in in_doubt]
         return
     pulled.malformed = sum(one.verdict is Verdict.DEAD for one in settlements)

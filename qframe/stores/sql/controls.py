@@ -13,9 +13,9 @@ from sqlalchemy import bindparam, delete, select
 from qframe.drivers.sql import Statement, Transaction
 from qframe.errors import UnknownGroup
 from qframe.stores.bucket import Bucket, Terms, drawn
-from qframe.stores.exchange import Drawn
 from qframe.stores.sql.places import Place, known_group, lock_group
 from qframe.stores.sql.schema import buckets, groups, topics, tunings
+from qframe.stores.types import DrawResult
 from qframe.topic import Topic
 
 _CLEAR: Final = Statement(
@@ -80,7 +80,7 @@ def tuned(
     return [found.get((topic.name, group), {}) for topic, group in asked]
 
 
-def draw(transaction: Transaction, place: Place, group: str, terms: Terms) -> Drawn:
+def draw(transaction: Transaction, place: Place, group: str, terms: Terms) -> DrawResult:
     """Draws tokens, as many as there are."""
     row = transaction.row(_BUCKET, (place.id, group))
     if row is None:

@@ -8,13 +8,13 @@ from typing import Final
 from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.stores.exchange import Ask, Hold, Recalled, Renewed
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
 from qframe.stores.sql.heads import Head
 from qframe.stores.sql.places import SET_CURSOR, Cursor, Place, lock_group_cursors
 from qframe.stores.sql.schema import State, subjects
 from qframe.stores.sql.words import tell_messages
+from qframe.stores.types import LeaseRef, PullRequest, RenewResult, RevokeResult
 
 _RENEW: Final = Statement(
     subjects.update()
@@ -49,8 +49,8 @@ _EXPIRED: Final = Statement(
 
 
 def renew(
-    transaction: Transaction, place: Place, group: str, holds: Sequence[Hold], lease_ms: int
-) -> Renewed:
+    transaction: Transaction, place: Place, group: str, holds: Sequence[LeaseRef], lease_ms: int
+) -> RenewResult:
     """Prolongs leases; answers those that are not held any more."""
     known = lock_group_cursors(transaction, place, group, [hold.slot for hold in holds])
     until_ms = transaction.now_ms() + lease_ms
@@ -67,16 +67,16 @@ def renew(
                 gone.append(hold)
         elif not transaction.run(_RENEW, (until_ms, cursor.cursor, hold.subject, hold.receipt)):
             gone.append(hold)
-    return Renewed(gone)
+    return RenewResult(gone)
 
 
-def recall(
+def revoke(
     transaction: Transaction,
     place: Place,
     group: str,
-    asks: Sequence[Ask],
+    asks: Sequence[PullRequest],
     receipt: str,
-) -> Recalled:
+) -> RevokeResult:
     """Gives back what was handed out under a receipt, uncounted."""
     known = lock_group_cursors(transaction, place, group, [ask.slot for ask in asks])
     now_ms = transaction.now_ms()
@@ -96,7 +96,7 @@ def recall(
             count += 1
         if rows:
             tell_messages(transaction, place, [ask.slot])
-    return Recalled(count)
+    return RevokeResult(count)
 
 
 def lose_expired(transaction: Transaction, place: Place, cursor: Cursor, now_ms: int) -> int:

@@ -11,7 +11,6 @@ from sqlalchemy import bindparam, func, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.errors import UnknownGroup
-from qframe.stores.exchange import NO_EPOCH
 from qframe.stores.sql import ranges
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import (
@@ -25,6 +24,7 @@ from qframe.stores.sql.schema import (
     slots,
     topics,
 )
+from qframe.stores.types import NO_EPOCH
 from qframe.topic import Topic
 
 EVERYTHING: Final = 2**62

@@ -12,7 +12,6 @@ from sqlalchemy import and_, bindparam, delete, or_, select
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.errors import UnknownGroup
 from qframe.message import Delivery
-from qframe.stores.exchange import LOST_ERROR, Ask, Pulled
 from qframe.stores.records import told_apart
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, leases, lookups, named, promotions, sequences, window
@@ -30,6 +29,7 @@ from qframe.stores.sql.places import (
 )
 from qframe.stores.sql.schema import State, is_there, later, subjects
 from qframe.stores.sql.views import View, look
+from qframe.stores.types import LOST_ERROR, PullRequest, PullResult
 from qframe.topic import Kind
 
 _DUE_LATER: Final = Statement(
@@ -113,14 +113,14 @@ class _Pulling(msgspec.Struct):
     terms: Terms
     now_ms: int
     until_ms: int
-    pulled: Pulled = msgspec.field(default_factory=lambda: Pulled([], []))
+    pulled: PullResult = msgspec.field(default_factory=lambda: PullResult([], []))
     cursors: list[Row] = []
     claims: dict[tuple[int, int], list[str]] = {}  # subjects by cursor and length of their runs
 
 
 def glance(
-    transaction: Transaction, place: Place, group: str, asks: Sequence[Ask]
-) -> Pulled | None:
+    transaction: Transaction, place: Place, group: str, asks: Sequence[PullRequest]
+) -> PullResult | None:
     """The answer to a pull for which there is nothing to do; None if there is."""
     views = look(transaction, place, known_group(transaction, place, group))
     if not views:
@@ -133,12 +133,12 @@ def glance(
             fenced.append(ask.slot)
         elif _has_work(place, view, ask, now_ms):
             return None
-    return Pulled(fenced=fenced, next_due_ms=_next_due(views, asks, fenced, now_ms))
+    return PullResult(fenced=fenced, next_due_ms=_next_due(views, asks, fenced, now_ms))
 
 
 def pull(
-    transaction: Transaction, place: Place, group: str, asks: Sequence[Ask], terms: Terms
-) -> Pulled:
+    transaction: Transaction, place: Place, group: str, asks: Sequence[PullRequest], terms: Terms
+) -> PullResult:
     """Hands out what is due, slot by slot as asked."""
     number, joining = _lock(transaction, place, group, asks)
     views = look(transaction, place, number)
@@ -171,7 +171,7 @@ def pull(
 
 
 def _lock(
-    transaction: Transaction, place: Place, group: str, asks: Sequence[Ask]
+    transaction: Transaction, place: Place, group: str, asks: Sequence[PullRequest]
 ) -> tuple[int, set[int]]:
     """Locks what a pull may change; answers the group, and the slots in which something may join.
 
@@ -193,14 +193,14 @@ def _lock(
     return number, joining
 
 
-def _has_work(place: Place, view: View, ask: Ask, now_ms: int) -> bool:
+def _has_work(place: Place, view: View, ask: PullRequest, now_ms: int) -> bool:
     if not place.topic.has_subjects and view.head > view.cursor.read:
         return True
     return view.has_work(ask.position, now_ms)
 
 
 def _next_due(
-    views: dict[int, View], asks: Sequence[Ask], fenced: Sequence[int], now_ms: int
+    views: dict[int, View], asks: Sequence[PullRequest], fenced: Sequence[int], now_ms: int
 ) -> int | None:
     times = [views[ask.slot].next_ms() for ask in asks if ask.slot not in fenced]
     earliest = min((time for time in times if time is not None), default=None)
@@ -208,7 +208,7 @@ def _next_due(
 
 
 def _pull_slot(
-    transaction: Transaction, place: Place, view: View, ask: Ask, pulling: _Pulling
+    transaction: Transaction, place: Place, view: View, ask: PullRequest, pulling: _Pulling
 ) -> int:
     """Hands out of one slot; answers how many."""
     cursor, now_ms, pulled = view.cursor, pulling.now_ms, pulling.pulled
@@ -272,7 +272,9 @@ def _pass_gaps(transaction: Transaction, place: Place, slot: int, head: int, now
     return gaps
 
 
-def _claim(transaction: Transaction, kind: Kind, at: int, ask: Ask, pulling: _Pulling) -> int:
+def _claim(
+    transaction: Transaction, kind: Kind, at: int, ask: PullRequest, pulling: _Pulling
+) -> int:
     """Hands out heads that are due, and the runs behind them; answers how many messages."""
     now_ms, terms, pulled = pulling.now_ms, pulling.terms, pulling.pulled
     standing = State.TODO if kind in heads.RANKED else State.WAITING

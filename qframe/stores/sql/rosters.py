@@ -108,7 +108,9 @@ class _Opened(msgspec.Struct):
         return self.next_ms is not None and self.next_ms <= self.now_ms
 
 
-def attend(transaction: Transaction, place: Place, group: str, member: str, lease_ms: int) -> int:
+def heartbeat(
+    transaction: Transaction, place: Place, group: str, member: str, lease_ms: int
+) -> int:
     """Joins a member, or makes its lease begin anew; answers the version."""
     opened = _begin(transaction, place, group)
     now_ms = opened.now_ms
@@ -155,7 +157,7 @@ def claim(
     ]
 
 
-def let_go(
+def release_slots(
     transaction: Transaction,
     place: Place,
     group: str,
@@ -168,7 +170,7 @@ def let_go(
         _rename(transaction, place, group, opened)
 
 
-def depart(transaction: Transaction, place: Place, group: str, member: str) -> None:
+def leave(transaction: Transaction, place: Place, group: str, member: str) -> None:
     """Takes a member out, with what it owns."""
     opened = _begin(transaction, place, group)
     transaction.run(_DISOWN, (opened.group, member))

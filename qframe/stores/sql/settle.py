@@ -10,7 +10,6 @@ from sqlalchemy import bindparam
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.exchange import NO_EPOCH, Settlement
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, lookups, named, window
 from qframe.stores.sql.graves import bury
@@ -19,6 +18,7 @@ from qframe.stores.sql.padding import padded
 from qframe.stores.sql.places import SET_CURSOR, Place, lock_group_cursors
 from qframe.stores.sql.schema import PER_TOPIC, State, subjects
 from qframe.stores.sql.words import tell_messages
+from qframe.stores.types import NO_EPOCH, Settlement
 from qframe.topic import Kind
 
 _CUT: Final = Statement(

@@ -12,17 +12,6 @@ from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
 from qframe.stores.base import Capabilities
 from qframe.stores.bucket import Terms
-from qframe.stores.exchange import (
-    Ask,
-    Drawn,
-    Entry,
-    Hold,
-    Pulled,
-    Recalled,
-    Renewed,
-    Settlement,
-    acks,
-)
 from qframe.stores.records import DeadPlace, Record, Stats
 from qframe.stores.sql import (
     audit,
@@ -45,6 +34,17 @@ from qframe.stores.sql.bells import Bells
 from qframe.stores.sql.heads import headers_text
 from qframe.stores.sql.migrate import check, migrate
 from qframe.stores.sql.places import Place
+from qframe.stores.types import (
+    DrawResult,
+    Entry,
+    LeaseRef,
+    PullRequest,
+    PullResult,
+    RenewResult,
+    RevokeResult,
+    Settlement,
+    acks,
+)
 from qframe.topic import Topic
 
 
@@ -134,13 +134,13 @@ class SqlStore:
         self,
         topic: Topic,
         group: str,
-        asks: Sequence[Ask],
+        asks: Sequence[PullRequest],
         *,
         receipt: str,
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
-    ) -> Pulled:
+    ) -> PullResult:
         """Hands out what is due; a read shows first whether there is anything to write."""
         place = self._place(topic)
         who = (topic.name, group)
@@ -155,15 +155,19 @@ class SqlStore:
             burial.bury(pulled, asks, lambda ends: self.settle(topic, group, ends))
         return pulled
 
-    def renew(self, topic: Topic, group: str, holds: Sequence[Hold], lease_ms: int) -> Renewed:
+    def renew(
+        self, topic: Topic, group: str, holds: Sequence[LeaseRef], lease_ms: int
+    ) -> RenewResult:
         """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
         place = self._place(topic)
         return self._database.write(lambda it: leases.renew(it, place, group, holds, lease_ms))
 
-    def recall(self, topic: Topic, group: str, asks: Sequence[Ask], receipt: str) -> Recalled:
+    def revoke(
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], receipt: str
+    ) -> RevokeResult:
         """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
         place = self._place(topic)
-        return self._database.write(lambda it: leases.recall(it, place, group, asks, receipt))
+        return self._database.write(lambda it: leases.revoke(it, place, group, asks, receipt))
 
     # Settling
 
@@ -226,10 +230,12 @@ class SqlStore:
 
     # Rosters
 
-    def attend(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+    def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
         """Makes a member's lease end `lease_ms` from now; answers the roster's version."""
         place = self._place(topic)
-        return self._database.write(lambda it: rosters.attend(it, place, group, member, lease_ms))
+        return self._database.write(
+            lambda it: rosters.heartbeat(it, place, group, member, lease_ms)
+        )
 
     def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
         """Who takes part and owns what; None if the version is still `seen` and nobody is gone."""
@@ -241,15 +247,17 @@ class SqlStore:
         place = self._place(topic)
         return self._database.write(lambda it: rosters.claim(it, place, group, member, epochs))
 
-    def let_go(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+    def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
         """Frees those of the slots that are the member's."""
         place = self._place(topic)
-        return self._database.write(lambda it: rosters.let_go(it, place, group, member, slots))
+        return self._database.write(
+            lambda it: rosters.release_slots(it, place, group, member, slots)
+        )
 
-    def depart(self, topic: Topic, group: str, member: str) -> None:
+    def leave(self, topic: Topic, group: str, member: str) -> None:
         """Takes a member out with all that it owns, whoever asks for it."""
         place = self._place(topic)
-        return self._database.write(lambda it: rosters.depart(it, place, group, member))
+        return self._database.write(lambda it: rosters.leave(it, place, group, member))
 
     # Controls
 
@@ -264,7 +272,7 @@ class SqlStore:
 
     def draw(
         self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
-    ) -> Drawn:
+    ) -> DrawResult:
         """Draws up to so many tokens from the group's bucket, as many as there are."""
         place, terms = self._place(topic), Terms(tokens, rate, per_ms, burst)
         return self._database.write(lambda it: controls.draw(it, place, group, terms))

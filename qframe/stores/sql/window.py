@@ -10,11 +10,11 @@ from sqlalchemy import bindparam, select
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.exchange import NO_EPOCH, Ask, Settlement
 from qframe.stores.sql import heads, ranges
 from qframe.stores.sql.graves import bury
 from qframe.stores.sql.places import Cursor, Place
 from qframe.stores.sql.schema import State, log
+from qframe.stores.types import NO_EPOCH, PullRequest, Settlement
 
 READ: Final = Statement(
     select(log.c.seq, log.c.id, log.c.key, log.c.headers, log.c.body, log.c.published_at)
@@ -29,7 +29,7 @@ def hand_out(
     transaction: Transaction,
     place: Place,
     cursor: Cursor,
-    ask: Ask,
+    ask: PullRequest,
     limit: int,
     *,
     receipt: str,

@@ -7,7 +7,7 @@
 --   group.
 -- Cost: 4 commands if the member is not there, else 5, and 3 more to make slots its own; 1 more for
 --   each further 1000 slots, and for each further 500 made its own; more where leases have passed,
---   as attend.
+--   as heartbeat.
 -- Promise: one atomic step; a slot has one owner, and whose lease has passed gets none.
 local slot = KEYS[1]
 local given, name, fresh, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -5,7 +5,7 @@
 --   ARGV[4] member.
 -- Reply: 1 if it was there, else 0. -2 if there is no such group.
 -- Cost: 4 commands if it is not there, else 9, and 1 for each 1000 slots that it owned; more where
---   leases have passed, as attend.
+--   leases have passed, as heartbeat.
 -- Promise: one atomic step; what it owned is free.
 local slot = KEYS[1]
 local given, name, fresh, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -58,7 +58,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
             self.subject = KEYLESS + message_id
 
 
-class Ask(NamedTuple):
+class PullRequest(NamedTuple):
     """What a pull wants of one slot; a pull names each slot once.
 
     Attributes:
@@ -77,7 +77,7 @@ class Ask(NamedTuple):
     position: int | None = None
 
 
-class Pulled(msgspec.Struct):
+class PullResult(msgspec.Struct):
     """The answer to a pull.
 
     Attributes:
@@ -88,8 +88,8 @@ class Pulled(msgspec.Struct):
         dead: how many went to dead, their attempts spent.
         lost: how many deliveries were found to have lost their lease.
         gaps: how many gaps in sequences were passed.
-        away: the slots that could not be asked now; nothing of them was handed out.
-        doubted: the slots whose answer was lost: they are to be recalled before the next pull.
+        unreachable: the slots that could not be asked now; nothing of them was handed out.
+        in_doubt: the slots whose answer was lost: they are to be revoked before the next pull.
         faults: of those slots, why one will be so until somebody mends it: it is damaged.
         malformed: how many messages could not be read, and are dead.
         missing: how many offsets of streams had no message any more, and were passed.
@@ -103,8 +103,8 @@ class Pulled(msgspec.Struct):
     dead: int = 0
     lost: int = 0
     gaps: int = 0
-    away: list[int] = []
-    doubted: list[int] = []
+    unreachable: list[int] = []
+    in_doubt: list[int] = []
     faults: dict[int, str] = {}
     malformed: int = 0
     missing: int = 0
@@ -142,7 +142,7 @@ class Settlement(msgspec.Struct, gc=False, eq=False):
         return f"{self.error}\n{self.traceback}" if self.traceback else self.error
 
 
-class Hold(NamedTuple):
+class LeaseRef(NamedTuple):
     """A delivery that is to be kept hidden: one of a slot's window stands for all of it."""
 
     slot: int
@@ -151,31 +151,31 @@ class Hold(NamedTuple):
     receipt: str
 
 
-class Renewed(msgspec.Struct):
+class RenewResult(msgspec.Struct):
     """The answer to a renewal.
 
     Attributes:
         gone: the holds that are not held any more.
-        away: the holds that could not be renewed now.
+        unreachable: the holds that could not be renewed now.
     """
 
-    gone: list[Hold] = []
-    away: list[Hold] = []
+    gone: list[LeaseRef] = []
+    unreachable: list[LeaseRef] = []
 
 
-class Recalled(msgspec.Struct):
-    """The answer to a recall.
+class RevokeResult(msgspec.Struct):
+    """The answer to a revocation.
 
     Attributes:
         count: how many deliveries were given back.
-        away: the slots in which this could not be done now.
+        unreachable: the slots in which this could not be done now.
     """
 
     count: int = 0
-    away: list[int] = []
+    unreachable: list[int] = []
 
 
-class Drawn(NamedTuple):
+class DrawResult(NamedTuple):
     """The answer to a draw.
 
     Attributes:

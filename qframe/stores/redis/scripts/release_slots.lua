@@ -5,7 +5,7 @@
 --   ARGV[4] member; then the slots.
 -- Reply: how many. -2 if there is no such group.
 -- Cost: 4 commands, and 3 more to free what is the member's; 1 more for each further 1000 slots,
---   and for each further 1000 freed; more where leases have passed, as attend.
+--   and for each further 1000 freed; more where leases have passed, as heartbeat.
 -- Promise: one atomic step; what is another's stays so.
 local slot = KEYS[1]
 local given, name, fresh, member = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
