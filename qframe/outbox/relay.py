@@ -36,8 +36,8 @@ from qframe.outbox.rows import SLOTS, Row
 from qframe.outcomes import Outcome
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.slots import Slots
-from qframe.runtime.flow.in_flight import InFlight
 from qframe.service import Service
 from qframe.stores.base import Store
 from qframe.stores.types import Entry
@@ -334,11 +334,13 @@ class Relay(Service):
             self._topic = topic = slots_topic(self._outbox)
             self._store.declare(topic)
             self._store.subscribe(topic, GROUP)
+            context = ConsumerContext(
+                topic=topic, group=GROUP, events=self._events, clock=self._clock,
+                fail=self._on_failure,
+            )  # fmt: skip
             slots = Slots(
-                topic=topic, group=GROUP, store=self._store,
-                in_flight=InFlight(max_messages=1, max_bytes=1, on_room=_nothing),
-                give_back=lambda _slots: self._finish(), on_lost=_nothing,
-                on_change=self._rung.set, events=self._events,
+                context, store=self._store, busy=set, give_back=lambda _slots: self._finish(),
+                on_lost=lambda _slots: None, on_change=self._rung.set,
             )  # fmt: skip
             slots.join(self._coordinator)
             self._slots = slots
@@ -388,7 +390,3 @@ def slots_topic(outbox: Outbox) -> Topic:
     """The internal topic over which the relays of an outbox share its slots."""
     stem = outbox.prefix.strip("_").replace("_", "-")
     return Topic(f"{INTERNAL}outbox.{stem}-{outbox.identity():014x}", Kind.STREAM, SLOTS)
-
-
-def _nothing(*_: object) -> None:
-    """What nobody needs to be told."""

@@ -3,6 +3,7 @@
 Its wings, each of which imports only wings above it here, and says in its docstring what lives
 there:
 
+    context   the facts that all parts of one consumer share
     handler   how a handler is called, and how its return or its error is read
     flow      how much may be pulled, and whether a handler may begin
     order     which delivery may go next
@@ -47,7 +48,7 @@ One *line* per consumer, of four parts with a thread or more each, joined by pla
 * The **settler** gathers settlements for up to 10 ms or 256 deliveries and sends them in one call.
   It repeats what failed: a settlement whose reply was lost is stale the second time and harms
   nothing. What of several servers one cannot take is kept for another try; the rest goes on.
-* **Renewal** prolongs leases every third of their length, on a connection of its own.
+* The **lease renewer** prolongs leases every third of their length, on a connection of its own.
 
 * A message that its handler has returned unsettled is in `custody` until somebody settles it, or
   nobody holds it any more.

@@ -9,6 +9,7 @@ from typing import Any
 
 from qframe.message import Delivery
 from qframe.outcomes import Settled
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.settler import Leak, Settler
 from qframe.runtime.handler.retry_policy import Ending
 from qframe.testing.crashes import Life, Point
@@ -19,11 +20,12 @@ class DirectSettler(Settler):
 
     Args:
         life: the worker's; once it is over the store hears nothing more.
+        context: the consumer's.
         settler: the arguments of `Settler`.
     """
 
-    def __init__(self, *, life: Life, **settler: Any) -> None:
-        super().__init__(**settler)
+    def __init__(self, context: ConsumerContext, *, life: Life, **settler: Any) -> None:
+        super().__init__(context, **settler)
         self._life = life
         self._telling = threading.RLock()
 

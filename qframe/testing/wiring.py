@@ -24,7 +24,7 @@ from qframe.runtime.consume.batch_line import BatchLine
 from qframe.runtime.consume.checked_line import CheckedLine
 from qframe.runtime.consume.line import Line
 from qframe.runtime.executors.event_loop import EventLoop, in_event_loop
-from qframe.runtime.flow.admission import Flow
+from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.handler.binding import raise_returned
 from qframe.runtime.handler.spec import Consumer
 from qframe.runtime.process.live_settings import Dial
@@ -172,16 +172,15 @@ class Wiring:
         )  # fmt: skip
         desk = self._desk(line, f"qframe.pool.{topic.name}.{group}", life)
         settler = DirectSettler(
-            life=life, topic=topic, group=group, store=self._store, in_flight=line.in_flight,
+            line._context, life=life, store=self._store, in_flight=line.in_flight,
             epochs=lambda: line.slots.epochs, on_settled=line.slots.drain,
-            on_leaked=line._on_leaked, events=self._app.events, clock=self._clock,
-            on_failure=_raise,
+            on_leaked=line._on_leaked,
         )  # fmt: skip
         line.pool, line.settler = desk, settler
-        line.flow = Flow(
-            handler=handler, topic=topic, group=group, options=options, store=self._store,
-            in_flight=line.in_flight, give_back=line.give_back, wake=_nothing,
-            events=self._app.events, clock=StandingClock(self._clock),
+        line.flow = AdmissionControl(
+            msgspec.structs.replace(line._context, clock=StandingClock(self._clock)),
+            handler=handler, options=options, store=self._store, in_flight=line.in_flight,
+            give_back=line.give_back, wake=_nothing,
         )  # fmt: skip
         line._endings._on_failed = line.flow.failed
         self._store.subscribe(topic, group, options.start)

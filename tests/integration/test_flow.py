@@ -27,14 +27,14 @@ from qframe import (
 )
 from qframe.errors import BadOption
 from qframe.options.flow import RateLimit
-from qframe.runtime.flow.admission import LONGEST_SLEEP_S, Flow
+from qframe.runtime.flow.admission import LONGEST_SLEEP_S, AdmissionControl
 
 THREADS = 4
 ALMOST_S = 1e-6  # what adding up fractions may lose
 
 
 @contextmanager
-def running(app: QFrame) -> Iterator[Flow]:
+def running(app: QFrame) -> Iterator[AdmissionControl]:
     """A worker in a thread, and the flow of its one line, to be paused from here."""
     thread = threading.Thread(target=app.run)
     thread.start()
@@ -54,7 +54,7 @@ def app(tmp_path: Path) -> Iterator[QFrame]:
         yield app
 
 
-def pause(flow: Flow, monkeypatch: pytest.MonkeyPatch) -> None:
+def pause(flow: AdmissionControl, monkeypatch: pytest.MonkeyPatch) -> None:
     """Pauses, and returns once the pull loop knows: no pull is on its way any more."""
     knows = threading.Event()
     give_back = flow._give_back

@@ -13,8 +13,8 @@ from qframe.clock import VirtualClock
 from qframe.errors import BadOption, UndecodableBody
 from qframe.options.flow import Breaker, RateLimit
 from qframe.retry import Reject
-from qframe.runtime.flow.shared_token_bucket import SharedBucket
-from qframe.runtime.flow.token_bucket import LocalBucket
+from qframe.runtime.flow.shared_token_bucket import SharedTokenBucket
+from qframe.runtime.flow.token_bucket import LocalTokenBucket
 from qframe.stores.bucket import Bucket, Terms, drawn
 from qframe.stores.types import DrawResult
 
@@ -36,7 +36,7 @@ def test_a_local_bucket_never_gives_more_than_burst_and_rate_in_any_span(
     rate: str, burst: int, steps: list[tuple[int, int]]
 ) -> None:
     limit, clock = RateLimit(rate, burst=burst), VirtualClock()
-    bucket = LocalBucket(limit, clock)
+    bucket = LocalTokenBucket(limit, clock)
     starts = []
     for ms, takes in steps:
         clock.advance(ms)
@@ -50,7 +50,7 @@ def test_a_local_bucket_never_gives_more_than_burst_and_rate_in_any_span(
 @given(rate=rates, burst=st.integers(1, 40))
 def test_after_the_time_that_a_local_bucket_names_there_is_a_token(rate: str, burst: int) -> None:
     clock = VirtualClock()
-    bucket = LocalBucket(RateLimit(rate, burst=burst), clock)
+    bucket = LocalTokenBucket(RateLimit(rate, burst=burst), clock)
     while bucket.take() == 0:
         pass
     assert bucket.room(0) == 0
@@ -61,7 +61,7 @@ def test_after_the_time_that_a_local_bucket_names_there_is_a_token(rate: str, bu
 
 
 def test_tokens_for_which_messages_are_ready_are_no_room() -> None:
-    bucket = LocalBucket(RateLimit("10/s", burst=5), VirtualClock())
+    bucket = LocalTokenBucket(RateLimit("10/s", burst=5), VirtualClock())
     assert [bucket.room(ready) for ready in (0, 2, 5, 9)] == [5, 3, 0, 0]
     assert bucket.again_s(5) == pytest.approx(0.1)
 
@@ -76,7 +76,7 @@ class Group:
         self.draws = 0
         self.woken = 0
         self.workers = [
-            SharedBucket(limit, draw=self.draw, wake=self.wake, clock=self.clock)
+            SharedTokenBucket(limit, draw=self.draw, wake=self.wake, clock=self.clock)
             for _ in range(workers)
         ]
 
@@ -114,7 +114,7 @@ def test_workers_that_share_a_bucket_never_begin_more_than_burst_and_rate_in_any
         group.clock.advance(ms)
         bucket = group.workers[worker]
         if looks:
-            bucket.cover(bucket.room(0))
+            bucket.prefetch(bucket.room(0))
         starts += [group.clock.now_ms()] * sum(bucket.take() == 0 for _ in range(takes))
     assert_within(starts, limit)
 
@@ -128,7 +128,7 @@ def test_busy_workers_reach_the_rate_together_with_few_draws(rate: str) -> None:
         for number, bucket in enumerate(group.workers):
             while now_ms / 1000 >= again[number]:
                 room = bucket.room(0)
-                bucket.cover(room)
+                bucket.prefetch(room)
                 begun += sum(bucket.take() == 0 for _ in range(room))
                 if not room:
                     again[number] = now_ms / 1000 + bucket.again_s(0)
@@ -142,7 +142,7 @@ def test_a_worker_that_finds_nothing_draws_nothing() -> None:
     for _ in range(100):
         for bucket in group.workers:
             assert bucket.room(0) == 1
-            bucket.cover(0)
+            bucket.prefetch(0)
         group.clock.advance(5000)
     assert group.draws == 0
 
@@ -150,7 +150,7 @@ def test_a_worker_that_finds_nothing_draws_nothing() -> None:
 def test_tokens_that_were_not_used_in_time_are_gone() -> None:
     group = Group(RateLimit("10/s", over="group"), 1)
     [bucket] = group.workers
-    bucket.cover(bucket.room(0))
+    bucket.prefetch(bucket.room(0))
     group.clock.advance(150)
     assert bucket.take() > 0
     assert group.woken == 1
@@ -159,7 +159,7 @@ def test_tokens_that_were_not_used_in_time_are_gone() -> None:
 def test_for_messages_that_wait_for_threads_nothing_is_drawn_until_they_ask() -> None:
     group = Group(RateLimit("100/s", over="group"), 1)
     [bucket] = group.workers
-    bucket.cover(bucket.room(0))
+    bucket.prefetch(bucket.room(0))
     assert bucket.room(1) == 0
     assert group.draws == 1
     group.clock.advance(200)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from contexts import context_of
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -13,7 +14,7 @@ from qframe import Breaker, NeedRetry, Reject, UndecodableBody
 from qframe.clock import VirtualClock
 from qframe.events import Events
 from qframe.message import Delivery
-from qframe.runtime.flow.breaker import Circuit
+from qframe.runtime.flow.breaker import CircuitBreaker
 from qframe.runtime.flow.in_flight import InFlight
 
 
@@ -28,9 +29,9 @@ class Bench:
         self.in_flight = InFlight(max_messages=99, max_bytes=9999, on_room=lambda: None)
         events = Events()
         events.listen(lambda name, facts: self.told.append((name, facts)))
-        self.circuit = Circuit(
-            breaker, in_flight=self.in_flight, wake=self.wake, events=events, clock=self.clock,
-            where={"topic": "events", "group": "g"},
+        self.circuit = CircuitBreaker(
+            context_of("events", events=events, clock=self.clock),
+            breaker, in_flight=self.in_flight, wake=self.wake,
         )  # fmt: skip
 
     def wake(self) -> None:

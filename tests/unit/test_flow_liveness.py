@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import deque
 from typing import Literal, NamedTuple
 
+from contexts import context_of
 from hypothesis import example, given
 from hypothesis import strategies as st
 
 from qframe import Topic
 from qframe.clock import VirtualClock
-from qframe.events import Events
 from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
 from qframe.options.flow import Breaker, RateLimit
-from qframe.runtime.flow.admission import Flow
+from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.model.store import ModelStore
 
@@ -55,11 +55,11 @@ class Line:
         store = ModelStore(clock=self.clock)
         store.declare(EVENTS)
         store.subscribe(EVENTS, "g")
-        self.flow = Flow(
-            handler=lambda _: None, topic=EVENTS, group="g",
+        self.flow = AdmissionControl(
+            context_of(EVENTS, clock=self.clock), handler=lambda _: None,
             options=consumer_options(rate_limit=limit, breaker=breaker),
             store=store, in_flight=self.in_flight, give_back=self.give_back,
-            wake=lambda: None, events=Events(), clock=self.clock,
+            wake=lambda: None,
         )  # fmt: skip
 
     def give_back(self) -> list[Delivery]:
@@ -74,8 +74,8 @@ class Line:
         if pulled:
             self.in_flight.add(pulled)
             self.flow.note(pulled)
-            self.flow.cover(len(pulled))
-            self.flow.let_through(pulled)
+            self.flow.prefetch(len(pulled))
+            self.flow.now_ready(pulled)
             self.held += pulled
 
     def begin(self, *, fails: bool) -> None:

@@ -6,7 +6,7 @@ import pytest
 
 from qframe.clock import VirtualClock
 from qframe.message import Delivery
-from qframe.runtime.flow.in_flight import Caution, InFlight
+from qframe.runtime.flow.in_flight import InFlight, SlowStart
 
 
 def delivery(seq: int, size: int = 1, lost: int = 0) -> Delivery:
@@ -80,7 +80,7 @@ def test_removing_answers_only_what_was_there() -> None:
 @pytest.mark.promise(6)
 def test_a_worker_begins_with_one_message_and_doubles_when_it_is_settled() -> None:
     held, _ = in_flight(messages=3000)
-    caution = Caution(VirtualClock())
+    caution = SlowStart(VirtualClock())
     allowed = []
     for round_ in range(6):
         room = caution.room(held, 1024)
@@ -96,7 +96,7 @@ def test_a_worker_begins_with_one_message_and_doubles_when_it_is_settled() -> No
 def test_slow_handlers_are_given_more_when_their_messages_were_survived() -> None:
     held, _ = in_flight(messages=3000)
     clock = VirtualClock()
-    caution = Caution(clock)
+    caution = SlowStart(clock)
     first = [delivery(0)]
     held.add(first)
     caution.note(first)
@@ -109,7 +109,7 @@ def test_slow_handlers_are_given_more_when_their_messages_were_survived() -> Non
 def test_what_was_survived_earns_more_once() -> None:
     held, _ = in_flight(messages=3000)
     clock = VirtualClock()
-    caution = Caution(clock)
+    caution = SlowStart(clock)
     first = [delivery(0)]
     held.add(first)
     caution.note(first)
@@ -122,7 +122,7 @@ def test_what_was_survived_earns_more_once() -> None:
 @pytest.mark.promise(6)
 def test_the_more_often_a_message_was_lost_the_fewer_may_be_beside_it() -> None:
     held, _ = in_flight(messages=3000)
-    caution = Caution(VirtualClock())
+    caution = SlowStart(VirtualClock())
     for _ in range(12):
         caution.note([delivery(0)])
         caution.room(held, 1024)

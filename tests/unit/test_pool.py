@@ -11,13 +11,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from contexts import context_of
 from eventually import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption
-from qframe.events import Events
 from qframe.message import Delivery, Message
 from qframe.runtime.executors.async_pool import AsyncPool, ask_here
 from qframe.runtime.executors.batch_pool import BatchHand, BatchPool
@@ -79,7 +79,7 @@ def running(handlers: Handlers, threads: int) -> Iterator[Pool]:
     failures: list[BaseException] = []
     pool = Pool(
         name="qframe.pool.t.g", threads=threads, clock=SYSTEM_CLOCK, work=handlers,
-        time_limit=TimeLimit(None, topic="t", group="g", events=Events(), clock=SYSTEM_CLOCK),
+        time_limit=TimeLimit(context_of(group="g"), None),
         on_failure=lambda _, error: failures.append(error),
     )  # fmt: skip
     pool.start()
@@ -224,7 +224,7 @@ def test_a_pool_that_was_resized_before_its_start_or_after_its_stop_has_no_threa
     handlers.gate.set()
     pool = Pool(
         name="qframe.pool.t.h", threads=2, clock=SYSTEM_CLOCK, work=handlers,
-        time_limit=TimeLimit(None, topic="t", group="h", events=Events(), clock=SYSTEM_CLOCK),
+        time_limit=TimeLimit(context_of(group="h"), None),
         on_failure=lambda _, error: (_ for _ in ()).throw(error),
     )  # fmt: skip
     pool.resize(4)
@@ -282,7 +282,7 @@ def test_a_pool_of_batches_is_resized_as_well(sizes: list[int], seed: int) -> No
         batches=Batches(
             size=3, within_s=0.001, by_subject=False, by_slot=False, clock=SYSTEM_CLOCK
         ),
-        time_limit=TimeLimit(None, topic="t", group="b", events=Events(), clock=SYSTEM_CLOCK),
+        time_limit=TimeLimit(context_of(group="b"), None),
         on_failure=lambda _, error: failures.append(error),
     )  # fmt: skip
     pool.start()
@@ -343,7 +343,7 @@ def test_a_stop_does_not_wait_for_a_handler_that_has_ended_just_before() -> None
     pool = AsyncPool(
         name="qframe.pool.t.a", limit=1, event_loop=loop, ask=ask_here, work=work,
         handler=lambda _: gate.wait(),
-        time_limit=TimeLimit(None, topic="t", group="a", events=Events(), clock=SYSTEM_CLOCK),
+        time_limit=TimeLimit(context_of(group="a"), None),
         on_failure=lambda _, error: failures.append(error),
     )  # fmt: skip
     pool._landed = Landing(pool, lambda: loop.call(gate.set))
@@ -386,7 +386,7 @@ def test_what_is_paused_from_outside_while_nobody_works_is_handled_when_its_paus
     failures: list[BaseException] = []
     pool = kind(
         name="qframe.pool.t.p", threads=1, clock=SYSTEM_CLOCK, work=work,
-        time_limit=TimeLimit(None, topic="t", group="p", events=Events(), clock=SYSTEM_CLOCK),
+        time_limit=TimeLimit(context_of(group="p"), None),
         on_failure=lambda _, error: failures.append(error), **more,
     )  # fmt: skip
     steward = pool._awake = Resting()

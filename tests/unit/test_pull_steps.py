@@ -6,16 +6,16 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import pytest
+from contexts import context_of
 from late import Late, loses
 
 from qframe.clock import VirtualClock
 from qframe.codec import batch_mark
 from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
-from qframe.events import Events
 from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
 from qframe.runtime.feed.pull_loop import AWAY_SLEEP_S, LONGEST_SLEEP_WITH_BELL_S, PullLoop
-from qframe.runtime.flow.admission import Flow
+from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.model.store import ModelStore
 from qframe.stores.types import Entry, PullRequest, PullResult, RevokeResult
@@ -28,7 +28,7 @@ Step = Callable[[], object]
 class Line:
     """A line with nothing but its pull loop, on a clock that stands still while nobody waits.
 
-    It is the loop's taker and its bell. Each wait is a step: it is noted, then what is to happen
+    It is the loop's receiver and its bell. Each wait is a step: it is noted, then what is to happen
     meanwhile happens. The last one stops the loop.
 
     Attributes:
@@ -47,18 +47,19 @@ class Line:
         self.epochs: Mapping[int, str] = dict.fromkeys(range(slots), FIRST)
         self.model.take(self.topic, "g", self.epochs)
         self.is_lacking = False
+        self.gone: set[int] = set()
         self.got: list[Delivery] = []
         self.asked: list[list[int]] = []
         self.positions: list[int | None] = []
         self.slept: list[float] = []
         self.rung: frozenset[int] | None = None
         self.in_flight = InFlight(max_messages=99, max_bytes=9999, on_room=lambda: None)
-        self.flow = Flow(
-            handler=lambda _: None, topic=self.topic, group="g", options=consumer_options(),
-            store=self.model, in_flight=self.in_flight, give_back=list, wake=lambda: None,
-            events=Events(), clock=self.clock,
+        self.context = context_of(self.topic, clock=self.clock)
+        self.flow = AdmissionControl(
+            self.context, handler=lambda _: None, options=consumer_options(), store=self.model,
+            in_flight=self.in_flight, give_back=list, wake=lambda: None,
         )  # fmt: skip
-        self.flow._caution._allowed = 512  # a worker that has begun with one has long had more
+        self.flow._slow_start._allowed = 512  # a worker that has begun with one has long had more
         self._steps: list[Step] = []
 
     def run(self, *steps: Step) -> None:
@@ -74,11 +75,10 @@ class Line:
         store: Any = Late(self.store)
         store.pull = noted
         self.loop = PullLoop(
-            topic=self.topic, group="g", store=store, bell=self, taker=self,
-            in_flight=self.in_flight, flow=self.flow, lease_ms=30_000, max_attempts=9,
-            events=Events(), clock=self.clock, on_failure=lambda *_: None,
+            self.context, store=store, bell=self, receiver=self, in_flight=self.in_flight,
+            flow=self.flow, lease_ms=30_000, max_attempts=9,
         )  # fmt: skip
-        self.loop._turn = 0
+        self.loop._planner._turn = 0
         self.loop.run()
         assert not self.store.waits
 
@@ -120,13 +120,16 @@ class Line:
     def close(self) -> None:
         """Holds nothing."""
 
-    # The taker.
+    # The receiver.
 
     def owned(self) -> Mapping[int, str]:
         return self.epochs
 
     def lacks(self) -> bool:
         return self.is_lacking
+
+    def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
+        return [one for one in deliveries if one.slot not in self.gone]
 
     def offer(self, deliveries: list[Delivery]) -> None:
         self.got += deliveries
@@ -312,6 +315,16 @@ def test_of_a_group_that_is_gone_nothing_is_remembered() -> None:
     line.store.after("pull", later(line, 0), lost)
     line.run(drop, later(line, 50))
     assert line.bodies == [1, 2, 1, 2]
+
+
+def test_what_was_pulled_of_a_slot_that_has_gone_meanwhile_is_not_in_flight() -> None:
+    line = Line()
+    line.publish(0, 1)
+    line.publish(1, 2)
+    line.gone = {0}
+    line.run()
+    assert line.bodies == [2]
+    assert line.in_flight.all() == line.got
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered"])

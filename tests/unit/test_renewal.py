@@ -6,13 +6,13 @@ from collections.abc import Sequence
 from typing import Any
 
 import pytest
+from contexts import context_of
 from late import Late
 
 from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
-from qframe.events import Events
 from qframe.message import Delivery
-from qframe.runtime.feed.lease_renewer import Renewal
+from qframe.runtime.feed.lease_renewer import LeaseRenewer
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.types import LeaseRef, RenewResult
 from qframe.topic import Topic
@@ -45,14 +45,12 @@ def renewal_of(
     clock: VirtualClock,
     lost: list[Delivery],
     sending: Sequence[Delivery] = (),
-) -> Renewal:
+) -> LeaseRenewer:
     store: Any = keeper
-    return Renewal(
-        topic=Topic("t"), group="g", store=store,
+    return LeaseRenewer(
+        context_of(clock=clock), store=store,
         in_flight=InFlight(max_messages=9, max_bytes=9, on_room=lambda: None),
         lease_ms=300, epochs=lambda: {0: "e"}, sending=lambda: sending, on_lost=lost.extend,
-        events=Events(), clock=clock,
-        on_failure=lambda *_: None,
     )  # fmt: skip
 
 

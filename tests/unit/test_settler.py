@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import pytest
+from contexts import context_of
 from eventually import eventually
 from late import Late
 
@@ -78,10 +79,9 @@ class Bench:
         events = Events()
         events.listen(self._listen)
         self.settler = Settler(
-            topic=Topic("t"), group="g", store=store, in_flight=self.in_flight,
-            epochs=lambda: {0: "e", 1: "e"}, on_settled=self._drain,
-            on_leaked=lambda _: None, events=events, clock=SYSTEM_CLOCK,
-            on_failure=lambda _, error: self.failures.append(error),
+            context_of(events=events, fail=lambda _, error: self.failures.append(error)),
+            store=store, in_flight=self.in_flight, epochs=lambda: {0: "e", 1: "e"},
+            on_settled=self._drain, on_leaked=lambda _: None,
         )  # fmt: skip
 
     def _drain(self) -> None:

@@ -6,6 +6,7 @@ import threading
 from typing import Any
 
 import pytest
+from contexts import context_of
 from eventually import eventually
 
 from qframe.errors import StoreUnavailable, UnknownGroup
@@ -55,8 +56,8 @@ def subscription(
     registry: Any, options: ConsumerOptions, events: Events | None = None
 ) -> Subscription:
     return Subscription(
-        topic=TOPIC, group="g", options=options, store=registry, events=events or Events(),
-        on_failure=lambda name, error: pytest.fail(str(error)),
+        context_of(TOPIC, events=events, fail=lambda name, error: pytest.fail(str(error))),
+        options=options, store=registry,
     )  # fmt: skip
 
 

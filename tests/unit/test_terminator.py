@@ -11,7 +11,7 @@ import pytest
 from qframe import Message, QFrame, Topic
 from qframe.runtime.consume.line import Line
 from qframe.runtime.executors.pool import Pool
-from qframe.runtime.feed.lease_renewer import Renewal
+from qframe.runtime.feed.lease_renewer import LeaseRenewer
 from qframe.runtime.feed.pull_loop import PullLoop
 from qframe.runtime.feed.settler import Settler
 from qframe.stores.model.store import ModelStore
@@ -37,7 +37,7 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     note(Line, "abandon", "abandon")
     note(Pool, "stop", "pool")
     note(Settler, "stop", "settler")
-    note(Renewal, "stop", "renewal")
+    note(LeaseRenewer, "stop", "renewal")
     note(Line, "leave", "leave")
     note(ModelStore, "leave", "left")
     note(Line, "close", "close")

@@ -98,15 +98,14 @@ class BatchLine(Line):
 
     def offer(self, deliveries: list[Delivery]) -> None:
         """Gathers what was pulled."""
-        mine = self.slots.still_owned(deliveries)
         if self._turns is not None:
-            self._turns.note(mine)
+            self._turns.note(deliveries)
         if self._options.tags is not None:
-            mine, unwanted = parted(mine, self._options.tags.matches)
+            deliveries, unwanted = parted(deliveries, self._options.tags.matches)
             self._put(unwanted)
             self._tell_skipped(0 if self._turns is not None else len(unwanted))
-        self.flow.cover(len(mine))
-        self.pool.dispatch(self._messages(mine))
+        self.flow.prefetch(len(deliveries))
+        self.pool.dispatch(self._messages(deliveries))
         if self.flow.gate is not None:
             self.flow.parked(self._batches.behind())
 

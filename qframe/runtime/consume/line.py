@@ -14,13 +14,14 @@ from qframe.message import Delivery, Message
 from qframe.options.consumer import ConsumerOptions
 from qframe.outcomes import Verdict
 from qframe.runtime.consume.custody import Custody
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.pool import Callers, Hand, Pool
-from qframe.runtime.feed.lease_renewer import Renewal
+from qframe.runtime.feed.lease_renewer import LeaseRenewer
 from qframe.runtime.feed.pull_loop import PullLoop
 from qframe.runtime.feed.settler import Leak, Settler
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.feed.subscription import Subscription
-from qframe.runtime.flow.admission import Flow, HeldBack
+from qframe.runtime.flow.admission import AdmissionControl, HeldBack
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.binding import Handler, check_answer
 from qframe.runtime.handler.outcomes import Endings
@@ -34,7 +35,7 @@ from qframe.topic import Topic
 class Line:
     """Everything that one consumer of one worker needs between the store and its handler.
 
-    It is the `Acknowledger` of its messages, the `Work` of its pool, the `Taker` of its pull loop.
+    It is its messages' `Acknowledger`, its pool's `Work` and its pull loop's `PullReceiver`.
 
     Args:
         topic: the topic, as declared.
@@ -73,40 +74,42 @@ class Line:
         self._events = events
         self._clock = clock
         self._bell = store.bell([topic])
-        self._time_limit = TimeLimit(options.timeout, **self._where, events=events, clock=clock)
+        self._context = context = ConsumerContext(
+            topic=topic, group=group, events=events, clock=clock, fail=on_failure
+        )
+        self._time_limit = TimeLimit(context, options.timeout)
         # What the garbage collector says goes through a queue that allows it.
         self._custody = Custody(lambda leaked: self.settler.put(Leak(leaked)))
-        shared: dict[str, Any] = {"topic": topic, "group": group, "store": store, "events": events}
-        self._subscription = Subscription(options=options, on_failure=on_failure, **shared)
+        self._subscription = Subscription(context, options=options, store=store)
         self._lanes = lanes_of(
             topic, group, options, events, lambda skipped: self.settler.put(skipped)
         )
         self.in_flight = InFlight(
             max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=self._bell.ring
         )
-        self.flow = Flow(
-            handler=handler, options=options, in_flight=self.in_flight, clock=clock,
-            give_back=self.give_back, wake=self._bell.ring, **shared,
+        self.flow = AdmissionControl(
+            context, handler=handler, options=options, store=store, in_flight=self.in_flight,
+            give_back=self.give_back, wake=self._bell.ring,
         )  # fmt: skip
         self._endings = Endings(
             **self._where, options=options, events=events, on_failed=self.flow.failed
         )
         self.slots = Slots(
-            in_flight=self.in_flight, give_back=self.give_back, on_lost=self._lose,
-            on_change=self._bell.ring, **shared,
+            context, store=store, busy=self.in_flight.slots, give_back=self.give_back,
+            on_lost=lambda slots: self._lose(self.in_flight.of(slots)),
+            on_change=self._bell.ring,
         )  # fmt: skip
-        common = shared | {"in_flight": self.in_flight, "clock": clock, "on_failure": on_failure}
         self.settler = Settler(
-            epochs=lambda: self.slots.epochs, on_settled=self.slots.drain,
-            on_leaked=self._on_leaked, **common,
+            context, store=store, in_flight=self.in_flight, epochs=lambda: self.slots.epochs,
+            on_settled=self.slots.drain, on_leaked=self._on_leaked,
         )  # fmt: skip
-        self.renewal = Renewal(
-            lease_ms=options.lease_ms, epochs=lambda: self.slots.epochs,
-            sending=self._being_settled, on_lost=self._lose, **common,
+        self.renewal = LeaseRenewer(
+            context, store=store, in_flight=self.in_flight, lease_ms=options.lease_ms,
+            epochs=lambda: self.slots.epochs, sending=self._being_settled, on_lost=self._lose,
         )  # fmt: skip
         self.pull_loop = PullLoop(
-            bell=self._bell, taker=self, flow=self.flow, lease_ms=options.lease_ms,
-            max_attempts=options.max_attempts, **common,
+            context, store=store, bell=self._bell, receiver=self, in_flight=self.in_flight,
+            flow=self.flow, lease_ms=options.lease_ms, max_attempts=options.max_attempts,
         )  # fmt: skip
         self.pool = self._make_pool(on_failure)
 
@@ -140,14 +143,18 @@ class Line:
         """The slots that may be pulled from now; takes those that are new in the store."""
         return self.slots.open()
 
+    def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """The deliveries of those just pulled whose slots were not lost in the meantime."""
+        return self.slots.still_owned(deliveries)
+
     def lacks(self) -> bool:
         """Whether slots of its own could not be taken yet."""
         return self.slots.lacks
 
     def offer(self, deliveries: list[Delivery]) -> None:
         """Hands on what was pulled."""
-        through = self._lanes.offer(self.slots.still_owned(deliveries))
-        self.flow.cover(len(through))
+        through = self._lanes.offer(deliveries)
+        self.flow.prefetch(len(through))
         self._go(through)
 
     def fenced(self, slots: list[int]) -> None:
@@ -277,8 +284,8 @@ class Line:
     def _settle(
         self, message: Message, returned: bool, elapsed_s: float | None, error: BaseException | None
     ) -> None:
-        if self._events and elapsed_s is not None:
-            self._events.emit("delivery.acknowledged", elapsed_s=elapsed_s, **self._where)
+        if elapsed_s is not None:
+            self._context.emit("delivery.acknowledged", elapsed_s=elapsed_s)
         if error is not None:
             self._send(self._endings.of(message, error))
         else:
@@ -361,7 +368,7 @@ class Line:
 
     def _messages(self, deliveries: list[Delivery]) -> list[Message]:
         automatic = self._options.auto_ack
-        self.flow.let_through(deliveries)
+        self.flow.now_ready(deliveries)
         return [Message(delivery, self, automatic) for delivery in deliveries]
 
     def _withdrawn(self, messages: list[Message]) -> None:
@@ -380,8 +387,7 @@ class Line:
         self._lanes.forget(lost)
         for message in waiting:
             self._free(message.delivery)
-        if self._events:
-            self._events.emit("delivery.cancelled", count=len(lost), **self._where)
+        self._context.emit("delivery.cancelled", count=len(lost))
         self.slots.drain()
 
     def _being_settled(self) -> list[Delivery]:

@@ -7,18 +7,16 @@ from collections.abc import Callable, Mapping
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple
 
-from qframe.clock import Clock
 from qframe.errors import StoreUnavailable, UnknownGroup
-from qframe.events import Events
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.retry import Backoff
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.retry_policy import Ending, summary
 from qframe.service import Service
-from qframe.stores.base import Store
+from qframe.stores.base import Settling
 from qframe.stores.types import NO_EPOCH, Settlement, acks
-from qframe.topic import Topic
 
 LINGER_S: Final = 0.01
 FLUSH_AT: Final = 256
@@ -26,7 +24,7 @@ MAX_FLUSH: Final = 2048
 
 
 class Leak(NamedTuple):
-    """A delivery whose message was let go unsettled."""
+    """A delivery whose message was dropped unsettled."""
 
     delivery: Delivery
 
@@ -38,53 +36,46 @@ Item = list[Delivery] | Ending | Leak | None
 class Settler(Service):
     """Gathers settlements for up to 10 ms or 256 deliveries, whichever is first, and sends them.
 
-    When nothing else is in flight there is nothing to wait for, and they are sent at once. What
-    cannot be sent is kept and sent again, with growing pauses, until it can be, or until `abandon`;
-    what comes meanwhile for the same slots waits behind it, and for other slots is sent.
+    When nothing else is in flight there is nothing to wait for, and they are sent at once. An
+    item that cannot be sent is kept and sent again, with growing pauses, until `abandon`; one that
+    comes meanwhile waits behind it if it is of the same slot, else it is sent.
 
-    A settlement that the store cannot take ends its own message: it is buried, with the reason.
+    A settlement that the store cannot take ends its own message: it becomes a dead letter, with the
+    reason.
 
     Args:
-        topic: the topic.
-        group: the group.
+        context: the consumer's.
         store: the store.
         in_flight: from which settled deliveries are removed.
-        epochs: answers the epochs under which the slots are owned now.
+        epochs: returns the epochs under which the slots are owned now.
         on_settled: called, from its thread, after each flush.
-        on_leaked: called, from its thread, for a message that was let go unsettled.
-        events: told of what was settled and what was refused.
-        clock: for the 10 ms.
-        on_failure: called when it ends by an error.
+        on_leaked: called, from its thread, for a message that was dropped unsettled.
 
     Attributes:
-        settled: how many the store has answered for.
-        sending: the deliveries that the store is being told of now, and may know to be settled.
+        settled: how many settlements the store has replied to.
+        sending: the deliveries that are being sent now, and may be settled in the store already.
     """
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        topic: Topic,
-        group: str,
-        store: Store,
+        store: Settling,
         in_flight: InFlight,
         epochs: Callable[[], Mapping[int, str]],
         on_settled: Callable[[], None],
         on_leaked: Callable[[Delivery], None],
-        events: Events,
-        clock: Clock,
-        on_failure: Callable[[str, BaseException], None],
     ) -> None:
-        super().__init__(f"qframe.settler.{topic.name}.{group}", on_failure)
-        self._topic = topic
-        self._group = group
+        super().__init__(context.name_of("settler"), context.fail)
+        self._context = context
+        self._topic = context.topic
+        self._group = context.group
         self._store = store
         self._in_flight = in_flight
         self._epochs = epochs
         self._on_settled = on_settled
         self._on_leaked = on_leaked
-        self._events = events
-        self._clock = clock
+        self._clock = context.clock
         self._inbox: SimpleQueue[Item] = SimpleQueue()
         self._abandoned = threading.Event()
         self._backoff = Backoff(0.05, cap=2)
@@ -102,18 +93,18 @@ class Settler(Service):
         self._inbox.put(item)
 
     def settle_now(self, deliveries: list[Delivery]) -> list[Settled]:
-        """Acknowledges in the caller's thread, past all that waits; answers what became of each.
+        """Acknowledges in the caller's thread, ahead of the queue; returns the result of each.
 
-        They stay in flight, and what is away is the caller's to try again.
+        The deliveries stay in flight; the caller repeats what could not reach its server.
         """
-        answers = self._answers([*deliveries])
-        if told := len(answers) - answers.count(Settled.AWAY):
-            self._tell(told, answers.count(Settled.STALE))
-        return answers
+        results = self._results([*deliveries])
+        if reached := len(results) - results.count(Settled.AWAY):
+            self._report(reached, results.count(Settled.STALE))
+        return results
 
     @property
     def holds(self) -> set[Delivery]:
-        """What it is sending, or has tried to send and will send again."""
+        """The deliveries that it is sending, or has tried to send and will send again."""
         return {*self.sending, *[_delivery(one) for one in list(self._kept)]}
 
     def wake(self) -> None:
@@ -121,7 +112,7 @@ class Settler(Service):
         self._inbox.put(None)
 
     def abandon(self) -> None:
-        """Gives up sending what the store does not take; its leases will pass."""
+        """Stops sending what the store does not take; its leases will expire."""
         self._abandoned.set()
         self.wake()
 
@@ -157,7 +148,7 @@ class Settler(Service):
             return None
 
     def _next(self, batch: list[One], until_s: float) -> Item:
-        """What is to be sent along with the batch; None if it is to be sent now."""
+        """The next item to send with the batch; None if the batch is to be sent now."""
         if len(batch) >= MAX_FLUSH:
             return None
         in_hand = len(batch) + len(self._kept)
@@ -171,7 +162,7 @@ class Settler(Service):
             return None
 
     def _sendable(self, batch: list[One]) -> list[One]:
-        """What may be sent now, each slot's in order: until the next try, not what is kept."""
+        """The items that may be sent now, each slot's in order; kept ones wait for the next try."""
         if not self._kept:
             return batch
         if self._clock.monotonic_s() >= self._again_s:
@@ -184,11 +175,11 @@ class Settler(Service):
     def _send(self, batch: list[One]) -> None:
         """Sends a batch, and keeps what cannot be sent."""
         self.sending = [_delivery(one) for one in batch]
-        answers = self._answers(batch)
-        if Settled.AWAY in answers:
-            pairs = list(zip(batch, answers, strict=True))
-            self._kept += [one for one, answer in pairs if answer is Settled.AWAY]
-            batch = [one for one, answer in pairs if answer is not Settled.AWAY]
+        results = self._results(batch)
+        if Settled.AWAY in results:
+            pairs = list(zip(batch, results, strict=True))
+            self._kept += [one for one, result in pairs if result is Settled.AWAY]
+            batch = [one for one, result in pairs if result is not Settled.AWAY]
             self._tries += 1
             self._again_s = self._clock.monotonic_s() + self._backoff.bound_ms(self._tries) / 1000
         elif not self._kept:
@@ -196,61 +187,54 @@ class Settler(Service):
         if batch:
             self.settled += len(batch)
             self._in_flight.remove([_delivery(one) for one in batch])
-            self._tell(len(batch), answers.count(Settled.STALE))
+            self._report(len(batch), results.count(Settled.STALE))
             self._on_settled()
         self.sending = []
 
-    def _answers(self, batch: list[One]) -> list[Settled]:
-        """Sends a batch; answers what became of each, also where the store has not answered."""
+    def _results(self, batch: list[One]) -> list[Settled]:
+        """Sends a batch; returns the result of each, also if the store did not reply."""
         try:
             return self._ask(batch)
-        except UnknownGroup:  # dropped, and all that was in doing with it
+        except UnknownGroup:  # dropped, with all that was in flight
             return [Settled.STALE] * len(batch)
         except StoreUnavailable as error:
-            if self._events:
-                self._events.emit("store.unavailable", part=self.name, error=str(error))
+            self._context.unavailable(self.name, error)
             return [Settled.AWAY] * len(batch)
         except Exception as error:
-            # One of them is what the store cannot take: the others are settled without it. An
-            # acknowledgement has nothing odd in it, so what fails there is no message's fault.
+            # The store cannot take one of them: the others are settled without it. An
+            # acknowledgement carries no text, so a failure of those alone is no message's fault.
             if all(isinstance(one, Delivery) for one in batch):
                 raise
             if len(batch) == 1:
-                return [self._bury(batch[0], error)]
+                return [self._dead_letter(batch[0], error)]
             half = len(batch) // 2
-            return self._answers(batch[:half]) + self._answers(batch[half:])
+            return self._results(batch[:half]) + self._results(batch[half:])
 
-    def _bury(self, one: One, error: Exception) -> Settled:
-        """Ends a delivery as dead whose settlement the store cannot take, with nothing odd in it.
+    def _dead_letter(self, one: One, error: Exception) -> Settled:
+        """Makes a dead letter of a delivery whose settlement the store cannot take.
 
-        Raises what is raised then: the fault is not the item's.
+        This settlement has only plain text in it: an error now is not the delivery's fault, and is
+        raised.
         """
         delivery = _delivery(one)
         why = f"its settlement was refused: {summary(error)}"
         ending = Ending(delivery, Verdict.DEAD, error=why)
         try:
-            [answer] = self._ask([ending])
+            [result] = self._ask([ending])
         except UnknownGroup:
             return Settled.STALE
         except StoreUnavailable:
             return Settled.AWAY
-        if self._events:
-            self._events.emit(
-                "settlement.refused", topic=self._topic.name, group=self._group,
-                id=delivery.id, key=delivery.key, error=error,
-            )  # fmt: skip
-        return answer
+        self._context.emit("settlement.refused", id=delivery.id, key=delivery.key, error=error)
+        return result
 
-    def _tell(self, count: int, stale: int) -> None:
-        if not self._events:
-            return
-        where = {"topic": self._topic.name, "group": self._group}
+    def _report(self, count: int, stale: int) -> None:
         if stale:
-            self._events.emit("delivery.stale", count=stale, **where)
-        self._events.emit("delivery.settled", count=count - stale, **where)
+            self._context.emit("delivery.stale", count=stale)
+        self._context.emit("delivery.settled", count=count - stale)
 
     def _ask(self, batch: list[One]) -> list[Settled]:
-        """Sends a batch; answers what became of each."""
+        """Sends a batch; returns the result of each."""
         epochs = self._epochs()
         acked = [one for one in batch if isinstance(one, Delivery)]
         if len(acked) == len(batch):

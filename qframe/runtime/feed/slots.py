@@ -1,57 +1,56 @@
-"""Which slots a line may pull from: taking new ones in the store, leaving others, losing some."""
+"""The slots that a consumer may pull from: takes new ones in the store, leaves or loses others."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Mapping
+from typing import Protocol
 
 from qframe.coordination.base import NOTHING, Coordinator, Membership
 from qframe.errors import SlotsAway, StoreUnavailable
-from qframe.events import Events
 from qframe.message import Delivery
-from qframe.runtime.flow.in_flight import InFlight
-from qframe.stores.base import Store
-from qframe.topic import Topic
+from qframe.runtime.context import ConsumerContext
+from qframe.stores.base import Groups, Inspecting
+
+
+class SlotStore(Groups, Inspecting, Protocol):
+    """The roles of a store that slots use."""
 
 
 class Slots:
-    """A line's slots, between its membership and the store.
+    """The slots of one consumer, between its membership and the store.
 
     Args:
-        topic: the topic.
-        group: the group.
-        store: in which new slots are taken.
-        in_flight: what is in hand.
-        give_back: gives back what no handler has in hand of some slots.
-        on_lost: called with what was in hand of slots that are not this worker's any more.
+        context: the consumer's.
+        store: takes new slots.
+        busy: returns the slots with work in flight.
+        give_back: gives back, of some slots, what no handler has begun.
+        on_lost: called with slots that this worker does not own any more.
         on_change: called, from any thread, when the pull loop should look.
-        events: told of slots that come and go.
 
     Attributes:
-        lacks: whether some are this worker's and could not be taken, since their servers are away;
-            they are tried again whenever it is asked what is open.
+        lacks: whether the worker owns slots that could not be taken, since their servers are away;
+            each `open` tries them again.
     """
 
     def __init__(
         self,
+        context: ConsumerContext,
         *,
-        topic: Topic,
-        group: str,
-        store: Store,
-        in_flight: InFlight,
+        store: SlotStore,
+        busy: Callable[[], set[int]],
         give_back: Callable[[Collection[int]], object],
-        on_lost: Callable[[list[Delivery]], None],
+        on_lost: Callable[[set[int]], object],
         on_change: Callable[[], None],
-        events: Events,
     ) -> None:
-        self._topic = topic
-        self._group = group
+        self._context = context
+        self._topic = context.topic
+        self._group = context.group
         self._store = store
-        self._in_flight = in_flight
+        self._busy = busy
         self._give_back = give_back
         self._on_lost = on_lost
         self._on_change = on_change
-        self._events = events
         self._membership: Membership | None = None
         self._share = NOTHING
         self._open: Mapping[int, str] = {}
@@ -63,11 +62,11 @@ class Slots:
         """The last epoch under which each slot was taken: the store judges what is settled."""
 
     def join(self, coordinator: Coordinator) -> None:
-        """Takes part from now on."""
+        """Joins the group."""
         self._membership = coordinator.join(self._topic, self._group, on_change=self._changed)
 
     def leave(self) -> None:
-        """Gives all slots up; nothing of them is in hand."""
+        """Gives all slots up; nothing of them is in flight."""
         self._drained |= self._held.keys()
         if self._membership is not None:
             self._membership.leave()
@@ -78,19 +77,19 @@ class Slots:
             self._membership.fenced(slots)
 
     def certain(self) -> bool:
-        """Whether what is in hand can be nobody else's yet; if not, it is all lost now."""
+        """Whether no other worker can own its slots yet; if not, all in flight is lost now."""
         return self._membership is None or self._membership.certain()
 
     @property
     def certain_until_s(self) -> float:
-        """Until when, on the monotonic clock, that is so for sure."""
+        """Until when, on the monotonic clock, `certain` stays true."""
         return self._membership.certain_until_s if self._membership is not None else float("inf")
 
     def have_work(self, *, drained: bool) -> bool:
-        """Whether the store has something that is due, in doing, tried again, or (drained) waits.
+        """Whether the store has messages that are due, in flight, to be retried, or (drained) wait.
 
         Args:
-            drained: whether nothing may wait for its time either.
+            drained: whether a message that waits for its time counts as well.
         """
         return any(
             slot.todo or slot.doing or (slot.waiting if drained else slot.retrying)
@@ -100,11 +99,10 @@ class Slots:
     def open(self) -> Mapping[int, str]:
         """The slots to pull from now, and their epochs; takes new ones. For the pull loop alone.
 
-        From slots that are leaving nothing is pulled once this has answered without them, so what
-        is in hand of them can only become less.
+        Slots that are leaving are left out, so their in-flight count can only shrink.
 
         Raises:
-            UnknownGroup: if the group is gone. Who has slots learns that when it pulls.
+            UnknownGroup: if the group is gone; a consumer with slots learns that when it pulls.
         """
         membership = self._membership
         if membership is not None and not self._open and (error := membership.unknown()):
@@ -128,54 +126,52 @@ class Slots:
             if share is not self._share:
                 self._share = share
                 self._drained &= share.leaving
-                self._changed()  # what was lost meanwhile
+                self._changed()  # reports slots that were lost meanwhile
         self.drain()
         return self._open
 
     def forget(self) -> None:
-        """The store has forgotten who has taken what: all slots are taken anew."""
+        """The store has lost the epochs: all slots are taken anew."""
         self.epochs = {}
         self._share = NOTHING
         self._open = {}
         self.lacks = False
         if self._membership is not None:
-            self._membership.unknown()  # what it has met till now is mended
+            self._membership.unknown()  # forgets the error: it is mended
 
     def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Those, of what was just pulled, whose slots were not lost in the meantime."""
+        """The deliveries of those just pulled whose slots were not lost in the meantime."""
         membership = self._membership
         if membership is None or membership.share() is self._share:
             return deliveries
         owned = membership.share().owned
         lost = {slot for slot, epoch in self._open.items() if owned.get(slot) != epoch}
-        self._in_flight.remove([one for one in deliveries if one.slot in lost])
         return [one for one in deliveries if one.slot not in lost]
 
     def drain(self) -> None:
-        """Empties the slots that are leaving, as far as it can; tells of those that are empty."""
+        """Empties the slots that are leaving, as far as it can, and hands over empty ones."""
         leaving = self._share.leaving
         if not leaving or self._membership is None:
             return
         self._give_back(leaving)
-        busy = {one.slot for one in self._in_flight.all()}
-        if empty := leaving - busy:
+        if empty := leaving - self._busy():
             self._drained |= empty
             self._membership.drained(empty)
 
     def _take(self, membership: Membership, new: dict[int, str], *, goes_on: bool) -> bool:
-        """Takes slots in the store, but for those that are away; false if it has refused some.
+        """Takes slots in the store, if their servers are there; false if the store refused some.
 
         Args:
-            membership: told of what is refused.
+            membership: hears which slots were refused.
             new: the slots, and their epochs.
-            goes_on: whether there are others, which can do without these.
+            goes_on: whether other slots can be pulled from without these.
         """
         away: Collection[int] = ()
         try:
             taken = set(self._store.take(self._topic, self._group, new))
         except SlotsAway as error:
             taken, away = set(error.taken), error.away
-            self._tell_of_damage(error.away)
+            self._report_damage(error.away)
         except StoreUnavailable:
             if not goes_on:
                 raise
@@ -187,11 +183,11 @@ class Slots:
         with self._guard:
             self._held.update(found)
         self.epochs = {**self.epochs, **found}
-        self._tell("slot.taken", found)
+        self._report("slot.taken", found)
         return True
 
     def _changed(self) -> None:
-        """Slots have come or gone; what was in hand of those that have gone is lost at once."""
+        """Handles slots that have come or gone; what is in flight of the latter is lost at once."""
         if self._membership is None:
             return
         owned = self._membership.share().owned
@@ -202,21 +198,16 @@ class Slots:
         if gone:
             left = gone & self._drained
             self._drained -= gone
-            if in_hand := [one for one in self._in_flight.all() if one.slot in gone]:
-                self._on_lost(in_hand)
-            self._tell("slot.left", left)
-            self._tell("slot.lost", gone - left)
+            self._on_lost(gone)
+            self._report("slot.left", left)
+            self._report("slot.lost", gone - left)
         self._on_change()
 
-    def _tell_of_damage(self, away: Mapping[int, str | None]) -> None:
-        where = {"topic": self._topic.name, "group": self._group}
+    def _report_damage(self, away: Mapping[int, str | None]) -> None:
         for slot, why in away.items():
-            if why is not None and self._events:
-                self._events.emit("slot.damaged", slot=slot, error=why, **where)
+            if why is not None:
+                self._context.emit("slot.damaged", slot=slot, error=why)
 
-    def _tell(self, name: str, slots: Collection[int]) -> None:
-        if slots and self._events:
-            self._events.emit(
-                name, topic=self._topic.name, group=self._group, count=len(slots),
-                slots=sorted(slots),
-            )  # fmt: skip
+    def _report(self, event: str, slots: Collection[int]) -> None:
+        if slots:
+            self._context.emit(event, count=len(slots), slots=sorted(slots))

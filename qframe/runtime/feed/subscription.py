@@ -2,63 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import Final
+from typing import Final, Protocol
 
 from qframe.errors import StoreUnavailable, UnknownGroup
-from qframe.events import Events
 from qframe.options.consumer import ConsumerOptions
+from qframe.runtime.context import ConsumerContext
 from qframe.service import Service
-from qframe.stores.base import Store
-from qframe.topic import Topic
+from qframe.stores.base import Groups, Topics
 
 SELDOM_S: Final = 3600.0
 
 
+class SubscribingStore(Topics, Groups, Protocol):
+    """The roles of a store that a subscription uses."""
+
+
 class Subscription(Service):
-    """Subscribes a group; one that expires again and again, every tenth of its time or hourly.
+    """Subscribes a group; a group that expires again and again, every tenth of its time or hourly.
 
     So the store's deadline lies between one such step and two beyond the time that the user
     allows: a group is never dropped before it went unserved for that long.
 
-    A store that has lost its data, since somebody has flushed it, knows neither topic nor group any
-    more: both are declared again.
+    A store that was flushed knows neither topic nor group any more: both are declared again.
 
-    A group that is gone all the same (its worker was frozen, or its machine) is subscribed anew,
-    here or by the pull loop when it is told so. The epochs are gone with the group, so the slots
-    are taken anew.
+    A group that has expired all the same (its worker or its machine was frozen) is subscribed anew,
+    here or by the pull loop when the store refuses a pull. The epochs are gone with the group, so
+    the slots are taken anew.
 
     Args:
-        topic: the topic.
-        group: the group, as the store knows it.
+        context: the consumer's; its group as the store knows it.
         options: the consumer's.
         store: the store.
-        events: told when the group is subscribed anew.
-        on_failure: called when it ends by an error.
     """
 
     def __init__(
-        self,
-        *,
-        topic: Topic,
-        group: str,
-        options: ConsumerOptions,
-        store: Store,
-        events: Events,
-        on_failure: Callable[[str, BaseException], None],
+        self, context: ConsumerContext, *, options: ConsumerOptions, store: SubscribingStore
     ) -> None:
-        super().__init__(f"qframe.subscription.{topic.name}.{group}", on_failure)
-        self._topic = topic
-        self._group = group
+        super().__init__(context.name_of("subscription"), context.fail)
+        self._context = context
+        self._topic = context.topic
+        self._group = context.group
         self._start_at = options.start
         self._store = store
-        self._events = events
         expires_s = options.broadcast_expires if options.broadcast else None
         self._every_s = 0.0 if expires_s is None else min(SELDOM_S, expires_s / 10)
         self._expires_ms = None if expires_s is None else round((expires_s + self._every_s) * 1000)
 
     def begin(self) -> None:
-        """Subscribes, and keeps that up from now on where it must be."""
+        """Subscribes; from now on again and again, if the group expires."""
         self._subscribe()
         if self._expires_ms is not None:
             self.start()
@@ -67,21 +58,20 @@ class Subscription(Service):
         """Subscribes a group that has expired, or that the store has lost with its data.
 
         Raises:
-            UnknownGroup: the given one, if it is neither: somebody dropped the group.
+            UnknownGroup: the given error, if somebody dropped the group.
         """
         if self._is_lost():
             self._store.declare(self._topic)
             # Whatever its first start was: what came after the loss is for this group.
             self._store.subscribe(self._topic, self._group, "earliest", self._expires_ms)
-            if self._events:
-                self._events.emit("store.forgot", topic=self._topic.name, group=self._group)
+            self._context.emit("store.forgot")
         elif self._expires_ms is None:
             raise error
         else:
             self._renew()
 
     def _is_lost(self) -> bool:
-        """Whether no command did that: the topic is gone as well, or the group from some slots."""
+        """Whether the store lost data: the topic is gone as well, or the group from some slots."""
         if self._store.topic(self._topic.name) is None:
             return True
         return self._expires_ms is None and self._group in self._store.groups(self._topic)
@@ -92,11 +82,11 @@ class Subscription(Service):
             try:
                 self._renew()
             except StoreUnavailable:
-                continue  # the line has said so already, and there are nine more times
+                continue  # the pull loop has reported it already, and there are nine more times
 
     def _renew(self) -> None:
-        if self._subscribe() and self._events:
-            self._events.emit("group.resubscribed", topic=self._topic.name, group=self._group)
+        if self._subscribe():
+            self._context.emit("group.resubscribed")
 
     def _subscribe(self) -> bool:
         return self._store.subscribe(self._topic, self._group, self._start_at, self._expires_ms)

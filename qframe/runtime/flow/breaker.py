@@ -1,40 +1,37 @@
-"""Pauses a consumer whose handler fails again and again, and finds out when it may go on."""
+"""Pauses a consumer whose handler fails again and again, until a probe succeeds."""
 
 from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from typing import Any, Final
+from typing import Final
 
-from qframe.clock import Clock
-from qframe.events import Events
 from qframe.message import Delivery
 from qframe.options.flow import Breaker
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.flow.in_flight import InFlight
 
 LOOK_EVERY_S: Final = 0.1
 MOST_SOUGHT: Final = 256
 
 
-class Circuit:
-    """One consumer's breaker in one worker.
+class CircuitBreaker:
+    """One consumer's circuit breaker in one worker.
 
         closed ──failures in a row──► open ──pause──► probing ──the probe was handled──► closed
                                        ▲                 │
                                        └──it failed──────┘ (the pause doubles)
 
-    Only what was in hand when it opened goes on, and counts for nothing more. The first message to
-    begin after the pause is the probe. One is pulled for that; where it does not begin, since what
-    is in hand stands before it in its lane, so are 2, 4, 8 more. A probe that ends in neither way
-    (rejected, given back, lost) is followed by another one.
+    Messages that were in a handler when it opened go on, and their outcome does not count. The
+    first message to begin after the pause is the probe. One is pulled for that; if it does not
+    begin, since another message is before it in its lane, 2, 4, 8 more are pulled. A probe that
+    ends in neither way (rejected, given back, lost) is followed by another one.
 
     Args:
+        context: the consumer's.
         breaker: when it opens, and for how long.
         in_flight: what is in flight.
-        wake: has the pull loop ask again.
-        events: told when it opens, probes and closes.
-        clock: for the pauses.
-        where: the topic and the group, for events.
+        wake: makes the pull loop ask again.
 
     Attributes:
         closed: whether messages flow.
@@ -43,20 +40,17 @@ class Circuit:
 
     def __init__(
         self,
+        context: ConsumerContext,
         breaker: Breaker,
         *,
         in_flight: InFlight,
         wake: Callable[[], None],
-        events: Events,
-        clock: Clock,
-        where: dict[str, Any],
     ) -> None:
+        self._context = context
         self._breaker = breaker
         self._in_flight = in_flight
         self._wake = wake
-        self._events = events
-        self._clock = clock
-        self._where = where
+        self._clock = context.clock
         self._guard = threading.Lock()
         self._failures = 0
         self._pause_ms = 0
@@ -70,7 +64,7 @@ class Circuit:
     # For handlers, from any thread.
 
     def begins(self, delivery: Delivery) -> bool:
-        """Whether a message may be handled now: none but the probe while it is not closed."""
+        """Whether a message may be handled now: only the probe while the breaker is not closed."""
         if self.closed:
             return True
         with self._guard:
@@ -79,7 +73,7 @@ class Circuit:
             return self.closed or delivery is self._probe
 
     def failed(self, delivery: Delivery, error: BaseException) -> None:
-        """Hears how a message's handling has failed."""
+        """Notes the error of a handler."""
         if not self._breaker.counts(error):
             return
         with self._guard:
@@ -98,12 +92,11 @@ class Circuit:
             self._sought = 0
             self._until_s = self._clock.monotonic_s() + self._pause_ms / 1000
             facts = {"failures": self._failures, "pause_s": self._pause_ms / 1000}
-        if self._events:
-            self._events.emit("consumer.tripped", error=error, **facts, **self._where)
+        self._context.emit("consumer.tripped", error=error, **facts)
         self._wake()
 
     def succeeded(self, delivery: Delivery) -> None:
-        """Hears that a message was handled."""
+        """Notes that a message was handled."""
         if not self._failures:
             return
         with self._guard:
@@ -115,15 +108,14 @@ class Circuit:
             self.closed = True
             self._probe = None
             self._sought = 0
-        if self._events:
-            self._events.emit("consumer.recovered", **self._where)
+        self._context.emit("consumer.recovered")
         self._wake()
 
     # For the pull loop, while it is not closed.
 
     @property
     def probing(self) -> bool:
-        """Whether the pause is over."""
+        """Whether the pause is over and a probe is wanted."""
         return self._sought > 0
 
     def sought(self) -> int:
@@ -141,6 +133,6 @@ class Circuit:
             begins = not self._sought
             sought, self._sought = max(1, self._sought), min(MOST_SOUGHT, max(1, self._sought) * 2)
             self._look_s = now_s + LOOK_EVERY_S
-        if begins and self._events:
-            self._events.emit("consumer.probing", **self._where)
+        if begins:
+            self._context.emit("consumer.probing")
         return sought

@@ -1,15 +1,15 @@
-"""How much a line may have in flight, and why it begins with little."""
+"""How much a consumer may have in flight, and why it begins with little."""
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from qframe.clock import Clock
 from qframe.message import Delivery
 
-_WARY_COMPANY: Final = 512
+_FULL_SPEED: Final = 512
 _SURVIVED_S: Final = 0.05
 
 
@@ -51,7 +51,7 @@ class InFlight:
             self._bytes_each = max(1, size // len(deliveries))
 
     def remove(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Forgets what is settled or lost; answers those that it had."""
+        """Removes settled or lost deliveries; returns those that were present."""
         with self._guard:
             known = self.deliveries.intersection(deliveries)
             self.deliveries -= known
@@ -76,7 +76,7 @@ class InFlight:
             return 0 if room < worth else min(room, at_most)
 
     def resize(self, max_messages: int | None) -> None:
-        """Has so many messages at most from now on, or as at first; what is there stays."""
+        """Sets the most messages from now on; None for the number at the start."""
         with self._guard:
             self._max_messages = max_messages or self._own_max_messages
             self._wanted = 0
@@ -87,6 +87,14 @@ class InFlight:
         with self._guard:
             return list(self.deliveries)
 
+    def slots(self) -> set[int]:
+        """The slots of what is in flight."""
+        return {one.slot for one in self.all()}
+
+    def of(self, slots: Collection[int]) -> list[Delivery]:
+        """What is in flight of these slots."""
+        return [one for one in self.all() if one.slot in slots]
+
     def _room(self) -> int:
         if not self.deliveries:
             return max(1, min(self._max_messages, self._max_bytes // self._bytes_each))
@@ -94,14 +102,14 @@ class InFlight:
         return min(self._max_messages - len(self.deliveries), left)
 
 
-class Caution:
-    """Keeps a message that kills its worker from dragging others to dead with it.
+class SlowStart:
+    """Keeps a message that kills its worker from costing other messages their attempts.
 
-    A delivery counts when it is handed out, so all that a killed worker had in hand has lost an
-    attempt. Therefore a worker begins with one message, and may have twice as many in hand each
-    time that those are settled or were survived for 50 ms; and while something is in flight whose
-    last `lost` deliveries ended with their worker, no more than `512 >> lost` may be. The guilty
-    message is soon handed out alone, again and again until it is dead; the others are done.
+    A delivery counts when it is handed out, so every message that a killed worker had in flight has
+    lost an attempt. Therefore a worker begins with one message, and may have twice as many in
+    flight each time that those are settled or were survived for 50 ms; and while a message is in
+    flight whose last `lost` deliveries ended with their worker, no more than `512 >> lost` may be.
+    The guilty message is soon handed out alone, again and again until it is dead.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -111,7 +119,7 @@ class Caution:
         self._suspects: list[Delivery] = []
 
     def note(self, deliveries: list[Delivery]) -> None:
-        """Hears what was pulled."""
+        """Notes what was pulled."""
         if deliveries and self._on_trial_since_s is None:
             self._on_trial_since_s = self._clock.monotonic_s()
         self._suspects += [delivery for delivery in deliveries if delivery.lost]
@@ -123,9 +131,9 @@ class Caution:
             self._suspects = [each for each in self._suspects if each in in_flight]
         if self._suspects:
             worst = max([each.lost for each in self._suspects])
-            room = min(room, max(1, _WARY_COMPANY >> worst) - present)
+            room = min(room, max(1, _FULL_SPEED >> worst) - present)
         since_s = self._on_trial_since_s
-        if self._allowed < _WARY_COMPANY:
+        if self._allowed < _FULL_SPEED:
             if since_s is not None and (
                 not present or self._clock.monotonic_s() - since_s >= _SURVIVED_S
             ):
@@ -135,9 +143,9 @@ class Caution:
         return max(0, room)
 
     @property
-    def wary(self) -> bool:
-        """Whether less than the full room may be given, so that asking again soon is worth it."""
-        return bool(self._suspects) or self._allowed < _WARY_COMPANY
+    def ramping_up(self) -> bool:
+        """Whether it may give less than the full room, so that it is worth asking again soon."""
+        return bool(self._suspects) or self._allowed < _FULL_SPEED
 
 
 def _size(deliveries: Iterable[Delivery]) -> int:

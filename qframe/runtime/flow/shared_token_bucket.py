@@ -10,16 +10,16 @@ from typing import Final
 from qframe.clock import Clock
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.options.flow import DRAWN_FOR_S, RateLimit
-from qframe.runtime.flow.token_bucket import PORTION_S, Bucket, LocalBucket
-from qframe.stores.base import Store
+from qframe.runtime.context import ConsumerContext
+from qframe.runtime.flow.token_bucket import REFILL_S, LocalTokenBucket, TokenBucket
+from qframe.stores.base import Controls
 from qframe.stores.types import DrawResult
-from qframe.topic import Topic
 
 AGAIN_S: Final = 0.02
 
 
-class SharedBucket:
-    """Draws small portions of tokens from the store, and hands them to handlers that begin.
+class SharedTokenBucket:
+    """Draws a few tokens at a time from the store, for handlers that begin.
 
     What was drawn is good for 100 ms, so that a worker that dies or falls idle keeps little from
     the others, and since the bucket in the store is smaller than the burst by what comes in 100 ms,
@@ -37,7 +37,7 @@ class SharedBucket:
         clock: whose monotonic time counts.
     """
 
-    gather_s = 0.0  # what was drawn for those who wait would pass meanwhile
+    gather_s = 0.0  # tokens that were drawn would expire meanwhile
 
     def __init__(
         self,
@@ -51,10 +51,10 @@ class SharedBucket:
         self._wake = wake
         self._clock = clock
         self._capacity = max(1, limit.burst - limit.meanwhile)
-        self._portion = max(1, min(int(limit.per_s * PORTION_S), self._capacity // 2))
-        self._pause_s = min(PORTION_S, self._portion / limit.per_s)
+        self._refill_size = max(1, min(int(limit.per_s * REFILL_S), self._capacity // 2))
+        self._pause_s = min(REFILL_S, self._refill_size / limit.per_s)
         self._guard = threading.Lock()
-        self._purse: deque[tuple[float, int]] = deque()
+        self._tokens: deque[tuple[float, int]] = deque()
         self._held = 0
         self._worth = 1
         self._used = 0
@@ -63,7 +63,7 @@ class SharedBucket:
         self._dry_until_s = 0.0
 
     def room(self, ready: int) -> int:
-        """How many may be pulled: as there are tokens that nobody waits for, else a portion.
+        """How many may be pulled: as many as there are spare tokens, else a refill.
 
         Draws for messages that have asked for a token in vain.
         """
@@ -77,20 +77,20 @@ class SharedBucket:
             refused, self._refused = self._refused, 0
             if not refused:
                 return 0 if ready else self._worth
-            wanted = min(self._portion, max(refused, self._worth))
+            wanted = min(self._refill_size, max(refused, self._worth))
         self._draw_some(wanted)
         with self._guard:
             return max(0, self._held - ready)
 
     @property
     def tokens(self) -> int:
-        """How many were drawn and not used yet."""
+        """How many tokens were drawn and not used yet."""
         with self._guard:
             self._expire(self._clock.monotonic_s())
             return self._held
 
-    def cover(self, count: int) -> None:
-        """Draws what is missing for messages that were pulled."""
+    def prefetch(self, count: int) -> None:
+        """Draws the tokens that are missing for messages that were pulled."""
         now_s = self._clock.monotonic_s()
         with self._guard:
             self._expire(now_s)
@@ -104,22 +104,22 @@ class SharedBucket:
         try:
             drawn = self._draw(wanted, self._capacity)
         except (StoreUnavailable, UnknownGroup):  # the next pull says so
-            drawn = DrawResult(0, round(PORTION_S * 1000))
+            drawn = DrawResult(0, round(REFILL_S * 1000))
         got_s = self._clock.monotonic_s()
         with self._guard:
             self._adapt()
             if drawn.granted:
                 until_s = max(now_s + DRAWN_FOR_S, got_s + DRAWN_FOR_S / 2)
-                self._purse.append((until_s, drawn.granted))
+                self._tokens.append((until_s, drawn.granted))
                 self._held += drawn.granted
             if drawn.granted < wanted:
                 self._dry_until_s = got_s + max(drawn.wait_ms / 1000, self._pause_s)
 
     def again_s(self, ready: int) -> float:
-        """When there may be tokens again, as far as that is known."""
+        """After how long there may be tokens again."""
         del ready
         left_s = self._dry_until_s - self._clock.monotonic_s()
-        return left_s if left_s > 0 else PORTION_S
+        return left_s if left_s > 0 else REFILL_S
 
     def take(self) -> float:
         """Takes a token: 0 if there was one, else after how long to try again."""
@@ -127,11 +127,11 @@ class SharedBucket:
         with self._guard:
             self._expire(now_s)
             if self._held:
-                until_s, count = self._purse[0]
+                until_s, count = self._tokens[0]
                 if count == 1:
-                    self._purse.popleft()
+                    self._tokens.popleft()
                 else:
-                    self._purse[0] = (until_s, count - 1)
+                    self._tokens[0] = (until_s, count - 1)
                 self._held -= 1
                 self._used += 1
                 return 0.0
@@ -141,29 +141,31 @@ class SharedBucket:
         return wait_s
 
     def _expire(self, now_s: float) -> None:
-        while self._purse and self._purse[0][0] <= now_s:
-            _, count = self._purse.popleft()
+        while self._tokens and self._tokens[0][0] <= now_s:
+            _, count = self._tokens.popleft()
             self._held -= count
             self._passed += count
 
     def _adapt(self) -> None:
-        """Learns from what became of the tokens that were drawn last."""
+        """Adapts the next draw to how many of the last tokens were used."""
         if self._passed:
-            self._worth = max(1, min(self._used, self._portion))
+            self._worth = max(1, min(self._used, self._refill_size))
         elif self._used:
-            self._worth = min(self._portion, self._worth * 2)
+            self._worth = min(self._refill_size, self._worth * 2)
         self._used = self._passed = 0
 
 
 def bucket_for(
-    limit: RateLimit, *, store: Store, topic: Topic, group: str, wake: Callable[[], None],
-    clock: Clock,
-) -> Bucket:  # fmt: skip
+    limit: RateLimit, *, context: ConsumerContext, store: Controls, wake: Callable[[], None]
+) -> TokenBucket:
     """The bucket that a limit asks for."""
     if limit.over == "worker":
-        return LocalBucket(limit, clock)
+        return LocalTokenBucket(limit, context.clock)
 
     def draw(tokens: int, burst: int) -> DrawResult:
-        return store.draw(topic, group, tokens, rate=limit.tokens, per_ms=limit.per_ms, burst=burst)
+        return store.draw(
+            context.topic, context.group, tokens,
+            rate=limit.tokens, per_ms=limit.per_ms, burst=burst,
+        )  # fmt: skip
 
-    return SharedBucket(limit, draw=draw, wake=wake, clock=clock)
+    return SharedTokenBucket(limit, draw=draw, wake=wake, clock=context.clock)

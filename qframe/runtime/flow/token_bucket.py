@@ -8,14 +8,14 @@ from typing import Final, Protocol
 from qframe.clock import Clock
 from qframe.options.flow import RateLimit
 
-PORTION_S: Final = 0.1
+REFILL_S: Final = 0.1
 SHORTEST_WAIT_S: Final = 0.001
 LONGEST_WAIT_S: Final = 60.0
 ALMOST: Final = 1e-9  # what adding up fractions may lose of a token
 
 
-class Bucket(Protocol):
-    """What says how often handlers may begin: this worker's, or all workers' of a group.
+class TokenBucket(Protocol):
+    """Limits how often handlers may begin: in this worker, or in all workers of a group.
 
     Attributes:
         gather_s: how long messages that are to begin together wait at least, so that there is a
@@ -25,14 +25,14 @@ class Bucket(Protocol):
     gather_s: float
 
     def room(self, ready: int) -> int:
-        """How many more messages may be pulled where `ready` wait for nothing but a token."""
+        """How many more messages may be pulled while `ready` wait for only a token."""
 
     @property
     def tokens(self) -> int:
-        """How many are here."""
+        """How many tokens are at hand."""
 
-    def cover(self, count: int) -> None:
-        """Sees to tokens for messages that were pulled and may begin now."""
+    def prefetch(self, count: int) -> None:
+        """Obtains tokens for messages that were pulled and may begin now."""
 
     def again_s(self, ready: int) -> float:
         """How long to wait, after there was no room, until a pull is worth its call."""
@@ -41,8 +41,8 @@ class Bucket(Protocol):
         """Takes a token: 0 if the handler may begin now, else after how long to try again."""
 
 
-class LocalBucket:
-    """A worker's own: `burst` tokens at most, and `rate` new ones in a second.
+class LocalTokenBucket:
+    """The bucket of one worker: `burst` tokens at most, and `rate` new ones in a second.
 
     Tokens are taken when handlers begin, so that in any span of `t` seconds at most
     `burst + rate * t` do, however long messages have waited for a thread.
@@ -52,7 +52,7 @@ class LocalBucket:
         clock: whose monotonic time counts.
     """
 
-    gather_s = PORTION_S
+    gather_s = REFILL_S
 
     def __init__(self, limit: RateLimit, clock: Clock) -> None:
         self._per_s = limit.per_s
@@ -63,27 +63,27 @@ class LocalBucket:
         self._at_s = clock.monotonic_s()
 
     def room(self, ready: int) -> int:
-        """How many tokens there are that nobody waits for."""
+        """How many tokens no message waits for."""
         with self._guard:
             self._refill()
             return max(0, int(self._level + ALMOST) - ready)
 
     @property
     def tokens(self) -> int:
-        """How many there are."""
+        """How many tokens there are."""
         return self.room(0)
 
-    def cover(self, count: int) -> None:
-        """They are here."""
+    def prefetch(self, count: int) -> None:
+        """No-op: a local bucket holds its tokens."""
 
     def again_s(self, ready: int) -> float:
-        """Until there are as many as 100 ms bring, so that pulls are few."""
-        portion = max(1, int(self._per_s * PORTION_S))
+        """The time until there are as many tokens as 100 ms bring, so that pulls are few."""
+        refill_size = max(1, int(self._per_s * REFILL_S))
         with self._guard:
             self._refill()
-            missing = min(self._burst, ready + portion) - self._level
-        if missing <= 0:  # there are enough, and none is free before messages have begun
-            return PORTION_S
+            missing = min(self._burst, ready + refill_size) - self._level
+        if missing <= 0:  # enough, but all of them for messages that have not begun yet
+            return REFILL_S
         return max(SHORTEST_WAIT_S, min(LONGEST_WAIT_S, missing / self._per_s))
 
     def take(self) -> float:

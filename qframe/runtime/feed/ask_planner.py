@@ -1,0 +1,153 @@
+"""Plans what a pull asks of each slot, from what earlier pulls have found."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Collection, Mapping
+from typing import Final
+
+from qframe.stores.types import QUIET, PullRequest, PullResult
+
+PROBE: Final = 16
+DEEP_AT_ONCE: Final = 8
+WORTH_A_TURN: Final = 128
+
+
+class AskPlanner:
+    """Divides a pull's room among slots, and knows when all of them are quiet.
+
+    Pure: it calls no store and reads no clock. Slots that filled their last ask are *deep* and get
+    most of the room; every other slot gets a small probe.
+
+    Args:
+        has_subjects: whether the topic has subjects; of a stream it remembers positions.
+        turn: the place in the row of slots at which the first plan begins.
+
+    Attributes:
+        rung: the slots that the bell rang for; None if it may have rung for any.
+        due_s: when the first message that was seen to wait falls due, on the monotonic clock.
+    """
+
+    def __init__(self, *, has_subjects: bool, turn: int) -> None:
+        self._has_subjects = has_subjects
+        self._turn = turn
+        self._deep: set[int] = set()
+        self._positions: dict[tuple[int, str], int] = {}
+        self._owned: Mapping[int, str] = {}
+        self._quiet: set[int] = set()
+        self.rung: frozenset[int] | None = None
+        self.due_s: float | None = None
+
+    def own(self, owned: Mapping[int, str]) -> None:
+        """Sets the slots to pull from, and their epochs.
+
+        A bell that rang before, and slots that were quiet, tell nothing about new slots.
+        """
+        if owned is not self._owned:
+            self._owned = owned
+            self.look_everywhere()
+
+    def plan(self, room: int, left_out: Collection[int] = ()) -> list[PullRequest]:
+        """The asks of the next pull; none if there is no room or no slot.
+
+        Where many slots of a stream are deep they take turns, since a pull costs a slot the same
+        however much it hands out.
+
+        Args:
+            room: how many messages to pull at most.
+            left_out: slots that may not be asked now.
+        """
+        owned = self._owned
+        slots = sorted(owned.keys() - left_out)
+        if not slots or room <= 0:
+            return []
+        if self.rung is not None:
+            slots = [slot for slot in slots if slot in self.rung] or slots
+        turn = self._turn % len(slots)
+        slots = (slots[turn:] + slots[:turn])[:room]
+        self._turn += max(1, len(slots) % len(owned))
+        deep = [slot for slot in slots if slot in self._deep]
+        if later := self._next_turn(deep, room):
+            # The first slot that is left out now begins the next time.
+            self._turn = sorted(slots).index(later[0])
+            slots = [slot for slot in slots if slot not in later]
+            deep = deep[:DEEP_AT_ONCE]
+        probe = min(PROBE, max(1, room // (2 * len(slots)))) if deep else room // len(slots)
+        share = probe
+        if deep:
+            share = max(probe, (room - probe * (len(slots) - len(deep))) // len(deep))
+        positions = self._positions
+        return [
+            PullRequest(slot, owned[slot], share if slot in self._deep else probe,
+                positions.get((slot, owned[slot]), 0))
+            for slot in slots
+        ]  # fmt: skip
+
+    def note(self, asks: list[PullRequest], pulled: PullResult) -> None:
+        """Remembers which slots had more than was asked, and how far each stream was read."""
+        deliveries = pulled.deliveries
+        if deliveries:
+            got = Counter([delivery.slot for delivery in deliveries])
+            self._deep.difference_update([ask.slot for ask in asks])
+            self._deep.update([ask.slot for ask in asks if got[ask.slot] >= ask.limit])
+            if not self._has_subjects:
+                ends = {one.slot: one.seq + 1 for one in deliveries if one.subject is None}
+                self._note_ends(asks, ends)
+        else:
+            self._deep.clear()
+        if pulled.stops:
+            self._note_ends(asks, pulled.stops)
+
+    def all_quiet(
+        self,
+        asks: list[PullRequest],
+        pulled: PullResult,
+        *,
+        now_s: float,
+        left_out: Collection[int] = (),
+    ) -> bool:
+        """Whether every slot is quiet after this pull, so that the bell rings for what comes next.
+
+        Args:
+            asks: the pull's.
+            pulled: what it returned.
+            now_s: the time of it, on the monotonic clock.
+            left_out: slots that may not be asked now.
+        """
+        got = Counter([delivery.slot for delivery in pulled.deliveries])
+        if pulled.next_due_ms == 0 or any(count > QUIET for count in got.values()):
+            self.look_everywhere()
+            return False
+        if pulled.next_due_ms is not None:
+            due_s = now_s + pulled.next_due_ms / 1000
+            self.due_s = due_s if self.due_s is None else min(self.due_s, due_s)
+        # Where room is small a pull asks some slots only, and the others may be full.
+        self._quiet.update(ask.slot for ask in asks)
+        awaited = self._owned.keys() - left_out
+        return self._quiet.issuperset(awaited if self.rung is None else self.rung & awaited)
+
+    def woken(self, rung: frozenset[int] | None) -> None:
+        """A wait has ended: by the bell of these slots, or (None) any slot may have something."""
+        self._quiet.clear()
+        self.rung = rung
+        if rung is None:
+            self.due_s = None
+
+    def look_everywhere(self) -> None:
+        """Asks all slots next, whatever the bell has rung for."""
+        self.woken(None)
+
+    def forget(self) -> None:
+        """Forgets how far each stream was read: the group of it is gone."""
+        self._positions.clear()
+        self.look_everywhere()
+
+    def _next_turn(self, deep: list[int], room: int) -> list[int]:
+        """The deep slots of a stream that are left to the next pull."""
+        is_worth_it = room >= DEEP_AT_ONCE * WORTH_A_TURN and not self._has_subjects
+        return deep[DEEP_AT_ONCE:] if is_worth_it else []
+
+    def _note_ends(self, asks: list[PullRequest], ends: Mapping[int, int]) -> None:
+        epochs = {ask.slot: ask.epoch for ask in asks}
+        for slot, end in ends.items():
+            self._positions[slot, epochs[slot]] = end

@@ -1,0 +1,137 @@
+"""What a pull asks of each slot, whatever earlier pulls have found."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qframe.message import Delivery
+from qframe.runtime.feed.ask_planner import DEEP_AT_ONCE, WORTH_A_TURN, AskPlanner
+from qframe.stores.types import QUIET, PullRequest, PullResult
+
+EPOCH = f"{1:016x}"
+slots = st.sets(st.integers(0, 40), min_size=1, max_size=30)
+rooms = st.integers(1, 3000)
+depths = st.lists(st.sampled_from([0, 1, QUIET, 10**6]), min_size=41, max_size=41)
+
+
+def planner_of(owned: set[int], *, subjects: bool = False, turn: int = 0) -> AskPlanner:
+    planner = AskPlanner(has_subjects=subjects, turn=turn)
+    planner.own(dict.fromkeys(sorted(owned), EPOCH))
+    return planner
+
+
+def pulled_by(asks: Sequence[PullRequest], depths: Sequence[int]) -> PullResult:
+    """The reply of a store whose slots have so many messages each, or more than are asked."""
+    pulled = PullResult()
+    pulled.deliveries = [
+        Delivery(f"{ask.slot}-{seq}", None, None, b"", slot=ask.slot, seq=seq)
+        for ask in asks
+        for seq in range(min(depths[ask.slot], ask.limit))
+    ]
+    return pulled
+
+
+@given(slots, rooms, depths, st.integers(0, 99), st.booleans(), st.data())
+def test_a_plan_fits_the_room_and_asks_owned_slots_once_each(
+    owned: set[int], room: int, depths: list[int], turn: int, subjects: bool, data: st.DataObject
+) -> None:
+    left_out = data.draw(st.sets(st.integers(0, 40), max_size=5))
+    planner = planner_of(owned, subjects=subjects, turn=turn)
+    for _ in range(3):
+        asks = planner.plan(room, left_out)
+        asked = [ask.slot for ask in asks]
+        assert len(set(asked)) == len(asked)
+        assert set(asked) <= owned - left_out
+        assert bool(asks) == bool(owned - left_out)
+        assert sum(ask.limit for ask in asks) <= room
+        assert all(ask.limit >= 1 and ask.epoch == EPOCH for ask in asks)
+        planner.note(asks, pulled_by(asks, depths))
+
+
+@given(slots, rooms, depths, st.integers(0, 99), st.booleans())
+def test_every_slot_is_asked_again_and_again(
+    owned: set[int], room: int, depths: list[int], turn: int, subjects: bool
+) -> None:
+    planner = planner_of(owned, subjects=subjects, turn=turn)
+    for _ in range(3):
+        missing = set(owned)
+        for _ in range(2 * len(owned)):
+            asks = planner.plan(room)
+            planner.note(asks, pulled_by(asks, depths))
+            missing -= {ask.slot for ask in asks}
+        assert not missing
+
+
+def test_a_slot_that_had_more_gets_most_of_the_room() -> None:
+    planner = planner_of({0, 1, 2, 3})
+    first = planner.plan(400)
+    assert [ask.limit for ask in first] == [100] * 4
+    planner.note(first, pulled_by(first, [0, 10**6, 0, 0]))
+    limits = {ask.slot: ask.limit for ask in planner.plan(400)}
+    assert limits == {0: 16, 1: 352, 2: 16, 3: 16}
+
+
+def test_deep_slots_of_a_stream_take_turns_and_those_of_subjects_do_not() -> None:
+    many = set(range(2 * DEEP_AT_ONCE))
+    room = DEEP_AT_ONCE * WORTH_A_TURN
+    for subjects, at_once in ((False, DEEP_AT_ONCE), (True, 2 * DEEP_AT_ONCE)):
+        planner = planner_of(many, subjects=subjects)
+        asks = planner.plan(room)
+        planner.note(asks, pulled_by(asks, [10**6] * len(many)))
+        halves = [{ask.slot for ask in planner.plan(room)} for _ in range(2)]
+        assert [len(half) for half in halves] == [at_once] * 2
+        assert halves[0] | halves[1] == many
+
+
+@given(slots, rooms, st.data())
+def test_only_slots_that_the_bell_rang_for_are_asked_if_any_of_them_is_owned(
+    owned: set[int], room: int, data: st.DataObject
+) -> None:
+    planner = planner_of(owned)
+    rung = data.draw(st.frozensets(st.integers(0, 40)))
+    planner.woken(rung)
+    asked = {ask.slot for ask in planner.plan(room)}
+    assert asked <= ((rung & owned) or owned)
+
+
+@given(slots, st.integers(1, 8), st.lists(st.none() | st.integers(1, 9000), min_size=90))
+def test_all_is_quiet_once_every_slot_was_and_then_the_first_due_time_is_known(
+    owned: set[int], room: int, dues: list[int | None]
+) -> None:
+    planner = planner_of(owned)
+    asked: set[int] = set()
+    seen: list[int] = []
+    for due_ms in dues:
+        asks = planner.plan(room)
+        asked |= {ask.slot for ask in asks}
+        seen += [] if due_ms is None else [due_ms]
+        quiet = planner.all_quiet(asks, PullResult(next_due_ms=due_ms), now_s=1.0)
+        assert quiet == (asked == owned)
+        assert planner.due_s == (1.0 + min(seen) / 1000 if seen else None)
+        if quiet:
+            return
+    raise AssertionError("some slot was never asked")
+
+
+@given(slots)
+def test_a_slot_that_is_left_out_keeps_nothing_awake(owned: set[int]) -> None:
+    planner = planner_of(owned)
+    left_out = {min(owned)}
+    asks = planner.plan(100, left_out)
+    assert planner.all_quiet(asks, PullResult(), now_s=0.0, left_out=left_out)
+
+
+def test_positions_are_those_of_the_epoch_and_are_forgotten_with_the_group() -> None:
+    planner = planner_of({0})
+    asks = planner.plan(10)
+    planner.note(asks, pulled_by(asks, [3]))
+    assert [ask.position for ask in planner.plan(10)] == [3]
+    planner.own({0: f"{2:016x}"})
+    assert [ask.position for ask in planner.plan(10)] == [0]
+    planner.own({0: EPOCH})
+    assert [ask.position for ask in planner.plan(10)] == [3]
+    planner.forget()
+    assert [ask.position for ask in planner.plan(10)] == [0]
