@@ -79,7 +79,7 @@ class UnknownTopic(BadInput):
     """Raised when a topic is named that nobody has declared."""
 
     def __init__(self, name: str, known: Iterable[str] = (), store: str = "this store") -> None:
-        self.known = list(known)
+        self.known: list[str] = list(known)
         meant = get_close_matches(name, self.known, n=1)
         super().__init__(
             "topic", name, f"nobody has declared it in {store}",
@@ -223,7 +223,7 @@ class PublishUnknown(QFrameError):
             "publish it again with the same id= (a duplicate is recognised)"
         )
         self.topic = topic
-        self.ids = list(ids)
+        self.ids: list[str] = list(ids)
 
     @property
     def id(self) -> str:

@@ -38,6 +38,8 @@ class NeedRetry(Exception):
         if isinstance(given, int | float | timedelta):
             raise BadOption("why", why, "it is not a text", "use NeedRetry(delay=…) for a time")
         super().__init__(why or "the handler asked for a retry")
+        self.delay_ms: int | None
+        self.at_ms: int | None
         self.delay_ms, self.at_ms = checked_times(delay, at)
 
     @property
@@ -70,12 +72,12 @@ class Backoff:
     def __init__(
         self, first: float | str = 1.0, factor: float = 2.0, cap: float | str = "10m"
     ) -> None:
-        self.first_ms = duration_ms(first, "backoff first")
-        self.cap_ms = duration_ms(cap, "backoff cap")
+        self.first_ms: int = duration_ms(first, "backoff first")
+        self.cap_ms: int = duration_ms(cap, "backoff cap")
         is_number = isinstance(factor, int | float) and not isinstance(factor, bool)
         if not is_number or not 1 <= factor <= MAX_FACTOR:
             raise BadOption("backoff factor", factor, "it must be from 1 to 100", "use 2.0")
-        self.factor = float(factor)
+        self.factor: float = float(factor)
 
     def bound_ms(self, attempt: int) -> int:
         """The longest wait after delivery number `attempt` (from 1), in milliseconds."""

@@ -25,7 +25,7 @@ class AllOf:
     """
 
     def __init__(self, *tags: str) -> None:
-        self.tags = checked_tags(tags)
+        self.tags: frozenset[str] = checked_tags(tags)
 
     def matches(self, headers: Headers) -> bool:
         """Whether a message with these headers is wanted."""
@@ -47,7 +47,7 @@ class AnyOf:
     """
 
     def __init__(self, tags: Collection[str]) -> None:
-        self.tags = checked_tags(tags)
+        self.tags: frozenset[str] = checked_tags(tags)
 
     def matches(self, headers: Headers) -> bool:
         """Whether a message with these headers is wanted."""

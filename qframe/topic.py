@@ -96,9 +96,9 @@ class Topic(Generic[Body]):
         gap_timeout: float | str = "30s",
         subject: SubjectRule | None = None,
     ) -> None:
-        self.name = checked_name(name, "topic")
+        self.name: str = checked_name(name, "topic")
         try:
-            self.kind = Kind(kind)
+            self.kind: Kind = Kind(kind)
         except ValueError:
             kinds = ", ".join(Kind)
             raise BadTopic("kind", kind, "there is no such kind", f"use one of {kinds}") from None
@@ -112,8 +112,8 @@ class Topic(Generic[Body]):
             raise BadTopic(
                 "slots", slots, "it must be a power of two from 1 to 4096", "use 16, or 64"
             )
-        self.slots = slots
-        self.last_slot = slots - 1
+        self.slots: int = slots
+        self.last_slot: int = slots - 1
         if max_length is not None and (
             not isinstance(max_length, int)
             or isinstance(max_length, bool)
@@ -121,10 +121,10 @@ class Topic(Generic[Body]):
         ):
             why = f"it must be a whole number from 1 to {MAX_LENGTH}"
             raise BadTopic("max_length", max_length, why, "leave it out")
-        self.max_length = max_length
-        self.retain_ms = duration_ms(retain, "retain")
-        self.dedupe_window_ms = duration_ms(dedupe_window, "dedupe_window")
-        self.gap_timeout_ms = duration_ms(gap_timeout, "gap_timeout")
+        self.max_length: int | None = max_length
+        self.retain_ms: int = duration_ms(retain, "retain")
+        self.dedupe_window_ms: int = duration_ms(dedupe_window, "dedupe_window")
+        self.gap_timeout_ms: int = duration_ms(gap_timeout, "gap_timeout")
         self.subject: SubjectRule | None = _SUBJECTS[self.kind][0] if subject is None else subject
         if self.subject not in _SUBJECTS[self.kind]:
             raise BadTopic(

@@ -66,10 +66,10 @@ class QFrame(Publishing):
         namespace: str | None = None,
         **options: Unpack[AppKeywords],
     ) -> None:
-        self.settings = Settings.load(
+        self.settings: Settings = Settings.load(
             store=store, coordinator=coordinator, namespace=namespace, **options
         )
-        self.events = Events()
+        self.events: Events = Events()
         self.consumers: list[Consumer] = []
         self.outboxes: list[Outbox] = []
         self._clock = SYSTEM_CLOCK

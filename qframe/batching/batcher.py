@@ -56,7 +56,7 @@ class Batcher(Generic[T]):
         on_error: Callable[[list[T], BaseException], object] | None = None,
         clock: Clock | None = None,
     ) -> None:
-        self.name = checked_name(name, "batcher")
+        self.name: str = checked_name(name, "batcher")
         self._clock = SYSTEM_CLOCK if clock is None else clock
         checked_count("threads", threads)
         if checked_count("queue_size", queue_size) < checked_count("batch_size", batch_size):

@@ -27,9 +27,11 @@ class Channel(Generic[T]):
     __slots__ = ("_batch_size", "batches", "index", "is_busy", "is_due", "is_listed")
 
     def __init__(self, index: int, batch_size: int) -> None:
-        self.index = index
+        self.index: int = index
         self.batches: deque[list[T]] = deque()
-        self.is_due = self.is_busy = self.is_listed = False
+        self.is_due: bool = False
+        self.is_busy: bool = False
+        self.is_listed: bool = False
         self._batch_size = batch_size
 
     @property
@@ -62,7 +64,7 @@ class Gathering(Generic[T]):
         self, *, channels: int, batch_size: int, interval_s: float, serial: bool, clock: Clock
     ) -> None:
         self.channels: list[Channel[T]] = [Channel(index, batch_size) for index in range(channels)]
-        self.running = 0
+        self.running: int = 0
         self._batch_size = batch_size
         self._interval_s = interval_s
         self._serial = serial

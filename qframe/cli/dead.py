@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import typer
 
@@ -15,7 +15,7 @@ from qframe.cli.place import Place, placed
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import second
 
-dead = typer.Typer(no_args_is_help=True, help="Shows, retries and drops dead letters.")
+dead: Final = typer.Typer(no_args_is_help=True, help="Shows, retries and drops dead letters.")
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The messages' ids.")]
 After = Annotated[

@@ -30,7 +30,7 @@ from qframe.errors import QFrameError
 
 _UNWRITABLE: Final = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 
-cli = typer.Typer(
+cli: Final = typer.Typer(
     name="qframe",
     cls=Commands,
     no_args_is_help=True,

@@ -23,7 +23,9 @@ from qframe.tables import DEFAULT_PREFIX
 
 _MOST: Final = 100_000
 
-outbox = typer.Typer(no_args_is_help=True, help="Shows, retries and drops messages of an outbox.")
+outbox: Final = typer.Typer(
+    no_args_is_help=True, help="Shows, retries and drops messages of an outbox."
+)
 
 Where = Annotated[
     str,

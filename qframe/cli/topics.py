@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Annotated, Any, cast
+from typing import Annotated, Any, Final, cast
 
 import msgspec
 import typer
@@ -16,7 +16,7 @@ from qframe.cli.place import Place, placed
 from qframe.cli.tune import in_words, marked
 from qframe.topic import Kind, KindName, SubjectRule, Topic, is_internal
 
-topics = typer.Typer(
+topics: Final = typer.Typer(
     cls=TopicCommands,
     invoke_without_command=True,
     help="Lists topics, shows the one that is named, or declares one.",

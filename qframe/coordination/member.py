@@ -19,7 +19,7 @@ REFUSED_PAUSE_S: Final = 0.5
 LAST_WORDS_S: Final = 5.0
 
 # A group that is gone is subscribed anew by its line, if it may be, and joined anew here.
-Unavailable = (StoreUnavailable, CoordinatorUnavailable, UnknownGroup)
+Unavailable: Final = (StoreUnavailable, CoordinatorUnavailable, UnknownGroup)
 
 
 class Member(Service):

@@ -54,7 +54,7 @@ class Node:
     def __init__(self, pool: client.ConnectionPool) -> None:
         self._pool = pool
         self._free: deque[tuple[Any, float]] = deque()
-        self.breaks = 0
+        self.breaks: int = 0
 
     def begin(self) -> Sending:
         """A sequence of requests on one connection.

@@ -27,9 +27,9 @@ class Script:
         def included(match: re.Match[str]) -> str:
             return "\n".join(_read(folder / "parts" / f"{part}.lua") for part in match[1].split())
 
-        self.name = name
-        self.text = _INCLUDE.sub(included, _read(folder / f"{name}.lua"))
-        self.digest = sha1(self.text.encode()).hexdigest()  # noqa: S324 - it is what Redis uses
+        self.name: str = name
+        self.text: str = _INCLUDE.sub(included, _read(folder / f"{name}.lua"))
+        self.digest: str = sha1(self.text.encode()).hexdigest()  # noqa: S324 - it is what Redis uses
 
     def __repr__(self) -> str:
         return f"<Script {self.name}>"

@@ -53,8 +53,8 @@ class Statement:
     __slots__ = ("_texts", "core", "names")
 
     def __init__(self, core: ClauseElement, names: str) -> None:
-        self.core = core
-        self.names = names.split()
+        self.core: ClauseElement = core
+        self.names: list[str] = names.split()
         self._texts: dict[str, str] = {}
 
     def text(self, dialect: Dialect) -> str:
@@ -176,9 +176,11 @@ class Database:
         clock: Clock | None = None,
         heard: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
-        self.backend = _backend(url)
-        self.shown = self.backend.shown
-        self.clock = clock if clock is not None or self.backend.has_clock else SYSTEM_CLOCK
+        self.backend: Backend = _backend(url)
+        self.shown: str = self.backend.shown
+        self.clock: Clock | None = (
+            clock if clock is not None or self.backend.has_clock else SYSTEM_CLOCK
+        )
         self._heard = heard
         Forks.add(self._begin_anew, before=self._before_fork, locks=self._locks_over_fork)
 

@@ -46,7 +46,7 @@ class Backend(ABC):
     ) -> None:
         self.shown = shown
         self.dialect = dialect
-        self.pool = pool
+        self.pool: Pool = pool
         self.failures: tuple[type[Exception], ...] = (*failures, NoneFree)
         self.may_migrate = True
 

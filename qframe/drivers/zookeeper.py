@@ -91,8 +91,8 @@ class ZooKeeper:
         self._servers = servers_of(url)
         self._asked_s = session_s
         self._on_state = on_state
-        self.shown = self._servers.shown
-        self.root = self._servers.root
+        self.shown: str = self._servers.shown
+        self.root: str = self._servers.root
         self.acl = _acl(self._servers)
         self._open: _Open | None = None
 

@@ -69,15 +69,15 @@ class Claim:
     )  # fmt: skip
 
     def __init__(self, key: str, token: str | None = None) -> None:
-        self.key = key
-        self.token = token or uuid4().hex
+        self.key: str = key
+        self.token: str = token or uuid4().hex
         self.state: State | None = None
-        self.wait_ms = 0
-        self.handled = False
-        self.asked = False
-        self.returned = False
-        self.passes = 0
-        self.waits = 0
+        self.wait_ms: int = 0
+        self.handled: bool = False
+        self.asked: bool = False
+        self.returned: bool = False
+        self.passes: int = 0
+        self.waits: int = 0
         self.transaction: Any = None
 
     @property

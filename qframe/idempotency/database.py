@@ -26,7 +26,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from qframe.errors import BadOption, CheckerUnavailable
 from qframe.idempotency.base import Claim, Scope, State, Terms, check_memory
 from qframe.idempotency.effects_table import DONE, PROCESSING, EffectsTable, asking
-from qframe.idempotency.keys import KeyOption, key_of
+from qframe.idempotency.keys import Key, KeyOption, key_of
 from qframe.tables import DEFAULT_PREFIX
 from qframe.topic import duration_ms
 
@@ -62,9 +62,9 @@ class DatabaseChecker:
         create_tables: bool = True,
     ) -> None:
         self._effects = EffectsTable(engine, prefix=prefix, create=create_tables)
-        self.key = key_of(key)
+        self.key: Key = key_of(key)
         self._retention_ms = retention_ms(retention)
-        self.shown = f"DatabaseChecker({self._effects.shown})"
+        self.shown: str = f"DatabaseChecker({self._effects.shown})"
         # SQLite has one writer at a time, and who waits for it by trying sleeps for too long.
         is_single = self._effects.dialect == "sqlite"
         self._turn: Any = threading.Lock() if is_single else nullcontext()

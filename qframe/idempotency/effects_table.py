@@ -51,7 +51,7 @@ class EffectsTable:
             raise BadOption(
                 "engine", engine, "it is not an Engine of SQLAlchemy", "use create_engine(url)"
             )
-        self.dialect = "mysql" if engine.dialect.name == "mariadb" else engine.dialect.name
+        self.dialect: str = "mysql" if engine.dialect.name == "mariadb" else engine.dialect.name
         if self.dialect not in _NOW_MS:
             raise BadOption(
                 "engine", engine.dialect.name, "checkers do not know this database",
@@ -64,7 +64,7 @@ class EffectsTable:
                 "use a file: sqlite:///shop.db",
             )  # fmt: skip
         self.engine = engine
-        self.shown = engine.url.render_as_string(hide_password=True)
+        self.shown: str = engine.url.render_as_string(hide_password=True)
         self._create = create
         self.table: Table = tables(prefix).effects
         self.now_ms: ColumnElement[int] = literal_column(_NOW_MS[self.dialect])

@@ -31,8 +31,8 @@ class Known:
     __slots__ = ("is_prepared", "refusals")
 
     def __init__(self) -> None:
-        self.is_prepared = False
-        self.refusals = 0
+        self.is_prepared: bool = False
+        self.refusals: int = 0
 
 
 class Opening:

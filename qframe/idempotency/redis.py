@@ -11,7 +11,7 @@ from qframe.drivers.redis import Call, Missing, Redis
 from qframe.drivers.scripts import script
 from qframe.errors import BadOption, BadUrl, CheckerUnavailable, StoreFull, StoreUnavailable
 from qframe.idempotency.base import Claim, Scope, State, Terms, check_memory
-from qframe.idempotency.keys import KeyOption, key_of
+from qframe.idempotency.keys import Key, KeyOption, key_of
 from qframe.topic import duration_ms
 
 SHARDS: Final = 16
@@ -43,7 +43,7 @@ class RedisChecker:
     is_transactional: Final = False
 
     def __init__(self, url: str, *, ttl: float | str = "24h", key: KeyOption = None) -> None:
-        self.key = key_of(key)
+        self.key: Key = key_of(key)
         self._ttl_ms = duration_ms(ttl, "ttl")
         if not self._ttl_ms:
             raise BadOption("ttl", ttl, "nothing would be remembered", 'use "24h"')
@@ -52,7 +52,7 @@ class RedisChecker:
         self._shards = SHARDS if "+cluster:" in url else 1
         self._guard = threading.Lock()
         self._opened: Redis | None = Redis(url)
-        self.shown = f"RedisChecker({self._opened.shown})"
+        self.shown: str = f"RedisChecker({self._opened.shown})"
 
     def check(self, terms: Terms) -> None:
         """Raises `BadOption` where it would forget too soon."""

@@ -37,7 +37,7 @@ from qframe.idempotency.effects_table import (
     refusal,
 )
 from qframe.idempotency.guard import GuardedConnection
-from qframe.idempotency.keys import KeyOption, key_of
+from qframe.idempotency.keys import Key, KeyOption, key_of
 from qframe.idempotency.mark import Mark
 from qframe.tables import DEFAULT_PREFIX
 
@@ -198,7 +198,7 @@ class TransactionalChecker:
         create_tables: bool = True,
     ) -> None:
         given: Any = engine
-        self.is_async = is_async_engine(given)
+        self.is_async: bool = is_async_engine(given)
         self._async_engine = given if self.is_async else None
         plain = given.sync_engine if self.is_async else given
         self._effects = EffectsTable(plain, prefix=prefix, create=create_tables)
@@ -206,11 +206,11 @@ class TransactionalChecker:
             session = async_session if self.is_async else plain_session
         if not callable(session):
             raise BadOption("session", session, "it makes no session", "use a sessionmaker")
-        self.key = key_of(key)
+        self.key: Key = key_of(key)
         self._factory = session
         self._retention_ms = retention_ms(retention)
         self._mark = Mark(self._effects, self._retention_ms)
-        self.shown = f"TransactionalChecker({self._effects.shown})"
+        self.shown: str = f"TransactionalChecker({self._effects.shown})"
         is_single = self._effects.dialect == "sqlite"
         self._turn = threading.Lock() if is_single else None  # whoever ends it, releases it
         self.runs: threading.Lock | None = None

@@ -48,8 +48,8 @@ class Batch:
             raise BadOption(
                 "batch transaction", transaction, "it is neither 'batch' nor 'item'", "use 'batch'"
             )
-        self.size = size
-        self.within_s = within_s
+        self.size: int = size
+        self.within_s: float = within_s
         self.transaction = transaction
 
     def __eq__(self, other: Any) -> bool:

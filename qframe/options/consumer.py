@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Annotated, Any, Final, Literal, TypedDict
+from typing import Annotated, Any, ClassVar, Final, Literal, TypedDict
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 
@@ -41,7 +41,7 @@ def _backoff(value: Any) -> Any:
 class ConsumerOptions(BaseModel):
     """The options of one consumer, checked; made by `consumer_options`."""
 
-    model_config = ConfigDict(
+    model_config: ClassVar[ConfigDict] = ConfigDict(
         arbitrary_types_allowed=True, extra="forbid", frozen=True, strict=True
     )
 

@@ -46,8 +46,8 @@ class RateLimit:
     def __init__(self, rate: str, *, burst: int | None = None, over: Over = "worker") -> None:
         if not isinstance(rate, str) or (match := _RATE.fullmatch(rate.strip())) is None:
             raise BadOption("rate_limit", rate, "it is not a rate", _RATE_REMEDY)
-        self.tokens = int(match[1])
-        self.per_ms = int(match[2] or 1) * _MS[match[3]]
+        self.tokens: int = int(match[1])
+        self.per_ms: int = int(match[2] or 1) * _MS[match[3]]
         if not 1 <= self.tokens <= MOST_TOKENS or not SHORTEST_MS <= self.per_ms <= LONGEST_MS:
             why = f"it must be 1 to {MOST_TOKENS} times in up to a day"
             raise BadOption("rate_limit", rate, why, _RATE_REMEDY)
@@ -56,7 +56,7 @@ class RateLimit:
                 "over", over, "it must be 'worker' or 'group'", "leave it out: 'worker'"
             )
         self.over = over
-        self.rate = rate.strip()
+        self.rate: str = rate.strip()
         least = self._least_burst(over)
         most = max(MOST_TOKENS, least)
         if burst is None:
@@ -158,18 +158,18 @@ class Breaker:
             why = f"it must be a whole number from 1 to {MOST_FAILURES}"
             raise BadOption("failures", failures, why, "use 10, or leave it out")
         self.failures = failures
-        self.pause_ms = duration_ms(pause, "pause")
+        self.pause_ms: int = duration_ms(pause, "pause")
         if not 1 <= self.pause_ms <= LONGEST_PAUSE_MS:
             raise BadOption(
                 "pause", pause, "it must be 1 ms to 7 days", 'use "30s", or leave it out'
             )
         if longest is None:
             longest = max(600.0, self.pause_ms / 1000)
-        self.longest_ms = duration_ms(longest, "longest")
+        self.longest_ms: int = duration_ms(longest, "longest")
         if not self.pause_ms <= self.longest_ms <= LONGEST_PAUSE_MS:
             why = "it must be as long as pause or longer, up to 7 days"
             raise BadOption("longest", longest, why, 'use "10m", or leave it out')
-        self.on = on if isinstance(on, tuple) else (on,)
+        self.on: tuple[type[BaseException], ...] = on if isinstance(on, tuple) else (on,)
         for each in self.on:
             if not (isinstance(each, type) and issubclass(each, BaseException)):
                 raise BadOption("on", on, "it must be a type of errors", "use Exception")

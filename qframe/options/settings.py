@@ -5,7 +5,7 @@
     keyword arguments  >  QFRAME_<NAME> in the environment  >  qframe.toml  >  the default
 
 `qframe.toml` is looked for in the current directory, or at the path in `QFRAME_CONFIG`. Those of
-one consumer are in `consumer_options`.
+one consumer are in `options.consumer`.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from difflib import get_close_matches
-from typing import Annotated, Any, Final, Literal, Self, TypedDict
+from typing import Annotated, Any, ClassVar, Final, Literal, Self, TypedDict
 
 from pydantic import BeforeValidator, Field, ValidationError
 from pydantic_settings import (
@@ -38,7 +38,7 @@ def _lower(value: Any) -> Any:
 class Settings(BaseSettings):
     """The options of an app; use `Settings.load`, whose errors name option and source."""
 
-    model_config = SettingsConfigDict(
+    model_config: ClassVar[SettingsConfigDict] = SettingsConfigDict(
         env_prefix=PREFIX, env_ignore_empty=True, extra="forbid", frozen=True
     )
 

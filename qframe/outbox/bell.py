@@ -66,7 +66,7 @@ class Listener(Service):
         self._engine = engine
         self._channel = channel
         self._on_word = on_word
-        self.hears = False
+        self.hears: bool = False
 
     @staticmethod
     def can_hear(engine: Engine) -> bool:

@@ -117,8 +117,8 @@ class Outbox:
         self.engine = engine
         self.prefix = prefix
         self._tables = tables(prefix)
-        self.rows = Rows(self._tables, engine.dialect)
-        self.bell = Bell()
+        self.rows: Rows = Rows(self._tables, engine.dialect)
+        self.bell: Bell = Bell()
         self._max_body = max_body
         self._clock: Clock = SYSTEM_CLOCK
         self._guard = threading.Lock()

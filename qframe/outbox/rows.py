@@ -108,15 +108,15 @@ class Rows:
         self._outbox, self._lines = tables.outbox, tables.lines
         self._is_postgres = dialect.name == "postgresql"
         self._is_sqlite = dialect.name == "sqlite"
-        self.channel = tables.outbox.name
-        self.lines_name = tables.lines.name
+        self.channel: str = tables.outbox.name
+        self.lines_name: str = tables.lines.name
         lines, outbox = self._lines, self._outbox
         self.lock_line: Executable = (
             update(lines)
             .where(lines.c.line == bindparam("the_line"))
             .values(last=lines.c.last + bindparam("count"))
         )
-        self.add_line = self._add_line(dialect.name)
+        self.add_line: Executable = self._add_line(dialect.name)
         given = ("line", "topic", "id", "key", "headers", "body", "options")
         self.add: Executable = (
             insert(outbox)

@@ -51,8 +51,10 @@ class Row:
     """
 
     def __init__(self, table: object, key: Mapping[str, Any]) -> None:
+        self.table: Table
+        self.mapper: Mapper[Any] | None
         self.table, self.mapper, self._columns = _opened(table)
-        self.key = dict(key) if isinstance(key, Mapping) else {}
+        self.key: dict[str, Any] = dict(key) if isinstance(key, Mapping) else {}
         columns = {self.column(name) for name in self.key}
         if columns not in _unique_sets(self.table):
             raise BadOption(
