@@ -95,12 +95,14 @@ class Life:
 
     Attributes:
         over: whether it is.
+        ends: whether it leaves of itself: no crash strikes it any more.
     """
 
     def __init__(self, crashes: Crashes) -> None:
         self._crashes = crashes
         self._thread = threading.get_ident()
         self.over = False
+        self.ends = False
         # The garbage collector may stir, whatever lock is held: no Event is safe there.
         self._words: SimpleQueue[None] = SimpleQueue()
 
@@ -110,7 +112,7 @@ class Life:
         Raises:
             Lost: if it does not, unless this is another thread, which is the user's.
         """
-        if not self.over and self._crashes.strikes(point, topic, group):
+        if not (self.over or self.ends) and self._crashes.strikes(point, topic, group):
             self.over = True
         if self.over and threading.get_ident() == self._thread:
             raise Lost(point)

@@ -38,6 +38,7 @@ class Stepper:
         store: the store.
         clock: for receipts.
         life: the worker's.
+        release: releases the claims that were given up meanwhile.
         on_end: called at its end.
         dial: tunes the line.
 
@@ -56,6 +57,7 @@ class Stepper:
         store: Store,
         clock: Clock,
         life: Life,
+        release: Callable[[], None],
         on_end: Callable[[], None],
         dial: Dial,
     ) -> None:
@@ -67,6 +69,7 @@ class Stepper:
         self._store = store
         self._clock = clock
         self._life = life
+        self._release = release
         self._on_end = on_end
         self._dial = dial
         self._turn = 0
@@ -78,6 +81,7 @@ class Stepper:
         self._dial.turn(tuned or {})
         if self._line.flow.paused:
             self._line.give_back()
+        self._release()
         return (
             self._settler.hear_of_leaks()
             or self._desk.work_off_one()

@@ -187,7 +187,8 @@ class Wiring:
         line.slots.join(self._coordinator)
         return Stepper(
             topic=topic, options=options, line=line, desk=desk, settler=settler,
-            store=self._store, clock=self._clock, life=life, on_end=lambda: give_up_claims(line),
+            store=self._store, clock=self._clock, life=life,
+            release=lambda: release_claims(line), on_end=lambda: give_up_claims(line),
             dial=Dial(line, self._app.events),
         )  # fmt: skip
 
@@ -209,10 +210,19 @@ class Wiring:
         return self._app._assembly(lambda _: self._coordinator)
 
 
+def release_claims(line: Line) -> None:
+    """Releases the claims that a line has let go; no thread does it here."""
+    if isinstance(line, CheckedLine):
+        line._claims._release()
+
+
 def give_up_claims(line: Line) -> None:
     """Releases what a line has claimed; a checker would wait for their leases, in real time."""
     if isinstance(line, CheckedLine):
         claims = line._claims
+        for hand in line.pool.hands:  # what it had claimed in the midst of which it was lost
+            begun = [message.effect for message in getattr(hand, "part", ())]
+            claims.release([claim for claim in begun if claim is not None and claim.is_mine])
         claims.let_go(list(claims._claims))
         claims.ask_to_stop()
         claims.run()  # its last round

@@ -67,6 +67,7 @@ class SteppedWorker:
 
     def end(self) -> None:
         """Cancels what is in hand, and leaves."""
+        self._life.ends = True
         for stepper in self._steppers.values():
             stepper.end()
         for relay in self._relays:
