@@ -77,21 +77,6 @@ def checker(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Any]:
         yield made
 
 
-def test_what_was_awaited_once_is_acknowledged_and_not_awaited_again(
-    shop: Shop, checker: Any
-) -> None:
-    async def pay(message: Message) -> None:
-        await asyncio.sleep(0.002)
-        shop.paid[message.body["payment"]] += 1
-
-    shop.consume(pay, checker)
-    names = [f"p{number}" for number in range(40)]
-    shop.publish(*names, *names)
-    shop.app.run(burst=True)
-    assert shop.paid == dict.fromkeys(names, 1)
-    assert shop.events["delivery.duplicate"] == 40
-
-
 def test_a_handler_that_fails_or_is_overdue_leaves_no_mark(shop: Shop, checker: Any) -> None:
     async def pay(message: Message) -> None:
         if message.attempt == 1:
@@ -121,27 +106,6 @@ def test_a_plain_handler_that_is_overdue_leaves_no_mark_either(shop: Shop, check
     shop.publish("a", "b", "a")
     shop.app.run(burst=True)
     assert shop.paid == {"a": 1, "b": 1}
-
-
-def test_an_effect_can_be_ended_from_a_thread_after_its_handler_has_returned(
-    shop: Shop, checker: Any
-) -> None:
-    taken: list[Message] = []
-
-    async def pay(message: Message) -> None:
-        taken.append(message)
-
-    shop.consume(pay, checker, auto_ack=False)
-    shop.publish("a", "a", key="k")
-    worker = threading.Thread(target=shop.app.run)
-    worker.start()
-    eventually(lambda: len(taken) == 1)
-    assert shop.lag() == 2
-    taken[0].ack()
-    eventually(lambda: shop.lag() == 0)
-    assert len(taken) == 1
-    shop.app.stop()
-    worker.join()
 
 
 class Standing(DatabaseChecker):

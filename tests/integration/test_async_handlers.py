@@ -93,23 +93,6 @@ def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
         yield from shop_on(server.url, namespace=tmp_path.name)
 
 
-@pytest.mark.promise(1)
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_message_of_every_kind_is_awaited_once(either: Shop, kind: str) -> None:
-    topic = Topic("t", kind=kind, slots=8)
-
-    @either.app.consumer(topic, group="g")
-    async def handle(body: int, message: Message) -> None:
-        await asyncio.sleep(0)
-        either.seen.append((body, message.attempt))
-
-    either.app.publish_many(topic, [Outgoing(number, key=f"k{number}") for number in range(500)])
-    either.app.run(burst=True)
-    assert sorted(either.seen) == [(number, 1) for number in range(500)]
-    [totals] = either.app.admin.topic(topic).groups
-    assert (totals.settled, totals.lag) == (500, 0)
-
-
 @pytest.mark.promise(3, 4)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_a_key_is_awaited_in_order_and_one_at_a_time_while_others_go_on(
@@ -220,20 +203,6 @@ def test_what_raises_is_retried_rejected_or_dead_as_with_plain_handlers(either: 
         [("poison", 1), ("poison", 2), ("poison", 3), ("rejected", 1), ("later", 1), ("later", 2)]
     )
     assert "poison never" in mourned
-
-
-def test_a_plain_need_retry_is_awaited_again_in_place_and_keeps_order(shop: Shop) -> None:
-    topic = Topic("t", slots=1)
-
-    @shop.app.consumer(topic, group="g", backoff=SOON)
-    async def handle(message: Message) -> None:
-        shop.seen.append((message.body, message.attempt, message.local_retries))
-        if message.body == 0 and message.attempt == 1:
-            raise NeedRetry
-
-    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
-    shop.app.run(burst=True)
-    assert shop.seen == [(0, 1, 0), (0, 1, 1), (0, 1, 2), (0, 1, 3), (1, 1, 0), (0, 2, 0)]
 
 
 @pytest.mark.parametrize("error", [SystemExit(3), KeyboardInterrupt(), asyncio.CancelledError()])

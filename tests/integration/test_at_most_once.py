@@ -21,7 +21,6 @@ from qframe import (
     AlreadySettled,
     BadOption,
     Message,
-    NeedRetry,
     Outgoing,
     QFrame,
     RedisChecker,
@@ -30,7 +29,7 @@ from qframe import (
 from qframe.options.consumer import consumer_options
 from qframe.testing import Harness
 
-KINDS = ("stream", "ordered", "delay", "priority", "merge")
+KINDS = ("stream", "ordered")
 
 
 def told(app: QFrame) -> Counter[str]:
@@ -107,66 +106,6 @@ def test_the_store_knows_that_it_is_settled_when_its_handler_is_called(
     each_app.publish(topic, "x", key="k")
     each_app.run(burst=True)
     assert known == [(1, 0, 0)]
-
-
-@pytest.mark.promise(3, 4)
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("kind", ["stream", "ordered"])
-def test_a_key_keeps_its_order_and_is_handled_by_one_at_a_time(
-    each_app: QFrame, kind: str, is_async: bool
-) -> None:
-    topic = Topic("t", kind=kind, slots=4)
-    seen: dict[str, list[int]] = {}
-    running: set[str] = set()
-    overlaps: list[str] = []
-
-    def work(message: Message) -> None:
-        key = message.key or ""
-        if key in running:
-            overlaps.append(key)
-        running.add(key)
-        threading.Event().wait(0.0002)
-        seen.setdefault(key, []).append(message.body)
-        running.discard(key)
-
-    each_app.consumer(topic, "g", at_most_once=True)(handler(is_async, work))
-    each_app.publish_many(topic, [Outgoing(n, key=f"k{n % 7}") for n in range(400)])
-    each_app.run(burst=True)
-    assert not overlaps
-    assert sorted(n for each in seen.values() for n in each) == list(range(400))
-    assert all(each == sorted(each) for each in seen.values())
-
-
-@pytest.mark.parametrize("is_async", [False, True])
-@pytest.mark.parametrize("kind", KINDS)
-def test_what_a_handler_raises_is_told_and_nothing_comes_again(
-    each_app: QFrame, kind: str, is_async: bool
-) -> None:
-    topic = Topic("t", kind=kind, slots=2)
-    events = told(each_app)
-    seen: list[int] = []
-    mourned: list[tuple[int, str]] = []
-    errors = [ValueError("wrong"), NeedRetry(), NeedRetry(delay="1ms"), SystemExit(3)]
-
-    def work(message: Message) -> None:
-        seen.append(message.body)
-        if message.body < len(errors):
-            raise errors[message.body]
-
-    each_app.consumer(
-        topic, "g", at_most_once=True,
-        on_dead=lambda message, error: mourned.append((message.body, type(error).__name__)),
-    )(handler(is_async, work))  # fmt: skip
-    each_app.publish_many(topic, [Outgoing(n, key="k") for n in range(6)] if kind == "ordered"
-                          else [Outgoing(n, key=f"k{n}") for n in range(6)])  # fmt: skip
-    each_app.run(drain=True)
-    assert sorted(seen) == list(range(6))
-    assert totals(each_app, topic) == (6, 0, 0)
-    assert events["delivery.failed"] == 4
-    assert events["delivery.retried"] == events["delivery.dead"] == 0
-    assert sorted(mourned) == [
-        (0, "ValueError"), (1, "NotSupported"), (2, "NotSupported"), (3, "SystemExit"),
-    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -546,27 +485,6 @@ def test_a_harness_shows_what_a_lost_worker_costs(
         harness.assert_all_done()
         assert len(seen) == calls
         assert len(harness.deliveries) == attempts
-
-
-def test_a_failure_in_a_harness_is_told_and_nothing_comes_again() -> None:
-    app = QFrame()
-    mourned: list[str] = []
-
-    @app.consumer(
-        Topic("t"), "g", at_most_once=True,
-        on_dead=lambda message, error: mourned.append(str(error)),
-    )  # fmt: skip
-    def handle(message: Message) -> None:
-        raise ValueError("wrong")
-
-    with Harness(app) as harness:
-        harness.publish("t", "x")
-        tally = harness.drain()
-        assert (tally.handed_out, tally.acked, tally.dead) == (1, 1, 0)
-        [delivery] = harness.deliveries
-        assert isinstance(delivery.error, ValueError)
-        assert delivery.calls == 1
-    assert mourned == ["wrong"]
 
 
 def test_a_harness_that_redelivers_everything_leaves_out_what_cannot_come_again() -> None:

@@ -130,31 +130,6 @@ def test_at_most_once_what_waits_for_a_token_is_not_settled(
 
 @BOTH
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
-def test_at_most_once_an_open_breaker_loses_what_has_failed_and_nothing_else(
-    app: QFrame, kind: str, is_async: bool
-) -> None:
-    topic = Topic("t", kind=kind, slots=2)
-    events = told(app)
-    calls: list[int] = []
-
-    def work(message: Message) -> None:
-        calls.append(message.body)
-        if len(calls) <= 5:  # three open it, two are probes
-            raise ConnectionError("nobody answers")
-
-    app.consumer(
-        topic, "g", at_most_once=True, threads=1, breaker=Breaker(3, pause="20ms", longest="20ms")
-    )(handler(is_async, work))
-    app.publish_many(topic, [Outgoing(n, key=f"k{n % 7}") for n in range(60)])
-    app.run(burst=True)
-    assert sorted(calls) == list(range(60))
-    assert (events["delivery.failed"], events["consumer.tripped"]) == (5, 3)
-    assert events["consumer.recovered"] == 1
-    assert settled(app, topic) == 60
-
-
-@BOTH
-@pytest.mark.parametrize("kind", ["stream", "ordered"])
 @pytest.mark.parametrize("limit", ["1000/s", None])
 def test_at_most_once_what_is_unwanted_is_settled_before_what_is_behind_it(
     app: QFrame, kind: str, is_async: bool, limit: str | None
@@ -260,7 +235,7 @@ def tagged(count: int, keys: int) -> list[Outgoing]:
 
 
 @BOTH
-@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
 def test_a_list_handler_has_only_what_bears_the_tags_and_the_rest_is_acknowledged(
     app: QFrame, kind: str, is_async: bool
 ) -> None:

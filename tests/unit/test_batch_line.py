@@ -422,41 +422,6 @@ def test_what_was_done_before_is_acked_and_not_in_the_list_nor_twice_in_one(
     assert sorted(seen) == [1, 2, 3, 4]
 
 
-@pytest.mark.promise(1, 2)
-@pytest.mark.parametrize("point", ["pull", "handler", "commit", "settle"])
-def test_a_worker_lost_in_the_midst_of_a_batch_loses_nothing_and_does_nothing_twice(
-    tmp_path: Path, point: str
-) -> None:
-    app, ledger = QFrame(), Ledger(tmp_path)
-
-    @app.consumer(
-        ORDERED, "g", batch=Batch(8, 1), idempotent_checker=TransactionalChecker(ledger.engine)
-    )
-    def handle(messages: list[Message], connection: Connection) -> None:
-        ledger.write(connection, messages)
-
-    with Harness(app) as harness:
-        harness.crash_after(point)
-        app.publish_many(ORDERED, [Outgoing(number, key=str(number % 3)) for number in range(20)])
-        harness.drain()
-        harness.assert_all_done()
-    assert ledger.numbers() == list(range(20))
-
-
-def test_an_async_handler_of_batches_is_called_as_a_plain_one_is() -> None:
-    app, seen = QFrame(), []
-
-    @app.consumer(STREAM, "g", batch=Batch(3, 1))
-    async def handle(messages: list[Message]) -> None:
-        seen.append(len(messages))
-
-    with Harness(app) as harness:
-        app.publish_many(STREAM, [Outgoing(number, key="k") for number in range(5)])
-        harness.run_until_idle()
-        harness.assert_all_done()
-    assert seen == [3, 2]
-
-
 class Plan(msgspec.Struct):
     """What a message does at its deliveries, and after how many calls it is content."""
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -343,45 +342,3 @@ def test_a_crash_that_never_came_is_not_taken_for_one_that_was_borne(app: QFrame
         harness.drain()
         with pytest.raises(AssertionError, match="a crash after handler in order/any group"):
             harness.assert_all_done()
-
-
-@pytest.mark.promise(1, 2)
-@pytest.mark.parametrize("kind", ["stream", "ordered", "delay", "priority", "merge"])
-@pytest.mark.parametrize("seed", range(5))
-def test_whatever_fails_and_whenever_a_worker_is_lost_each_message_ends_once(
-    app: QFrame, kind: str, seed: int
-) -> None:
-    topic = Topic(kind, kind=kind, slots=2)
-    chance = random.Random(seed)
-    handled: list[tuple[str, int]] = []
-
-    @app.consumer(topic, group="g", max_attempts=30, backoff="1s")
-    def handle(body: int, message: Message) -> None:
-        match chance.randrange(8):
-            case 0:
-                raise ValueError(body)
-            case 1:
-                raise NeedRetry
-            case 2:
-                raise NeedRetry(delay=chance.random())
-            case 3:
-                message.ack()
-        handled.append((message.key or "", body))
-
-    with Harness(app) as harness:
-        for number in range(40):
-            key = f"k{number % 5}" if kind in ("stream", "ordered") else f"k{number}"
-            harness.publish(topic, number, key=key)
-            if chance.random() < 0.2:
-                harness.crash_after(chance.choice(POINTS))
-            if chance.random() < 0.3:
-                harness.advance(seconds=chance.randrange(20))
-        harness.drain()
-        harness.assert_all_done()
-        assert app.admin.verify() == []
-        ended = [each.body for each in harness.deliveries if each.outcome is End.ACKED]
-    assert sorted(ended) == list(range(40))
-    if kind == "ordered":
-        for key in {key for key, _ in handled}:
-            first = list(dict.fromkeys(body for each, body in handled if each == key))
-            assert first == sorted(first)
