@@ -75,7 +75,6 @@ class Message(msgspec.Struct, eq=False, weakref=True):
         cancelled: whether its handler should stop. It has run for longer than `timeout=`, or the
             message is no longer this worker's: what it does now may be done again, by another one
             too.
-        overdue: whether its handler has run for longer than `timeout=`.
     """
 
     delivery: Delivery
@@ -83,10 +82,7 @@ class Message(msgspec.Struct, eq=False, weakref=True):
     auto_ack: bool = True
     local_retries: int = 0
     cancelled: bool = False
-    settled: bool = False
     decoded: Any = msgspec.UNSET
-    effect: Any = None
-    overdue: bool = False
 
     @property
     def id(self) -> str:

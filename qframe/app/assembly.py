@@ -1,4 +1,4 @@
-"""What a worker is made of: a line for each consumer, a relay for each outbox."""
+"""What a worker is made of: a consumer for each that is registered, a relay for each outbox."""
 
 from __future__ import annotations
 
@@ -18,19 +18,15 @@ from qframe.outbox.relay import Relay
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.redaction import redacted
-from qframe.runtime.consume.async_checked_line import AsyncCheckedLine
-from qframe.runtime.consume.async_line import AsyncLine
-from qframe.runtime.consume.batch_line import BatchLine
-from qframe.runtime.consume.checked_batch_line import CheckedBatchLine
-from qframe.runtime.consume.checked_line import CheckedLine
-from qframe.runtime.consume.line import Line
-from qframe.runtime.consume.once_line import AsyncOnceLine, OnceLine
-from qframe.runtime.consume.pulled_line import PulledLine
+from qframe.runtime.consume.consumer import Consumer, ExecutorParts, SettlerMaker
+from qframe.runtime.consume.varieties import executor_of, policy_of
+from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.event_loop import EventLoop
+from qframe.runtime.feed.settler import Settler
 from qframe.runtime.handler.middleware import check_hooks, hooked
-from qframe.runtime.handler.spec import Consumer
+from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checkers import Checkers
-from qframe.runtime.policies.loop_checker import FromThreads, OnLoop, is_in_loop
+from qframe.runtime.policies.loop_checker import AsyncCheckerAdapter, is_in_loop
 from qframe.runtime.process.live_settings import Tuner
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.worker import OnFailure, Worker
@@ -56,7 +52,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     """
 
     settings: Settings
-    consumers: Sequence[Consumer]
+    consumers: Sequence[ConsumerSpec]
     outboxes: Sequence[Outbox]
     checkers: Checkers
     store: Store
@@ -68,27 +64,27 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     middleware: Sequence[Middleware] = ()
 
     def worker(self, worker_id: str) -> Worker:
-        """Makes a worker; its lines are joined to a coordinator of its own."""
+        """Makes a worker; its consumers are joined to a coordinator of its own."""
         served = [consumer for consumer in self.consumers if consumer.is_served]
         topics = [self.catalog.resolve(consumer.topic) for consumer in served]
-        consumers = [self.hooked(consumer) for consumer in served]
+        specs = [self.hooked(consumer) for consumer in served]
         coordinators: list[Coordinator] = []
 
-        def make_lines(on_failure: OnFailure) -> list[Line]:
+        def make_consumers(on_failure: OnFailure) -> list[Consumer]:
             coordinators.append(self.open_coordinator(on_failure))
             event_loop = EventLoop(on_failure)
             return [
-                self.line(consumer, topic, coordinators[0], on_failure, event_loop)
-                for consumer, topic in zip(consumers, topics, strict=True)
+                self.consumer(spec, topic, coordinators[0], on_failure, event_loop)
+                for spec, topic in zip(specs, topics, strict=True)
             ]
 
         def make_sweeper(on_failure: OnFailure) -> Sweeper:
             once = list({topic.name: topic for topic in topics}.values())
             return Sweeper(topics=once, store=self.store, on_failure=on_failure)
 
-        def make_tuner(lines: Sequence[Line], on_failure: OnFailure) -> Tuner:
+        def make_tuner(consumers: Sequence[Consumer], on_failure: OnFailure) -> Tuner:
             return Tuner(
-                lines=list(zip(topics, lines, strict=True)), store=self.store,
+                consumers=list(zip(topics, consumers, strict=True)), store=self.store,
                 events=self.events, on_failure=on_failure,
             )  # fmt: skip
 
@@ -96,12 +92,12 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             return [self.relay(outbox, coordinators[0], on_failure) for outbox in self.outboxes]
 
         return Worker(
-            worker_id, make_lines=make_lines, make_sweeper=make_sweeper, make_tuner=make_tuner,
-            make_background=make_relays, grace_s=self.settings.grace, events=self.events,
-            clock=self.clock, store=redacted(self.settings.store),
+            worker_id, make_consumers=make_consumers, make_sweeper=make_sweeper,
+            make_tuner=make_tuner, make_background=make_relays, grace_s=self.settings.grace,
+            events=self.events, clock=self.clock, store=redacted(self.settings.store),
         )  # fmt: skip
 
-    def hooked(self, consumer: Consumer) -> Consumer:
+    def hooked(self, consumer: ConsumerSpec) -> ConsumerSpec:
         """A consumer whose handler calls its middleware, the app's around its own.
 
         Raises:
@@ -119,46 +115,44 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         )  # fmt: skip
         return msgspec.structs.replace(consumer, handler=handler)
 
-    def line(
-        self, consumer: Consumer, topic: Topic, coordinator: Coordinator, on_failure: OnFailure,
+    def consumer(
+        self,
+        spec: ConsumerSpec,
+        topic: Topic,
+        coordinator: Coordinator,
+        on_failure: OnFailure,
         event_loop: EventLoop,
-    ) -> Line:  # fmt: skip
-        """A consumer's line, of the class that its handler and its checker ask for."""
-        options, group = consumer.options, consumer.group_of(self.settings.instance)
-        line: dict[str, Any] = {
-            "topic": topic, "group": group, "handler": consumer.handler, "options": options,
-            "store": self.store, "coordinator": coordinator,
-            "max_bytes": options.max_in_flight_bytes or self.settings.max_in_flight_bytes,
-            "events": self.events,
-            "clock": self.clock, "on_failure": on_failure,
-        }  # fmt: skip
-        if consumer.is_pulled:
-            return PulledLine(**line)
-        if options.at_most_once:
-            if consumer.is_async:
-                return AsyncOnceLine(event_loop=event_loop, **line)
-            return OnceLine(**line)
-        if options.batch is not None:
-            line["event_loop"] = event_loop if consumer.is_async else None
-        if (checker := self.checker(consumer, event_loop)) is None:
-            if options.batch is not None:
-                return BatchLine(**line)
-            return AsyncLine(event_loop=event_loop, **line) if consumer.is_async else Line(**line)
-        line |= {"checker": checker, "scope": Scope(self.settings.namespace, topic.name, group)}
-        if options.batch is not None:
-            return CheckedBatchLine(**line)
-        if consumer.is_async:
-            return AsyncCheckedLine(event_loop=event_loop, **line)
-        return CheckedLine(**line)
+        *,
+        make_executor: Callable[[ExecutorParts], Executor] | None = None,
+        make_settler: SettlerMaker = Settler,
+        flow_clock: Clock | None = None,
+    ) -> Consumer:
+        """A consumer, with the policy and the executor that its spec asks for."""
+        options, group = spec.options, spec.group_of(self.settings.instance)
+        checker = self.checker(spec, event_loop)
+        scope = Scope(self.settings.namespace, topic.name, group)
+        return Consumer(
+            topic=topic, group=group, handler=spec.handler, options=options,
+            make_policy=lambda settle_now: policy_of(
+                options, topic, scope, checker, settle_now, events=self.events, clock=self.clock,
+                on_failure=on_failure,
+            ),
+            make_executor=make_executor or (lambda place: executor_of(
+                spec, checker, event_loop, place, clock=self.clock, on_failure=on_failure,
+            )),
+            store=self.store, coordinator=coordinator,
+            max_bytes=options.max_in_flight_bytes or self.settings.max_in_flight_bytes,
+            events=self.events, clock=self.clock, on_failure=on_failure,
+            make_settler=make_settler, flow_clock=flow_clock,
+        )  # fmt: skip
 
-    def checker(self, consumer: Consumer, event_loop: EventLoop) -> Any:
-        """A consumer's checker, if it has one, as its line can call it."""
-        checker: Any = self.checkers.of(consumer.function, consumer.options)
+    def checker(self, spec: ConsumerSpec, event_loop: EventLoop) -> Any:
+        """A consumer's checker, if it has one, as threads can call it."""
+        checker: Any = self.checkers.of(spec.function, spec.options)
         if checker is None or not is_in_loop(checker):
             return checker
         event_loop.at_end(checker.dispose)
-        adapted = OnLoop if consumer.options.batch is None else FromThreads
-        return adapted(checker, event_loop)
+        return AsyncCheckerAdapter(checker, event_loop)
 
     def relay(self, outbox: Outbox, coordinator: Coordinator, on_failure: OnFailure) -> Relay:
         """An outbox's relay."""

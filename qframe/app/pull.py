@@ -1,9 +1,9 @@
 """`app.pull`: messages for a loop of the user's own.
 
-A pull is a worker of one line, in threads of its own, whose handler is the user's loop. It shares
-the slots of its group with all other workers, and all that holds for them holds for it: order per
-key, leases that are renewed, fencing, retries, dead letters. Leaving its block is a stop without
-grace: what was not settled is given back, uncounted.
+A pull is a worker of one consumer, in threads of its own, whose handler is the user's loop. It
+shares the slots of its group with all other workers, and all that holds for them holds for it:
+order per key, leases that are renewed, fencing, retries, dead letters. Leaving its block is a stop
+without grace: what was not settled is given back, uncounted.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ from qframe.message import Message
 from qframe.options.consumer import OnDead, consumer_options
 from qframe.options.rules import refuse_unknown
 from qframe.retry import Backoff
-from qframe.runtime.consume.pulled_line import PulledLine
-from qframe.runtime.handler.spec import Consumer
+from qframe.runtime.executors.pull_buffer import PullBuffer
+from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.tags import AllOf
 from qframe.topic import Topic, checked_name, duration_ms
@@ -185,9 +185,9 @@ class Pull:
             WorkerFailed: if a part of the pull has failed.
         """
         limit_s = self._timeout_s if timeout is None else _seconds(timeout)
-        line = self._line()
-        message = line.take(limit_s)
-        if message is None and line.pool.closed and self._thread is not None:
+        buffer = self._buffer()
+        message = buffer.take(limit_s)
+        if message is None and buffer.closed and self._thread is not None:
             self._thread.join()
             if self._failure is not None:
                 raise self._failure
@@ -197,7 +197,7 @@ class Pull:
         """Ends it, from any thread: loops end, what was not settled is given back, uncounted."""
         worker, thread = self._worker, self._thread
         if worker is not None:
-            self._line().pool.stop()
+            self._buffer().stop()
             worker.stop()
         if thread is not None and thread.ident is not None:
             thread.join()
@@ -209,13 +209,13 @@ class Pull:
         self._is_parents = self._worker is not None
         self._worker = self._thread = self._coordinator = None
 
-    def _line(self) -> PulledLine:
+    def _buffer(self) -> PullBuffer:
         if self._is_parents:
             why = "it was begun before a fork, and its threads stayed in the parent"
             raise BadOption("pull", self._consumer.topic_name, why, "begin one in the child")
         if self._worker is None:
             raise BadOption("pull", "outside its block", "it has not begun", _IN_A_WITH)
-        return cast("PulledLine", self._worker.lines[0])
+        return cast("PullBuffer", self._worker.consumers[0].executor)
 
     def _make_worker(self) -> Worker:
         assembly = self._make_assembly(self._join)
@@ -236,7 +236,7 @@ class Pull:
         except BaseException as error:  # raised again where somebody hears it
             self._failure = error
         finally:
-            self._line().pool.stop()
+            self._buffer().stop()
             self._ready.set()
             if self._coordinator is not None:
                 self._coordinator.close()
@@ -260,7 +260,7 @@ class _Loop:
         return message
 
 
-def _consumer(topic: Topic | str, group: str, options: dict[str, Any]) -> Consumer:
+def _consumer(topic: Topic | str, group: str, options: dict[str, Any]) -> ConsumerSpec:
     """Whom a pull stands for, checked."""
     if not isinstance(topic, Topic):
         checked_name(topic, "topic")
@@ -269,7 +269,7 @@ def _consumer(topic: Topic | str, group: str, options: dict[str, Any]) -> Consum
         if name not in PullKeywords.__annotations__:
             refuse_unknown("pull option", name, PullKeywords.__annotations__)
     checked = consumer_options(auto_ack=False, **options)
-    return Consumer(topic, group, _no_handler, _no_handler, checked, is_pulled=True)
+    return ConsumerSpec(topic, group, _no_handler, _no_handler, checked, is_pulled=True)
 
 
 def _no_handler(message: Message) -> NoReturn:

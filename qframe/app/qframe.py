@@ -31,7 +31,7 @@ from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.runtime.executors.event_loop import in_event_loop, stopped_by_cancel
 from qframe.runtime.handler.binding import bind, bind_batch, name_of
-from qframe.runtime.handler.spec import Consumer
+from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checkers import Checkers
 from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.stores.base import Store
@@ -70,7 +70,7 @@ class QFrame(Publishing):
             store=store, coordinator=coordinator, namespace=namespace, **options
         )
         self.events: Events = Events()
-        self.consumers: list[Consumer] = []
+        self.consumers: list[ConsumerSpec] = []
         self.outboxes: list[Outbox] = []
         self._clock = SYSTEM_CLOCK
         self._guard = threading.RLock()
@@ -118,7 +118,7 @@ class QFrame(Publishing):
 
         def register(function: Function) -> Function:
             handler = bind(function) if checked.batch is None else bind_batch(function)
-            consumer = Consumer(topic, group, function, handler, checked)
+            consumer = ConsumerSpec(topic, group, function, handler, checked)
             self._checkers.check(function, checker, checked)
             with self._guard:
                 for other in self.consumers:

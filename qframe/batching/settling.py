@@ -45,11 +45,11 @@ class Settling(Generic[T]):
 
     def _ack(self, items: Iterable[Any], error: BaseException | None) -> None:
         for item in items:
-            if not isinstance(item, Message) or item.auto_ack or item.settled:
+            if not isinstance(item, Message) or item.auto_ack:
                 continue
             try:
                 item.ack(error=error)
-            except AlreadySettled:  # by another thread, in between
+            except AlreadySettled:  # by whoever processed it, or another thread
                 continue
             except Exception as refused:  # the next ones are to be settled
                 self._log("%d message could not be settled", 1, refused)

@@ -9,7 +9,7 @@ import msgspec
 
 from qframe.app.qframe import QFrame
 from qframe.errors import BadOption
-from qframe.runtime.handler.spec import Consumer
+from qframe.runtime.handler.spec import ConsumerSpec
 
 
 def choose(
@@ -30,7 +30,7 @@ def choose(
     _refuse_unknown("--topic", topics, {each.topic_name for each in everything})
     _refuse_unknown("--group", groups, {each.group for each in everything})
 
-    def is_chosen(consumer: Consumer) -> bool:
+    def is_chosen(consumer: ConsumerSpec) -> bool:
         return (not topics or consumer.topic_name in topics) and (
             not groups or consumer.group in groups
         )

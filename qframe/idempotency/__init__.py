@@ -13,7 +13,7 @@ group's messages an *effect key* (its id, fields of its body, or a function of i
   token of the claim; where it has passed to another one they change nothing and say so.
 * All four take many claims in one call, and can be repeated: a lost answer is asked for again.
 
-`qframe.runtime.consume.checked_line` acts on the answers: a `DONE` one is acknowledged
+`qframe.runtime.policies` acts on the answers: a `DONE` one is acknowledged
 unhandled and told as `delivery.duplicate`. A `RUNNING` one waits in its worker, its lane with it,
 and asks again after pauses of 20 ms to 1 s; that costs no attempt, so it never dies of it, and it
 is never acknowledged before the other one is done. A handler that fails releases its claim, so

@@ -9,7 +9,6 @@ from qframe.topic import duration_ms
 
 LARGEST: Final = 10_000
 LONGEST_S: Final = 3600
-TRANSACTIONS: Final = ("batch", "item")
 
 
 class Batch:
@@ -25,16 +24,14 @@ class Batch:
         size: how many messages a batch has at most, from 1 to 10,000.
         within: how long its first message waits for others: seconds, or a text such as "50ms", up
             to an hour.
-        transaction: under a `TransactionalChecker`, what one transaction is for: "batch", which is
-            committed or rolled back whole; or "item", where the handler gets lists of one message.
 
     Raises:
         BadOption: if one of these is not as described.
     """
 
-    __slots__ = ("size", "transaction", "within_s")
+    __slots__ = ("size", "within_s")
 
-    def __init__(self, size: int, within: float | str, *, transaction: str = "batch") -> None:
+    def __init__(self, size: int, within: float | str) -> None:
         if not isinstance(size, int) or isinstance(size, bool) or not 1 <= size <= LARGEST:
             raise BadOption(
                 "batch size", size, f"it must be a whole number from 1 to {LARGEST}", "use 500"
@@ -44,13 +41,8 @@ class Batch:
             raise BadOption(
                 "batch within", within, f"it must be {LONGEST_S} seconds or less", 'use "50ms"'
             )
-        if transaction not in TRANSACTIONS:
-            raise BadOption(
-                "batch transaction", transaction, "it is neither 'batch' nor 'item'", "use 'batch'"
-            )
         self.size: int = size
         self.within_s: float = within_s
-        self.transaction = transaction
 
     def __eq__(self, other: Any) -> bool:
         return isinstance(other, Batch) and self._facts() == other._facts()
@@ -59,7 +51,7 @@ class Batch:
         return hash(self._facts())
 
     def __repr__(self) -> str:
-        return f"Batch({self.size}, {self.within_s:g}, transaction={self.transaction!r})"
+        return f"Batch({self.size}, {self.within_s:g})"
 
-    def _facts(self) -> tuple[int, float, str]:
-        return self.size, self.within_s, self.transaction
+    def _facts(self) -> tuple[int, float]:
+        return self.size, self.within_s

@@ -10,13 +10,12 @@ from qframe.clock import Clock
 from qframe.codec import new_token
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
-from qframe.runtime.consume.line import Line
+from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.process.live_settings import Dial
 from qframe.stores.base import Store
 from qframe.stores.types import PullRequest
-from qframe.testing.batch_desk import BatchDesk
 from qframe.testing.crashes import Life, Point
-from qframe.testing.desk import Desk
+from qframe.testing.inline import SteppedExecutor
 from qframe.testing.settling import DirectSettler
 from qframe.topic import Topic
 
@@ -24,23 +23,23 @@ EVERYTHING: Final = 1_000_000
 
 
 class Stepper:
-    """Pulls for a line and calls its handler, when it is told to.
+    """Pulls for a consumer and calls its handler, when it is told to.
 
     One message is pulled at a time, the slots taking turns, so that a crash costs an attempt of
     that message alone.
 
     Args:
         topic: the topic.
-        options: the consumer's.
-        line: the line; `desk` and `settler` are its own.
-        desk: where its messages wait.
+        options: its own.
+        consumer: the consumer; `executor` and `settler` are its own.
+        executor: where its messages wait.
         settler: what tells the store.
         store: the store.
         clock: for receipts.
         life: the worker's.
         release: releases the claims that were given up meanwhile.
         on_end: called at its end.
-        dial: tunes the line.
+        dial: tunes the consumer.
 
     Attributes:
         due_ms: when the next message falls due, if nothing more is due now; None if none will.
@@ -51,8 +50,8 @@ class Stepper:
         *,
         topic: Topic,
         options: ConsumerOptions,
-        line: Line,
-        desk: Desk | BatchDesk,
+        consumer: Consumer,
+        executor: SteppedExecutor,
         settler: DirectSettler,
         store: Store,
         clock: Clock,
@@ -63,8 +62,8 @@ class Stepper:
     ) -> None:
         self._topic = topic
         self._options = options
-        self._line = line
-        self._desk = desk
+        self._consumer = consumer
+        self._executor = executor
         self._settler = settler
         self._store = store
         self._clock = clock
@@ -77,33 +76,33 @@ class Stepper:
 
     def step(self) -> bool:
         """Handles one message, or pulls one; false if there is nothing to do now."""
-        [tuned] = self._store.tunings([(self._topic, self._line.group)])
+        [tuned] = self._store.tunings([(self._topic, self._consumer.group)])
         self._dial.turn(tuned or {})
-        if self._line.flow.paused:
-            self._line.give_back()
+        if self._consumer.flow.paused:
+            self._consumer.give_back()
         self._release()
         return (
             self._settler.hear_of_leaks()
-            or self._desk.work_off_one()
+            or self._executor.work_off_one()
             or self._pull()
-            or self._desk.hand_out()
+            or self._executor.hand_out()
         )
 
     def holds(self) -> bool:
         """Whether it has something in hand: it waits for its user's `ack`, or for a checker."""
-        return len(self._line.in_flight) > 0
+        return len(self._consumer.in_flight) > 0
 
     def waits(self) -> bool:
         """Whether something that it has in hand waits for a token, and so for time to pass."""
-        return self._line.flow.ready > 0
+        return self._consumer.flow.ready > 0
 
     def keep(self) -> None:
         """Renews the leases of what is in hand."""
-        self._line.renewal.renew_all()
+        self._consumer.renewal.renew_all()
 
     def resume(self) -> None:
         """Time has passed."""
-        self._desk.resume()
+        self._executor.resume()
 
     @property
     def lease_ms(self) -> int:
@@ -112,25 +111,25 @@ class Stepper:
 
     def end(self) -> None:
         """Cancels what is in hand, and leaves."""
-        self._line.give_back()
-        self._line.abandon()
-        self._line.leave()
-        self._line.close()
+        self._consumer.give_back()
+        self._consumer.abandon()
+        self._consumer.leave()
+        self._consumer.close()
         self._on_end()
 
     def _pull(self) -> bool:
         """Pulls one message, from the slot whose turn it is or the next that has one."""
         self.due_ms = None
-        owned = self._line.owned()
-        if self._line.flow.paused or not self._line.in_flight.room(1):
+        owned = self._consumer.owned()
+        if self._consumer.flow.paused or not self._consumer.in_flight.room(1):
             return False
-        room = self._line.flow.allowed(self._room())
+        room = self._consumer.flow.allowed(self._room())
         if not room:
             self.due_ms = self._due_again_ms()
-            if not self._line.flow.may_begin:
+            if not self._consumer.flow.may_begin:
                 return False
-            self._desk.resume()
-            return self._desk.work_off_one()
+            self._executor.resume()
+            return self._executor.work_off_one()
         slots = sorted(owned)
         for place in range(len(slots)):
             slot = slots[(self._turn + place) % len(slots)]
@@ -139,17 +138,17 @@ class Stepper:
                 return True
             if deliveries:
                 self._turn = (slots.index(slot) + 1) % len(slots)
-                self._life.goes_on(Point.PULL, self._topic.name, self._line.group)
-                self._line.in_flight.add(deliveries)
-                self._line.offer(deliveries)
+                self._life.goes_on(Point.PULL, self._topic.name, self._consumer.group)
+                self._consumer.in_flight.add(deliveries)
+                self._consumer.offer(deliveries)
                 return True
         return False
 
     def _due_again_ms(self) -> int | None:
         """When to pull again, where flow control does not allow it now; None if nothing waits."""
-        flow, now_ms = self._line.flow, self._store.now_ms()
+        flow, now_ms = self._consumer.flow, self._store.now_ms()
         waiting = self._store.peek(
-            self._topic, self._line.group, states=("todo", "waiting"), limit=EVERYTHING
+            self._topic, self._consumer.group, states=("todo", "waiting"), limit=EVERYTHING
         )
         if flow.paused or not (waiting or flow.ready):
             return None
@@ -159,16 +158,16 @@ class Stepper:
     def _room(self) -> int:
         """How many to pull: one, or as many as a batch has."""
         batch = self._options.batch
-        return 1 if batch is None else max(1, self._line.in_flight.room(batch.size))
+        return 1 if batch is None else max(1, self._consumer.in_flight.room(batch.size))
 
     def _pull_one(self, slot: int, epoch: str, room: int) -> list[Delivery] | None:
         pulled = self._store.pull(
-            self._topic, self._line.group, [PullRequest(slot, epoch, room)],
+            self._topic, self._consumer.group, [PullRequest(slot, epoch, room)],
             receipt=new_token(self._clock), lease_ms=self._options.lease_ms,
             max_attempts=self._options.max_attempts,
         )  # fmt: skip
         if pulled.fenced:
-            self._line.fenced(pulled.fenced)
+            self._consumer.fenced(pulled.fenced)
             return None
         if pulled.next_due_ms is not None and not pulled.deliveries:
             due_ms = self._store.now_ms() + pulled.next_due_ms

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any
 
 import msgspec
@@ -17,22 +17,22 @@ from qframe.coordination.base import Coordinator
 from qframe.errors import BadOption, NotSupported, UnknownTopic
 from qframe.hooks import is_async
 from qframe.idempotency.base import Checker
-from qframe.message import Message
+from qframe.message import Delivery
 from qframe.outbox.relay import Relay
 from qframe.retry import Backoff
-from qframe.runtime.consume.batch_line import BatchLine
-from qframe.runtime.consume.checked_line import CheckedLine
-from qframe.runtime.consume.line import Line
+from qframe.runtime.consume.consumer import Consumer, ExecutorParts
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.event_loop import EventLoop, in_event_loop
-from qframe.runtime.flow.admission import AdmissionControl
+from qframe.runtime.flow.in_flight import InFlight
+from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import raise_returned
-from qframe.runtime.handler.spec import Consumer
+from qframe.runtime.handler.spec import ConsumerSpec
+from qframe.runtime.policies.checked import CheckerPolicy
 from qframe.runtime.process.live_settings import Dial
 from qframe.stores.base import Store
-from qframe.testing.batch_desk import BatchDesk
 from qframe.testing.clock import StandingClock, SteppedClock
 from qframe.testing.crashes import Life, Lost, Point
-from qframe.testing.desk import Desk
+from qframe.testing.inline import InlineBatchExecutor, InlineExecutor, SteppedExecutor
 from qframe.testing.journal import Journal
 from qframe.testing.settling import DirectSettler
 from qframe.testing.stepper import Stepper
@@ -130,7 +130,7 @@ class Wiring:
                 "await harness.arun_until_idle(), or asyncio.to_thread(harness.drain)",
             )  # fmt: skip
 
-    def topic_of(self, consumer: Consumer) -> Topic | None:
+    def topic_of(self, consumer: ConsumerSpec) -> Topic | None:
         """A consumer's topic; None if it is a name that nobody has declared yet."""
         try:
             return self._app._catalog.resolve(consumer.topic)
@@ -145,7 +145,9 @@ class Wiring:
         """
         return self._app._catalog.resolve(topic)
 
-    def stepper(self, consumer: Consumer, topic: Topic, life: Life, journal: Journal) -> Stepper:
+    def stepper(
+        self, consumer: ConsumerSpec, topic: Topic, life: Life, journal: Journal
+    ) -> Stepper:
         """A consumer's line as a worker would have it, but for its threads."""
         options = consumer.options
         if type(options.backoff) is Backoff:
@@ -164,42 +166,44 @@ class Wiring:
             )
         if checker is not None:
             checker.open()
-        line = assembly.line(
-            msgspec.structs.replace(
-                consumer, function=plain(consumer.function), handler=handler, options=options
-            ),
-            topic, self._coordinator, _raise, EventLoop(_raise),
-        )  # fmt: skip
-        desk = self._desk(line, f"qframe.pool.{topic.name}.{group}", life)
-        settler = DirectSettler(
-            line._context, life=life, store=self._store, in_flight=line.in_flight,
-            epochs=lambda: line.slots.epochs, on_settled=line.slots.drain,
-            on_leaked=line._on_leaked,
-        )  # fmt: skip
-        line.pool, line.settler = desk, settler
-        line.flow = AdmissionControl(
-            msgspec.structs.replace(line._context, clock=StandingClock(self._clock)),
-            handler=handler, options=options, store=self._store, in_flight=line.in_flight,
-            give_back=line.give_back, wake=_nothing,
-        )  # fmt: skip
-        line._endings._on_failed = line.flow.failed
-        self._store.subscribe(topic, group, options.start)
-        line.slots.join(self._coordinator)
-        return Stepper(
-            topic=topic, options=options, line=line, desk=desk, settler=settler,
-            store=self._store, clock=self._clock, life=life,
-            release=lambda: release_claims(line), on_end=lambda: give_up_claims(line),
-            dial=Dial(line, self._app.events),
-        )  # fmt: skip
+        executors: list[SteppedExecutor] = []
+        settlers: list[DirectSettler] = []
 
-    def _desk(self, line: Line, name: str, life: Life) -> Desk | BatchDesk:
-        common: dict[str, Any] = {
-            "name": name, "clock": self._clock, "work": line, "time_limit": line._time_limit,
-            "life": life,
-        }  # fmt: skip
-        if isinstance(line, BatchLine):
-            return BatchDesk(batches=line._batches, **common)
-        return Desk(**common)
+        def make_executor(place: ExecutorParts) -> SteppedExecutor:
+            if place.batches is None:
+                executors.append(InlineExecutor(place, life))
+            else:
+                executors.append(InlineBatchExecutor(place, handler, clock=self._clock, life=life))
+            return executors[0]
+
+        def make_settler(
+            context: ConsumerContext, /, *, store: Store, in_flight: InFlight,
+            epochs: Callable[[], Mapping[int, str]], on_settled: Callable[[], None],
+            on_leaked: Callable[[Delivery], None],
+        ) -> DirectSettler:  # fmt: skip
+            settlers.append(
+                DirectSettler(
+                    context, life=life, store=store, in_flight=in_flight, epochs=epochs,
+                    on_settled=on_settled, on_leaked=on_leaked,
+                )
+            )  # fmt: skip
+            return settlers[0]
+
+        spec = msgspec.structs.replace(
+            consumer, function=plain(consumer.function), handler=handler, options=options
+        )
+        running = assembly.consumer(
+            spec, topic, self._coordinator, _raise, EventLoop(_raise), make_executor=make_executor,
+            make_settler=make_settler, flow_clock=StandingClock(self._clock),
+        )  # fmt: skip
+        self._store.subscribe(topic, group, options.start)
+        running.join()
+        return Stepper(
+            topic=topic, options=options, consumer=running, executor=executors[0],
+            settler=settlers[0], store=self._store, clock=self._clock, life=life,
+            release=lambda: release_claims(running), on_end=lambda: give_up_claims(running),
+            dial=Dial(running, self._app.events),
+        )  # fmt: skip
 
     def relays(self) -> list[Relay]:
         """The relays of the app's outboxes; none of them runs."""
@@ -210,22 +214,16 @@ class Wiring:
         return self._app._assembly(lambda _: self._coordinator)
 
 
-def release_claims(line: Line) -> None:
-    """Releases the claims that a line has let go; no thread does it here."""
-    if isinstance(line, CheckedLine):
-        line._claims._release()
+def release_claims(consumer: Consumer) -> None:
+    """Releases the claims that a consumer has let go; no thread does it here."""
+    if isinstance(consumer.policy, CheckerPolicy):
+        consumer.policy.release_now()
 
 
-def give_up_claims(line: Line) -> None:
-    """Releases what a line has claimed; a checker would wait for their leases, in real time."""
-    if isinstance(line, CheckedLine):
-        claims = line._claims
-        for hand in line.pool.hands:  # what it had claimed in the midst of which it was lost
-            begun = [message.effect for message in getattr(hand, "part", ())]
-            claims.release([claim for claim in begun if claim is not None and claim.is_mine])
-        claims.let_go(list(claims._claims))
-        claims.ask_to_stop()
-        claims.run()  # its last round
+def give_up_claims(consumer: Consumer) -> None:
+    """Releases what a consumer has claimed; a checker would wait for its leases, in real time."""
+    if isinstance(consumer.policy, CheckerPolicy):
+        consumer.policy.give_up()
 
 
 def relay_all(relay: Relay) -> bool:
@@ -258,7 +256,7 @@ def watched(
 ) -> Callable[[Any], None]:
     """A handler whose calls are noted, and whose worker may be lost when it has returned."""
 
-    def handle(given: Message | list[Message]) -> None:
+    def handle(given: Attempt | list[Attempt]) -> None:
         messages = given if isinstance(given, list) else [given]
         calls = [journal.called(topic, group, message.delivery) for message in messages]
         handings = [handing for handing in calls if handing is not None]
@@ -278,7 +276,7 @@ def watched(
             life.goes_on(Point.HANDLER, topic, group)
         except Lost:
             for message in messages:
-                message.settled = True  # so that nobody retries what has ended with its worker
+                message.close()  # so that nobody retries what has ended with its worker
             raise
 
     return handle
@@ -289,10 +287,6 @@ def _finish(coroutine: Coroutine[Any, Any, Any], loop: asyncio.AbstractEventLoop
     if loop is None:
         return asyncio.run(coroutine)
     return asyncio.run_coroutine_threadsafe(coroutine, loop).result()
-
-
-def _nothing() -> None:
-    """Who steps a line looks by itself."""
 
 
 def _raise(part: str, error: BaseException) -> None:

@@ -19,15 +19,8 @@ from qframe import Message, NeedRetry
 SLOW_ONE = 5
 STUMBLING_ONE = 3
 EARLY_ONE = 2
-PLAIN, ASYNC, BATCH, ITEM, ASYNC_BATCH, PULL = (
-    "plain",
-    "async",
-    "batch",
-    "item",
-    "async batch",
-    "pull",
-)
-OF_BATCHES = (BATCH, ITEM, ASYNC_BATCH)
+PLAIN, ASYNC, BATCH, ASYNC_BATCH, PULL = "plain", "async", "batch", "async batch", "pull"
+OF_BATCHES = (BATCH, ASYNC_BATCH)
 WANTED = "wanted"
 
 

@@ -47,7 +47,7 @@ COMMITTING = "effect.committing"
 COMMITTED = "effect.committed"
 TOLD = (CLAIMED, COMMITTING, COMMITTED, DUPLICATE)
 
-SINGLY, BATCH, ITEM, ASYNC, ASYNC_BATCH = "singly", "batch", "item", "async", "async batch"
+SINGLY, BATCH, ASYNC, ASYNC_BATCH = "singly", "batch", "async", "async batch"
 SIZE, WITHIN = 16, "20ms"
 
 PULLED = "pulled"
@@ -136,7 +136,7 @@ def handler_of(manner: str, kind: str, write: Any, engine: Engine) -> Any:
     is_within = kind == "transactional"
     return {
         SINGLY: within if is_within else beside, ASYNC: awaited, ASYNC_BATCH: batch_awaited,
-        BATCH: batch_within if is_within else batch_beside, ITEM: batch_within,
+        BATCH: batch_within if is_within else batch_beside,
     }[manner]  # fmt: skip
 
 
@@ -150,8 +150,8 @@ def work(
     checker = checker_of(kind, engine, redis)
     tell_of_claims(checker, fate)
     batch = None
-    if manner in (BATCH, ITEM, ASYNC_BATCH):
-        batch = Batch(SIZE, WITHIN, transaction="item" if manner == ITEM else "batch")
+    if manner in (BATCH, ASYNC_BATCH):
+        batch = Batch(SIZE, WITHIN)
     with History(Path(path), name) as history, QFrame(store=store, session_timeout=1) as app:
 
         def listen(event: str, facts: dict[str, Any]) -> None:

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from typing import Any
 
-from desk import ASYNC, ASYNC_BATCH, BATCH, ITEM, OF_BATCHES, PLAIN, PULL, WANTED, Desk, Stumble
+from desk import ASYNC, ASYNC_BATCH, BATCH, OF_BATCHES, PLAIN, PULL, WANTED, Desk, Stumble
 from history import ENDED, FAILED
 from ledger import async_engine_for, engine_for, written
 from sqlalchemy import Connection
@@ -51,8 +51,7 @@ def serve(app: QFrame, topic: Topic, group: str, desk: Desk, *, lease_s: float) 
         return
     options["threads"] = AWAITED_AT_ONCE if ways.manner == ASYNC else AT_ONCE
     if ways.manner in OF_BATCHES:
-        transaction = "item" if ways.manner == ITEM else "batch"
-        options["batch"] = Batch(SIZE, WITHIN, transaction=transaction)
+        options["batch"] = Batch(SIZE, WITHIN)
     if ways.rate:
         options["rate_limit"] = RateLimit(ways.rate, over="group")
     if ways.business:
@@ -74,7 +73,6 @@ def _handler(desk: Desk) -> Handler:
         PLAIN: (plain, plain_with_effects),
         ASYNC: (awaited, awaited_with_effects),
         BATCH: (batched, batched_with_effects),
-        ITEM: (batched, batched_with_effects),
         ASYNC_BATCH: (awaited_batch, awaited_batch_with_effects),
     }
     without, with_effects = makers[desk.ways.manner]
@@ -150,18 +148,14 @@ def batched(desk: Desk) -> Handler:
 
 
 def batched_with_effects(desk: Desk) -> Handler:
-    """The same, which writes; what it acknowledges in a batch's transaction is a vote."""
+    """The same, which writes, and leaves it to its transaction to acknowledge."""
 
     def handle(messages: list[Message], connection: Connection) -> None:
-        with desk.in_hand(messages) as call:
+        with desk.in_hand(messages):
             for message in messages:
                 connection.execute(written(message))
                 _pause(desk.takes_s(message))
                 desk.stumble(message, among=len(messages))
-                if desk.is_early(message):
-                    if desk.ways.manner == ITEM:  # committed at once: nothing of it comes again
-                        call.end(ENDED, message)
-                    _acknowledge(message)
 
     return handle
 

@@ -26,7 +26,6 @@ from effecting import (
     COMMITTING,
     DUPLICATE,
     GROUP,
-    ITEM,
     MOMENTS,
     SINGLY,
     TOPIC,
@@ -167,10 +166,10 @@ FURTHER = [
 ]  # fmt: skip
 MANNERS = [("sqlite", "transactional", BATCH), ("postgres", "transactional", ASYNC)]
 FURTHER_MANNERS = [
-    ("sqlite", "transactional", ITEM), ("sqlite", "transactional", ASYNC),
+    ("sqlite", "transactional", ASYNC),
     ("sqlite", "transactional", ASYNC_BATCH), ("postgres", "transactional", BATCH),
-    ("postgres", "transactional", ITEM), ("postgres", "transactional", ASYNC_BATCH),
-    ("mariadb", "transactional", BATCH), ("mariadb", "transactional", ITEM),
+    ("postgres", "transactional", ASYNC_BATCH),
+    ("mariadb", "transactional", BATCH),
     ("sqlite", "database", BATCH), ("postgres", "redis", BATCH),
 ]  # fmt: skip
 

@@ -21,7 +21,7 @@ import ledger
 import pytest
 from checkers import missing, out_of_order, overtaking, too_often, unwanted
 from crew import Crew
-from desk import ASYNC, ASYNC_BATCH, BATCH, ITEM, OF_BATCHES, PULL, Ways
+from desk import ASYNC, ASYNC_BATCH, BATCH, OF_BATCHES, PULL, Ways
 from dials import HAS_PAUSED, Dials
 from eventually import eventually
 from history import (
@@ -89,7 +89,7 @@ class Run(NamedTuple):
 RUNS = [
     Run("redis", "zookeeper", "ordered", BATCH, (TAGS, DIALS)),
     Run("sqlite", "leases", "stream", BATCH, (EFFECTS, TAGS)),
-    Run("redis", "leases", "stream", ITEM, (EFFECTS, DIALS)),
+    Run("redis", "leases", "stream", BATCH, (EFFECTS, DIALS)),
     Run("sqlite", "leases", "ordered", ASYNC, (TAGS, DIALS)),
     Run("redis", "zookeeper", "stream", ASYNC, (LIMIT, DIALS)),
     Run("redis", "leases", "ordered", PULL, (TAGS, DIALS)),
@@ -101,12 +101,11 @@ def all_runs() -> list[Run]:
     """Each manner everywhere, with all that it may have."""
     runs = []
     places = [("redis", "zookeeper"), ("sqlite", "leases"), ("redis", "leases")]
-    manners = [ASYNC, BATCH, ITEM, ASYNC_BATCH, PULL]
+    manners = [ASYNC, BATCH, ASYNC_BATCH, PULL]
     for (store, coordinator), kind, manner in product(places, ["stream", "ordered"], manners):
         of_pulls: tuple[str, ...] = (TAGS, DIALS)
-        if manner != ITEM:
-            more = of_pulls if manner == PULL else (*of_pulls, LIMIT)
-            runs.append(Run(store, coordinator, kind, manner, more))
+        more = of_pulls if manner == PULL else (*of_pulls, LIMIT)
+        runs.append(Run(store, coordinator, kind, manner, more))
         if manner != PULL:
             runs.append(Run(store, coordinator, kind, manner, (*of_pulls, EFFECTS)))
     return runs

@@ -52,7 +52,7 @@ class Shop:
     def epochs(self) -> dict[int, str]:
         """The slots that it may pull from, and their epochs."""
         worker = self.app._worker
-        return {} if worker is None else dict(worker._lines[0].slots.open())
+        return {} if worker is None else dict(worker._consumers[0].slots.open())
 
     @property
     def roster(self) -> Roster:

@@ -27,7 +27,7 @@ from qframe import (
     Topic,
     TransactionalChecker,
 )
-from qframe.runtime.consume import async_line
+from qframe.runtime.consume import consumer
 
 TOPIC = Topic("payments", slots=2)
 QUICK = Backoff(0.01, cap=0.05)
@@ -192,7 +192,7 @@ def test_a_plain_sessions_transaction_is_refused_to_an_async_handler(
 def test_a_handler_that_outlasts_its_cancellation_does_not_fail_its_worker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(async_line, "LAST_WORDS_S", 1.0)
+    monkeypatch.setattr(consumer, "LAST_WORDS_S", 1.0)
     begun = threading.Event()
 
     async def pay(message: Message) -> None:

@@ -502,12 +502,12 @@ def test_the_loop_that_lines_share_runs_until_all_of_them_have_left(tmp_path: Pa
             shop.app.consumer(Topic("t", slots=1), group=group)(handle)
         shop.start()
         eventually(lambda: shop.events["worker.ready"])
-        for line in shop.app._worker._lines:  # type: ignore[union-attr]
+        for consumer in shop.app._worker._consumers:  # type: ignore[union-attr]
 
-            def leave(line: Any = line, leave: Any = line.leave) -> None:
+            def leave(consumer: Any = consumer, leave: Any = consumer.leave) -> None:
                 leave()
-                alive.append(line._event_loop.alive)
+                alive.append(consumer.executor._event_loop.alive)
 
-            line.leave = leave  # type: ignore[method-assign]
+            consumer.leave = leave  # type: ignore[method-assign]
         shop.stop()
     assert alive == [True, True]

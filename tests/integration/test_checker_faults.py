@@ -34,9 +34,9 @@ from qframe import (
 from qframe.idempotency.base import Claim, Scope, State
 from qframe.idempotency.redis import SHARDS, call
 from qframe.message import Delivery
-from qframe.runtime.consume.checked_line import CheckedLine
 from qframe.runtime.executors.event_loop import EventLoop
-from qframe.runtime.executors.pool import Hand
+from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.policies.marks import Marks
 
 SERVERS = {"postgres": PostgresServer, "mariadb": MariaDbServer}
 
@@ -386,29 +386,27 @@ def test_a_run_is_claimed_in_one_call_and_given_up_with_its_messages(
     with checker_of(request, name, tmp_path, key="n") as checker:
         app = work(handle, checker).app
         app.declare(TOPIC)
-        line = app._assembly(lambda _: app.coordinator).line(
+        consumer = app._assembly(lambda _: app.coordinator).consumer(
             app.consumers[0], TOPIC, app.coordinator, app._part_failed, EventLoop(app._part_failed)
         )
-        assert isinstance(line, CheckedLine)
-        hand = Hand()
+        policy = consumer.policy
+        assert isinstance(policy, Marks)
         bodies = [b'{"n":1}', b'{"n":2}', b"{}", b'{"n":1}']
-        hand.run.extend(line._messages([Delivery("m", None, None, body) for body in bodies]))
-        messages = list(hand.run)
-        line._run_claims.ask(hand)
-        assert list(hand.run) == messages
-        assert [message.effect and message.effect.state for message in messages] == [
+        run = [Attempt(Delivery("m", None, None, body), consumer._finisher) for body in bodies]
+        assert policy.prepare(run).go == run
+        assert [attempt.effect and attempt.effect.state for attempt in run] == [
             State.CLAIMED, State.CLAIMED, None, State.RUNNING,
         ]  # fmt: skip
-        line._withdrawn(messages)
-        line._claims.start()
-        again = Claim(messages[1].effect.key)
+        policy.let_go(run)
+        policy._claims.start()
+        again = Claim(run[1].effect.key)
 
         def is_free() -> bool:
-            checker.claim_many(line._scope, [again], 60_000)
+            checker.claim_many(policy._scope, [again], 60_000)
             return again.state is State.CLAIMED
 
         eventually(is_free)
-        line._claims.stop()
+        policy._claims.stop()
 
 
 @pytest.mark.promise(2)

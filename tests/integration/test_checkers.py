@@ -600,7 +600,7 @@ def test_what_is_taken_over_and_not_ended_in_time_is_rolled_back_and_given_back_
             worker = threading.Thread(target=shop.app.run)
             worker.start()
             eventually(lambda: taken)
-            eventually(lambda: shop.app._worker._lines[0]._custody)
+            eventually(lambda: shop.app._worker._consumers[0]._acks)
             shop.app.stop()
             worker.join()
             assert taken[0].cancelled

@@ -17,7 +17,7 @@ from qframe import Batch, DatabaseChecker, Message, QFrame, Topic, Transactional
 pytestmark = pytest.mark.promise(2)
 
 TOPIC = Topic("t", slots=1)
-BATCH, ITEM = Batch(4, "10ms"), Batch(4, "10ms", transaction="item")
+BATCH = Batch(4, "10ms")
 
 
 class Shop:
@@ -127,16 +127,13 @@ def test_an_async_handler_is_not_called_for_what_was_lost_while_it_was_claimed(s
     assert once_and_in_time(shop)
 
 
-@pytest.mark.parametrize("batch", [BATCH, ITEM], ids=["batch", "item"])
-def test_a_batch_has_no_transaction_for_what_was_lost_while_it_was_claimed(
-    shop: Shop, batch: Batch
-) -> None:
+def test_a_batch_has_no_transaction_for_what_was_lost_while_it_was_claimed(shop: Shop) -> None:
     engine = create_engine(shop.database)
 
     def handle(messages: list[Message], connection: Connection) -> None:
         shop.note(*messages)
 
-    shop.consume(handle, TransactionalChecker(engine), batch=batch)
+    shop.consume(handle, TransactionalChecker(engine), batch=BATCH)
     shop.serve()
     engine.dispose()
     assert once_and_in_time(shop)

@@ -316,7 +316,7 @@ def test_a_part_that_fails_is_heard_in_the_loop(each_app: QFrame) -> None:
             each_app.publish(topic, 1)
             message = messages.take()  # so it has its slot
             each_app.store.drop_group(topic, "g")
-            messages._line().pull_loop.wake()  # a store with a bell would let it sleep on
+            messages._worker.consumers[0].pull_loop.wake()
             assert message is not None
             assert list(messages) == []
 

@@ -210,12 +210,12 @@ def test_at_most_once_a_late_handler_is_a_failure_for_the_breaker(
 # Tags and batches.
 
 
-CHECKERS = ("none", "marks", "transaction", "transactions")
+CHECKERS = ("none", "marks", "transaction")
 
 
 def checked(how: str, tmp_path: Path, **options: Any) -> dict[str, Any]:
     """A consumer's checker, and how its batches are committed."""
-    batch = Batch(8, "5ms", transaction="item" if how == "transactions" else "batch")
+    batch = Batch(8, "5ms")
     if how == "none":
         return {"batch": batch}
     engine = create_engine(

@@ -341,7 +341,7 @@ def test_a_line_is_not_quiet_before_an_ack_from_another_thread_has_reached_its_s
 
     def look(name: str, facts: dict[str, Any]) -> None:
         if name == "delivery.acknowledged":
-            quiet.append(shop.app._worker._lines[0].is_quiet())  # type: ignore[union-attr]
+            quiet.append(shop.app._worker._consumers[0].is_quiet())  # type: ignore[union-attr]
 
     @shop.app.consumer(topic, group="g")
     def handle(message: Message) -> None:
@@ -352,7 +352,7 @@ def test_a_line_is_not_quiet_before_an_ack_from_another_thread_has_reached_its_s
     shop.app.publish(topic, 1)
     shop.start()
     eventually(lambda: taken)
-    eventually(lambda: shop.app._worker._lines[0]._custody)  # type: ignore[union-attr]
+    eventually(lambda: shop.app._worker._consumers[0]._acks)  # type: ignore[union-attr]
     taken.pop().ack(elapsed=0.1)
     shop.stop()
     assert quiet == [False]

@@ -10,8 +10,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from qframe.clock import SYSTEM_CLOCK
-from qframe.message import Delivery, Message
-from qframe.runtime.executors.batch_pool import BatchHand
+from qframe.message import Delivery
+from qframe.runtime.executors.batch_executor import BatchWorker
+from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.order.batches import Batches
 
 LONG_S = 3600.0
@@ -38,8 +39,8 @@ class StandingClock:
         return int(self.now_s * 1000)
 
 
-def message(key: str | None, seq: int, slot: int = 0) -> Message:
-    return Message(Delivery(f"m{seq}", key, None, b"1", slot=slot, subject=key, seq=seq), Line())
+def message(key: str | None, seq: int, slot: int = 0) -> Attempt:
+    return Attempt(Delivery(f"m{seq}", key, None, b"1", slot=slot, subject=key, seq=seq), Line())
 
 
 def batches_of(size: int, clock: StandingClock | None = None, *, by_slot: bool = False) -> Batches:
@@ -49,12 +50,12 @@ def batches_of(size: int, clock: StandingClock | None = None, *, by_slot: bool =
     )  # fmt: skip
 
 
-def taken(batches: Batches, *, full_only: bool = False) -> list[Message]:
-    hand = BatchHand()
+def taken(batches: Batches, *, full_only: bool = False) -> list[Attempt]:
+    hand = BatchWorker()
     return hand.next_part() if batches.take_now(hand, full_only=full_only) else []
 
 
-def seqs(messages: list[Message]) -> list[int]:
+def seqs(messages: list[Attempt]) -> list[int]:
     return [each.delivery.seq for each in messages]
 
 
@@ -163,7 +164,7 @@ def test_what_stands_before_one_in_hand_is_not_withdrawn_until_that_one_is_set_a
 def test_a_thread_gets_what_was_gathered_when_its_time_has_come() -> None:
     batches = Batches(size=100, within_s=0.01, by_subject=False, by_slot=False, clock=SYSTEM_CLOCK)
     batches.add([message(None, 0), message(None, 1)])
-    hand = BatchHand()
+    hand = BatchWorker()
     assert batches.take(hand)
     assert seqs(hand.next_part()) == [0, 1]
 
@@ -185,7 +186,7 @@ def test_a_thread_that_waits_is_woken_by_a_full_batch_by_haste_and_when_it_is_to
     is_to_go = threading.Event()
 
     def wait() -> None:
-        hand = BatchHand()
+        hand = BatchWorker()
         is_given = batches.take(hand, unless=is_to_go.is_set)
         answers.append(seqs(hand.next_part()) if is_given else None)
 
@@ -211,12 +212,12 @@ def test_whatever_pauses_and_ends_a_lane_is_one_batch_at_a_time_and_in_order(
     clock = StandingClock()
     batches = batches_of(size, clock)
     coming = [message(key, seq) for seq, key in enumerate(keys)]
-    hands: list[list[Message]] = []
-    held: list[Message] = []  # in their users' hands
+    hands: list[list[Attempt]] = []
+    held: list[Attempt] = []  # in their users' hands
     done: list[int] = []
     by_seq = dict(enumerate(keys))
 
-    def work_on(hand: list[Message]) -> None:
+    def work_on(hand: list[Attempt]) -> None:
         """One message of a batch ends, pauses, goes back, or is taken over by its user."""
         one = hand.pop(0)
         if batches.held([one]):
@@ -234,7 +235,7 @@ def test_whatever_pauses_and_ends_a_lane_is_one_batch_at_a_time_and_in_order(
             done.append(one.delivery.seq)
             batches.free([one.delivery])
 
-    def started(hand: list[Message]) -> list[Message]:
+    def started(hand: list[Attempt]) -> list[Attempt]:
         waiting = set(batches.held(hand))
         return [each for each in hand if each not in waiting]
 

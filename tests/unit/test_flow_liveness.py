@@ -56,7 +56,7 @@ class Line:
         store.declare(EVENTS)
         store.subscribe(EVENTS, "g")
         self.flow = AdmissionControl(
-            context_of(EVENTS, clock=self.clock), handler=lambda _: None,
+            context_of(EVENTS, clock=self.clock),
             options=consumer_options(rate_limit=limit, breaker=breaker),
             store=store, in_flight=self.in_flight, give_back=self.give_back,
             wake=lambda: None,

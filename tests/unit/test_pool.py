@@ -18,11 +18,14 @@ from hypothesis import strategies as st
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption
-from qframe.message import Delivery, Message
-from qframe.runtime.executors.async_pool import AsyncPool, ask_here
-from qframe.runtime.executors.batch_pool import BatchHand, BatchPool
+from qframe.message import Delivery
+from qframe.runtime.executors.base import Ended
+from qframe.runtime.executors.batch_executor import BatchThreadExecutor
+from qframe.runtime.executors.engine_calls import CallsInLoop
 from qframe.runtime.executors.event_loop import EventLoop
-from qframe.runtime.executors.pool import Hand, Pool
+from qframe.runtime.executors.loop_executor import LoopExecutor
+from qframe.runtime.executors.thread_executor import RunWorker, ThreadExecutor
+from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.batches import Batches
 
@@ -33,19 +36,19 @@ class Handlers:
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.handled: Counter[int] = Counter()
-        self.through_again: list[Message] = []
+        self.through_again: list[Attempt] = []
         self.at_once = self.most = 0
         self.between: Callable[[], object] = lambda: None
         self._guard = threading.Lock()
 
-    def handle(self, hand: Hand) -> None:
+    def run(self, worker: RunWorker) -> None:
         while True:
             try:
-                message = hand.run.popleft()
+                message = worker.run.popleft()
             except IndexError:
-                hand.message = None
+                worker.attempt = None
                 return
-            hand.message = message
+            worker.attempt = message
             with self._guard:
                 self.at_once += 1
                 self.most = max(self.most, self.at_once)
@@ -53,10 +56,10 @@ class Handlers:
             with self._guard:
                 self.at_once -= 1
                 self.handled[message.delivery.seq] += 1
-            hand.done.append(message.delivery)
-            hand.handled += 1
+            worker.done.append(message.delivery)
+            worker.handled += 1
 
-    def through(self, deliveries: list[Delivery]) -> list[Message]:
+    def complete(self, deliveries: list[Delivery]) -> list[Attempt]:
         self.between()
         with self._guard:
             following, self.through_again = self.through_again[:2], self.through_again[2:]
@@ -75,9 +78,9 @@ def handlers() -> Handlers:
 
 
 @contextmanager
-def running(handlers: Handlers, threads: int) -> Iterator[Pool]:
+def running(handlers: Handlers, threads: int) -> Iterator[ThreadExecutor]:
     failures: list[BaseException] = []
-    pool = Pool(
+    pool = ThreadExecutor(
         name="qframe.pool.t.g", threads=threads, clock=SYSTEM_CLOCK, work=handlers,
         time_limit=TimeLimit(context_of(group="g"), None),
         on_failure=lambda _, error: failures.append(error),
@@ -88,16 +91,16 @@ def running(handlers: Handlers, threads: int) -> Iterator[Pool]:
     finally:
         handlers.gate.set()
         assert pool.stop(60)
-        assert living(pool) == 0
+        assert living("qframe.pool.t.g") == 0
         assert failures == []
 
 
-def messages(handlers: Handlers, numbers: range) -> list[Message]:
-    return [Message(Delivery(f"id-{n}", None, None, b"1", seq=n), handlers, True) for n in numbers]
+def messages(handlers: Handlers, numbers: range) -> list[Attempt]:
+    return [Attempt(Delivery(f"id-{n}", None, None, b"1", seq=n), handlers, True) for n in numbers]
 
 
-def living(pool: Pool | BatchPool) -> int:
-    return sum(each.name.startswith(f"{pool.name}.") for each in threading.enumerate())
+def living(name: str) -> int:
+    return sum(each.name.startswith(f"{name}.") for each in threading.enumerate())
 
 
 def test_a_pool_that_grows_under_load_has_more_handlers_at_once(handlers: Handlers) -> None:
@@ -120,14 +123,14 @@ def test_a_pool_that_shrinks_lets_running_handlers_end_and_leaves_what_waits_to_
         eventually(lambda: handlers.at_once == 16)
         pool.resize(2)
         pool.dispatch(messages(handlers, range(16, 60)))
-        assert (handlers.at_once, living(pool)) == (16, 16)
+        assert (handlers.at_once, living("qframe.pool.t.g")) == (16, 16)
         handlers.gate.set()
-        eventually(lambda: living(pool) == 2)
+        eventually(lambda: living("qframe.pool.t.g") == 2)
         eventually(lambda: not pool.busy)
         handlers.gate.clear()
         pool.dispatch(messages(handlers, range(60, 70)))
         eventually(lambda: handlers.at_once == 2)
-        assert len(pool.hands) == 2
+        assert pool.size == 2
         handlers.gate.set()
         eventually(lambda: not pool.busy)
     assert handlers.handled == Counter(range(70))
@@ -142,7 +145,7 @@ def test_a_thread_between_two_messages_of_a_lane_is_at_work(handlers: Handlers) 
 
         def look() -> None:
             # Its steward may hand over what it has done, and come to that when it is through.
-            if threading.current_thread().name != pool.name:
+            if threading.current_thread().name != "qframe.pool.t.g":
                 seen.append(pool.busy)
 
         handlers.between = look
@@ -156,9 +159,9 @@ def test_a_thread_between_two_messages_of_a_lane_is_at_work(handlers: Handlers) 
 def test_threads_that_wait_for_work_end_at_once(handlers: Handlers) -> None:
     with running(handlers, 8) as pool:
         pool.resize(1)
-        eventually(lambda: living(pool) == 1)
+        eventually(lambda: living("qframe.pool.t.g") == 1)
         pool.resize(3)
-        assert living(pool) == 3
+        assert living("qframe.pool.t.g") == 3
         pool.resize(3)
         handlers.gate.set()
         pool.dispatch(messages(handlers, range(5)))
@@ -175,7 +178,7 @@ def test_what_follows_in_the_lanes_of_a_thread_that_ends_is_handled_by_others(
         pool.resize(1)
         handlers.gate.set()
         eventually(lambda: sum(handlers.handled.values()) == 24)
-        eventually(lambda: living(pool) == 1)
+        eventually(lambda: living("qframe.pool.t.g") == 1)
     assert handlers.handled == Counter([*range(4), *range(100, 120)])
 
 
@@ -185,7 +188,7 @@ def test_where_the_system_has_no_more_threads_there_are_as_many_as_it_gave(
     start = threading.Thread.start
 
     def give_few(thread: threading.Thread) -> None:
-        if len(pool.hands) > 6:
+        if len(pool._threads.workers) > 6:
             raise RuntimeError("can't start new thread")  # as Python says it
         start(thread)
 
@@ -197,7 +200,7 @@ def test_where_the_system_has_no_more_threads_there_are_as_many_as_it_gave(
         eventually(lambda: handlers.at_once == 6)
         pool.resize(None)
         handlers.gate.set()
-        eventually(lambda: living(pool) == 2)
+        eventually(lambda: living("qframe.pool.t.g") == 2)
         eventually(lambda: not pool.busy)
     assert handlers.handled == Counter(range(30))
 
@@ -212,7 +215,7 @@ def test_a_pool_may_grow_again_before_it_has_shrunk(handlers: Handlers) -> None:
         eventually(lambda: handlers.at_once == 8)
         pool.resize(1)
         handlers.gate.set()
-        eventually(lambda: living(pool) == 1)
+        eventually(lambda: living("qframe.pool.t.g") == 1)
         eventually(lambda: not pool.busy)
     assert handlers.most == 8
     assert handlers.handled == Counter(range(30))
@@ -222,7 +225,7 @@ def test_a_pool_that_was_resized_before_its_start_or_after_its_stop_has_no_threa
     handlers: Handlers,
 ) -> None:
     handlers.gate.set()
-    pool = Pool(
+    pool = ThreadExecutor(
         name="qframe.pool.t.h", threads=2, clock=SYSTEM_CLOCK, work=handlers,
         time_limit=TimeLimit(context_of(group="h"), None),
         on_failure=lambda _, error: (_ for _ in ()).throw(error),
@@ -230,12 +233,12 @@ def test_a_pool_that_was_resized_before_its_start_or_after_its_stop_has_no_threa
     pool.resize(4)
     pool.resize(3)
     pool.start()
-    eventually(lambda: living(pool) == 3)
+    eventually(lambda: living("qframe.pool.t.h") == 3)
     pool.dispatch(messages(handlers, range(9)))
     eventually(lambda: handlers.handled == Counter(range(9)))
     assert pool.stop(60)
     pool.resize(9)
-    assert living(pool) == 0
+    assert living("qframe.pool.t.h") == 0
 
 
 @settings(max_examples=25, deadline=None)
@@ -253,38 +256,57 @@ def test_however_it_is_resized_each_message_is_handled_once_and_as_many_threads_
             number += more
             pool.resize(size)
         eventually(lambda: sum(handlers.handled.values()) >= number)
-        eventually(lambda: living(pool) == ([3, *sizes])[-1])
+        eventually(lambda: living("qframe.pool.t.g") == ([3, *sizes])[-1])
     assert handlers.handled == Counter(range(number))
 
 
 class BatchHandlers:
-    """The work of a pool of batches: handlers that wait at a gate, and are counted."""
+    """Handlers of batches that wait at a gate, and are counted; and the work of their pool."""
 
     def __init__(self) -> None:
         self.gate = threading.Event()
         self.handled: Counter[int] = Counter()
         self._guard = threading.Lock()
 
-    def handle_batch(self, hand: BatchHand) -> None:
-        while part := hand.next_part():
-            self.gate.wait(60)
-            with self._guard:
-                self.handled.update([message.delivery.seq for message in part])
-            hand.put([])
+    def handle(self, batch: list[Attempt]) -> None:
+        self.gate.wait(60)
+        with self._guard:
+            self.handled.update([attempt.delivery.seq for attempt in batch])
+
+    def begin(self, unit: list[Attempt]) -> list[Attempt]:
+        return unit
+
+    def end_batch(
+        self, unit: list[Attempt], error: BaseException | None, *, is_cancelled: bool
+    ) -> list[list[Attempt]]:
+        assert error is None
+        return []
+
+    def drop(self, unit: list[Attempt]) -> None:
+        raise AssertionError
+
+
+def batch_pool(
+    name: str, threads: int, work: BatchHandlers, failures: list[BaseException], *, size: int,
+    within_s: float,
+) -> BatchThreadExecutor:  # fmt: skip
+    return BatchThreadExecutor(
+        name=name, threads=threads, clock=SYSTEM_CLOCK, work=work, handler=work.handle,
+        event_loop=None,
+        batches=Batches(
+            size=size, within_s=within_s, by_subject=False, by_slot=False, clock=SYSTEM_CLOCK
+        ),
+        time_limit=TimeLimit(context_of(group="b"), None),
+        on_failure=lambda _, error: failures.append(error),
+    )  # fmt: skip
 
 
 @settings(max_examples=25, deadline=None)
 @given(sizes=st.lists(st.integers(1, 12), max_size=8), seed=st.integers(0, 1000))
 def test_a_pool_of_batches_is_resized_as_well(sizes: list[int], seed: int) -> None:
-    work, dice, failures = BatchHandlers(), random.Random(seed), []
-    pool = BatchPool(
-        name="qframe.pool.t.b", threads=3, clock=SYSTEM_CLOCK, work=work,
-        batches=Batches(
-            size=3, within_s=0.001, by_subject=False, by_slot=False, clock=SYSTEM_CLOCK
-        ),
-        time_limit=TimeLimit(context_of(group="b"), None),
-        on_failure=lambda _, error: failures.append(error),
-    )  # fmt: skip
+    work, dice = BatchHandlers(), random.Random(seed)
+    failures: list[BaseException] = []
+    pool = batch_pool("qframe.pool.t.b", 3, work, failures, size=3, within_s=0.001)
     pool.start()
     number = 0
     for size in sizes:
@@ -296,16 +318,16 @@ def test_a_pool_of_batches_is_resized_as_well(sizes: list[int], seed: int) -> No
             work.gate.set()
     work.gate.set()
     eventually(lambda: sum(work.handled.values()) >= number)
-    eventually(lambda: living(pool) == ([3, *sizes])[-1])
+    eventually(lambda: living("qframe.pool.t.b") == ([3, *sizes])[-1])
     assert pool.stop(60)
-    assert (living(pool), failures) == (0, [])
+    assert (living("qframe.pool.t.b"), failures) == (0, [])
     assert work.handled == Counter(range(number))
 
 
 class Landing(threading.Event):
     """Has the last flight land after a stop has seen it, and before the stop waits for it."""
 
-    def __init__(self, pool: AsyncPool, land: Callable[[], None]) -> None:
+    def __init__(self, pool: LoopExecutor, land: Callable[[], None]) -> None:
         super().__init__()
         self._pool = pool
         self._land = land
@@ -319,19 +341,17 @@ class Landing(threading.Event):
 class AsyncHandlers(Handlers):
     """The work of a pool of tasks."""
 
-    def begins(self, _: Message) -> bool:
+    def begin(self, unit: list[Attempt]) -> list[Attempt]:
+        return unit
+
+    def is_mine(self, _: Attempt) -> bool:
         return True
 
-    def is_still_mine(self, _: Message) -> bool:
-        return True
+    def end(self, unit: list[Attempt], error: BaseException | None) -> Ended:
+        assert error is None
+        return Ended([attempt.delivery for attempt in unit], [])
 
-    def returned(self, _: Message) -> bool:
-        return True
-
-    def failed(self, _: Message, error: BaseException) -> None:
-        raise error
-
-    def dropped(self, _: Message) -> None:
+    def drop(self, _: list[Attempt]) -> None:
         raise AssertionError
 
 
@@ -340,16 +360,17 @@ def test_a_stop_does_not_wait_for_a_handler_that_has_ended_just_before() -> None
     loop = EventLoop(lambda _, error: failures.append(error))
     gate = asyncio.Event()
     work = AsyncHandlers()
-    pool = AsyncPool(
-        name="qframe.pool.t.a", limit=1, event_loop=loop, ask=ask_here, work=work,
+    pool = LoopExecutor(
+        name="qframe.pool.t.a", limit=1, event_loop=loop, work=work,
+        calls=CallsInLoop(work.begin, is_awaited=False),
         handler=lambda _: gate.wait(),
         time_limit=TimeLimit(context_of(group="a"), None),
         on_failure=lambda _, error: failures.append(error),
     )  # fmt: skip
-    pool._landed = Landing(pool, lambda: loop.call(gate.set))
+    pool._idle = Landing(pool, lambda: loop.call(gate.set))
     pool.start()
     pool.dispatch(messages(work, range(1)))
-    eventually(lambda: pool.hands and pool.hands[0].calling)
+    eventually(lambda: pool.calls)
     stop = threading.Thread(target=pool.stop, daemon=True)
     stop.start()
     stop.join(60)
@@ -359,7 +380,7 @@ def test_a_stop_does_not_wait_for_a_handler_that_has_ended_just_before() -> None
 
 
 class Resting(threading.Event):
-    """A steward's bell that tells when he is about to wait for it."""
+    """A monitor's bell that tells when it is about to be waited for."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -371,27 +392,28 @@ class Resting(threading.Event):
         return super().wait(timeout)
 
 
-@pytest.mark.parametrize("kind", [Pool, BatchPool])
+@pytest.mark.parametrize("kind", ["one", "batch"])
 def test_what_is_paused_from_outside_while_nobody_works_is_handled_when_its_pause_is_over(
-    kind: Any,
+    kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Who acknowledges from a thread of his own pauses a message whose checker was away."""
-    work: Any = Handlers() if kind is Pool else BatchHandlers()
-    more: dict[str, Any] = {}
-    if kind is BatchPool:
-        more["batches"] = Batches(
-            size=1, within_s=0, by_subject=False, by_slot=False, clock=SYSTEM_CLOCK
-        )
-    work.gate.set()
     failures: list[BaseException] = []
-    pool = kind(
-        name="qframe.pool.t.p", threads=1, clock=SYSTEM_CLOCK, work=work,
-        time_limit=TimeLimit(context_of(group="p"), None),
-        on_failure=lambda _, error: failures.append(error), **more,
-    )  # fmt: skip
-    steward = pool._awake = Resting()
+    work: Any = Handlers() if kind == "one" else BatchHandlers()
+    work.gate.set()
+    pool: Any
+    if kind == "one":
+        pool = ThreadExecutor(
+            name="qframe.pool.t.p", threads=1, clock=SYSTEM_CLOCK, work=work,
+            time_limit=TimeLimit(context_of(group="p"), None),
+            on_failure=lambda _, error: failures.append(error),
+        )  # fmt: skip
+    else:
+        pool = batch_pool("qframe.pool.t.p", 1, work, failures, size=1, within_s=0)
+    bell = Resting()
+    monkeypatch.setattr(pool, "_awake", bell)
+    monkeypatch.setattr(pool._threads, "_wake_monitor", bell.set)
     pool.start()
-    assert steward.waits.wait(60)
+    assert bell.waits.wait(60)
     pool.pause(messages(Handlers(), range(1))[0], 0.001)
     eventually(lambda: work.handled[0])
     assert pool.stop(60)

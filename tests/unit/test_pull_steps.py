@@ -56,7 +56,7 @@ class Line:
         self.in_flight = InFlight(max_messages=99, max_bytes=9999, on_room=lambda: None)
         self.context = context_of(self.topic, clock=self.clock)
         self.flow = AdmissionControl(
-            self.context, handler=lambda _: None, options=consumer_options(), store=self.model,
+            self.context, options=consumer_options(), store=self.model,
             in_flight=self.in_flight, give_back=list, wake=lambda: None,
         )  # fmt: skip
         self.flow._slow_start._allowed = 512  # a worker that has begun with one has long had more

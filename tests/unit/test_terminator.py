@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from qframe import Message, QFrame, Topic
-from qframe.runtime.consume.line import Line
-from qframe.runtime.executors.pool import Pool
+from qframe.runtime.consume.consumer import Consumer
+from qframe.runtime.executors.thread_executor import ThreadExecutor
 from qframe.runtime.feed.lease_renewer import LeaseRenewer
 from qframe.runtime.feed.pull_loop import PullLoop
 from qframe.runtime.feed.settler import Settler
@@ -34,13 +34,13 @@ def steps(monkeypatch: pytest.MonkeyPatch) -> list[str]:
         monkeypatch.setattr(owner, name, noted)
 
     note(PullLoop, "stop", "pulling")
-    note(Line, "abandon", "abandon")
-    note(Pool, "stop", "pool")
+    note(Consumer, "abandon", "abandon")
+    note(ThreadExecutor, "stop", "pool")
     note(Settler, "stop", "settler")
     note(LeaseRenewer, "stop", "renewal")
-    note(Line, "leave", "leave")
+    note(Consumer, "leave", "leave")
     note(ModelStore, "leave", "left")
-    note(Line, "close", "close")
+    note(Consumer, "close", "close")
     return found
 
 

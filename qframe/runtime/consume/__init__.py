@@ -1,7 +1,8 @@
 """One consumer of a worker: joins feed, order, executor and policy.
 
-`line` is the consumer of a plain handler; the others vary it for async handlers, batches, checkers,
-at most once, and for a loop of the user's own. `custody` keeps messages that their user settles.
+`consumer` holds the parts of one consumer, `engine` begins attempts and `finisher` ends them,
+`manual_acks` keeps those that their user settles, and `varieties` says which policy and which
+executor a consumer has. Nothing here is subclassed: what varies is handed in.
 
 Imports every wing but `process`.
 """

@@ -1,8 +1,10 @@
 """Where handlers run: threads, an event loop, or a loop of the user's own.
 
-`pool` and `batch_pool` call handlers in the threads of a `crew`, `async_pool` runs them as tasks
-of the worker's `event_loop`, and `tray` holds messages for a loop of the user's own. `loop_call`
-lets a thread wait for an async handler; `daemon_threads` run what blocks.
+`base` says what an executor is. `thread_executor` and `batch_executor` call handlers in the threads
+of `worker_threads`, `loop_executor` runs them as tasks of the worker's `event_loop`, and
+`pull_buffer` holds attempts for a loop of the user's own. `engine_calls` keeps what blocks out of
+the loop, `batch_call` lets a thread wait for an async handler, and `daemon_threads` run what
+blocks.
 
 Imports `handler` and `order`. An executor knows neither the store nor a checker.
 """

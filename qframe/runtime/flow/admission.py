@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable
 from functools import partial
-from typing import Any, Final
+from typing import Final
 
-from qframe.message import Delivery, Message
+from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
 from qframe.options.flow import RateLimit
 from qframe.runtime.context import ConsumerContext
@@ -15,7 +15,6 @@ from qframe.runtime.flow.breaker import CircuitBreaker
 from qframe.runtime.flow.in_flight import InFlight, SlowStart
 from qframe.runtime.flow.shared_token_bucket import bucket_for
 from qframe.runtime.flow.token_bucket import TokenBucket
-from qframe.runtime.handler.binding import Handler
 from qframe.stores.base import Controls
 
 LONGEST_SLEEP_S: Final = 5.0
@@ -23,14 +22,6 @@ RAMPING_UP_SLEEP_S: Final = 0.02
 PARKED_S: Final = 0.05
 GIVING_BACK_S: Final = 0.01
 HELD_BACK_S: Final = 1.0  # no longer: an operator may set another rate meanwhile
-
-
-class HeldBack(Exception):
-    """Raised instead of calling a handler that may not begin now: its message waits here."""
-
-    def __init__(self, wait_s: float) -> None:
-        super().__init__(wait_s)
-        self.wait_s = wait_s
 
 
 class AdmissionControl:
@@ -46,7 +37,6 @@ class AdmissionControl:
 
     Args:
         context: the consumer's.
-        handler: the consumer's.
         options: the consumer's.
         store: has the rate that workers of a group share.
         in_flight: what is in flight.
@@ -54,8 +44,6 @@ class AdmissionControl:
         wake: makes the pull loop ask again.
 
     Attributes:
-        own_handler: the consumer's handler.
-        handler: called with a message: the consumer's handler, or a check before it.
         gate: the check, if there is one: returns 0 if a delivery may begin, else after how long to
             ask again.
         again_s: after there was no room, how long to wait before asking again.
@@ -65,14 +53,12 @@ class AdmissionControl:
         self,
         context: ConsumerContext,
         *,
-        handler: Handler,
         options: ConsumerOptions,
         store: Controls,
         in_flight: InFlight,
         give_back: Callable[[], list[Delivery]],
         wake: Callable[[], None],
     ) -> None:
-        self.own_handler = handler
         self._in_flight = in_flight
         self._own_limit = options.rate_limit
         self._give_back = give_back
@@ -91,7 +77,6 @@ class AdmissionControl:
         self._leaving: set[Delivery] = set()
         self._starved = False
         self.again_s = LONGEST_SLEEP_S
-        self.handler: Handler = handler
         self.gate: Callable[[Delivery], float] | None = None
         self._limit_to(self._own_limit)
 
@@ -148,7 +133,6 @@ class AdmissionControl:
         self._bucket = None if limit is None else self._make_bucket(limit)
         is_free = self._bucket is None and self._breaker is None
         self.gate = None if is_free else self._admit
-        self.handler = self.own_handler if is_free else self._guarded
 
     # For the pull loop.
 
@@ -233,18 +217,6 @@ class AdmissionControl:
         """Notes messages that wait for something else."""
         self._ready.difference_update(deliveries)
 
-    def done(self, done: Callable[[Delivery], None]) -> Callable[[Delivery], None]:
-        """Wraps a function that takes handled deliveries, so that the breaker notes them too."""
-        if self._breaker is None:
-            return done
-        succeeded = self._breaker.succeeded
-
-        def both(delivery: Delivery) -> None:
-            succeeded(delivery)
-            done(delivery)
-
-        return both
-
     def succeeded(self, deliveries: Iterable[Delivery]) -> None:
         """Notes messages that were handled."""
         if self._breaker is not None:
@@ -255,16 +227,6 @@ class AdmissionControl:
         """Notes the error of a handler."""
         if self._breaker is not None:
             self._breaker.failed(delivery, error)
-
-    def _guarded(self, message: Message) -> Any:
-        """Calls the handler if it may begin now.
-
-        Raises:
-            HeldBack: if it may not.
-        """
-        if wait_s := self._admit(message.delivery):
-            raise HeldBack(wait_s)
-        return self.own_handler(message)
 
     def _admit(self, delivery: Delivery) -> float:
         """Takes a message's token: 0 if it may begin, else after how long to ask again."""

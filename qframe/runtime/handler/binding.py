@@ -18,9 +18,10 @@ from qframe.idempotency.awaited import is_async_connection, is_async_session, is
 from qframe.idempotency.base import Checker
 from qframe.message import Message
 from qframe.models import decoder_of
+from qframe.runtime.handler.attempt import Attempt
 
-Handler = Callable[[Message], object]
-BatchHandler = Callable[[list[Message]], object]
+Handler = Callable[[Attempt], object]
+BatchHandler = Callable[[list[Attempt]], object]
 
 _ASKED = ("message", "session", "connection", "connection")
 _FILLABLE = (
@@ -38,7 +39,7 @@ def bind(function: Callable[..., Any]) -> Handler:
         BadHandler: if a parameter cannot be filled, or it is a generator.
     """
     name = _checked(function)
-    fillers: list[Callable[[Message], Any]] = [
+    fillers: list[Callable[[Attempt], Any]] = [
         _filler(name, parameter, annotation)
         for parameter, annotation in _parameters(name, function)
     ]
@@ -51,7 +52,7 @@ def bind(function: Callable[..., Any]) -> Handler:
     for filler, asked in zip(fixed, _ASKED, strict=True):
         if fillers.count(filler) > 1:
             raise BadHandler("handler", name, f"the {asked} is asked for twice", "ask for it once")
-    fill: Callable[[Message], Any]
+    fill: Callable[[Attempt], Any]
     match fillers:
         case []:
             return lambda _message: function()
@@ -73,7 +74,7 @@ def bind_batch(function: Callable[..., Any]) -> BatchHandler:
     """
     name = _checked(function)
     asked = _parameters(name, function)
-    fillers: list[Callable[[Message], Any] | None] = []
+    fillers: list[Callable[[Attempt], Any] | None] = []
     for parameter, annotation in asked:
         if annotation == list[Message]:
             fillers.append(None)
@@ -248,20 +249,20 @@ def _unannotated(name: str, parameter: str) -> BadHandler:
     return BadHandler("parameter", f"{name}({parameter})", "it has no annotation", remedy)
 
 
-def _the_message(message: Message) -> Message:
+def _the_message(message: Attempt) -> Message:
     return message
 
 
-def _the_session(message: Message) -> Any:
+def _the_session(message: Attempt) -> Any:
     return message.effect.transaction.session
 
 
-def _the_connection(message: Message) -> Connection:
+def _the_connection(message: Attempt) -> Connection:
     connection: Connection = message.effect.transaction.connection
     return connection
 
 
-def _the_async_connection(message: Message) -> Any:
+def _the_async_connection(message: Attempt) -> Any:
     return message.effect.transaction.awaited
 
 
@@ -276,7 +277,7 @@ def _awaits_transaction(annotation: Any) -> bool | None:
     return None
 
 
-def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Message], Any]:
+def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Attempt], Any]:
     """What makes the value of one parameter."""
     if annotation is Message:
         return _the_message
@@ -306,7 +307,7 @@ def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Message], A
         ) from error
     expected = getattr(annotation, "__name__", str(annotation))
 
-    def body(message: Message) -> Any:
+    def body(message: Attempt) -> Any:
         delivery = message.delivery
         if delivery.headers is not None and delivery.headers.get(TYPE_HEADER) == RAW:
             raise UndecodableBody(delivery.id, expected, "it was published as bytes")

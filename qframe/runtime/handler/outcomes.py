@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from asyncio import CancelledError
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Final
 
-from qframe.errors import Forgotten
+from qframe.errors import Forgotten, NotSupported
 from qframe.events import Events
 from qframe.message import Delivery, Message
 from qframe.options.consumer import ConsumerOptions
 from qframe.outcomes import Verdict
-from qframe.retry import Backoff
+from qframe.retry import Backoff, NeedRetry
 from qframe.runtime.handler.retry_policy import Ending, ending_of
+
+NO_RETRY: Final = "raise another exception, or leave out at_most_once= where a retry is wanted"
 
 
 class Endings:
@@ -56,6 +58,10 @@ class Endings:
 
     def of_settled(self, message: Message, error: BaseException) -> None:
         """The failure of a message that was settled before: nobody tries it again."""
+        if isinstance(error, NeedRetry):
+            problem = NotSupported("NeedRetry of a consumer with at_most_once=True", NO_RETRY)
+            problem.__cause__ = error
+            error = problem
         self.tell("delivery.failed", message, error, settled=True)
         if isinstance(error, Exception | SystemExit | CancelledError):
             self._mourn(message, error)

@@ -15,7 +15,7 @@ from qframe.runtime.handler.middleware import check_hooks
 from qframe.topic import Topic, broadcast_group, legal_name
 
 
-class Consumer(msgspec.Struct, frozen=True):
+class ConsumerSpec(msgspec.Struct, frozen=True):
     """A registered handler: its topic (or its name), its group, its options.
 
     `is_pulled` says that it has none: its messages are for a loop of the user's own. One that is

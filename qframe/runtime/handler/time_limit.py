@@ -6,8 +6,8 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from qframe.errors import HandlerTimeout
-from qframe.message import Message
 from qframe.runtime.context import ConsumerContext
+from qframe.runtime.handler.attempt import Attempt
 
 
 class TimeLimit:
@@ -27,12 +27,12 @@ class TimeLimit:
         self.seconds = seconds
         self._context = context
         self._clock = context.clock
-        self._until_s: dict[Message, float] = {}
+        self._until_s: dict[Attempt, float] = {}
         self.is_measured = False
         """Whether only the time inside `running` counts, not all the time since the start."""
 
     @contextmanager
-    def running(self, message: Message) -> Iterator[None]:
+    def running(self, message: Attempt) -> Iterator[None]:
         """Wraps the call of a handler, if its consumer does more than call it."""
         if self.seconds is None:
             yield
@@ -43,7 +43,7 @@ class TimeLimit:
         finally:
             del self._until_s[message]
 
-    def look(self, message: Message) -> None:
+    def look(self, message: Attempt) -> None:
         """Marks a message that has run for too long, if its handler did."""
         if self.is_measured:
             until_s = self._until_s.get(message)
@@ -51,16 +51,14 @@ class TimeLimit:
                 return
         self.mark(message)
 
-    def mark(self, message: Message) -> None:
+    def mark(self, message: Attempt) -> None:
         """Marks a message as overdue, once."""
-        if message.overdue:
-            return
-        message.overdue = message.cancelled = True
-        self._context.emit(
-            "delivery.overdue", id=message.id, key=message.key, attempt=message.attempt,
-            timeout_s=self.seconds,
-        )  # fmt: skip
+        if message.expire():
+            self._context.emit(
+                "delivery.overdue", id=message.id, key=message.key, attempt=message.attempt,
+                timeout_s=self.seconds,
+            )  # fmt: skip
 
-    def error_of(self, message: Message) -> HandlerTimeout:
+    def error_of(self, message: Attempt) -> HandlerTimeout:
         """The error of a marked message."""
         return HandlerTimeout(message.id, self.seconds or 0.0)

@@ -1,8 +1,9 @@
 """The order in which deliveries reach handlers, and in which they are settled.
 
-`lanes` lets one delivery of a key through at a time, `batches` gathers batches and keeps the order
-of their keys, `tag_filter` drops what a consumer does not want, and `settlement_order` keeps the
-order of a run's settlements. `suspects` remembers the messages of a failed batch.
+`base` says what an order is; `key_order` and `batch_order` are the two. `lanes` lets one delivery
+of a key through at a time, `batches` gathers batches and keeps the order of their keys,
+`tag_filter` drops what a consumer does not want, and `settlement_order` keeps the order of a run's
+settlements.
 
 Imports `handler` only. No threads, no store: each call is short and returns what may go on.
 """

@@ -12,13 +12,14 @@ from operator import attrgetter
 from typing import NamedTuple, Protocol
 
 from qframe.clock import Clock
-from qframe.message import Delivery, Message
+from qframe.message import Delivery
+from qframe.runtime.handler.attempt import Attempt
 
 
 class Taker(Protocol):
     """A thread that takes batches."""
 
-    def take(self, messages: list[Message]) -> None:
+    def take(self, attempts: list[Attempt]) -> None:
         """Has a batch in hand from now on."""
 
 
@@ -28,7 +29,7 @@ class Gathered:
     __slots__ = ("due_s", "messages")
 
     def __init__(self, due_s: float) -> None:
-        self.messages: list[Message] = []
+        self.messages: list[Attempt] = []
         self.due_s = due_s
 
 
@@ -57,7 +58,7 @@ class Lane:
         self.batch: Gathered | None = None
         self.again: int | None = None
         self.turn: Gathered | None = None
-        self.behind: deque[tuple[int, Message]] = deque()
+        self.behind: deque[tuple[int, Attempt]] = deque()
 
     def is_first(self, place: Place) -> bool:
         """Whether a message that was let through has none before it in the lane."""
@@ -106,14 +107,14 @@ class Batches:
         self._open: Gathered | None = None
         self._full: deque[Gathered] = deque()
         self._lanes: dict[str | int, Lane] = {}
-        self._pauses: list[tuple[float, int, Message]] = []
+        self._pauses: list[tuple[float, int, Attempt]] = []
         self._waiting = 0
 
     def __len__(self) -> int:
         """How many messages wait here, paused ones and those behind others too."""
         return self._waiting
 
-    def add(self, messages: Iterable[Message]) -> None:
+    def add(self, messages: Iterable[Attempt]) -> None:
         """Gathers messages, in order."""
         with self._changed:
             for message in messages:
@@ -174,7 +175,7 @@ class Batches:
 
     # Messages that are handed out again.
 
-    def pause(self, message: Message, until_s: float) -> None:
+    def pause(self, message: Attempt, until_s: float) -> None:
         """Keeps a message that was handed out until then, its lane with it.
 
         One that has others of its lane before it goes back behind those instead.
@@ -196,7 +197,7 @@ class Batches:
                 lane.batch = lane.turn = None
             heapq.heappush(self._pauses, (until_s, next(self._numbers), message))
 
-    def held(self, messages: Iterable[Message]) -> list[Message]:
+    def held(self, messages: Iterable[Attempt]) -> list[Attempt]:
         """Those of a batch in hand that have to wait: one before them in their lane was paused."""
         with self._changed:
             return [message for message in messages if self._is_held(message)]
@@ -215,7 +216,7 @@ class Batches:
 
     def withdraw(
         self, wanted: Callable[[Delivery], bool], in_hand: Iterable[Delivery] = ()
-    ) -> list[Message]:
+    ) -> list[Attempt]:
         """Takes back the messages wanted that no thread has, in order, and frees their lanes.
 
         What stands before one that is in hand stays: else that one would not be held any more, and
@@ -224,10 +225,10 @@ class Batches:
         with self._changed:
             last = self._last(in_hand)
 
-            def goes(message: Message) -> bool:
+            def goes(message: Attempt) -> bool:
                 return wanted(message.delivery) and not (last and self._precedes(message, last))
 
-            taken: list[Message] = []
+            taken: list[Attempt] = []
             for gathered in [*self._full, *([self._open] if self._open is not None else [])]:
                 gathered.messages, gone = _parted(gathered.messages, goes)
                 taken += gone
@@ -260,7 +261,7 @@ class Batches:
         taker.take(messages)  # before it counts as gone, so that it is never nowhere
         self._waiting -= len(messages)
 
-    def _lane(self, message: Message) -> Lane | None:
+    def _lane(self, message: Attempt) -> Lane | None:
         name = self.lane_of(message.delivery)
         return None if name is None else self._lanes.get(name)
 
@@ -275,18 +276,18 @@ class Batches:
                 last[name] = max(place.number, last.get(name, -1))
         return last
 
-    def _precedes(self, message: Message, last: Mapping[str | int, int]) -> bool:
+    def _precedes(self, message: Attempt, last: Mapping[str | int, int]) -> bool:
         """Whether one that was let through stands before one of its lane that is in hand."""
         name, lane = self.lane_of(message.delivery), self._lane(message)
         place = None if lane is None else lane.through.get(message.delivery)
         return name is not None and place is not None and place.number < last.get(name, -1)
 
-    def _is_held(self, message: Message) -> bool:
+    def _is_held(self, message: Attempt) -> bool:
         lane = self._lane(message)
         place = None if lane is None else lane.through.get(message.delivery)
         return lane is not None and place is not None and lane.holds(place)
 
-    def _enter(self, number: int, message: Message) -> None:
+    def _enter(self, number: int, message: Attempt) -> None:
         """Lets a message into the open batch, or puts it behind those of its lane."""
         name = self.lane_of(message.delivery)
         if name is None:
@@ -300,11 +301,11 @@ class Batches:
             return
         self._join(lane, number, message)
 
-    def _join(self, lane: Lane, number: int, message: Message) -> None:
+    def _join(self, lane: Lane, number: int, message: Attempt) -> None:
         lane.batch = self._append(message)
         lane.through[message.delivery] = Place(number, lane.batch)
 
-    def _append(self, message: Message) -> Gathered:
+    def _append(self, message: Attempt) -> Gathered:
         """Puts a message into the open batch, which may be full then; answers that batch."""
         gathered = self._open
         if gathered is None:
@@ -343,7 +344,7 @@ class Batches:
             if lane.batch is not self._open:
                 return
 
-    def _resumed(self, message: Message) -> None:
+    def _resumed(self, message: Attempt) -> None:
         lane = self._lane(message)
         place = None if lane is None else lane.through.get(message.delivery)
         if lane is None or place is None:
@@ -365,11 +366,11 @@ class Batches:
 
 
 def _parted(
-    messages: list[Message], goes: Callable[[Message], bool]
-) -> tuple[list[Message], list[Message]]:
+    messages: list[Attempt], goes: Callable[[Attempt], bool]
+) -> tuple[list[Attempt], list[Attempt]]:
     """Those that stay, and those that go."""
-    stay: list[Message] = []
-    gone: list[Message] = []
+    stay: list[Attempt] = []
+    gone: list[Attempt] = []
     for message in messages:
         (gone if goes(message) else stay).append(message)
     return stay, gone

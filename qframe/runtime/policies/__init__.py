@@ -1,7 +1,11 @@
 """What is asked before a handler, and told after it, so that an effect happens once.
 
-`checkers` finds a consumer's idempotent checker, `loop_checker` adapts one of an async engine,
-`run_claims` claims the messages of a run in one call, and `claims` renews claims that are held.
+`base` says what a policy is: it is asked about a unit, which is an attempt or a batch, and returns
+what is to become of each attempt. `direct` asks nobody, `settle_first` settles before the handler,
+`marks` and `transactional` ask an idempotent checker, on the common ground of `checked`.
+
+`checkers` finds a consumer's checker, `loop_checker` adapts one of an async engine, and `claims`
+renews claims that are held.
 
 Imports `handler` and `executors`, and the checkers of `qframe.idempotency`; no store.
 """

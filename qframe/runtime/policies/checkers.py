@@ -82,17 +82,9 @@ def check_batch(options: ConsumerOptions, checker: Checker | None) -> None:
     Raises:
         BadOption: otherwise.
     """
-    batch = options.batch
-    if batch is None:
-        return
     gives = checker is not None and checker.is_transactional
-    if batch.transaction == "item" and not gives:
-        raise BadOption(
-            "batch", batch, "there is no transaction that an item could have",
-            "leave out transaction=, or add idempotent_checker=TransactionalChecker(engine)",
-        )  # fmt: skip
-    if batch.transaction == "batch" and gives and not options.auto_ack:
+    if options.batch is not None and gives and not options.auto_ack:
         raise BadOption(
             "auto_ack", False, "a batch has one transaction, which ends when its handler returns",
-            "leave it out, or use Batch(…, transaction='item')",
+            "leave it out, or use a DatabaseChecker",
         )  # fmt: skip

@@ -76,6 +76,13 @@ class ClaimRenewal(Service):
             self._leaving += claims
         self._awake.set()
 
+    def let_go_all(self) -> None:
+        """Releases all claims soon."""
+        with self._claims_guard:
+            self._leaving += self._claims
+            self._claims.clear()
+        self._awake.set()
+
     def wake(self) -> None:
         """Ends the wait for the next round."""
         self._awake.set()
@@ -88,7 +95,7 @@ class ClaimRenewal(Service):
             self._awake.wait(max(0.0, due_s - self._clock.monotonic_s()))
             self._awake.clear()
             is_last = self.stopping
-            self._release()
+            self.release_let_go()
             if is_last:
                 return
             if self._clock.monotonic_s() >= due_s:
@@ -98,7 +105,8 @@ class ClaimRenewal(Service):
                 for start in range(0, len(claims), STEP):
                     self._renew(claims[start : start + STEP])
 
-    def _release(self) -> None:
+    def release_let_go(self) -> None:
+        """Releases now what was let go; what cannot be released passes with its lease."""
         with self._claims_guard:
             leaving, self._leaving = self._leaving, []
         with suppress(CheckerUnavailable):  # they pass with their leases

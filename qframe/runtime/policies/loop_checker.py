@@ -16,8 +16,11 @@ def is_in_loop(checker: Checker) -> bool:
     return bool(getattr(checker, "is_async", False))
 
 
-class OnLoop:
-    """A checker of an async engine, as it can be called from threads: in the loop.
+class AsyncCheckerAdapter:
+    """A checker of an async engine, as it can be called from threads.
+
+    In the event loop its methods are called by whoever awaits them (`awaited`); from any other
+    thread they are done in the loop, and the caller waits.
 
     Args:
         checker: the checker.
@@ -30,42 +33,37 @@ class OnLoop:
 
     def open(self) -> None:
         """Makes its table where it is missing."""
-        self._wait_for(self._checker.open)
+        self._ask(self._checker.open)
 
     def sweep(self, limit: int) -> int:
         """Removes what has expired; nothing, where the loop has ended."""
         try:
-            return int(self._wait_for(self._checker.sweep, limit))
+            return int(self._ask(self._checker.sweep, limit))
         except (RuntimeError, FutureCancelled):
             return 0
 
-    def _wait_for(self, function: Callable[..., Any], *args: Any) -> Any:
+    def claim_many(self, scope: Scope, claims: list[Claim], lease_ms: int) -> None:
+        """Asks for effects; sets the state of each claim."""
+        self._ask(self._checker.claim_many, scope, claims, lease_ms)
+
+    def claim_together(self, scope: Scope, claims: list[Claim]) -> None:
+        """Begins one transaction for all claims that can be had; sets the state of each."""
+        self._ask(self._checker.claim_together, scope, claims)
+
+    def finish_many(self, scope: Scope, claims: list[Claim]) -> list[bool]:
+        """Commits the transactions."""
+        kept: list[bool] = self._ask(self._checker.finish_many, scope, claims)
+        return kept
+
+    def release_many(self, scope: Scope, claims: list[Claim]) -> list[bool]:
+        """Rolls the transactions back."""
+        released: list[bool] = self._ask(self._checker.release_many, scope, claims)
+        return released
+
+    def _ask(self, function: Callable[..., Any], *args: Any) -> Any:
+        if self._event_loop.is_here:
+            return function(*args)
         return self._event_loop.wait_for(awaited(function, *args))
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self._checker, name)
-
-
-class FromThreads(OnLoop):
-    """Has all that asks the database done in the loop, and waits for it.
-
-    Never to be called in the loop itself, which would wait for itself.
-    """
-
-    def claim_many(self, scope: Scope, claims: list[Claim], lease_ms: int) -> None:
-        """Asks for effects; sets the state of each claim."""
-        self._wait_for(self._checker.claim_many, scope, claims, lease_ms)
-
-    def claim_together(self, scope: Scope, claims: list[Claim]) -> None:
-        """Begins one transaction for all claims that can be had; sets the state of each."""
-        self._wait_for(self._checker.claim_together, scope, claims)
-
-    def finish_many(self, scope: Scope, claims: list[Claim]) -> list[bool]:
-        """Commits the transactions."""
-        answers: list[bool] = self._wait_for(self._checker.finish_many, scope, claims)
-        return answers
-
-    def release_many(self, scope: Scope, claims: list[Claim]) -> list[bool]:
-        """Rolls the transactions back."""
-        answers: list[bool] = self._wait_for(self._checker.release_many, scope, claims)
-        return answers

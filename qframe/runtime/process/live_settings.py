@@ -1,4 +1,4 @@
-"""What is set for groups in the store, applied to the lines of a worker while they run."""
+"""What is set for groups in the store, applied to the consumers of a worker while they run."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Final
 from qframe.errors import BadOption, StoreUnavailable
 from qframe.events import Events
 from qframe.options.tuning import Tuning, tuning_of
-from qframe.runtime.consume.line import Line
+from qframe.runtime.consume.consumer import Consumer
 from qframe.service import Service
 from qframe.stores.base import Store
 from qframe.topic import Topic
@@ -17,21 +17,21 @@ EVERY_S: Final = 1.0
 
 
 class Dial:
-    """One line's tuning: what was applied to it last.
+    """One consumer's tuning: what was applied to it last.
 
     What is wrong (written by hand, or by a later version) is told once and changes nothing else.
 
     Args:
-        line: the line.
+        consumer: the consumer.
         events: told of what was changed, and of what is wrong.
     """
 
-    def __init__(self, line: Line, events: Events) -> None:
-        self._line = line
+    def __init__(self, consumer: Consumer, events: Events) -> None:
+        self._consumer = consumer
         self._events = events
         self._texts: Mapping[str, str] = {}
         self._applied = Tuning()
-        self._where = {"topic": line.topic, "group": line.group}
+        self._where = {"topic": consumer.topic, "group": consumer.group}
 
     def turn(self, texts: Mapping[str, str]) -> None:
         """Applies what is set now, if it differs from what was."""
@@ -39,28 +39,28 @@ class Dial:
             return
         self._texts = dict(texts)
         tuning, wrong = tuning_of(texts)
-        line, before = self._line, self._applied
+        consumer, before = self._consumer, self._applied
         self._applied = tuning
         try:
-            line.pool.resize(tuning.threads)
+            consumer.executor.resize(tuning.threads)
         except BadOption as error:
             wrong.append(error)
-            line.pool.resize(None)
+            consumer.executor.resize(None)
         try:
-            line.flow.set_rate(tuning.rate)
+            consumer.flow.set_rate(tuning.rate)
         except BadOption as error:
             wrong.append(error)
-            line.flow.set_rate(None)
-        line.in_flight.resize(tuning.in_flight)
+            consumer.flow.set_rate(None)
+        consumer.in_flight.resize(tuning.in_flight)
         if tuning.paused:
-            line.flow.pause()
+            consumer.flow.pause()
         else:
-            line.flow.resume()
+            consumer.flow.resume()
         if self._events:
             self._tell(before, tuning, wrong)
 
     def _tell(self, before: Tuning, tuning: Tuning, wrong: list[BadOption]) -> None:
-        """Says what was set, and what is wrong; the line's flow says itself that it is paused."""
+        """Says what was set, and what is wrong; that it is paused, its flow says itself."""
         facts = {name: getattr(tuning, name) for name in ("threads", "rate", "in_flight")}
         if any(getattr(before, name) != value for name, value in facts.items()):
             self._events.emit("consumer.tuned", **facts, **self._where)
@@ -69,10 +69,10 @@ class Dial:
 
 
 class Tuner(Service):
-    """Asks the store every second, in one call for all lines, what is set for them.
+    """Asks the store every second, in one call for all consumers, what is set for them.
 
     Args:
-        lines: the worker's, each with its topic.
+        consumers: the worker's, each with its topic.
         store: the store.
         events: told of what was changed.
         on_failure: called when it ends by an error.
@@ -81,18 +81,18 @@ class Tuner(Service):
     def __init__(
         self,
         *,
-        lines: Sequence[tuple[Topic, Line]],
+        consumers: Sequence[tuple[Topic, Consumer]],
         store: Store,
         events: Events,
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
         super().__init__("qframe.tuner", on_failure)
         self._store = store
-        self._asked = [(topic, line.group) for topic, line in lines]
-        self._dials = [Dial(line, events) for _, line in lines]
+        self._asked = [(topic, consumer.group) for topic, consumer in consumers]
+        self._dials = [Dial(consumer, events) for _, consumer in consumers]
 
     def begin(self) -> None:
-        """Applies what is set before the lines begin, and goes on with that from now on.
+        """Applies what is set before the consumers begin, and goes on with that from now on.
 
         Raises:
             StoreUnavailable: if the store cannot be reached.
@@ -106,7 +106,7 @@ class Tuner(Service):
             try:
                 self._look()
             except StoreUnavailable:
-                continue  # the lines say so, and go on as they were told last
+                continue  # the consumers say so, and go on as they were told last
 
     def _look(self) -> None:
         found = self._store.tunings(self._asked) if self._asked else []

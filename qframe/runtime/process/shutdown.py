@@ -5,14 +5,14 @@ from __future__ import annotations
 from threading import Event
 
 from qframe.clock import Clock
-from qframe.runtime.consume.line import Line
+from qframe.runtime.consume.consumer import Consumer
 
 _LOOK_EVERY_S = 0.01
 _LAST_WORDS_S = 5.0
 
 
-def terminate(lines: list[Line], *, grace_s: float, clock: Clock) -> None:
-    """Stops lines: no more pulling; running handlers finish; the rest goes back; slots are left.
+def terminate(consumers: list[Consumer], *, grace_s: float, clock: Clock) -> None:
+    """Stops consumers: no more pulling; handlers finish; the rest goes back; slots are left.
 
     1. Every pull loop stops.
     2. What no handler has in hand is given back, uncounted.
@@ -20,36 +20,36 @@ def terminate(lines: list[Line], *, grace_s: float, clock: Clock) -> None:
        What they ask to be tried again at once goes back as well.
     4. What is still in hand then is cancelled and given back, uncounted.
     5. The settlers send what is left, the leases are kept until they have; then slots are left.
-    6. What lines share ends when all have left: their checkers may be in the event loop.
+    6. What consumers share ends when all have left: their checkers may be in the event loop.
 
     Args:
-        lines: the worker's.
+        consumers: the worker's.
         grace_s: how long running handlers may go on, in seconds.
         clock: for the grace.
     """
-    for line in lines:
-        line.pull_loop.ask_to_stop()
-    for line in lines:
-        line.pull_loop.stop(_LAST_WORDS_S)
+    for consumer in consumers:
+        consumer.pull_loop.ask_to_stop()
+    for consumer in consumers:
+        consumer.pull_loop.stop(_LAST_WORDS_S)
     until_s = clock.monotonic_s() + grace_s
     pause = Event()
     while True:
-        for line in lines:
-            line.give_back()
-        if all(line.is_quiet() for line in lines):
+        for consumer in consumers:
+            consumer.give_back()
+        if all(consumer.is_quiet() for consumer in consumers):
             break
         if clock.monotonic_s() >= until_s:
-            for line in lines:
-                line.abandon()
+            for consumer in consumers:
+                consumer.abandon()
             break
         pause.wait(_LOOK_EVERY_S)
-    for line in lines:
-        line.pool.stop(0)
-    for line in lines:
-        if not line.settler.stop(_LAST_WORDS_S):
-            line.settler.abandon()
-    for line in lines:
-        line.renewal.stop(_LAST_WORDS_S)
-        line.leave()
-    for line in lines:
-        line.close()
+    for consumer in consumers:
+        consumer.executor.stop(0)
+    for consumer in consumers:
+        if not consumer.settler.stop(_LAST_WORDS_S):
+            consumer.settler.abandon()
+    for consumer in consumers:
+        consumer.renewal.stop(_LAST_WORDS_S)
+        consumer.leave()
+    for consumer in consumers:
+        consumer.close()

@@ -1,4 +1,4 @@
-"""A worker: all lines of one process, from start to a clean stop."""
+"""A worker: all consumers of one process, from start to a clean stop."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from typing import Any, Final, Protocol
 from qframe.clock import Clock
 from qframe.errors import QFrameError, WorkerFailed
 from qframe.events import Events
-from qframe.runtime.consume.line import Line
+from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.process.live_settings import Tuner
 from qframe.runtime.process.shutdown import terminate
 from qframe.runtime.process.sweeper import Sweeper
@@ -26,7 +26,7 @@ _LAST_WORDS_S: Final = 5.0
 
 
 class Background(Watched, Protocol):
-    """What a worker runs beside its lines."""
+    """What a worker runs beside its consumers."""
 
     def start(self) -> None:
         """Starts it."""
@@ -45,14 +45,14 @@ OnFailure = Callable[[str, BaseException], None]
 
 
 class Worker:
-    """Runs lines until it is told to stop, a part fails, or, in a burst, all is done.
+    """Runs consumers until it is told to stop, a part fails, or, in a burst, all is done.
 
     Args:
         worker_id: its name, unique to this start.
-        make_lines: makes the lines; given the function that a failing part calls.
+        make_consumers: makes the consumers; given the function that a failing part calls.
         make_sweeper: makes the sweeper; given the same.
-        make_tuner: makes what tunes the lines; given them and the same.
-        make_background: makes what runs beside the lines, after them; given the same.
+        make_tuner: makes what tunes the consumers; given them and the same.
+        make_background: makes what runs beside the consumers, after them; given the same.
         grace_s: how long running handlers may go on when it stops, in seconds.
         events: told of its start, that it is ready, and its stop.
         clock: the clock.
@@ -63,9 +63,9 @@ class Worker:
         self,
         worker_id: str,
         *,
-        make_lines: Callable[[OnFailure], list[Line]],
+        make_consumers: Callable[[OnFailure], list[Consumer]],
         make_sweeper: Callable[[OnFailure], Sweeper],
-        make_tuner: Callable[[list[Line], OnFailure], Tuner],
+        make_tuner: Callable[[list[Consumer], OnFailure], Tuner],
         grace_s: float,
         events: Events,
         clock: Clock,
@@ -81,17 +81,17 @@ class Worker:
         self._stopping = False
         self._words: SimpleQueue[None] = SimpleQueue()
         self._failure: QFrameError | None = None
-        self._lines = make_lines(self._fail)
+        self._consumers = make_consumers(self._fail)
         self._sweeper = make_sweeper(self._fail)
-        self._tuner = make_tuner(self._lines, self._fail)
+        self._tuner = make_tuner(self._consumers, self._fail)
         self._background = make_background(self._fail)
-        watched = [*(line.pull_loop for line in self._lines), *self._background]
+        watched = [*(consumer.pull_loop for consumer in self._consumers), *self._background]
         self._watchdog = Watchdog(watched, on_stalled=self._fail, events=events, clock=clock)
 
     @property
-    def lines(self) -> list[Line]:
-        """Its lines, in the order of their consumers."""
-        return self._lines
+    def consumers(self) -> list[Consumer]:
+        """Its consumers, in the order of their consumers."""
+        return self._consumers
 
     def run(
         self, *, burst: bool = False, drain: bool = False,
@@ -109,14 +109,14 @@ class Worker:
         """
         with self._signals():
             if self._events:
-                consumers = [f"{line.topic}/{line.group}" for line in self._lines]
+                names = [f"{consumer.topic}/{consumer.group}" for consumer in self._consumers]
                 self._events.emit(
-                    "worker.started", worker=self.id, consumers=consumers, store=self._store
+                    "worker.started", worker=self.id, consumers=names, store=self._store
                 )
             try:
                 self._tuner.begin()
-                for line in self._lines:
-                    line.start()
+                for consumer in self._consumers:
+                    consumer.start()
                 self._sweeper.start()
                 for part in self._background:
                     part.start()
@@ -144,14 +144,14 @@ class Worker:
             self._watchdog.look()
 
     def _is_done(self, *, drained: bool) -> bool:
-        """Whether all is done. A line may give work to what is beside it, and the other way round.
+        """Whether all is done. Consumers may give work to what is beside them, and be given some.
 
-        So that is asked before the lines and after them: what a handler has left there meanwhile
-        is seen, and so is what came into a topic before.
+        So that is asked before the consumers and after them: what a handler has left there
+        meanwhile is seen, and so is what came into a topic before.
         """
         return (
             all(part.is_done() for part in self._background)
-            and all(line.is_done(drained=drained) for line in self._lines)
+            and all(consumer.is_done(drained=drained) for consumer in self._consumers)
             and all(part.is_done() for part in self._background)
         )
 
@@ -162,7 +162,7 @@ class Worker:
         self._tuner.ask_to_stop()
         for part in self._background:
             part.ask_to_stop()
-        terminate(self._lines, grace_s=self._grace_s, clock=self._clock)
+        terminate(self._consumers, grace_s=self._grace_s, clock=self._clock)
         self._sweeper.stop(_LAST_WORDS_S)
         self._tuner.stop(_LAST_WORDS_S)
         for part in self._background:

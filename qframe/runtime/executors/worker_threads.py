@@ -1,9 +1,8 @@
-"""The threads of a pool, each with a hand, and a steward who looks after them."""
+"""Threads that may become more or fewer at any time, and one that monitors them."""
 
 from __future__ import annotations
 
 import threading
-from abc import abstractmethod
 from collections.abc import Callable
 from itertools import count
 from typing import Generic, TypeVar
@@ -14,25 +13,29 @@ from qframe.errors import BadOption
 from qframe.options.consumer import checked_threads
 from qframe.service import Service
 
-HandT = TypeVar("HandT", bound=Holder)
+WorkerT = TypeVar("WorkerT", bound=Holder)
 
 
-class Crew(Service, Generic[HandT]):
-    """Threads that may become more or fewer at any time; the service's own thread is the steward.
+class WorkerThreads(Service, Generic[WorkerT]):
+    """The threads of an executor, each with a worker; the service's own thread is the monitor.
 
-    One that is too many goes by itself, at a moment when it has nothing in hand: so what waits is
-    left to the others, and nothing is handed over twice.
+    A thread that is too many ends by itself, at a moment when its worker has nothing in hand: so
+    what waits is left to the others, and nothing is handed over twice.
 
     Args:
         name: the threads' names begin with it.
         size: how many there are at first.
-        make_hand: makes a thread's hand.
+        make_worker: makes a thread's worker.
+        serve: waits for work and does it with a worker, or returns since the threads become fewer.
+        wake_workers: wakes so many threads that wait for work, to look whether they are to end.
+        monitor: looks after the workers until `stopping`, in the service's thread.
+        wake_monitor: ends its wait.
         clock: for measuring.
         on_failure: called when a thread ends by an error of qframe's own.
 
     Attributes:
-        hands: those of all threads; another list each time that one comes or goes.
-        size: how many there are to be.
+        workers: those of all threads; another list each time that one comes or goes.
+        size: how many threads there are to be.
     """
 
     def __init__(
@@ -40,40 +43,47 @@ class Crew(Service, Generic[HandT]):
         *,
         name: str,
         size: int,
-        make_hand: Callable[[], HandT],
+        make_worker: Callable[[], WorkerT],
+        serve: Callable[[WorkerT], None],
+        wake_workers: Callable[[int], None],
+        monitor: Callable[[], None],
+        wake_monitor: Callable[[], None],
         clock: Clock,
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
         super().__init__(name, on_failure)
-        self._make_hand = make_hand
+        self._make_worker = make_worker
+        self._serve_one = serve
+        self._wake_workers = wake_workers
+        self._monitor = monitor
+        self._wake_monitor = wake_monitor
         self._clock = clock
-        self._awake = threading.Event()
         self._members_guard = threading.Lock()
-        self._members: dict[HandT, threading.Thread] = {}
+        self._members: dict[WorkerT, threading.Thread] = {}
         self._numbers = count()
         self._surplus = 0
         self._started = self._ended = False
-        self.hands: list[HandT] = []
+        self.workers: list[WorkerT] = []
         self.size = 0
         self._own_size = size
         self._add(size)
 
-    @abstractmethod
-    def serve(self, hand: HandT) -> None:
-        """Waits for work and does it, or returns since the crew thins out."""
-
-    @abstractmethod
-    def rouse(self, threads: int) -> None:
-        """Wakes so many threads that wait for work, to look whether they are to go."""
-
     @property
-    def thins(self) -> bool:
-        """Whether some thread is to go, so that none may begin with more than it has in hand."""
+    def shrinking(self) -> bool:
+        """Whether some thread is to end, so that none may begin with more than it has in hand."""
         return self._surplus > 0 or self._ended
 
     def wake(self) -> None:
-        """Wakes the steward."""
-        self._awake.set()
+        """Wakes the monitor."""
+        self._wake_monitor()
+
+    def run(self) -> None:
+        """Monitors."""
+        self._monitor()
+
+    def wait_for_stop(self, timeout_s: float) -> None:
+        """Has the monitor wait, unless it is to stop."""
+        self._stopping.wait(timeout_s)
 
     def start(self) -> None:
         """Starts all threads, unless that was done, or they have ended."""
@@ -100,16 +110,16 @@ class Crew(Service, Generic[HandT]):
             self.size += kept - fewer
             self._add(more - kept)
         if fewer:
-            self.rouse(fewer)
+            self._wake_workers(fewer)
 
     def end(self) -> None:
-        """Has each thread end when what it has in hand is done."""
+        """Has each thread end when what its worker has in hand is done."""
         with self._members_guard:
             self._ended = True
-        self.rouse(len(self._members))
+        self._wake_workers(len(self._members))
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """Ends all threads and waits for them; answers whether they have ended in time."""
+        """Ends all threads and waits for them; returns whether they have ended in time."""
         until_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
         self.end()
         ended = super().stop(timeout_s)
@@ -120,17 +130,17 @@ class Crew(Service, Generic[HandT]):
                 ended = ended and not thread.is_alive()
         return ended
 
-    def _serve(self, hand: HandT) -> None:
-        HOLDER.set(hand)
+    def _serve(self, worker: WorkerT) -> None:
+        HOLDER.set(worker)
         try:
-            while not self._lets_go(hand):
-                self.serve(hand)
+            while not self._lets_go(worker):
+                self._serve_one(worker)
         except BaseException as error:  # last words: nobody else hears it
             self._on_failure(self.name, error)
 
-    def _lets_go(self, hand: HandT) -> bool:
-        """Whether the thread with this hand, in which there is nothing, is to end."""
-        if not self.thins:
+    def _lets_go(self, worker: WorkerT) -> bool:
+        """Whether the thread with this worker, in which there is nothing, is to end."""
+        if not self.shrinking:
             return False
         with self._members_guard:
             if self._ended:
@@ -138,24 +148,24 @@ class Crew(Service, Generic[HandT]):
             if not self._surplus:
                 return False
             self._surplus -= 1
-            self.hands = [each for each in self.hands if each is not hand]
-            del self._members[hand]
+            self.workers = [each for each in self.workers if each is not worker]
+            del self._members[worker]
             return True
 
     def _add(self, number: int) -> None:
         for _ in range(number):
-            hand = self._make_hand()
-            thread = self._members[hand] = threading.Thread(
-                target=self._serve, args=(hand,), name=f"{self.name}.{next(self._numbers)}",
+            worker = self._make_worker()
+            thread = self._members[worker] = threading.Thread(
+                target=self._serve, args=(worker,), name=f"{self.name}.{next(self._numbers)}",
                 daemon=True,
             )  # fmt: skip
-            before, self.hands = self.hands, [*self.hands, hand]
+            before, self.workers = self.workers, [*self.workers, worker]
             if self._started:
                 try:
                     thread.start()
                 except RuntimeError as error:
-                    self.hands = before
-                    del self._members[hand]
+                    self.workers = before
+                    del self._members[worker]
                     raise BadOption(
                         "threads", len(before) + 1, f"the system allows no more ({error})",
                         f"use {len(before)} or fewer",

@@ -1,0 +1,375 @@
+"""One consumer of a worker: what joins feed, order, engine and executor."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping
+from typing import Any, Final, NamedTuple, Protocol
+
+from qframe.clock import Clock
+from qframe.coordination.base import Coordinator
+from qframe.errors import UnknownGroup
+from qframe.events import Events
+from qframe.message import Delivery
+from qframe.options.consumer import ConsumerOptions
+from qframe.outcomes import Settled
+from qframe.runtime.consume.engine import Engine
+from qframe.runtime.consume.finisher import Finisher
+from qframe.runtime.consume.manual_acks import ManualAcks
+from qframe.runtime.context import ConsumerContext
+from qframe.runtime.executors.base import Executor
+from qframe.runtime.feed.lease_renewer import LeaseRenewer
+from qframe.runtime.feed.pull_loop import PullLoop
+from qframe.runtime.feed.settler import Leak, Settler
+from qframe.runtime.feed.slots import Slots
+from qframe.runtime.feed.subscription import Subscription
+from qframe.runtime.flow.admission import AdmissionControl
+from qframe.runtime.flow.in_flight import InFlight
+from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.binding import BatchHandler, Handler
+from qframe.runtime.handler.outcomes import Endings
+from qframe.runtime.handler.time_limit import TimeLimit
+from qframe.runtime.order.base import Order
+from qframe.runtime.order.batch_order import BatchOrder
+from qframe.runtime.order.batches import Batches
+from qframe.runtime.order.key_order import KeyOrder
+from qframe.runtime.order.lanes import Lanes
+from qframe.runtime.order.tag_filter import lanes_of
+from qframe.runtime.policies.base import EffectPolicy
+from qframe.runtime.policies.settle_first import SettleFirst
+from qframe.stores.base import Store
+from qframe.topic import Kind, Topic
+
+LAST_WORDS_S: Final = 5.0
+
+SettleNow = Callable[[list[Delivery]], list[Settled]]
+
+
+class ExecutorParts(NamedTuple):
+    """What a consumer's executor is made of.
+
+    Attributes:
+        name: `qframe.pool.<topic>.<group>`.
+        work: begins and ends attempts.
+        batches: where a handler of batches gets them from.
+        time_limit: how long a handler may run.
+    """
+
+    name: str
+    work: Engine
+    batches: Batches | None
+    time_limit: TimeLimit
+
+
+class SettlerMaker(Protocol):
+    """Makes a consumer's settler."""
+
+    def __call__(
+        self,
+        context: ConsumerContext,
+        /,
+        *,
+        store: Store,
+        in_flight: InFlight,
+        epochs: Callable[[], Mapping[int, str]],
+        on_settled: Callable[[], None],
+        on_leaked: Callable[[Delivery], None],
+    ) -> Settler:
+        """Makes it."""
+
+
+class Consumer:
+    """Everything that one consumer of one worker needs between the store and its handler.
+
+    What varies is handed in: the policy, the executor, and for tests the settler. It takes what the
+    pull loop gets, and sees to what is lost, given back, or left at a stop.
+
+    Args:
+        topic: the topic, as declared.
+        group: the group.
+        handler: takes an attempt, or a batch.
+        options: the consumer's.
+        make_policy: makes what stands around the handler, given what settles deliveries at once.
+        make_executor: makes what calls the handler.
+        store: the store.
+        coordinator: says which slots are this worker's.
+        max_bytes: the largest sum of bodies in flight.
+        events: told of what happens.
+        clock: the clock.
+        on_failure: called with a part's name and the error that ended it.
+        make_settler: makes what tells the store of settlements.
+        flow_clock: the clock of rates, pauses and the breaker, if it is another one.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: Topic,
+        group: str,
+        handler: Handler | BatchHandler,
+        options: ConsumerOptions,
+        make_policy: Callable[[SettleNow], EffectPolicy],
+        make_executor: Callable[[ExecutorParts], Executor],
+        store: Store,
+        coordinator: Coordinator,
+        max_bytes: int,
+        events: Events,
+        clock: Clock,
+        on_failure: Callable[[str, BaseException], None],
+        make_settler: SettlerMaker = Settler,
+        flow_clock: Clock | None = None,
+    ) -> None:
+        self.topic = topic.name
+        self.group = group
+        self._where: dict[str, Any] = {"topic": topic.name, "group": group}
+        self._coordinator = coordinator
+        self._events = events
+        self._bell = bell = store.bell([topic])
+        context = ConsumerContext(
+            topic=topic, group=group, events=events, clock=clock, fail=on_failure
+        )
+        of_flow = ConsumerContext(
+            topic=topic, group=group, events=events, clock=flow_clock or clock, fail=on_failure
+        )
+        self._subscription = Subscription(context, options=options, store=store)
+        self.in_flight = InFlight(
+            max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=bell.ring
+        )
+        self.flow = AdmissionControl(
+            of_flow, options=options, store=store, in_flight=self.in_flight,
+            give_back=self.give_back, wake=bell.ring,
+        )  # fmt: skip
+        self.slots = Slots(
+            context, store=store, busy=self.in_flight.slots, give_back=self.give_back,
+            on_lost=lambda slots: self.lose(self.in_flight.of(slots)), on_change=bell.ring,
+        )  # fmt: skip
+        self.settler = make_settler(
+            context, store=store, in_flight=self.in_flight, epochs=lambda: self.slots.epochs,
+            on_settled=self.slots.drain,
+            on_leaked=lambda delivery: self._finisher.leaked(delivery),
+        )  # fmt: skip
+        self.renewal = LeaseRenewer(
+            context, store=store, in_flight=self.in_flight, lease_ms=options.lease_ms,
+            epochs=lambda: self.slots.epochs, sending=self._being_settled, on_lost=self.lose,
+        )  # fmt: skip
+        self.pull_loop = PullLoop(
+            context, store=store, bell=bell, receiver=self, in_flight=self.in_flight,
+            flow=self.flow, lease_ms=options.lease_ms, max_attempts=options.max_attempts,
+        )  # fmt: skip
+        self.policy = make_policy(self.settler.settle_now)
+        self._first = self.policy if isinstance(self.policy, SettleFirst) else None
+        time_limit = TimeLimit(context, options.timeout)
+        time_limit.is_measured = self.policy.blocks
+        # The garbage collector may call from anywhere: a leak goes through a queue that allows it.
+        self._acks = ManualAcks(lambda leaked: self.settler.put(Leak(leaked)))
+        self._order, batches = self._make_order(topic, options, clock)
+        self._finisher = Finisher(
+            topic=topic.name, group=group, options=options, policy=self.policy, order=self._order,
+            flow=self.flow, in_flight=self.in_flight, slots=self.slots,
+            outcomes=Endings(
+                **self._where, options=options, events=events, on_failed=self.flow.failed
+            ),
+            time_limit=time_limit, acks=self._acks,
+            dispatch=lambda attempts: self.executor.dispatch(attempts),
+            pause=lambda attempt, wait_s: self.executor.pause(attempt, wait_s),
+            take_back=self._take_back, extend=self.renewal.extend, wake=bell.ring, events=events,
+        )  # fmt: skip
+        engine = Engine(
+            handler=handler, options=options, policy=self.policy, order=self._order,
+            flow=self.flow, in_flight=self.in_flight, slots=self.slots, time_limit=time_limit,
+            finisher=self._finisher, clock=clock,
+        )  # fmt: skip
+        self.executor = make_executor(
+            ExecutorParts(f"qframe.pool.{self.topic}.{group}", engine, batches, time_limit)
+        )
+
+    def _make_order(
+        self, topic: Topic, options: ConsumerOptions, clock: Clock
+    ) -> tuple[Order, Batches | None]:
+        put, gone = self.settler.put, self.in_flight.remove
+        by_run, tags = topic.has_subjects, options.tags
+        if (batch := options.batch) is not None:
+            batches = Batches(
+                size=batch.size, within_s=batch.within_s, clock=clock, by_subject=by_run,
+                by_slot=options.serial,
+            )  # fmt: skip
+            order = BatchOrder(
+                batches, by_run=by_run, in_turn=topic.kind is Kind.ORDERED,
+                matches=None if tags is None else tags.matches, gone=gone, put=put,
+                on_skipped=self._tell_skipped,
+            )  # fmt: skip
+            return order, batches
+        if self._first is not None and self._first.filters:
+            lanes = Lanes(by_subject=by_run, by_slot=options.serial)
+        else:
+            lanes = lanes_of(topic, self.group, options, self._events, put)
+        return KeyOrder(lanes, by_run=by_run, gone=gone, put=put), None
+
+    # Starting and stopping: `shutdown` stops the parts in their order.
+
+    def start(self) -> None:
+        """Subscribes the group, joins, and starts all parts."""
+        self.executor.start()  # first: a checker may be asked in its event loop
+        self.policy.start()
+        self._subscription.begin()
+        self.join()
+        for part in (self.settler, self.renewal, self.pull_loop):
+            part.start()
+
+    def join(self) -> None:
+        """Takes part in the sharing of slots."""
+        self.slots.join(self._coordinator)
+
+    def leave(self) -> None:
+        """Gives its slots up; the parts are stopped."""
+        self._subscription.stop(1.0)
+        self.slots.leave()
+        self.policy.stop()
+
+    def close(self) -> None:
+        """Closes its bell; all consumers of its worker have left."""
+        self._bell.close()
+        self.executor.close()
+
+    # For the pull loop.
+
+    def owned(self) -> Mapping[int, str]:
+        """The slots that may be pulled from now; takes those that are new in the store."""
+        return self.slots.open()
+
+    def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """The deliveries of those just pulled whose slots were not lost in the meantime."""
+        return self.slots.still_owned(deliveries)
+
+    def lacks(self) -> bool:
+        """Whether slots of its own could not be taken yet."""
+        return self.slots.lacks
+
+    def offer(self, deliveries: list[Delivery]) -> None:
+        """Hands on what was pulled."""
+        through = self._order.offer(deliveries)
+        self.flow.prefetch(len(through))
+        if through:
+            self.executor.dispatch(self._finisher.attempts(through))
+        if self.flow.gate is not None:
+            self.flow.parked(self._order.behind())
+
+    def fenced(self, slots: list[int]) -> None:
+        """Tells the membership that its epochs have passed."""
+        self.slots.fenced(slots)
+
+    def subscribe_anew(self, error: UnknownGroup) -> None:
+        """Begins anew where the group has expired: with nothing in hand, and no slot taken."""
+        self.lose(self.in_flight.all())
+        self._subscription.anew(error)
+        self.slots.forget()
+
+    def held_back(self) -> None:
+        """Nothing more comes until some of what is in hand is settled."""
+        self.executor.flush()
+
+    # For the shutdown.
+
+    def give_back(self, slots: Collection[int] | None = None) -> list[Delivery]:
+        """Gives back, uncounted, what no handler has in hand, of all slots or of these."""
+        settled: Collection[Delivery] = () if self._first is None else self._first.settled
+
+        def wanted(one: Delivery) -> bool:
+            return (slots is None or one.slot in slots) and one not in settled
+
+        attempts = self.executor.withdraw(wanted)
+        self.policy.let_go(attempts)
+        let_through = [attempt.delivery for attempt in attempts]
+        deliveries = let_through + self._order.withdraw(wanted)
+        self._order.release(deliveries)
+        for delivery in let_through:
+            self._finisher.free(delivery)
+        return deliveries
+
+    def abandon(self) -> None:
+        """Cancels handlers; gives back, uncounted, what they have in hand still."""
+        self.executor.cancel_all(LAST_WORDS_S)
+        self.give_back()
+        if self.policy.is_joint:  # what was left to users is not committed
+            held = list(self._acks)
+            for attempt in held:
+                attempt.cancel()
+            self.policy.let_go(held)
+        in_hand = self._in_hand()
+        released = [attempt.delivery for attempt in in_hand if not attempt.settled]
+        for attempt in in_hand:
+            attempt.lose()
+        self._order.release(released)
+        self.give_back()  # what had to stay before something in hand
+        if self._first is not None:  # what is settled and has not reached a handler is lost
+            for attempt in self.executor.withdraw(self._first.settled.__contains__):
+                attempt.cancel()
+                self._finisher.free(attempt.delivery)
+        if not self.policy.blocks:
+            self._acks.clear()  # who lets one of these go forgets nothing
+
+    def is_quiet(self) -> bool:
+        """Whether nothing is in hand, nor waits for a thread or for its user's `ack`.
+
+        A delivery that is being handed from one part to another belongs to neither; `in_flight`
+        still counts it, until the settler, if it has not failed, has sent it.
+        """
+        if self.executor.busy or self._acks:
+            return False
+        return not self.settler.alive or self.in_flight.deliveries <= self.settler.holds
+
+    def is_done(self, *, drained: bool) -> bool:
+        """Whether it is paused, or nothing is due, in doing, tried again, or (drained) waits."""
+        if self.pull_loop.idle:  # nothing more is due now: a batch does not wait for more
+            self.executor.flush()
+        if len(self.in_flight) or not self.is_quiet():
+            return False
+        if self.flow.paused or not (self.pull_loop.idle or self.flow.seeks):
+            return self.flow.paused
+        return not self.slots.have_work(drained=drained)
+
+    # What the store or the coordinator says.
+
+    def lose(self, deliveries: list[Delivery]) -> None:
+        """Stops what is not this worker's any more, as far as it can be stopped."""
+        lost = set(self.in_flight.remove(deliveries))
+        if not lost:
+            return
+        for attempt in self._in_hand():
+            if attempt.delivery in lost:
+                attempt.cancel()
+        waiting = self.executor.withdraw(lost.__contains__)
+        self.policy.let_go(waiting)
+        self._order.forget(lost)
+        for attempt in waiting:
+            self._finisher.free(attempt.delivery)
+        self.executor.cancel_lost()
+        if self._events:
+            self._events.emit("delivery.cancelled", count=len(lost), **self._where)
+        self.slots.drain()
+
+    def _take_back(self, gone: set[Delivery]) -> None:
+        """The store has taken these back, with one before them; they come again in their order."""
+        self.in_flight.remove(gone)
+        for attempt in self._in_hand():
+            if attempt.delivery in gone:
+                attempt.lose()
+        waiting = self.executor.withdraw(gone.__contains__)
+        self.policy.let_go(waiting)
+        for attempt in waiting:
+            self._finisher.free(attempt.delivery)
+        for delivery in gone:
+            if self._acks.let_go(delivery):
+                self._finisher.free(delivery)
+
+    def _being_settled(self) -> list[Delivery]:
+        """What the store may know to be settled, though it is in flight still."""
+        settled = () if self._first is None else self._first.settled.copy()
+        return [*self.settler.sending, *settled]
+
+    def _in_hand(self) -> list[Attempt]:
+        """The attempts that handlers have in hand, and those that their users settle."""
+        return [*self.executor.in_hand(), *self._acks]
+
+    def _tell_skipped(self, count: int) -> None:
+        if self._events:
+            self._events.emit("delivery.skipped", count=count, **self._where)

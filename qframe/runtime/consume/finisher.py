@@ -1,0 +1,400 @@
+"""How attempts end: acknowledged, tried again, given back, or left to their users."""
+
+from __future__ import annotations
+
+from asyncio import CancelledError
+from collections.abc import Callable
+from typing import Final, cast
+
+from qframe.errors import AlreadySettled, NotSupported
+from qframe.events import Events
+from qframe.message import Delivery, Message
+from qframe.options.consumer import ConsumerOptions
+from qframe.retry import NeedRetry
+from qframe.runtime.consume.manual_acks import ManualAcks
+from qframe.runtime.executors.base import Ended
+from qframe.runtime.feed.slots import Slots
+from qframe.runtime.flow.admission import AdmissionControl
+from qframe.runtime.flow.in_flight import InFlight
+from qframe.runtime.handler.attempt import Attempt, AttemptState
+from qframe.runtime.handler.outcomes import Endings
+from qframe.runtime.handler.retry_policy import Ending, pause_s, retries_locally
+from qframe.runtime.handler.time_limit import TimeLimit
+from qframe.runtime.order.base import Order
+from qframe.runtime.policies.base import EffectPolicy, Sorting
+from qframe.runtime.policies.settle_first import SettleFirst
+
+RETURN: Final = "return from the handler: it is committed then; or raise"
+
+
+class Finisher:
+    """Ends attempts, and has the executor go on with what waited for that.
+
+    It is the acknowledger of messages: a user may end one from any thread, while its handler still
+    runs or after that.
+
+    Args:
+        topic, group: whose messages they are.
+        options: the consumer's.
+        policy: hears that a handler has ended.
+        order: of deliveries.
+        flow: hears how handlers have ended, and of attempts that wait.
+        in_flight, slots: what is in flight, and whether that is this worker's.
+        outcomes: decides how an attempt ends whose handler has raised.
+        time_limit: how long a handler may run.
+        acks: the attempts that their users settle.
+        dispatch, pause: hand attempts to the executor, now or after a pause.
+        take_back: hears of deliveries that the store has taken back, with one before them.
+        extend, wake: renews a lease, and wakes the pull loop.
+        events: told of what happens.
+    """
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        group: str,
+        options: ConsumerOptions,
+        policy: EffectPolicy,
+        order: Order,
+        flow: AdmissionControl,
+        in_flight: InFlight,
+        slots: Slots,
+        outcomes: Endings,
+        time_limit: TimeLimit,
+        acks: ManualAcks,
+        dispatch: Callable[[list[Attempt]], None],
+        pause: Callable[[Attempt, float], None],
+        take_back: Callable[[set[Delivery]], None],
+        extend: Callable[[Delivery, float], None],
+        wake: Callable[[], None],
+        events: Events,
+    ) -> None:
+        self.topic = topic
+        self.group = group
+        self._options = options
+        self._policy = policy
+        self._first = policy if isinstance(policy, SettleFirst) else None
+        self._order = order
+        self._flow = flow
+        self._in_flight = in_flight
+        self._slots = slots
+        self._outcomes = outcomes
+        self._time_limit = time_limit
+        self._acks = acks
+        self._dispatch = dispatch
+        self._pause = pause
+        self._take_back = take_back
+        self._extend = extend
+        self._wake = wake
+        self._events = events
+        self._joins_batches = policy.is_joint and options.batch is not None
+        self._whose = "a batch's" if self._joins_batches else "an AsyncSession's"
+
+    def attempts(self, deliveries: list[Delivery]) -> list[Attempt]:
+        """Makes attempts of deliveries that wait for nothing but their executor, and a token."""
+        automatic = self._options.auto_ack
+        self._flow.now_ready(deliveries)
+        return [Attempt(delivery, self, automatic) for delivery in deliveries]
+
+    def is_mine(self, attempt: Attempt) -> bool:
+        """Whether nobody else can have an attempt yet, as far as this worker knows."""
+        if attempt.cancelled and not attempt.overdue:
+            return False
+        if self._first is not None or not self._policy.blocks:
+            return True
+        return self._slots.certain() and attempt.delivery in self._in_flight
+
+    def complete(self, deliveries: list[Delivery]) -> list[Attempt]:
+        """Acknowledges deliveries and frees their lanes; returns what may go on."""
+        if not deliveries:
+            return []
+        if self._first is not None:
+            self._forget(self._first, deliveries)
+        else:
+            self._order.acknowledge(deliveries)
+        return self.attempts(self._order.free(deliveries))
+
+    def end(self, unit: list[Attempt], error: BaseException | None) -> Ended:
+        """Ends what a handler was called with, and has returned or raised."""
+        late = [attempt for attempt in unit if attempt.overdue and attempt.is_open]
+        if late and isinstance(error, CancelledError):
+            error = self._time_limit.error_of(late[0])
+        try:
+            if error is None:
+                error = self._reason_to_fail(unit)
+            if error is not None:
+                return Ended([], self._end_badly(unit, error))
+            return self._end_well(unit)
+        finally:
+            del error  # its traceback leads here, and would keep the attempts in a circle
+
+    def end_batch(
+        self, unit: list[Attempt], error: BaseException | None, *, is_cancelled: bool
+    ) -> list[list[Attempt]]:
+        """Ends a batch; returns in which parts it is tried again, at once.
+
+        Args:
+            unit: what the handler was called with.
+            error: what it has raised.
+            is_cancelled: whether it was cancelled, since it was late or nothing in it was ours.
+        """
+        if is_cancelled and not any(attempt.overdue for attempt in unit):
+            self._policy.release(unit)
+            return [unit]
+        ended = self.end(unit, error)
+        self._complete(ended.done)
+        return ended.again
+
+    def _late(self, unit: list[Attempt]) -> list[Attempt]:
+        return [attempt for attempt in unit if attempt.overdue and not attempt.settled]
+
+    def _reason_to_fail(self, unit: list[Attempt]) -> BaseException | None:
+        """What attempts end with whose handler has returned, and should not have."""
+        if late := self._late(unit):
+            return self._time_limit.error_of(late[0])
+        ends_here = self._joins_batches or self._policy.in_loop
+        if ends_here and any(not one.auto_ack and not one.settled for one in unit):
+            return NotSupported(f"auto_ack = False in {self._whose} transaction", RETURN)
+        return None
+
+    def _end_well(self, unit: list[Attempt]) -> Ended:
+        """The handler has returned."""
+        if self._policy.is_joint and any(one.effect.is_mine for one in unit if one.effect):
+            mine = [attempt for attempt in unit if self.is_mine(attempt)]
+            if len(mine) < len(unit):
+                self._policy.refuse(unit)
+                self.drop(list(dict.fromkeys(unit).keys() - mine))
+                return Ended([], [self._renewed(mine)])
+        ending: list[Attempt] = []
+        others: list[Attempt] = []
+        ends = Attempt.return_to_end if self._policy.blocks else Attempt.returns
+        with self._acks.guard:
+            for attempt in unit:
+                (ending if ends(attempt) else others).append(attempt)
+        for attempt in others:
+            self.leave(attempt, has_returned=True)
+        if not ending:
+            return Ended([], [])
+        try:
+            sorting = self._policy.end(ending)
+        except BaseException as error:  # it counts as the handler's own
+            return Ended([], self._end_badly(self._renewed(ending), error))
+        done, sorting.ended = self._ended(sorting.ended), []
+        self.see_to(sorting)
+        return Ended(done, [])
+
+    def _ended(self, unit: list[Attempt]) -> list[Delivery]:
+        """Closes attempts whose effect has happened, and tells the breaker."""
+        for attempt in unit:
+            attempt.close()
+            if attempt.overdue:  # of one that was settled first
+                self._flow.failed(attempt.delivery, self._time_limit.error_of(attempt))
+        self._flow.succeeded([one.delivery for one in unit if not one.overdue])
+        return [attempt.delivery for attempt in unit]
+
+    def _end_badly(self, unit: list[Attempt], error: BaseException) -> list[list[Attempt]]:
+        """The handler has raised: returns in which parts what is open is tried again.
+
+        An error is an attempt's own only where its handler was called with it alone. What is left
+        of several may be innocent: the one at fault may be settled, or taken back by the store.
+        """
+        left = [attempt for attempt in unit if attempt.is_open]
+        if not left:
+            self._outcomes.tell("delivery.failed", unit[0], error, settled=True)
+        for attempt in unit:
+            if not attempt.is_open:
+                self.leave(attempt, has_returned=False)
+        if (sorting := self._policy.retries(left, error)) is not None:
+            self.see_to(sorting)
+            return []
+        if len(unit) > 1 and not isinstance(error, NeedRetry):
+            if self._policy.is_joint:
+                self._policy.release(left)
+            left = self._renewed(left)
+            if self._flow.gate is not None:  # halves that had to wait would be mixed with others
+                return [[attempt] for attempt in left]
+            middle = len(left) // 2
+            return [left[:middle], left[middle:]]
+        for attempt in left:
+            self._fail(attempt, error)
+        return []
+
+    def _fail(self, attempt: Attempt, error: BaseException) -> None:
+        """Ends an attempt by its own error, unless it is tried again in this worker."""
+        if attempt.state is AttemptState.SETTLED_FIRST:
+            self._fail_settled(attempt, error)
+            return
+        most = self._options.local_retries
+        is_local = retries_locally(error, attempt.local_retries, most) and not attempt.cancelled
+        if self._policy.is_joint or not is_local:
+            self._policy.release([attempt])
+        if is_local:
+            attempt.retry_here(auto_ack=self._options.auto_ack)
+            self.set_aside([(attempt, pause_s(attempt.local_retries))])
+            return
+        try:  # another thread may settle it just now, or the store has taken it back
+            self._acks.begin_ending(attempt)
+        except AlreadySettled:
+            self.leave(attempt, has_returned=False)
+            return
+        self._acks.close(attempt)
+        self._tell_store(self._outcomes.of(attempt, error))
+        self.free(attempt.delivery)
+
+    def _fail_settled(self, attempt: Attempt, error: BaseException) -> None:
+        """Reports an error of an attempt that was settled first: there is nothing else to do."""
+        attempt.close()
+        self._flow.failed(attempt.delivery, error)
+        self._outcomes.of_settled(attempt, error)
+        self.free(attempt.delivery)
+
+    def leave(self, attempt: Attempt, *, has_returned: bool) -> None:
+        """Its handler is through with an attempt: its user settles it, or somebody has."""
+        state = self._acks.leave(attempt)
+        if state in (AttemptState.HELD, AttemptState.ENDING):
+            return
+        if state is AttemptState.OWED:
+            self._wait([(attempt, self._policy.wait_s(attempt))])
+            return
+        if has_returned:
+            self._policy.end_lost(attempt)
+        else:
+            self._policy.let_go([attempt])
+        self.free(attempt.delivery)
+
+    def drop(self, unit: list[Attempt]) -> None:
+        """Gives back, uncounted, attempts that are not to be handled."""
+        released = []
+        with self._acks.guard:
+            for attempt in unit:
+                attempt.cancel()
+                if not attempt.settled:
+                    attempt.lose()
+                    if self._first is None and attempt.delivery in self._in_flight:
+                        released.append(attempt.delivery)
+        self._order.release(released)
+        for attempt in unit:
+            self.leave(attempt, has_returned=False)
+
+    def see_to(self, sorting: Sorting) -> None:
+        """Sees to attempts that are not to be handled now."""
+        for attempt in sorting.done:
+            attempt.close()
+        self._complete([one.delivery for one in sorting.done] + self._ended(sorting.ended))
+        self._wait(sorting.waiting)
+        for attempt, error in sorting.failed:
+            self._renewed([attempt])
+            self._fail(attempt, error)
+        if sorting.gone:
+            self.drop(sorting.gone)
+
+    def _complete(self, deliveries: list[Delivery]) -> None:
+        if following := self.complete(deliveries):
+            self._dispatch(following)
+
+    def _renewed(self, unit: list[Attempt]) -> list[Attempt]:
+        for attempt in unit:
+            attempt.renew(auto_ack=self._options.auto_ack)
+        return unit
+
+    def _wait(self, waiting: list[tuple[Attempt, float]]) -> None:
+        """Has attempts wait for somebody else than their turn."""
+        unit = self._renewed([attempt for attempt, _ in waiting])
+        self._flow.parked([attempt.delivery for attempt in unit])
+        self.set_aside(waiting)
+
+    def set_aside(self, waiting: list[tuple[Attempt, float]]) -> None:
+        """Has attempts begin again after a pause, unless the consumer itself is paused."""
+        for attempt, wait_s in waiting:
+            self._pause(attempt, wait_s)
+        if waiting and self._flow.paused:
+            self._wake()  # the pull loop gives them back
+
+    def free(self, delivery: Delivery) -> None:
+        """Lets the next one of its lane go on."""
+        if self._first is not None and delivery in self._first.settled:
+            self._forget(self._first, [delivery])
+        if following := self._order.free([delivery]):
+            self._dispatch(self.attempts(following))
+
+    def _forget(self, first: SettleFirst, deliveries: list[Delivery]) -> None:
+        """Handlers of what was settled first have ended: its slots may be given to others now."""
+        first.settled.difference_update(deliveries)
+        self._in_flight.remove(deliveries)
+        self._slots.drain()
+
+    def _tell_store(self, ending: Ending) -> None:
+        if taken_back := self._order.end(ending):
+            self._take_back(set(taken_back))
+
+    # For users, from any thread.
+
+    def acknowledge(
+        self, message: Message, elapsed_s: float | None, error: BaseException | None
+    ) -> None:
+        """Ends an attempt's effect, in the caller's thread, and settles it.
+
+        Raises:
+            AlreadySettled: if it is settled already.
+            NotSupported: if its transaction ends with its handler.
+            Exception: what the commit raised; it counts as the handler's own error.
+        """
+        attempt = cast("Attempt", message)
+        if self._joins_batches or self._policy.in_loop:
+            raise NotSupported(f"message.ack() in {self._whose} transaction", RETURN)
+        self._acks.begin_ending(attempt)
+        if not self._policy.blocks:
+            self._settle(attempt, elapsed_s, error)
+            return
+        sorting, problem = Sorting(), None
+        try:
+            if error is not None:
+                self._policy.release([attempt])
+            elif self._policy.is_joint and not self.is_mine(attempt):
+                self._policy.refuse([attempt])
+                sorting.gone.append(attempt)
+            else:
+                sorting = self._policy.end([attempt])
+        except BaseException as raised:
+            problem = raised
+        problem = problem or next((each for _, each in sorting.failed), None)
+        if sorting.waiting:  # while its handler still runs, its return sees to it
+            if self._acks.owe(attempt):
+                self._wait(sorting.waiting)
+        elif sorting.gone:
+            if self._acks.lose(attempt):
+                self.free(attempt.delivery)
+        elif problem is not None:
+            self._policy.release([attempt])
+            self._settle(attempt, elapsed_s, problem)
+            raise problem
+        else:
+            self._settle(attempt, elapsed_s, error)
+
+    def _settle(
+        self, attempt: Attempt, elapsed_s: float | None, error: BaseException | None
+    ) -> None:
+        if self._events and elapsed_s is not None:
+            self._events.emit(
+                "delivery.acknowledged", elapsed_s=elapsed_s, topic=self.topic, group=self.group
+            )
+        has_returned = self._acks.close(attempt)
+        if error is not None:
+            self._tell_store(self._outcomes.of(attempt, error))
+        else:
+            self._flow.succeeded([attempt.delivery])
+            self._order.acknowledge([attempt.delivery])
+        if has_returned:  # else its handler's return frees the lane
+            self.free(attempt.delivery)
+
+    def extend(self, message: Message, seconds: float) -> None:
+        """Renews one message's lease, now, to end in `seconds` or later."""
+        self._extend(message.delivery, seconds)
+
+    def leaked(self, delivery: Delivery) -> None:
+        """Hands back an attempt that its user let go unsettled: at once, and it counts."""
+        self._policy.forget(self._acks.effect_of(delivery))
+        if self._acks.let_go(delivery):
+            self._tell_store(self._outcomes.of_forgotten(delivery))
+            self.free(delivery)

@@ -1,0 +1,97 @@
+"""Attempts that their users settle: who settles one, and which are forgotten."""
+
+from __future__ import annotations
+
+import threading
+import weakref
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from qframe.message import Delivery
+from qframe.runtime.handler.attempt import Attempt, AttemptState
+
+
+class ManualAcks:
+    """Keeps attempts whose handlers have returned without settling them.
+
+    Args:
+        on_leak: called with a delivery whose attempt was let go unsettled. The garbage collector
+            calls it, whatever lock is held.
+
+    Attributes:
+        guard: the lock of all changes that a user's `ack` may meet.
+    """
+
+    def __init__(self, on_leak: Callable[[Delivery], None]) -> None:
+        self._on_leak = on_leak
+        self.guard = threading.Lock()
+        self._held: dict[Delivery, tuple[weakref.ref[Attempt], Any]] = {}
+        self._ending = 0
+
+    def __len__(self) -> int:
+        """How many attempts are held, or being ended."""
+        return len(self._held) + self._ending
+
+    def __iter__(self) -> Iterator[Attempt]:
+        """The attempts that are held."""
+        for reference, _ in list(self._held.values()):
+            if (attempt := reference()) is not None:
+                yield attempt
+
+    def begin_ending(self, attempt: Attempt) -> None:
+        """Has one caller end an attempt.
+
+        Raises:
+            AlreadySettled: if it has ended, or another caller ends it.
+        """
+        with self.guard:
+            attempt.begin_ending()
+            self._ending += 1
+            self._held.pop(attempt.delivery, None)
+
+    def leave(self, attempt: Attempt) -> AttemptState:
+        """Keeps an attempt whose handler has ended, unless it was settled; returns its state."""
+        delivery, on_leak = attempt.delivery, self._on_leak
+        with self.guard:
+            if attempt.hold():
+                reference = weakref.ref(attempt, lambda _: on_leak(delivery))
+                self._held[delivery] = reference, attempt.effect
+            return attempt.leave()
+
+    def close(self, attempt: Attempt) -> bool:
+        """Ends an attempt; returns whether its handler has returned."""
+        with self.guard:
+            self._ending -= 1
+            attempt.close()
+            return attempt.returned
+
+    def owe(self, attempt: Attempt) -> bool:
+        """Owes an attempt's effect, unless its handler has returned; returns whether it has."""
+        with self.guard:
+            self._ending -= 1
+            if not attempt.returned:
+                attempt.owe()
+            return attempt.returned
+
+    def lose(self, attempt: Attempt) -> bool:
+        """Gives an ending attempt up; returns whether its handler has returned."""
+        with self.guard:
+            self._ending -= 1
+            attempt.close()
+            attempt.cancel()
+            return attempt.returned
+
+    def effect_of(self, delivery: Delivery) -> Any:
+        """The claim of an attempt that is held."""
+        _, effect = self._held.get(delivery, (None, None))
+        return effect
+
+    def let_go(self, delivery: Delivery) -> bool:
+        """Keeps an attempt no longer; returns whether it was held."""
+        with self.guard:
+            return self._held.pop(delivery, None) is not None
+
+    def clear(self) -> None:
+        """Keeps nothing any more."""
+        with self.guard:
+            self._held.clear()

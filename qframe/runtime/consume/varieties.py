@@ -1,0 +1,93 @@
+"""Which policy and which executor a consumer has, by its options, its handler and its checker."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, cast
+
+from qframe.clock import Clock
+from qframe.events import Events
+from qframe.idempotency.base import Checker, Scope
+from qframe.options.consumer import AWAITED_AT_ONCE, ConsumerOptions
+from qframe.runtime.consume.consumer import ExecutorParts, SettleNow
+from qframe.runtime.executors.base import Executor
+from qframe.runtime.executors.batch_executor import BatchThreadExecutor
+from qframe.runtime.executors.engine_calls import (
+    CallsInLoop,
+    CallsInThreads,
+    CombinedCalls,
+    EngineCalls,
+)
+from qframe.runtime.executors.event_loop import EventLoop
+from qframe.runtime.executors.loop_executor import LoopExecutor
+from qframe.runtime.executors.pull_buffer import PullBuffer
+from qframe.runtime.executors.thread_executor import ThreadExecutor
+from qframe.runtime.handler.spec import ConsumerSpec
+from qframe.runtime.policies.base import EffectPolicy
+from qframe.runtime.policies.direct import Direct
+from qframe.runtime.policies.loop_checker import is_in_loop
+from qframe.runtime.policies.marks import Marks
+from qframe.runtime.policies.settle_first import SettleFirst
+from qframe.runtime.policies.transactional import Transactional
+from qframe.topic import Topic
+
+OnFailure = Callable[[str, BaseException], None]
+
+
+def policy_of(
+    options: ConsumerOptions, topic: Topic, scope: Scope, checker: Checker | None,
+    settle_now: SettleNow, *, events: Events, clock: Clock, on_failure: OnFailure,
+) -> EffectPolicy:  # fmt: skip
+    """What stands around a handler: settling first, its checker, or nothing."""
+    if options.at_most_once:
+        # In a topic with subjects, what is unwanted has to be settled in its turn.
+        is_filter = options.tags is not None and topic.has_subjects
+        return SettleFirst(
+            topic=scope.topic, group=scope.group, settle_now=settle_now,
+            matches=options.tags.matches if is_filter and options.tags else None, events=events,
+        )  # fmt: skip
+    if checker is None:
+        return Direct()
+    checked = Transactional if checker.is_transactional else Marks
+    return checked(
+        checker, scope=scope, lease_ms=options.lease_ms, events=events, clock=clock,
+        on_failure=on_failure,
+    )  # fmt: skip
+
+
+def executor_of(
+    spec: ConsumerSpec, checker: Checker | None, event_loop: EventLoop, place: ExecutorParts, *,
+    clock: Clock, on_failure: OnFailure,
+) -> Executor:  # fmt: skip
+    """What calls a handler: threads, the event loop, or a loop of the user's own."""
+    options = spec.options
+    if spec.is_pulled:
+        return PullBuffer(clock, place.work)
+    if place.batches is not None:
+        return BatchThreadExecutor(
+            name=place.name, threads=options.threads, batches=place.batches,
+            handler=cast("Any", spec.handler), event_loop=event_loop if spec.is_async else None,
+            time_limit=place.time_limit, clock=clock, work=place.work, on_failure=on_failure,
+        )  # fmt: skip
+    if spec.is_async:
+        limit = options.threads if "threads" in options.model_fields_set else AWAITED_AT_ONCE
+        return LoopExecutor(
+            name=place.name, limit=limit, time_limit=place.time_limit, event_loop=event_loop,
+            handler=cast("Any", spec.handler), work=place.work,
+            calls=_calls(options, checker, place), on_failure=on_failure,
+        )  # fmt: skip
+    return ThreadExecutor(
+        name=place.name, threads=options.threads, time_limit=place.time_limit, clock=clock,
+        work=place.work, on_failure=on_failure,
+    )  # fmt: skip
+
+
+def _calls(options: ConsumerOptions, checker: Checker | None, place: ExecutorParts) -> EngineCalls:
+    """How tasks of the event loop ask the engine, so that none waits for a server."""
+    begin = place.work.begin
+    consumer = place.name.removeprefix("qframe.pool.")
+    if options.at_most_once:
+        return CombinedCalls(begin, f"qframe.once.{consumer}")
+    if checker is None or is_in_loop(checker):
+        return CallsInLoop(begin, is_awaited=checker is not None)
+    return CallsInThreads(begin, f"qframe.checks.{consumer}")

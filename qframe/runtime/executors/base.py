@@ -1,0 +1,70 @@
+"""What a consumer asks of whoever calls its handler."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple, Protocol
+
+from qframe.message import Delivery
+from qframe.runtime.handler.attempt import Attempt
+
+
+class Ended(NamedTuple):
+    """What is left to do after a handler's call.
+
+    Attributes:
+        done: deliveries to be acknowledged, whose lanes are to be freed.
+        again: parts of a batch that are tried again at once.
+    """
+
+    done: list[Delivery]
+    again: list[list[Attempt]]
+
+
+class Executor(Protocol):
+    """Calls handlers: in threads, in an event loop, in a loop of the user's, or in a test's thread.
+
+    It has attempts from `dispatch` or `pause` until their handlers have ended, and then hands them
+    to the engine. Every method may be called from any thread.
+    """
+
+    @property
+    def busy(self) -> bool:
+        """Whether a handler has an attempt in hand, or one waits for its turn or a pause."""
+
+    def in_hand(self) -> list[Attempt]:
+        """Attempts that handlers have in hand, or will have for sure."""
+
+    def start(self) -> None:
+        """Makes ready."""
+
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Calls no more handlers; returns whether all have ended in time."""
+
+    def close(self) -> None:
+        """Frees what it shares with the worker's other consumers, which have left as well."""
+
+    def dispatch(self, attempts: list[Attempt]) -> None:
+        """Has the handlers of attempts called, as soon as may be."""
+
+    def pause(self, attempt: Attempt, seconds: float) -> None:
+        """Has the handler of an attempt called after a pause."""
+
+    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Attempt]:
+        """Takes back the attempts wanted that no handler has in hand, paused ones too, in order."""
+
+    def resize(self, size: int | None) -> None:
+        """Has so many handlers called at once from now on, or as at first; none is disturbed.
+
+        Raises:
+            BadOption: if there may not be so many.
+        """
+
+    def flush(self) -> None:
+        """Has handlers called with what was gathered: nothing more comes until some has ended."""
+
+    def cancel_lost(self) -> None:
+        """Cancels calls, as far as they can be, of which nothing is this worker's any more."""
+
+    def cancel_all(self, timeout_s: float) -> None:
+        """Cancels calls, as far as they can be, and waits until they have ended."""

@@ -1,0 +1,327 @@
+"""Calls handlers of batches in threads."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Final, Protocol, cast
+
+from qframe.clock import Clock
+from qframe.message import Delivery
+from qframe.runtime.executors.batch_call import BatchCall
+from qframe.runtime.executors.event_loop import EventLoop
+from qframe.runtime.executors.worker_threads import WorkerThreads
+from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.binding import check_answer
+from qframe.runtime.handler.time_limit import TimeLimit
+from qframe.runtime.order.batches import Batches
+
+TICK_S: Final = 0.01
+LAST_WORDS_S: Final = 5.0
+
+PlainHandler = Callable[[list[Attempt]], object]
+AsyncHandler = Callable[[list[Attempt]], Awaitable[object]]
+
+
+class BatchWorker:
+    """One thread's work in hand, within reach of the monitor.
+
+    Attributes:
+        batch: what it has taken and not begun with.
+        part: what its handler has in hand now.
+        given_up: whether nothing more is to be called.
+        free: set while there is nothing in hand.
+    """
+
+    __slots__ = (
+        "_call", "_guard", "_parts", "_until_s", "batch", "free", "given_up", "part",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.batch: list[Attempt] = []
+        self.part: list[Attempt] = []
+        self._parts: deque[list[Attempt]] = deque()
+        self.given_up = False
+        self.free = threading.Event()
+        self.free.set()
+        self._guard = threading.Lock()
+        self._call: BatchCall | None = None
+        self._until_s: float | None = None
+
+    @property
+    def attempts(self) -> list[Attempt]:
+        """All that it has in hand, or will have; some may be settled."""
+        with self._guard:
+            return [*self.batch, *self.part, *[one for part in self._parts for one in part]]
+
+    @property
+    def being_handled(self) -> list[Attempt]:
+        """What its handler was called with."""
+        return self.part
+
+    def take(self, attempts: list[Attempt]) -> None:
+        """Has a batch in hand from now on."""
+        self.free.clear()
+        self.batch = attempts
+
+    def next_part(self) -> list[Attempt]:
+        """Takes the next part of what it has in hand, or nothing when all is done."""
+        with self._guard:
+            if self.batch:
+                self.part, self.batch = self.batch, []
+            elif self._parts:
+                self.part = self._parts.popleft()
+            else:
+                self.part = []
+                self.free.set()
+            return self.part
+
+    def put(self, parts: list[list[Attempt]]) -> None:
+        """Will have these next, in place of what it has in hand now."""
+        with self._guard:
+            self._parts.extendleft(reversed([part for part in parts if part]))
+            self.part = []
+
+    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Attempt]:
+        """Takes back the attempts wanted with which it has not begun."""
+        with self._guard:
+            taken = [one for part in self._parts for one in part if wanted(one.delivery)]
+            if taken:
+                left = [[one for one in part if not wanted(one.delivery)] for part in self._parts]
+                self._parts = deque(part for part in left if part)
+            return taken
+
+    def begin(self, until_s: float | None, call: BatchCall | None) -> None:
+        """Notes that a handler is called, which may run until then."""
+        with self._guard:
+            self._until_s, self._call = until_s, call
+            if self.given_up:
+                self._stop()
+
+    def end(self) -> None:
+        """Notes that a handler has ended."""
+        with self._guard:
+            self._until_s = self._call = None
+
+    def look(self, now_s: float, mark: Callable[[Attempt], None]) -> float | None:
+        """Marks and cancels what runs for too long; returns until when it may run, if it may."""
+        with self._guard:
+            if self._until_s is not None and self._until_s <= now_s:
+                self._until_s = None
+                for attempt in self.part:
+                    if not attempt.settled:
+                        mark(attempt)
+                self._stop()
+            return self._until_s
+
+    def cancel_lost(self) -> None:
+        """Cancels the handler's call if nothing in it is this worker's any more."""
+        with self._guard:
+            if all(attempt.cancelled or attempt.settled for attempt in self.part):
+                self._stop()
+
+    def give_up(self) -> None:
+        """Cancels the call in hand, and all to come."""
+        with self._guard:
+            self.given_up = True
+            self._stop()
+
+    def _stop(self) -> None:
+        if self._call is not None:
+            self._call.cancel()
+
+
+class BatchWork(Protocol):
+    """What the executor does with batches: the engine."""
+
+    def begin(self, unit: list[Attempt]) -> list[Attempt]:
+        """Returns those attempts whose handler is to be called now."""
+
+    def end_batch(
+        self, unit: list[Attempt], error: BaseException | None, *, is_cancelled: bool
+    ) -> list[list[Attempt]]:
+        """Ends what a handler was called with; returns in which parts the rest is tried again."""
+
+    def drop(self, unit: list[Attempt]) -> None:
+        """Gives back, uncounted, attempts that are not to be handled."""
+
+
+class BatchThreadExecutor:
+    """Threads that take batches, and a monitor.
+
+    The monitor brings back attempts whose pause is over, and marks those whose handlers run for
+    too long. A thread that is too many ends after its batch.
+
+    An async handler is called in the event loop, and a thread waits for it: a batch is much work
+    for one call, and all that comes before and after it blocks that thread and not the loop.
+
+    Args:
+        name: the threads' name, `qframe.pool.<topic>.<group>`.
+        threads: how many batches are handled at once.
+        batches: where they are gathered.
+        handler: called with a batch; one to be awaited where there is an event loop.
+        event_loop: the worker's, where the handler is async.
+        time_limit: how long a handler may run.
+        clock: for that.
+        work: the engine.
+        on_failure: called when a thread ends by an error of qframe's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        threads: int,
+        batches: Batches,
+        handler: PlainHandler | AsyncHandler,
+        event_loop: EventLoop | None,
+        time_limit: TimeLimit,
+        clock: Clock,
+        work: BatchWork,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self._batches = batches
+        self._handler = handler
+        self._event_loop = event_loop
+        self._time_limit = time_limit
+        self._clock = clock
+        self._work = work
+        self._awake = threading.Event()
+        self._threads = WorkerThreads(
+            name=name, size=threads, make_worker=BatchWorker, serve=self._serve,
+            wake_workers=lambda _: batches.rouse(), monitor=self._monitor,
+            wake_monitor=self._awake.set, clock=clock, on_failure=on_failure,
+        )  # fmt: skip
+
+    @property
+    def size(self) -> int:
+        """How many threads there are to be."""
+        return self._threads.size
+
+    @property
+    def busy(self) -> bool:
+        """Whether a handler has an attempt in hand, or one waits for others, a thread, a pause."""
+        return len(self._batches) > 0 or any(one.attempts for one in self._threads.workers)
+
+    def in_hand(self) -> list[Attempt]:
+        """Attempts that handlers have in hand, or will have; some may be settled."""
+        return [attempt for worker in self._threads.workers for attempt in worker.attempts]
+
+    def start(self) -> None:
+        """Starts the threads, and the loop of an async handler."""
+        if self._event_loop is not None:
+            self._event_loop.start()
+        self._threads.start()
+
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Ends all threads."""
+        return self._threads.stop(timeout_s)
+
+    def close(self) -> None:
+        """Ends the loop, which its worker's consumers share."""
+        if self._event_loop is not None:
+            self._event_loop.stop(LAST_WORDS_S)
+
+    def resize(self, size: int | None) -> None:
+        """Has so many threads from now on, or as many as at first."""
+        self._threads.resize(size)
+
+    def dispatch(self, attempts: list[Attempt]) -> None:
+        """Gathers attempts for the handler."""
+        self._batches.add(attempts)
+
+    def pause(self, attempt: Attempt, seconds: float) -> None:
+        """Gathers an attempt again after a pause, or once those before it in its lane have been."""
+        self._batches.pause(attempt, self._clock.monotonic_s() + seconds)
+        self._awake.set()
+
+    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Attempt]:
+        """Takes back the attempts wanted that no handler has in hand, paused ones too, in order.
+
+        But one that stands before one that is in hand stays, until that is through or set aside.
+        """
+        workers = self._threads.workers
+        parts = [attempt for worker in workers for attempt in worker.withdraw(wanted)]
+        in_hand = [one.delivery for one in self.in_hand() if not one.settled]
+        return self._batches.withdraw(wanted, in_hand) + parts
+
+    def flush(self) -> None:
+        """Hands out what was gathered, unless what is in hand may make room for more."""
+        if not any(worker.attempts for worker in self._threads.workers):
+            self._batches.hasten()
+
+    def cancel_lost(self) -> None:
+        """Cancels calls of an async handler of which nothing is this worker's any more."""
+        for worker in self._threads.workers:
+            worker.cancel_lost()
+
+    def cancel_all(self, timeout_s: float) -> None:
+        """Has threads end; cancels calls of an async handler, and waits until they have ended."""
+        self._threads.end()
+        if self._event_loop is None:
+            return
+        until_s = self._clock.monotonic_s() + timeout_s
+        for worker in self._threads.workers:
+            worker.give_up()
+        for worker in self._threads.workers:
+            worker.free.wait(max(0.0, until_s - self._clock.monotonic_s()))
+
+    # In its threads.
+
+    def _serve(self, worker: BatchWorker) -> None:
+        if self._batches.take(worker, unless=lambda: self._threads.shrinking):
+            self.work_off(worker)
+
+    def work_off(self, worker: BatchWorker) -> None:
+        """Calls the handler for a batch, and for parts of it where that fails."""
+        while worker.next_part():
+            if worker.given_up:
+                self._work.drop(worker.part)
+                continue
+            here = self._work.begin(worker.part)
+            worker.part = here  # not before, so that the consumer is not taken for quiet
+            if here:
+                worker.put(self._handle(worker, here))
+
+    def _handle(self, worker: BatchWorker, unit: list[Attempt]) -> list[list[Attempt]]:
+        call: BatchCall | None = None
+        given = list(unit)  # the user's own to change
+        if self._event_loop is not None:
+            call = BatchCall(self._event_loop, cast("AsyncHandler", self._handler), given, worker)
+        limit_s = self._time_limit.seconds
+        worker.begin(None if limit_s is None else self._clock.monotonic_s() + limit_s, call)
+        if limit_s is not None:
+            self._awake.set()
+        error = self._call_here(given) if call is None else call.wait()
+        worker.end()
+        try:
+            if worker.given_up:
+                self._work.drop(unit)
+                return []
+            is_cancelled = call is not None and call.was_cancelled(error)
+            return self._work.end_batch(unit, error, is_cancelled=is_cancelled)
+        finally:
+            del error  # its traceback leads here, and would keep all attempts in a circle
+
+    def _call_here(self, given: list[Attempt]) -> BaseException | None:
+        """Calls a plain handler; returns what it has raised."""
+        try:
+            if (result := self._handler(given)) is not None:
+                check_answer(result)
+        except BaseException as error:  # a handler's SystemExit must not end a thread
+            return error
+        return None
+
+    def _monitor(self) -> None:
+        """The monitor's rounds: when there is something to bring back, or to look at."""
+        while not self._threads.stopping:
+            times: Iterable[float | None] = (self._batches.resume(), *self._looks())
+            due = [each_s for each_s in times if each_s is not None]
+            wait_s = max(TICK_S, min(due) - self._clock.monotonic_s()) if due else None
+            self._awake.wait(wait_s)
+            self._awake.clear()
+
+    def _looks(self) -> list[float | None]:
+        now_s, mark = self._clock.monotonic_s(), self._time_limit.mark
+        return [worker.look(now_s, mark) for worker in self._threads.workers]

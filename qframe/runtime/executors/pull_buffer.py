@@ -1,0 +1,132 @@
+"""Where attempts wait for a loop of the user's own."""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, Protocol
+
+from qframe.clock import Clock
+from qframe.message import Delivery
+from qframe.runtime.handler.attempt import Attempt
+
+LONGEST_WAIT_S: Final = 3600.0  # what a lock can wait for at once has a bound
+
+
+class PullWork(Protocol):
+    """What the buffer does with attempts: the engine."""
+
+    def begins_in_s(self, delivery: Delivery) -> float:
+        """Returns 0 if a delivery may be taken now, else after how long to ask again."""
+
+    def take_over(self, attempt: Attempt) -> bool:
+        """Leaves an attempt to its user; false if it is not this worker's any more."""
+
+
+class PullBuffer:
+    """Holds attempts until somebody takes them, from any thread.
+
+    Args:
+        clock: measures waits.
+        work: the engine.
+
+    Attributes:
+        closed: whether nothing is handed out any more.
+    """
+
+    def __init__(self, clock: Clock, work: PullWork) -> None:
+        self._clock = clock
+        self._work = work
+        self._changed = threading.Condition()
+        self._waiting: deque[Attempt] = deque()
+        self._taken: list[Attempt] = []
+        self.closed = False
+
+    @property
+    def busy(self) -> bool:
+        """Whether an attempt waits here, or is on its way to its user."""
+        return bool(self._waiting or self._taken)
+
+    def in_hand(self) -> list[Attempt]:
+        """Attempts that are on their way to their user."""
+        return list(self._taken)
+
+    def start(self) -> None:
+        """Has no threads."""
+
+    def stop(self, timeout_s: float | None = None) -> bool:  # noqa: ARG002 - nothing to wait for
+        """Ends all waits; nothing is taken any more."""
+        with self._changed:
+            self.closed = True
+            self._changed.notify_all()
+        return True
+
+    def dispatch(self, attempts: list[Attempt]) -> None:
+        """Has attempts wait here."""
+        with self._changed:
+            self._waiting.extend(attempts)
+            self._changed.notify(len(attempts))
+
+    def pause(self, attempt: Attempt, seconds: float) -> None:  # noqa: ARG002 - nobody asks for one
+        """Puts an attempt back: only handlers, of which there are none here, ask for a pause."""
+        self.dispatch([attempt])
+
+    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Attempt]:
+        """Takes back the attempts wanted that nobody has taken, in order."""
+        with self._changed:
+            lying = list(self._waiting)
+            self._waiting = deque(each for each in lying if not wanted(each.delivery))
+        return [attempt for attempt in lying if wanted(attempt.delivery)]
+
+    def take(self, timeout_s: float | None) -> Attempt | None:
+        """The next attempt, its user's to settle; None if none has come in time, or at the end.
+
+        So its lane is busy until it is settled, its lease is kept as long as somebody holds it, and
+        one that is let go unsettled is handed back at once.
+
+        Args:
+            timeout_s: how long to wait, in seconds; None for as long as it takes.
+        """
+        until_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
+        while (attempt := self._next(until_s)) is not None:
+            try:
+                if self._work.take_over(attempt):
+                    return attempt
+            finally:
+                with self._changed:
+                    self._taken.remove(attempt)
+        return None
+
+    def _next(self, until_s: float | None) -> Attempt | None:
+        with self._changed:
+            while not self.closed:
+                wait_s: float | None = None
+                if self._waiting:
+                    wait_s = self._work.begins_in_s(self._waiting[0].delivery)
+                    if not wait_s:
+                        attempt = self._waiting.popleft()
+                        self._taken.append(attempt)
+                        return attempt
+                left_s = None if until_s is None else until_s - self._clock.monotonic_s()
+                if left_s is not None:
+                    if left_s <= 0:
+                        return None
+                    wait_s = left_s if wait_s is None else min(left_s, wait_s)
+                self._changed.wait(None if wait_s is None else min(wait_s, LONGEST_WAIT_S))
+        return None
+
+    def resize(self, size: int | None) -> None:
+        """Has no threads: its user takes as many at once as it likes."""
+
+    def close(self) -> None:
+        """Shares nothing."""
+
+    def flush(self) -> None:
+        """Gathers nothing."""
+
+    def cancel_lost(self) -> None:
+        """Cannot cancel a loop of the user's own, which sees `message.cancelled`."""
+
+    def cancel_all(self, timeout_s: float) -> None:
+        """Cannot cancel a loop of the user's own."""

@@ -1,0 +1,297 @@
+"""Calls plain handlers in threads, a run of attempts at a time."""
+
+from __future__ import annotations
+
+import heapq
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import count
+from queue import Empty, SimpleQueue
+from typing import Final, Protocol, TypeVar
+
+from qframe.clock import Clock
+from qframe.message import Delivery
+from qframe.runtime.executors.worker_threads import WorkerThreads
+from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.time_limit import TimeLimit
+
+T = TypeVar("T")
+
+MAX_RUN: Final = 64
+RUN_TARGET_S: Final = 0.002
+TICK_S: Final = 0.01
+
+
+class RunWorker:
+    """One thread's work in hand, within reach of the monitor.
+
+    Attributes:
+        run: attempts that it has still to handle.
+        asked: attempts taken off the run while its policy is asked about them.
+        attempt: the attempt that its handler has in hand now.
+        done: deliveries that it has acknowledged and not yet handed over.
+        handled: grows with every attempt, so that standing still can be seen from outside.
+        seen: what `handled` was when the monitor looked last; -1 if nothing was in hand.
+        since_s: when the monitor has first seen what is in hand.
+        works: whether there is anything in it, or on its way from its lanes.
+        waited_s: how long it has waited for the store or a turn, which is no handler's time.
+    """
+
+    __slots__ = (
+        "asked", "attempt", "done", "handled", "run", "seen", "since_s", "waited_s", "works",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.run: deque[Attempt] = deque()
+        self.asked: list[Attempt] = []
+        self.attempt: Attempt | None = None
+        self.done: deque[Delivery] = deque()
+        self.handled = 0
+        self.seen = -1
+        self.since_s = 0.0
+        self.waited_s = 0.0
+        self.works = False
+
+    @property
+    def being_handled(self) -> list[Attempt]:
+        """The attempt that its handler was called with."""
+        attempt = self.attempt
+        return [] if attempt is None else [attempt]
+
+
+class RunWork(Protocol):
+    """What the executor does with runs: the engine."""
+
+    def run(self, worker: RunWorker) -> None:
+        """Takes attempts off `worker.run` one by one and calls the handler for each."""
+
+    def complete(self, deliveries: list[Delivery]) -> list[Attempt]:
+        """Acknowledges deliveries and frees their lanes; returns what may go on."""
+
+
+class ThreadExecutor:
+    """Threads that take runs, and a monitor that redistributes the runs of stuck threads.
+
+    A run is as long as takes about 2 ms by the handler's average so far, from 1 to 64 attempts.
+    Every 10 ms the monitor takes the rest of its run, and what it has done, from each thread that
+    has not moved since; and brings back attempts whose pause is over. It sleeps while nobody works.
+
+    A thread that is too many ends between two runs.
+
+    Args:
+        name: the threads' name, `qframe.pool.<topic>.<group>`.
+        threads: how many call handlers at once.
+        time_limit: told of attempts that are in hand for as long as their handlers may run.
+        clock: for measuring.
+        work: the engine.
+        on_failure: called when a thread ends by an error of qframe's own.
+    """
+
+    def __init__(
+        self,
+        *,
+        name: str,
+        threads: int,
+        time_limit: TimeLimit,
+        clock: Clock,
+        work: RunWork,
+        on_failure: Callable[[str, BaseException], None],
+    ) -> None:
+        self._time_limit = time_limit
+        self._clock = clock
+        self._work = work
+        self._runs: SimpleQueue[list[Attempt] | None] = SimpleQueue()
+        self._paused: list[tuple[float, int, Attempt]] = []
+        self._paused_guard = threading.Lock()
+        self._pauses = count()
+        self._average_s: float | None = None
+        self._awake = threading.Event()
+        self._rests = False
+        self._threads = WorkerThreads(
+            name=name, size=threads, make_worker=RunWorker, serve=self._serve,
+            wake_workers=self._wake_workers, monitor=self._monitor,
+            wake_monitor=self._awake.set, clock=clock, on_failure=on_failure,
+        )  # fmt: skip
+
+    @property
+    def size(self) -> int:
+        """How many threads there are to be."""
+        return self._threads.size
+
+    @property
+    def busy(self) -> bool:
+        """Whether a handler has an attempt in hand, or one waits for a thread or a pause."""
+        workers = self._threads.workers
+        return bool(self._paused) or not self._runs.empty() or any(one.works for one in workers)
+
+    def in_hand(self) -> list[Attempt]:
+        """Attempts that handlers have in hand, or will have for sure."""
+        workers = self._threads.workers
+        return [one for worker in workers for one in (*worker.asked, *worker.being_handled)]
+
+    def start(self) -> None:
+        """Starts the threads."""
+        self._threads.start()
+
+    def stop(self, timeout_s: float | None = None) -> bool:
+        """Ends all threads; what one that is stuck has done before is handed over."""
+        ended = self._threads.stop(timeout_s)
+        for worker in self._threads.workers:
+            if done := _drain(worker.done):
+                self._work.complete(done)
+        return ended
+
+    def close(self) -> None:
+        """Shares nothing."""
+
+    def resize(self, size: int | None) -> None:
+        """Has so many threads from now on, or as many as at first."""
+        self._threads.resize(size)
+
+    def flush(self) -> None:
+        """Gathers nothing."""
+
+    def cancel_lost(self) -> None:
+        """Cannot cancel a thread: its handler sees `message.cancelled`."""
+
+    def cancel_all(self, timeout_s: float) -> None:
+        """Cannot cancel a thread."""
+
+    def dispatch(self, attempts: list[Attempt]) -> None:
+        """Hands attempts to the threads, cut into runs."""
+        length = self._run_length(len(attempts))
+        put = self._runs.put
+        for start in range(0, len(attempts), length):
+            put(attempts[start : start + length])
+
+    def pause(self, attempt: Attempt, seconds: float) -> None:
+        """Hands an attempt to the threads again after a pause."""
+        with self._paused_guard:
+            due_s = self._clock.monotonic_s() + seconds
+            heapq.heappush(self._paused, (due_s, next(self._pauses), attempt))
+        self._awake.set()
+
+    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Attempt]:
+        """Takes back the attempts wanted that no handler has in hand, paused ones too, in order."""
+        attempts: list[Attempt] = []
+        ends = 0
+        with suppress(Empty):
+            while True:
+                run = self._runs.get_nowait()
+                if run is None:
+                    ends += 1
+                else:
+                    attempts += run
+        for worker in self._threads.workers:
+            attempts += _drain(worker.run)
+        if others := [attempt for attempt in attempts if not wanted(attempt.delivery)]:
+            self.dispatch(others)
+            attempts = [attempt for attempt in attempts if wanted(attempt.delivery)]
+        for _ in range(ends):
+            self._runs.put(None)
+        with self._paused_guard:
+            paused = sorted(self._paused)
+            attempts += [attempt for _, _, attempt in paused if wanted(attempt.delivery)]
+            # What is sorted is a heap.
+            self._paused = [each for each in paused if not wanted(each[2].delivery)]
+        return attempts
+
+    def _wake_workers(self, threads: int) -> None:
+        for _ in range(threads):
+            self._runs.put(None)
+
+    def _monitor(self) -> None:
+        """The monitor's rounds: only while there is work."""
+        threads = self._threads
+        while not threads.stopping:
+            self._rests = True
+            if not self.busy:  # a thread that begins to work from now on sees that it must wake it
+                self._awake.wait()
+            self._rests = False
+            self._awake.clear()
+            threads.wait_for_stop(TICK_S)
+            self._relieve()
+            self._resume()
+
+    def _serve(self, worker: RunWorker) -> None:
+        """Works off the next run."""
+        if (run := self._runs.get()) is None:
+            return
+        worker.works = True
+        if self._rests:
+            self._awake.set()
+        worker.run.extend(run)
+        run.clear()  # an attempt that its handler lets go must not be kept here
+        try:
+            self._work_off(worker)
+        finally:
+            worker.works = False
+
+    def _run_length(self, attempts: int) -> int:
+        if self._average_s is None:
+            return 1
+        length = min(MAX_RUN, int(RUN_TARGET_S / max(self._average_s, 1e-7)))
+        share = -(-attempts // self._threads.size)
+        return max(1, min(length, share))
+
+    def _work_off(self, worker: RunWorker) -> None:
+        """Handles the run, then what waited behind it, until nothing more may go on."""
+        while True:
+            started_s = self._clock.monotonic_s()
+            before = worker.handled
+            self._work.run(worker)
+            if handled := worker.handled - before:
+                each_s = (self._clock.monotonic_s() - started_s - worker.waited_s) / handled
+                average_s = self._average_s
+                self._average_s = each_s if average_s is None else 0.8 * average_s + 0.2 * each_s
+            worker.waited_s = 0.0
+            following = self._work.complete(_drain(worker.done))
+            if not following:
+                return
+            if self._threads.shrinking:
+                self.dispatch(following)
+                return
+            length = self._run_length(len(following) * self._threads.size)
+            worker.run.extend(following[:length])
+            if len(following) > length:
+                self.dispatch(following[length:])
+            following.clear()
+
+    def _relieve(self) -> None:
+        now_s, limit_s = self._clock.monotonic_s(), self._time_limit.seconds
+        for worker in self._threads.workers:
+            handled, attempt = worker.handled, worker.attempt
+            if attempt is None:
+                worker.seen = -1
+                continue
+            if worker.seen == handled:
+                if limit_s is not None and now_s - worker.since_s >= limit_s:
+                    self._time_limit.look(attempt)
+                if rest := _drain(worker.run):
+                    self.dispatch(rest)
+                if worker.done and (following := self._work.complete(_drain(worker.done))):
+                    self.dispatch(following)
+            else:
+                worker.since_s = now_s
+            worker.seen = handled
+
+    def _resume(self) -> None:
+        now_s = self._clock.monotonic_s()
+        while self._paused:
+            with self._paused_guard:
+                if not self._paused or self._paused[0][0] > now_s:
+                    return
+                attempt = heapq.heappop(self._paused)[2]
+            self.dispatch([attempt])
+
+
+def _drain(items: deque[T]) -> list[T]:
+    """Takes all items out; others may do so at the same time, and each item goes to one."""
+    taken = []
+    try:
+        while True:
+            taken.append(items.popleft())
+    except IndexError:
+        return taken

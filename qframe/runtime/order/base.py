@@ -1,0 +1,47 @@
+"""What a consumer asks of the order of its deliveries: of their handling, and of their ends."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Protocol
+
+from qframe.message import Delivery
+from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.retry_policy import Ending
+
+
+class Order(Protocol):
+    """Lets deliveries of a lane through in their order, and tells the store of their ends."""
+
+    def offer(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Takes what was pulled; returns what may go on to the executor."""
+
+    def free(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Frees the lanes of deliveries that are through; returns what may go on now."""
+
+    def lane_of(self, delivery: Delivery) -> str | int | None:
+        """A delivery's lane; None if it has none."""
+
+    def held(self, unit: list[Attempt]) -> list[Attempt]:
+        """Attempts of a unit that must wait: one before them in their lane is tried again."""
+
+    def behind(self) -> list[Delivery]:
+        """Deliveries that went on to the executor, and wait there behind others of their lane."""
+
+    def acknowledge(self, deliveries: list[Delivery]) -> None:
+        """Tells the store that deliveries are done."""
+
+    def end(self, ending: Ending) -> Collection[Delivery]:
+        """Tells the store how a delivery has ended; returns what it takes back with it.
+
+        Only of what went on to the executor: what waits here is taken back by itself.
+        """
+
+    def release(self, deliveries: list[Delivery]) -> None:
+        """Gives deliveries back, uncounted."""
+
+    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Delivery]:
+        """Takes out what waits here and is wanted."""
+
+    def forget(self, lost: Collection[Delivery]) -> None:
+        """Forgets what is not this worker's any more."""

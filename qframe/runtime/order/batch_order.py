@@ -1,0 +1,133 @@
+"""The order of deliveries that are handled in batches."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Collection
+from contextlib import suppress
+
+from qframe.message import Delivery
+from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.retry_policy import Ending, releases
+from qframe.runtime.order.batches import Batches
+from qframe.runtime.order.settlement_order import Turns
+from qframe.runtime.order.tag_filter import parted
+from qframe.tags import Matches
+
+
+class BatchOrder:
+    """Lanes are in `Batches`, with the batches; ends of an ordered topic wait for their turn.
+
+    A message that is unwanted by its tags is acknowledged as it comes in; in an ordered topic, when
+    its turn has come.
+
+    Args:
+        batches: where the executor gathers batches.
+        by_run: whether the store parks a subject with its first message.
+        in_turn: whether ends have to be told in order: in an ordered topic.
+        matches: whether a message with these headers is wanted; None if all are.
+        gone: hears of deliveries that the store takes back with others.
+        put: hands settlements to the settler.
+        on_skipped: called with how many were acknowledged that were not wanted.
+    """
+
+    def __init__(
+        self,
+        batches: Batches,
+        *,
+        by_run: bool,
+        in_turn: bool,
+        matches: Matches | None,
+        gone: Callable[[list[Delivery]], object],
+        put: Callable[[list[Delivery] | Ending], None],
+        on_skipped: Callable[[int], None],
+    ) -> None:
+        self._batches = batches
+        self._by_run = by_run
+        self._matches = matches
+        self._gone = gone
+        self._put = put
+        self._on_skipped = on_skipped
+        self._turns = Turns(self._put_in_turn) if in_turn else None
+        self._skipped: deque[Delivery] = deque()
+
+    def offer(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Lets all through that are wanted: `Batches` keeps the order of their lanes."""
+        if self._turns is not None:
+            self._turns.note(deliveries)
+        if self._matches is None:
+            return deliveries
+        wanted, unwanted = parted(deliveries, self._matches)
+        if unwanted:
+            self.acknowledge(unwanted)
+            if self._turns is None:
+                self._on_skipped(len(unwanted))
+        return wanted
+
+    def free(self, deliveries: list[Delivery]) -> list[Delivery]:
+        """Frees lanes; the executor has what may go on."""
+        self._batches.free(deliveries)
+        return []
+
+    def lane_of(self, delivery: Delivery) -> str | int | None:
+        """A delivery's lane; None if it has none."""
+        return self._batches.lane_of(delivery)
+
+    def held(self, unit: list[Attempt]) -> list[Attempt]:
+        """Attempts of a unit that must wait: one before them in their lane is tried again."""
+        return self._batches.held(unit)
+
+    def behind(self) -> list[Delivery]:
+        """What waits behind others of its lane."""
+        return self._batches.behind()
+
+    def acknowledge(self, deliveries: list[Delivery]) -> None:
+        """Tells the store that deliveries are done, when their turns have come."""
+        if self._turns is None:
+            if deliveries:
+                self._put(deliveries)
+            return
+        for delivery in deliveries:
+            self._turns.settle(delivery, delivery)
+        self._tell_skipped()
+
+    def end(self, ending: Ending) -> Collection[Delivery]:
+        """Tells the store how a delivery has ended, when its turn has come."""
+        if self._turns is None:
+            self._put(ending)
+            return ()
+        taken_back = self._turns.settle(ending.delivery, ending)
+        self._tell_skipped()
+        return taken_back
+
+    def release(self, deliveries: list[Delivery]) -> None:
+        """Gives deliveries back, uncounted, and with them what has ended behind them."""
+        endings, implied = releases(deliveries, by_run=self._by_run)
+        self._gone(implied)
+        for ending in endings:
+            self._put(ending)
+        if self._turns is not None:
+            self._gone(self._turns.give_back(deliveries))
+
+    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Delivery]:  # noqa: ARG002 - of the protocol
+        """Keeps nothing back from the executor."""
+        return []
+
+    def forget(self, lost: Collection[Delivery]) -> None:
+        """Forgets what is not this worker's any more."""
+        if self._turns is not None:
+            self._turns.forget(lost)
+
+    def _put_in_turn(self, one: Delivery | Ending) -> None:
+        self._put(one if isinstance(one, Ending) else [one])
+        matches = self._matches
+        if matches is not None and isinstance(one, Delivery) and not matches(one.headers):
+            self._skipped.append(one)  # it is told when no lock is held
+
+    def _tell_skipped(self) -> None:
+        skipped = 0
+        with suppress(IndexError):
+            while self._skipped.popleft():
+                skipped += 1
+        if skipped:
+            self._on_skipped(skipped)

@@ -1,0 +1,73 @@
+"""The order of deliveries that are handled one by one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+
+from qframe.message import Delivery
+from qframe.outcomes import Verdict
+from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.retry_policy import Ending, releases
+from qframe.runtime.order.lanes import Lanes
+
+
+class KeyOrder:
+    """One delivery of a lane at a time, by `Lanes`, so that ends are in order by themselves.
+
+    Args:
+        lanes: the lanes, with a filter where the consumer has tags.
+        by_run: whether the store parks a subject with its first message, as in all kinds but
+            streams.
+        gone: hears of deliveries that the store takes back with others.
+        put: hands settlements to the settler.
+    """
+
+    def __init__(
+        self,
+        lanes: Lanes,
+        *,
+        by_run: bool,
+        gone: Callable[[list[Delivery]], object],
+        put: Callable[[list[Delivery] | Ending], None],
+    ) -> None:
+        self._lanes = lanes
+        self._by_run = by_run
+        self._gone = gone
+        self._put = put
+        self.offer = lanes.offer
+        self.free = lanes.free
+        self.withdraw = lanes.withdraw
+        self.forget = lanes.forget
+
+    def lane_of(self, delivery: Delivery) -> str | int | None:  # noqa: ARG002 - of the protocol
+        """Matters within a batch alone."""
+        return None
+
+    def held(self, unit: list[Attempt]) -> list[Attempt]:  # noqa: ARG002 - of the protocol
+        """Holds none: no other one of its lane is let through."""
+        return []
+
+    def behind(self) -> list[Delivery]:
+        """Lets nothing through that would wait."""
+        return []
+
+    def acknowledge(self, deliveries: list[Delivery]) -> None:
+        """Tells the store that deliveries are done."""
+        self._put(deliveries)
+
+    def end(self, ending: Ending) -> Collection[Delivery]:
+        """Tells the store how a delivery has ended.
+
+        Where the store parks the subject, what waits behind in the lane goes back with it.
+        """
+        self._put(ending)
+        if self._by_run and ending.verdict is not Verdict.DEAD:
+            self._gone(self._lanes.drop(ending.delivery))
+        return ()
+
+    def release(self, deliveries: list[Delivery]) -> None:
+        """Gives deliveries back, uncounted."""
+        endings, implied = releases(deliveries, by_run=self._by_run)
+        self._gone(implied)
+        for ending in endings:
+            self.end(ending)

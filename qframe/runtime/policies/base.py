@@ -1,0 +1,95 @@
+"""What may stand around a handler's call, so that its effect happens as often as it should."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any, Protocol
+
+from qframe.runtime.handler.attempt import Attempt
+
+
+class Sorting:
+    """What is to become of a unit's attempts, by a policy's word.
+
+    Attributes:
+        go: their handler is to be called.
+        ended: their effect has happened now; they are acknowledged, and the breaker told.
+        done: their effect had happened before; they are acknowledged.
+        waiting: each is asked about again after so many seconds.
+        failed: each has an error of its own.
+        gone: they are not this worker's any more.
+    """
+
+    __slots__ = ("done", "ended", "failed", "go", "gone", "waiting")
+
+    def __init__(
+        self, *, go: list[Attempt] | None = None, ended: list[Attempt] | None = None
+    ) -> None:
+        self.go = [] if go is None else go
+        self.ended = [] if ended is None else ended
+        self.done: list[Attempt] = []
+        self.waiting: list[tuple[Attempt, float]] = []
+        self.failed: list[tuple[Attempt, BaseException]] = []
+        self.gone: list[Attempt] = []
+
+
+class EffectPolicy(Protocol):
+    """Asks somebody before a handler is called, and tells somebody when it has ended.
+
+    A unit is what one call of the handler gets: an attempt, or a batch. A policy never calls the
+    engine: it says what is to become of each attempt.
+
+    Attributes:
+        blocks: whether it asks a server, so that no event loop may wait for it.
+        in_loop: whether it is asked by coroutines, in the worker's event loop.
+        is_joint: whether the effects of a unit happen together or not at all.
+        turns: for which threads take turns by runs, if they do.
+    """
+
+    blocks: bool
+    in_loop: bool
+    is_joint: bool
+    turns: threading.Lock | None
+
+    def start(self) -> None:
+        """Makes ready."""
+
+    def stop(self) -> None:
+        """Ends what it has in the background."""
+
+    def close(self) -> None:
+        """Frees what it has opened; its worker's consumers have all left."""
+
+    def prepare(self, run: list[Attempt]) -> Sorting:
+        """Asks in one call about attempts that will each be a unit."""
+
+    def begin(self, unit: list[Attempt]) -> Sorting:
+        """Asks whether the handler is to be called with attempts."""
+
+    def end(self, unit: list[Attempt]) -> Sorting:
+        """Tells that the handler has returned.
+
+        Raises:
+            Exception: what ended them all, as if the handler had raised it.
+        """
+
+    def retries(self, unit: list[Attempt], error: BaseException) -> Sorting | None:
+        """When to call the handler again, if its error was the checker's; None if it was not."""
+
+    def release(self, unit: list[Attempt]) -> None:
+        """Undoes what `begin` has done, as far as the handler may still be called."""
+
+    def refuse(self, unit: list[Attempt]) -> None:
+        """Undoes it since the attempts are not this worker's any more."""
+
+    def let_go(self, unit: list[Attempt]) -> None:
+        """Undoes it soon, in the background."""
+
+    def end_lost(self, attempt: Attempt) -> None:
+        """Tells that the handler of an attempt has returned that is another worker's now."""
+
+    def forget(self, effect: Any) -> None:
+        """Undoes the claim of an attempt that its user has let go."""
+
+    def wait_s(self, attempt: Attempt) -> float:
+        """How long to wait before the effect of an attempt is tried to be finished again."""

@@ -1,0 +1,173 @@
+"""Effects at most once: the store is told before the handler is called."""
+
+from __future__ import annotations
+
+import random
+import threading
+from collections import deque
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import islice
+from typing import Any, Final
+
+from qframe.events import Events
+from qframe.message import Delivery
+from qframe.outcomes import Settled
+from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.policies.base import Sorting
+from qframe.tags import Matches
+
+AGAIN_S: Final = 0.25
+
+
+class SettleRequest:
+    """One thread's share of a combined settle call, and its results."""
+
+    __slots__ = ("deliveries", "results")
+
+    def __init__(self, deliveries: list[Delivery]) -> None:
+        self.deliveries = deliveries
+        self.results: list[Settled] = []
+
+
+class SettleFirst:
+    """Settles attempts in one call to the store; only what that has settled is handled.
+
+    An attempt that the store refuses is not handled: another worker may do that. Nor is one that it
+    refuses the second time, after its reply was lost. One whose server is away is asked for again.
+
+    In a topic with subjects, attempts that are unwanted by their tags are settled in their turn, as
+    all others are, and then not handled.
+
+    A delivery that was settled stays in flight until its handler has ended, so that its slot is not
+    given to another worker before.
+
+    Args:
+        topic: the topic's name.
+        group: the group.
+        settle_now: settles deliveries, in the caller's thread.
+        matches: whether a message with these headers is wanted, where that is asked here.
+        events: told of what was not wanted.
+    """
+
+    blocks = True
+    in_loop = is_joint = False
+    turns: threading.Lock | None = None
+
+    def __init__(
+        self,
+        *,
+        topic: str,
+        group: str,
+        settle_now: Callable[[list[Delivery]], list[Settled]],
+        matches: Matches | None,
+        events: Events,
+    ) -> None:
+        self._where = {"topic": topic, "group": group}
+        self._settle_now = settle_now
+        self._matches = matches
+        self._events = events
+        self._requests: deque[SettleRequest] = deque()
+        self._asking = threading.Lock()
+        self.settled: set[Delivery] = set()
+        """Deliveries that were settled, or are about to be, and whose handlers have not ended."""
+
+    def start(self) -> None:
+        """Has nothing to start."""
+
+    def stop(self) -> None:
+        """Has nothing to stop."""
+
+    def close(self) -> None:
+        """Has opened nothing."""
+
+    @property
+    def filters(self) -> bool:
+        """Whether it sees to what is unwanted: what is behind it is refused where it is not."""
+        return self._matches is not None
+
+    def asks_for_a_token(self, attempt: Attempt) -> bool:
+        """Whether an attempt has not begun yet, and is to be handled."""
+        return attempt.delivery not in self.settled and self._wants(attempt)
+
+    def _wants(self, attempt: Attempt) -> bool:
+        return self._matches is None or self._matches(attempt.delivery.headers)
+
+    def prepare(self, run: list[Attempt]) -> Sorting:
+        """Settles a run in one call."""
+        return self.begin(run)
+
+    def begin(self, unit: list[Attempt]) -> Sorting:
+        """Settles what is not settled yet."""
+        sorting = Sorting()
+        fresh = [attempt for attempt in unit if attempt.delivery not in self.settled]
+        sorting.go = [attempt for attempt in unit if attempt.delivery in self.settled]
+        if fresh:
+            deliveries = [attempt.delivery for attempt in fresh]
+            self.settled.update(deliveries)  # first: renewal may find them gone from the store
+            skipped = 0
+            for attempt, result in zip(fresh, self._settle_together(deliveries), strict=True):
+                skipped += self._sort(attempt, result, sorting)
+            if skipped and self._events:
+                self._events.emit("delivery.skipped", count=skipped, **self._where)
+        return sorting
+
+    def _sort(self, attempt: Attempt, result: Settled, sorting: Sorting) -> bool:
+        """Sorts one out; returns whether it was settled and is not wanted."""
+        if result is Settled.AWAY and not attempt.cancelled:
+            self.settled.discard(attempt.delivery)
+            wait_s = AGAIN_S * random.uniform(0.5, 1)  # noqa: S311 - jitter, no secret
+            sorting.waiting.append((attempt, wait_s))
+        elif result is not Settled.SETTLED or attempt.cancelled:
+            sorting.gone.append(attempt)  # refused; or given back or lost in the meantime
+        elif self._wants(attempt):
+            attempt.settle_first()
+            sorting.go.append(attempt)
+        else:
+            sorting.gone.append(attempt)
+            return True
+        return False
+
+    def end(self, unit: list[Attempt]) -> Sorting:
+        """Ends all: the store was told."""
+        return Sorting(ended=unit)
+
+    def _settle_together(self, deliveries: list[Delivery]) -> list[Settled]:
+        """Has deliveries settled; threads that come while one asks the store ask it together."""
+        mine = SettleRequest(deliveries)
+        self._requests.append(mine)
+        with self._asking:
+            if not mine.results:
+                requests: list[SettleRequest] = []
+                with suppress(IndexError):
+                    while True:
+                        requests.append(self._requests.popleft())
+                results = iter(
+                    self._settle_now([one for each in requests for one in each.deliveries])
+                )
+                for each in requests:
+                    each.results = list(islice(results, len(each.deliveries)))
+        return mine.results
+
+    def retries(self, unit: list[Attempt], error: BaseException) -> Sorting | None:  # noqa: ARG002 - of the protocol
+        """Nothing is handled twice."""
+        return None
+
+    def release(self, unit: list[Attempt]) -> None:
+        """Cannot take back what was settled."""
+
+    def refuse(self, unit: list[Attempt]) -> None:
+        """Cannot take back what was settled."""
+
+    def let_go(self, unit: list[Attempt]) -> None:
+        """Cannot take back what was settled."""
+
+    def end_lost(self, attempt: Attempt) -> None:
+        """Tells nobody: the store knows."""
+
+    def forget(self, effect: Any) -> None:
+        """Has claimed nothing."""
+
+    def wait_s(self, attempt: Attempt) -> float:  # noqa: ARG002 - of the protocol
+        """Waits for nobody."""
+        return 0.0
