@@ -39,9 +39,9 @@ def running(app: QFrame) -> Iterator[AdmissionControl]:
     thread = threading.Thread(target=app.run)
     thread.start()
     try:
-        eventually(lambda: app._worker is not None and bool(app._worker._lines))
+        eventually(lambda: app._worker is not None and bool(app._worker._consumers))
         worker: Any = app._worker
-        yield worker._lines[0].flow
+        yield worker._consumers[0].flow
     finally:
         app.stop()
         thread.join()
