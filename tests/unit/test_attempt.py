@@ -15,7 +15,16 @@ from qframe.runtime.consume.manual_acks import ManualAcks
 from qframe.runtime.handler.attempt import Attempt, AttemptState
 
 PACKAGE = Path(qframe.__file__).parent
-STATE = {"settled", "cancelled", "overdue", "local_retries", "auto_ack", "returned", "effect"}
+STATE = {
+    "settled",
+    "cancelled",
+    "overdue",
+    "local_retries",
+    "auto_ack",
+    "returned",
+    "effect",
+    "is_suspect",
+}
 
 
 def attempt() -> Attempt:

@@ -34,8 +34,7 @@ class Finisher:
     runs or after that.
 
     Args:
-        topic, group: whose messages they are.
-        options: the consumer's.
+        topic, group, options: the consumer's.
         policy: hears that a handler has ended.
         order: of deliveries.
         flow: hears how handlers have ended, and of attempts that wait.
@@ -45,7 +44,7 @@ class Finisher:
         acks: the attempts that their users settle.
         dispatch, pause: hand attempts to the executor, now or after a pause.
         take_back: hears of deliveries that the store has taken back, with one before them.
-        extend, wake: renews a lease, and wakes the pull loop.
+        extend, wake: renew a lease, and wake the pull loop.
         events: told of what happens.
     """
 
@@ -196,24 +195,25 @@ class Finisher:
     def _end_badly(self, unit: list[Attempt], error: BaseException) -> list[list[Attempt]]:
         """The handler has raised: returns in which parts what is open is tried again.
 
-        An error is an attempt's own only where its handler was called with it alone. What is left
-        of several may be innocent: the one at fault may be settled, or taken back by the store.
+        An error is an attempt's own only where its handler was called with it alone: of several,
+        the one at fault may be settled, or taken back by the store.
         """
         left = [attempt for attempt in unit if attempt.is_open]
         if not left:
             self._outcomes.tell("delivery.failed", unit[0], error, settled=True)
-        for attempt in unit:
-            if not attempt.is_open:
-                self.leave(attempt, has_returned=False)
+        for attempt in filter(lambda one: not one.is_open, unit):
+            self.leave(attempt, has_returned=False)
         if (sorting := self._policy.retries(left, error)) is not None:
             self.see_to(sorting)
             return []
         if len(unit) > 1 and not isinstance(error, NeedRetry):
             if self._policy.is_joint:
                 self._policy.release(left)
-            left = self._renewed(left)
+            self._renewed(left)
             if self._flow.gate is not None:  # halves that had to wait would be mixed with others
-                return [[attempt] for attempt in left]
+                for attempt in left:
+                    attempt.suspect()
+                return [left]
             middle = len(left) // 2
             return [left[:middle], left[middle:]]
         for attempt in left:

@@ -279,6 +279,9 @@ class BatchThreadExecutor:
             if worker.given_up:
                 self._work.drop(worker.part)
                 continue
+            if len(parts := _apart(worker.part)) > 1:
+                worker.put(parts)
+                continue
             here = self._work.begin(worker.part)
             worker.part = here  # not before, so that the consumer is not taken for quiet
             if here:
@@ -325,3 +328,16 @@ class BatchThreadExecutor:
     def _looks(self) -> list[float | None]:
         now_s, mark = self._clock.monotonic_s(), self._time_limit.mark
         return [worker.look(now_s, mark) for worker in self._threads.workers]
+
+
+def _apart(unit: list[Attempt]) -> list[list[Attempt]]:
+    """Cuts a batch, in its order, so that each suspect is alone."""
+    parts: list[list[Attempt]] = []
+    joins = False
+    for attempt in unit:
+        if joins and not attempt.is_suspect:
+            parts[-1].append(attempt)
+        else:
+            parts.append([attempt])
+        joins = not attempt.is_suspect
+    return parts

@@ -52,12 +52,15 @@ class Attempt(Message, eq=False, weakref=True):
         effect: its claim under an idempotent checker.
         overdue: whether its handler has run for longer than `timeout=`.
         returned: whether its handler has returned, of one that is ending.
+        is_suspect: whether a batch of its has failed whose parts may have to wait, so that it is
+            tried alone: gathered with others again, it would make them fail in their turn.
     """
 
     state: AttemptState = _OPEN
     effect: Any = None
     overdue: bool = False
     returned: bool = False
+    is_suspect: bool = False
 
     @property
     def settled(self) -> bool:
@@ -98,6 +101,10 @@ class Attempt(Message, eq=False, weakref=True):
         """Begins anew, in this worker, at its handler's wish."""
         self.local_retries += 1
         self.auto_ack = auto_ack
+
+    def suspect(self) -> None:
+        """Has it tried alone from now on."""
+        self.is_suspect = True
 
     def renew(self, *, auto_ack: bool) -> None:
         """Begins anew, in this worker, unless it has ended."""
