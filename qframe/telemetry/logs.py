@@ -19,7 +19,6 @@ _LEVELS: Final = {
     "worker.started": "info",
     "worker.stopping": "info",
     "worker.stopped": "info",
-    "worker.failed": "error",
     "worker.ended": "info",
     "worker.died": "error",
     "worker.restarted": "info",
@@ -72,7 +71,7 @@ _LEVELS: Final = {
     "outbox.doubted": "warning",
     "part.failed": "error",
 }
-_UNTOLD: Final = frozenset({"delivery.acknowledged", "delivery.settled", "delivery.started"})
+_UNTOLD: Final = frozenset({"delivery.acknowledged", "delivery.settled"})
 _LINES_PER_INTERVAL: Final = {"delivery.dead": 10}  # of the others one
 _ORDER: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
