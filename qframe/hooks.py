@@ -9,7 +9,7 @@ from typing import Any
 from qframe.errors import BadOption
 from qframe.message import Message
 
-_REMEDY = "use an object of a class that inherits from qframe.Middleware, or a list of them"
+_REMEDY = "pass an instance of a qframe.Middleware subclass, or a list of them"
 
 
 class Middleware:
@@ -59,8 +59,8 @@ def _made(value: Any) -> Middleware:
     if isinstance(value, Middleware):
         return value
     if not isinstance(value, type) or not issubclass(value, Middleware):
-        raise BadOption("middleware", value, "it is none", _REMEDY)
+        raise BadOption("middleware", value, "it is not a Middleware", _REMEDY)
     try:
         return value()
     except TypeError as error:
-        raise BadOption("middleware", value, f"it cannot be made ({error})", _REMEDY) from error
+        raise BadOption("middleware", value, f"it cannot be created ({error})", _REMEDY) from error

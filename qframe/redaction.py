@@ -52,9 +52,9 @@ def check_user_info(what: str, url: str) -> None:
     hosts, behind = rest[:end], rest[end:]
     path, _, options = behind.partition("?")
     if hosts.count("@") > 1:
-        why = "there are two @ before its host"
+        why = "there are two @ before the host"
     elif "@" in path or ("@" in options and "=" not in options.partition("@")[0]):
-        why = "there is an @ behind its host"
+        why = "there is an @ after the host"
     else:
         return
     raise BadUrl(

@@ -67,7 +67,7 @@ def tables(prefix: str = DEFAULT_PREFIX) -> Tables:
     """
     if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
         raise BadOption(
-            "prefix", prefix, "a table's prefix is of the form [a-z][a-z0-9_]{0,30}_",
+            "prefix", prefix, "a table's prefix must match [a-z][a-z0-9_]{0,30}_",
             f"use {DEFAULT_PREFIX!r}",
         )  # fmt: skip
     return _tables(prefix)

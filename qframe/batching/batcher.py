@@ -62,7 +62,7 @@ class Batcher(Generic[T]):
         if checked_count("queue_size", queue_size) < checked_count("batch_size", batch_size):
             raise BadOption(
                 "queue_size", queue_size, f"a batch of {batch_size} items could never be full",
-                f"use {batch_size} or more, better several times that",
+                f"use {batch_size} or more, preferably several times as many",
             )  # fmt: skip
         self._gathering: Gathering[T] = Gathering(
             channels=checked_count("channels", channels), batch_size=batch_size,
@@ -110,7 +110,7 @@ class Batcher(Generic[T]):
 
         Args:
             item: what to process, of any type.
-            timeout: how long to wait for room at most: seconds, or a text such as "500ms"; without
+            timeout: how long to wait for room: seconds, or a string such as "500ms"; without
                 one, as long as it takes.
 
         Raises:
@@ -225,7 +225,9 @@ class Batcher(Generic[T]):
         if channel.size < self._queue_size:
             return
         if threading.current_thread() in self._threads:
-            raise QueueFull(self.name, self._queue_size, "process itself puts, and must not wait")
+            raise QueueFull(
+                self.name, self._queue_size, "process called put itself, and must not wait"
+            )
         room = self._rooms[channel.index]
         until_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
         try:
@@ -242,7 +244,7 @@ class Batcher(Generic[T]):
             return LONGEST_WAIT_S
         left_s = until_s - self._clock.monotonic_s()
         if left_s <= 0:
-            raise QueueFull(self.name, self._queue_size, "no room came in time")
+            raise QueueFull(self.name, self._queue_size, "no room within the timeout")
         return min(left_s, LONGEST_WAIT_S)
 
     def _join(self, timeout_s: float | None) -> bool:
@@ -339,7 +341,7 @@ def checked_function(what: str, value: Callable[..., Any]) -> Callable[..., Any]
         raise BadOption(what, value, "it cannot be called", "give a function")
     if inspect.iscoroutinefunction(value):
         raise BadOption(
-            what, value, "it is an async function, and no thread would await it",
-            "give a plain function; inside it, asyncio.run(...) runs an async one",
+            what, value, "it is an async function, and the batcher's threads do not await",
+            "give a plain function; it can call asyncio.run(...)",
         )  # fmt: skip
     return value

@@ -21,7 +21,7 @@ from qframe.identity import host_of
 from qframe.telemetry.facts import ranges
 from qframe.topic import is_internal
 
-NO_WORKER = "no worker is there; start one: qframe worker MODULE"
+NO_WORKER = "no worker is running; start one: qframe worker MODULE"
 
 AnyTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="This topic only.")]
 AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="This group only.")]

@@ -345,5 +345,5 @@ def _backend(url: str) -> Backend:
     name = parsed.drivername.partition("+")[0]
     if name not in _BACKENDS:
         raise BadUrl("store", shown_url(url),
-                     f"{name} is no database that qframe knows", remedy)  # fmt: skip
+                     f"qframe does not support the database {name}", remedy)  # fmt: skip
     return _BACKENDS[name](parsed)

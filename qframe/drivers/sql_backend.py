@@ -102,7 +102,7 @@ class Backend(ABC):
         Raises:
             StoreUnavailable: if the server cannot be reached.
         """
-        raise AssertionError(f"{self.shown} passes on no words")
+        raise AssertionError(f"{self.shown} has no notifications")
 
     def limit_of(self, body: bytes) -> str | None:  # noqa: ARG002
         """Why the server takes no body as large as this one; None if it may."""
@@ -191,5 +191,5 @@ def yes_or_no(shown: str, name: str, value: str, default: bool) -> bool:
     """
     words = {"": default, "yes": True, "no": False}
     if value.lower() not in words:
-        raise BadUrl("store", shown, f"{name}={value} is not an option of it", f"use ?{name}=no")
+        raise BadUrl("store", shown, f"{name}={value} is not an option", f"use ?{name}=no")
     return words[value.lower()]

@@ -67,7 +67,9 @@ class Postgres(Backend):
     def __init__(self, url: URL) -> None:
         shown = shown_of(url)
         if url.drivername not in ("postgresql", "postgresql+psycopg"):
-            raise BadUrl("store", shown, f"{url.drivername} is not a driver of it", _REMEDY)
+            raise BadUrl(
+                "store", shown, f"qframe does not use the driver {url.drivername}", _REMEDY
+            )
         if not url.database:
             raise BadUrl("store", shown, "it names no database", _REMEDY)
         self._psycopg: Any = driver("psycopg", "postgres", shown)
@@ -167,7 +169,7 @@ class Postgres(Backend):
                 "check user, password and database; see docs/configuration.md",
             )  # fmt: skip
         if isinstance(error, self._psycopg.DataError) and state is None:
-            return BadUrl("text for the store", self.shown, text, "leave out the NUL")
+            return BadUrl("string for the store", self.shown, text, "remove the NUL character")
         if isinstance(error, (self._psycopg.OperationalError, self._psycopg.InterfaceError)):
             return None
         return error if isinstance(error, self._psycopg.Error) else None

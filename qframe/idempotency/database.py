@@ -259,5 +259,5 @@ def retention_ms(retention: float | str) -> int:
     """
     found = duration_ms(retention, "retention")
     if not found:
-        raise BadOption("retention", retention, "nothing would be remembered", 'use "7d"')
+        raise BadOption("retention", retention, "no mark would be kept", 'use "7d"')
     return found

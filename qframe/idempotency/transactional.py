@@ -205,7 +205,7 @@ class TransactionalChecker:
         if session is None:
             session = async_session if self.is_async else plain_session
         if not callable(session):
-            raise BadOption("session", session, "it makes no session", "use a sessionmaker")
+            raise BadOption("session", session, "it does not create sessions", "use a sessionmaker")
         self.key: Key = key_of(key)
         self._factory = session
         self._retention_ms = retention_ms(retention)
@@ -239,15 +239,15 @@ class TransactionalChecker:
         self.release_many(scope, [claim])
         if not is_guarded:
             raise BadOption(
-                "engine", self._effects.shown, "a handler could commit its transaction half-way",
-                "use a version of SQLAlchemy that qframe was tested with",
+                "engine", self._effects.shown, "handlers could commit their transaction half-way",
+                "use a version of SQLAlchemy listed in docs/platforms.md",
             )  # fmt: skip
         with asking(self.shown), self._effects.engine.begin() as connection:
             probe = table.c.effect == claim.key
             if connection.execute(select(table.c.effect).where(probe)).first() is not None:
                 connection.execute(table.delete().where(probe))
                 raise BadOption(
-                    "engine", self._effects.shown, "what it rolls back is not undone",
+                    "engine", self._effects.shown, "its rollback undoes nothing",
                     "leave out isolation_level='AUTOCOMMIT', and use tables with transactions",
                 )  # fmt: skip
 

@@ -46,7 +46,7 @@ class Batch:
             )
         if transaction not in TRANSACTIONS:
             raise BadOption(
-                "batch transaction", transaction, "it is neither 'batch' nor 'item'", "use 'batch'"
+                "batch transaction", transaction, "it must be 'batch' or 'item'", "use 'batch'"
             )
         self.size: int = size
         self.within_s: float = within_s

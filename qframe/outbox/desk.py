@@ -20,8 +20,8 @@ from qframe.stores.base import Store
 from qframe.topic import Topic, checked_name
 
 PAGE: Final = 500
-_DROP: Final = "drop it, and store it anew as it should be"
-_ROOM: Final = "have its groups handle what is there, or declare it with more room"
+_DROP: Final = "drop it and store a corrected message"
+_ROOM: Final = "wait until its groups settle messages, or raise its max_length"
 
 
 class Waiting(NamedTuple):
@@ -132,7 +132,7 @@ class _Refusals:
         except TopicMismatch as error:
             return Waiting(row, refused=_short(error), remedy=error.remedy)
         except (BadInput, msgspec.DecodeError) as error:
-            return Waiting(row, refused=f"it makes no sense: {_short(error)}", remedy=_DROP)
+            return Waiting(row, refused=f"it cannot be decoded: {_short(error)}", remedy=_DROP)
         room = self._room(topic).get(entry.slot)
         if room is None or room > 0:
             return Waiting(row)

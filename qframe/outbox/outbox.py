@@ -107,7 +107,7 @@ class Outbox:
             raise BadOption("engine", engine, "it is not an Engine", "use create_engine(url)")
         if engine.dialect.name not in KNOWN:
             raise BadOption(
-                "engine", engine.dialect.name, "an outbox cannot be kept in such a database",
+                "engine", engine.dialect.name, "an outbox does not support this database",
                 f"use one of {', '.join(KNOWN)}",
             )  # fmt: skip
         if not isinstance(max_body, int) or isinstance(max_body, bool) or max_body < 1:
@@ -190,7 +190,7 @@ class Outbox:
         """
         if not hasattr(session, "run_sync"):
             raise BadOption(
-                "session", type(session).__name__, "it cannot be awaited", "use outbox.publish"
+                "session", type(session).__name__, "it is not async", "use outbox.publish"
             )
         message_id: str = await session.run_sync(self.publish, topic, body, **options)
         return message_id
@@ -321,7 +321,7 @@ def _json(value: Any, what: str) -> str:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError as error:
         raise BadOption(
-            what, value, "it holds half a character", "use texts that UTF-8 can hold"
+            what, value, "it has a lone surrogate", "use strings that UTF-8 can encode"
         ) from error
 
 

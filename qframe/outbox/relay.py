@@ -374,16 +374,18 @@ def check_relayed(outbox: object, others: Iterable[Outbox]) -> None:
         raise BadOption("outbox", outbox, "it is not an Outbox", "use Outbox(engine)")
     if outbox.engine.dialect.is_async:
         raise BadOption(
-            "outbox", outbox.engine.driver, "a relay cannot use a driver that is awaited",
+            "outbox", outbox.engine.driver, "a relay cannot use an async driver",
             "give the relay an Outbox of its own, on create_engine(url)",
         )  # fmt: skip
     if isinstance(outbox.engine.pool, SingletonThreadPool):
         raise BadOption(
-            "outbox", str(outbox.engine.url), "each thread has a database of its own there",
+            "outbox", str(outbox.engine.url), "each thread would have its own empty database",
             "use a file, or create_engine(…, poolclass=StaticPool)",
         )  # fmt: skip
     if outbox in others:
-        raise BadOption("outbox", outbox.prefix, "it was given before", "give it once")
+        raise BadOption(
+            "outbox", outbox.prefix, "it has a relay already", "call app.relay once per outbox"
+        )
 
 
 def slots_topic(outbox: Outbox) -> Topic:

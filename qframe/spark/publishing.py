@@ -86,7 +86,7 @@ def publish(
         options["batchSize"] = str(batch)
     if id_columns:
         if id is not None:
-            raise BadOption("id_columns", list(id_columns), "id is given as well", "give one")
+            raise BadOption("id_columns", list(id_columns), "id is given too", "give one")
         options["idColumns"] = ",".join(f"_id{number}" for number in range(len(id_columns)))
     for name in id_columns:
         if name not in df.columns:

@@ -131,8 +131,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         store.subscribe(topic, group, _EARLIEST)
         if any(epoch != NO_EPOCH for epoch in store.epochs(topic, group).values()):
             raise BadOption(
-                "option group", group, "workers consume with it, and the query would move it",
-                "give the query a group of its own",
+                "option group", group, "workers use this group; the query would move its offsets",
+                "give the query its own group",
             )  # fmt: skip
 
     def _older(self, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:

@@ -190,5 +190,5 @@ def note_of(job: str) -> str:
 def _task() -> TaskContext:
     task = TaskContext.get()
     if task is None:
-        raise NotSupported("writing outside of a task of Spark's", "use df.write.format('qframe')")
+        raise NotSupported("writing outside a Spark task", "use df.write.format('qframe')")
     return task

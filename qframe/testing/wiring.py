@@ -100,7 +100,7 @@ class Wiring:
         }  # fmt: skip
         with app._guard:
             if app._worker is not None:
-                raise BadOption("app", app, "it runs already", "stop() it before the test")
+                raise BadOption("app", app, "it is already running", "stop() it before the test")
             self._before = {name: getattr(app, name) for name in parts}
             for name, part in parts.items():
                 setattr(app, name, part)
@@ -121,12 +121,12 @@ class Wiring:
         """
         if not self._app.serves:
             raise BadOption(
-                "consumers", [], "the harness's app has none, and would handle nothing",
+                "consumers", [], "the harness's app has none, so no message would be handled",
                 "give the app that has them: Harness(app), or override the fixture qframe_app",
             )  # fmt: skip
         if in_event_loop() and any(is_async(each.function) for each in self._app.consumers):
             raise BadOption(
-                "harness", "in a coroutine", "its event loop could not run async handlers",
+                "harness", "in a coroutine", "async handlers could not run in its event loop",
                 "await harness.arun_until_idle(), or asyncio.to_thread(harness.drain)",
             )  # fmt: skip
 

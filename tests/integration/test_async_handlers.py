@@ -465,7 +465,7 @@ def test_what_a_plain_function_returns_to_be_awaited_is_no_success(shop: Shop) -
     assert not shop.seen
     assert not shop.app.admin.dead(topic, "g")
     [letter] = shop.app.admin.dead(topic, "h")
-    assert "it is to be awaited" in letter.error
+    assert "it is awaitable" in letter.error
 
 
 def test_a_generator_is_refused_since_calling_it_would_run_nothing(shop: Shop) -> None:

@@ -372,7 +372,7 @@ def test_a_redis_that_would_evict_marks_is_refused(tmp_path: Path, policy: str) 
     with RedisServer(tmp_path / "redis") as server:
         server.call("CONFIG", "SET", "maxmemory-policy", policy)
         checker = RedisChecker(server.url)
-        with pytest.raises(BadUrl, match=rf"{policy}, which drops marks; set maxmemory-policy"):
+        with pytest.raises(BadUrl, match=rf"{policy}, which evicts marks; set maxmemory-policy"):
             checker.open()
         checker.close()
 

@@ -520,7 +520,7 @@ def plain(message: Message) -> None: ...
 
 def test_a_session_needs_a_checker_that_gives_one(small: Shop) -> None:
     for checker in (None, DatabaseChecker(small.engine)):
-        with pytest.raises(BadHandler, match="nobody gives it one; add idempotent_checker="):
+        with pytest.raises(BadHandler, match="no TransactionalChecker; add idempotent_checker="):
             small.consume(pay, checker)
     with pytest.raises(BadHandler, match="does not ask for its TransactionalChecker's"):
         small.consume(plain, TransactionalChecker(small.engine))
@@ -550,7 +550,7 @@ def test_an_engine_that_commits_each_statement_is_refused_at_start(
     url = database_url(request, database, tmp_path)
     with engine_of(url, isolation_level="AUTOCOMMIT") as engine:
         small.consume(pay, TransactionalChecker(engine))
-        with pytest.raises(BadOption, match="what it rolls back is not undone"):
+        with pytest.raises(BadOption, match="its rollback undoes nothing"):
             small.run()
 
 
@@ -564,8 +564,8 @@ def test_a_table_that_is_not_to_be_made_must_be_there(small: Shop) -> None:
     ("make", "text"),
     [
         (lambda: DatabaseChecker("sqlite:///x.db"), "not an Engine"),
-        (lambda: DatabaseChecker(create_engine("sqlite://")), "kept in memory"),
-        (lambda: TransactionalChecker(create_engine("sqlite://")), "kept in memory"),
+        (lambda: DatabaseChecker(create_engine("sqlite://")), "in memory is lost"),
+        (lambda: TransactionalChecker(create_engine("sqlite://")), "in memory is lost"),
         (lambda: DatabaseChecker(create_engine("sqlite:///x.db"), retention=0), "retention"),
         (lambda: DatabaseChecker(create_engine("sqlite:///x.db"), retention="x"), "retention"),
         (lambda: DatabaseChecker(create_engine("sqlite:///x.db"), prefix="Drop "), "prefix"),

@@ -120,7 +120,7 @@ def test_a_key_of_another_type_is_named_and_its_slot_alone_stands_still(
         ("head", ("INCRBY", 1000), "offsets 2 to 1001 are not in the log"),
         ("log", ("DEL",), "offsets 0 to 1 are not in the log"),
         ("head", ("SET", "garbage"), "cannot be read"),
-        ("g:g:cursor", ("DEL",), "this slot does not know it"),
+        ("g:g:cursor", ("DEL",), "this slot has no record of it"),
         ("g:g:cursor", ("HSET", "floor", "garbage"), "cannot be read"),
         ("later", ("ZADD", 1, "garbage"), "later: MalformedMessage"),
     ],
@@ -191,6 +191,6 @@ def test_what_looks_at_a_damaged_slot_says_what_it_is(place: Place) -> None:
     place.ask("g:g:cursor", "RPUSH", "garbage")
     for look in (place.app.admin.topics, lambda: place.app.admin.peek("orders", "g")):
         with pytest.raises(
-            StoreDamaged, match=r"is damaged: WRONGTYPE.*; qframe verify tells where"
+            StoreDamaged, match=r"is damaged: WRONGTYPE.*; run qframe verify to see where"
         ):
             look()

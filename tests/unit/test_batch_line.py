@@ -377,7 +377,7 @@ def test_taking_messages_over_in_a_batchs_transaction_is_refused(tmp_path: Path)
         app.consumer(STREAM, "g", batch=Batch(8, 1), auto_ack=False, idempotent_checker=checker)(
             handle
         )
-    with pytest.raises(BadOption, match="there is no transaction"):
+    with pytest.raises(BadOption, match="has no TransactionalChecker"):
         app.consumer(STREAM, "g", batch=Batch(8, 1, transaction="item"))(alone)
     with pytest.raises(BadHandler, match="does not ask for its TransactionalChecker's transaction"):
         app.consumer(STREAM, "g", batch=Batch(8, 1), idempotent_checker=checker)(alone)

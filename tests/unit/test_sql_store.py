@@ -76,7 +76,11 @@ def filled(app: QFrame, kind: str) -> Topic:
     [
         ("stream", "UPDATE qframe_cursors SET acked = acked + 1", "9 published, but"),
         ("stream", "UPDATE qframe_cursors SET floor = 8", "floor 8, read 3, head 9 out of order"),
-        ("stream", "UPDATE qframe_cursors SET receipt = NULL", "in doing without lease or receipt"),
+        (
+            "stream",
+            "UPDATE qframe_cursors SET receipt = NULL",
+            "in doing without a lease or receipt",
+        ),
         ("stream", "DELETE FROM qframe_log WHERE seq = 5", "1 unsettled messages are not in the"),
         ("stream", "DELETE FROM qframe_dead", "9 published, but"),
         ("ordered", "DELETE FROM qframe_subjects WHERE state = 1", "messages behind no head"),

@@ -23,7 +23,7 @@ FIRST_WAIT_S: Final = 0.02
 LONGEST_WAIT_S: Final = 1.0
 TURN_S: Final = 1.0
 MAX_PASSING: Final = 16
-RETURN: Final = "return from the handler: it is committed then; or raise"
+RETURN: Final = "return from the handler to commit, or raise"
 _LAST_WORDS_S: Final = 5.0
 
 
@@ -222,7 +222,7 @@ class CheckedLine(Line):
         claim.handled = not self._checker.is_transactional
         [kept] = self._checker.finish_many(self._scope, [claim])
         if not self._is_marked(message, kept):
-            raise CheckerUnavailable(self._checker.shown, "the claim had passed")
+            raise CheckerUnavailable(self._checker.shown, "the claim expired")
         self._tell("effect.committed", message)
 
     def _is_marked(self, message: Message, kept: bool) -> bool:

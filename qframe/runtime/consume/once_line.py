@@ -25,7 +25,7 @@ from qframe.runtime.order.lanes import Lanes
 from qframe.tags import Matches
 
 AGAIN_S: Final = 0.25
-_NO_RETRY: Final = "raise another exception, or leave out at_most_once= where a retry is wanted"
+_NO_RETRY: Final = "raise another exception, or leave out at_most_once= to allow retries"
 
 
 class Wish:

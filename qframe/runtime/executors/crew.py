@@ -157,7 +157,7 @@ class Crew(Service, Generic[HandT]):
                     self.hands = before
                     del self._members[hand]
                     raise BadOption(
-                        "threads", len(before) + 1, f"the system allows no more ({error})",
+                        "threads", len(before) + 1, f"the system refuses more threads ({error})",
                         f"use {len(before)} or fewer",
                     ) from error  # fmt: skip
             self.size += 1

@@ -26,7 +26,7 @@ class Checkers:
         """
         checked_name(name, "checker")
         if self._by_name.setdefault(name, checked_checker(checker)) is not checker:
-            raise BadOption("checker", name, "there is one of this name", "use another name")
+            raise BadOption("checker", name, "the name is in use", "use another name")
 
     def checked(self, named: object) -> Checker | str | None:
         """A consumer's `idempotent_checker=`, as far as can be checked before it has a handler.
@@ -88,7 +88,7 @@ def check_batch(options: ConsumerOptions, checker: Checker | None) -> None:
     gives = checker is not None and checker.is_transactional
     if batch.transaction == "item" and not gives:
         raise BadOption(
-            "batch", batch, "there is no transaction that an item could have",
+            "batch", batch, "its consumer has no TransactionalChecker",
             "leave out transaction=, or add idempotent_checker=TransactionalChecker(engine)",
         )  # fmt: skip
     if batch.transaction == "batch" and gives and not options.auto_ack:

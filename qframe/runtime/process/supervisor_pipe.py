@@ -37,7 +37,7 @@ class Lifeline(Service):
             self._line = socket.socket(fileno=fd)
         except OSError:
             raise BadOption(
-                "lifeline", fd, "it is not the line to a supervisor", "leave --lifeline out"
+                "lifeline", fd, "it is not the pipe of a supervisor", "leave --lifeline out"
             ) from None
         self._line.set_inheritable(False)  # what a handler starts is no worker
 

@@ -72,7 +72,7 @@ class Watchdog:
     def _look_at(self, part: Watched, awake_s: float) -> None:
         busy_s = min(part.busy_s(), awake_s) if part.alive else 0.0
         if busy_s > STALLED_S:
-            self._on_stalled(part.name, WorkerFailed(part.name, "it stands still"))
+            self._on_stalled(part.name, WorkerFailed(part.name, "it is stuck"))
         elif busy_s > DOUBTFUL_S and part.name not in self._doubted:
             self._doubted.add(part.name)
             if self._events:

@@ -149,12 +149,12 @@ def verify(state: TopicState, now_ms: int) -> list[str]:
         if not state.topic.has_subjects and not cursor.floor <= cursor.read <= one.head:
             wrong.append(f"{where}: floor {cursor.floor}, read {cursor.read}, head {one.head}")
         if cursor.floor < cursor.read and not (cursor.receipt and cursor.lease_until_ms):
-            wrong.append(f"{where}: a window without receipt and lease")
+            wrong.append(f"{where}: a window without a receipt or lease")
         for subject, head in cursor.heads.items():
             if head.in_doing and not head.lease_until_ms:
                 wrong.append(f"{where} subject {subject}: in doing without a lease")
             if not state.topic.has_subjects and _stands_in_line(cursor, int(subject)):
-                wrong.append(f"{where} subject {subject}: it stands in the line as well")
+                wrong.append(f"{where} subject {subject}: it is also in the line")
             if head.in_doing != bool(head.given) or head.given > 1 + len(head.behind):
                 wrong.append(f"{where} subject {subject}: a run of {head.given}")
             if head.behind and not head.in_doing and state.topic.kind is not Kind.ORDERED:

@@ -76,10 +76,12 @@ def _faults(redis: Redis, place: Place, group: str | None, slot: int, now: str) 
         [one] = stats_of(redis, place, group, [slot], now)
         return list(_slot(redis, place, one, where))
     except UnknownGroup:
-        return [f"{where}: the group has subscribed to the topic, and this slot does not know it"]
+        return [
+            f"{where}: the group has subscribed to the topic, but this slot has no record of it"
+        ]
     except _UNREADABLE as error:
         why = error.why if isinstance(error, StoreDamaged) else f"{type(error).__name__}: {error}"
-        return [f"{where}: what stands there cannot be read ({why})"]
+        return [f"{where}: its keys cannot be read ({why})"]
 
 
 def _types(redis: Redis, place: Place, group: str | None, slot: int, where: str) -> Iterator[str]:
@@ -115,10 +117,10 @@ def _line(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[str]:
             place.key(one.slot, "cursor", one.group), "HMGET", "receipt", "lease"
         )
         if not receipt or not int(lease):
-            yield f"{where}: a window without receipt and lease"
+            yield f"{where}: a window without a receipt or lease"
     for subject in redis.ask(place.key(one.slot, "body", one.group), "HKEYS"):
         if cursor.state_of(int(subject)) != "settled":
-            yield f"{where} subject {shown(subject)}: it stands in the line as well"
+            yield f"{where} subject {shown(subject)}: it is also in the line"
     expected = cursor.floor
     for message in log(redis, place, one.slot, cursor.floor):
         if message.seq >= one.head:
@@ -157,12 +159,12 @@ def _subjects(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[st
         for member in _pairs(redis, key(name), "ZSCAN"):
             subject = member[TICKET.size :] if name == "todo" else member
             if subject not in standing:
-                yield f"{where} subject {shown(subject)}: it is in {name} and has no head"
+                yield f"{where} subject {shown(subject)}: it is in {name} but has no head"
             else:
                 standing[subject].append(name)
                 due, seq, _, _ = META.unpack_from(bodies[subject])
                 if name == "todo" and TICKET.unpack_from(member) != (due, seq):
-                    yield f"{where} subject {shown(subject)}: it is in todo at another's place"
+                    yield f"{where} subject {shown(subject)}: its place in todo is another's"
     is_ordered = place.topic.kind is Kind.ORDERED
     lengths = _lengths(redis, place, one, list(bodies)) if is_ordered else {}
     for subject, places in standing.items():
@@ -177,13 +179,13 @@ def _subjects(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[st
         if subject in rounds and not state.receipt:
             yield f"{name}: a next round behind a free head"
     for subject in set(states) - set(bodies) | set(rounds) - set(bodies):
-        yield f"{where} subject {shown(subject)}: something is left of it, and no head"
+        yield f"{where} subject {shown(subject)}: it has keys left, but no head"
     if is_ordered:
         unsettled = one.published - one.settled - one.cancelled - one.dead
         held = redis.ask(place.key(one.slot, "letters"), "HLEN")
         there = len(bodies) + sum(lengths.values()) + held
         if unsettled != there:
-            yield f"{where}: {unsettled} messages are not settled, {there} are there"
+            yield f"{where}: {unsettled} messages are not settled, {there} exist"
     numbers = [NUMBER.unpack(member)[0] for member in _pairs(redis, key("dead"), "ZSCAN")]
     graves = redis.ask(key("graves"), "HLEN")
     if len(numbers) != graves:

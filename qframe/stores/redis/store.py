@@ -379,6 +379,6 @@ class RedisStore:
         policy = str(facts.get("maxmemory_policy", "noeviction"))
         if policy != "noeviction":
             raise BadUrl(
-                "store", self.url, f"its maxmemory-policy is {policy}, which drops messages",
+                "store", self.url, f"its maxmemory-policy is {policy}, which evicts messages",
                 "set maxmemory-policy to noeviction, or use another server for messages",
             )  # fmt: skip

@@ -79,7 +79,9 @@ def _line(transaction: Transaction, place: Place, cursor: Cursor, who: str) -> l
             wrong.append(f"{where}: settled range {start}-{end} is not between {edge} and the read")
         edge = end
     if cursor.has_window() and (cursor.receipt is None or not cursor.lease_until):
-        wrong.append(f"{where}: offsets from {cursor.floor} are in doing without lease or receipt")
+        wrong.append(
+            f"{where}: offsets from {cursor.floor} are in doing without a lease or receipt"
+        )
     there = transaction.rows(_LINE, (at, cursor.floor, head))[0][0]
     if there != head - cursor.floor:
         wrong.append(
@@ -111,7 +113,7 @@ def _faults(kind: Kind, head: Head, behind: int) -> list[str]:
     faults = []
     if head.state == State.DOING:
         if head.receipt is None or head.rank <= 0:
-            faults.append("in doing without lease or receipt")
+            faults.append("in doing without a lease or receipt")
         if not 1 <= head.given <= 1 + behind:
             faults.append(f"a run of {head.given}, with {behind} behind it")
         if head.tries < 1:

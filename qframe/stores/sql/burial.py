@@ -74,5 +74,5 @@ def _error(one: Delivery) -> str:
     what = "headers" if isinstance(one.headers, Unreadable) else "body"
     return (
         f"MalformedMessage: the {what} of message {one.seq} of slot {one.slot} cannot be read; "
-        "somebody has changed the row"
+        "the row was changed outside qframe"
     )

@@ -74,7 +74,7 @@ def refuse_too_large(database: Database, entries: Iterable[Entry]) -> None:
         if why := database.backend.limit_of(entry.body):
             raise BadBody(
                 "body", f"of {len(entry.body)} bytes", why,
-                "publish a reference to it, or raise that limit",
+                "publish a reference instead, or raise that limit",
             ) from None  # fmt: skip
 
 
