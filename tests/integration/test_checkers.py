@@ -31,6 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError
 from sqlalchemy.orm import Session, sessionmaker
+from support.apps import told
 
 from qframe import (
     AlreadySettled,
@@ -66,10 +67,8 @@ class Shop:
         self.app = QFrame(
             store=f"sqlite:///{folder / 'queue.db'}", namespace=f"n{uuid.uuid4().hex}", grace=grace
         )
-        self.events: Counter[str] = Counter()
-        self._guard = threading.Lock()
         self.errors: list[BaseException] = []
-        self.app.events.listen(self._listen)
+        self.events = told(self.app, self.errors)
 
     def consume(self, handler: Any, checker: Any, **options: Any) -> None:
         options = {"threads": 4, "backoff": QUICK, "max_attempts": 4, **options}
@@ -90,12 +89,6 @@ class Shop:
     def marks(self) -> int:
         with self.engine.connect() as connection:
             return int(connection.execute(text("SELECT count(*) FROM qframe_effects")).scalar_one())
-
-    def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        with self._guard:  # several threads tell
-            self.events[name] += facts.get("count", 1)
-        if "error" in facts:
-            self.errors.append(facts["error"])
 
 
 @pytest.fixture(params=DATABASES)
