@@ -1,6 +1,6 @@
 """Workers and Redis are killed again and again: nothing is lost, out of order, or twice at once.
 
-`QFRAME_CHAOS_MESSAGES` (50,000) says how many messages; `QFRAME_CHAOS_SEED` (2026) chooses keys
+`QFRAME_CHAOS_MESSAGES` (30,000) says how many messages; `QFRAME_CHAOS_SEED` (2026) chooses keys
 and moments.
 """
 
@@ -38,7 +38,7 @@ from servers import RedisServer
 from qframe import QFrame
 from qframe.drivers.redis import PATIENCE_S
 
-MESSAGES = int(os.environ.get("QFRAME_CHAOS_MESSAGES", "50000"))
+MESSAGES = int(os.environ.get("QFRAME_CHAOS_MESSAGES", "30000"))
 SEED = int(os.environ.get("QFRAME_CHAOS_SEED", "2026"))
 EACH = MESSAGES // len(TOPICS)
 KEYS = 500

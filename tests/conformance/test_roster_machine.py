@@ -25,7 +25,7 @@ from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
 
-LIVES = 60
+LIVES = 40
 STEPS = 40
 SLOTS = 4
 REACHED = (

@@ -22,7 +22,7 @@ from qframe.outcomes import Settled, Verdict
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Kind, Topic
 
-LIVES = 100
+LIVES = 70
 STEPS = 40
 HALVES = {"postgres": 0, "mariadb": 1, "redis-cluster": 1}
 """Where each step costs more, and another store has the same code: every second life, from here.
