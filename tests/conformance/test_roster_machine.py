@@ -27,7 +27,7 @@ from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(4)
 
-LIVES = 60
+LIVES = 40
 STEPS = 40
 SLOTS = 4
 REACHED = (

@@ -19,7 +19,7 @@ from qframe.stores.sql.store import SqlStore
 
 Server = PostgresServer | MariaDbServer
 SORTS: dict[str, type[Server]] = {"postgres": PostgresServer, "mariadb": MariaDbServer}
-MESSAGES = 2000
+MESSAGES = 600
 
 
 @pytest.fixture(params=SORTS)
