@@ -196,12 +196,3 @@ def acks(deliveries: Sequence[Delivery], epochs: Mapping[int, str]) -> list[Sett
         )
         for one in deliveries
     ]  # fmt: skip
-
-
-def due_of(entry: Entry, now_ms: int, merges: bool) -> int:
-    """When an entry is due, in milliseconds since 1970."""
-    if entry.at_ms is not None:
-        return entry.at_ms
-    if entry.delay_ms is not None:
-        return now_ms + entry.delay_ms
-    return now_ms + entry.within_ms if merges else now_ms

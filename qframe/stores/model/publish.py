@@ -9,7 +9,8 @@ from qframe.outcomes import Outcome
 from qframe.stores.model.queues import queue
 from qframe.stores.model.sequences import released
 from qframe.stores.model.state import Cursor, Letter, Slot, TopicState
-from qframe.stores.types import Entry, due_of
+from qframe.stores.rules import due_of
+from qframe.stores.types import Entry
 from qframe.topic import Kind
 
 

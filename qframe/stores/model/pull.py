@@ -7,10 +7,11 @@ from collections.abc import Sequence
 import msgspec
 
 from qframe.message import Delivery
+from qframe.stores import rules
 from qframe.stores.model.publish import arrive
-from qframe.stores.model.queues import bury, come_back, follow
+from qframe.stores.model.queues import advance, bury, requeue
 from qframe.stores.model.sequences import overdue
-from qframe.stores.model.state import FRONT, Cursor, Head, Letter, TopicState
+from qframe.stores.model.state import Cursor, Head, Letter, TopicState
 from qframe.stores.records import told_apart
 from qframe.stores.types import (
     LOST_ERROR,
@@ -87,9 +88,8 @@ def revoke(
         cursor = group[ask.slot]
         for head in list(cursor.heads.values()):
             if cursor.epoch == ask.epoch and head.receipt == receipt:
-                head.tries -= 1
-                to_front(state, head)
-                come_back(cursor, state.topic.kind, head, now_ms)
+                rules.release(head, state.topic.kind)
+                requeue(cursor, state.topic.kind, head, now_ms)
                 count += 1
     return RevokeResult(count)
 
@@ -97,9 +97,8 @@ def revoke(
 def lose(state: TopicState, cursor: Cursor, heads: Sequence[Head], now_ms: int) -> int:
     """Takes heads out of doing whose worker is gone."""
     for head in heads:
-        head.lost += 1
-        to_front(state, head)
-        come_back(cursor, state.topic.kind, head, now_ms)
+        rules.lose(head, state.topic.kind)
+        requeue(cursor, state.topic.kind, head, now_ms)
     return len(heads)
 
 
@@ -107,7 +106,7 @@ def lose_window(state: TopicState, number: int, cursor: Cursor) -> int:
     """Takes a stream's window back: what is unsettled in it leaves the line, lost once."""
     offsets = [each for each in range(cursor.floor, cursor.read) if each not in cursor.settled]
     for offset in offsets:
-        leave(cursor, state.slots[number].log[offset], offset, FRONT, tries=1, lost=1)
+        leave(cursor, state.slots[number].log[offset], offset, rules.FRONT, tries=1, lost=1)
     cursor.receipt = None
     return len(offsets)
 
@@ -125,12 +124,6 @@ def leave(
     """Takes a message out of the line, to be queued for itself."""
     cursor.settle(offset)
     cursor.heads[str(offset)] = Head(letter, due_ms, offset, tries, lost, error=error)
-
-
-def to_front(state: TopicState, head: Head) -> None:
-    """In a stream, what comes back uncounted or lost goes before everything else."""
-    if not state.topic.has_subjects:
-        head.due_ms = FRONT
 
 
 def _bring_in(
@@ -173,7 +166,7 @@ def _heads(
         if head.tries >= terms.max_attempts:
             error, traceback = told_apart(head.error)
             bury(cursor, head, now_ms, error or LOST_ERROR, traceback)
-            follow(cursor, kind, head, now_ms)
+            advance(cursor, kind, head, now_ms)
             pulled.dead += 1
             continue
         head.tries += 1

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.model.pull import leave, to_front
-from qframe.stores.model.queues import bury, come_back, follow
-from qframe.stores.model.state import FRONT, Cursor, Grave, TopicState
+from qframe.stores import rules
+from qframe.stores.model.pull import leave
+from qframe.stores.model.queues import advance, bury, requeue
+from qframe.stores.model.state import Cursor, Grave, TopicState
 from qframe.stores.types import NO_EPOCH, Settlement
 
 
@@ -44,9 +45,9 @@ def _line(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bo
         grave = Grave(letter, one.seq, one.attempt, one.error, one.traceback, now_ms)
         cursor.dead.append(grave)
     elif one.verdict is Verdict.RETRY:
-        leave(cursor, letter, one.seq, _retry_ms(one, now_ms), tries=1, error=one.last_words)
+        leave(cursor, letter, one.seq, rules.retry_due(one, now_ms), tries=1, error=one.last_words)
     else:
-        leave(cursor, letter, one.seq, FRONT, tries=0)
+        leave(cursor, letter, one.seq, rules.FRONT, tries=0)
     return True
 
 
@@ -63,19 +64,14 @@ def _head(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bo
         head.given = 1 + run.index(one.seq)
     elif one.verdict is Verdict.ACK:
         cursor.acked += 1
-        follow(cursor, kind, head, now_ms, keeps=head.given - 1)
+        advance(cursor, kind, head, now_ms, keeps=head.given - 1)
     elif one.verdict is Verdict.DEAD:
         bury(cursor, head, now_ms, one.error, one.traceback)
-        follow(cursor, kind, head, now_ms, keeps=head.given - 1)
+        advance(cursor, kind, head, now_ms, keeps=head.given - 1)
     elif one.verdict is Verdict.RETRY:
-        head.due_ms, head.lost, head.error = _retry_ms(one, now_ms), 0, one.last_words
-        come_back(cursor, kind, head, now_ms)
+        rules.retry(head, one, now_ms)
+        requeue(cursor, kind, head, now_ms)
     else:
-        head.tries -= 1
-        to_front(state, head)
-        come_back(cursor, kind, head, now_ms)
+        rules.release(head, kind)
+        requeue(cursor, kind, head, now_ms)
     return True
-
-
-def _retry_ms(one: Settlement, now_ms: int) -> int:
-    return now_ms + one.delay_ms if one.at_ms is None else one.at_ms

@@ -10,6 +10,7 @@ from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Outcome
+from qframe.stores import rules
 from qframe.stores.sql import heads
 from qframe.stores.sql.lookups import Known
 from qframe.stores.sql.schema import State, backlog, cursors, log, slots, subjects
@@ -135,7 +136,7 @@ class Writes:
                     self._first_behind.append((cursor, subject))
             elif head.state != State.DOING:
                 outcome = Outcome.MERGED if kind is Kind.MERGE else Outcome.REPLACED
-                head.due = heads.replaced_due(kind, head.due, one.due, now_ms)
+                head.due = rules.replaced_due(kind, head.due, one.due, now_ms)
                 state, rank = heads.stand(kind, head.due, one.priority, now_ms)
                 row = fresh.get(subject)
                 if row is not None:
@@ -173,7 +174,7 @@ def _next_round(
     if head.behind:
         row = transaction.row(_NEXT_ROUND, (cursor, one.subject))
         if row is not None:
-            seq, due = row[0], heads.replaced_due(kind, row[1], one.due, now_ms)
+            seq, due = row[0], rules.replaced_due(kind, row[1], one.due, now_ms)
             transaction.run(heads.DELETE_BEHIND, (cursor, one.subject, seq))
             outcome = Outcome.MERGED if kind is Kind.MERGE else Outcome.REPLACED
     else:

@@ -8,9 +8,10 @@ from typing import Final
 from sqlalchemy import bindparam, func, select
 
 from qframe.drivers.sql import Statement, Transaction
+from qframe.stores.rules import RANKED
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import inspect, ranges
-from qframe.stores.sql.heads import RANKED, Head
+from qframe.stores.sql.heads import Head
 from qframe.stores.sql.places import CURSORS, GROUPS, Cursor, Place
 from qframe.stores.sql.schema import PER_TOPIC, State, backlog, log, subjects
 from qframe.topic import Kind

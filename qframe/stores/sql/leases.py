@@ -8,6 +8,7 @@ from typing import Final
 from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Statement, Transaction
+from qframe.stores import rules
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
 from qframe.stores.sql.heads import Head
@@ -88,10 +89,8 @@ def revoke(
         rows = transaction.rows(_HANDED_OUT, (cursor.cursor, receipt))
         for row in rows:
             head = Head(*row)
-            head.tries -= 1
-            if not place.topic.has_subjects:
-                head.due = heads.FRONT
-            absorbed = heads.come_back(transaction, place.topic.kind, head, now_ms)
+            rules.release(head, place.topic.kind)
+            absorbed = heads.requeue(transaction, place.topic.kind, head, now_ms)
             transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
             count += 1
         if rows:
@@ -111,10 +110,8 @@ def lose_doing(
     """Takes heads out of doing whose worker is gone; answers how many."""
     absorbed = 0
     for head in rows:
-        head.lost += 1
-        if not place.topic.has_subjects:
-            head.due = heads.FRONT
-        absorbed += heads.come_back(transaction, place.topic.kind, head, now_ms)
+        rules.lose(head, place.topic.kind)
+        absorbed += heads.requeue(transaction, place.topic.kind, head, now_ms)
     if absorbed:
         transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
     return len(rows)

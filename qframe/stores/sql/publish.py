@@ -12,6 +12,7 @@ from qframe.codec import batch_mark_of
 from qframe.drivers.sql import Database, Row, Statement, Transaction
 from qframe.errors import BadBody
 from qframe.outcomes import Outcome
+from qframe.stores.rules import due_of
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import named, sequences
 from qframe.stores.sql.arrivals import Arrival
@@ -28,7 +29,7 @@ from qframe.stores.sql.places import (
 )
 from qframe.stores.sql.schema import PER_TOPIC, State, held, later, marks
 from qframe.stores.sql.words import tell_messages
-from qframe.stores.types import Entry, due_of
+from qframe.stores.types import Entry
 from qframe.topic import Kind
 
 _MARK: Final = Statement(marks.insert(), "slot mark expires")

@@ -12,6 +12,7 @@ from sqlalchemy import and_, bindparam, delete, or_, select
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.errors import UnknownGroup
 from qframe.message import Delivery
+from qframe.stores import rules
 from qframe.stores.records import told_apart
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, leases, lookups, named, promotions, sequences, window
@@ -226,7 +227,7 @@ def _pull_slot(
     if streams and cursor.has_window() and cursor.lease_until <= now_ms:
         pulled.lost += window.lose(transaction, place, cursor)
         may_be_due = True
-    if kind in heads.RANKED and view.waiting_due is not None and view.waiting_due <= now_ms:
+    if kind in rules.RANKED and view.waiting_due is not None and view.waiting_due <= now_ms:
         # Whose rank counts is not known before all that is due has one: the next pull goes on.
         may_be_due = promotions.promote(transaction, cursor.cursor, now_ms)
     got = _claim(transaction, kind, cursor.cursor, ask, pulling) if may_be_due else 0
@@ -277,7 +278,7 @@ def _claim(
 ) -> int:
     """Hands out heads that are due, and the runs behind them; answers how many messages."""
     now_ms, terms, pulled = pulling.now_ms, pulling.terms, pulling.pulled
-    standing = State.TODO if kind in heads.RANKED else State.WAITING
+    standing = State.TODO if kind in rules.RANKED else State.WAITING
     left, taken = ask.limit, 0
     while left > 0:
         most = left
@@ -386,4 +387,4 @@ def _bury_lost(transaction: Transaction, kind: Kind, head: Head, now_ms: int) ->
         priority=head.priority, attempts=head.tries, error=error or LOST_ERROR,
         traceback=traceback, died_at_ms=now_ms, envelope=head.envelope(),
     )  # fmt: skip
-    heads.follow(transaction, kind, head, now_ms)
+    heads.advance(transaction, kind, head, now_ms)

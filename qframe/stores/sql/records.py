@@ -13,7 +13,7 @@ def state_of_head(head: Head, now_ms: int) -> str:
     """Where a head stands, in words."""
     if head.state == State.DOING:
         return "doing"
-    return "todo" if head.state == State.TODO or head.due <= now_ms else "waiting"
+    return "todo" if head.state == State.TODO or head.due_ms <= now_ms else "waiting"
 
 
 def record_of_head(place: Place, group: str, head: Head, now_ms: int) -> Record:
@@ -24,7 +24,7 @@ def record_of_head(place: Place, group: str, head: Head, now_ms: int) -> Record:
         topic=place.topic.name, group=group or None, slot=head.cursor % PER_TOPIC,
         state=state_of_head(head, now_ms), subject=head.subject, seq=head.seq, id=head.id,
         key=head.key, headers=headers_of(head.headers), body=head.body,
-        published_at_ms=head.published_at, due_ms=head.due, priority=head.priority,
+        published_at_ms=head.published_at, due_ms=head.due_ms, priority=head.priority,
         attempts=head.tries, lost=head.lost, lease_until_ms=head.rank if doing else None,
         error=error, traceback=traceback,
     )  # fmt: skip

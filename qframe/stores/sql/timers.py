@@ -44,7 +44,7 @@ def move(transaction: Transaction, place: Place, subject: str, at_ms: int) -> Mo
 
     def moved(head: Head) -> None:
         now_ms = transaction.now_ms()
-        head.due = at_ms
+        head.due_ms = at_ms
         head.state, head.rank = heads.stand(place.topic.kind, at_ms, head.priority, now_ms)
         heads.save(transaction, head)
         tell_messages(transaction, place, [head.cursor % PER_TOPIC])
