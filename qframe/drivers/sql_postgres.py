@@ -127,10 +127,11 @@ class Postgres(Backend):
         cursor.execute(text, parameters, prepare=False)
         return list(cursor.fetchall())
 
-    def say(self, cursor: Any, words: Sequence[str]) -> None:
-        """Tells words; they are heard when the transaction is committed."""
+    def notify(self, cursor: Any, notifications: Sequence[str]) -> None:
+        """Sends notifications when the transaction is committed."""
         cursor.execute(
-            "SELECT pg_notify(%s, word) FROM unnest(%s::text[]) AS word", (CHANNEL, list(words))
+            "SELECT pg_notify(%s, word) FROM unnest(%s::text[]) AS word",
+            (CHANNEL, list(notifications)),
         )
 
     def listener(self) -> Listener:
@@ -200,7 +201,7 @@ class PostgresListener(Listener):
         self._poller.register(self._reader, select.POLLIN)
 
     def hear(self, timeout_s: float) -> list[str]:
-        """The words that have come, waiting for the first at most so long."""
+        """Returns the notifications that have come; waits for the first at most so long."""
         try:
             ready = self._poller.poll(min(timeout_s, CHECK_EVERY_S) * 1000)
             if not ready:

@@ -77,6 +77,22 @@ class PullRequest(NamedTuple):
     position: int | None = None
 
 
+class PullTerms(NamedTuple):
+    """The terms of a whole pull.
+
+    Attributes:
+        receipt: the receipt of what is handed out.
+        lease_ms: how long it stays hidden.
+        max_attempts: how often a message is handed out before it is dead.
+        run: how many messages of an ordered subject are handed out together at most.
+    """
+
+    receipt: str
+    lease_ms: int
+    max_attempts: int
+    run: int
+
+
 class PullResult(msgspec.Struct):
     """The answer to a pull.
 

@@ -2,14 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from typing_extensions import override
+
+from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
+from qframe.stores.base import Settling
 from qframe.stores.model.pull import leave
 from qframe.stores.model.queues import advance, bury, requeue
+from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import Cursor, Grave, TopicState
-from qframe.stores.types import NO_EPOCH, Settlement
+from qframe.stores.types import (
+    NO_EPOCH,
+    Settlement,
+    acks,
+)
+from qframe.topic import Topic
+
+
+class ModelSettling(ModelRole, Settling):
+    """Settling under the lock."""
+
+    @override
+    def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
+        with self._lock:
+            cursors = self._group(topic, group)
+            results = settle(self._state(topic), cursors, settlements, self._now_ms())
+        self._ring()
+        return results
+
+    @override
+    def acknowledge(
+        self, topic: Topic, group: str, deliveries: Sequence[Delivery], epochs: Mapping[int, str]
+    ) -> list[Settled]:
+        return self.settle(topic, group, acks(deliveries, epochs))
 
 
 def settle(

@@ -44,8 +44,8 @@ turns an entry into an array by putting a header before it.
 
 A stream's window, what lies between floor and read, is part of the cursor: the ranges settled in
 it, one receipt, one lease. A pull writes the cursor once and so does a settlement, however many
-messages they are about; the log is read beside the script (`tails.py`). When the lease passes or a
-new epoch comes, what is unsettled is copied out of the log into `body` under the text of its
+messages they are about; the log is read beside the script (`log_readahead`). When the lease passes
+or a new epoch comes, what is unsettled is copied out of the log into `body` under the text of its
 offset, and goes through the sorted sets by itself, with due 0 and its offset as seq: before all
 else, in order.
 

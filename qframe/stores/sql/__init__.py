@@ -6,7 +6,7 @@ and what left a stream's line) with `backlog` behind them; `dead`; `later` and `
 has seen yet); `marks` and `sequences`; `rosters`, `members` and `owners` (who takes part in a
 group, and which slots are whose); `tunings` and `buckets` (what is tuned of a group, and its
 tokens); `numbers` (none is given twice). The numbers of slots and cursors make all those of a topic
-or group one range of a primary key, so that a pull sees all slots at one glance (`views.look`).
+or group one range of a primary key, so that a pull sees all slots at one glance (`overviews.look`).
 
 Isolation. What writes runs under READ COMMITTED: each statement sees what is committed, so after a
 lock one looks again. What reads one state (stats, verify) runs under REPEATABLE READ and takes no

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores import rules
-from qframe.stores.sql.schema import State, backlog, subjects
+from qframe.stores.sql.schema import HeadState, backlog, subjects
 from qframe.topic import Kind
 
 _ENVELOPE: Final = "id key headers body published_at"
@@ -86,8 +86,8 @@ def changed(head: Head) -> Row:
 def stand(kind: Kind, due_ms: int, priority: int, now_ms: int) -> tuple[int, int]:
     """Returns the state and rank of a head that is not in doing."""
     if kind in rules.RANKED and due_ms <= now_ms:
-        return State.TODO, rules.rank_of(kind, priority)
-    return State.WAITING, 0
+        return HeadState.TODO, rules.rank_of(kind, priority)
+    return HeadState.WAITING, 0
 
 
 def requeue(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> int:

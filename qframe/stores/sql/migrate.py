@@ -78,7 +78,7 @@ MIGRATIONS: Final = (
 
 def version_of(database: Database) -> int:
     """The version of the tables; 0 where there are none."""
-    return database.glance(_version)
+    return database.read_autocommit(_version)
 
 
 def check(database: Database) -> None:

@@ -2,26 +2,51 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+
+from typing_extensions import override
 
 from qframe.drivers.sql import Row, Transaction
+from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
+from qframe.stores.base import Settling
 from qframe.stores.sql import stream_settle, subject_settle
-from qframe.stores.sql.places import SET_CURSOR, Place, lock_group_cursors
+from qframe.stores.sql.cursors import SET_CURSOR, lock_group_cursors
+from qframe.stores.sql.notifications import notify_messages
+from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.subject_settle import BySubject
-from qframe.stores.sql.words import tell_messages
-from qframe.stores.types import NO_EPOCH, Settlement
+from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.types import NO_EPOCH, Settlement, acks
+from qframe.topic import Topic
+
+
+class SqlSettling(SqlRole, Settling):
+    """Settling in one transaction."""
+
+    @override
+    def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
+        return self._write(topic, settle, group, settlements)
+
+    @override
+    def acknowledge(
+        self,
+        topic: Topic,
+        group: str,
+        deliveries: Sequence[Delivery],
+        epochs: Mapping[int, str],
+    ) -> list[Settled]:
+        return self.settle(topic, group, acks(deliveries, epochs))
 
 
 def settle(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     group: str,
     settlements: Sequence[Settlement],
 ) -> list[Settled]:
     """Settles each, in order within its slot; a delivery that is not held any more is stale."""
-    slots = {one.slot for one in settlements if 0 <= one.slot < place.topic.slots}
-    known = lock_group_cursors(transaction, place, group, slots)
+    slots = {one.slot for one in settlements if 0 <= one.slot < ref.topic.slots}
+    known = lock_group_cursors(transaction, ref, group, slots)
     now_ms = transaction.now_ms()
     results = [Settled.STALE] * len(settlements)
     of_streams: dict[int, list[int]] = {}
@@ -42,7 +67,7 @@ def settle(
         cursor = known[slot]
         before = cursor.row()
         chosen = [settlements[number] for number in numbers]
-        found = stream_settle.settle(transaction, place, cursor, chosen, now_ms)
+        found = stream_settle.settle(transaction, ref, cursor, chosen, now_ms)
         for number, result in zip(numbers, found, strict=True):
             results[number] = result
         if cursor.row() != before:
@@ -50,7 +75,7 @@ def settle(
     transaction.run_many(SET_CURSOR, moved)
     if by_subject:
         stirred += subject_settle.settle(
-            transaction, place.topic.kind, settlements, by_subject, results, now_ms
+            transaction, ref.topic.kind, settlements, by_subject, results, now_ms
         )
-    tell_messages(transaction, place, stirred)
+    notify_messages(transaction, ref, stirred)
     return results

@@ -8,14 +8,15 @@ from qframe.drivers.sql import Transaction
 from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
 from qframe.stores.sql import ranges, window
-from qframe.stores.sql.graves import bury
-from qframe.stores.sql.places import Cursor, Place
+from qframe.stores.sql.cursors import Cursor
+from qframe.stores.sql.dead_letters import add_dead_letter
+from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import NO_EPOCH, Settlement
 
 
 def settle(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     cursor: Cursor,
     settlements: Sequence[Settlement],
     now_ms: int,
@@ -41,7 +42,7 @@ def settle(
         if one.verdict is Verdict.ACK:
             cursor.acked += 1
         else:
-            _take_out(transaction, place, cursor, one, now_ms)
+            _take_out(transaction, ref, cursor, one, now_ms)
     if new:
         cursor.floor, settled = ranges.added(cursor.floor, settled, new)
         cursor.settled = ranges.dump(settled)
@@ -49,12 +50,12 @@ def settle(
 
 
 def _take_out(
-    transaction: Transaction, place: Place, cursor: Cursor, one: Settlement, now_ms: int
+    transaction: Transaction, ref: TopicRef, cursor: Cursor, one: Settlement, now_ms: int
 ) -> None:
     """Takes a message out of the line: to its retry, back to the front, or to dead."""
-    row = transaction.rows(window.READ, (place.slot_number(cursor.slot), one.seq, 1))[0]
+    row = transaction.rows(window.READ, (ref.slot_number(cursor.slot), one.seq, 1))[0]
     if one.verdict is Verdict.DEAD:
-        bury(
+        add_dead_letter(
             transaction, cursor.cursor, seq=one.seq, subject=None, priority=0, attempts=one.attempt,
             error=one.error, traceback=one.traceback, died_at_ms=now_ms, envelope=row[1:],
         )  # fmt: skip

@@ -13,10 +13,10 @@ from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, lookups, named
-from qframe.stores.sql.graves import bury
+from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.heads import Head
 from qframe.stores.sql.padding import padded
-from qframe.stores.sql.schema import PER_TOPIC, State, subjects
+from qframe.stores.sql.schema import PER_TOPIC, HeadState, subjects
 from qframe.stores.types import Settlement
 from qframe.topic import Kind
 
@@ -85,7 +85,7 @@ def settle(
     wanted = {at: list(names) for at, names in by_subject.first.items()}
     for row in lookups.heads_to_settle(transaction, wanted):
         at, subject, state, receipt, seq, given, behind = row
-        if state != State.DOING:
+        if state != HeadState.DOING:
             continue
         number = by_subject.first[at][subject]
         one = settlements[number]
@@ -236,7 +236,7 @@ class _Run:
 
     def _end_dead(self, one: Settlement) -> None:
         head = self._head
-        bury(
+        add_dead_letter(
             self._transaction, head.cursor, seq=head.seq,
             subject=None if self._kind is Kind.STREAM else head.subject, priority=head.priority,
             attempts=head.tries, error=one.error, traceback=one.traceback,

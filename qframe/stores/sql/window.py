@@ -11,8 +11,9 @@ from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.message import Delivery
 from qframe.stores import rules
 from qframe.stores.sql import heads, ranges
-from qframe.stores.sql.places import Cursor, Place
-from qframe.stores.sql.schema import State, log
+from qframe.stores.sql.cursors import Cursor
+from qframe.stores.sql.schema import HeadState, log
+from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import PullRequest
 
 READ: Final = Statement(
@@ -26,7 +27,7 @@ READ: Final = Statement(
 
 def hand_out(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     cursor: Cursor,
     ask: PullRequest,
     limit: int,
@@ -41,7 +42,7 @@ def hand_out(
     start = cursor.read
     if ask.position is not None:
         start = min(start, max(ask.position, cursor.floor))
-    rows = transaction.rows(READ, (place.slot_number(ask.slot), start, limit))
+    rows = transaction.rows(READ, (ref.slot_number(ask.slot), start, limit))
     if not rows:
         return []
     if not cursor.has_window():
@@ -56,14 +57,14 @@ def hand_out(
     ]
 
 
-def lose(transaction: Transaction, place: Place, cursor: Cursor) -> int:
+def lose(transaction: Transaction, ref: TopicRef, cursor: Cursor) -> int:
     """Takes the window back: what is unsettled in it leaves the line, lost once more.
 
     The cursor is changed, not saved.
     """
     if not cursor.has_window():
         return 0
-    at, settled = place.slot_number(cursor.slot), ranges.load(cursor.settled)
+    at, settled = ref.slot_number(cursor.slot), ranges.load(cursor.settled)
     # Behind one slow message there may be millions that are settled: they are not read.
     leaving = [
         row
@@ -92,7 +93,7 @@ def leave(
     transaction.run_many(
         heads.INSERT,
         [
-            (cursor.cursor, str(row[0]), State.WAITING, 0, due_ms, row[0], 0, None,
+            (cursor.cursor, str(row[0]), HeadState.WAITING, 0, due_ms, row[0], 0, None,
              tries, lost, 0, 0, error, *row[1:])
             for row in rows
         ],

@@ -24,7 +24,7 @@ def unreadable(deliveries: Sequence[Delivery]) -> bool:
     )
 
 
-def bury(
+def end(
     pulled: PullResult, asks: Sequence[PullRequest], settle: Callable[[list[Settlement]], object]
 ) -> None:
     """Takes what cannot be read out of a pull, as dead.
