@@ -44,6 +44,7 @@ from qframe.stores.redis import (
 from qframe.stores.redis.envelopes import META, envelope
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.log_readahead import LogReadahead
+from qframe.stores.topic_options import TopicOptions
 from qframe.stores.types import Entry, LeaseRef, PullRequest, PullTerms, Settlement
 from qframe.topic import Topic
 
@@ -281,7 +282,7 @@ GIVEN: dict[str, Container[Any]] = {
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
     "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
-    "options": (msgspec.json.encode(groups.Options(86_400_000, None, 3_600_000, 30_000)),),
+    "options": (msgspec.json.encode(TopicOptions(86_400_000, None, 3_600_000, 30_000)),),
 }  # fmt: skip
 
 

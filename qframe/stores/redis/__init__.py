@@ -70,4 +70,8 @@ one of its name subscribes again. `sweep` removes passed marks, old entries and 
 expired, 500 at a time; each slot knows for itself when a group expires, so what a sweep that broke
 off has left is found by the next one. What a server loses, by power or failover, is lost here too:
 docs/guarantees.md tells how much that is.
+
+Files. Each role has the module of its name, as in the other stores. Beside them are `keys` (names
+of keys, calls of scripts), `envelopes` and `reading` (messages to bytes and back), `log_readahead`,
+`leases` (part of pulling), `malformed` (messages that cannot be read), `counts` and `audit`.
 """
