@@ -166,7 +166,7 @@ def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[
                 due, seq, _, _ = META.unpack_from(bodies[subject])
                 if name == "todo" and TICKET.unpack_from(member) != (due, seq):
                     yield f"{where} subject {shown(subject)}: its place in todo is another's"
-    is_ordered = place.topic.kind is Kind.ORDERED
+    is_ordered = keys.topic.kind is Kind.ORDERED
     lengths = _lengths(redis, keys, one, list(bodies)) if is_ordered else {}
     for subject, places in standing.items():
         name = f"{where} subject {shown(subject)}"
