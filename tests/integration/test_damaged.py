@@ -13,7 +13,7 @@ from eventually import eventually
 from servers import RedisServer
 
 from qframe import Message, QFrame, StoreDamaged, Topic
-from qframe.runtime.feed import pull_loop
+from qframe.runtime.feed import in_doubt
 
 TYPES = {
     "head": "string", "log": "stream", "later": "zset", "ids": "zset", "groups": "hash",
@@ -98,7 +98,7 @@ def place(
 def test_a_key_of_another_type_is_named_and_its_slot_alone_stands_still(
     place: Place, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pull_loop, "DAMAGED_SLEEP_S", 0.05)
+    monkeypatch.setattr(in_doubt, "DAMAGED_SLEEP_S", 0.05)
     place.publish(1, 1, 2)
     place.publish(1, 3, delay=3600)
     wrong = "RPUSH" if TYPES[name] != "list" else "SET"
@@ -129,7 +129,7 @@ def test_a_stream_that_was_tampered_with_is_not_called_clean_and_stops_no_worker
     redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
     words: tuple[Any, ...], fault: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(pull_loop, "DAMAGED_SLEEP_S", 0.05)
+    monkeypatch.setattr(in_doubt, "DAMAGED_SLEEP_S", 0.05)
     place = Place(redis_server.url, tmp_path.name, "stream")
     with place.app:
         place.publish(1, 1, 2)
