@@ -69,7 +69,7 @@ def encode_body(body: Any, max_body: int) -> tuple[bytes, bool]:
 
 
 def encode_bodies(bodies: Sequence[Any], max_body: int) -> list[bytes] | None:
-    """What `encode_body` makes of each, where all are JSON; None where one is not, or is refused.
+    """The bodies as `encode_body` encodes them; None if one is not JSON, or is refused.
 
     At a third of the cost, and without a word about which one it is: `encode_body` tells that.
     """
@@ -192,7 +192,7 @@ def checked_id(value: object) -> str:
 def basis_of(
     topic: Topic, slot_basis: str | None, key: str | None, body: bytes, named: str | None
 ) -> bytes:
-    """What decides a message's slot: its `slot_basis`, its key, the id it was given, or its body.
+    """The basis of a message's slot: its `slot_basis`, its key, the id it was given, or its body.
 
     A slot looks for an id that comes again among its own messages, so one without a key has to come
     to the same slot whatever its body is. The body decides where equal bodies are one subject, and
@@ -208,7 +208,7 @@ def basis_of(
 
 
 def subject_of(topic: Topic, key: str | None, body: bytes, message_id: str) -> str | None:
-    """What a message is queued under; None in a stream, which queues nothing.
+    """The subject under which a message is queued; None in a stream.
 
     It is the key; without one, as the topic says, the hash of the body, so that equal bodies are
     one, or the id, so that each message is for itself. A message that has no id yet gets one, and
@@ -250,7 +250,7 @@ def new_token(clock: Clock) -> str:
 
 
 def batch_mark(token: str) -> str:
-    """What the store remembers of a batch of made-up ids `<token>-0`, `<token>-1` and so on.
+    """The store's mark for a batch of generated ids `<token>-0`, `<token>-1` and so on.
 
     One mark for each batch and slot is enough to recognise any of them when it comes again, since
     a slot takes its share of a batch in one atomic step.

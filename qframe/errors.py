@@ -310,7 +310,7 @@ class ProducerClosed(QFrameError):
 
 
 class BadRoute(BadInput):
-    """Raised when a `route` function answers what is no channel; the item was not taken."""
+    """Raised when a `route` function returns no channel's number; the item was not taken."""
 
     def __init__(self, batcher: str, answer: object, channels: int) -> None:
         super().__init__(

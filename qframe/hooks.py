@@ -22,24 +22,24 @@ class Middleware:
     """
 
     def before(self, message: Message) -> Awaitable[None] | None:
-        """The handler is about to be called. What this raises counts as the handler's error."""
+        """The handler is about to be called. An exception here counts as the handler's error."""
 
     def after(self, message: Message, elapsed: float) -> Awaitable[None] | None:
         """The handler has returned, `elapsed` seconds after it was called.
 
-        What this raises is logged, and changes nothing.
+        An exception here is logged and changes nothing.
         """
 
     def on_failure(self, message: Message, error: BaseException) -> Awaitable[None] | None:
         """The handler, or the `before` of another one, has raised.
 
         A `NeedRetry` and a `Reject` are errors too, and the CancelledError of an async handler.
-        What this raises is logged, and changes nothing.
+        An exception here is logged and changes nothing.
         """
 
 
 def is_async(function: object) -> bool:
-    """Whether what a function answers is to be awaited."""
+    """Whether a function's result must be awaited."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - of an object that can be called
     )

@@ -42,7 +42,7 @@ def shown_url(url: str) -> str:
 def check_user_info(what: str, url: str) -> None:
     """Refuses a URL of which a user or password has an `@`, `/`, `?` or `#` that is not encoded.
 
-    What stands behind such a sign would be taken for a host or a path, and be shown.
+    Text after such a sign would be taken for a host or a path, and be shown.
 
     Raises:
         BadUrl: if it is so. No part of a password is in the message.

@@ -1,4 +1,4 @@
-"""What is to be gone for good: chosen clearly, and asked about before."""
+"""Commands that remove for good: their choice of messages, and their question before."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 def apps_of(names: Sequence[str]) -> list[QFrame]:
     """The apps with consumers or outboxes that there are once these modules are imported.
 
-    `module:app` names one app; `module` stands for every app that was made meanwhile.
+    `module:app` names one app; `module` means every app that was created meanwhile.
 
     Raises:
         BadModule: if one cannot be imported, is none, or there is nothing to serve.

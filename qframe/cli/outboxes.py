@@ -27,7 +27,7 @@ class Desks(NamedTuple):
     desks: Sequence[Desk]
 
     def waiting(self, limit: int, *, refused: bool) -> list[tuple[Desk, Waiting]]:
-        """What waits, outbox by outbox, the oldest first."""
+        """The waiting messages, outbox by outbox, the oldest first."""
         found: list[tuple[Desk, Waiting]] = []
         for desk in self.desks:
             if left := limit - len(found):
@@ -35,7 +35,7 @@ class Desks(NamedTuple):
         return found
 
     def named(self, ids: Sequence[str]) -> list[tuple[Desk, Waiting]]:
-        """Those of these ids.
+        """The waiting messages of these ids.
 
         Raises:
             BadOption: if one waits in none of the outboxes.

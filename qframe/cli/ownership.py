@@ -110,7 +110,7 @@ def draw_slots(topic: str, found: Sequence[OwnerInfo], now_ms: int) -> list[Rend
 
 
 def _consumers(worker: WorkerInfo, everything: bool) -> str:
-    """What a worker consumes; of what qframe keeps for itself no name, unless all is asked for."""
+    """The groups of a worker, without qframe's own topics unless all are wanted."""
     own = [each for each in worker.consumers if everything or not is_internal(each)]
     words = [marked(each, paused=each in worker.paused) for each in own]
     return ", ".join(words) or "(none of its own)"

@@ -31,7 +31,7 @@ from qframe.telemetry.logs import log_events
 def supervise(
     modules: Sequence[str], settings: Settings, *, processes: int, ends: bool, words: Sequence[str]
 ) -> int:
-    """Runs so many workers until they are stopped or done; answers the exit code.
+    """Runs so many workers until they are stopped or done; returns the exit code.
 
     Args:
         modules: what each of them serves; this process imports none of it.

@@ -1,4 +1,4 @@
-"""What only looks makes nothing: neither the file of a database nor tables in one."""
+"""A command that only reads creates nothing: neither the file of a database nor tables in one."""
 
 from __future__ import annotations
 

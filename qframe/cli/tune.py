@@ -96,7 +96,7 @@ def marked(name: str, *, paused: bool) -> str:
 
 
 def in_words(tuning: Tuning) -> str:
-    """What is set, in a line; nothing where that is what the code says."""
+    """The live settings in one line; empty if the code's values hold."""
     values = {
         "threads": tuning.threads, "rate": tuning.rate, "in flight": tuning.in_flight
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the user calls: publishing inside a business transaction."""
+"""The user's side: publishing inside a business transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TRIES: Final = 3
 
 
 class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
-    """What declares a topic where nobody has."""
+    """The options that declare a topic if nobody has."""
 
     kind: Kind
     slots: int
@@ -43,7 +43,7 @@ class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, topic: Topic) -> TopicFacts:
-        """Those of a topic."""
+        """The options of a topic."""
         return cls(
             topic.kind, topic.slots, topic.retain_ms, topic.max_length, topic.dedupe_window_ms,
             topic.gap_timeout_ms, topic.subject,
@@ -63,7 +63,7 @@ class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Options(msgspec.Struct, omit_defaults=True):
-    """What a row says beside its columns, in JSON: the rarer options, and the topic's own.
+    """The options of a row beside its columns, in JSON: the rarer options, and the topic's own.
 
     `topic` has what declares it, if the publisher gave a `Topic`; `qframe.outbox` tells the rest.
     """

@@ -160,7 +160,7 @@ class Relay(Service):
         self._busy_since_s = self._clock.monotonic_s()
 
     def _turn_or_trouble(self) -> float:
-        """One turn; answers how long to wait until the next."""
+        """One turn; returns how long to wait until the next."""
         try:
             busy = self._turn()
         except self._database_errors as error:
@@ -188,7 +188,7 @@ class Relay(Service):
         return 0.0
 
     def _turn(self) -> bool:
-        """Does what there is to do; answers whether it has brought anything into a topic."""
+        """Relays what is due; returns whether anything was published."""
         slots = self._joined().open()
         self._step()
         if slots is not self._served:

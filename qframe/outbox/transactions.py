@@ -21,10 +21,10 @@ Parameters = dict[str, Any]
 
 
 class Transaction(Protocol):
-    """What publishing needs of it."""
+    """The part of a transaction that publishing needs."""
 
     def run(self, statement: Executable, parameters: Parameters) -> int:
-        """Runs a change once; answers how many rows it touched."""
+        """Runs a change once; returns how many rows it touched."""
 
     def run_many(self, statement: Executable, parameters: Sequence[Parameters]) -> None:
         """Runs a change for each."""
@@ -41,7 +41,7 @@ class OfSqlAlchemy:
         self._session = session
 
     def run(self, statement: Executable, parameters: Parameters) -> int:
-        """Runs a change once; answers how many rows it touched."""
+        """Runs a change once; returns how many rows it touched."""
         return self._connection.execute(statement, parameters).rowcount
 
     def run_many(self, statement: Executable, parameters: Sequence[Parameters]) -> None:
@@ -66,7 +66,7 @@ class OfDriver:
         self._dialect = type(engine.dialect)(paramstyle=style)  # type: ignore[call-arg]
 
     def run(self, statement: Executable, parameters: Parameters) -> int:
-        """Runs a change once; answers how many rows it touched."""
+        """Runs a change once; returns how many rows it touched."""
         text, names, constants = self._compiled(statement)
         with closing(self._connection.cursor()) as cursor:
             cursor.execute(text, tuple((constants | parameters)[name] for name in names))

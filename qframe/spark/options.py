@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a topic is: all that a task needs to find it.
+    """The address of a topic: all that a task needs to find it.
 
     Attributes:
         store: the store's URL.
@@ -71,7 +71,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
-    """What is read, and how.
+    """The options of a read.
 
     Attributes:
         group: the group whose dead letters are read, or that is moved behind the reader.

@@ -45,7 +45,7 @@ def publish(
     job_id: str | None = None,
     batch: int | None = None,
 ) -> str:
-    """Publishes each row of a DataFrame, once, and answers the job's id.
+    """Publishes each row of a DataFrame, once, and returns the job's id.
 
     An argument that names a part of a message is a column's name, or an expression. The same job
     run again, with the same rows in the same partitions or with ids of their own, publishes what

@@ -44,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed: dict[int, int] = {}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - the names are Spark's
-        """Where a query without a checkpoint begins."""
+        """The offsets at which a query without a checkpoint begins."""
         store = self._store()
         start = begins(store, self._place, self._options.starting)
         self._move_group(start)

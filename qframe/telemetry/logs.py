@@ -128,7 +128,7 @@ class EventLog:
             self._write(*line)
 
     def _overdue(self, *, everything: bool = False) -> list[tuple[str, str, dict[str, Any]]]:
-        """What was held back in intervals that are over, as a line each."""
+        """The repeated events of intervals that are over, as a line each."""
         now_s = self._clock.monotonic_s()
         lines = []
         for key, repeats in list(self._repeats.items()):
@@ -198,7 +198,7 @@ def log_events(
 ) -> Callable[[], None]:
     """Writes events to a stream, stderr if none is given, as the settings say.
 
-    A `level` stands in for that of the settings.
+    A `level` overrides that of the settings.
 
     Returns:
         What ends it, writing what was held back.
