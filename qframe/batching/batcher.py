@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, Self, TypeVar
 
 from qframe.batching.gathering import Channel, Gathering
-from qframe.batching.settling import Settling
+from qframe.batching.settling import ItemSettler
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import BadOption, BatcherClosed, BatcherForked, NotProcessed, QueueFull
 from qframe.topic import checked_name, duration_ms
@@ -72,7 +72,7 @@ class Batcher(Generic[T]):
         self._run = run
         self._queue_size = queue_size
         self._full_at = -(-queue_size // batch_size)  # with fewer batches there is room
-        self._settling: Settling[T] = Settling(
+        self._settler: ItemSettler[T] = ItemSettler(
             name, None if on_error is None else checked_function("on_error", on_error)
         )
         self._closing = False
@@ -265,7 +265,7 @@ class Batcher(Generic[T]):
 
     def _at_exit(self) -> None:
         if left := self.close(EXIT_S):
-            self._settling.failed(left, NotProcessed(self.name, EXIT_S))
+            self._settler.failed(left, NotProcessed(self.name, EXIT_S))
 
     # What the threads do.
 
@@ -315,9 +315,9 @@ class Batcher(Generic[T]):
         try:
             self._run(index, list(items))  # its own list: what it does to that loses no item
         except BaseException as error:  # nothing raised there ends a thread
-            self._settling.failed(items, error)
+            self._settler.failed(items, error)
         else:
-            self._settling.processed(items)
+            self._settler.processed(items)
 
 
 def checked_count(what: str, value: int) -> int:
