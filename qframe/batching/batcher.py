@@ -135,7 +135,7 @@ class Batcher(Generic[T]):
                 raise
 
     def add(self, item: T) -> bool:
-        """Takes an item if there is room, without waiting; answers whether it was taken.
+        """Takes an item if there is room, without waiting; returns whether it was taken.
 
         Raises:
             BatcherClosed: if it is closed; the item was not taken.
@@ -248,7 +248,7 @@ class Batcher(Generic[T]):
         return min(left_s, LONGEST_WAIT_S)
 
     def _join(self, timeout_s: float | None) -> bool:
-        """Waits for the threads; answers whether all have ended in time."""
+        """Waits for the threads; returns whether all have ended in time."""
         until_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
         with self._lock:
             # Not `Thread.join` alone: an interrupt there makes Python 3.11 take a thread for ended.
@@ -279,7 +279,7 @@ class Batcher(Generic[T]):
                 self._ended.notify_all()
 
     def _serve_batch(self) -> bool:
-        """Processes the next batch; answers whether there may be another."""
+        """Processes the next batch; returns whether there may be another."""
         taken = self._next()
         if taken is None:
             return False

@@ -44,8 +44,8 @@ class LeaseCoordinator:
     Args:
         store: the store.
         worker: this worker's id.
-        session_s: how long a worker may be unheard; leases are three times as long.
-        events: told of what happens.
+        session_s: how long a worker may be silent; leases are three times as long.
+        events: hears what happens.
         clock: for what is certain until when.
         on_failure: called with a part's name and an error after which the worker must end.
     """
@@ -83,7 +83,7 @@ class LeaseCoordinator:
         return member
 
     def roster(self, topic: Topic, group: str) -> Roster:
-        """Who takes part, and who owns what."""
+        """The members, and the slots that each owns."""
         roster = self._store.roster(topic, group)
         assert roster is not None  # noqa: S101 - it is None only where a version was named
         return roster
@@ -92,7 +92,7 @@ class LeaseCoordinator:
         """Has nothing to reach but the store."""
 
     def close(self) -> None:
-        """Ends its thread; the store is closed by whoever opened it."""
+        """Ends its thread; the app closes the store."""
         self._expiry.stop()
 
 
@@ -123,7 +123,7 @@ class LeaseSession:
 
     @property
     def heard(self) -> bool:
-        """Always: who cannot reach the store cannot pull from it."""
+        """Always true: a member that cannot reach the store cannot pull from it either."""
         return True
 
     @property
@@ -151,7 +151,7 @@ class LeaseSession:
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
         """Claims those that are nobody's, under an epoch above all there have been."""
         owners = self._roster.owners
-        # Claimed before, and the answer was lost.
+        # Claimed before, and the reply was lost.
         mine = {
             slot: owners[slot].epoch for slot in slots
             if slot in owners and owners[slot].member == self._worker
@@ -169,7 +169,7 @@ class LeaseSession:
         return mine | dict.fromkeys(claimed, epoch)
 
     def refused(self, slots: Collection[int]) -> None:
-        """Has nothing to do: whoever claims looks first which epochs there have been."""
+        """No-op: a claim reads the latest epochs first."""
 
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Frees slots."""

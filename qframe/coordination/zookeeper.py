@@ -51,8 +51,8 @@ class ZooKeeperCoordinator:
         store: the store, which knows the epochs that there have been.
         namespace: keeps apart what several systems keep in one ensemble.
         worker: this worker's id.
-        session_s: how long a worker may be unheard before its slots are given to others.
-        events: told of what happens.
+        session_s: how long a worker may be silent before others get its slots.
+        events: hears what happens.
         clock: for what is certain until when.
         on_failure: called with a part's name and an error after which the worker must end.
 
@@ -106,7 +106,7 @@ class ZooKeeperCoordinator:
         return member
 
     def roster(self, topic: Topic, group: str) -> Roster:
-        """Who takes part, and who owns what."""
+        """The members, and the slots that each owns."""
         self.check()
         zookeeper, path = self._zookeeper, self._path(topic, group)
         until_ms = self._clock.now_ms() + round(zookeeper.session_s * 1000)

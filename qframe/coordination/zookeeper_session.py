@@ -240,7 +240,7 @@ class ZooKeeperSession:
         self._ask(lambda path: self._client.create_async(path, value, acl=acl, **options), [path])
 
     def _read(self, now_s: float) -> frozenset[int]:
-        """Reads members and plan, makes a new plan if it is time, and answers what is wanted."""
+        """Reads members and plan, makes a new plan if it is time, and returns what is wanted."""
         [(_, names)] = self._ask(partial(self._client.get_children_async, watch=self._on_watch), [
             f"{self._path}/members"
         ])  # fmt: skip

@@ -33,7 +33,7 @@ class Prepared:
         return connection.exec_driver_sql(self._text, self._ordered(given))
 
     def run_many(self, connection: Connection, given: list[dict[str, Any]]) -> int:
-        """Runs it with each of these; answers how many rows it touched, if the driver can tell."""
+        """Runs it with each of these; returns how many rows it touched, if the driver can tell."""
         rows: Any = given if self._names is None else [self._ordered(each) for each in given]
         return connection.exec_driver_sql(self._text, rows).rowcount
 

@@ -315,7 +315,7 @@ class TransactionalChecker:
         return passing(self.shown, error)
 
     def sweep(self, limit: int) -> int:
-        """Removes up to so many rows that have expired; answers how many."""
+        """Removes up to so many rows that have expired; returns how many."""
         with asking(self.shown), self._effects.engine.begin() as connection:
             return self._effects.sweep(connection, limit)
 

@@ -35,7 +35,7 @@ class Background(Watched, Protocol):
         """Asks it to stop, and does not wait."""
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """Stops it; answers whether it has ended in time."""
+        """Stops it; returns whether it has ended in time."""
 
     def is_done(self) -> bool:
         """Whether it has nothing to do now, and will have none unless somebody asks for more."""
