@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, Self, TypeVar
 
 from qframe.batching.gathering import Channel, Gathering
-from qframe.batching.settling import Settling
+from qframe.batching.settling import ItemSettler
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import BadOption, BatcherClosed, BatcherForked, NotProcessed, QueueFull
 from qframe.topic import checked_name, duration_ms
@@ -72,7 +72,7 @@ class Batcher(Generic[T]):
         self._run = run
         self._queue_size = queue_size
         self._full_at = -(-queue_size // batch_size)  # with fewer batches there is room
-        self._settling: Settling[T] = Settling(
+        self._settler: ItemSettler[T] = ItemSettler(
             name, None if on_error is None else checked_function("on_error", on_error)
         )
         self._closing = False
@@ -135,7 +135,7 @@ class Batcher(Generic[T]):
                 raise
 
     def add(self, item: T) -> bool:
-        """Takes an item if there is room, without waiting; answers whether it was taken.
+        """Takes an item if there is room, without waiting; returns whether it was taken.
 
         Raises:
             BatcherClosed: if it is closed; the item was not taken.
@@ -248,7 +248,7 @@ class Batcher(Generic[T]):
         return min(left_s, LONGEST_WAIT_S)
 
     def _join(self, timeout_s: float | None) -> bool:
-        """Waits for the threads; answers whether all have ended in time."""
+        """Waits for the threads; returns whether all have ended in time."""
         until_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
         with self._lock:
             # Not `Thread.join` alone: an interrupt there makes Python 3.11 take a thread for ended.
@@ -265,7 +265,7 @@ class Batcher(Generic[T]):
 
     def _at_exit(self) -> None:
         if left := self.close(EXIT_S):
-            self._settling.failed(left, NotProcessed(self.name, EXIT_S))
+            self._settler.failed(left, NotProcessed(self.name, EXIT_S))
 
     # What the threads do.
 
@@ -279,7 +279,7 @@ class Batcher(Generic[T]):
                 self._ended.notify_all()
 
     def _serve_batch(self) -> bool:
-        """Processes the next batch; answers whether there may be another."""
+        """Processes the next batch; returns whether there may be another."""
         taken = self._next()
         if taken is None:
             return False
@@ -315,9 +315,9 @@ class Batcher(Generic[T]):
         try:
             self._run(index, list(items))  # its own list: what it does to that loses no item
         except BaseException as error:  # nothing raised there ends a thread
-            self._settling.failed(items, error)
+            self._settler.failed(items, error)
         else:
-            self._settling.processed(items)
+            self._settler.processed(items)
 
 
 def checked_count(what: str, value: int) -> int:

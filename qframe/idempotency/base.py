@@ -141,7 +141,7 @@ class Checker(Protocol):
         """What a handler's error means, if it is its transaction's, and is to be tried again."""
 
     def sweep(self, limit: int) -> int:
-        """Removes up to so many of what may be forgotten; answers how many."""
+        """Removes up to so many of what may be forgotten; returns how many."""
 
     def close(self) -> None:
         """Frees what it has opened."""

@@ -23,13 +23,13 @@ One *line* per consumer, of four parts with a thread or more each, joined by pla
 
 * The **pull loop** asks the store, in one call for all slots, for what fits. A slot whose answer
   was lost is *in doubt*: it is left out until what it may have handed out was revoked.
-* `flow` says how much it may ask for: as many as are not too many in flight, as there are tokens in
-  a `bucket` (the worker's own or `shared_bucket`), none while the consumer is paused or its
-  `circuit` is open. Under a rate or a breaker it stands before the handler as well.
+* `admission` says how much it may ask for: as many as are not too many in flight, as there are
+  tokens in a `token_bucket` (the worker's own or a `shared_token_bucket`), none while the consumer
+  is paused or its `breaker` is open. Under a rate or a breaker it checks before each handler too.
 * **Lanes** let one delivery of a key through at a time (of a slot, where the consumer is serial);
   what comes behind it waits in its lane.
-  A consumer with `tags=` has a *sieve* for lanes: what it does not want is settled there (a handler
-  of batches has none, see below).
+  A consumer with `tags=` has a *tag filter* for lanes: what it does not want is settled there (a
+  handler of batches has none, see below).
   Free ones are cut into *runs*: many to a run where the handler is quick, single ones where it is
   slow.
 * A **pool** thread takes a run, calls the handler for each, and at the run's end hands over all
@@ -52,12 +52,12 @@ One *line* per consumer, of four parts with a thread or more each, joined by pla
 
 * A message that its handler has returned unsettled is in `custody` until somebody settles it, or
   nobody holds it any more.
-* The worker's **tuner** asks every second what is set for its lines' groups, and turns their dials:
-  the pool's threads, what is in flight, rate and pause (`flow`).
+* The worker's **settings poller** reads every second what is set for its lines' groups, and applies
+  it: the pool's threads, the most in flight, rate and pause (`live_settings`).
 * The **subscription** makes the group collect, and where it expires (a broadcast consumer's) says
   from time to time that it is served still.
 
-What a delivery can become (`handling`): acknowledged; handed to its handler again after a short
+What a delivery can become (`retry_policy`): acknowledged; handed to its handler again after a short
 pause, its lane waiting; given back for a delayed retry; dead; or, when the worker stops or loses
 the slot, given back uncounted. In a topic with subjects a delayed retry gives back all that waits
 in the lane, so that order holds; in a stream what is behind it goes on.
@@ -79,8 +79,8 @@ some, or in a burst when nothing more is due. A thread works a batch off in *par
 * A delivery counts once, however many parts it was in. A message that pauses (a retry in place, a
   checker away) is gathered again later, and those of its lane that were in its batch go back behind
   it, whatever thread they are in.
-* The runs of an ordered topic are settled in their order (`turns`): an ending ahead of its turn
-  waits, and one that is retried takes all behind it in the run back with it.
+* The runs of an ordered topic are settled in their order (`settlement_order`): an ending ahead of
+  its turn waits, and one that is retried takes all behind it in the run back with it.
 * Under a TransactionalChecker a batch's transaction has the marks of the messages in the handler's
   list and no others. `message.ack` is a vote there, counted when the handler has returned: one
   against, or one that is not this worker's any more, and all is rolled back; the others are tried
@@ -95,9 +95,9 @@ its way from one to another.
 
 Failures: a store that cannot be reached is asked again, with growing pauses; any other error in a
 part is its last word and ends the worker, whose leases then run out. Pull loops and relays that
-stand still are the `watchdog`'s concern. Stopping is `terminator`.
+stand still are the `watchdog`'s concern. Stopping is `shutdown`.
 
 Several workers are several processes: `supervisor` starts a `child` for each, by executing the
-program anew, and starts it again when it dies; a `lifeline` joins the two, on which a worker says
-that it serves and notices that its supervisor is gone.
+program anew, and starts it again when it dies; a `supervisor_pipe` joins the two: on it a worker
+reports that it serves, and notices that its supervisor is gone.
 """

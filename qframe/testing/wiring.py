@@ -27,7 +27,7 @@ from qframe.runtime.executors.event_loop import EventLoop, in_event_loop
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.handler.binding import raise_returned
 from qframe.runtime.handler.spec import Consumer
-from qframe.runtime.process.live_settings import Dial
+from qframe.runtime.process.live_settings import LiveSettings
 from qframe.stores.base import Store
 from qframe.testing.batch_desk import BatchDesk
 from qframe.testing.clock import StandingClock, SteppedClock
@@ -189,7 +189,7 @@ class Wiring:
             topic=topic, options=options, line=line, desk=desk, settler=settler,
             store=self._store, clock=self._clock, life=life,
             release=lambda: release_claims(line), on_end=lambda: give_up_claims(line),
-            dial=Dial(line, self._app.events),
+            settings=LiveSettings(line, self._app.events),
         )  # fmt: skip
 
     def _desk(self, line: Line, name: str, life: Life) -> Desk | BatchDesk:

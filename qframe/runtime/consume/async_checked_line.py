@@ -12,7 +12,7 @@ from qframe.idempotency.base import State
 from qframe.message import Message
 from qframe.runtime.consume.async_line import AsyncLine
 from qframe.runtime.consume.checked_line import CheckedLine
-from qframe.runtime.executors.daemon_threads import Daemons
+from qframe.runtime.executors.daemon_threads import DaemonThreadExecutor
 from qframe.runtime.policies.loop_checker import is_in_loop
 
 ASKING_AT_ONCE: Final = 8
@@ -29,7 +29,7 @@ class AsyncCheckedLine(AsyncLine, CheckedLine):
 
     def __init__(self, **line: Any) -> None:
         name = f"qframe.checks.{line['topic'].name}.{line['group']}"
-        self._threads = Daemons(ASKING_AT_ONCE, name)
+        self._threads = DaemonThreadExecutor(ASKING_AT_ONCE, name)
         self._ask = awaited if is_in_loop(line["checker"]) else self._ask_in_threads
         super().__init__(**line)
 

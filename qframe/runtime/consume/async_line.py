@@ -81,7 +81,7 @@ class AsyncLine(Line):
                 self._send(Ending(message.delivery, Verdict.RELEASE))
         self._free(message.delivery)
 
-    # For the terminator.
+    # For `shutdown`.
 
     def abandon(self) -> None:
         """Cancels handlers; gives back, uncounted, what they have in hand, once they have ended."""

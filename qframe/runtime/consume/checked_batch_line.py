@@ -296,7 +296,7 @@ class CheckedBatchLine(BatchLine, CheckedLine):
                 self._claims.let_go([claim])
         super()._let_go(message)
 
-    # For the terminator.
+    # For `shutdown`.
 
     def abandon(self) -> None:
         """Gives back, uncounted, what handlers have in hand still, whatever was said about it."""

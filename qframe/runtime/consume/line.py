@@ -119,7 +119,7 @@ class Line:
             time_limit=self._time_limit, clock=self._clock, work=self, on_failure=on_failure,
         )  # fmt: skip
 
-    # Starting and stopping: `terminator` stops the parts in their order.
+    # Starting and stopping: `shutdown` stops the parts in their order.
 
     def start(self) -> None:
         """Subscribes the group, joins, and starts all parts."""
@@ -222,7 +222,7 @@ class Line:
         self.settler.put(deliveries)
         return self._messages(self._lanes.free(deliveries))
 
-    # For the terminator.
+    # For `shutdown`.
 
     def give_back(self, slots: Collection[int] | None = None) -> list[Delivery]:
         """Gives back, uncounted, what no handler has in hand, of all slots or of these."""

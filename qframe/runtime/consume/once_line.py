@@ -18,7 +18,7 @@ from qframe.outcomes import Settled
 from qframe.retry import NeedRetry
 from qframe.runtime.consume.async_line import AsyncLine
 from qframe.runtime.consume.line import Line
-from qframe.runtime.executors.daemon_threads import Daemons
+from qframe.runtime.executors.daemon_threads import DaemonThreadExecutor
 from qframe.runtime.executors.pool import Hand
 from qframe.runtime.handler.binding import check_answer
 from qframe.runtime.order.lanes import Lanes
@@ -68,8 +68,8 @@ class OnceLine(Line):
         options = self._options
         self._matches: Matches | None = None
         if options.tags is not None and self._topic.has_subjects:
-            # A sieve leaves what it skips to the settler, and a subject is settled in its order:
-            # what is behind would be refused where it is settled first.
+            # A tag filter leaves what it skips to the settler, and a subject is settled in its
+            # order: a delivery behind it would be refused if it were settled first.
             self._matches = options.tags.matches
             self._lanes = Lanes(by_subject=True, by_slot=options.serial)
 
@@ -198,7 +198,7 @@ class OnceLine(Line):
         self._let_go(deliveries)
         return self._messages(self._lanes.free(deliveries))
 
-    # For the terminator.
+    # For `shutdown`.
 
     def abandon(self) -> None:
         """Cancels handlers; what is settled and has not reached one is lost."""
@@ -246,7 +246,7 @@ class AsyncOnceLine(OnceLine, AsyncLine):
 
     def __init__(self, **line: Any) -> None:
         name = f"qframe.once.{line['topic'].name}.{line['group']}"
-        self._teller = Daemons(1, name)
+        self._teller = DaemonThreadExecutor(1, name)
         self._beginning: list[tuple[Message, Future[bool]]] = []
         self._rounds: asyncio.Task[None] | None = None
         self._ask = self._ask_together

@@ -32,7 +32,7 @@ _FILLABLE = (
 def bind(function: Callable[..., Any]) -> Handler:
     """A function of a message that calls `function` with what its annotations ask for.
 
-    That of an async function answers what is to be awaited.
+    That of an async function returns what is to be awaited.
 
     Raises:
         BadHandler: if a parameter cannot be filled, or it is a generator.

@@ -1,4 +1,4 @@
-"""What is set for groups in the store, applied to the lines of a worker while they run."""
+"""Applies the settings of groups in the store to a worker's consumers while they run."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from qframe.events import Events
 from qframe.options.tuning import Tuning, tuning_of
 from qframe.runtime.consume.line import Line
 from qframe.service import Service
-from qframe.stores.base import Store
+from qframe.stores.base import Controls
 from qframe.topic import Topic
 
 EVERY_S: Final = 1.0
 
 
-class Dial:
-    """One line's tuning: what was applied to it last.
+class LiveSettings:
+    """The settings that were last applied to one consumer.
 
-    What is wrong (written by hand, or by a later version) is told once and changes nothing else.
+    A wrong value (written by hand, or by a later version) is reported once and ignored.
 
     Args:
-        line: the line.
-        events: told of what was changed, and of what is wrong.
+        line: the consumer.
+        events: hears what was changed, and what is wrong.
     """
 
     def __init__(self, line: Line, events: Events) -> None:
@@ -33,8 +33,8 @@ class Dial:
         self._applied = Tuning()
         self._where = {"topic": line.topic, "group": line.group}
 
-    def turn(self, texts: Mapping[str, str]) -> None:
-        """Applies what is set now, if it differs from what was."""
+    def apply(self, texts: Mapping[str, str]) -> None:
+        """Applies settings, if they differ from the last ones."""
         if texts == self._texts:
             return
         self._texts = dict(texts)
@@ -57,10 +57,10 @@ class Dial:
         else:
             line.flow.resume()
         if self._events:
-            self._tell(before, tuning, wrong)
+            self._report(before, tuning, wrong)
 
-    def _tell(self, before: Tuning, tuning: Tuning, wrong: list[BadOption]) -> None:
-        """Says what was set, and what is wrong; the line's flow says itself that it is paused."""
+    def _report(self, before: Tuning, tuning: Tuning, wrong: list[BadOption]) -> None:
+        """Reports changes and wrong values; the admission control reports pauses itself."""
         facts = {name: getattr(tuning, name) for name in ("threads", "rate", "in_flight")}
         if any(getattr(before, name) != value for name, value in facts.items()):
             self._events.emit("consumer.tuned", **facts, **self._where)
@@ -68,13 +68,13 @@ class Dial:
             self._events.emit("tuning.ignored", error=str(error), **self._where)
 
 
-class Tuner(Service):
-    """Asks the store every second, in one call for all lines, what is set for them.
+class SettingsPoller(Service):
+    """Reads every second, in one call, the settings of all of a worker's consumers.
 
     Args:
-        lines: the worker's, each with its topic.
-        store: the store.
-        events: told of what was changed.
+        lines: the worker's consumers, each with its topic.
+        store: has the settings.
+        events: hears what was changed.
         on_failure: called when it ends by an error.
     """
 
@@ -82,34 +82,34 @@ class Tuner(Service):
         self,
         *,
         lines: Sequence[tuple[Topic, Line]],
-        store: Store,
+        store: Controls,
         events: Events,
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
         super().__init__("qframe.tuner", on_failure)
         self._store = store
         self._asked = [(topic, line.group) for topic, line in lines]
-        self._dials = [Dial(line, events) for _, line in lines]
+        self._settings = [LiveSettings(line, events) for _, line in lines]
 
     def begin(self) -> None:
-        """Applies what is set before the lines begin, and goes on with that from now on.
+        """Applies the settings before the consumers begin, and again and again from now on.
 
         Raises:
             StoreUnavailable: if the store cannot be reached.
         """
-        self._look()
+        self._poll()
         self.start()
 
     def run(self) -> None:
-        """Looks until it is stopped."""
+        """Polls until it is stopped."""
         while not self._stopping.wait(EVERY_S):
             try:
-                self._look()
+                self._poll()
             except StoreUnavailable:
-                continue  # the lines say so, and go on as they were told last
+                continue  # the consumers report it, and keep their last settings
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         found = self._store.tunings(self._asked) if self._asked else []
-        for dial, texts in zip(self._dials, found, strict=True):
+        for settings, texts in zip(self._settings, found, strict=True):
             if texts is not None and not self.stopping:
-                dial.turn(texts)
+                settings.apply(texts)

@@ -15,12 +15,12 @@ def terminate(lines: list[Line], *, grace_s: float, clock: Clock) -> None:
     """Stops lines: no more pulling; running handlers finish; the rest goes back; slots are left.
 
     1. Every pull loop stops.
-    2. What no handler has in hand is given back, uncounted.
+    2. Messages that no handler has begun are given back, uncounted.
     3. Running handlers, and messages taken over with `auto_ack = False`, have `grace_s` to end.
-       What they ask to be tried again at once goes back as well.
-    4. What is still in hand then is cancelled and given back, uncounted.
-    5. The settlers send what is left, the leases are kept until they have; then slots are left.
-    6. What lines share ends when all have left: their checkers may be in the event loop.
+       A message that they want to retry at once goes back as well.
+    4. Messages whose handlers still run are cancelled and given back, uncounted.
+    5. The settlers send the rest, under renewed leases; then the slots are released.
+    6. Shared parts end when all lines have left: their checkers may be in the event loop.
 
     Args:
         lines: the worker's.
