@@ -427,7 +427,10 @@ def work_of(work: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"auto_ack": False}, "auto_ack False: with at_most_once=True nothing is left to ack"),
+        (
+            {"auto_ack": False},
+            "auto_ack False: with at_most_once=True the message is already acknowledged",
+        ),
         (
             {"idempotent_checker": RedisChecker("redis://localhost")},
             "with at_most_once=True nothing comes again; leave one of the two out",
