@@ -9,7 +9,7 @@ SPARK := .venv/.spark
 VENV_PYTHON := .venv/bin/python
 # Tests start the program hundreds of times; without its bytecode each start compiles it all anew.
 unexport PYTHONDONTWRITEBYTECODE
-# Four at once keep two cores busy, since tests wait for servers and for time; in the order of the
+# Six at once keep two cores busy, since tests wait for servers and for time; in the order of the
 # folders the short ones come last, so that none has to wait for a long one at the end.
 IN_FILES := --dist loadfile --no-loadscope-reorder
 # The servers that take longest to start, and what costs most on them.
@@ -43,7 +43,7 @@ test: $(READY) $(SPARK) $(SERVERS) ## Runs check beside every test; ARGS="tests/
 ifdef ARGS
 	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(ARGS); $(BOTH)
 else
-	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 4 $(IN_FILES); $(BOTH)
+	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 6 $(IN_FILES); $(BOTH)
 endif
 
 matrix: $(SERVERS) ## Runs what fits each Python, server and package version, and prints the table; ARGS="redis-8" one row.

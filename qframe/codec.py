@@ -22,8 +22,8 @@ TYPE_HEADER: Final = "qf-type"
 RAW: Final = "bytes"
 
 _SURROGATE: Final = (
-    "it has a lone surrogate, which UTF-8 cannot hold",
-    "decode bytes with errors='replace', not as file names are decoded",
+    "it has a lone surrogate, which UTF-8 cannot encode",
+    "decode bytes with errors='replace', not with surrogateescape",
 )
 KEYLESS: Final = "#"  # how the subject of a message without a key begins
 
@@ -55,13 +55,13 @@ def encode_body(body: Any, max_body: int) -> tuple[bytes, bool]:
         except (TypeError, ValueError, OverflowError, RecursionError) as error:
             raise BadBody(
                 "body", body, f"it cannot be written as JSON ({error})",
-                "publish dicts, lists, texts, numbers, dataclasses, msgspec Structs or pydantic "
+                "publish dicts, lists, strings, numbers, dataclasses, msgspec Structs or pydantic "
                 "models, or bytes",
             ) from error  # fmt: skip
     if len(encoded) > max_body:
         raise BadBody(
             "body", f"of {len(encoded)} bytes", f"max_body is {max_body}",
-            "publish a reference to it, or raise max_body",
+            "publish a reference instead, or raise max_body",
         )  # fmt: skip
     if not raw and b"null" in encoded and not _are_writable([body]):
         _refuse_unwritable(body)
@@ -69,7 +69,7 @@ def encode_body(body: Any, max_body: int) -> tuple[bytes, bool]:
 
 
 def encode_bodies(bodies: Sequence[Any], max_body: int) -> list[bytes] | None:
-    """What `encode_body` makes of each, where all are JSON; None where one is not, or is refused.
+    """The bodies as `encode_body` encodes them; None if one is not JSON, or is refused.
 
     At a third of the cost, and without a word about which one it is: `encode_body` tells that.
     """
@@ -104,8 +104,8 @@ def _refuse_unwritable(body: Any) -> None:
     for place, number in _floats(msgspec.to_builtins(body, enc_hook=dumped), ""):
         if not isfinite(number):
             raise BadBody(
-                "body", body, f"JSON has no {number}, which is at body{place}",
-                "publish None in its place, or a text",
+                "body", body, f"JSON cannot hold {number}, found at body{place}",
+                "publish None or a string instead",
             )  # fmt: skip
 
 
@@ -143,22 +143,24 @@ def encode_headers(
     if not headers and not tags and not raw:
         return None
     if headers and not isinstance(headers, Mapping):
-        raise BadOption("headers", headers, "it is no dict", 'use headers={"name": "value"}')
+        raise BadOption("headers", headers, "it is not a dict", 'use headers={"name": "value"}')
     stored: dict[str, str] = {}
     for name, value in (headers or {}).items():
         if not isinstance(name, str) or not isinstance(value, str) or not name:
-            raise BadOption("header", {name: value}, "it is not a text", "use str for both")
+            raise BadOption("header", {name: value}, "it is not a string", "use str for both")
         if not (is_encodable(name) and is_encodable(value)):
             raise BadOption("header", {name: value}, *_SURROGATE)
         if name.startswith("qf-"):
-            raise BadOption("header", name, "names from qf- on are qframe's", "use another name")
+            raise BadOption(
+                "header", name, "names that begin with qf- are reserved", "use another name"
+            )
         stored[name] = value
     if tags:
         if isinstance(tags, str):
-            raise BadOption("tags", tags, "it is one text", f"use tags=[{tags!r}]")
+            raise BadOption("tags", tags, "it is a single string", f"use tags=[{tags!r}]")
         for tag in (listed := list(tags)):
             if not isinstance(tag, str) or not tag or "," in tag:
-                raise BadOption("tag", tag, "it must be a text without a comma", "rename it")
+                raise BadOption("tag", tag, "it must be a string without a comma", "rename it")
             if not is_encodable(tag):
                 raise BadOption("tag", tag, *_SURROGATE)
         stored[TAGS_HEADER] = ",".join(listed)
@@ -182,7 +184,7 @@ def checked_id(value: object) -> str:
     if isinstance(value, str) and _ID.fullmatch(value):
         return value
     raise BadOption(
-        "id", value, "it has other characters or length",
+        "id", value, "it has a wrong character or length",
         "use 1 to 128 of the characters A-Z a-z 0-9 _ . : / @ + = -",
     )  # fmt: skip
 
@@ -190,7 +192,7 @@ def checked_id(value: object) -> str:
 def basis_of(
     topic: Topic, slot_basis: str | None, key: str | None, body: bytes, named: str | None
 ) -> bytes:
-    """What decides a message's slot: its `slot_basis`, its key, the id it was given, or its body.
+    """The basis of a message's slot: its `slot_basis`, its key, the id it was given, or its body.
 
     A slot looks for an id that comes again among its own messages, so one without a key has to come
     to the same slot whatever its body is. The body decides where equal bodies are one subject, and
@@ -206,7 +208,7 @@ def basis_of(
 
 
 def subject_of(topic: Topic, key: str | None, body: bytes, message_id: str) -> str | None:
-    """What a message is queued under; None in a stream, which queues nothing.
+    """The subject under which a message is queued; None in a stream.
 
     It is the key; without one, as the topic says, the hash of the body, so that equal bodies are
     one, or the id, so that each message is for itself. A message that has no id yet gets one, and
@@ -248,7 +250,7 @@ def new_token(clock: Clock) -> str:
 
 
 def batch_mark(token: str) -> str:
-    """What the store remembers of a batch of made-up ids `<token>-0`, `<token>-1` and so on.
+    """The store's mark for a batch of generated ids `<token>-0`, `<token>-1` and so on.
 
     One mark for each batch and slot is enough to recognise any of them when it comes again, since
     a slot takes its share of a batch in one atomic step.

@@ -106,7 +106,7 @@ class TopicMismatch(BadInput):
     def __init__(self, name: str, what: str, declared: object, asked: object) -> None:
         super().__init__(
             "topic", name,
-            f"it was first declared with {what}={declared}, and {what}={asked} is asked for now",
+            f"it was first declared with {what}={declared}, and now with {what}={asked}",
             f"declare it with {what}={declared!r}, or choose another name",
         )  # fmt: skip
 
@@ -154,7 +154,7 @@ class StoreUnavailable(QFrameError):
     """Raised when the store cannot be reached; nothing was changed."""
 
     def __init__(self, store: str, why: str) -> None:
-        super().__init__(f"store {store} cannot be reached: {why}; check that it runs and its URL")
+        super().__init__(f"store {store} cannot be reached: {why}; check that it runs, and its URL")
         self.store = store
 
 
@@ -163,7 +163,7 @@ class CoordinatorUnavailable(QFrameError):
 
     def __init__(self, coordinator: str, why: str) -> None:
         super().__init__(
-            f"coordinator {coordinator} cannot be reached: {why}; check that it runs and its URL"
+            f"coordinator {coordinator} cannot be reached: {why}; check that it runs, and its URL"
         )
         self.coordinator = coordinator
 
@@ -184,7 +184,9 @@ class StoreDamaged(StoreUnavailable):
     """Raised when keys of the store hold what qframe did not write; other slots are not touched."""
 
     def __init__(self, store: str, why: str) -> None:
-        QFrameError.__init__(self, f"store {store} is damaged: {why}; qframe verify tells where")
+        QFrameError.__init__(
+            self, f"store {store} is damaged: {why}; run qframe verify to see where"
+        )
         self.store, self.why = store, why
 
 
@@ -192,7 +194,7 @@ class StoreFull(StoreUnavailable):
     """Raised when the store has no room left; nothing was written."""
 
     def __init__(self, store: str, why: str) -> None:
-        QFrameError.__init__(self, f"store {store} has no room: {why}; free space, or give it more")
+        QFrameError.__init__(self, f"store {store} has no room: {why}; free space, or add more")
         self.store = store
 
 
@@ -200,7 +202,9 @@ class SchemaMismatch(QFrameError):
     """Raised when a database's qframe tables are of a version that this code cannot use."""
 
     def __init__(self, store: str, found: int, known: int) -> None:
-        what = f"the tables in {store} are at version {found} and this qframe knows up to {known}"
+        what = (
+            f"the tables in {store} are at version {found}, and this qframe supports up to {known}"
+        )
         remedy = "run: qframe migrate" if found < known else "upgrade qframe"
         if not found:
             what = f"the database {store} has no tables of qframe yet"
@@ -219,8 +223,8 @@ class PublishUnknown(QFrameError):
     def __init__(self, topic: str, ids: Sequence[str]) -> None:
         shown = ids[0] if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more"
         super().__init__(
-            f"whether {shown} was stored in topic {topic!r} is unknown: the answer was lost; "
-            "publish it again with the same id= (a duplicate is recognised)"
+            f"whether {shown} was stored in topic {topic!r} is unknown: the store's reply was "
+            "lost; publish it again with the same id= (a duplicate is recognised)"
         )
         self.topic = topic
         self.ids: list[str] = list(ids)
@@ -236,8 +240,8 @@ class AlreadySettled(QFrameError):
 
     def __init__(self, message_id: str) -> None:
         super().__init__(
-            f"message {message_id} is settled already; acknowledge it once, "
-            "and set auto_ack = False at the handler's entry to do it yourself"
+            f"message {message_id} is already settled; acknowledge it once, "
+            "and set auto_ack = False at the handler's start to do it yourself"
         )
         self.message_id = message_id
 
@@ -247,8 +251,8 @@ class Forgotten(QFrameError):
 
     def __init__(self, message_id: str) -> None:
         super().__init__(
-            f"message {message_id} was taken over with auto_ack = False and let go unsettled; "
-            "keep it until message.ack() is called"
+            f"message {message_id} was taken over with auto_ack = False and dropped unsettled; "
+            "keep a reference to it until message.ack()"
         )
         self.message_id = message_id
 
@@ -258,8 +262,8 @@ class HandlerTimeout(QFrameError):
 
     def __init__(self, message_id: str, timeout_s: float) -> None:
         super().__init__(
-            f"the handler of message {message_id} ran for longer than timeout={timeout_s:g}; "
-            "make it faster, or allow it more"
+            f"the handler of message {message_id} ran longer than timeout={timeout_s:g}; "
+            "make it faster, or raise the timeout"
         )
         self.message_id, self.timeout_s = message_id, timeout_s
 
@@ -268,7 +272,7 @@ class CheckerUnavailable(QFrameError):
     """Raised when a checker's Redis or database cannot be reached or is busy; nothing was done."""
 
     _what = "cannot be asked"
-    _remedy = "its messages wait until it can; check that it runs and its URL"
+    _remedy = "its messages wait meanwhile; check that it runs, and its URL"
 
     def __init__(self, checker: str, why: str) -> None:
         super().__init__(f"checker {checker} {self._what}: {why}; {self._remedy}")
@@ -283,7 +287,7 @@ class EffectConflict(CheckerUnavailable):
     """Raised when a deadlock or another transaction's lock undid a checker's; nothing was done."""
 
     _what = "met another transaction"
-    _remedy = "it is tried again; if that is frequent, take locks in one order in all handlers"
+    _remedy = "it is tried again; if this is frequent, take locks in the same order in all handlers"
 
 
 class CommitRefused(QFrameError):
@@ -292,8 +296,8 @@ class CommitRefused(QFrameError):
     def __init__(self, how: str) -> None:
         super().__init__(
             f"the handler has {how} the transaction of its TransactionalChecker, which commits it "
-            "together with the mark when the message is acknowledged; leave out commit(), "
-            "rollback() and close(), raise to roll back, and use begin_nested() for a part"
+            "together with the mark when the message is acknowledged; remove commit(), "
+            "rollback() and close(); raise to roll back, and use begin_nested() for a part"
         )
         self.how = how
 
@@ -302,16 +306,16 @@ class ProducerClosed(QFrameError):
     """Raised when something is published with a producer that was closed."""
 
     def __init__(self) -> None:
-        super().__init__("this producer is closed and takes nothing; publish before it is closed")
+        super().__init__("this producer is closed; publish before you close it")
 
 
 class BadRoute(BadInput):
-    """Raised when a `route` function answers what is no channel; the item was not taken."""
+    """Raised when a `route` function returns no channel's number; the item was not taken."""
 
     def __init__(self, batcher: str, answer: object, channels: int) -> None:
         super().__init__(
-            f"route of batcher {batcher!r}", answer, f"it has the channels 0 to {channels - 1}",
-            f"answer one of these, such as hash % {channels}",
+            f"route of batcher {batcher!r}", answer, f"its channels are 0 to {channels - 1}",
+            f"return one of these, such as hash % {channels}",
         )  # fmt: skip
         self.batcher, self.channels = batcher, channels
 
@@ -321,8 +325,7 @@ class BatcherClosed(QFrameError):
 
     def __init__(self, batcher: str) -> None:
         super().__init__(
-            f"batcher {batcher!r} is closed and takes nothing; put items before it is closed, "
-            "or make another one"
+            f"batcher {batcher!r} is closed; put items before you close it, or create another one"
         )
         self.batcher = batcher
 
@@ -332,8 +335,8 @@ class BatcherForked(QFrameError):
 
     def __init__(self, batcher: str) -> None:
         super().__init__(
-            f"batcher {batcher!r} was made before a fork and its threads stayed in the parent; "
-            "make one in the child"
+            f"batcher {batcher!r} was created before a fork, and its threads stayed in the parent; "
+            "create one in the child"
         )
         self.batcher = batcher
 
@@ -355,7 +358,7 @@ class NotProcessed(QFrameError):
     def __init__(self, batcher: str, waited_s: float) -> None:
         super().__init__(
             f"batcher {batcher!r} was not closed and could not process all within {waited_s:g} s "
-            "of the end of its process; close it, and look at what close() answers"
+            "of the end of its process; close it, and check what close() returns"
         )
         self.batcher = batcher
 
@@ -366,7 +369,7 @@ class ConsumerExists(BadInput):
     def __init__(self, topic: str, group: str, first: str) -> None:
         super().__init__(
             "consumer", f"{topic}/{group}", f"{first} is registered for it already",
-            "give this one another group, so that both see every message",
+            "use another group for this one: then both see every message",
         )  # fmt: skip
 
 
@@ -375,7 +378,7 @@ class NeverIdle(QFrameError):
 
     def __init__(self, what: str, option: str, limit: object) -> None:
         super().__init__(
-            f"it does not come to an end ({option}: {limit}):\n{what}\n"
+            f"it does not finish ({option}: {limit}):\n{what}\n"
             "look for a handler that publishes what it handles, or a message that nobody settles"
         )
         self.what, self.limit = what, limit

@@ -1,4 +1,4 @@
-"""What happens below the top is told as events; `telemetry` makes lines and numbers of them.
+"""Events: parts emit them, and `telemetry` makes log lines of them.
 
 An event nobody hears costs one `if`:
 

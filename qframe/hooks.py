@@ -9,7 +9,7 @@ from typing import Any
 from qframe.errors import BadOption
 from qframe.message import Message
 
-_REMEDY = "use an object of a class that inherits from qframe.Middleware, or a list of them"
+_REMEDY = "pass an instance of a qframe.Middleware subclass, or a list of them"
 
 
 class Middleware:
@@ -22,24 +22,24 @@ class Middleware:
     """
 
     def before(self, message: Message) -> Awaitable[None] | None:
-        """The handler is about to be called. What this raises counts as the handler's error."""
+        """The handler is about to be called. An exception here counts as the handler's error."""
 
     def after(self, message: Message, elapsed: float) -> Awaitable[None] | None:
         """The handler has returned, `elapsed` seconds after it was called.
 
-        What this raises is logged, and changes nothing.
+        An exception here is logged and changes nothing.
         """
 
     def on_failure(self, message: Message, error: BaseException) -> Awaitable[None] | None:
         """The handler, or the `before` of another one, has raised.
 
         A `NeedRetry` and a `Reject` are errors too, and the CancelledError of an async handler.
-        What this raises is logged, and changes nothing.
+        An exception here is logged and changes nothing.
         """
 
 
 def is_async(function: object) -> bool:
-    """Whether what a function answers is to be awaited."""
+    """Whether a function's result must be awaited."""
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
         getattr(function, "__call__", None)  # noqa: B004 - of an object that can be called
     )
@@ -59,8 +59,8 @@ def _made(value: Any) -> Middleware:
     if isinstance(value, Middleware):
         return value
     if not isinstance(value, type) or not issubclass(value, Middleware):
-        raise BadOption("middleware", value, "it is none", _REMEDY)
+        raise BadOption("middleware", value, "it is not a Middleware", _REMEDY)
     try:
         return value()
     except TypeError as error:
-        raise BadOption("middleware", value, f"it cannot be made ({error})", _REMEDY) from error
+        raise BadOption("middleware", value, f"it cannot be created ({error})", _REMEDY) from error

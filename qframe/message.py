@@ -51,7 +51,7 @@ class Delivery(msgspec.Struct, array_like=True, gc=False, eq=False):
 
 
 class Acknowledger(Protocol):
-    """What a message asks of the line that handed it out."""
+    """The calls of a message to the consumer that handed it out."""
 
     topic: str
     group: str
@@ -101,7 +101,7 @@ class Message(msgspec.Struct, eq=False, weakref=True):
 
     @property
     def key(self) -> str | None:
-        """What must be handled serially and in order with it; None where it has no key."""
+        """Messages of one key are handled in order, one at a time; None without a key."""
         return self.delivery.key
 
     @property

@@ -39,7 +39,7 @@ def is_model(kind: Any) -> bool:
 
 
 def decoder_of(annotation: Any) -> Callable[[bytes], Any]:
-    """What makes a value of the annotated type out of JSON; models may be anywhere in it.
+    """Decodes JSON to a value of the annotated type; models may be anywhere in it.
 
     The decoder raises `msgspec.DecodeError`, whose text names the field of a model that is wrong
     and holds nothing of the body.

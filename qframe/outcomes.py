@@ -1,4 +1,4 @@
-"""What comes of an operation: values, not exceptions."""
+"""Outcomes of operations: values, not exceptions."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ import msgspec
 
 
 class Outcome(StrEnum):
-    """What became of a published message."""
+    """The outcome of publishing a message."""
 
     STORED = "stored"
     MERGED = "merged"
@@ -34,7 +34,7 @@ class Verdict(StrEnum):
 
 
 class Settled(StrEnum):
-    """What became of a settlement: a stale one changed nothing, of one that is away nobody knows.
+    """The outcome of a settlement: a stale one changed nothing, one that is away is unknown.
 
     It is away where its server could not be reached, or did not answer; it is to be sent again.
     """
@@ -45,7 +45,7 @@ class Settled(StrEnum):
 
 
 class Moved(StrEnum):
-    """What became of a change to a timer."""
+    """The outcome of a change to a timer."""
 
     DONE = "done"
     ABSENT = "absent"
@@ -53,7 +53,7 @@ class Moved(StrEnum):
 
 
 class Applied(StrEnum):
-    """What became of a change to a row that bears a version."""
+    """The outcome of a change to a row with a version."""
 
     APPLIED = "applied"
     INSERTED = "inserted"

@@ -42,7 +42,7 @@ def shown_url(url: str) -> str:
 def check_user_info(what: str, url: str) -> None:
     """Refuses a URL of which a user or password has an `@`, `/`, `?` or `#` that is not encoded.
 
-    What stands behind such a sign would be taken for a host or a path, and be shown.
+    Text after such a sign would be taken for a host or a path, and be shown.
 
     Raises:
         BadUrl: if it is so. No part of a password is in the message.
@@ -52,9 +52,9 @@ def check_user_info(what: str, url: str) -> None:
     hosts, behind = rest[:end], rest[end:]
     path, _, options = behind.partition("?")
     if hosts.count("@") > 1:
-        why = "there are two @ before its host"
+        why = "there are two @ before the host"
     elif "@" in path or ("@" in options and "=" not in options.partition("@")[0]):
-        why = "there is an @ behind its host"
+        why = "there is an @ after the host"
     else:
         return
     raise BadUrl(

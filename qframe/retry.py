@@ -36,7 +36,7 @@ class NeedRetry(Exception):
     ) -> None:
         given: object = why
         if isinstance(given, int | float | timedelta):
-            raise BadOption("why", why, "it is not a text", "use NeedRetry(delay=…) for a time")
+            raise BadOption("why", why, "it is not a string", "use NeedRetry(delay=…) for a time")
         super().__init__(why or "the handler asked for a retry")
         self.delay_ms: int | None
         self.at_ms: int | None
@@ -100,7 +100,7 @@ def checked_times(
         BadOption: if both are given, or one is not a time.
     """
     if delay is not None and at is not None:
-        raise BadOption("at", at, f"delay={delay!r} is given as well", "give one of them")
+        raise BadOption("at", at, f"delay={delay!r} is given too", "give one of them")
     if delay is not None:
         seconds = delay.total_seconds() if isinstance(delay, timedelta) else delay
         return duration_ms(seconds, "delay"), None
@@ -115,7 +115,7 @@ def checked_times(
     is_number = isinstance(at, int | float) and not isinstance(at, bool)
     if not is_number or not 0 <= at * 1000 < BEYOND_MS:
         raise BadOption(
-            "at", at, "it is no moment",
+            "at", at, "it is not a point in time",
             "use a datetime with a time zone, or seconds since 1970; for a time from now use delay",
         )  # fmt: skip
     return None, round(at * 1000)

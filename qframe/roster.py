@@ -1,4 +1,4 @@
-"""Who takes part in a topic and group, and which slot is whose, at one moment."""
+"""A snapshot of a topic and group: its members, and the owner of each slot."""
 
 from __future__ import annotations
 

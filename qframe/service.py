@@ -1,4 +1,4 @@
-"""What every background part is: a thread that starts once, stops once, and has last words."""
+"""The base of every background part: a thread that starts once, stops once, and has last words."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Service(ABC):
                 self._thread.start()
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """Asks the part to stop and waits for it; answers whether its thread has ended."""
+        """Asks the part to stop and waits for it; returns whether its thread has ended."""
         self.ask_to_stop()
         thread = self._thread
         if thread is None or thread is threading.current_thread():

@@ -1,8 +1,8 @@
 """The tables that qframe keeps in its users' databases, beside their own.
 
-What a `DatabaseChecker` or a `TransactionalChecker` remembers, and what an `Outbox` has to send,
-must change in the users' own transactions, so these tables live where the users' rows live. They
-are apart from those of a store in a database, which no user's code touches.
+The rows of a `DatabaseChecker`, a `TransactionalChecker` and an `Outbox` change in the users' own
+transactions, so these tables live where the users' rows live. They are
+apart from those of a store in a database, which no user's code touches.
 
     metadata = qframe.tables.tables().metadata        # Alembic: target_metadata = [mine, metadata]
 
@@ -67,7 +67,7 @@ def tables(prefix: str = DEFAULT_PREFIX) -> Tables:
     """
     if not isinstance(prefix, str) or not _PREFIX.fullmatch(prefix):
         raise BadOption(
-            "prefix", prefix, "a table's prefix is of the form [a-z][a-z0-9_]{0,30}_",
+            "prefix", prefix, "a table's prefix must match [a-z][a-z0-9_]{0,30}_",
             f"use {DEFAULT_PREFIX!r}",
         )  # fmt: skip
     return _tables(prefix)

@@ -72,7 +72,7 @@ def tags_wanted(value: Any) -> Tags | None:
     if isinstance(value, str):
         return AnyOf([value])
     if not isinstance(value, list | tuple | set | frozenset):
-        raise BadOption("tags", value, "it is neither a tag nor a list of tags", _REMEDY)
+        raise BadOption("tags", value, "it is not a tag, a list of tags or an AllOf", _REMEDY)
     return AnyOf(value)
 
 
@@ -83,8 +83,8 @@ def checked_tags(tags: Collection[str]) -> frozenset[str]:
         BadOption: if there is none, or one is not a text without a comma.
     """
     if not tags:
-        raise BadOption("tags", tags, "there is no tag in it, so no message would match", _REMEDY)
+        raise BadOption("tags", tags, "it is empty, so no message would match", _REMEDY)
     for tag in tags:
         if not isinstance(tag, str) or not tag or "," in tag:
-            raise BadOption("tags", tag, "a tag must be a text without a comma", _REMEDY)
+            raise BadOption("tags", tag, "a tag must be a string without a comma", _REMEDY)
     return frozenset(tags)

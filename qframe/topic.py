@@ -60,7 +60,7 @@ class Topic(Generic[Body]):
     `Topic[Order]("orders")` says which bodies it has, for type checkers: they find what else is
     published there.
 
-    Durations are seconds, or a text such as "500ms", "30s", "24h", "7d".
+    Durations are seconds, or a string such as "500ms", "30s", "24h", "7d".
 
     Args:
         name: 1 to 64 of the characters `A-Z a-z 0-9 _ . -`.
@@ -128,7 +128,7 @@ class Topic(Generic[Body]):
         self.subject: SubjectRule | None = _SUBJECTS[self.kind][0] if subject is None else subject
         if self.subject not in _SUBJECTS[self.kind]:
             raise BadTopic(
-                "subject", subject, f"kind {self.kind} queues keyless messages otherwise",
+                "subject", subject, f"kind {self.kind} has a fixed subject for keyless messages",
                 'leave it out, or use kind="delay" or kind="priority" with "id" or "body"',
             )  # fmt: skip
 
@@ -170,7 +170,7 @@ def checked_name(name: object, what: str) -> str:
     error: type[BadInput] = BadTopic if what == "topic" else BadOption
     raise error(
         f"{what} name", name,
-        "it is a path" if name in (".", "..") else "it has other characters or length",
+        "it is a path" if name in (".", "..") else "it has a wrong character or length",
         "use 1 to 64 of the characters A-Z a-z 0-9 _ . -, but not . or .. alone",
     )  # fmt: skip
 
@@ -217,8 +217,8 @@ def checked_key(key: object) -> str:
     ):
         return key
     raise BadKey(
-        "key", key, f"it must be a text of 1 to {MAX_KEY_BYTES} bytes, without NUL",
-        "use str(...) of what must stay in order, such as an order id",
+        "key", key, f"it must be a string of 1 to {MAX_KEY_BYTES} bytes, without NUL",
+        "use str(...) of the value to order by, such as an order id",
     )  # fmt: skip
 
 
@@ -251,7 +251,7 @@ def duration_ms(value: float | str, what: str) -> int:
     if ms is not None and ms < BEYOND_MS:
         return round(ms)
     why = "it is not a duration" if ms is None else "it is longer than 3000 years"
-    raise BadOption(what, value, why, 'use seconds, or a text such as "500ms", "30s", "24h"')
+    raise BadOption(what, value, why, 'use seconds, or a string such as "500ms", "30s", "24h"')
 
 
 def is_encodable(text: str) -> bool:

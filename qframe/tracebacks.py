@@ -1,4 +1,4 @@
-"""Where an error arose, seen from the user's own code.
+"""The place where an error arose, seen from the user's own code.
 
 Most errors end deep in a library, under frames of the framework and of its caller: `cursor.py:117`
 tells a reader little. The user's own frames are those outside qframe, the standard library and
@@ -96,7 +96,7 @@ def _package(frame: FrameType) -> str:
 
 
 class _Origin(Enum):
-    """Who has written a file."""
+    """The origin of a file."""
 
     QFRAME = 1
     LIBRARY = 2

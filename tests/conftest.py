@@ -27,13 +27,23 @@ settings.load_profile("qframe")
 
 
 SIZES = ("QFRAME_CHAOS_", "QFRAME_SPARK_")
+# Begun last, one of them would go on alone.
+LONGEST = (
+    "tests/conformance/test_state_machine.py",
+    "tests/spark/test_stream_kills.py",
+    "tests/spark/test_failing_tasks.py",
+)
 WITH_A_SPARK_OF_THEIR_OWN = ("test_failing_tasks.py", "test_stream_kills.py")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Notes the promises that tests hold, places those that mount, and times no run of a size."""
+    """Notes the promises that tests hold, places those that mount, and begins the longest files.
+
+    A run of a given size takes the time it takes.
+    """
     config.stash[HELD] = held(items)
     items[:] = map(placed, items)
+    items.sort(key=lambda item: not item.nodeid.startswith(LONGEST))
     if any(name.startswith(SIZES) for name in os.environ):
         for item in items:
             item.add_marker(pytest.mark.timeout(0))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from qframe.coordination.base import NOTHING, Share
+from qframe.coordination.base import NOTHING, Assignment
 from qframe.errors import UnknownGroup
 from qframe.topic import Topic
 
@@ -25,13 +25,13 @@ class Seated:
         self.on_change = on_change
         return self
 
-    def share(self) -> Share:
+    def assignment(self) -> Assignment:
         return self.now
 
     def owns(self, leaving: Collection[int] = (), **owned: str) -> None:
         """What is owned from now on: slots `s0` and `s1`, under epochs."""
         epochs = {int(name[1:]): epoch for name, epoch in owned.items()}
-        self.now = Share(epochs, frozenset(leaving))
+        self.now = Assignment(epochs, frozenset(leaving))
         self.on_change()
 
     def unknown(self) -> UnknownGroup | None:

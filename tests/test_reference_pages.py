@@ -85,6 +85,7 @@ def test_every_event_is_explained_with_its_level() -> None:
             emitted.update(EVENT.findall(file.read_text(encoding="utf-8")))
     shown = {name: cells for name, cells in rows("events.md").items() if "." in name}
     assert set(shown) == emitted
+    assert emitted >= {*logs._LEVELS, *logs._UNTOLD}
     for name, (level, *_) in shown.items():
         expected = "not logged" if name in logs._UNTOLD else logs._LEVELS.get(name, "debug")
         assert level == expected, f"{name} is {expected}"

@@ -76,7 +76,10 @@ class Admin:
         for state in states:
             if state not in STATES:
                 raise BadOption(
-                    "state", state, "there is no such state", f"use some of {', '.join(STATES)}"
+                    "state",
+                    state,
+                    "there is no such state",
+                    f"use one or more of {', '.join(STATES)}",
                 )
         return self._store.peek(found, group, states=states, limit=checked_limit(limit))
 
@@ -121,7 +124,7 @@ class Admin:
         records = self._store.dead(found, self._group(found, group), ids=[message_id], limit=1)
         if not records:
             raise BadOption(
-                "message", message_id, f"it is not among the dead of {found.name}/{group}",
+                "message", message_id, f"it is not a dead letter of {found.name}/{group}",
                 f"see: qframe dead list {found.name} {group}",
             )  # fmt: skip
         return records[0]
@@ -156,7 +159,7 @@ class Admin:
         self._group(found, group)
         if not force and (alive := len(self._roster(found, group).members)):
             raise BadOption(
-                "group", group, f"{alive} of its workers are alive, and would make it again",
+                "group", group, f"{alive} of its workers are alive and would create it again",
                 "stop them first, or drop it by force",
             )  # fmt: skip
         if not self._store.drop_group(found, group):
@@ -192,14 +195,14 @@ class Admin:
         if found.kind is not Kind.STREAM:
             raise BadOption(
                 "topic", found.name, f"its kind is {found.kind}, and only a stream can be replayed",
-                "publish again what is to be handled again",
+                "publish the messages again",
             )  # fmt: skip
         self._group(found, group)
         if sum(each is not None for each in (to, offset, time)) != 1:
             raise BadOption(
                 "position",
                 to,
-                "exactly one is needed",
+                "exactly one position is needed",
                 'give "earliest", "latest", offset= or time=',
             )
         positions = self._positions(found, group, to, offset, time)
@@ -217,7 +220,7 @@ class Admin:
         if topic is not None:
             return workers_of(self._attendances(self._topic(topic), group))
         if group is not None:
-            raise BadOption("group", group, "its topic is not named", "give topic= as well")
+            raise BadOption("group", group, "it needs its topic", "give topic= as well")
         return workers_of(
             attendance for each in self._store.topics() for attendance in self._attendances(each)
         )
@@ -316,7 +319,7 @@ class Admin:
         """Applies a step of limited size until all is done."""
         if isinstance(ids, str):
             if ids != "all":
-                raise BadOption("ids", ids, "it is one text", f'use ids=[{ids!r}], or "all"')
+                raise BadOption("ids", ids, "it is a single string", f'use ids=[{ids!r}], or "all"')
             # Counted before: what dies again meanwhile would be retried for ever.
             left = summed(group, self._store.stats(topic, group)).dead
             done = 0
@@ -343,7 +346,7 @@ class Admin:
         if to is not None:
             if to not in ("earliest", "latest"):
                 raise BadOption(
-                    "position", to, "there is none of that name", "use earliest, latest"
+                    "position", to, "there is no such position", "use earliest or latest"
                 )
             return dict.fromkeys(heads, 0) if to == "earliest" else heads
         if offset is not None:
@@ -373,7 +376,7 @@ def _dead_place(after: object) -> DeadPlace:
         return after.dead_place
     if not isinstance(after, str) or not _DEAD_PLACE.fullmatch(after):
         raise BadOption(
-            "after", after, "it is no dead letter, nor the place of one",
-            "give the last one that was listed, or its dead_place as a text",
+            "after", after, "it is neither a dead letter nor the place of one",
+            "give the last dead letter of the previous page, or its dead_place",
         )  # fmt: skip
     return DeadPlace(*map(int, after.split("-")))

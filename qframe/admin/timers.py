@@ -163,8 +163,8 @@ class Timers:
     def _refuse_stream(self, topic: Topic) -> None:
         if topic.kind is Kind.STREAM:
             raise BadTopic(
-                "topic", topic.name, "it is a stream, whose messages cannot be changed or found",
-                'declare one of kind="delay", or publish(…, delay=…) if it need not be changed',
+                "topic", topic.name, "a stream's messages cannot be changed or looked up",
+                'declare a topic of kind="delay", or publish(…, delay=…) if it need not change',
             )  # fmt: skip
 
 

@@ -27,7 +27,7 @@ from qframe.runtime.handler.middleware import check_hooks, hooked
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checkers import Checkers
 from qframe.runtime.policies.loop_checker import AsyncCheckerAdapter, is_in_loop
-from qframe.runtime.process.live_settings import Tuner
+from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.stores.base import Store
@@ -82,8 +82,10 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             once = list({topic.name: topic for topic in topics}.values())
             return Sweeper(topics=once, store=self.store, on_failure=on_failure)
 
-        def make_tuner(consumers: Sequence[Consumer], on_failure: OnFailure) -> Tuner:
-            return Tuner(
+        def make_settings_poller(
+            consumers: Sequence[Consumer], on_failure: OnFailure
+        ) -> SettingsPoller:
+            return SettingsPoller(
                 consumers=list(zip(topics, consumers, strict=True)), store=self.store,
                 events=self.events, on_failure=on_failure,
             )  # fmt: skip
@@ -93,8 +95,9 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
 
         return Worker(
             worker_id, make_consumers=make_consumers, make_sweeper=make_sweeper,
-            make_tuner=make_tuner, make_background=make_relays, grace_s=self.settings.grace,
-            events=self.events, clock=self.clock, store=redacted(self.settings.store),
+            make_settings_poller=make_settings_poller, make_background=make_relays,
+            grace_s=self.settings.grace, events=self.events, clock=self.clock,
+            store=redacted(self.settings.store),
         )  # fmt: skip
 
     def hooked(self, consumer: ConsumerSpec) -> ConsumerSpec:

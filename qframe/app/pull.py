@@ -134,7 +134,9 @@ class Pull:
             StoreUnavailable: if the store cannot be reached.
         """
         if self._worker is not None:
-            raise BadOption("pull", "entered twice", "each has one block", "call app.pull again")
+            raise BadOption(
+                "pull", "entered twice", "a pull can be used only once", "call app.pull again"
+            )
         self._pulls.add(self)
         try:
             self._worker = worker = self._make_worker()
@@ -211,10 +213,10 @@ class Pull:
 
     def _buffer(self) -> PullBuffer:
         if self._is_parents:
-            why = "it was begun before a fork, and its threads stayed in the parent"
-            raise BadOption("pull", self._consumer.topic_name, why, "begin one in the child")
+            why = "it was opened before a fork, and its threads stayed in the parent"
+            raise BadOption("pull", self._consumer.topic_name, why, "open one in the child")
         if self._worker is None:
-            raise BadOption("pull", "outside its block", "it has not begun", _IN_A_WITH)
+            raise BadOption("pull", "outside its block", "it is not open", _IN_A_WITH)
         return cast("PullBuffer", self._worker.consumers[0].executor)
 
     def _make_worker(self) -> Worker:
@@ -273,7 +275,7 @@ def _consumer(topic: Topic | str, group: str, options: dict[str, Any]) -> Consum
 
 
 def _no_handler(message: Message) -> NoReturn:
-    raise WorkerFailed(f"pull of {message.topic}", "a pulled message went to a handler")
+    raise WorkerFailed(f"pull of {message.topic}", "a pulled message was passed to a handler")
 
 
 def _seconds(timeout: float | str | None) -> float | None:

@@ -152,7 +152,7 @@ class QFrame(Publishing):
         """Makes this app's workers send what an outbox holds, shared out among them; returns it.
 
         Raises:
-            BadOption: if it is no outbox, its engine can only be awaited, or it was given before.
+            BadOption: if it is not an outbox, its engine is async, or it has a relay already.
         """
         with self._guard:
             check_relayed(outbox, self.outboxes)
@@ -216,7 +216,7 @@ class QFrame(Publishing):
         """
         if in_event_loop():
             raise BadOption(
-                "run", "in a coroutine", "its event loop would stand still", "await app.arun()"
+                "run", "in a coroutine", "it would block the event loop", "await app.arun()"
             )
         self._run(burst=burst, drain=drain)
 
@@ -230,10 +230,10 @@ class QFrame(Publishing):
 
     def _run(self, *, burst: bool, drain: bool) -> None:
         if not self.serves:
-            raise BadOption("consumers", [], "there are none", "use @app.consumer or app.relay")
+            raise BadOption("consumers", [], "none is registered", "use @app.consumer or app.relay")
         with self._guard:
             if self._worker is not None:
-                raise BadOption("run", "twice", "this app runs already", "stop() it first")
+                raise BadOption("run", "twice", "this app is already running", "stop() it first")
             self._worker = worker = self._make_worker()
         end_log = log_unless_heard(self.events, self.settings)
         try:

@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any, Final, Generic, Self, TypeVar
 
 from qframe.batching.gathering import Channel, Gathering
-from qframe.batching.settling import Settling
+from qframe.batching.settling import ItemSettler
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.errors import BadOption, BatcherClosed, BatcherForked, NotProcessed, QueueFull
 from qframe.topic import checked_name, duration_ms
@@ -62,7 +62,7 @@ class Batcher(Generic[T]):
         if checked_count("queue_size", queue_size) < checked_count("batch_size", batch_size):
             raise BadOption(
                 "queue_size", queue_size, f"a batch of {batch_size} items could never be full",
-                f"use {batch_size} or more, better several times that",
+                f"use {batch_size} or more, preferably several times as many",
             )  # fmt: skip
         self._gathering: Gathering[T] = Gathering(
             channels=checked_count("channels", channels), batch_size=batch_size,
@@ -72,7 +72,7 @@ class Batcher(Generic[T]):
         self._run = run
         self._queue_size = queue_size
         self._full_at = -(-queue_size // batch_size)  # with fewer batches there is room
-        self._settling: Settling[T] = Settling(
+        self._settler: ItemSettler[T] = ItemSettler(
             name, None if on_error is None else checked_function("on_error", on_error)
         )
         self._closing = False
@@ -110,7 +110,7 @@ class Batcher(Generic[T]):
 
         Args:
             item: what to process, of any type.
-            timeout: how long to wait for room at most: seconds, or a text such as "500ms"; without
+            timeout: how long to wait for room: seconds, or a string such as "500ms"; without
                 one, as long as it takes.
 
         Raises:
@@ -135,7 +135,7 @@ class Batcher(Generic[T]):
                 raise
 
     def add(self, item: T) -> bool:
-        """Takes an item if there is room, without waiting; answers whether it was taken.
+        """Takes an item if there is room, without waiting; returns whether it was taken.
 
         Raises:
             BatcherClosed: if it is closed; the item was not taken.
@@ -225,7 +225,9 @@ class Batcher(Generic[T]):
         if channel.size < self._queue_size:
             return
         if threading.current_thread() in self._threads:
-            raise QueueFull(self.name, self._queue_size, "process itself puts, and must not wait")
+            raise QueueFull(
+                self.name, self._queue_size, "process called put itself, and must not wait"
+            )
         room = self._rooms[channel.index]
         until_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
         try:
@@ -242,11 +244,11 @@ class Batcher(Generic[T]):
             return LONGEST_WAIT_S
         left_s = until_s - self._clock.monotonic_s()
         if left_s <= 0:
-            raise QueueFull(self.name, self._queue_size, "no room came in time")
+            raise QueueFull(self.name, self._queue_size, "no room within the timeout")
         return min(left_s, LONGEST_WAIT_S)
 
     def _join(self, timeout_s: float | None) -> bool:
-        """Waits for the threads; answers whether all have ended in time."""
+        """Waits for the threads; returns whether all have ended in time."""
         until_s = None if timeout_s is None else self._clock.monotonic_s() + timeout_s
         with self._lock:
             # Not `Thread.join` alone: an interrupt there makes Python 3.11 take a thread for ended.
@@ -263,7 +265,7 @@ class Batcher(Generic[T]):
 
     def _at_exit(self) -> None:
         if left := self.close(EXIT_S):
-            self._settling.failed(left, NotProcessed(self.name, EXIT_S))
+            self._settler.failed(left, NotProcessed(self.name, EXIT_S))
 
     # What the threads do.
 
@@ -277,7 +279,7 @@ class Batcher(Generic[T]):
                 self._ended.notify_all()
 
     def _serve_batch(self) -> bool:
-        """Processes the next batch; answers whether there may be another."""
+        """Processes the next batch; returns whether there may be another."""
         taken = self._next()
         if taken is None:
             return False
@@ -313,9 +315,9 @@ class Batcher(Generic[T]):
         try:
             self._run(index, list(items))  # its own list: what it does to that loses no item
         except BaseException as error:  # nothing raised there ends a thread
-            self._settling.failed(items, error)
+            self._settler.failed(items, error)
         else:
-            self._settling.processed(items)
+            self._settler.processed(items)
 
 
 def checked_count(what: str, value: int) -> int:
@@ -339,7 +341,7 @@ def checked_function(what: str, value: Callable[..., Any]) -> Callable[..., Any]
         raise BadOption(what, value, "it cannot be called", "give a function")
     if inspect.iscoroutinefunction(value):
         raise BadOption(
-            what, value, "it is an async function, and no thread would await it",
-            "give a plain function; inside it, asyncio.run(...) runs an async one",
+            what, value, "it is an async function, and the batcher's threads do not await",
+            "give a plain function; it can call asyncio.run(...)",
         )  # fmt: skip
     return value

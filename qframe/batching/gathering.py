@@ -74,7 +74,7 @@ class Gathering(Generic[T]):
         self._deadlines: OrderedDict[Channel[T], float] = OrderedDict()
 
     def add(self, channel: Channel[T], item: T) -> bool:
-        """Appends an item; answers whether a thread should look."""
+        """Appends an item; returns whether a thread should look."""
         batches = channel.batches
         if batches and len(batches[-1]) < self._batch_size:
             batch = batches[-1]
@@ -138,7 +138,7 @@ class Gathering(Generic[T]):
         return sum(len(batch) for channel in self.channels for batch in tuple(channel.batches))
 
     def clear(self) -> list[T]:
-        """Takes out all that waits; answers it, channel by channel, in order."""
+        """Takes out all that waits; returns it, channel by channel, in order."""
         left: list[T] = []
         for channel in self.channels:
             for batch in channel.batches:
@@ -161,7 +161,7 @@ class Gathering(Generic[T]):
                 self.let_go(self._deadlines.popitem(last=False)[0])
 
     def _offer(self, channel: Channel[T]) -> bool:
-        """Lists the channel if a thread may take from it now; answers whether it was listed."""
+        """Lists the channel if a thread may take from it now; returns whether it was listed."""
         if channel.is_listed or not channel.may_leave:
             return False
         channel.is_listed = True

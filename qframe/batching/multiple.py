@@ -41,7 +41,7 @@ class MultipleQueueFlusher(Batcher[T]):
         batch_size: how many items a batch has at most.
         interval: how long an item waits for others at most: seconds, or a text such as "50ms".
         threads: how many batches are processed at a time at most, of all channels.
-        route: answers an item's channel, from 0 to `channels - 1`; called in the thread that puts.
+        route: returns an item's channel, from 0 to `channels - 1`; called in the thread that puts.
         process: given a `Group(index, items)`.
         on_error: given the items of a batch whose `process` raised, and the error; without one, a
             line is logged.

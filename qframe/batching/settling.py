@@ -1,4 +1,4 @@
-"""What becomes of a batch's items when `process` has returned or raised."""
+"""Settles a batch's items once `process` has returned or raised."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ T = TypeVar("T")
 LOGGER = "qframe.batching"
 
 
-class Settling(Generic[T]):
-    """Settles items that are messages, and tells of those that failed; never raises.
+class ItemSettler(Generic[T]):
+    """Settles items that are messages, and reports failed ones; never raises.
 
     Args:
         name: the batcher's name, for the log.
-        on_error: told of the items of a batch that failed, and why; without one, the log is.
+        on_error: called with the items of a failed batch and the error; None logs them.
     """
 
     def __init__(
@@ -28,11 +28,11 @@ class Settling(Generic[T]):
         self._on_error = on_error
 
     def processed(self, items: list[T]) -> None:
-        """Acks those that are messages in their handler's hands still."""
+        """Acks the items that are unsettled messages."""
         self._ack(items, None)
 
     def failed(self, items: list[T], error: BaseException) -> None:
-        """Tells of them, then acks their messages with the error."""
+        """Reports the items, then acks their messages with the error."""
         if self._on_error is None:
             self._log("a batch of %d items failed", len(items), error)
         else:

@@ -1,4 +1,4 @@
-"""What is to be gone for good: chosen clearly, and asked about before."""
+"""Commands that remove for good: their choice of messages, and their question before."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def ask(question: str) -> None:
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        sys.stderr.write("nothing was dropped\n")
+        sys.stderr.write("nothing dropped\n")
         raise typer.Exit(1)
 
 
@@ -26,8 +26,8 @@ def check_chosen(command: str, ids: Sequence[str] | None, everything: bool, list
         BadOption: if it was not.
     """
     if everything and ids:
-        raise BadOption("command", command, "it was given ids and --all", "give one of them")
+        raise BadOption("command", command, "it was given both ids and --all", "give one of them")
     if not everything and not ids:
         raise BadOption(
-            "command", command, "it names no message", f"give ids from `{listing}`, or --all"
+            "command", command, "it was given no message id", f"give ids from `{listing}`, or --all"
         )

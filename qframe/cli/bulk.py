@@ -93,7 +93,7 @@ def _published(app: QFrame, topic: Topic | str, batch: list[Outgoing]) -> list[s
 
 @contextmanager
 def _stoppable() -> Iterator[Callable[[], None]]:
-    """What raises KeyboardInterrupt between batches once Ctrl-C was pressed; a second one does so.
+    """A context in which Ctrl-C raises KeyboardInterrupt between batches; a second one does so.
 
     Python's own may be raised in a finalizer, where it is lost, and the user has to press again.
     """

@@ -37,7 +37,7 @@ def choose(
 
     if everything and not any(is_chosen(each) for each in everything):
         raise BadOption(
-            "--group", " ".join(groups), f"it is none of topic {' '.join(topics)}",
+            "--group", " ".join(groups), f"no consumer of topic {' '.join(topics)} has this group",
             f"there are: {', '.join(f'{each.topic_name}/{each.group}' for each in everything)}",
         )  # fmt: skip
     for app in apps:
@@ -53,6 +53,6 @@ def _refuse_unknown(flag: str, names: Iterable[str], known: Collection[str]) -> 
             close = get_close_matches(name, known, n=1)
             there_are = f"there are: {', '.join(sorted(known))}"
             raise BadOption(
-                flag, name, "no consumer of these modules has it",
+                flag, name, "no consumer in these modules uses it",
                 f"did you mean {close[0]!r}?" if close else there_are,
             )  # fmt: skip

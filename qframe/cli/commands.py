@@ -60,7 +60,7 @@ class WorkerCommand(TyperCommand):
             flag = word.partition("=")[0]
             name = flag.removeprefix("--").replace("-", "_")
             if flag.startswith("--") and flag not in own and name in ConsumerOptions.model_fields:
-                raise BadOption("option", flag, "it belongs to a consumer", _where(name))
+                raise BadOption("option", flag, "it is an option of each consumer", _where(name))
         return super().parse_args(ctx, args)
 
 

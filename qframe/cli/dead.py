@@ -113,7 +113,7 @@ def drop(
 def _chosen(
     command: str, app: QFrame, topic: str, group: str, ids: list[str] | None, everything: bool
 ) -> list[str] | Literal["all"]:
-    """What was named, if all of it is there."""
+    """The dead letters that were named, if all of them exist."""
     check_chosen(command, ids, everything, f"qframe dead list {topic} {group}")
     if not ids:
         return "all"

@@ -1,4 +1,4 @@
-"""`qframe drop-group`: forgets a group and what stands for it."""
+"""`qframe drop-group`: forgets a group and all of its messages."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def drop_group(
     group: GroupName,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     force: Annotated[
-        bool, typer.Option("--force", help="Even if workers of the group are alive.")
+        bool, typer.Option("--force", help="Drop it even if workers of the group are alive.")
     ] = False,
 ) -> None:
     """Drops a group with its messages; asks first.

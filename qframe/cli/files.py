@@ -59,7 +59,7 @@ class MessageFile(NamedTuple):
         else:
             raise NotSupported(
                 f"publishing from {str(self.path)!r}",
-                f"write it as JSON lines ({_JSON_LINES[0]}), as .csv or as {PARQUET}",
+                f"use JSON lines ({_JSON_LINES[0]}), as .csv or as {PARQUET}",
             )
         try:
             for number, row in rows:
@@ -97,7 +97,7 @@ class MessageFile(NamedTuple):
                     if None in row or None in row.values():
                         raise BadBody(
                             self.at(reader.line_num), list(row.values()),
-                            f"it has not the {len(reader.fieldnames or ())} fields of the header",
+                            f"the header has {len(reader.fieldnames or ())} fields, this line not",
                             "give each line as many fields as the first",
                         )  # fmt: skip
                     yield reader.line_num, row
@@ -133,8 +133,8 @@ class MessageFile(NamedTuple):
             key = self._field(number, row, "key")
             if isinstance(key, bool) or not isinstance(key, str | int):
                 raise BadInput(
-                    self.at(number), key, f"field {self.key_field!r} is no key",
-                    "name a field of texts or whole numbers",
+                    self.at(number), key, f"field {self.key_field!r} is not a key",
+                    "name a field of strings or whole numbers",
                 )  # fmt: skip
             envelope["key"] = str(key)
         return envelope

@@ -30,12 +30,12 @@ Config = Annotated[
     typer.Option(
         "--config",
         metavar="FILE",
-        help=f"Where options are written. [{CONFIG_VARIABLE}; default: qframe.toml, if there]",
+        help=f"The file of options. [{CONFIG_VARIABLE}; default: qframe.toml, if there]",
     ),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Print JSON, for programs.")]
 Everything = Annotated[bool, typer.Option("--all", help="Include qframe's own topics.")]
-Watch = Annotated[bool, typer.Option("--watch", help="Look again every second, until Ctrl-C.")]
+Watch = Annotated[bool, typer.Option("--watch", help="Refresh every second, until Ctrl-C.")]
 Limit = Annotated[
     int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="At most this many.")
 ]

@@ -40,7 +40,7 @@ def peek(
     if as_json:
         say_json([record_as_json(record) for record in records])
     elif not records:
-        say(f"nothing stands there for {topic}/{group}")
+        say(f"no messages in these states for {topic}/{group}")
     else:
         table(
             ("slot", "state", "id", "key", "attempts", "due", "body"),
@@ -70,8 +70,8 @@ def explain(
         say_json([record_as_json(record) for record in records])
     if not records:
         raise BadOption(
-            "message", message_id, f"it stands nowhere in topic {topic}",
-            "it was never published there, or it is settled and not kept any longer",
+            "message", message_id, f"topic {topic} has no such message",
+            "check the id; a settled message is kept only for the topic's retain",
         )  # fmt: skip
     if not as_json:
         for index, record in enumerate(records):

@@ -22,7 +22,7 @@ _NAME: Final = re.compile(r"[^\W\d]\w*(\.[^\W\d]\w*)*(:[^\W\d]\w*)?")
 def apps_of(names: Sequence[str]) -> list[QFrame]:
     """The apps with consumers or outboxes that there are once these modules are imported.
 
-    `module:app` names one app; `module` stands for every app that was made meanwhile.
+    `module:app` names one app; `module` means every app that was created meanwhile.
 
     Raises:
         BadModule: if one cannot be imported, is none, or there is nothing to serve.
@@ -39,8 +39,8 @@ def apps_of(names: Sequence[str]) -> list[QFrame]:
     if not apps:
         raise BadModule(
             "module", " ".join(names), "it registers no consumer",
-            'decorate a function with @consumer("topic", group="group"), or name the modules whose '
-            "functions are",
+            'decorate a function with @consumer("topic", group="group"), or name the modules with '
+            "decorated functions",
         )  # fmt: skip
     return apps
 
@@ -96,8 +96,8 @@ def _imported(name: str) -> ModuleType:
 
 def _absent(name: str) -> BadModule:
     return BadModule(
-        "module", name, f"there is none of that name in {Path.cwd()}, nor is it installed",
-        "start the worker in the directory of the module, or set PYTHONPATH",
+        "module", name, f"it is neither in {Path.cwd()} nor installed",
+        "start the worker in the module's directory, or set PYTHONPATH",
     )  # fmt: skip
 
 
@@ -139,4 +139,4 @@ def _app(name: str, module: ModuleType, attribute: str) -> QFrame:
         if app is not None
         else f"it has no {attribute}"
     )
-    raise BadModule("module", name, what, "name what QFrame(…) was assigned to")
+    raise BadModule("module", name, what, "name the variable that holds the QFrame(…)")

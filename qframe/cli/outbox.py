@@ -57,7 +57,7 @@ def list_waiting(
     if as_json:
         say_json([_as_json(each) for each in found])
     elif not found:
-        say("nothing is refused" if refused else "nothing waits")
+        say("no message is refused" if refused else "no message waits")
     else:
         table(
             ("id", "topic", "key", "stored", "why"),
@@ -99,7 +99,7 @@ def show(
                 ("key", row.key),
                 ("number", row.number),
                 ("stored", f"{moment(row.created_at)}, {ago(row.created_at, row.now)}"),
-                ("tried", row.sent_at and f"{moment(row.sent_at)}: it may be in its topic"),
+                ("tried", row.sent_at and f"{moment(row.sent_at)}: it may already be in its topic"),
                 ("headers", own_headers(_headers(each)) or None),
                 ("options", row.options),
                 ("body", body_as_text(bytes(row.body), _headers(each), limit=None)),
@@ -122,7 +122,7 @@ def retry(
     with outboxes_at(place, where, prefix) as desks:
         for desk in desks.desks:
             desk.try_again()
-    say("relays try again now, within 1 s")
+    say("relays try again within 1 s")
 
 
 @outbox.command()
@@ -153,7 +153,7 @@ def drop(
         done = sum(desk.drop(some) for desk, some in numbers.items())
     say(f"{counted(done, 'message')} dropped")
     if tried := sum(each.row.sent_at is not None for _, each in chosen):
-        say(f"{tried} of them had been handed to the store, and may be in their topics")
+        say(f"{tried} of them may already be in their topics")
 
 
 def _as_json(waiting: Waiting) -> dict[str, Any]:

@@ -27,7 +27,7 @@ class Desks(NamedTuple):
     desks: Sequence[Desk]
 
     def waiting(self, limit: int, *, refused: bool) -> list[tuple[Desk, Waiting]]:
-        """What waits, outbox by outbox, the oldest first."""
+        """The waiting messages, outbox by outbox, the oldest first."""
         found: list[tuple[Desk, Waiting]] = []
         for desk in self.desks:
             if left := limit - len(found):
@@ -35,7 +35,7 @@ class Desks(NamedTuple):
         return found
 
     def named(self, ids: Sequence[str]) -> list[tuple[Desk, Waiting]]:
-        """Those of these ids.
+        """The waiting messages of these ids.
 
         Raises:
             BadOption: if one waits in none of the outboxes.
@@ -45,8 +45,8 @@ class Desks(NamedTuple):
         for message_id in ids:
             if message_id not in there:
                 raise BadOption(
-                    "message", message_id, "it does not wait in the outbox",
-                    "a relay has brought it into its topic, or it was never stored: qframe explain",
+                    "message", message_id, "it is not waiting in the outbox",
+                    "a relay has published it, or it was never stored: see qframe explain",
                 )  # fmt: skip
         return found
 
@@ -78,7 +78,7 @@ def outboxes_at(
             found = [(outbox, app.settings) for app in apps for outbox in app.outboxes]
         if not found:
             raise BadModule(
-                "module", where, "its apps relay no outbox",
+                "module", where, "its apps have no relay",
                 "write app.relay(Outbox(engine)), or name the URL of the outbox's database",
             )  # fmt: skip
         try:
@@ -101,7 +101,7 @@ def _in_database(url: str, prefix: str, stack: ExitStack) -> Outbox:
     except (ArgumentError, NoSuchModuleError, ImportError) as error:
         scheme = url.partition("://")[0]
         raise BadUrl(
-            "outbox", f"{scheme}://…", f"it cannot be connected to ({error})",
+            "outbox", f"{scheme}://…", f"it cannot be opened ({error})",
             "use sqlite:///file.db, postgresql+psycopg://host/name, or mysql+pymysql://…",
         ) from error  # fmt: skip
     stack.callback(engine.dispose)
@@ -127,6 +127,6 @@ def _store_of(settings: Settings, stack: ExitStack, must_ask: bool) -> Store | N
     except QFrameError as error:
         if must_ask:
             raise
-        say_error(f"what is refused, and why, cannot be told: {error}")
+        say_error(f"cannot show which messages are refused: {error}")
         return None
     return app.store

@@ -1,4 +1,4 @@
-"""What commands print: tables and texts for people, JSON for programs, errors on stderr."""
+"""The output of commands: tables and text for people, JSON for programs, errors on stderr."""
 
 from __future__ import annotations
 
@@ -145,7 +145,7 @@ def _below_each_other(
 
 
 def _left_over(columns: Sequence[str], rows: Sequence[Sequence[str]], width: int) -> int:
-    """What the other columns leave to the last one, gaps of two between them."""
+    """The width that the other columns leave to the last one, with gaps of two."""
     taken = _widths(columns, rows)[:-1]
     return max(width - sum(taken) - 2 * len(taken), _LEAST_WIDTH)
 
@@ -162,7 +162,7 @@ def facts(pairs: Iterable[tuple[str, object]], indent: str = "") -> None:
 
 
 def console() -> Console:
-    """Where tables go; what is not a terminal is not cut to a width."""
+    """The console for tables; a pipe or a file is not cut to a width."""
     is_terminal = sys.stdout.isatty()
     return Console(highlight=False, width=None if is_terminal else _PIPED_WIDTH)
 

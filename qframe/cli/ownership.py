@@ -21,7 +21,7 @@ from qframe.identity import host_of
 from qframe.telemetry.facts import ranges
 from qframe.topic import is_internal
 
-NO_WORKER = "no worker is there; start one: qframe worker MODULE"
+NO_WORKER = "no worker is running; start one: qframe worker MODULE"
 
 AnyTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="This topic only.")]
 AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="This group only.")]
@@ -110,7 +110,7 @@ def draw_slots(topic: str, found: Sequence[OwnerInfo], now_ms: int) -> list[Rend
 
 
 def _consumers(worker: WorkerInfo, everything: bool) -> str:
-    """What a worker consumes; of what qframe keeps for itself no name, unless all is asked for."""
+    """The groups of a worker, without qframe's own topics unless all are wanted."""
     own = [each for each in worker.consumers if everything or not is_internal(each)]
     words = [marked(each, paused=each in worker.paused) for each in own]
     return ", ".join(words) or "(none of its own)"

@@ -41,7 +41,7 @@ def parquet_rows(path: Path) -> Iterator[tuple[int, Any]]:
                         yield number, row
         except arrow.ArrowException as error:
             raise BadOption(
-                "file", str(file), f"it is no Parquet file ({error})", "name one that is"
+                "file", str(file), f"it is not a Parquet file ({error})", "name a Parquet file"
             ) from None
 
 

@@ -1,4 +1,4 @@
-"""Where a command works: its store, namespace and coordinator, and the app that it opens there."""
+"""Places of commands: a store, namespace and coordinator, and the app that it opens there."""
 
 from __future__ import annotations
 

@@ -24,14 +24,14 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.events import Events
 from qframe.options.settings import PREFIX, Settings
 from qframe.runtime.process.supervisor import Supervisor
-from qframe.runtime.process.supervisor_pipe import Lifeline
+from qframe.runtime.process.supervisor_pipe import SupervisorPipe
 from qframe.telemetry.logs import log_events
 
 
 def supervise(
     modules: Sequence[str], settings: Settings, *, processes: int, ends: bool, words: Sequence[str]
 ) -> int:
-    """Runs so many workers until they are stopped or done; answers the exit code.
+    """Runs so many workers until they are stopped or done; returns the exit code.
 
     Args:
         modules: what each of them serves; this process imports none of it.
@@ -81,7 +81,7 @@ def name_worker(modules: Sequence[str], number: int, processes: int) -> None:
 
 
 @contextmanager
-def held(fd: int, settings: Settings) -> Iterator[Lifeline]:
+def held(fd: int, settings: Settings) -> Iterator[SupervisorPipe]:
     """A child's line to its supervisor: if that is gone, this process stops as on SIGTERM."""
     events = Events()
     end_log = log_events(events, settings)
@@ -90,7 +90,7 @@ def held(fd: int, settings: Settings) -> Iterator[Lifeline]:
         events.emit("worker.orphaned", pid=os.getpid())
         os.kill(os.getpid(), signal.SIGTERM)
 
-    line = Lifeline(fd, on_lost=stop, on_failure=stop)
+    line = SupervisorPipe(fd, on_lost=stop, on_failure=stop)
     line.start()
     try:
         yield line
@@ -99,7 +99,7 @@ def held(fd: int, settings: Settings) -> Iterator[Lifeline]:
         end_log()
 
 
-def say_when_ready(apps: Sequence[QFrame], line: Lifeline) -> None:
+def say_when_ready(apps: Sequence[QFrame], line: SupervisorPipe) -> None:
     """Tells the supervisor once all apps serve."""
     starting = set(range(len(apps)))
 

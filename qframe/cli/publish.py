@@ -29,7 +29,7 @@ def publish(
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", help="JSON; - reads it from stdin.")
     ] = None,
-    text: Annotated[bool, typer.Option("--text", help="BODY is a text, not JSON.")] = False,
+    text: Annotated[bool, typer.Option("--text", help="BODY is plain text, not JSON.")] = False,
     key: Annotated[
         str | None, typer.Option(metavar="KEY", help="Messages with one key are handled in order.")
     ] = None,
@@ -48,12 +48,13 @@ def publish(
     delay: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="Due after this time: seconds, or such as 500ms, 10m, 2h."
+            metavar="DURATION",
+            help="Due after this time: seconds, or a duration such as 500ms, 10m, 2h.",
         ),
     ] = None,
     at: Annotated[
         str | None,
-        typer.Option(metavar="TIME", help="Due at a time, such as 2026-01-31T10:00:00Z."),
+        typer.Option(metavar="TIME", help="Due at this time, such as 2026-01-31T10:00:00Z."),
     ] = None,
     priority: Annotated[
         int | None,
@@ -62,7 +63,7 @@ def publish(
     within: Annotated[
         str | None,
         typer.Option(
-            metavar="DURATION", help="On merge topics: due after this time, unless due already."
+            metavar="DURATION", help="On merge topics: due after this time, unless already due."
         ),
     ] = None,
     sequence: Annotated[
@@ -72,7 +73,7 @@ def publish(
     slot_basis: Annotated[
         str | None,
         typer.Option(
-            metavar="TEXT", help="Decides its slot in place of its key, such as a customer."
+            metavar="TEXT", help="Chooses the slot instead of the key, such as a customer."
         ),
     ] = None,
     kind: Annotated[
@@ -118,12 +119,15 @@ def publish(
     if file is not None:
         if body is not None or text or options:
             raise BadOption(
-                "file", str(file), "its lines say what is published, and more was given",
+                "file", str(file), "the file holds the messages, but others were given too",
                 f"use it alone, or with {_OF_FILES}",
             )  # fmt: skip
         if envelopes and (key_field or body_field):
             raise BadOption(
-                "envelopes", True, "each line names key and body itself", "leave the fields out"
+                "envelopes",
+                True,
+                "each line of envelopes names its key and body",
+                "leave out the field options",
             )
         source = MessageFile(file, key_field, body_field, envelopes)
         with place.opened(creating=declares) as app:
@@ -135,7 +139,7 @@ def publish(
             )
         return
     if key_field or body_field or envelopes:
-        raise BadOption("body", body, f"{_OF_FILES} are for files", "use --file, or leave them out")
+        raise BadOption("body", body, f"{_OF_FILES} need --file", "add --file, or leave them out")
     message = _body(body, text)
     with place.opened(creating=declares) as app:
         published = app.publish(_topic(app, topic, kind, slots), message, **options)
@@ -184,6 +188,8 @@ def _headers(pairs: list[str] | None) -> dict[str, str] | None:
     for pair in pairs or ():
         name, equals, value = pair.partition("=")
         if not equals or not name:
-            raise BadOption("header", pair, "it is no NAME=VALUE", "use such as --header from=shop")
+            raise BadOption(
+                "header", pair, "it is not NAME=VALUE", "write it like --header from=shop"
+            )
         headers[name] = value
     return headers or None

@@ -1,4 +1,4 @@
-"""What only looks makes nothing: neither the file of a database nor tables in one."""
+"""A command that only reads creates nothing: neither the file of a database nor tables in one."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from qframe.errors import BadUrl
 from qframe.redaction import shown_url
 
 _DATABASES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
-_REMEDY = "declare a topic or start a worker first, or name another one with --store"
+_REMEDY = "declare a topic or start a worker first, or name another store with --store"
 
 
 def looked_at(url: str) -> str:
@@ -44,7 +44,7 @@ def refuse_absent(url: str, what: str = "store", remedy: str = _REMEDY) -> None:
         return
     path = Path(database.database or "")
     if path.name and path.name != ":memory:" and not path.exists():
-        why = f"there is no such database yet, {path.absolute()}"
+        why = f"the database {path.absolute()} does not exist yet"
         raise BadUrl(what, shown_url(url), why, remedy)
 
 

@@ -50,13 +50,13 @@ def second(ms: int | None) -> str | None:
 def why(record: Record, now_ms: int) -> str:
     """Why a message is where it is, in a sentence."""
     if record.group is None and record.state != "held":
-        return "no group has seen it yet; the first that subscribes gets it"
+        return "no group has subscribed yet; the first that does gets it"
     attempts = f"{record.attempts} attempt{'' if record.attempts == 1 else 's'}"
     sentences = {
-        "todo": "it is due, and waits for a worker to take it",
+        "todo": "it is due and waits for a worker",
         "held": "it waits for the messages before it in its key's sequence",
         "settled": "the group has settled it",
-        "dead": f"it was given up after {attempts}, and waits for somebody to decide",
+        "dead": f"it is dead after {attempts} and waits for a decision: retry or drop",
     }
     if record.state == "waiting":
         if record.due_ms is None or record.due_ms <= now_ms:
@@ -67,8 +67,8 @@ def why(record: Record, now_ms: int) -> str:
         return f"it is not due {until}"
     if record.state == "doing":
         if record.lease_until_ms is not None and record.lease_until_ms <= now_ms:
-            return "its worker's lease has ended, so the next pull hands it out again"
-        return f"a worker has it, attempt {record.attempts}, as long as it renews its lease"
+            return "its lease has expired; the next pull delivers it again"
+        return f"a worker is handling it, attempt {record.attempts}, and renews its lease"
     if record.state == "todo" and record.attempts:
-        return f"it is due again after {attempts}, and waits for a worker to take it"
+        return f"it is due again after {attempts} and waits for a worker"
     return sentences.get(record.state, record.state)

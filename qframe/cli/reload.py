@@ -110,7 +110,7 @@ def _files(folder: Path) -> Iterator[Path]:
 
 
 def _folders(name: str) -> list[Path]:
-    """Where a module lies: its topmost package, or the folder of a module that is in none."""
+    """The folder of a module: its topmost package, or the folder of a single module."""
     spec = importlib.util.find_spec(name.partition(":")[0].partition(".")[0])
     if spec is None:
         return []

@@ -38,7 +38,7 @@ def seek(
     if as_json:
         say_json({"topic": topic, "group": group, "offsets": positions})
         return
-    say(f"{topic}/{group} goes on at:")
+    say(f"{topic}/{group} continues at:")
     for moved, offset in sorted(positions.items()):
         say(f"  slot {moved}: {offset}")
 

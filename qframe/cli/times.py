@@ -34,7 +34,7 @@ def moment_of(text: str, what: str) -> datetime | float:
         return datetime.fromisoformat(text)
     except ValueError:
         raise BadOption(
-            what, text, "it is not a time", "use one such as 2026-01-31T10:00:00Z"
+            what, text, "it is not a time", "use a time such as 2026-01-31T10:00:00Z"
         ) from None
 
 

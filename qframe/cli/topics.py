@@ -82,13 +82,13 @@ def declare(
         str, typer.Option(metavar="TIME", help="How long a stream keeps messages.")
     ] = "24h",
     max_length: Annotated[
-        int | None, typer.Option(metavar="N", help="How many unsettled messages it holds at most.")
+        int | None, typer.Option(metavar="N", help="The largest number of unsettled messages.")
     ] = None,
     dedupe_window: Annotated[
-        str, typer.Option(metavar="TIME", help="How long a repeated id is recognised.")
+        str, typer.Option(metavar="TIME", help="How long a repeated id counts as a duplicate.")
     ] = "1h",
     gap_timeout: Annotated[
-        str, typer.Option(metavar="TIME", help="How long a gap in a sequence is waited for.")
+        str, typer.Option(metavar="TIME", help="How long to wait for a gap in a sequence.")
     ] = "30s",
     subject: Annotated[
         str | None,

@@ -30,7 +30,7 @@ Reset = Annotated[
     bool, typer.Option("--reset", help="Reset all of these to the code's values first.")
 ]
 
-_WITHIN = "its workers follow within 2 s"
+_WITHIN = "workers apply this within 2 s"
 
 
 @placed
@@ -96,7 +96,7 @@ def marked(name: str, *, paused: bool) -> str:
 
 
 def in_words(tuning: Tuning) -> str:
-    """What is set, in a line; nothing where that is what the code says."""
+    """The live settings in one line; empty if the code's values hold."""
     values = {
         "threads": tuning.threads, "rate": tuning.rate, "in flight": tuning.in_flight
     }  # fmt: skip
@@ -110,7 +110,7 @@ def _show(app: QFrame, topic: str, group: str, *, as_json: bool, changed: bool) 
         say_json({"topic": topic, "group": group, **msgspec.to_builtins(tuning)})
     else:
         follow = f"; {_WITHIN}" if changed else ""
-        say(f"{topic}/{group}: {in_words(tuning) or 'as its code says'}{follow}")
+        say(f"{topic}/{group}: {in_words(tuning) or 'as in its code'}{follow}")
 
 
 def _number(name: str, text: str | None) -> int | Literal["reset"] | None:

@@ -21,7 +21,7 @@ _SIGNALS: Final = (signal.SIGINT, signal.SIGTERM)
 
 
 class View(NamedTuple):
-    """What was seen at one moment.
+    """One look at the store.
 
     Attributes:
         value: for programs, as JSON.
@@ -40,7 +40,7 @@ def show(look: Callable[[], View], *, as_json: bool, watch: bool) -> None:
     are asked again.
 
     Args:
-        look: answers what is to be seen now.
+        look: returns the present state.
         as_json: whether programs read it.
         watch: whether to go on until Ctrl-C or SIGTERM.
     """
@@ -84,7 +84,7 @@ def _append(view: View, *, as_json: bool) -> None:
 def _looks(
     view: View, look: Callable[[], View], heard: SimpleQueue[int]
 ) -> Iterator[View | Exception]:
-    """What is seen, or why nothing is, time after time until a signal was heard."""
+    """Looks again and again until a signal comes; yields the state, or why there is none."""
     yield view
     while True:
         with suppress(Empty):
@@ -98,7 +98,7 @@ def _looks(
 
 @contextmanager
 def _signals() -> Iterator[SimpleQueue[int]]:
-    """Where the first Ctrl-C or SIGTERM is put; a second one interrupts what is done.
+    """An event that the first Ctrl-C or SIGTERM sets; a second one interrupts.
 
     No Event: a handler that sets one waits for ever if it interrupts who just looks at it.
     """

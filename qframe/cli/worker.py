@@ -32,13 +32,16 @@ from qframe.topic import duration_ms
 def worker(
     place: Place,
     modules: Annotated[
-        list[str], typer.Argument(metavar="MODULE", help="Such as shop.orders, or shop:app.")
+        list[str],
+        typer.Argument(
+            metavar="MODULE", help="A module such as shop.orders, or an app in it: shop:app."
+        ),
     ],
     burst: Annotated[
-        bool, typer.Option("--burst", help="End when no message is due or waits for a retry.")
+        bool, typer.Option("--burst", help="Exit when no message is due or waits for a retry.")
     ] = False,
     drain: Annotated[
-        bool, typer.Option("--drain", help="End when no message waits at all, timers included.")
+        bool, typer.Option("--drain", help="Exit when no message waits at all, timers included.")
     ] = False,
     processes: Annotated[
         int, typer.Option(min=1, metavar="N", help="How many workers to run.")
@@ -56,10 +59,13 @@ def worker(
     ] = None,
     watched: Annotated[
         bool,
-        typer.Option("--reload", help="Start again when a file changes; for development."),
+        typer.Option("--reload", help="Restart when a file changes; for development."),
     ] = False,
     wait: Annotated[
-        str, typer.Option(metavar="DURATION", help="How long to wait for store and coordinator.")
+        str,
+        typer.Option(
+            metavar="DURATION", help="How long to wait for the store and the coordinator."
+        ),
     ] = "0",
     number: Annotated[int, typer.Option(min=0, hidden=True)] = 0,  # these three a supervisor adds
     lifeline: Annotated[int | None, typer.Option(min=3, hidden=True)] = None,
@@ -118,8 +124,8 @@ def _refuse_overruled(given: Iterable[str], flags: Settings, app: Settings) -> N
         if asked != own:
             raise BadOption(
                 f"--{name}", redacted(asked),
-                f"the module's own QFrame({name}={redacted(own)!r}) counts more",
-                f"leave {name} out there, or --{name} here",
+                f"the module's own QFrame({name}={redacted(own)!r}) overrides it",
+                f"remove {name} there, or --{name} here",
             )  # fmt: skip
 
 

@@ -4,14 +4,15 @@ A worker *joins* each (topic, group) that it consumes and is told which slots ar
 under an *epoch* that only grows. It takes them in the store under that epoch, and the store refuses
 every pull and settlement under another: a worker that has not noticed its loss can harm nothing.
 
-    base        the contracts: `Membership` for the consumer, `Seat` for a coordinator, `Ledger`
-    allocation  who should own what: pure, on average, sticky
+    base        the contracts: `Membership` for the consumer, `CoordinatorSession` for each
+                coordinator, and `LeaseStore` for the store that keeps sessions
+    assignment  who should own what: pure, on average, sticky
     handover    the states of a slot: missing, owned, leaving, going
-    member      the thread that turns: look, let go, claim; and what watches the time for it
-    lease       seats that the store keeps, by leases on its clock
-    zookeeper   seats that are ephemeral nodes
+    member      the thread that looks, releases and claims; and a watch over its time
+    lease       sessions that the store keeps, by leases on its clock
+    zookeeper   sessions that are ephemeral nodes
 
-Everybody computes the same allocation from the same members and owners; there is no leader. A slot
+Everybody computes the same assignment from the same members and owners; there is no leader. A slot
 passes on only when its owner has drained it and let it go, or when its session has passed, never
 sooner: so two allocations that differ for a moment cost time, and never an overlap.
 

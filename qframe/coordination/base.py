@@ -1,4 +1,4 @@
-"""The contract of a coordinator, and what it needs of a store."""
+"""The contracts of a coordinator, and of a store that keeps its sessions."""
 
 from __future__ import annotations
 
@@ -14,20 +14,20 @@ CERTAIN: Final = 2 / 3
 OnFailure = Callable[[str, BaseException], None]
 
 
-class Share(NamedTuple):
-    """What of a topic and group is one member's.
+class Assignment(NamedTuple):
+    """One member's slots of a topic and group.
 
     Attributes:
         owned: its slots and their epochs.
-        leaving: those of them from which nothing more is to be pulled: once nothing of them is in
-            hand, the membership is told, and they become another's.
+        leaving: the owned slots that are being handed over: nothing more is pulled from them, and
+            once nothing of them is in flight the consumer reports them as drained.
     """
 
     owned: Mapping[int, str]
     leaving: frozenset[int]
 
 
-NOTHING: Final = Share({}, frozenset())
+NOTHING: Final = Assignment({}, frozenset())
 
 
 class Membership(Protocol):
@@ -35,39 +35,39 @@ class Membership(Protocol):
 
     @property
     def paused(self) -> bool:
-        """Whether nothing may be pulled now, since the coordinator is not heard."""
+        """Whether nothing may be pulled now, since the coordinator is out of reach."""
 
     @property
     def certain_until_s(self) -> float:
-        """Until when, on the monotonic clock, its slots can be nobody else's.
+        """Until when, on the monotonic clock, no other member can own its slots.
 
-        Looked at before each handler, since a worker may have stood still between any two steps.
+        Checked before each handler, since a worker may freeze between any two steps.
         """
 
     def certain(self) -> bool:
-        """Whether that time has not come yet; if it has, all is dropped when this answers."""
+        """Whether that time has not come yet; once it has, all slots are dropped first."""
 
-    def share(self) -> Share:
-        """What is this member's now; the same object until it changes.
+    def assignment(self) -> Assignment:
+        """This member's slots now; the same object until they change.
 
         The consumer takes new slots in the store before it pulls from them.
         """
 
     def drained(self, slots: Collection[int]) -> None:
-        """Told by the consumer that it has nothing in hand of slots that are leaving."""
+        """Called by the consumer once nothing is in flight of slots that are leaving."""
 
     def fenced(self, slots: Collection[int]) -> None:
-        """Told by the consumer that the store has refused the epochs of these slots."""
+        """Called by the consumer when the store has refused the epochs of these slots."""
 
     def unknown(self) -> UnknownGroup | None:
-        """The error by which the group is gone, once after each; None if it was not met."""
+        """The error that said the group is gone, once for each; None if there was none."""
 
     def leave(self) -> None:
         """Gives all slots up; idempotent. The consumer has settled or given back everything."""
 
 
 class Coordinator(Protocol):
-    """Allots slots to the members of each (topic, group)."""
+    """Assigns slots to the members of each (topic, group)."""
 
     def join(self, topic: Topic, group: str, *, on_change: Callable[[], None]) -> Membership:
         """Takes part.
@@ -75,14 +75,14 @@ class Coordinator(Protocol):
         Args:
             topic: the topic.
             group: the group.
-            on_change: called, from any thread, after what `share` answers has changed.
+            on_change: called, from any thread, after `assignment` has changed.
 
         Raises:
             CoordinatorUnavailable: if it cannot be reached.
         """
 
     def roster(self, topic: Topic, group: str) -> Roster:
-        """Who takes part, and who owns what.
+        """The members, and the slots that each owns.
 
         Raises:
             CoordinatorUnavailable: if it cannot be reached.
@@ -99,20 +99,20 @@ class Coordinator(Protocol):
         """Leaves everything and frees connections; idempotent."""
 
 
-class View(NamedTuple):
-    """What a seat sees when it looks.
+class SessionView(NamedTuple):
+    """A session's view of the group.
 
     Attributes:
-        wanted: the slots that are to be its own.
-        lost: the slots, of those it believed its own, that are not.
+        wanted: the slots that the member should own.
+        lost: the slots that the member believed its own, and does not own.
     """
 
     wanted: frozenset[int]
     lost: frozenset[int]
 
 
-class Seat(Protocol):
-    """A member's place at its coordinator: what differs between coordinators.
+class CoordinatorSession(Protocol):
+    """A member's session with its coordinator: the part that differs between coordinators.
 
     All but `wake`, `heard` and `certain_until_s` are called by one thread. They raise
     `Unavailable` errors (`StoreUnavailable`, `CoordinatorUnavailable`), after which `look` is
@@ -121,65 +121,65 @@ class Seat(Protocol):
 
     @property
     def heard(self) -> bool:
-        """Whether the coordinator is heard now."""
+        """Whether the coordinator is in reach now."""
 
     @property
     def certain_until_s(self) -> float:
-        """Until when, on the own monotonic clock, nobody else can have been given its slots.
+        """Until when, on the own monotonic clock, no other member can have got its slots.
 
-        Two thirds of the session after the last sign of life that was answered had been *sent*. The
-        member goes by it once it has let go of what `look` says is lost.
+        Two thirds of a session after the last acknowledged sign of life was *sent*. The member
+        relies on it once it has dropped the slots that `look` says are lost.
         """
 
-    def look(self, owned: Mapping[int, str]) -> View | None:
-        """Shows that the member lives, where that is due, and looks; None if all is as it was."""
+    def look(self, owned: Mapping[int, str]) -> SessionView | None:
+        """Gives a sign of life, if one is due, and looks; None if nothing has changed."""
 
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
-        """Makes those of the slots its own that are free; answers them with their epochs."""
+        """Claims the slots that are free; returns the claimed ones with their epochs."""
 
     def refused(self, slots: Collection[int]) -> None:
-        """Hears that the store refuses the epochs under which it has claimed these slots."""
+        """Called when the store refuses the epochs under which it has claimed these slots."""
 
     def let_go(self, slots: Mapping[int, str]) -> None:
-        """Frees those of the slots that are its own under these epochs."""
+        """Frees the slots that it owns under these epochs."""
 
     def leave(self) -> None:
-        """Frees all, and takes part no more."""
+        """Frees all slots and leaves the group."""
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Waits until there may be something to look at, or `wake`, or something is due."""
+        """Waits until something may have changed, or is due, or `wake` is called."""
 
     def wake(self) -> None:
         """Ends a wait, or the next one; from any thread."""
 
 
-class Ledger(Protocol):
-    """What a coordinator without servers of its own needs of the store: see `qframe.stores`."""
+class LeaseStore(Protocol):
+    """The role of a store for a coordinator without servers of its own: see `qframe.stores`."""
 
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
         """The epoch of each slot, but for those that cannot be asked now."""
 
     def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
-        """Joins, or makes the lease end so long from now; answers the roster's version."""
+        """Joins, or renews the lease for so long from now; returns the roster's version."""
 
     def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
         """The roster; None if its version is still `seen`."""
 
     def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
-        """Makes free slots the member's; answers those that are its own now."""
+        """Gives free slots to the member; returns the slots of these that it owns now."""
 
     def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
         """Frees the member's slots."""
 
     def leave(self, topic: Topic, group: str, member: str) -> None:
-        """Takes a member out with all it owns."""
+        """Removes a member and frees its slots."""
 
-    def roster_bell(self, topic: Topic, group: str) -> Bell | None:
-        """Rings when the roster may have changed; None where the store cannot tell."""
+    def roster_bell(self, topic: Topic, group: str) -> RosterBell | None:
+        """A bell that rings when the roster may have changed; None if the store has none."""
 
 
-class Bell(Protocol):
-    """What of a store's bell is needed here."""
+class RosterBell(Protocol):
+    """The part of a store's bell that a coordinator uses."""
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until something may have changed, at most so long."""

@@ -1,4 +1,4 @@
-"""How a slot comes to a member and leaves it again: the states of one member's slots.
+"""The states of one member's slots, from wanted to handed over.
 
              wanted           took          not wanted          drained        freed
     absent ──────────► missing ─────► owned ───────────► leaving ────────► going ─────► absent
@@ -7,22 +7,22 @@
                                         owned, leaving ────── dropped ───────┘
                                         owned, leaving, going ── lost ──► absent
 
-*owned*: the consumer pulls from it. *leaving*: it pulls no more, finishes what its handlers have in
-hand, gives the rest back, and settles. *going*: nothing of the slot is the consumer's any more, but
-the coordinator has not heard that yet; only once it has may the slot be another's, or be taken
-again. *dropped* is what a member does that is no longer sure: its handlers are cancelled at once,
-and what it held, if it held it still, is let go. *lost* is what the coordinator has said.
+*owned*: the consumer pulls from it. *leaving*: it pulls no more, finishes what its handlers have
+begun, gives the rest back, and settles. *going*: the consumer has nothing of the slot any more, but
+the coordinator does not know that yet; only then may another member own the slot, or this one claim
+it again. *dropped*: the member is no longer certain, so its handlers are cancelled at once and its
+slots released. *lost*: the coordinator has said that the member does not own the slot.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from qframe.coordination.base import Share
+from qframe.coordination.base import Assignment
 
 
 class Handover:
-    """One member's slots; not safe for threads, and without any input or output."""
+    """One member's slots; not safe for threads, and without any I/O."""
 
     def __init__(self) -> None:
         self._wanted: frozenset[int] = frozenset()
@@ -31,33 +31,33 @@ class Handover:
         self._going: dict[int, str] = {}
 
     def want(self, slots: Iterable[int]) -> None:
-        """The member is to own these and no others."""
+        """Sets the slots that the member should own."""
         self._wanted = frozenset(slots)
         self._drained -= self._wanted
 
     def took(self, slots: Mapping[int, str]) -> None:
-        """Slots have become the member's, under these epochs."""
+        """Adds slots that the member has claimed, with their epochs."""
         self._owned.update(slots)
 
     def drained(self, slots: Iterable[int]) -> None:
-        """The consumer has nothing more in hand of these; ignored for those that do not leave."""
+        """Notes that nothing of these is in flight; ignored for slots that are not leaving."""
         self._drained |= self.leaving.intersection(slots)
 
     def release(self) -> None:
-        """What is drained goes."""
+        """Moves drained slots to going."""
         self._move(self._drained)
 
     def drop(self, slots: Iterable[int] | None = None) -> None:
-        """These, or all, go at once: the member is no longer sure of them."""
+        """Moves these slots, or all, to going at once: the member is no longer certain of them."""
         self._move(list(self._owned) if slots is None else slots)
 
     def freed(self, slots: Iterable[int]) -> None:
-        """The coordinator has heard that these are not the member's any more."""
+        """Removes slots that the coordinator has freed."""
         for slot in slots:
             self._going.pop(slot, None)
 
     def lost(self, slots: Iterable[int] | None = None) -> None:
-        """These, or all, are not the member's any more, and the coordinator knows it."""
+        """Removes slots, or all, that the coordinator says the member does not own."""
         for slot in list({**self._owned, **self._going}) if slots is None else list(slots):
             self._owned.pop(slot, None)
             self._going.pop(slot, None)
@@ -65,23 +65,23 @@ class Handover:
 
     @property
     def leaving(self) -> frozenset[int]:
-        """Owned, and not to be."""
+        """The slots that are owned and not wanted."""
         return frozenset(self._owned) - self._wanted
 
     @property
     def missing(self) -> list[int]:
-        """To be owned, and not yet."""
+        """The slots that are wanted and not owned yet."""
         return sorted(self._wanted.difference(self._owned, self._going))
 
     @property
     def going(self) -> dict[int, str]:
-        """What the coordinator is still to be told of, with the epochs."""
+        """The slots to release at the coordinator, with their epochs."""
         return dict(self._going)
 
     @property
-    def share(self) -> Share:
-        """What the consumer sees."""
-        return Share(dict(self._owned), self.leaving)
+    def assignment(self) -> Assignment:
+        """The assignment that the consumer sees."""
+        return Assignment(dict(self._owned), self.leaving)
 
     def _move(self, slots: Iterable[int]) -> None:
         for slot in list(slots):

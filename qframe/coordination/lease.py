@@ -1,7 +1,7 @@
 """Sharing slots out by leases that the store keeps, where there is no ZooKeeper.
 
 Members, and which slot is whose, are rows of the store; what reads and changes them is atomic, and
-time is the store's. Everybody sees the same roster and computes the same allocation from it, with
+time is the store's. Everybody sees the same roster and computes the same assignment from it, with
 what each owns now as its start; a slot can be claimed only while it is nobody's. The epoch under
 which one claims lies above all that the store has checked for this group, and ends in 24 random
 bits: should the store lose its last writes in a failover, two epochs of the same number still
@@ -22,9 +22,9 @@ from typing import Final
 from msgspec import structs
 
 from qframe.clock import Clock
-from qframe.coordination.allocation import allocate
-from qframe.coordination.base import CERTAIN, Bell, Ledger, OnFailure, View
-from qframe.coordination.member import Expiry, Member
+from qframe.coordination.assignment import assign
+from qframe.coordination.base import CERTAIN, LeaseStore, OnFailure, RosterBell, SessionView
+from qframe.coordination.member import Expiry, MembershipService
 from qframe.events import Events
 from qframe.identity import is_dead
 from qframe.roster import Roster
@@ -42,17 +42,17 @@ class LeaseCoordinator:
     """Coordinates through the store.
 
     Args:
-        ledger: the store.
+        store: the store.
         worker: this worker's id.
-        session_s: how long a worker may be unheard; leases are three times as long.
-        events: told of what happens.
+        session_s: how long a worker may be silent; leases are three times as long.
+        events: hears what happens.
         clock: for what is certain until when.
         on_failure: called with a part's name and an error after which the worker must end.
     """
 
     def __init__(
         self,
-        ledger: Ledger,
+        store: LeaseStore,
         *,
         worker: str,
         session_s: float,
@@ -60,7 +60,7 @@ class LeaseCoordinator:
         clock: Clock,
         on_failure: OnFailure,
     ) -> None:
-        self._ledger = ledger
+        self._store = store
         self._worker = worker
         self._lease_s = session_s * LONGER
         self._events = events
@@ -68,14 +68,14 @@ class LeaseCoordinator:
         self._on_failure = on_failure
         self._expiry = Expiry(self._lease_s / 20, on_failure)
 
-    def join(self, topic: Topic, group: str, *, on_change: Callable[[], None]) -> Member:
+    def join(self, topic: Topic, group: str, *, on_change: Callable[[], None]) -> MembershipService:
         """Takes part."""
-        seat = LeaseSeat(
-            self._ledger, topic, group, worker=self._worker, lease_s=self._lease_s,
+        session = LeaseSession(
+            self._store, topic, group, worker=self._worker, lease_s=self._lease_s,
             clock=self._clock,
         )  # fmt: skip
-        member = Member(
-            topic=topic, group=group, seat=seat, on_change=on_change, events=self._events,
+        member = MembershipService(
+            topic=topic, group=group, session=session, on_change=on_change, events=self._events,
             clock=self._clock, on_failure=self._on_failure, on_left=self._expiry.forget,
         )  # fmt: skip
         self._expiry.watch(member)
@@ -83,8 +83,8 @@ class LeaseCoordinator:
         return member
 
     def roster(self, topic: Topic, group: str) -> Roster:
-        """Who takes part, and who owns what."""
-        roster = self._ledger.roster(topic, group)
+        """The members, and the slots that each owns."""
+        roster = self._store.roster(topic, group)
         assert roster is not None  # noqa: S101 - it is None only where a version was named
         return roster
 
@@ -92,17 +92,24 @@ class LeaseCoordinator:
         """Has nothing to reach but the store."""
 
     def close(self) -> None:
-        """Ends its thread; the store is closed by whoever opened it."""
+        """Ends its thread; the app closes the store."""
         self._expiry.stop()
 
 
-class LeaseSeat:
+class LeaseSession:
     """A member's rows in the store."""
 
     def __init__(
-        self, ledger: Ledger, topic: Topic, group: str, *, worker: str, lease_s: float, clock: Clock
+        self,
+        store: LeaseStore,
+        topic: Topic,
+        group: str,
+        *,
+        worker: str,
+        lease_s: float,
+        clock: Clock,
     ) -> None:
-        self._ledger = ledger
+        self._store = store
         self._topic = topic
         self._group = group
         self._worker = worker
@@ -110,13 +117,13 @@ class LeaseSeat:
         self._clock = clock
         self._roster = _NEVER
         self._attended_s = float("-inf")
-        self._bell: Bell | None = ledger.roster_bell(topic, group)
+        self._bell: RosterBell | None = store.roster_bell(topic, group)
         self._rung = True
         self._awake = threading.Event()
 
     @property
     def heard(self) -> bool:
-        """Always: who cannot reach the store cannot pull from it."""
+        """Always true: a member that cannot reach the store cannot pull from it either."""
         return True
 
     @property
@@ -124,16 +131,16 @@ class LeaseSeat:
         """Two thirds of a lease after the last renewal that was answered had been sent."""
         return self._attended_s + CERTAIN * self._lease_s
 
-    def look(self, owned: Mapping[int, str]) -> View | None:
+    def look(self, owned: Mapping[int, str]) -> SessionView | None:
         """Renews the lease where that is due, and reads the roster if it has changed."""
         now_s = self._clock.monotonic_s()
         attends = now_s >= self._attended_s + self._lease_s / ATTENDANCES
         if attends:
             lease_ms = round(self._lease_s * 1000)
-            self._ledger.heartbeat(self._topic, self._group, self._worker, lease_ms)
+            self._store.heartbeat(self._topic, self._group, self._worker, lease_ms)
         if not (self._evict_dead() or attends or self._rung):
             return None
-        roster = self._ledger.roster(self._topic, self._group, seen=self._roster.version)
+        roster = self._store.roster(self._topic, self._group, seen=self._roster.version)
         if roster is not None:
             self._roster = roster
         if attends:
@@ -144,7 +151,7 @@ class LeaseSeat:
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
         """Claims those that are nobody's, under an epoch above all there have been."""
         owners = self._roster.owners
-        # Claimed before, and the answer was lost.
+        # Claimed before, and the reply was lost.
         mine = {
             slot: owners[slot].epoch for slot in slots
             if slot in owners and owners[slot].member == self._worker
@@ -152,21 +159,21 @@ class LeaseSeat:
         free = [slot for slot in slots if slot not in owners]
         if not free:
             return mine
-        epochs = self._ledger.epochs(self._topic, self._group)
+        epochs = self._store.epochs(self._topic, self._group)
         latest = max(int(epoch, 16) for epoch in epochs.values())
         following = (latest >> _RANDOM_BITS) + 1 << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
         epoch = f"{following:016x}"
-        claimed = self._ledger.claim(
+        claimed = self._store.claim(
             self._topic, self._group, self._worker, dict.fromkeys(free, epoch)
         )
         return mine | dict.fromkeys(claimed, epoch)
 
     def refused(self, slots: Collection[int]) -> None:
-        """Has nothing to do: whoever claims looks first which epochs there have been."""
+        """No-op: a claim reads the latest epochs first."""
 
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Frees slots."""
-        self._ledger.release_slots(self._topic, self._group, self._worker, list(slots))
+        self._store.release_slots(self._topic, self._group, self._worker, list(slots))
         owners = self._roster.owners
         left = {slot: owner for slot, owner in owners.items() if slot not in slots}
         self._roster = structs.replace(self._roster, owners=left)
@@ -174,7 +181,7 @@ class LeaseSeat:
     def leave(self) -> None:
         """Takes its rows away."""
         try:
-            self._ledger.leave(self._topic, self._group, self._worker)
+            self._store.leave(self._topic, self._group, self._worker)
         finally:
             if self._bell is not None:
                 self._bell.close()
@@ -200,12 +207,12 @@ class LeaseSeat:
         """Makes members depart whose processes on this machine are gone; whether there were any."""
         dead = [member.id for member in self._roster.members if is_dead(member.id)]
         for member in dead:
-            self._ledger.leave(self._topic, self._group, member)
+            self._store.leave(self._topic, self._group, member)
         return bool(dead)
 
-    def _view(self, roster: Roster, owned: Mapping[int, str]) -> View:
+    def _view(self, roster: Roster, owned: Mapping[int, str]) -> SessionView:
         current = {slot: owner.member for slot, owner in roster.owners.items()}
-        allocation = allocate(
+        assignment = assign(
             self._topic.slots, [member.id for member in roster.members], current,
             f"{self._topic.name}/{self._group}",
         )  # fmt: skip
@@ -213,7 +220,7 @@ class LeaseSeat:
             slot: owner.epoch for slot, owner in roster.owners.items()
             if owner.member == self._worker
         }  # fmt: skip
-        return View(
-            frozenset(slot for slot, member in allocation.items() if member == self._worker),
+        return SessionView(
+            frozenset(slot for slot, member in assignment.items() if member == self._worker),
             frozenset(slot for slot, epoch in owned.items() if mine.get(slot) != epoch),
         )

@@ -1,4 +1,4 @@
-"""One consumer's part in a topic and group, kept by a thread of its own."""
+"""One consumer's membership of a topic and group, kept by a thread of its own."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from typing import Any, Final
 
 from qframe.clock import Clock
-from qframe.coordination.base import OnFailure, Seat, Share
+from qframe.coordination.base import Assignment, CoordinatorSession, OnFailure
 from qframe.coordination.handover import Handover
 from qframe.errors import CoordinatorUnavailable, StoreUnavailable, UnknownGroup
 from qframe.events import Events
@@ -22,20 +22,20 @@ LAST_WORDS_S: Final = 5.0
 Unavailable: Final = (StoreUnavailable, CoordinatorUnavailable, UnknownGroup)
 
 
-class Member(Service):
-    """Looks, takes and lets go, turn by turn; the `Membership` that the consumer knows.
+class MembershipService(Service):
+    """Looks, claims and releases, turn by turn; the `Membership` that the consumer knows.
 
-    A turn: look who is there; let go of what has been drained; claim what is missing. Between turns
-    it waits for its seat. Whoever finds that the member is no longer certain (`drop_if_doubtful`,
-    called by `Expiry`) drops everything, also while a turn hangs in a call.
+    A turn: look at the group; release drained slots; claim missing ones. Between turns it waits for
+    its session. A caller that finds the member no longer certain (`drop_if_doubtful`, called by
+    `Expiry`) drops all slots, also while a turn hangs in a call.
 
     Args:
         topic: the topic.
         group: the group.
-        seat: its place at the coordinator.
-        on_change: called after `share` has changed.
-        events: told when the coordinator cannot be reached.
-        clock: for what is certain until when.
+        session: its session with the coordinator.
+        on_change: called after `assignment` has changed.
+        events: hears when the coordinator cannot be reached.
+        clock: the clock.
         on_failure: called when it ends by an error.
         on_left: called when it has left.
     """
@@ -45,24 +45,24 @@ class Member(Service):
         *,
         topic: Topic,
         group: str,
-        seat: Seat,
+        session: CoordinatorSession,
         on_change: Callable[[], None],
         events: Events,
         clock: Clock,
         on_failure: OnFailure,
-        on_left: Callable[[Member], None],
+        on_left: Callable[[MembershipService], None],
     ) -> None:
         super().__init__(f"qframe.owner.{topic.name}.{group}", on_failure)
         self._topic = topic
         self._group = group
-        self._seat = seat
+        self._session = session
         self._on_change = on_change
         self._on_left = on_left
         self._events = events
         self._clock = clock
         self._backoff = Backoff(0.05, cap=1)
         self._handover = Handover()
-        self._share = self._handover.share
+        self._assignment = self._handover.assignment
         self._changing = threading.Lock()
         self._refused: frozenset[int] = frozenset()
         self._refused_until_s = 0.0
@@ -73,39 +73,39 @@ class Member(Service):
 
     @property
     def paused(self) -> bool:
-        """Whether nothing may be pulled now, since the coordinator is not heard."""
-        return not self._seat.heard or self._doubtful
+        """Whether nothing may be pulled now, since the coordinator is out of reach."""
+        return not self._session.heard or self._doubtful
 
     def certain(self) -> bool:
-        """Whether that time has not come yet; if it has, all is dropped when this answers."""
+        """Whether that time has not come yet; once it has, all slots are dropped first."""
         return not self.drop_if_doubtful()
 
     @property
     def certain_until_s(self) -> float:
-        """Until when, on the monotonic clock, its slots can be nobody else's."""
+        """Until when, on the monotonic clock, no other member can own its slots."""
         return self._certain_until_s
 
-    def share(self) -> Share:
-        """What is this member's now; the same object until it changes."""
-        return self._share
+    def assignment(self) -> Assignment:
+        """This member's slots now; the same object until they change."""
+        return self._assignment
 
     def drained(self, slots: Collection[int]) -> None:
-        """The consumer has nothing in hand of slots that are leaving."""
+        """Notes that nothing is in flight of slots that are leaving."""
         with self._changing:
             self._handover.drained(slots)
-        self._seat.wake()
+        self._session.wake()
 
     def fenced(self, slots: Collection[int]) -> None:
-        """The store has refused these slots' epochs: they are let go, and claimed anew later."""
+        """Releases slots whose epochs the store has refused, and claims them anew later."""
         self._refused_until_s = self._clock.monotonic_s() + REFUSED_PAUSE_S
-        with self._changing:  # before they go: the seat is to hear why while they are its own
+        with self._changing:  # before they go: the session must hear why while it owns them
             self._refused |= set(slots)
         self._change(lambda handover: handover.drop(slots))
-        self._tell("slot.refused", count=len(slots), slots=sorted(slots))
-        self._seat.wake()
+        self._emit("slot.refused", count=len(slots), slots=sorted(slots))
+        self._session.wake()
 
     def unknown(self) -> UnknownGroup | None:
-        """The error by which the group is gone, once after each; None if it was not met."""
+        """The error that said the group is gone, once for each; None if there was none."""
         error, self._unknown = self._unknown, None
         return error
 
@@ -117,31 +117,31 @@ class Member(Service):
         self._change(lambda handover: handover.lost())
         if ended:
             try:
-                self._seat.leave()
+                self._session.leave()
             except Unavailable as error:
-                self._tell("coordinator.unavailable", error=str(error))
+                self._emit("coordinator.unavailable", error=str(error))
         self._on_left(self)
 
-    # For whoever watches the time.
+    # For `Expiry`.
 
     def drop_if_doubtful(self) -> bool:
-        """Drops everything if its slots may have been given to others meanwhile; answers whether.
+        """Drops all slots if other members may have got them meanwhile; returns whether it did.
 
-        One look decides: a sign of life that goes through just then comes too late, or in time.
+        One look at the clock decides: a sign of life that arrives just then is too late, or not.
         """
         if not self._doubtful:
             return False
-        if owned := self._share.owned:
-            self._tell("session.doubtful", count=len(owned))
+        if owned := self._assignment.owned:
+            self._emit("session.doubtful", count=len(owned))
             self._change(lambda handover: handover.drop())
-            self._seat.wake()
+            self._session.wake()
         return True
 
     # The thread.
 
     def wake(self) -> None:
         """Ends its wait."""
-        self._seat.wake()
+        self._session.wake()
 
     def run(self) -> None:
         """Turns until it is stopped."""
@@ -153,7 +153,7 @@ class Member(Service):
             except Unavailable as error:
                 failures += 1
                 if failures == 1:
-                    self._tell("coordinator.unavailable", error=str(error))
+                    self._emit("coordinator.unavailable", error=str(error))
                 if isinstance(error, UnknownGroup):
                     self._unknown = error
                     self._on_change()
@@ -164,34 +164,34 @@ class Member(Service):
             if was_paused and not self.paused:
                 self._on_change()
             was_paused = self.paused
-            self._seat.wait(self._pause_s())
+            self._session.wait(self._pause_s())
 
     def _turn(self) -> None:
-        seat, handover = self._seat, self._handover
-        view = seat.look(self._share.owned)
+        session, handover = self._session, self._handover
+        view = session.look(self._assignment.owned)
         if view is not None:
             if view.lost:
                 self._change(lambda handover: handover.lost(view.lost))
             self._change(lambda handover: handover.want(view.wanted))
-        # Only now: a sign of life may come through under which some of its slots are lost.
-        self._certain_until_s = seat.certain_until_s
+        # Only now: the sign of life may have come too late for some of its slots.
+        self._certain_until_s = session.certain_until_s
         if refused := self._refused:
-            seat.refused(refused)
+            session.refused(refused)
             with self._changing:
                 self._refused -= refused
         self._change(lambda handover: handover.release())
         if going := handover.going:
-            seat.let_go(going)
+            session.let_go(going)
             with self._changing:
                 handover.freed(going)
         missing = handover.missing
         if missing and self._refused_until_s <= self._clock.monotonic_s():
-            taken = seat.claim(missing)
+            taken = session.claim(missing)
             if taken:
                 self._change(lambda handover: handover.took(taken))
 
     def _pause_s(self) -> float | None:
-        """How long it may wait if nothing happens; None for as long as the seat likes."""
+        """How long it may wait if nothing happens; None for as long as the session likes."""
         left_s = self._refused_until_s - self._clock.monotonic_s()
         return left_s if left_s > 0 else None
 
@@ -200,16 +200,16 @@ class Member(Service):
         return self._clock.monotonic_s() >= self._certain_until_s
 
     def _change(self, change: Callable[[Handover], None]) -> None:
-        """Changes the slots' states, and says so if the consumer sees it."""
+        """Changes the slots' states, and calls `on_change` if the consumer sees a difference."""
         with self._changing:
             change(self._handover)
-            share = self._handover.share
-            if share == self._share:
+            assignment = self._handover.assignment
+            if assignment == self._assignment:
                 return
-            self._share = share
+            self._assignment = assignment
         self._on_change()
 
-    def _tell(self, name: str, **facts: Any) -> None:
+    def _emit(self, name: str, **facts: Any) -> None:
         if self._events:
             self._events.emit(name, topic=self._topic.name, group=self._group, **facts)
 
@@ -225,14 +225,14 @@ class Expiry(Service):
     def __init__(self, every_s: float, on_failure: OnFailure) -> None:
         super().__init__("qframe.expiry", on_failure)
         self._every_s = every_s
-        self._members: frozenset[Member] = frozenset()
+        self._members: frozenset[MembershipService] = frozenset()
 
-    def watch(self, member: Member) -> None:
+    def watch(self, member: MembershipService) -> None:
         """Looks after a member."""
         self._members |= {member}
         self.start()
 
-    def forget(self, member: Member) -> None:
+    def forget(self, member: MembershipService) -> None:
         """Looks after it no more."""
         self._members -= {member}
 

@@ -28,10 +28,10 @@ _ABOUT_NODES: Final = (
 def gathered(
     zookeeper: ZooKeeper, send: Callable[[Any], Any], items: Sequence[Any]
 ) -> list[tuple[Any, Any]]:
-    """Sends a request for each item, and gathers the answers, errors about nodes among them.
+    """Sends a request for each item, and gathers the replies; errors about nodes are replies.
 
     Raises:
-        CoordinatorUnavailable: if an answer is lost.
+        CoordinatorUnavailable: if a reply is lost.
     """
     if not zookeeper.connected:
         raise CoordinatorUnavailable(zookeeper.shown, "the connection is lost")
@@ -51,7 +51,7 @@ def gathered(
 
 
 def children_of(zookeeper: ZooKeeper, path: str) -> list[tuple[str, Any]]:
-    """The children of a node with what they hold, those that are there."""
+    """The children of a node that exist, with their values."""
     client = zookeeper.client
     [(_, names)] = gathered(zookeeper, client.get_children_async, [path])
     if not is_good(names):
@@ -61,22 +61,22 @@ def children_of(zookeeper: ZooKeeper, path: str) -> list[tuple[str, Any]]:
 
 
 def is_good(answer: object) -> bool:
-    """Whether an answer is none of the errors."""
+    """Whether a reply is not an error."""
     return not isinstance(answer, BaseException)
 
 
 def owner_value(name: str, base: int) -> bytes:
-    """What an owner node holds: the name of its seat, and the base of its epoch."""
+    """The value of an owner node: the name of its member, and the base of its epoch."""
     return f"{name} {base:x}".encode()
 
 
 def name_of(value: bytes) -> str:
-    """The name that an owner node holds."""
+    """The member's name in the value of an owner node."""
     return value.decode().partition(" ")[0]
 
 
 def base_of(value: bytes) -> int:
-    """The base that an owner node holds."""
+    """The base in the value of an owner node."""
     return int(value.decode().partition(" ")[2], 16)
 
 
@@ -86,5 +86,5 @@ def epoch_of(base: int, czxid: int) -> str:
 
 
 def worker_of(name: str) -> str:
-    """The worker whose seat has this name: what stands behind is its session."""
+    """The worker of the member with this name, which ends with its session."""
     return name.partition("~")[0]

@@ -1,20 +1,21 @@
 """Sharing slots out through ZooKeeper.
 
     /<chroot>/<namespace>/<topic>/<group>/
-        members/<worker>~<session>   ephemeral: its seat; written now and then as a sign of life
+        members/<worker>~<session>   ephemeral: a member; written now and then as a sign of life
         owners/<slot>                ephemeral: the slot's owner; base + czxid is the epoch
         plan                         which member is to own which slot, and the base of epochs
 
 Everybody watches members and plan. When the plan names other members than there are, whoever is
-first among them writes a new one, made by `allocate` from the old; if that one does not, any other
+first among them writes a new one, made by `assign` from the old; if that one does not, any other
 does a moment later. The plan is replaced by version, so one of several wins, and the others read.
 Then each lets go of what is not its own any more, once that is drained, and creates the owner nodes
 of what is; where a node is still there it watches it. A change costs everybody two reads, and four
 operations for each slot that moves: slots plus members, not their product.
 
-A seat's name bears its session. What deletes an owner node checks in the same transaction that the
-seat is there, so a request that was left over from a session that has passed can delete nobody
-else's. A create whose answer was lost is found again by the name that the node holds.
+A member's name ends with its session. A request that deletes an owner node checks in the same
+transaction that the member's node is there, so a request that was left over from an expired session
+cannot delete the node of another member. A create whose reply was lost is found again by the name
+that the node holds.
 
 A czxid only grows, but for an ensemble that has lost its data, or that follows on another
 coordinator. The store refuses what it gives then, and the base is raised by what is missing.
@@ -30,11 +31,10 @@ from collections.abc import Callable
 from typing import Final
 
 from qframe.clock import Clock
-from qframe.coordination.base import Ledger, OnFailure
-from qframe.coordination.member import Expiry
-from qframe.coordination.member import Member as Participant
+from qframe.coordination.base import LeaseStore, OnFailure
+from qframe.coordination.member import Expiry, MembershipService
 from qframe.coordination.znodes import base_of, children_of, epoch_of, name_of, worker_of
-from qframe.coordination.zookeeper_seat import ZooKeeperSeat
+from qframe.coordination.zookeeper_session import ZooKeeperSession
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.events import Events
 from qframe.roster import Member, Owner, Roster
@@ -48,11 +48,11 @@ class ZooKeeperCoordinator:
 
     Args:
         url: see `qframe.drivers.zookeeper.ZooKeeper`.
-        ledger: the store, which knows the epochs that there have been.
+        store: the store, which knows the epochs that there have been.
         namespace: keeps apart what several systems keep in one ensemble.
         worker: this worker's id.
-        session_s: how long a worker may be unheard before its slots are given to others.
-        events: told of what happens.
+        session_s: how long a worker may be silent before others get its slots.
+        events: hears what happens.
         clock: for what is certain until when.
         on_failure: called with a part's name and an error after which the worker must end.
 
@@ -63,7 +63,7 @@ class ZooKeeperCoordinator:
     def __init__(
         self,
         url: str,
-        ledger: Ledger,
+        store: LeaseStore,
         *,
         namespace: str,
         worker: str,
@@ -72,10 +72,10 @@ class ZooKeeperCoordinator:
         clock: Clock,
         on_failure: OnFailure,
     ) -> None:
-        self._seats: frozenset[ZooKeeperSeat] = frozenset()
+        self._sessions: frozenset[ZooKeeperSession] = frozenset()
         self._starting = threading.Lock()
         self._zookeeper = ZooKeeper(url, session_s=session_s, on_state=self._on_state)
-        self._ledger = ledger
+        self._store = store
         self._namespace = namespace
         self._worker = worker
         self._events = events
@@ -83,22 +83,22 @@ class ZooKeeperCoordinator:
         self._on_failure = on_failure
         self._expiry = Expiry(session_s / 20, on_failure)
 
-    def join(self, topic: Topic, group: str, *, on_change: Callable[[], None]) -> Participant:
+    def join(self, topic: Topic, group: str, *, on_change: Callable[[], None]) -> MembershipService:
         """Takes part."""
         self.check()
-        seat = ZooKeeperSeat(
+        session = ZooKeeperSession(
             self._zookeeper, self._path(topic, group), slots=topic.slots, worker=self._worker,
             salt=f"{topic.name}/{group}", clock=self._clock,
-            latest=lambda: _latest(self._ledger, topic, group),
+            latest=lambda: _latest(self._store, topic, group),
         )  # fmt: skip
-        self._seats |= {seat}
+        self._sessions |= {session}
 
-        def forget(member: Participant) -> None:
-            self._seats -= {seat}
+        def forget(member: MembershipService) -> None:
+            self._sessions -= {session}
             self._expiry.forget(member)
 
-        member = Participant(
-            topic=topic, group=group, seat=seat, on_change=on_change, events=self._events,
+        member = MembershipService(
+            topic=topic, group=group, session=session, on_change=on_change, events=self._events,
             clock=self._clock, on_failure=self._on_failure, on_left=forget,
         )  # fmt: skip
         self._expiry.watch(member)
@@ -106,12 +106,12 @@ class ZooKeeperCoordinator:
         return member
 
     def roster(self, topic: Topic, group: str) -> Roster:
-        """Who takes part, and who owns what."""
+        """The members, and the slots that each owns."""
         self.check()
         zookeeper, path = self._zookeeper, self._path(topic, group)
         until_ms = self._clock.now_ms() + round(zookeeper.session_s * 1000)
-        seats = children_of(zookeeper, f"{path}/members")
-        members = [Member(worker_of(name), stat.ctime, until_ms) for name, (_, stat) in seats]
+        nodes = children_of(zookeeper, f"{path}/members")
+        members = [Member(worker_of(name), stat.ctime, until_ms) for name, (_, stat) in nodes]
         owners = [
             Owner(
                 int(slot), worker_of(name_of(data)), epoch_of(base_of(data), stat.czxid), stat.ctime
@@ -139,10 +139,10 @@ class ZooKeeperCoordinator:
         return f"/{self._namespace}/{topic.name}/{group}"
 
     def _on_state(self) -> None:
-        for seat in self._seats:
-            seat.note_state()
+        for session in self._sessions:
+            session.note_state()
 
 
-def _latest(ledger: Ledger, topic: Topic, group: str) -> int:
+def _latest(store: LeaseStore, topic: Topic, group: str) -> int:
     """The largest epoch of a group's slots."""
-    return max(int(epoch, 16) for epoch in ledger.epochs(topic, group).values())
+    return max(int(epoch, 16) for epoch in store.epochs(topic, group).values())

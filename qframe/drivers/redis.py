@@ -223,8 +223,8 @@ class Redis:
             except FAILURES as error:
                 told = self._translated(error)
                 if isinstance(told, StoreDamaged):  # no key was asked for: it refused the client
-                    remedy = "see that the database and the options of the URL are right"
-                    told = BadUrl("store", self.shown, f"it refuses us ({error})", remedy)
+                    remedy = "check the database and the options of the URL"
+                    told = BadUrl("store", self.shown, f"it refuses access ({error})", remedy)
                 away += 1
                 if not isinstance(told, StoreUnavailable) or away == len(servers):
                     raise told from error
@@ -361,7 +361,7 @@ class Redis:
         if isinstance(error, AuthenticationError | AuthorizationError) or "NOAUTH" in str(error):
             return BadUrl(
                 "store", self.shown, f"the server refuses the name or password ({error})",
-                "put the right ones into the URL: redis://user:password@host",
+                "correct the URL: redis://user:password@host",
             )  # fmt: skip
         if isinstance(error, NoPermissionError) or str(error).startswith(_FORBIDDEN_TEXT):
             return BadUrl(
@@ -369,11 +369,11 @@ class Redis:
                 "grant it; docs/wire.md lists what each role needs",
             )  # fmt: skip
         if isinstance(error, MasterNotFoundError):  # its text shows our objects
-            return StoreUnavailable(self.shown, "no Sentinel that answers knows a primary for it")
+            return StoreUnavailable(self.shown, "no Sentinel names a primary for it")
         if isinstance(error, InvalidResponse):
             return BadUrl(
-                "store", self.shown, f"what answers there is no Redis server ({error})",
-                "see that its host and port are right",
+                "store", self.shown, f"the server there is not Redis ({error})",
+                "check its host and port",
             )  # fmt: skip
         if isinstance(error, OutOfMemoryError):
             return StoreFull(self.shown, "its maxmemory is reached")

@@ -311,7 +311,9 @@ def servers_of(url: str) -> tuple[Servers, str]:
         ]
         if scheme.endswith("+cluster"):
             if path not in ("", "0"):
-                raise BadUrl("store", shown, "a cluster has no databases", "leave the path out")
+                raise BadUrl(
+                    "store", shown, "a cluster has no numbered databases", "remove the path"
+                )
             return _Cluster([ClusterNode(host, port) for host, port in places], options), shown
         if scheme.endswith("+sentinel"):
             service, _, database = path.partition("/")
@@ -328,19 +330,19 @@ def servers_of(url: str) -> tuple[Servers, str]:
     except (ValueError, TypeError) as error:
         if isinstance(error, BadUrl):
             raise
-        why = "its port is no number" if "Port" in str(error) else str(error)
+        why = "its port is not a number" if "Port" in str(error) else str(error)
         raise BadUrl("store", shown, why, remedy) from None
 
 
 def _seconds(option: str, text: str) -> float:
     seconds = float(text)
     if not 0 < seconds <= LONGEST_TIMEOUT_S:  # not a number is neither
-        raise ValueError(f"{option}={text} is no time above 0 and up to {LONGEST_TIMEOUT_S} s")
+        raise ValueError(f"{option}={text} is not above 0 and up to {LONGEST_TIMEOUT_S} s")
     return seconds
 
 
 def _place(text: str, port: int) -> tuple[str, int]:
     parsed = urlsplit(f"//{text}")
     if not parsed.hostname:
-        raise ValueError(f"{text!r} is no host")
+        raise ValueError(f"{text!r} is not a host")
     return parsed.hostname, parsed.port or port

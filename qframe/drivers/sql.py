@@ -81,12 +81,12 @@ class Statement:
 class Transaction:
     """A running transaction; all that is done with it is done, or nothing is."""
 
-    __slots__ = ("_cursor", "_database", "words")
+    __slots__ = ("_cursor", "_database", "notifications")
 
     def __init__(self, database: Database, cursor: Any) -> None:
         self._database = database
         self._cursor = cursor
-        self.words: dict[str, None] = {}
+        self.notifications: dict[str, None] = {}
 
     def rows(self, statement: Statement, parameters: Row = ()) -> list[Row]:
         """What a query answers."""
@@ -150,9 +150,9 @@ class Transaction:
         clock = self._database.clock
         return self._database.backend.now_ms(self._cursor) if clock is None else clock.now_ms()
 
-    def say(self, word: str) -> None:
-        """Tells a word to all who listen, once this is committed."""
-        self.words[word] = None
+    def notify(self, notification: str) -> None:
+        """Sends a notification to all listeners, once this is committed; equal ones go once."""
+        self.notifications[notification] = None
 
 
 class Database:
@@ -163,7 +163,7 @@ class Database:
             `mysql+pymysql://user@host/name`; for the options after `?` see the module of each.
         clock: None for the server's own, as it must be where more than one machine is at work;
             SQLite has none of its own.
-        heard: called with the words of each transaction of this process that was committed.
+        on_notified: called with the notifications of each transaction that this process commits.
 
     Raises:
         BadUrl: if the URL cannot be used.
@@ -174,14 +174,14 @@ class Database:
         url: str,
         *,
         clock: Clock | None = None,
-        heard: Callable[[Sequence[str]], None] | None = None,
+        on_notified: Callable[[Sequence[str]], None] | None = None,
     ) -> None:
         self.backend: Backend = _backend(url)
         self.shown: str = self.backend.shown
         self.clock: Clock | None = (
             clock if clock is not None or self.backend.has_clock else SYSTEM_CLOCK
         )
-        self._heard = heard
+        self._on_notified = on_notified
         Forks.add(self._begin_anew, before=self._before_fork, locks=self._locks_over_fork)
 
     def text_of(self, statement: Statement) -> str:
@@ -210,7 +210,7 @@ class Database:
         """
         return self._repeated(lambda stage: self._transact(act, stage, writes=False))
 
-    def glance(self, act: Callable[[Transaction], Answer]) -> Answer:
+    def read_autocommit(self, act: Callable[[Transaction], Answer]) -> Answer:
         """Runs statements that read, each for itself, which saves the round trips of `read`.
 
         Raises:
@@ -227,7 +227,7 @@ class Database:
         return self.backend.watch() if isinstance(self.backend, Sqlite) else None
 
     def listener(self) -> Listener:
-        """What hears the words of all processes, where `backend.notifies`.
+        """Opens a connection that receives the notifications of all processes, where there are any.
 
         Raises:
             StoreUnavailable: if the database cannot be reached.
@@ -289,9 +289,9 @@ class Database:
                 backend.begin(cursor, writes=writes)
             answer = act(transaction)
             if writes is not None:
-                words = list(transaction.words)
-                if words:
-                    backend.say(cursor, words)
+                notifications = list(transaction.notifications)
+                if notifications:
+                    backend.notify(cursor, notifications)
                 stage.committing = writes
                 cursor.execute("COMMIT")
                 stage.committing = False
@@ -307,8 +307,8 @@ class Database:
             if pool is not backend.pool and connection.is_valid:
                 connection.invalidate()  # nobody would close it: its pool is given up
             connection.close()
-        if transaction.words and self._heard is not None:
-            self._heard(list(transaction.words))
+        if transaction.notifications and self._on_notified is not None:
+            self._on_notified(list(transaction.notifications))
         return answer
 
 
@@ -345,5 +345,5 @@ def _backend(url: str) -> Backend:
     name = parsed.drivername.partition("+")[0]
     if name not in _BACKENDS:
         raise BadUrl("store", shown_url(url),
-                     f"{name} is no database that qframe knows", remedy)  # fmt: skip
+                     f"qframe does not support the database {name}", remedy)  # fmt: skip
     return _BACKENDS[name](parsed)

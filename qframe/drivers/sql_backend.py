@@ -28,7 +28,7 @@ class Backend(ABC):
         pool: the connections.
         failures: the classes of errors that its driver raises.
         has_clock: whether its server has one that all processes share.
-        notifies: whether its server passes on words (`Listener`).
+        notifies: whether its server passes notifications on (`Listener`).
         takes_arrays: whether a parameter may be an array (`rows_of_arrays`).
         has_partial_indexes: whether an index may have a condition.
         may_migrate: whether opening a store may create tables.
@@ -93,16 +93,16 @@ class Backend(ABC):
         """What a query answers of which parameters are arrays."""
         raise AssertionError(f"{self.shown} takes no arrays")
 
-    def say(self, cursor: Any, words: Sequence[str]) -> None:
-        """Tells words to all who listen, once the transaction is committed."""
+    def notify(self, cursor: Any, notifications: Sequence[str]) -> None:
+        """Sends notifications to all listeners, once the transaction is committed."""
 
     def listener(self) -> Listener:
-        """What hears the words of all processes.
+        """Opens a connection that receives the notifications of all processes.
 
         Raises:
             StoreUnavailable: if the server cannot be reached.
         """
-        raise AssertionError(f"{self.shown} passes on no words")
+        raise AssertionError(f"{self.shown} has no notifications")
 
     def limit_of(self, body: bytes) -> str | None:  # noqa: ARG002
         """Why the server takes no body as large as this one; None if it may."""
@@ -140,14 +140,14 @@ class Backend(ABC):
 
 
 class Listener(ABC):
-    """A connection that hears words."""
+    """A connection that receives notifications."""
 
     @abstractmethod
     def hear(self, timeout_s: float) -> list[str]:
-        """The words that have come, waiting for the first at most so long.
+        """Returns the notifications that have come; waits for the first at most so long.
 
         Raises:
-            StoreUnavailable: if it is broken; words may have been missed.
+            StoreUnavailable: if it is broken; notifications may have been missed.
         """
 
     @abstractmethod
@@ -189,7 +189,7 @@ def yes_or_no(shown: str, name: str, value: str, default: bool) -> bool:
     Raises:
         BadUrl: if it is neither.
     """
-    words = {"": default, "yes": True, "no": False}
-    if value.lower() not in words:
-        raise BadUrl("store", shown, f"{name}={value} is not an option of it", f"use ?{name}=no")
-    return words[value.lower()]
+    meanings = {"": default, "yes": True, "no": False}
+    if value.lower() not in meanings:
+        raise BadUrl("store", shown, f"{name}={value} is not an option", f"use ?{name}=no")
+    return meanings[value.lower()]

@@ -43,7 +43,9 @@ class MariaDb(Backend):
     def __init__(self, url: URL) -> None:
         shown = shown_of(url)
         if url.drivername not in ("mysql", "mysql+pymysql", "mariadb", "mariadb+pymysql"):
-            raise BadUrl("store", shown, f"{url.drivername} is not a driver of it", _REMEDY)
+            raise BadUrl(
+                "store", shown, f"qframe does not use the driver {url.drivername}", _REMEDY
+            )
         if not url.database:
             raise BadUrl("store", shown, "it names no database", _REMEDY)
         self._pymysql: Any = driver("pymysql", "mysql", shown)
@@ -93,7 +95,7 @@ class MariaDb(Backend):
         """Waits until no other session holds the lock."""
         cursor.execute("SELECT GET_LOCK(CONCAT(%s, DATABASE()), %s)", (_SCHEMA_LOCK, SCHEMA_LOCK_S))
         if cursor.fetchone()[0] != 1:
-            raise self._pymysql.err.OperationalError(1205, "another process changes the tables")
+            raise self._pymysql.err.OperationalError(1205, "another process is changing the tables")
 
     def unlock_schema(self, cursor: Any) -> None:
         """Lets the lock go, which outlives the transaction."""

@@ -67,7 +67,9 @@ class Postgres(Backend):
     def __init__(self, url: URL) -> None:
         shown = shown_of(url)
         if url.drivername not in ("postgresql", "postgresql+psycopg"):
-            raise BadUrl("store", shown, f"{url.drivername} is not a driver of it", _REMEDY)
+            raise BadUrl(
+                "store", shown, f"qframe does not use the driver {url.drivername}", _REMEDY
+            )
         if not url.database:
             raise BadUrl("store", shown, "it names no database", _REMEDY)
         self._psycopg: Any = driver("psycopg", "postgres", shown)
@@ -125,10 +127,11 @@ class Postgres(Backend):
         cursor.execute(text, parameters, prepare=False)
         return list(cursor.fetchall())
 
-    def say(self, cursor: Any, words: Sequence[str]) -> None:
-        """Tells words; they are heard when the transaction is committed."""
+    def notify(self, cursor: Any, notifications: Sequence[str]) -> None:
+        """Sends notifications when the transaction is committed."""
         cursor.execute(
-            "SELECT pg_notify(%s, word) FROM unnest(%s::text[]) AS word", (CHANNEL, list(words))
+            "SELECT pg_notify(%s, word) FROM unnest(%s::text[]) AS word",
+            (CHANNEL, list(notifications)),
         )
 
     def listener(self) -> Listener:
@@ -167,7 +170,7 @@ class Postgres(Backend):
                 "check user, password and database; see docs/configuration.md",
             )  # fmt: skip
         if isinstance(error, self._psycopg.DataError) and state is None:
-            return BadUrl("text for the store", self.shown, text, "leave out the NUL")
+            return BadUrl("string for the store", self.shown, text, "remove the NUL character")
         if isinstance(error, (self._psycopg.OperationalError, self._psycopg.InterfaceError)):
             return None
         return error if isinstance(error, self._psycopg.Error) else None
@@ -198,7 +201,7 @@ class PostgresListener(Listener):
         self._poller.register(self._reader, select.POLLIN)
 
     def hear(self, timeout_s: float) -> list[str]:
-        """The words that have come, waiting for the first at most so long."""
+        """Returns the notifications that have come; waits for the first at most so long."""
         try:
             ready = self._poller.poll(min(timeout_s, CHECK_EVERY_S) * 1000)
             if not ready:

@@ -146,7 +146,7 @@ class Sqlite(Backend):
         if "unable to open" in text:
             return BadUrl(
                 "store", self.shown, "the file cannot be opened",
-                "create its directory, and see that it may be written",
+                "create its directory, and check that it is writable",
             )  # fmt: skip
         return error if isinstance(error, sqlite3.Error) and not _is_operational(error) else None
 
@@ -227,9 +227,11 @@ def _checked(url: URL) -> tuple[URL, dict[str, str]]:
     remedy = "use sqlite:///file.db, or sqlite:////full/path/to/file.db"
     shown = shown_of(url)
     if url.drivername not in ("sqlite", "sqlite+pysqlite"):
-        raise BadUrl("store", shown, f"{url.drivername} is not a driver of it", remedy)
+        raise BadUrl("store", shown, f"qframe does not use the driver {url.drivername}", remedy)
     if url.host:
-        raise BadUrl("store", shown, f"{url.host!r} stands where no host can be", remedy)
+        raise BadUrl(
+            "store", shown, f"a file has no host, and {url.host!r} is in the place of one", remedy
+        )
     if not url.database or url.database == ":memory:":
         in_memory = "; to keep messages in this process's memory: model://"
         raise BadUrl("store", shown, "it names no file", f"{remedy}{in_memory}")
@@ -240,7 +242,7 @@ def _checked(url: URL) -> tuple[URL, dict[str, str]]:
     for name, value in options.items():
         if name != "migrate" and (name != "synchronous" or value not in SYNCHRONOUS):
             raise BadUrl(
-                "store", shown, f"{name} is no option of it, or not with that value",
+                "store", shown, f"{name} is not an option, or its value is wrong",
                 "use ?synchronous=full or ?synchronous=normal",
             )  # fmt: skip
     return url.set(query={}), options

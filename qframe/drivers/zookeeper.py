@@ -231,10 +231,10 @@ class _Open:
     def reason(self, error: BaseException) -> str:
         """Why the session was not begun."""
         if self._refused or isinstance(error, AuthFailedError):
-            return "it refuses the user or the password"
+            return "it refuses the user or password"
         if isinstance(error, NoAuthError):
             return f"its nodes at {self._servers.root or '/'} are not open to this user or password"
-        return self.trouble or "none has answered in time"
+        return self.trouble or "no server answered in time"
 
     def end(self) -> None:
         """Ends the session if there is a connection; returns after a few seconds at the most."""

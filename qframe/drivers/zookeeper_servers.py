@@ -68,15 +68,15 @@ def servers_of(url: str) -> Servers:
 def _parsed(url: str, shown: str) -> Servers:
     """What a URL says; the errors name no part of it, since that may be one of a password."""
     if not url.isprintable() or " " in url:
-        raise ValueError("it has a space or a character that cannot be printed")
+        raise ValueError("it has a space or an unprintable character")
     scheme, _, rest = url.partition("://")
     if scheme.lower() not in ("zookeeper", "zookeepers"):
-        raise ValueError("it is not one of ZooKeeper's")
+        raise ValueError("it is not a ZooKeeper URL")
     rest, _, query = rest.partition("?")
     place, _, path = rest.partition("/")
     if "@" in path + query:
         raise ValueError(
-            "it has an @ behind its hosts; in a user, a password or a file's name write "
+            "it has an @ after its hosts; in a user, a password or a file's name write "
             "%40 for @, %2F for / and %3F for ?"
         )
     credentials, at, hosts = place.rpartition("@")
@@ -106,9 +106,9 @@ def _shown(url: str) -> str:
 def _user(credentials: str) -> tuple[str, str]:
     user, _, password = (unquote(each) for each in credentials.partition(":"))
     if not user or not password:
-        raise ValueError("a user and a password go together, as user:password@")
+        raise ValueError("it needs both user and password, as user:password@")
     if ":" in user:
-        raise ValueError("a user's name has no colon")
+        raise ValueError("the user's name contains a colon")
     # A server reads them in the charset of its locale, and another client may hash them otherwise.
     if not (user + password).isascii():
         raise ValueError("its user or password has a character that is not ASCII")
@@ -124,7 +124,7 @@ def _host(text: str) -> str:
             parsed.hostname.encode("idna")
             host, port = parsed.hostname, PORT if parsed.port is None else parsed.port
     if not host or not port:
-        raise ValueError("it names no host, or a host or port that cannot be")
+        raise ValueError("it names no host, or a wrong host or port")
     return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
@@ -133,7 +133,7 @@ def _root(path: str) -> str:
     if not path:
         return ""
     if not path.isprintable() or any(each in ("", ".", "..") for each in path.split("/")):
-        raise ValueError("its path cannot be that of a node")
+        raise ValueError("its path is not a valid node path")
     return f"/{path}"
 
 
@@ -142,7 +142,7 @@ def _options(query: str) -> dict[str, str]:
     for each in query.split("&") if query else ():
         name, _, value = each.partition("=")
         if name not in OPTIONS:
-            raise ValueError(f"it has an option that is none of {', '.join(OPTIONS)}")
+            raise ValueError(f"it has an option other than {', '.join(OPTIONS)}")
         if not value:
             raise ValueError(f"its {name} is empty")
         options[name] = unquote(value)
@@ -154,7 +154,7 @@ def _tls(options: dict[str, str]) -> ssl.SSLContext:
     check = _choice(options, "ssl_check_hostname", "true", "false") and verify
     trusted, made = options.get("ssl_ca_certs"), options.get("ssl_certfile")
     if "ssl_keyfile" in options and made is None:
-        raise ValueError("its ssl_keyfile has no ssl_certfile beside it")
+        raise ValueError("it has ssl_keyfile without ssl_certfile")
     try:
         context = ssl.create_default_context(cafile=trusted)
     except OSError as error:

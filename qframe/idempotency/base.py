@@ -141,7 +141,7 @@ class Checker(Protocol):
         """What a handler's error means, if it is its transaction's, and is to be tried again."""
 
     def sweep(self, limit: int) -> int:
-        """Removes up to so many of what may be forgotten; answers how many."""
+        """Removes up to so many of what may be forgotten; returns how many."""
 
     def close(self) -> None:
         """Frees what it has opened."""
@@ -177,8 +177,8 @@ def check_memory(what: str, kept_ms: int, terms: Terms) -> None:
     if kept_ms < terms.longest_ms:
         raise BadOption(
             what, f"{kept_ms / 1000:g}s",
-            f"with its retries a message may be delivered {terms.longest_ms / 1000:g}s after its "
-            "first delivery, and would not be recognised",
+            f"retries may deliver a message {terms.longest_ms / 1000:g}s after its "
+            "first delivery, when its mark is gone",
             f"use {what}={-(-terms.longest_ms // 1000)}, or fewer attempts or a shorter backoff",
         )  # fmt: skip
 

@@ -159,7 +159,7 @@ class DatabaseChecker:
         return None
 
     def sweep(self, limit: int) -> int:
-        """Removes up to so many rows that have expired; answers how many."""
+        """Removes up to so many rows that have expired; returns how many."""
         with self._transaction() as connection:
             return self._effects.sweep(connection, limit)
 
@@ -245,7 +245,7 @@ class DatabaseChecker:
 
 
 def _run(connection: Connection, statement: Executable, rows: list[dict[str, Any]]) -> int:
-    """Runs a change for each row; answers how many it touched."""
+    """Runs a change for each row; returns how many it touched."""
     counting = {"preserve_rowcount": True}  # SQLAlchemy forgets an insert's otherwise
     given = rows if len(rows) > 1 else rows[0]
     return connection.execute(statement, given, execution_options=counting).rowcount
@@ -259,5 +259,5 @@ def retention_ms(retention: float | str) -> int:
     """
     found = duration_ms(retention, "retention")
     if not found:
-        raise BadOption("retention", retention, "nothing would be remembered", 'use "7d"')
+        raise BadOption("retention", retention, "no mark would be kept", 'use "7d"')
     return found

@@ -54,13 +54,13 @@ class EffectsTable:
         self.dialect: str = "mysql" if engine.dialect.name == "mariadb" else engine.dialect.name
         if self.dialect not in _NOW_MS:
             raise BadOption(
-                "engine", engine.dialect.name, "checkers do not know this database",
+                "engine", engine.dialect.name, "checkers do not support this database",
                 "use SQLite, PostgreSQL, MySQL or MariaDB",
             )  # fmt: skip
         database = engine.url.database or ""
         if self.dialect == "sqlite" and (database in ("", ":memory:") or "mode=memory" in database):
             raise BadOption(
-                "engine", str(engine.url), "what is kept in memory is forgotten with its process",
+                "engine", str(engine.url), "a database in memory is lost with its process",
                 "use a file: sqlite:///shop.db",
             )  # fmt: skip
         self.engine = engine
@@ -83,7 +83,7 @@ class EffectsTable:
                 if not self._create:
                     raise BadOption(
                         "create_tables", False, f"there is no table {self.table.name}",
-                        "make it by your migrations from qframe.tables.tables().metadata",
+                        "create it in your migrations from qframe.tables.tables().metadata",
                     )  # fmt: skip
                 try:
                     self.table.create(self.engine, checkfirst=True)

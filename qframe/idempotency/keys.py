@@ -37,7 +37,7 @@ def key_of(option: object) -> Key:
     ):
         return _by_fields(tuple(fields))
     raise BadOption(
-        "key", option, "it is neither a field of the body, nor several, nor a plain function",
+        "key", option, "it must be a field of the body, several fields, or a plain function",
         'use key="order_id", key=("order_id", "line"), or key=lambda message: …',
     )  # fmt: skip
 
@@ -50,13 +50,13 @@ def _by_fields(fields: tuple[str, ...]) -> Key:
     def key(message: Message) -> str:
         body = message.body
         if not isinstance(body, Mapping):
-            raise _bad(message, f"its body is no object, and has no field {fields[0]!r}")
+            raise _bad(message, f"its body is not an object, so it has no field {fields[0]!r}")
         values = [body.get(field) for field in fields]
         for field, value in zip(fields, values, strict=True):
             if value is None:
                 raise _bad(message, f"its body has no {field!r}")
             if not isinstance(value, str | int | bool):
-                raise _bad(message, f"its {field!r} is neither a text nor a whole number")
+                raise _bad(message, f"its {field!r} is neither a string nor a whole number")
         return _fitted("body:", _text(message, values))
 
     return key
@@ -69,7 +69,7 @@ def _by_function(function: Callable[[Message], Any]) -> Key:
             return _fitted("key:", value)
         values = list(value) if isinstance(value, tuple | list) else [value]
         if not values or not all(isinstance(each, str | int | bool) for each in values):
-            raise _bad(message, f"key= has made {value!r} of it")
+            raise _bad(message, f"key= returned {value!r}")
         return _fitted("keys:", _text(message, values))
 
     return key

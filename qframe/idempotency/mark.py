@@ -9,8 +9,8 @@ from sqlalchemy import Connection, CursorResult, Dialect, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
 from qframe.idempotency.base import Claim, Scope, State
+from qframe.idempotency.begin_with_mark import BeginWithMark
 from qframe.idempotency.effects_table import DONE, EffectsTable, is_conflict
-from qframe.idempotency.opening import Opening
 
 
 class Prepared:
@@ -33,7 +33,7 @@ class Prepared:
         return connection.exec_driver_sql(self._text, self._ordered(given))
 
     def run_many(self, connection: Connection, given: list[dict[str, Any]]) -> int:
-        """Runs it with each of these; answers how many rows it touched, if the driver can tell."""
+        """Runs it with each of these; returns how many rows it touched, if the driver can tell."""
         rows: Any = given if self._names is None else [self._ordered(each) for each in given]
         return connection.exec_driver_sql(self._text, rows).rowcount
 
@@ -108,9 +108,9 @@ class Mark:
             f"{insert} SELECT {row} WHERE pg_try_advisory_xact_lock(:number)"
             " ON CONFLICT DO NOTHING", dialect,
         )  # fmt: skip
-        # Its parameters are numbered in the order of the row: see Opening.
+        # Its parameters are numbered in the order of the row: see BeginWithMark.
         numbered = f"$1, $2, $3, $4, {DONE}, $5, 0, {effects.now_ms} + $6"
-        self._opening = Opening(
+        self._opening = BeginWithMark(
             f"{table}_mark",
             f"{insert} SELECT {numbered} WHERE pg_try_advisory_xact_lock($7)"
             " ON CONFLICT DO NOTHING", dialect,

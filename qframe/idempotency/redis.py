@@ -46,7 +46,7 @@ class RedisChecker:
         self.key: Key = key_of(key)
         self._ttl_ms = duration_ms(ttl, "ttl")
         if not self._ttl_ms:
-            raise BadOption("ttl", ttl, "nothing would be remembered", 'use "24h"')
+            raise BadOption("ttl", ttl, "no mark would be kept", 'use "24h"')
         self._url = url
         # A cluster is to spread what one group remembers.
         self._shards = SHARDS if "+cluster:" in url else 1
@@ -122,7 +122,7 @@ class RedisChecker:
         policy = str(facts.get("maxmemory_policy", "noeviction"))
         if policy != "noeviction":
             raise BadUrl(
-                "checker", self.shown, f"its maxmemory-policy is {policy}, which drops marks",
+                "checker", self.shown, f"its maxmemory-policy is {policy}, which evicts marks",
                 "set maxmemory-policy to noeviction, or use another server for marks",
             )  # fmt: skip
 
@@ -161,7 +161,7 @@ class RedisChecker:
     def _require(self, answers: Sequence[int | None]) -> None:
         """Raises `CheckerUnavailable` where an answer is missing; to ask again is safe."""
         if None in answers:
-            raise CheckerUnavailable(self.shown, "a node of the cluster cannot answer")
+            raise CheckerUnavailable(self.shown, "a node of the cluster is down")
 
     def _asked(self, question: Any) -> Any:
         try:

@@ -52,7 +52,7 @@ TURN_S: Final = 1.0
 SYNCHRONOUS_FULL: Final = 2  # of SQLite
 
 
-class Transaction:
+class MarkTransaction:
     """The transaction of one effect: the mark is in it already, the handler's changes will be.
 
     It belongs to no thread; whoever ends it, ends it once.
@@ -205,7 +205,7 @@ class TransactionalChecker:
         if session is None:
             session = async_session if self.is_async else plain_session
         if not callable(session):
-            raise BadOption("session", session, "it makes no session", "use a sessionmaker")
+            raise BadOption("session", session, "it does not create sessions", "use a sessionmaker")
         self.key: Key = key_of(key)
         self._factory = session
         self._retention_ms = retention_ms(retention)
@@ -239,15 +239,15 @@ class TransactionalChecker:
         self.release_many(scope, [claim])
         if not is_guarded:
             raise BadOption(
-                "engine", self._effects.shown, "a handler could commit its transaction half-way",
-                "use a version of SQLAlchemy that qframe was tested with",
+                "engine", self._effects.shown, "handlers could commit their transaction half-way",
+                "use a version of SQLAlchemy listed in docs/platforms.md",
             )  # fmt: skip
         with asking(self.shown), self._effects.engine.begin() as connection:
             probe = table.c.effect == claim.key
             if connection.execute(select(table.c.effect).where(probe)).first() is not None:
                 connection.execute(table.delete().where(probe))
                 raise BadOption(
-                    "engine", self._effects.shown, "what it rolls back is not undone",
+                    "engine", self._effects.shown, "its rollback undoes nothing",
                     "leave out isolation_level='AUTOCOMMIT', and use tables with transactions",
                 )  # fmt: skip
 
@@ -315,7 +315,7 @@ class TransactionalChecker:
         return passing(self.shown, error)
 
     def sweep(self, limit: int) -> int:
-        """Removes up to so many rows that have expired; answers how many."""
+        """Removes up to so many rows that have expired; returns how many."""
         with asking(self.shown), self._effects.engine.begin() as connection:
             return self._effects.sweep(connection, limit)
 
@@ -338,7 +338,7 @@ class TransactionalChecker:
         if len(claims) > 1:  # in one order, so that there are no deadlocks
             claims = sorted(claims, key=lambda each: each.key)
         connection: GuardedConnection | None = None
-        transaction: Transaction | None = None
+        transaction: MarkTransaction | None = None
         try:
             connection = GuardedConnection(self._effects.engine)
             root = connection.begin()
@@ -350,7 +350,7 @@ class TransactionalChecker:
                 )
                 mine = next(claim for claim in claims if claim.is_mine)
                 is_marked = partial(self._mark.is_there, connection, scope, mine)
-                transaction = Transaction(
+                transaction = MarkTransaction(
                     connection, root, awaited, self._factory, self.shown, is_marked,
                     self._give_turn,
                 )  # fmt: skip

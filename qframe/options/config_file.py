@@ -30,7 +30,10 @@ def read_config() -> dict[str, Any]:
         return tomllib.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         raise BadOption(
-            CONFIG_VARIABLE, str(path), "there is no such file", "name one that exists, or unset it"
+            CONFIG_VARIABLE,
+            str(path),
+            "the file does not exist",
+            "name an existing file, or unset it",
         ) from None
     except OSError as error:
         raise BadOption(
@@ -38,5 +41,5 @@ def read_config() -> dict[str, Any]:
         ) from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise BadOption(
-            "file", str(path), f"it is not TOML ({error})", 'write lines such as namespace = "shop"'
+            "file", str(path), f"it is not TOML ({error})", 'write lines like namespace = "shop"'
         ) from error

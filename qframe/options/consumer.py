@@ -22,10 +22,10 @@ AWAITED_AT_ONCE: Final = 100
 
 OnDead = Callable[[Message, BaseException], object]
 
-_CHECKER_RULE = Rule("a checker, or the name of one given to app.checker")
+_CHECKER_RULE = Rule("a checker, or the name of one registered with app.checker")
 _TAGS_RULE = Rule("a tag, a list of tags of which any will do, or AllOf(…)", '"gold"')
 _MIDDLEWARE_RULE = Rule("a Middleware, or a list of them")
-_BACKOFF_RULE = Rule("a Backoff, or its first wait: seconds, or a text such as '2s'")
+_BACKOFF_RULE = Rule("a Backoff, or its first wait: seconds, or a string such as '2s'")
 _BREAKER_RULE = Rule('a Breaker, such as Breaker(failures=10, pause="30s")', "Breaker()")
 _BYTES_RULE = Rule("a whole number", "67108864")
 _RATE_RULE = Rule('a RateLimit, or a rate such as "100/s", "6000/m", "50/h"', '"100/s"')
@@ -66,7 +66,7 @@ class ConsumerOptions(BaseModel):
     )
     max_in_flight: int = Field(
         3000, ge=1, le=MOST_IN_FLIGHT,
-        description="How many messages a worker holds at once; more by default with batch=.",
+        description="How many messages a worker holds at once; more with batch=.",
     )  # fmt: skip
     start: Literal["earliest", "latest"] = Field(
         "earliest", description="Where a new group begins."
@@ -79,14 +79,15 @@ class ConsumerOptions(BaseModel):
         description="How long the group of an unused broadcast instance is kept, in seconds.",
     )  # fmt: skip
     serial: bool = Field(
-        False, description="Whether a slot's messages are handled one by one, whatever their keys."
+        False,
+        description="Whether a slot's messages are handled one at a time, whatever their keys.",
     )
     on_dead: OnDead | None = Field(
         None,
-        description="Called with the Message and the error when a message becomes a dead letter.",
+        description="Called with the message and its error when it becomes a dead letter.",
     )
     idempotent_checker: Annotated[Any, _CHECKER_RULE] = Field(
-        None, description="Recognises repeated messages, and acknowledges them unhandled."
+        None, description="Recognises repeated messages and acknowledges them unhandled."
     )
     timeout: MaybeSeconds = Field(
         None, ge=0.001, le=86_400,
@@ -185,7 +186,7 @@ def consumer_options(**given: Any) -> ConsumerOptions:
         given.setdefault("start", "latest")
     elif "broadcast_expires" in given:
         raise BadOption(
-            "broadcast_expires", given["broadcast_expires"], "only a broadcast consumer's place "
+            "broadcast_expires", given["broadcast_expires"], "only a broadcast consumer's group "
             "expires", "add broadcast=True, or leave it out",
         )  # fmt: skip
     _allow_for_batches(given)
@@ -197,8 +198,8 @@ def consumer_options(**given: Any) -> ConsumerOptions:
         _check_alone(options)
     if is_async(options.on_dead):
         raise BadOption(
-            "on_dead", options.on_dead, "it is async, and nobody awaits it",
-            "make it a plain function; one that is to be awaited can be published for",
+            "on_dead", options.on_dead, "it is async, and on_dead is not awaited",
+            "use a plain function; it may publish a message for an async consumer",
         )  # fmt: skip
     return options
 
@@ -225,9 +226,9 @@ def _allow_for_batches(given: dict[str, Any]) -> None:
 def _check_alone(options: ConsumerOptions) -> None:
     """Refuses what has no meaning where a message is settled before it is handled."""
     at_odds = (
-        ("auto_ack", options.auto_ack is False, "nothing is left to acknowledge"),
+        ("auto_ack", options.auto_ack is False, "the message is already acknowledged"),
         ("idempotent_checker", options.idempotent_checker is not None, "nothing comes again"),
-        ("batch", options.batch is not None, "a batch that fails is tried again one by one"),
+        ("batch", options.batch is not None, "a failed batch is retried one by one"),
     )
     for name, is_given, why in at_odds:
         if is_given:

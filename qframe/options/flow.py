@@ -23,7 +23,7 @@ DRAWN_FOR_S: Final = 1 / DRAWN_IN_A_S
 _OF_MESSAGES: Final = (Reject, UndecodableBody, BadEffectKey)
 _RATE: Final = re.compile(r"(\d{1,7})\s*/\s*(\d{0,9})\s*(ms|s|m|h|d)")
 _MS: Final = {"ms": 1, "s": 1000, "m": 60_000, "h": 3_600_000, "d": 86_400_000}
-_RATE_REMEDY: Final = 'use a text such as "100/s", "6000/m", "50/h", "1/500ms"'
+_RATE_REMEDY: Final = 'use a string such as "100/s", "6000/m", "50/h", "1/500ms"'
 
 
 class RateLimit:
@@ -63,9 +63,9 @@ class RateLimit:
             burst = max(1, least, int(self.per_s * BURST_S))
         elif not isinstance(burst, int) or isinstance(burst, bool) or not 1 <= burst <= most:
             why = f"it must be a whole number from 1 to {most}"
-            raise BadOption("burst", burst, why, "leave it out: what 0.3 s allow")
+            raise BadOption("burst", burst, why, "leave it out: the default is 0.3 s of the rate")
         elif burst < least:
-            why = "workers that share a limit draw what 0.1 s allow, and it must be twice as much"
+            why = "workers that share a limit draw 0.1 s of it at a time; burst must be twice that"
             raise BadOption("burst", burst, why, f"use {least} or more, or over='worker'")
         self.burst = burst
 
@@ -172,9 +172,9 @@ class Breaker:
         self.on: tuple[type[BaseException], ...] = on if isinstance(on, tuple) else (on,)
         for each in self.on:
             if not (isinstance(each, type) and issubclass(each, BaseException)):
-                raise BadOption("on", on, "it must be a type of errors", "use Exception")
+                raise BadOption("on", on, "it must be an exception type", "use Exception")
         if all(issubclass(each, _OF_MESSAGES) for each in self.on):
-            why = "no failure would count" if self.on else "it names no type of errors"
+            why = "no failure would count" if self.on else "it names no exception type"
             raise BadOption("on", on, why, "use Exception, or leave it out")
 
     def counts(self, error: BaseException) -> bool:

@@ -33,7 +33,7 @@ def _seconds(value: Any) -> float:
 
 
 _NAME_RULE = Rule("1 to 64 of the characters A-Z a-z 0-9 _ . -")
-_DURATION_RULE = Rule('seconds, or a text such as "500ms", "30s", "24h",', '"30s"')
+_DURATION_RULE = Rule('seconds, or a string such as "500ms", "30s", "24h",', '"30s"')
 
 Seconds = Annotated[float, BeforeValidator(_seconds), _DURATION_RULE]
 MaybeSeconds = Annotated[
@@ -96,7 +96,7 @@ def _remedy(field: FieldInfo) -> str:
     """A value that is allowed: the default, or else an example."""
     examples = [each.example for each in field.metadata if isinstance(each, Rule) and each.example]
     allowed = _shown_default(field) or next(iter(examples), "")
-    return f"use {allowed}, or leave it out" if allowed else "leave it out for none"
+    return f"use {allowed}, or leave it out" if allowed else "leave it out for no value"
 
 
 def _rule(field: FieldInfo) -> str:
@@ -121,7 +121,7 @@ def _type_in_words(field: FieldInfo) -> str:
         return f"one of {', '.join(parts)}"
     if kind is not None and NoneType in get_args(kind):
         return "a callable" if get_origin(parts[0]) is Callable else "a value"
-    simple: dict[Any, str] = {int: "a whole number", bool: "True or False", str: "a text"}
+    simple: dict[Any, str] = {int: "a whole number", bool: "True or False", str: "a string"}
     return simple.get(kind, "a value")
 
 

@@ -55,10 +55,10 @@ class Settings(BaseSettings):
         10.0,
         ge=0.5,
         le=600,
-        description="How long ZooKeeper may not hear from a worker before others take its slots, "
-        "in seconds; three times as long without ZooKeeper.",
+        description="How long a worker may be silent before others take its slots, in seconds; "
+        "three times as long without ZooKeeper.",
     )
-    namespace: Name = Field("qframe", description="Separates systems that share one store.")
+    namespace: Name = Field("qframe", description="Separates systems that share a store.")
     instance: MaybeName = Field(
         "", description="Name of this process for broadcast consumers; the host's name if empty."
     )
@@ -66,13 +66,13 @@ class Settings(BaseSettings):
         262_144, ge=1, le=2**30, description="The largest body of a message, in bytes."
     )
     publish_batch: int = Field(
-        500, ge=1, le=10_000, description="How many messages go to the store in one call."
+        500, ge=1, le=10_000, description="The most messages per call to the store."
     )
     max_in_flight_bytes: int = Field(
         64 * 2**20,
         ge=65_536,
         le=2**40,
-        description="How many bytes of bodies a consumer may hold at once.",
+        description="The most bytes of bodies that a consumer holds at once.",
     )
     grace: Seconds = Field(
         30.0,

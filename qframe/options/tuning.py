@@ -68,7 +68,7 @@ def tuning_of(texts: Mapping[str, str]) -> tuple[Tuning, list[BadOption]]:
 def _read(name: str, text: str) -> object:
     if name == "paused":
         if text != YES:
-            raise BadOption(name, text, f"it can only be {YES!r}", "use qframe pause and resume")
+            raise BadOption(name, text, f"it must be {YES!r}", "use qframe pause and resume")
         return True
     number = name in ("threads", "in_flight") and text.isascii() and text.isdigit()
     return _checked(name, int(text[:9]) if number else text)
@@ -81,4 +81,4 @@ def _checked(name: str, value: object) -> object:
         return consumer_options(threads=value).threads
     if name == "in_flight":
         return consumer_options(max_in_flight=value).max_in_flight
-    raise BadOption("tuning", name, "there is nothing of that name", "use threads, rate, in_flight")
+    raise BadOption("tuning", name, "there is no such setting", "use threads, rate, in_flight")

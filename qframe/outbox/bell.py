@@ -1,4 +1,4 @@
-"""What tells the relays of this process, and on PostgreSQL those elsewhere, of a commit."""
+"""Tells the relays of this process, and on PostgreSQL those of others, of a commit."""
 
 from __future__ import annotations
 

@@ -20,8 +20,8 @@ from qframe.stores.base import Store
 from qframe.topic import Topic, checked_name
 
 PAGE: Final = 500
-_DROP: Final = "drop it, and store it anew as it should be"
-_ROOM: Final = "have its groups handle what is there, or declare it with more room"
+_DROP: Final = "drop it and store a corrected message"
+_ROOM: Final = "wait until its groups settle messages, or raise its max_length"
 
 
 class Waiting(NamedTuple):
@@ -54,7 +54,7 @@ class Desk:
         self._store = store
 
     def waiting(self, limit: int, *, refused: bool = False) -> list[Waiting]:
-        """What waits, the oldest first.
+        """The waiting messages, the oldest first.
 
         Args:
             limit: how many at most.
@@ -70,7 +70,7 @@ class Desk:
         return found
 
     def named(self, ids: Collection[str]) -> list[Waiting]:
-        """Those of these ids, with what holds each back."""
+        """The messages of these ids, each with the reason why it waits."""
         found: list[Waiting] = []
         with self._engine.connect() as connection:
             for row in self._rows.named(connection, ids):
@@ -79,7 +79,7 @@ class Desk:
         return found
 
     def drop(self, numbers: Collection[int]) -> int:
-        """Removes rows for good; answers how many were still there."""
+        """Removes rows for good; returns how many there still were."""
         with self._engine.begin() as connection:
             return self._rows.delete(connection, numbers)
 
@@ -112,7 +112,7 @@ class _Refusals:
         self._first: dict[tuple[str, int | None], str] = {}
 
     def of(self, row: Row) -> Waiting:
-        """What keeps a row; to be asked row by row, the lowest number first."""
+        """The reason why a row waits; ask row by row, the lowest number first."""
         try:
             topic = self._topic(row)
         except BadInput as error:
@@ -126,13 +126,13 @@ class _Refusals:
         return waiting._replace(behind=behind)
 
     def _in_line(self, topic: Topic, row: Row) -> Waiting:
-        """What is wrong with a row itself, in a topic that is as it was meant."""
+        """The fault of a row itself, in a topic that is as it was meant."""
         try:
             entry = entry_of(topic, row)
         except TopicMismatch as error:
             return Waiting(row, refused=_short(error), remedy=error.remedy)
         except (BadInput, msgspec.DecodeError) as error:
-            return Waiting(row, refused=f"it makes no sense: {_short(error)}", remedy=_DROP)
+            return Waiting(row, refused=f"it cannot be decoded: {_short(error)}", remedy=_DROP)
         room = self._room(topic).get(entry.slot)
         if room is None or room > 0:
             return Waiting(row)
@@ -165,7 +165,7 @@ class _Refusals:
 
 
 def _short(error: Exception) -> str:
-    """What is wrong, without what to do."""
+    """The fault that an error names, without its remedy."""
     return str(error).removesuffix(f"; {error.remedy}" if isinstance(error, BadInput) else "")
 
 

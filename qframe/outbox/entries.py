@@ -15,7 +15,7 @@ from qframe.topic import Topic, checked_key
 
 
 def facts_of(row: Row) -> TopicFacts | None:
-    """What a row says about its topic; nothing if it cannot be read, which is told elsewhere."""
+    """The row's options of its topic; none if they cannot be read, which is reported elsewhere."""
     with suppress(msgspec.DecodeError):
         return _options(row).topic
     return None

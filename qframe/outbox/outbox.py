@@ -1,4 +1,4 @@
-"""What the user calls: publishing inside a business transaction."""
+"""The user's side: publishing inside a business transaction."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _TRIES: Final = 3
 
 
 class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
-    """What declares a topic where nobody has."""
+    """The options that declare a topic if nobody has."""
 
     kind: Kind
     slots: int
@@ -43,7 +43,7 @@ class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
 
     @classmethod
     def of(cls, topic: Topic) -> TopicFacts:
-        """Those of a topic."""
+        """The options of a topic."""
         return cls(
             topic.kind, topic.slots, topic.retain_ms, topic.max_length, topic.dedupe_window_ms,
             topic.gap_timeout_ms, topic.subject,
@@ -63,7 +63,7 @@ class TopicFacts(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Options(msgspec.Struct, omit_defaults=True):
-    """What a row says beside its columns, in JSON: the rarer options, and the topic's own.
+    """The options of a row beside its columns, in JSON: the rarer options, and the topic's own.
 
     `topic` has what declares it, if the publisher gave a `Topic`; `qframe.outbox` tells the rest.
     """
@@ -107,7 +107,7 @@ class Outbox:
             raise BadOption("engine", engine, "it is not an Engine", "use create_engine(url)")
         if engine.dialect.name not in KNOWN:
             raise BadOption(
-                "engine", engine.dialect.name, "an outbox cannot be kept in such a database",
+                "engine", engine.dialect.name, "an outbox does not support this database",
                 f"use one of {', '.join(KNOWN)}",
             )  # fmt: skip
         if not isinstance(max_body, int) or isinstance(max_body, bool) or max_body < 1:
@@ -190,7 +190,7 @@ class Outbox:
         """
         if not hasattr(session, "run_sync"):
             raise BadOption(
-                "session", type(session).__name__, "it cannot be awaited", "use outbox.publish"
+                "session", type(session).__name__, "it is not async", "use outbox.publish"
             )
         message_id: str = await session.run_sync(self.publish, topic, body, **options)
         return message_id
@@ -321,7 +321,7 @@ def _json(value: Any, what: str) -> str:
         return msgspec.json.encode(value).decode()
     except UnicodeEncodeError as error:
         raise BadOption(
-            what, value, "it holds half a character", "use texts that UTF-8 can hold"
+            what, value, "it has a lone surrogate", "use strings that UTF-8 can encode"
         ) from error
 
 

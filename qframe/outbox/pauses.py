@@ -1,4 +1,4 @@
-"""What a relay leaves alone for a while, since its topic has refused it."""
+"""Lines that a relay leaves alone for a while, because a topic has refused them."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Pauses:
     def begin(self, topic: str, line: int | None) -> bool:
         """Pauses a line, or with None its whole topic, longer than the last time.
 
-        Answers whether that is the first pause since it last went well.
+        Returns whether this is the first pause since the last success.
         """
         place = (topic, line)
         if place in self._until_s:

@@ -160,7 +160,7 @@ class Relay(Service):
         self._busy_since_s = self._clock.monotonic_s()
 
     def _turn_or_trouble(self) -> float:
-        """One turn; answers how long to wait until the next."""
+        """One turn; returns how long to wait until the next."""
         try:
             busy = self._turn()
         except self._database_errors as error:
@@ -188,7 +188,7 @@ class Relay(Service):
         return 0.0
 
     def _turn(self) -> bool:
-        """Does what there is to do; answers whether it has brought anything into a topic."""
+        """Relays what is due; returns whether anything was published."""
         slots = self._joined().open()
         self._step()
         if slots is not self._served:
@@ -374,16 +374,18 @@ def check_relayed(outbox: object, others: Iterable[Outbox]) -> None:
         raise BadOption("outbox", outbox, "it is not an Outbox", "use Outbox(engine)")
     if outbox.engine.dialect.is_async:
         raise BadOption(
-            "outbox", outbox.engine.driver, "a relay cannot use a driver that is awaited",
+            "outbox", outbox.engine.driver, "a relay cannot use an async driver",
             "give the relay an Outbox of its own, on create_engine(url)",
         )  # fmt: skip
     if isinstance(outbox.engine.pool, SingletonThreadPool):
         raise BadOption(
-            "outbox", str(outbox.engine.url), "each thread has a database of its own there",
+            "outbox", str(outbox.engine.url), "each thread would have its own empty database",
             "use a file, or create_engine(…, poolclass=StaticPool)",
         )  # fmt: skip
     if outbox in others:
-        raise BadOption("outbox", outbox.prefix, "it was given before", "give it once")
+        raise BadOption(
+            "outbox", outbox.prefix, "it has a relay already", "call app.relay once per outbox"
+        )
 
 
 def slots_topic(outbox: Outbox) -> Topic:

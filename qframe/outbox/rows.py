@@ -173,7 +173,7 @@ class Rows:
             connection.execute(statement.where(self._outbox.c.number.in_(some)))
 
     def delete(self, connection: Connection, numbers: Iterable[int]) -> int:
-        """The store has these, or nobody wants them; answers how many were there."""
+        """Deletes rows that the store has, or that nobody wants; returns how many there were."""
         number = self._outbox.c.number
         return sum(
             connection.execute(delete(self._outbox).where(number.in_(some))).rowcount

@@ -21,10 +21,10 @@ Parameters = dict[str, Any]
 
 
 class Transaction(Protocol):
-    """What publishing needs of it."""
+    """The part of a transaction that publishing needs."""
 
     def run(self, statement: Executable, parameters: Parameters) -> int:
-        """Runs a change once; answers how many rows it touched."""
+        """Runs a change once; returns how many rows it touched."""
 
     def run_many(self, statement: Executable, parameters: Sequence[Parameters]) -> None:
         """Runs a change for each."""
@@ -41,7 +41,7 @@ class OfSqlAlchemy:
         self._session = session
 
     def run(self, statement: Executable, parameters: Parameters) -> int:
-        """Runs a change once; answers how many rows it touched."""
+        """Runs a change once; returns how many rows it touched."""
         return self._connection.execute(statement, parameters).rowcount
 
     def run_many(self, statement: Executable, parameters: Sequence[Parameters]) -> None:
@@ -66,7 +66,7 @@ class OfDriver:
         self._dialect = type(engine.dialect)(paramstyle=style)  # type: ignore[call-arg]
 
     def run(self, statement: Executable, parameters: Parameters) -> int:
-        """Runs a change once; answers how many rows it touched."""
+        """Runs a change once; returns how many rows it touched."""
         text, names, constants = self._compiled(statement)
         with closing(self._connection.cursor()) as cursor:
             cursor.execute(text, tuple((constants | parameters)[name] for name in names))
@@ -97,7 +97,7 @@ def transaction_of(target: Any, engine: Engine) -> Transaction:
     """
     if hasattr(target, "sync_session") or hasattr(target, "sync_connection"):
         raise BadOption(
-            "session", type(target).__name__, "it can only be awaited",
+            "session", type(target).__name__, "it is async",
             "use await outbox.apublish(session, …), or its run_sync",
         )  # fmt: skip
     if isinstance(target, Connection):
@@ -110,7 +110,7 @@ def transaction_of(target: Any, engine: Engine) -> Transaction:
         if _commits_by_itself(target):
             raise _autocommit(target)
         return OfDriver(target, engine)
-    raise BadOption("session", type(target).__name__, "it is no transaction", _REMEDY)
+    raise BadOption("session", type(target).__name__, "it is not a transaction", _REMEDY)
 
 
 def _connection_of(session: Any, engine: Engine) -> Connection:
@@ -128,7 +128,7 @@ def _checked(connection: Connection, engine: Engine) -> Connection:
         shown = other.url.render_as_string(hide_password=True)
         raise BadOption(
             "session", shown, f"the outbox is in {engine.url.render_as_string(hide_password=True)}",
-            "give a session of that database, or make an Outbox for this one",
+            "give a session of that database, or create an Outbox for this one",
         )  # fmt: skip
     # Both were given by the user: where neither was, no driver commits by itself.
     asked = connection.get_execution_options().get("isolation_level")
@@ -160,7 +160,7 @@ def _commits_by_itself(connection: Any) -> bool:
 
 def _autocommit(connection: Any) -> BadOption:
     return BadOption(
-        "session", type(connection).__name__, "it commits every statement by itself",
+        "session", type(connection).__name__, "it commits each statement at once",
         "begin a transaction: with engine.begin(), or Django's transaction.atomic()",
     )  # fmt: skip
 

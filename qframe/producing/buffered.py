@@ -31,7 +31,7 @@ from qframe.topic import Body, Topic, duration_ms
 CAPACITY: Final = 10_000
 LOGGER: Final = "qframe.buffered"
 _LOSS: Final = (
-    "%d messages of a buffered producer were not sent (%s); close it, and look at its futures"
+    "%d messages of a buffered producer were not sent (%s); close it, and check its futures"
 )
 
 
@@ -129,7 +129,7 @@ class BufferedProducer(Service):
         if lost := self._failed - failed:
             self._log(_LOSS, lost, self._error)
         if not ended and (lost := self._taken - self._settled):
-            self._log(_LOSS, lost, f"that takes longer than {EXIT_S:g} s")
+            self._log(_LOSS, lost, f"it took longer than {EXIT_S:g} s")
 
     def _begin_anew(self) -> None:
         """Holds nothing in the child of a fork; what its parent holds, its parent sends."""

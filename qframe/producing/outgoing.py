@@ -70,8 +70,8 @@ def outgoing(body: Any, options: MessageOptions) -> Outgoing:
     """
     if isinstance(body, Outgoing):
         raise BadBody(
-            "body", body, "it is an Outgoing, which publish_many takes",
-            "publish its body, and give key= and all else beside it",
+            "body", body, "it is an Outgoing, which only publish_many accepts",
+            "publish its body, and pass key= and the other options beside it",
         )  # fmt: skip
     try:
         return Outgoing(body, **options)

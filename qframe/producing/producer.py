@@ -116,7 +116,10 @@ class Producer:
         one = isinstance(items, _ONE_BODY) or is_model(type(items))
         if one or not isinstance(items, Iterable):
             raise BadOption(
-                "items", items, "it is one body, and many are published", "give a list: [body]"
+                "items",
+                items,
+                "it is a single body, and publish_many takes several",
+                "give a list: [body]",
             )
         found = self._catalog.resolve(topic)
         entries = self._entries(found, items, size)
@@ -263,14 +266,12 @@ def _add_options(entry: Entry, topic: Topic, item: Outgoing) -> None:
     if item.within is not None:
         _refuse_unless(kind is Kind.MERGE, "within", item.within, topic)
         if timed:
-            raise BadOption("within", item.within, "a time is given as well", "give one of them")
+            raise BadOption("within", item.within, "a time is given too", "give one of them")
         entry.within_ms = duration_ms(item.within, "within")
     if item.sequence is not None:
         _refuse_unless(kind is Kind.ORDERED, "sequence", item.sequence, topic)
         if timed:
-            raise BadOption(
-                "sequence", item.sequence, "a time is given as well", "give one of them"
-            )
+            raise BadOption("sequence", item.sequence, "a time is given too", "give one of them")
         whole = isinstance(item.sequence, int) and not isinstance(item.sequence, bool)
         if not whole or not 1 <= item.sequence < 2**53:
             raise BadOption(
@@ -285,15 +286,17 @@ def _slot_of(topic: Topic, item: Outgoing, *, timed: bool) -> int:
     if item.key is not None and topic.has_subjects:
         remedy = "leave one of the two out, or publish to a stream"
         if topic.kind is not Kind.ORDERED:
-            why = f"equal keys meet in the key's slot in topic {topic.name!r} of kind {topic.kind}"
+            why = (
+                f"equal keys must share the key's slot in topic {topic.name!r} of kind {topic.kind}"
+            )
             raise BadOption("slot_basis", basis, why, remedy)
         if timed:
-            why = "a time and a key are given as well, and a timer lies in its key's slot"
+            why = "a time and a key are given too, and a timer is in its key's slot"
             raise BadOption("slot_basis", basis, why, remedy)
     try:
         return topic.slot_of(checked_key(basis).encode())
     except BadKey as error:
-        raise BadOption("slot_basis", basis, error.why, "use a text, such as an id") from None
+        raise BadOption("slot_basis", basis, error.why, "use a string, such as an id") from None
 
 
 def _refuse_unless(fits: bool, option: str, value: object, topic: Topic) -> None:

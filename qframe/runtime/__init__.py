@@ -104,6 +104,6 @@ part is its last word and ends the worker, whose leases then run out. Pull loops
 stand still are the `watchdog`'s concern. Stopping is `process/shutdown.py`.
 
 Several workers are several processes: `supervisor` starts a `child` for each, by executing the
-program anew, and starts it again when it dies; a `lifeline` joins the two, on which a worker says
-that it serves and notices that its supervisor is gone.
+program anew, and starts it again when it dies; a `supervisor_pipe` joins the two: on it a worker
+reports that it serves, and notices that its supervisor is gone.
 """

@@ -104,10 +104,12 @@ def check_incoming(schema: StructType, topic: Topic, options: WriteOptions) -> N
     given = {field.name: field for field in schema.fields}
     for name in given:
         if schema.names.count(name) > 1:
-            raise BadInput("column", name, "there are two of this name", "give each its own")
+            raise BadInput(
+                "column", name, "there are two columns of this name", "rename one of them"
+            )
     if "body" not in given:
         raise BadBody(
-            "column body", sorted(given), "there is none among these",
+            "column body", sorted(given), "it is missing from these columns",
             'add it, such as to_json(struct("*")).alias("body"), or use qframe.spark.publish',
         )  # fmt: skip
     for name in options.id_columns:
@@ -117,7 +119,7 @@ def check_incoming(schema: StructType, topic: Topic, options: WriteOptions) -> N
             )
     if options.id_columns and "id" in given:
         raise BadOption(
-            "option idColumns", ",".join(options.id_columns), "column id names each row already",
+            "option idColumns", ",".join(options.id_columns), "column id already names each row",
             "leave one of them out",
         )  # fmt: skip
     for name, field in given.items():
@@ -130,7 +132,7 @@ def check_incoming(schema: StructType, topic: Topic, options: WriteOptions) -> N
                 )  # fmt: skip
         elif name not in options.id_columns:
             raise BadInput(
-                "column", name, "a message has no such part",
+                "column", name, "a message has no such column",
                 f"select only {', '.join(INCOMING)}, or put it into the body",
             )  # fmt: skip
     _check_kind(given, topic)

@@ -77,7 +77,7 @@ class Table:
         except pa.ArrowInvalid:
             wrong = next(each for each in messages if not _is_text(each.body))
             raise BadBody(
-                "body of message", wrong.id, "it is no text in UTF-8",
+                "body of message", wrong.id, "it is not text in UTF-8",
                 "read bodies as they are, with option bodyType=binary",
             ) from None  # fmt: skip
 

@@ -1,4 +1,4 @@
-"""What of a query's WHERE the store answers by itself: slots, offsets, and since when."""
+"""The part of a query's WHERE that the store applies: slots, offsets, and a first time."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _BOUNDS = (EqualTo, EqualNullSafe, GreaterThan, GreaterThanOrEqual, LessThan, Le
 
 
 class Bounds(msgspec.Struct):
-    """What is left of a topic by the filters taken so far.
+    """The part of a topic that the filters so far leave.
 
     Attributes:
         slots: the slots that are wanted; None for all.
@@ -38,7 +38,7 @@ class Bounds(msgspec.Struct):
     until_ms: int = 2**62
 
     def take(self, filters: Iterable[Filter]) -> list[Filter]:
-        """Takes what it can; answers those that are still to be applied by Spark."""
+        """Takes the filters that it can apply; returns those that Spark must apply."""
         return [each for each in filters if not self._takes(each)]
 
     def wants(self, slot: int) -> bool:

@@ -23,7 +23,7 @@ def streaming_job(query: str, batch: str) -> str:
 
 
 def batch_token(job: str, partition: int, number: int) -> str:
-    """What the ids of a batch of rows begin with: its job, its partition, its number there."""
+    """The beginning of the ids of a batch of rows: its job, its partition, its number there."""
     return f"{job}.{partition}.{number}"
 
 

@@ -26,7 +26,7 @@ T = TypeVar("T")
 
 
 class Place(msgspec.Struct, frozen=True):
-    """Where a topic is: all that a task needs to find it.
+    """The address of a topic: all that a task needs to find it.
 
     Attributes:
         store: the store's URL.
@@ -71,7 +71,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
 
 
 class ReadOptions(msgspec.Struct, frozen=True):
-    """What is read, and how.
+    """The options of a read.
 
     Attributes:
         group: the group whose dead letters are read, or that is moved behind the reader.
@@ -138,11 +138,14 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     )
     if read.dead and read.group is None:
         raise BadOption(
-            "option group", None, "dead letters are a group's", "name the group with option group"
+            "option group",
+            None,
+            "dead letters belong to a group",
+            "name the group with option group",
         )
     if read.ending == EARLIEST:
         raise BadOption(
-            "option endingOffsets", EARLIEST, "nothing lies before the first message",
+            "option endingOffsets", EARLIEST, "no message lies before the first",
             f"use {LATEST}, or offsets such as {{\"0\": 100}}",
         )  # fmt: skip
     return read
@@ -200,11 +203,11 @@ def _offsets_by_slot(text: str, what: str) -> dict[int, int]:
         found = msgspec.json.decode(text, type=dict[int, int])
     except msgspec.DecodeError as error:
         raise BadOption(
-            what, text, f"it is no object of offsets by slot ({error})",
+            what, text, f"it is not an object of offsets by slot ({error})",
             f'use {EARLIEST}, {LATEST}, or such as {{"0": 12, "1": 0}}',
         ) from None  # fmt: skip
     if any(slot < 0 or offset < 0 for slot, offset in found.items()):
-        raise BadOption(what, text, "slots and offsets count from 0", 'use such as {"0": 12}')
+        raise BadOption(what, text, "slots and offsets count from 0", 'write it like {"0": 12}')
     return found
 
 
@@ -218,7 +221,7 @@ def _known(given: Mapping[str, str], names: tuple[str, ...]) -> dict[str, str]:
         if name.lower() not in by_lower:
             near = get_close_matches(name.lower(), by_lower, n=1)
             raise BadOption(
-                "option", name, "there is none of that name here",
+                "option", name, "there is no such option",
                 f"use {by_lower[near[0]]}" if near else f"use one of {', '.join(names)}",
             )  # fmt: skip
         options[by_lower[name.lower()]] = value
@@ -249,7 +252,7 @@ def _whole(name: str, least: int, most: int) -> Callable[[str], int]:
             return int(text)
         raise BadOption(
             f"option {name}", text, f"it must be a whole number from {least} to {most}",
-            "use such a number",
+            "use a number in this range",
         )  # fmt: skip
 
     return rule
@@ -259,7 +262,7 @@ def _flag(name: str) -> Callable[[str], bool]:
     def rule(text: str) -> bool:
         if text.lower() in ("true", "false"):
             return text.lower() == "true"
-        raise BadOption(f"option {name}", text, "it is neither true nor false", "use true or false")
+        raise BadOption(f"option {name}", text, "it must be true or false", "use true or false")
 
     return rule
 
@@ -292,7 +295,7 @@ def _names(text: str) -> tuple[str, ...]:
     names = tuple(name.strip() for name in text.split(","))
     if not all(names) or len(set(names)) != len(names):
         raise BadOption(
-            "option idColumns", text, "it is no list of columns", "use such as order_id,line"
+            "option idColumns", text, "it is not a list of columns", "write it like order_id,line"
         )
     return names
 

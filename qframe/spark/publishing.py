@@ -45,7 +45,7 @@ def publish(
     job_id: str | None = None,
     batch: int | None = None,
 ) -> str:
-    """Publishes each row of a DataFrame, once, and answers the job's id.
+    """Publishes each row of a DataFrame, once, and returns the job's id.
 
     An argument that names a part of a message is a column's name, or an expression. The same job
     run again, with the same rows in the same partitions or with ids of their own, publishes what
@@ -86,7 +86,7 @@ def publish(
         options["batchSize"] = str(batch)
     if id_columns:
         if id is not None:
-            raise BadOption("id_columns", list(id_columns), "id is given as well", "give one")
+            raise BadOption("id_columns", list(id_columns), "id is given too", "give one")
         options["idColumns"] = ",".join(f"_id{number}" for number in range(len(id_columns)))
     for name in id_columns:
         if name not in df.columns:

@@ -58,7 +58,7 @@ def firsts(store: Store, place: Place) -> dict[int, int]:
 
 
 def begins(store: Store, place: Place, asked: str | Mapping[int, int]) -> dict[int, int]:
-    """Where to begin, as `startingOffsets` says; in a slot that it does not name, at the first."""
+    """The start, as `startingOffsets` says; in a slot that it does not name, at the first."""
     if asked == LATEST:
         return heads(store, place)
     found = firsts(store, place)
@@ -66,7 +66,7 @@ def begins(store: Store, place: Place, asked: str | Mapping[int, int]) -> dict[i
 
 
 def ends(store: Store, place: Place, asked: str | Mapping[int, int]) -> dict[int, int]:
-    """Where to end, as `endingOffsets` says; in a slot that it does not name, behind the last."""
+    """The end, as `endingOffsets` says; in a slot that it does not name, behind the last."""
     found = heads(store, place)
     if isinstance(asked, str):
         return found

@@ -30,7 +30,7 @@ class LogReader(DataSourceReader):
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
-        """What is there now, by slot, as far as it is wanted."""
+        """The offsets to read now, by slot."""
         bounds, options = self._bounds, self._options
         store = self._place.open()
         try:
@@ -67,7 +67,7 @@ class PushingReader(LogReader):
     """
 
     def pushFilters(self, filters: list[Filter]) -> list[Filter]:  # noqa: N802 - Spark's name
-        """Takes what narrows slots, offsets and times; answers what is left to Spark."""
+        """Takes filters on slots, offsets and times; returns the others to Spark."""
         return self._bounds.take(filters)
 
 

@@ -83,7 +83,7 @@ class Rows:
             if len(body) > most:
                 raise BadBody(
                     "column body", f"of {len(body)} bytes", f"maxBody is {most}",
-                    "publish a reference to it, or raise option maxBody",
+                    "publish a reference instead, or raise option maxBody",
                 )  # fmt: skip
             if is_json:
                 try:

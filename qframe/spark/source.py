@@ -81,7 +81,7 @@ class QFrameDataSource(DataSource):
         options = read_options(self.options)
         if options.dead:
             raise BadOption(
-                "option deadLetters", True, "dead letters have no offsets to go on from",
+                "option deadLetters", True, "dead letters have no offsets to continue from",
                 "read them with read, not readStream",
             )  # fmt: skip
         if options.ending != LATEST:
@@ -130,7 +130,7 @@ def _log_of(given: Mapping[str, str], options: ReadOptions) -> Place:
     if place.topic.has_subjects:
         raise BadOption(
             "option topic", place.topic.name,
-            f"it is of kind {place.topic.kind}, which keeps no log to be read",
+            f"it is of kind {place.topic.kind}, which has no log to read",
             "read a stream, or this topic's dead letters with deadLetters=true",
         )  # fmt: skip
     return place
@@ -163,13 +163,16 @@ def _refuse_offsets(options: ReadOptions) -> None:
     ):
         if value != default:
             raise BadOption(
-                f"option {name}", value, "dead letters are read whole", "leave it out, and filter"
+                f"option {name}",
+                value,
+                "dead letters are read whole",
+                "leave it out, and filter the rows",
             )
 
 
 def _refuse_overwriting(overwrite: bool) -> None:
     if overwrite:
         raise BadOption(
-            "mode", "overwrite", "a topic's messages are never replaced",
+            "mode", "overwrite", "a topic cannot be overwritten",
             'use mode("append"), or outputMode("append") for a stream',
         )  # fmt: skip

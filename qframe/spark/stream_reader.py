@@ -44,7 +44,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._committed: dict[int, int] = {}
 
     def initialOffset(self) -> Offsets:  # noqa: N802 - the names are Spark's
-        """Where a query without a checkpoint begins."""
+        """The offsets at which a query without a checkpoint begins."""
         store = self._store()
         start = begins(store, self._place, self._options.starting)
         self._move_group(start)
@@ -131,8 +131,8 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         store.subscribe(topic, group, _EARLIEST)
         if any(epoch != NO_EPOCH for epoch in store.epochs(topic, group).values()):
             raise BadOption(
-                "option group", group, "workers consume with it, and the query would move it",
-                "give the query a group of its own",
+                "option group", group, "workers use this group; the query would move its offsets",
+                "give the query its own group",
             )  # fmt: skip
 
     def _older(self, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:

@@ -37,7 +37,7 @@ _BATCH: Final = "streaming.sql.batchId"
 
 @dataclass
 class Written(WriterCommitMessage):
-    """What a task has done.
+    """The result of a task.
 
     Attributes:
         partition: the partition that it wrote.
@@ -180,7 +180,7 @@ def job_of(options: WriteOptions, query: str, batch: str) -> str:
 
 
 def note_of(job: str) -> str:
-    """What is to be known of a job that has failed."""
+    """The facts of a job that has failed."""
     return (
         f"The messages that job {job} has published have ids that begin with {job!r}; "
         "the same write with that jobId completes it."
@@ -190,5 +190,5 @@ def note_of(job: str) -> str:
 def _task() -> TaskContext:
     task = TaskContext.get()
     if task is None:
-        raise NotSupported("writing outside of a task of Spark's", "use df.write.format('qframe')")
+        raise NotSupported("writing outside a Spark task", "use df.write.format('qframe')")
     return task

@@ -16,7 +16,7 @@ class Bucket(NamedTuple):
     at_ms: int
 
 
-class Terms(NamedTuple):
+class DrawTerms(NamedTuple):
     """How many tokens are asked for, and what may be had."""
 
     tokens: int
@@ -25,7 +25,7 @@ class Terms(NamedTuple):
     burst: int
 
 
-def drawn(before: Bucket | None, terms: Terms, now_ms: int) -> tuple[DrawResult, Bucket | None]:
+def drawn(before: Bucket | None, terms: DrawTerms, now_ms: int) -> tuple[DrawResult, Bucket | None]:
     """What a draw is granted, and the bucket after it; None where it stays as it was.
 
     A bucket is written only when something was granted, so what it has earned is rounded down once

@@ -77,6 +77,22 @@ class PullRequest(NamedTuple):
     position: int | None = None
 
 
+class PullTerms(NamedTuple):
+    """The terms of a whole pull.
+
+    Attributes:
+        receipt: the receipt of what is handed out.
+        lease_ms: how long it stays hidden.
+        max_attempts: how often a message is handed out before it is dead.
+        run: how many messages of an ordered subject are handed out together at most.
+    """
+
+    receipt: str
+    lease_ms: int
+    max_attempts: int
+    run: int
+
+
 class PullResult(msgspec.Struct):
     """The answer to a pull.
 
@@ -196,12 +212,3 @@ def acks(deliveries: Sequence[Delivery], epochs: Mapping[int, str]) -> list[Sett
         )
         for one in deliveries
     ]  # fmt: skip
-
-
-def due_of(entry: Entry, now_ms: int, merges: bool) -> int:
-    """When an entry is due, in milliseconds since 1970."""
-    if entry.at_ms is not None:
-        return entry.at_ms
-    if entry.delay_ms is not None:
-        return now_ms + entry.delay_ms
-    return now_ms + entry.within_ms if merges else now_ms

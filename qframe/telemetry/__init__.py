@@ -1,4 +1,4 @@
-"""What a running app tells the outside; made of events, and of nothing else.
+"""The log of a running app, made of events and of nothing else.
 
 Lower floors emit events (`events.py`) and know nothing of logs. `logs` turns events into lines:
 key-value on a terminal, JSON elsewhere, both to stderr, so that stdout stays the program's own.

@@ -41,7 +41,7 @@ def _head_first(_logger: Any, _method: str, line: MutableMapping[str, Any]) -> d
 class Console:
     """Lines for people: time, level, event, then the facts; wrapped between two facts.
 
-    A traceback stands below its line. Control characters are spelt out.
+    A traceback follows its line. Control characters are spelt out.
 
     Args:
         stream: where they go; it is coloured and wrapped if it is a terminal.

@@ -19,7 +19,6 @@ _LEVELS: Final = {
     "worker.started": "info",
     "worker.stopping": "info",
     "worker.stopped": "info",
-    "worker.failed": "error",
     "worker.ended": "info",
     "worker.died": "error",
     "worker.restarted": "info",
@@ -72,7 +71,7 @@ _LEVELS: Final = {
     "outbox.doubted": "warning",
     "part.failed": "error",
 }
-_UNTOLD: Final = frozenset({"delivery.acknowledged", "delivery.settled", "delivery.started"})
+_UNTOLD: Final = frozenset({"delivery.acknowledged", "delivery.settled"})
 _LINES_PER_INTERVAL: Final = {"delivery.dead": 10}  # of the others one
 _ORDER: Final = {"debug": 10, "info": 20, "warning": 30, "error": 40}
 
@@ -129,7 +128,7 @@ class EventLog:
             self._write(*line)
 
     def _overdue(self, *, everything: bool = False) -> list[tuple[str, str, dict[str, Any]]]:
-        """What was held back in intervals that are over, as a line each."""
+        """The repeated events of intervals that are over, as a line each."""
         now_s = self._clock.monotonic_s()
         lines = []
         for key, repeats in list(self._repeats.items()):
@@ -199,7 +198,7 @@ def log_events(
 ) -> Callable[[], None]:
     """Writes events to a stream, stderr if none is given, as the settings say.
 
-    A `level` stands in for that of the settings.
+    A `level` overrides that of the settings.
 
     Returns:
         What ends it, writing what was held back.

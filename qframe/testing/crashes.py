@@ -40,7 +40,7 @@ class Plan(msgspec.Struct):
 
     def __str__(self) -> str:
         where = f"{self.topic or 'any topic'}/{self.group or 'any group'}"
-        return f"a crash after {self.point} in {where}, {self.times} times: nothing has come by"
+        return f"a crash after {self.point} in {where} did not happen; {self.times} are left"
 
 
 class Crashes:
@@ -61,7 +61,7 @@ class Crashes:
         except ValueError:
             known = ", ".join(Point)
             raise BadOption(
-                "crash point", point, "there is no such", f"use one of {known}"
+                "crash point", point, "there is no such point", f"use one of {known}"
             ) from None
         if not isinstance(times, int) or isinstance(times, bool) or times < 1:
             raise BadOption("times", times, "it must be a whole number from 1", "use 1")

@@ -318,7 +318,7 @@ class Harness:
         standing = self._unfinished(dead=True)
         unserved = self._unserved({_name(topic) for topic in elsewhere})
         if unfinished := [*standing, *unserved, *outboxes, *self._crashes.pending()]:
-            lines = ["not everything is done:", told(unfinished), *self._journal.tracebacks()]
+            lines = ["messages are left:", told(unfinished), *self._journal.tracebacks()]
             raise AssertionError("\n".join(lines))
 
     # Inside.
@@ -333,7 +333,7 @@ class Harness:
         """Topics into which something was published, and which no group collects from."""
         counts = Counter(each.topic for each in self._journal.publications)
         return [
-            f"{topic.name}: {counts[topic.name]} published, and no consumer of this app serves it"
+            f"{topic.name}: {counts[topic.name]} published, and this app has no consumer for it"
             for topic in self._store.topics()
             if counts[topic.name] and topic.name not in elsewhere
             and not self._store.groups(topic)

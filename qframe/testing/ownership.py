@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Collection
 
-from qframe.coordination.base import NOTHING, Share
+from qframe.coordination.base import NOTHING, Assignment
 from qframe.errors import UnknownGroup
 from qframe.roster import Member, Owner, Roster
 from qframe.stores.base import Store
@@ -31,22 +31,22 @@ class SoleMembership:
         self._topic = topic
         self._group = group
         self._on_change = on_change
-        self._share = self._fresh()
+        self._assignment = self._fresh()
 
     def certain(self) -> bool:
         """Nobody else is here."""
         return True
 
-    def share(self) -> Share:
+    def assignment(self) -> Assignment:
         """All slots."""
-        return self._share
+        return self._assignment
 
     def drained(self, slots: Collection[int]) -> None:
         """Has nobody to give slots to."""
 
     def fenced(self, slots: Collection[int]) -> None:  # noqa: ARG002 - takes all of them anew
         """Takes greater epochs."""
-        self._share = self._fresh()
+        self._assignment = self._fresh()
         self._on_change()
 
     def unknown(self) -> UnknownGroup | None:
@@ -55,11 +55,11 @@ class SoleMembership:
 
     def leave(self) -> None:
         """Gives all slots up."""
-        self._share = NOTHING
+        self._assignment = NOTHING
 
-    def _fresh(self) -> Share:
+    def _fresh(self) -> Assignment:
         epochs = self._store.epochs(self._topic, self._group)
-        return Share(
+        return Assignment(
             {slot: f"{int(epoch, 16) + 1:016x}" for slot, epoch in epochs.items()}, frozenset()
         )
 
@@ -91,7 +91,7 @@ class SoleOwner:
             return Roster(1, [], {})
         owners = {
             slot: Owner(slot, self._worker, epoch, now_ms)
-            for slot, epoch in joined.share().owned.items()
+            for slot, epoch in joined.assignment().owned.items()
         }
         return Roster(1, [Member(self._worker, now_ms, now_ms)], owners)
 

@@ -11,7 +11,7 @@ from qframe.codec import new_token
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.consumer import Consumer
-from qframe.runtime.process.live_settings import Dial
+from qframe.runtime.process.live_settings import LiveSettings
 from qframe.stores.base import Store
 from qframe.stores.types import PullRequest
 from qframe.testing.crashes import Life, Point
@@ -39,7 +39,7 @@ class Stepper:
         life: the worker's.
         release: releases the claims that were given up meanwhile.
         on_end: called at its end.
-        dial: tunes the consumer.
+        settings: applies what is set for the group.
 
     Attributes:
         due_ms: when the next message falls due, if nothing more is due now; None if none will.
@@ -58,7 +58,7 @@ class Stepper:
         life: Life,
         release: Callable[[], None],
         on_end: Callable[[], None],
-        dial: Dial,
+        settings: LiveSettings,
     ) -> None:
         self._topic = topic
         self._options = options
@@ -70,14 +70,14 @@ class Stepper:
         self._life = life
         self._release = release
         self._on_end = on_end
-        self._dial = dial
+        self._settings = settings
         self._turn = 0
         self.due_ms: int | None = None
 
     def step(self) -> bool:
         """Handles one message, or pulls one; false if there is nothing to do now."""
         [tuned] = self._store.tunings([(self._topic, self._consumer.group)])
-        self._dial.turn(tuned or {})
+        self._settings.apply(tuned or {})
         if self._consumer.flow.paused:
             self._consumer.give_back()
         self._release()

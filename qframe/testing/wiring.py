@@ -28,7 +28,7 @@ from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import raise_returned
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checked import CheckerPolicy
-from qframe.runtime.process.live_settings import Dial
+from qframe.runtime.process.live_settings import LiveSettings
 from qframe.stores.base import Store
 from qframe.testing.clock import StandingClock, SteppedClock
 from qframe.testing.crashes import Life, Lost, Point
@@ -100,7 +100,7 @@ class Wiring:
         }  # fmt: skip
         with app._guard:
             if app._worker is not None:
-                raise BadOption("app", app, "it runs already", "stop() it before the test")
+                raise BadOption("app", app, "it is already running", "stop() it before the test")
             self._before = {name: getattr(app, name) for name in parts}
             for name, part in parts.items():
                 setattr(app, name, part)
@@ -121,12 +121,12 @@ class Wiring:
         """
         if not self._app.serves:
             raise BadOption(
-                "consumers", [], "the harness's app has none, and would handle nothing",
+                "consumers", [], "the harness's app has none, so no message would be handled",
                 "give the app that has them: Harness(app), or override the fixture qframe_app",
             )  # fmt: skip
         if in_event_loop() and any(is_async(each.function) for each in self._app.consumers):
             raise BadOption(
-                "harness", "in a coroutine", "its event loop could not run async handlers",
+                "harness", "in a coroutine", "async handlers could not run in its event loop",
                 "await harness.arun_until_idle(), or asyncio.to_thread(harness.drain)",
             )  # fmt: skip
 
@@ -202,7 +202,7 @@ class Wiring:
             topic=topic, options=options, consumer=running, executor=executors[0],
             settler=settlers[0], store=self._store, clock=self._clock, life=life,
             release=lambda: release_claims(running), on_end=lambda: give_up_claims(running),
-            dial=Dial(running, self._app.events),
+            settings=LiveSettings(running, self._app.events),
         )  # fmt: skip
 
     def relays(self) -> list[Relay]:

@@ -129,7 +129,7 @@ def apply_next(
             raise BadOption(name, number, "it must be a whole number", "count events from 1")
     if version < first:
         raise BadOption("version", version, f"the first is {first}", "give first= the lowest one")
-    too_early = NeedRetry(f"version {version} has come before version {version - 1}", delay=delay)
+    too_early = NeedRetry(f"version {version} came before version {version - 1}", delay=delay)
     change = _Change(session, Row(table, key), version, version_column, values, insert)
     bears = change.version_column
     follows: ColumnElement[bool] = bears == version - 1
@@ -157,7 +157,7 @@ class _Change:
         self._session, self._connection = _opened(session, row)
         if (dialect := self._connection.dialect.name) not in SERVED:
             raise BadOption(
-                "session", dialect, "versions are not served on this database",
+                "session", dialect, "versions do not support this database",
                 f"use one of {', '.join(SERVED)}",
             )  # fmt: skip
         self.version_column = row.column(version_column)
@@ -203,7 +203,9 @@ class _Change:
                     return Applied.INSERTED
             elif standing is not Applied.APPLIED:
                 return standing
-        raise NeedRetry(f"a row of {self._row.table.name} comes and goes", delay=1.0)
+        raise NeedRetry(
+            f"a row of {self._row.table.name} is inserted and deleted repeatedly", delay=1.0
+        )
 
     @property
     def _is_mysql(self) -> bool:
@@ -274,5 +276,5 @@ def _opened(session: object, row: Row) -> tuple[Session | None, Connection]:
         return session, session.connection(bind_arguments=where)
     remedy = "give a Session or a Connection"
     if hasattr(session, "run_sync"):
-        remedy = "await session.run_sync(lambda session: …), and give what that hands you"
-    raise BadOption("session", session, "it is no Session and no Connection", remedy)
+        remedy = "await session.run_sync(lambda session: …), and pass the session that it gives you"
+    raise BadOption("session", session, "it is neither a Session nor a Connection", remedy)

@@ -58,8 +58,8 @@ class Row:
         columns = {self.column(name) for name in self.key}
         if columns not in _unique_sets(self.table):
             raise BadOption(
-                "key", key, f"it is neither the primary key nor a unique one of {self.table.name}",
-                "give a value for each column of one of them, and of no other",
+                "key", key, f"it is not the primary key or a unique key of {self.table.name}",
+                "give a value for exactly the columns of one such key",
             )  # fmt: skip
         for name, value in self.key.items():
             if value is None or _is_expression(value):
@@ -78,7 +78,7 @@ class Row:
         if column is None:
             known = ", ".join(self._columns)
             raise BadTable(
-                "column", name, f"{self.table.name} has none of that name", f"name one of {known}"
+                "column", name, f"{self.table.name} has no such column", f"name one of {known}"
             )
         return column
 
@@ -96,12 +96,20 @@ class Row:
             BadOption: if they change the key or the version.
         """
         if not isinstance(values, Mapping):
-            raise BadOption(what, values, "they are no mapping", 'use {"column": value, …}')
+            raise BadOption(
+                what,
+                values,
+                "expected a mapping of column names to values",
+                'use {"column": value, …}',
+            )
         changes = {self.column(name): value for name, value in values.items()}
         taken = {self.column(name) for name in self.key} | {version_column}
         for column in changes.keys() & taken:
             raise BadOption(
-                what, column.name, "key and version are given apart", f"leave it out of {what}"
+                what,
+                column.name,
+                "key and version are separate arguments",
+                f"leave it out of {what}",
             )
         return changes
 
@@ -114,7 +122,7 @@ class Row:
         for column, value in values.items():
             if _refers(value, self.table):
                 raise BadOption(
-                    "insert", column.name, "its value is told from the row, and there is none yet",
+                    "insert", column.name, "its value is computed from the row, which is missing",
                     f'give the first one, insert={{"{column.name}": …}}, or insert=False',
                 )  # fmt: skip
 
@@ -127,10 +135,10 @@ def checked_version(column: Column[Any], version: Any, dialect: Dialect) -> Any:
     """
     if version is None or isinstance(version, bool) or _is_expression(version):
         raise BadOption(
-            "version", version, "it is no value that grows", "give what the event says, not NULL"
+            "version", version, "it is not an orderable value", "give the event's version, not NULL"
         )
     if isinstance(version, float) and not math.isfinite(version):
-        raise BadOption("version", version, "it has no place in an order", "give a finite number")
+        raise BadOption("version", version, "it cannot be ordered", "give a finite number")
     kept = column.type.dialect_impl(dialect)
     for kind, fits in (
         (Integer, int), (DateTime, datetime), (Date, date), (String, str),
@@ -138,7 +146,7 @@ def checked_version(column: Column[Any], version: Any, dialect: Dialect) -> Any:
         is_wrong_date = kind is Date and isinstance(version, datetime)
         if isinstance(kept, kind) and (not isinstance(version, fits) or is_wrong_date):
             raise BadOption(
-                "version", version, f"column {column.name} keeps {fits.__name__}s",
+                "version", version, f"column {column.name} holds {fits.__name__}s",
                 f"give a {fits.__name__}",
             )  # fmt: skip
     if isinstance(kept, DateTime):
@@ -162,7 +170,7 @@ def _refuse_rounding(column: Column[Any], version: Any, kept: object, dialect: D
     if not is_exact:
         raise BadOption(
             "version", version, f"column {column.name} would round it",
-            "use a whole number, or a column that keeps it exactly",
+            "use a whole number, or a column that stores it exactly",
         )  # fmt: skip
 
 
@@ -181,7 +189,7 @@ def _moment(column: Column[Any], version: datetime, kept: DateTime, dialect: Dia
     if version.microsecond % 10 ** (MICRO_DIGITS - digits):
         raise BadOption(
             "version", version, f"column {column.name} keeps {digits} digits of a second",
-            "make it DATETIME(fsp=6), or round the version, so that none is taken for another",
+            "make it DATETIME(fsp=6), or round the version, so that versions stay distinct",
         )  # fmt: skip
     return version.astimezone(UTC) if is_aware else version
 
@@ -192,12 +200,12 @@ def _opened(table: object) -> tuple[Table, Mapper[Any] | None, dict[str, Column[
         return table, None, dict(table.columns.items())
     mapper: Any = inspect(table, raiseerr=False) if isinstance(table, type) else None
     if not getattr(mapper, "is_mapper", False):
-        raise BadTable("table", table, "it is no table", "give a Table, or an ORM model's class")
+        raise BadTable("table", table, "it is not a table", "give a Table, or an ORM model's class")
     own = mapper.local_table
     if not isinstance(own, Table) or len(mapper.tables) > 1 or mapper.polymorphic_on is not None:
         raise BadTable(
-            "table", table, "the model has several tables, or shares one",
-            "give the Table, and all that is needed among the values",
+            "table", table, "the model maps several tables, or shares one",
+            "give the Table, with all needed columns among the values",
         )  # fmt: skip
     named = mapper.columns.items()
     return own, mapper, {name: column for name, column in named if isinstance(column, Column)}

@@ -1,6 +1,6 @@
 """Workers end at every moment of handling, and the database twice: what happened is counted.
 
-`QFRAME_CHAOS_MESSAGES` says how many effects each run has (500, or 200 where handlers are called in
+`QFRAME_CHAOS_MESSAGES` says how many effects each run has (300, or 150 where handlers are called in
 another manner than one by one); where it is set, all checkers run on all databases, and all manners
 on those that they are made for. One message in twenty is published twice, under another id and key.
 `QFRAME_CHAOS_SEED` (2026) chooses moments.
@@ -42,8 +42,8 @@ from qframe import Outgoing, QFrame
 pytestmark = pytest.mark.promise(2)
 
 ASKED = os.environ.get("QFRAME_CHAOS_MESSAGES")
-MESSAGES = int(ASKED or 500)
-FEWER = int(ASKED or 200)
+MESSAGES = int(ASKED or 300)
+FEWER = int(ASKED or 150)
 SEED = int(os.environ.get("QFRAME_CHAOS_SEED", "2026"))
 WORKERS = 2
 KEYS = 500
@@ -153,7 +153,7 @@ class Nemesis:
         self._names += 1
         moment = MOMENTS[self._names % len(MOMENTS)]
         self.counts[f"ended when {moment}"] += 1
-        times = str(self._chance.randint(1, max(2, MESSAGES // 20)))
+        times = str(self._chance.randint(1, max(2, MESSAGES // 8)))
         return self._nursery.start(*self._words, f"worker {self._names}", moment, times)
 
 

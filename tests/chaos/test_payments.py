@@ -1,6 +1,6 @@
 """The example's shop loses and makes no money, whatever of it is killed.
 
-`QFRAME_CHAOS_ORDERS` says how many orders each run has (400).
+`QFRAME_CHAOS_ORDERS` says how many orders each run has (200).
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from servers import MariaDbServer, PostgresServer
 pytestmark = pytest.mark.promise(2, 3)
 
 ROOT = Path(__file__).parent.parent.parent
-ORDERS = os.environ.get("QFRAME_CHAOS_ORDERS", "400")
+ORDERS = os.environ.get("QFRAME_CHAOS_ORDERS", "200")
 CLAIMS = 6
 
 

@@ -1,6 +1,6 @@
 """Workers and Redis are killed again and again: nothing is lost, out of order, or twice at once.
 
-`QFRAME_CHAOS_MESSAGES` (50,000) says how many messages; `QFRAME_CHAOS_SEED` (2026) chooses keys
+`QFRAME_CHAOS_MESSAGES` (30,000) says how many messages; `QFRAME_CHAOS_SEED` (2026) chooses keys
 and moments.
 """
 
@@ -41,7 +41,7 @@ from qframe.drivers.redis import PATIENCE_S
 
 pytestmark = pytest.mark.promise(1, 3)
 
-MESSAGES = int(os.environ.get("QFRAME_CHAOS_MESSAGES", "50000"))
+MESSAGES = int(os.environ.get("QFRAME_CHAOS_MESSAGES", "30000"))
 SEED = int(os.environ.get("QFRAME_CHAOS_SEED", "2026"))
 EACH = MESSAGES // len(TOPICS)
 KEYS = 500

@@ -229,7 +229,7 @@ def test_a_large_group_that_expires_goes_in_steps_to_its_last_message(bench: Ben
     while bench.store.sweep(topic, 500):
         pass
     if isinstance(bench.store, RedisStore):
-        place = bench.store._place(topic)
+        place = bench.store._keys(topic)
         assert bench.store._redis.ask(place.key(0, "body", "g"), "EXISTS") == 0
     bench.store.subscribe(topic, "g", "latest")
     assert bench.total(topic).published == 0

@@ -1,4 +1,4 @@
-"""Taking messages in: duplicates, limits, and what is declared."""
+"""Taking messages in: duplicates and limits."""
 
 from __future__ import annotations
 
@@ -6,7 +6,6 @@ import pytest
 from bench import Bench, body_of
 
 from qframe.codec import batch_mark
-from qframe.errors import TopicMismatch, UnknownTopic
 from qframe.topic import Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
@@ -106,28 +105,6 @@ def test_what_was_published_comes_out_as_it_was(bench: Bench) -> None:
     assert (one.id, one.key, one.headers) == ("m-1", "ключ", {"h": "ü", "qf-tags": "x"})
     assert body_of(one) == {"a": "é"}
     assert one.published_at_ms == bench.store.now_ms()
-
-
-@pytest.mark.promise(8)
-def test_a_topic_declared_with_another_kind_or_slot_count_is_refused(bench: Bench) -> None:
-    topic = bench.topic("ordered", slots=4)
-    for other in (Topic(topic.name, "delay", 4), Topic(topic.name, "ordered", 8)):
-        with pytest.raises(TopicMismatch, match=topic.name):
-            bench.store.declare(other)
-    bench.store.declare(Topic(topic.name, "ordered", 4, retain="1h"))
-    found = bench.store.topic(topic.name)
-    assert found is not None
-    assert found.retain_ms == 3_600_000
-
-
-@pytest.mark.promise(8)
-def test_a_topic_that_was_never_declared_is_unknown_to_every_operation(bench: Bench) -> None:
-    topic = Topic("never")
-    assert bench.store.topic("never") is None
-    with pytest.raises(UnknownTopic, match="never"):
-        bench.store.publish(topic, [bench.entry(topic, 1)])
-    with pytest.raises(UnknownTopic, match="never"):
-        bench.store.subscribe(topic, "g")
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -325,38 +302,3 @@ def test_keys_of_any_text_come_out_as_they_were(bench: Bench, kind: str) -> None
     for key in keys:
         assert bench.publish(topic, key, key) == "stored"
     assert [one.key for one in bench.got(topic)] == keys
-
-
-def test_topics_are_listed_by_name(bench: Bench) -> None:
-    declared = [bench.topic(kind, slots=2) for kind in KINDS]
-    assert bench.store.topics() == sorted(declared, key=lambda topic: topic.name)
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_declaration_comes_back_as_it_was_made(bench: Bench, kind: str) -> None:
-    topic = bench.topic(
-        kind, slots=8, retain="2h", max_length=99, dedupe_window="3m", gap_timeout="4s"
-    )
-    assert bench.store.topic(topic.name) == topic
-
-
-@pytest.mark.promise(8)
-def test_a_refused_declaration_changes_nothing(bench: Bench) -> None:
-    topic = bench.topic("ordered", "g", slots=4, retain="2h")
-    bench.publish(topic, 1, "k")
-    with pytest.raises(TopicMismatch, match="declared with kind=ordered"):
-        bench.store.declare(Topic(topic.name, "delay", 4, retain="9h"))
-    with pytest.raises(TopicMismatch, match="declared with slots=4"):
-        bench.store.declare(Topic(topic.name, "ordered", 8, retain="9h"))
-    assert bench.store.topic(topic.name) == topic
-    assert bench.bodies(topic) == [1]
-
-
-@pytest.mark.promise(1)
-@pytest.mark.parametrize("kind", KINDS)
-def test_declaring_again_keeps_what_is_in_the_topic(bench: Bench, kind: str) -> None:
-    topic = bench.topic(kind, "g")
-    bench.publish(topic, 1, "k")
-    bench.store.declare(Topic(topic.name, kind, 1, retain="1h"))
-    assert bench.store.groups(topic) == ["g"]
-    assert bench.bodies(topic) == [1]

@@ -27,11 +27,11 @@ from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(4)
 
-LIVES = 60
+LIVES = 40
 STEPS = 40
 SLOTS = 4
 REACHED = (
-    "attend", "claim", "let_go", "depart", "forget",
+    "heartbeat", "claim", "release_slots", "leave", "forget",
     "same", "changed", "passed", "claimed", "refused",
 )  # fmt: skip
 
@@ -121,21 +121,23 @@ def operations() -> st.SearchStrategy[Op]:
     member = st.sampled_from(["a", "b", "c"])
     slots = st.lists(st.integers(0, SLOTS - 1), max_size=SLOTS)
     options = {
-        "attend": {"member": member, "lease_ms": st.sampled_from([300, 100, 1])},
+        "heartbeat": {"member": member, "lease_ms": st.sampled_from([300, 100, 1])},
         "claim": {
             "member": member,
             "epochs": st.dictionaries(
                 st.integers(0, SLOTS - 1), st.sampled_from([epoch(1), epoch(2)])
             ),
         },
-        "let_go": {"member": member, "slots": slots},
-        "depart": {"member": member},
+        "release_slots": {"member": member, "slots": slots},
+        "leave": {"member": member},
         "forget": {},
     }
 
     @st.composite
     def operation(draw: st.DrawFn) -> Op:
-        name = draw(st.sampled_from([*3 * ["attend", "claim"], *2 * ["let_go"], *options]))
+        name = draw(
+            st.sampled_from([*3 * ["heartbeat", "claim"], *2 * ["release_slots"], *options])
+        )
         return name, draw(st.fixed_dictionaries(options[name]))
 
     return operation()

@@ -24,7 +24,7 @@ from qframe.topic import Kind, Topic
 
 pytestmark = pytest.mark.promise(1, 2, 3, 4, 5, 6, 10)
 
-LIVES = 100
+LIVES = 70
 STEPS = 40
 HALVES = {"postgres": 0, "mariadb": 1, "redis-cluster": 1}
 """Where each step costs more, and another store has the same code: every second life, from here.

@@ -15,6 +15,7 @@ from checking import MARKING, checker_of, engine_of
 from eventually import eventually
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
+from support.apps import told
 
 from qframe import (
     Backoff,
@@ -41,9 +42,7 @@ class Shop:
             store=f"sqlite:///{folder / 'queue.db'}", namespace=f"n{uuid.uuid4().hex}", grace=5
         )
         self.paid: Counter[str] = Counter()
-        self.events: Counter[str] = Counter()
-        self._guard = threading.Lock()
-        self.app.events.listen(self._listen)
+        self.events = told(self.app)
 
     def consume(self, handler: Any, checker: Any, **options: Any) -> None:
         options = {"backoff": QUICK, "max_attempts": 4, **options}
@@ -55,10 +54,6 @@ class Shop:
 
     def lag(self) -> int:
         return self.app.admin.lag(TOPIC, "g")
-
-    def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        with self._guard:  # several threads tell
-            self.events[name] += facts.get("count", 1)
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 from eventually import eventually
 from servers import RedisServer
+from support.apps import told
 
 from qframe import (
     AlreadySettled,
@@ -39,15 +40,9 @@ class Shop:
     def __init__(self, url: str, **options: Any) -> None:
         self.app = QFrame(store=url, **options)
         self.seen: list[Any] = []
-        self.events: Counter[str] = Counter()
-        self._guard = threading.Lock()
-        self.app.events.listen(self._listen)
+        self.events = told(self.app)
         self.failure: BaseException | None = None
         self._worker: threading.Thread | None = None
-
-    def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        with self._guard:  # several threads tell
-            self.events[name] += facts.get("count", 1)
 
     def start(self) -> None:
         """Runs a worker in a thread, until `stop`."""
@@ -465,7 +460,7 @@ def test_what_a_plain_function_returns_to_be_awaited_is_no_success(shop: Shop) -
     assert not shop.seen
     assert not shop.app.admin.dead(topic, "g")
     [letter] = shop.app.admin.dead(topic, "h")
-    assert "it is to be awaited" in letter.error
+    assert "it is awaitable" in letter.error
 
 
 def test_a_generator_is_refused_since_calling_it_would_run_nothing(shop: Shop) -> None:

@@ -17,6 +17,7 @@ from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
+from support.apps import told
 
 from qframe import (
     Backoff,
@@ -45,10 +46,8 @@ class Shop:
         self.async_engine = create_async_engine(async_url)
         self.checker = TransactionalChecker(self.async_engine, key="payment")
         self.app = QFrame(f"sqlite:///{folder / 'queue.db'}", grace=5)
-        self.events: Counter[str] = Counter()
-        self._guard = threading.Lock()
         self.errors: list[BaseException] = []
-        self.app.events.listen(self._listen)
+        self.events = told(self.app, self.errors)
 
     def consume(self, handler: Any, **options: Any) -> None:
         options = {"threads": 4, "backoff": QUICK, "max_attempts": 3, **options}
@@ -61,12 +60,6 @@ class Shop:
     def paid(self) -> Counter[str]:
         with self.engine.connect() as connection:
             return Counter(connection.execute(text("SELECT payment FROM paid")).scalars())
-
-    def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        with self._guard:  # several threads tell
-            self.events[name] += facts.get("count", 1)
-        if "error" in facts:
-            self.errors.append(facts["error"])
 
 
 DRIVERS = {

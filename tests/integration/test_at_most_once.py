@@ -16,6 +16,7 @@ import pytest
 from eventually import eventually
 from processes import Running
 from servers import Proxy, RedisServer
+from support.apps import handler, told
 
 from qframe import (
     AlreadySettled,
@@ -32,35 +33,9 @@ from qframe.testing import Harness
 KINDS = ("stream", "ordered")
 
 
-def told(app: QFrame) -> Counter[str]:
-    """The events of an app, counted."""
-    events: Counter[str] = Counter()
-    guard = threading.Lock()
-
-    def listen(name: str, facts: dict[str, Any]) -> None:
-        with guard:  # several threads tell
-            events[name] += facts.get("count", 1)
-
-    app.events.listen(listen)
-    return events
-
-
 def totals(app: QFrame, topic: Topic) -> tuple[int, int, int]:
     stats = app.store.stats(topic, "g")
     return sum(s.settled for s in stats), sum(s.doing for s in stats), sum(s.dead for s in stats)
-
-
-def handler(is_async: bool, work: Any) -> Any:
-    """A plain or an async handler that does some work."""
-
-    async def handle_async(message: Message) -> None:
-        await asyncio.sleep(0)
-        work(message)
-
-    def handle(message: Message) -> None:
-        work(message)
-
-    return handle_async if is_async else handle
 
 
 @pytest.mark.parametrize("is_async", [False, True])
@@ -452,7 +427,10 @@ def work_of(work: Any) -> Any:
 @pytest.mark.parametrize(
     ("options", "text"),
     [
-        ({"auto_ack": False}, "auto_ack False: with at_most_once=True nothing is left to ack"),
+        (
+            {"auto_ack": False},
+            "auto_ack False: with at_most_once=True the message is already acknowledged",
+        ),
         (
             {"idempotent_checker": RedisChecker("redis://localhost")},
             "with at_most_once=True nothing comes again; leave one of the two out",

@@ -18,6 +18,7 @@ from servers import RedisServer
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from support.apps import told
 
 from qframe import (
     Backoff,
@@ -40,17 +41,9 @@ class Shop:
     def __init__(self, store: str, namespace: str, grace: float = 5) -> None:
         self.app = QFrame(store, namespace=namespace, grace=grace)
         self.calls: list[list[Any]] = []
-        self.events: Counter[str] = Counter()
-        self._guard = threading.Lock()
         self.errors: list[BaseException] = []
-        self.app.events.listen(self._listen)
+        self.events = told(self.app, self.errors)
         self._worker: threading.Thread | None = None
-
-    def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        with self._guard:  # several threads tell
-            self.events[name] += facts.get("count", 1)
-        if isinstance(facts.get("error"), BaseException):
-            self.errors.append(facts["error"])
 
     @property
     def bodies(self) -> list[Any]:

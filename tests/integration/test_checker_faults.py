@@ -20,6 +20,7 @@ from servers import MariaDbServer, PostgresServer, RedisCluster3, RedisServer, S
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
+from support.apps import told
 
 from qframe import (
     Backoff,
@@ -59,9 +60,7 @@ class Work:
 
     def __init__(self, store: str, handler: Any, checker: Any, **options: Any) -> None:
         self.app = QFrame(store=store, namespace=f"n{uuid.uuid4().hex}", grace=5)
-        self.events: Counter[str] = Counter()
-        self._guard = threading.Lock()
-        self.app.events.listen(self._listen)
+        self.events = told(self.app)
         options = {"threads": 4, "backoff": Backoff(0.01, cap=0.1), "max_attempts": 2, **options}
         self.app.consumer(TOPIC, GROUP, idempotent_checker=checker, **options)(handler)
         self._thread = threading.Thread(target=self.app.run)
@@ -78,10 +77,6 @@ class Work:
         if self._thread.ident is not None:
             self._thread.join(60)
         self.app.close()
-
-    def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        with self._guard:  # several threads tell
-            self.events[name] += facts.get("count", 1)
 
 
 @pytest.fixture
@@ -372,7 +367,7 @@ def test_a_redis_that_would_evict_marks_is_refused(tmp_path: Path, policy: str) 
     with RedisServer(tmp_path / "redis") as server:
         server.call("CONFIG", "SET", "maxmemory-policy", policy)
         checker = RedisChecker(server.url)
-        with pytest.raises(BadUrl, match=rf"{policy}, which drops marks; set maxmemory-policy"):
+        with pytest.raises(BadUrl, match=rf"{policy}, which evicts marks; set maxmemory-policy"):
             checker.open()
         checker.close()
 

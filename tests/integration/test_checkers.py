@@ -31,6 +31,7 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError
 from sqlalchemy.orm import Session, sessionmaker
+from support.apps import told
 
 from qframe import (
     AlreadySettled,
@@ -66,10 +67,8 @@ class Shop:
         self.app = QFrame(
             store=f"sqlite:///{folder / 'queue.db'}", namespace=f"n{uuid.uuid4().hex}", grace=grace
         )
-        self.events: Counter[str] = Counter()
-        self._guard = threading.Lock()
         self.errors: list[BaseException] = []
-        self.app.events.listen(self._listen)
+        self.events = told(self.app, self.errors)
 
     def consume(self, handler: Any, checker: Any, **options: Any) -> None:
         options = {"threads": 4, "backoff": QUICK, "max_attempts": 4, **options}
@@ -90,12 +89,6 @@ class Shop:
     def marks(self) -> int:
         with self.engine.connect() as connection:
             return int(connection.execute(text("SELECT count(*) FROM qframe_effects")).scalar_one())
-
-    def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        with self._guard:  # several threads tell
-            self.events[name] += facts.get("count", 1)
-        if "error" in facts:
-            self.errors.append(facts["error"])
 
 
 @pytest.fixture(params=DATABASES)
@@ -520,7 +513,7 @@ def plain(message: Message) -> None: ...
 
 def test_a_session_needs_a_checker_that_gives_one(small: Shop) -> None:
     for checker in (None, DatabaseChecker(small.engine)):
-        with pytest.raises(BadHandler, match="nobody gives it one; add idempotent_checker="):
+        with pytest.raises(BadHandler, match="no TransactionalChecker; add idempotent_checker="):
             small.consume(pay, checker)
     with pytest.raises(BadHandler, match="does not ask for its TransactionalChecker's"):
         small.consume(plain, TransactionalChecker(small.engine))
@@ -538,7 +531,7 @@ def test_who_forgets_before_the_last_retry_is_refused_at_start(
     checker = kind(at, **{"ttl" if kind is RedisChecker else "retention": "1m"})
     handle = pay if checker.is_transactional else plain
     small.consume(handle, checker, backoff=Backoff("1m", cap="1h"), max_attempts=3, lease=10)
-    with pytest.raises(BadOption, match=r"delivered 210s after .*=210"):
+    with pytest.raises(BadOption, match=r"a message 210s after .*=210"):
         small.run()
     checker.close()
 
@@ -550,7 +543,7 @@ def test_an_engine_that_commits_each_statement_is_refused_at_start(
     url = database_url(request, database, tmp_path)
     with engine_of(url, isolation_level="AUTOCOMMIT") as engine:
         small.consume(pay, TransactionalChecker(engine))
-        with pytest.raises(BadOption, match="what it rolls back is not undone"):
+        with pytest.raises(BadOption, match="its rollback undoes nothing"):
             small.run()
 
 
@@ -564,8 +557,8 @@ def test_a_table_that_is_not_to_be_made_must_be_there(small: Shop) -> None:
     ("make", "text"),
     [
         (lambda: DatabaseChecker("sqlite:///x.db"), "not an Engine"),
-        (lambda: DatabaseChecker(create_engine("sqlite://")), "kept in memory"),
-        (lambda: TransactionalChecker(create_engine("sqlite://")), "kept in memory"),
+        (lambda: DatabaseChecker(create_engine("sqlite://")), "in memory is lost"),
+        (lambda: TransactionalChecker(create_engine("sqlite://")), "in memory is lost"),
         (lambda: DatabaseChecker(create_engine("sqlite:///x.db"), retention=0), "retention"),
         (lambda: DatabaseChecker(create_engine("sqlite:///x.db"), retention="x"), "retention"),
         (lambda: DatabaseChecker(create_engine("sqlite:///x.db"), prefix="Drop "), "prefix"),

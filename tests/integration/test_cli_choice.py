@@ -88,7 +88,7 @@ def test_a_worker_serves_the_topics_and_groups_that_are_named(
         (["--group", "x"], "--group 'x': no consumer .* there are: billing, smtp, stock"),
         (
             ["--topic", "mail", "--group", "stock"],
-            "it is none of topic mail; there are: orders/billing, orders/stock, mail/smtp",
+            "no consumer of topic mail has this group; there are: orders/billing, orders/stock",
         ),
         (["--log-level", "loud"], "log_level 'loud': it must be one of debug, info"),
     ],

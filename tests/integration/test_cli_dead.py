@@ -45,13 +45,13 @@ def test_dead_letters_are_listed_page_by_page(shop: Program) -> None:
     assert sorted([last["id"], *(row.split()[0] for row in rows)]) == ["o-0", "o-1", "o-2"]
     rest = shop.ok(*words, "--after", last["dead_place"])
     assert rest.out == "no more dead letters in orders/billing\n"
-    assert "after 'o-1': it is no dead letter" in shop.refused(*words, "--after", "o-1")
+    assert "after 'o-1': it is neither a dead letter" in shop.refused(*words, "--after", "o-1")
 
 
 @pytest.mark.promise(6)
 def test_one_is_shown_with_its_traceback(shop: Program) -> None:
     out = shop.ok("dead", "show", "orders", "billing", "o-0").out
-    assert out.startswith("dead in orders, group billing: it was given up after 1 attempt")
+    assert out.startswith("dead in orders, group billing: it is dead after 1 attempt")
     assert "raise ValueError" in out
     record = shop.ok("dead", "show", "orders", "billing", "o-0", "--json").json
     assert (record["id"], record["body"]) == ("o-0", {"n": 0, "bad": True})
@@ -90,15 +90,18 @@ def test_dropping_asks_first(shop: Program) -> None:
 @pytest.mark.parametrize("verb", ["retry", "drop"])
 def test_an_id_that_is_not_dead_is_refused_and_nothing_done(shop: Program, verb: str) -> None:
     said = shop.refused("dead", verb, "orders", "billing", "o-0", "o-9")
-    assert "'o-9': it is not among the dead of orders/billing" in said
+    assert "'o-9': it is not a dead letter of orders/billing" in said
     assert dead(shop) == ["o-0", "o-1", "o-2"]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        ([], "it names no message; give ids from `qframe dead list orders billing`, or --all"),
-        (["o-0", "--all"], "it was given ids and --all; give one of them"),
+        (
+            [],
+            "it was given no message id; give ids from `qframe dead list orders billing`, or --all",
+        ),
+        (["o-0", "--all"], "it was given both ids and --all; give one of them"),
     ],
 )
 def test_either_ids_or_all(shop: Program, words: list[str], said: str) -> None:

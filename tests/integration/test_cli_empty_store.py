@@ -62,7 +62,7 @@ def test_a_file_of_somebody_else_is_not_changed_by_a_byte(program: Program) -> N
 )
 def test_a_name_with_a_typo_makes_no_file(program: Program, words: list[str], url: str) -> None:
     said = program.refused(*words, "--store", url)
-    assert f"there is no such database yet, {program.directory}/typo.db" in said
+    assert f"the database {program.directory}/typo.db" in said
     assert list(program.directory.iterdir()) == []
 
 

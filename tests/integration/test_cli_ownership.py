@@ -25,7 +25,7 @@ from eventually import eventually
 from qframe import Topic
 
 WITHIN_S = 60
-START = "no worker is there; start one: qframe worker MODULE"
+START = "no worker is running; start one: qframe worker MODULE"
 WATCHES = [["workers"], ["slots", "orders"]]
 
 

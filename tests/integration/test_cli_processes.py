@@ -193,8 +193,8 @@ def test_a_burst_ends_with_0_when_all_are_done(
 @pytest.mark.parametrize(
     ("words", "shown"),
     [
-        (["nope"], "module 'nope': there is none of that name in"),
-        (["shop.nope"], "module 'shop.nope': there is none of that name in"),
+        (["nope"], "module 'nope': it is neither in"),
+        (["shop.nope"], "module 'shop.nope': it is neither in"),
         (["shop.py"], "it is not the name of a module; name the module: shop"),
         (["json"], "module 'json': it registers no consumer"),
         (["shop.numbers", "--store", "mongo://h/db"], "store 'mongo://h/db'"),

@@ -30,10 +30,10 @@ def tuned(program: Program) -> Tuning:
 
 def test_what_is_set_is_shown_and_is_what_the_code_says_after_a_reset(shop: Program) -> None:
     words = ("tune", "orders", "billing")
-    assert shop.ok(*words).out == "orders/billing: as its code says\n"
+    assert shop.ok(*words).out == "orders/billing: as in its code\n"
     set_now = shop.ok(*words, "--threads", "16", "--rate", "100/s", "--in-flight", "500")
     said = "orders/billing: threads 16, rate 100/s, in flight 500"
-    assert set_now.out == f"{said}; its workers follow within 2 s\n"
+    assert set_now.out == f"{said}; workers apply this within 2 s\n"
     assert shop.ok(*words).out == f"{said}\n"
     assert tuned(shop) == Tuning(threads=16, rate="100/s", in_flight=500)
     shop.ok(*words, "--threads", "reset")
@@ -58,7 +58,7 @@ def test_json_tells_what_is_set(shop: Program) -> None:
 def test_a_paused_group_is_seen_as_such_and_handles_nothing_until_it_is_resumed(
     shop: Program,
 ) -> None:
-    assert "paused; its workers" in shop.ok("pause", "orders", "billing").out
+    assert "paused; workers" in shop.ok("pause", "orders", "billing").out
     assert "billing (paused)" in shop.ok("topics").out
     assert shop.ok("groups", "orders").out.splitlines()[1].split()[-1] == "paused"
     with shop.app() as app:
@@ -70,7 +70,7 @@ def test_a_paused_group_is_seen_as_such_and_handles_nothing_until_it_is_resumed(
         app.store.leave(ORDERS, "billing", "host-1-x")
     shop.ok("worker", "shop", "--burst")
     assert not (shop.directory / "handled.txt").exists()
-    assert shop.ok("resume", "orders", "billing").out.startswith("orders/billing: as its code says")
+    assert shop.ok("resume", "orders", "billing").out.startswith("orders/billing: as in its code")
     assert "paused" not in shop.ok("topics").out + shop.ok("groups", "orders").out
     shop.ok("worker", "shop", "--drain")
     handled = (shop.directory / "handled.txt").read_text(encoding="utf-8").splitlines()

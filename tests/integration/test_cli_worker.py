@@ -108,7 +108,9 @@ def test_an_app_is_named_and_others_are_left_alone(program: Program) -> None:
     assert lag(program, "first") == 0
     assert not (program.directory / "second.db").exists()
     assert "its topic is of type Topic, not a QFrame" in program.refused("worker", "two:topic")
-    assert "it has no third; name what QFrame" in program.refused("worker", "two:third")
+    assert "it has no third; name the variable that holds the QFrame" in program.refused(
+        "worker", "two:third"
+    )
 
 
 def test_several_apps_are_served_together(program: Program) -> None:
@@ -146,8 +148,8 @@ def test_sigterm_ends_it_with_0(program: Program, module: str, text: str) -> Non
 @pytest.mark.parametrize(
     ("module", "shown"),
     [
-        ("nope", "module 'nope': there is none of that name in"),
-        ("nope.deeper", "module 'nope.deeper': there is none of that name in"),
+        ("nope", "module 'nope': it is neither in"),
+        ("nope.deeper", "module 'nope.deeper': it is neither in"),
         ("shop.py", "it is not the name of a module; name the module: shop"),
         ("./src/shop.py", "name the module: src.shop"),
         ("no such", "it is not the name of a module; name it as in an import"),

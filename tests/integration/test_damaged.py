@@ -13,7 +13,7 @@ from eventually import eventually
 from servers import RedisServer
 
 from qframe import Message, QFrame, StoreDamaged, Topic
-from qframe.runtime.feed import pull_loop
+from qframe.runtime.feed import in_doubt
 
 TYPES = {
     "head": "string", "log": "stream", "later": "zset", "ids": "zset", "groups": "hash",
@@ -98,7 +98,7 @@ def place(
 def test_a_key_of_another_type_is_named_and_its_slot_alone_stands_still(
     place: Place, name: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(pull_loop, "DAMAGED_SLEEP_S", 0.05)
+    monkeypatch.setattr(in_doubt, "DAMAGED_SLEEP_S", 0.05)
     place.publish(1, 1, 2)
     place.publish(1, 3, delay=3600)
     wrong = "RPUSH" if TYPES[name] != "list" else "SET"
@@ -120,7 +120,7 @@ def test_a_key_of_another_type_is_named_and_its_slot_alone_stands_still(
         ("head", ("INCRBY", 1000), "offsets 2 to 1001 are not in the log"),
         ("log", ("DEL",), "offsets 0 to 1 are not in the log"),
         ("head", ("SET", "garbage"), "cannot be read"),
-        ("g:g:cursor", ("DEL",), "this slot does not know it"),
+        ("g:g:cursor", ("DEL",), "this slot has no record of it"),
         ("g:g:cursor", ("HSET", "floor", "garbage"), "cannot be read"),
         ("later", ("ZADD", 1, "garbage"), "later: MalformedMessage"),
     ],
@@ -129,7 +129,7 @@ def test_a_stream_that_was_tampered_with_is_not_called_clean_and_stops_no_worker
     redis_server: RedisServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str,
     words: tuple[Any, ...], fault: str,
 ) -> None:  # fmt: skip
-    monkeypatch.setattr(pull_loop, "DAMAGED_SLEEP_S", 0.05)
+    monkeypatch.setattr(in_doubt, "DAMAGED_SLEEP_S", 0.05)
     place = Place(redis_server.url, tmp_path.name, "stream")
     with place.app:
         place.publish(1, 1, 2)
@@ -191,6 +191,6 @@ def test_what_looks_at_a_damaged_slot_says_what_it_is(place: Place) -> None:
     place.ask("g:g:cursor", "RPUSH", "garbage")
     for look in (place.app.admin.topics, lambda: place.app.admin.peek("orders", "g")):
         with pytest.raises(
-            StoreDamaged, match=r"is damaged: WRONGTYPE.*; qframe verify tells where"
+            StoreDamaged, match=r"is damaged: WRONGTYPE.*; run qframe verify to see where"
         ):
             look()

@@ -31,22 +31,22 @@ def applied(folder: Path) -> dict[str, int]:
 
 @pytest.mark.promise(1, 3)
 def test_the_demo_proves_its_totals(tmp_path: Path) -> None:
-    answer = run("-m", "examples.flights", "--limit", "3000", "--keep", str(tmp_path))
+    answer = run("-m", "examples.flights", "--limit", "1000", "--keep", str(tmp_path))
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    chosen = 2 * sum(crc32(f"departure-{number}".encode()) % 97 == 0 for number in range(3000))
-    assert "totals equal the data set's: 3,000 departures" in answer.stdout
+    chosen = 2 * sum(crc32(f"departure-{number}".encode()) % 97 == 0 for number in range(1000))
+    assert "totals equal the data set's: 1,000 departures" in answer.stdout
     assert f"nothing failed but on purpose: {chosen} came back, 0 others" in answer.stdout
     assert "NO" not in answer.stdout.split()
-    assert applied(tmp_path) == {"airport-stats": 3000, "plane-order": 3000}
+    assert applied(tmp_path) == {"airport-stats": 1000, "plane-order": 1000}
 
 
 @pytest.mark.promise(1, 3)
 def test_the_demo_proves_its_totals_on_redis_too(tmp_path: Path, redis_server: RedisServer) -> None:
     where = ("--keep", str(tmp_path), "--store", redis_server.url)
-    answer = run("-m", "examples.flights", "--limit", "3000", *where)
+    answer = run("-m", "examples.flights", "--limit", "1000", *where)
     assert answer.returncode == 0, answer.stdout + answer.stderr
-    assert "totals equal the data set's: 3,000 departures" in answer.stdout
-    assert applied(tmp_path) == {"airport-stats": 3000, "plane-order": 3000}
+    assert "totals equal the data set's: 1,000 departures" in answer.stdout
+    assert applied(tmp_path) == {"airport-stats": 1000, "plane-order": 1000}
     assert not (tmp_path / "flights.db").exists()
 
 
@@ -98,13 +98,13 @@ def test_ten_kills_at_random_moments_change_no_total_and_lose_no_event(
     tmp_path: Path, seed: int
 ) -> None:
     answer = run(
-        "-m", "examples.flights.crash", "--limit", "2400", "--kills", str(KILLS),
+        "-m", "examples.flights.crash", "--limit", "1200", "--kills", str(KILLS),
         "--seed", str(seed), "--keep", str(tmp_path),
     )  # fmt: skip
     assert answer.returncode == 0, answer.stdout + answer.stderr
     assert answer.stdout.count("killed when") == KILLS
     assert answer.stdout.count("  yes  ") == 6
-    assert applied(tmp_path) == {"airport-stats": 2400, "plane-order": 2400}
+    assert applied(tmp_path) == {"airport-stats": 1200, "plane-order": 1200}
 
 
 @pytest.mark.parametrize(

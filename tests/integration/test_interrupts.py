@@ -30,7 +30,7 @@ def test_an_answer_that_nobody_has_read_answers_no_other_statement(mariadb: Mari
         connection._execute_command(3, "DO 1")  # sent, and its answer is not read
         raise TimeIsUp
 
-    for act in (database.write, database.read, database.glance):
+    for act in (database.write, database.read, database.read_autocommit):
         with pytest.raises(TimeIsUp):
             act(interrupted)
         assert act(lambda transaction: transaction.row(FIVE)) == (5,)

@@ -129,7 +129,7 @@ def test_by_their_bodies_a_job_replaces_an_equal_one_wherever_the_topic_is_known
     ("kind", "subject"), [("stream", "id"), ("ordered", "body"), ("merge", "id"), ("delay", "key")]
 )
 def test_a_rule_that_a_kind_has_no_use_for_is_refused(kind: str, subject: str) -> None:
-    with pytest.raises(BadInput, match=f"kind {kind} queues keyless messages otherwise"):
+    with pytest.raises(BadInput, match=f"kind {kind} has a fixed subject for keyless messages"):
         Topic("t", kind=kind, subject=subject)
 
 

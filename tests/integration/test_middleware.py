@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 from eventually import eventually
 from sqlalchemy import Connection, create_engine, text
+from support.apps import handler
 
 from qframe import (
     BadOption,
@@ -70,19 +71,6 @@ class Bound(Middleware):
 
     def on_failure(self, message: Message, error: BaseException) -> None:
         CURRENT.reset(self.tokens.pop(message))
-
-
-def handler(is_async: bool, work: Any) -> Any:
-    """A plain or an async handler that does some work."""
-
-    async def handle_async(message: Message) -> None:
-        await asyncio.sleep(0)
-        work(message)
-
-    def handle(message: Message) -> None:
-        work(message)
-
-    return handle_async if is_async else handle
 
 
 @pytest.mark.parametrize("is_async", [False, True])

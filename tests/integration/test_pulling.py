@@ -8,12 +8,12 @@ import signal
 import subprocess
 import sys
 import threading
-from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import pytest
 from eventually import eventually
+from support.apps import settled, told
 
 from qframe import (
     AlreadySettled,
@@ -33,17 +33,6 @@ from qframe.testing import Harness
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 SOON = 0.02
-
-
-def told(app: QFrame) -> Counter[str]:
-    """The events of an app, counted."""
-    events: Counter[str] = Counter()
-    app.events.listen(lambda name, facts: events.update({name: facts.get("count", 1)}))
-    return events
-
-
-def settled(app: QFrame, topic: Topic) -> int:
-    return sum(one.settled for one in app.store.stats(topic, "g"))
 
 
 def taken(messages: Pull) -> Message:

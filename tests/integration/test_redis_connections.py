@@ -12,6 +12,7 @@ import pytest
 import redis.utils
 from bench import Bench, body_of
 from eventually import eventually
+from redis.cluster import REDIS_ALLOWED_KEYS
 from servers import Proxy, RedisServer
 from serving import Publishing, Serving
 
@@ -58,6 +59,8 @@ def bench(proxy: Proxy) -> Iterator[Bench]:
 def test_the_packages_version_is_read_once_for_all_connections_of_a_store(
     request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, sort: str
 ) -> None:
+    if sort == "redis_cluster" and "driver_info" not in REDIS_ALLOWED_KEYS:
+        pytest.skip("redis-py before 8 hands no driver_info on to a cluster's connections")
     url = request.getfixturevalue(sort).url
     reads: list[str] = []
     real = redis.utils.get_lib_version

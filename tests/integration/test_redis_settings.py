@@ -80,6 +80,6 @@ def test_a_server_that_evicts_is_refused(tmp_path: Path) -> None:
     with (
         RedisServer(tmp_path / "server", config=config) as server,
         QFrame(store=server.url) as app,
-        pytest.raises(BadUrl, match="which drops messages"),
+        pytest.raises(BadUrl, match="which evicts messages"),
     ):
         app.publish(TOPICS[0], 1)

@@ -74,9 +74,7 @@ def test_a_timeout_that_is_none_is_refused_before_anything_is_asked(value: str) 
 
 
 def test_a_database_that_there_is_not_is_refused_in_one_line(server: RedisServer) -> None:
-    with pytest.raises(
-        BadUrl, match=r"DB index is out of range\); see that the database"
-    ) as refused:
+    with pytest.raises(BadUrl, match=r"DB index is out of range\); check the database") as refused:
         QFrame(store=f"{server.url}/99").declare(Topic("t"))
     assert "\n" not in str(refused.value)
 

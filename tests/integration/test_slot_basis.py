@@ -118,12 +118,12 @@ def test_timers_find_a_message_without_a_key_wherever_it_lies(each_app: QFrame, 
 @pytest.mark.parametrize(
     ("kind", "options", "text"),
     [
-        ("delay", {"key": "k", "delay": 1}, "equal keys meet in the key's slot in topic 't'"),
-        ("priority", {"key": "k"}, "equal keys meet in the key's slot"),
+        ("delay", {"key": "k", "delay": 1}, "equal keys must share the key's slot in topic 't'"),
+        ("priority", {"key": "k"}, "equal keys must share the key's slot"),
         ("merge", {"key": "k"}, "leave one of the two out, or publish to a stream"),
-        ("ordered", {"key": "k", "delay": 1}, "a timer lies in its key's slot"),
-        ("stream", {"slot_basis": ""}, "it must be a text of 1 to 512 bytes"),
-        ("stream", {"slot_basis": 7}, r"slot_basis 7: .*use a text, such as an id"),
+        ("ordered", {"key": "k", "delay": 1}, "a timer is in its key's slot"),
+        ("stream", {"slot_basis": ""}, "it must be a string of 1 to 512 bytes"),
+        ("stream", {"slot_basis": 7}, r"slot_basis 7: .*use a string, such as an id"),
         ("stream", {"slot_basis": "\ud800"}, "slot_basis"),
     ],
 )

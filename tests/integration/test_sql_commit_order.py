@@ -40,7 +40,7 @@ def test_a_reader_passes_no_gap_though_producers_sleep_inside_their_transactions
     url: str, store: SqlStore
 ) -> None:
     topic = begun(store, "stream", 2)
-    place = store._place(topic)
+    place = store._ref(topic)
     pause = threading.Event()
 
     def produce(number: int) -> None:
@@ -74,7 +74,7 @@ def test_whoever_publishes_to_the_same_slot_waits_for_the_commit_and_to_another_
     store: SqlStore,
 ) -> None:
     topic = begun(store, "stream", 2)
-    place = store._place(topic)
+    place = store._ref(topic)
     keys = {topic.slot_of(f"k{number}".encode()): f"k{number}" for number in range(9)}
     inside, go_on = threading.Event(), threading.Event()
 

@@ -61,7 +61,7 @@ def test_a_migration_that_was_broken_off_anywhere_is_simply_repeated(url: str) -
     store = SqlStore(url)
     assert store.stats(topic) == before
     other = begun(store, "delay")
-    assert store._place(other).id > store._place(topic).id
+    assert store._ref(other).id > store._ref(topic).id
     store.close()
 
 
@@ -95,7 +95,7 @@ def test_with_migrate_no_in_the_url_tables_are_only_looked_at(url: str) -> None:
     store = SqlStore(careful)
     begun(store, "stream")
     store.close()
-    with pytest.raises(BadUrl, match=r"migrate=perhaps is not an option of it; use \?migrate=no"):
+    with pytest.raises(BadUrl, match=r"migrate=perhaps is not an option; use \?migrate=no"):
         SqlStore(f"{url}?migrate=perhaps")
 
 
@@ -110,7 +110,7 @@ def test_the_statements_that_are_printed_make_the_same_tables_when_they_are_run_
     url: str,
 ) -> None:
     database = Database(url)
-    database.glance(lambda it: it.now_ms())
+    database.read_autocommit(lambda it: it.now_ms())
     printed = statements_of(database)
     database.close()
     does(url, *printed)

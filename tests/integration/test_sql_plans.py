@@ -20,10 +20,10 @@ from servers import PostgresServer
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Verdict
 from qframe.stores.sql.publish import publish
-from qframe.stores.sql.pull import Terms, pull
+from qframe.stores.sql.pull import pull
 from qframe.stores.sql.settle import settle
 from qframe.stores.sql.store import SqlStore
-from qframe.stores.types import PullRequest, Settlement
+from qframe.stores.types import PullRequest, PullTerms, Settlement
 
 SLOTS = 4
 SUBJECTS = 6000
@@ -78,14 +78,14 @@ class Queue:
             for place, number in enumerate([*subjects, *(subjects if twice else ())])
         ]
         self._sent += len(entries)
-        place = self.store._place(self.topic)
+        place = self.store._ref(self.topic)
         return self._plans(lambda it: publish(it, place, entries))
 
     def pull_and_settle(self, limit: int) -> list[Plan]:
         """Pulls so many of each slot and acknowledges them; answers the plans of its lookups."""
-        place = self.store._place(self.topic)
+        place = self.store._ref(self.topic)
         asks = [PullRequest(slot, EPOCH, limit) for slot in range(SLOTS)]
-        terms = Terms("r", 60_000, 16, 32)
+        terms = PullTerms("r", 60_000, 16, 32)
 
         def act(transaction: Transaction) -> None:
             got = pull(transaction, place, "g", asks, terms).deliveries

@@ -19,7 +19,7 @@ from qframe.stores.sql.store import SqlStore
 
 Server = PostgresServer | MariaDbServer
 SORTS: dict[str, type[Server]] = {"postgres": PostgresServer, "mariadb": MariaDbServer}
-MESSAGES = 2000
+MESSAGES = 600
 
 
 @pytest.fixture(params=SORTS)
@@ -83,10 +83,10 @@ def test_a_commit_whose_answer_is_lost_is_told_as_such_and_can_be_repeated(
         def drop_answers(cursor: object, words: object) -> None:
             proxy.drop_replies(1)
 
-        say, backend.say = backend.say, drop_answers
+        notify, backend.notify = backend.notify, drop_answers
         with pytest.raises(AnswerLost):
             store.publish(topic, [one])
-        backend.say = say
+        backend.notify = notify
         assert eventually(lambda: published(store, topic)) == 1
         assert store.publish(topic, [one]) == [Outcome.DUPLICATE]
         store.close()

@@ -15,7 +15,7 @@ from qframe import BadBody, BadUrl, QFrame, Topic, UnknownGroup
 from qframe.drivers.sql import Transaction
 from qframe.outcomes import Outcome
 from qframe.stores.sql import groups
-from qframe.stores.sql.places import lock_slots
+from qframe.stores.sql.cursors import lock_slots
 from qframe.stores.sql.store import SqlStore
 
 Server = PostgresServer | MariaDbServer
@@ -45,7 +45,7 @@ def test_of_two_who_wait_for_each_other_one_is_run_again_and_both_are_done(
     store: SqlStore,
 ) -> None:
     topic = begun(store, "stream", 2)
-    place = store._place(topic)
+    place = store._ref(topic)
     met = threading.Barrier(2)
     runs: list[int] = []
 
@@ -67,7 +67,7 @@ def test_publishing_while_the_group_is_dropped_leaves_no_row_behind(
     store: SqlStore, url: str
 ) -> None:
     topic = begun(store, "ordered", 1, "g", "h")
-    place = store._place(topic)
+    place = store._ref(topic)
     inside, go_on = threading.Event(), threading.Event()
 
     def drop_slowly(transaction: Transaction) -> None:

@@ -3,31 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections import Counter
 from typing import Any
 
 import pytest
 from eventually import eventually
 from sqlalchemy import create_engine
+from support.apps import told
 
 from qframe import AllOf, Backoff, Batch, DatabaseChecker, Message, Outgoing, QFrame, Topic
 from qframe.testing import Harness
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 SOON = Backoff(0.02, cap=0.02)
-
-
-def told(app: QFrame) -> Counter[str]:
-    """The events of an app, counted."""
-    events: Counter[str] = Counter()
-    guard = threading.Lock()
-
-    def count(name: str, facts: dict[str, Any]) -> None:
-        with guard:  # several threads tell
-            events[name] += facts.get("count", 1)
-
-    app.events.listen(count)
-    return events
 
 
 def tagged(count: int, keys: int | None = None) -> list[Outgoing]:

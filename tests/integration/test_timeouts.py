@@ -186,7 +186,7 @@ def test_an_async_handler_is_cancelled_and_its_message_tried_again_till_it_is_de
     assert isinstance(error, HandlerTimeout)
     assert (error.message_id, error.timeout_s) == ("m", 0.03)
     [letter] = app.admin.dead(topic, "g")
-    assert letter.error.startswith("HandlerTimeout: the handler of message m ran for longer than")
+    assert letter.error.startswith("HandlerTimeout: the handler of message m ran longer than")
     assert len(overdue) == 3
 
 

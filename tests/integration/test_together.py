@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 from eventually import eventually
 from sqlalchemy import Connection, NullPool, create_engine
+from support.apps import batched, handler, settled, told
 
 from qframe import (
     Backoff,
@@ -45,47 +46,6 @@ def app(tmp_path: Path) -> Iterator[QFrame]:
             assert app.store.verify(topic) == []
 
 
-def told(app: QFrame) -> Counter[str]:
-    """The events of an app, counted."""
-    events: Counter[str] = Counter()
-    guard = threading.Lock()
-
-    def count(name: str, facts: dict[str, Any]) -> None:
-        with guard:  # several threads tell
-            events[name] += facts.get("count", 1)
-
-    app.events.listen(count)
-    return events
-
-
-def handler(is_async: bool, work: Any) -> Any:
-    """A plain or an async handler that does some work."""
-
-    async def handle_async(message: Message) -> None:
-        await asyncio.sleep(0)
-        work(message)
-
-    def handle(message: Message) -> None:
-        work(message)
-
-    return handle_async if is_async else handle
-
-
-def batched(is_async: bool, work: Any) -> Any:
-    """A plain or an async handler of batches that does some work with each message."""
-
-    async def handle_async(messages: list[Message]) -> None:
-        await asyncio.sleep(0)
-        for message in messages:
-            work(message)
-
-    def handle(messages: list[Message]) -> None:
-        for message in messages:
-            work(message)
-
-    return handle_async if is_async else handle
-
-
 def effective(how: str, work: Any) -> Any:
     """A handler of batches under that checker."""
 
@@ -95,10 +55,6 @@ def effective(how: str, work: Any) -> Any:
             work(message)
 
     return handle if how.startswith("transaction") else batched(False, work)
-
-
-def settled(app: QFrame, topic: Topic) -> int:
-    return sum(slot.settled for slot in app.store.stats(topic, "g"))
 
 
 # At most once.

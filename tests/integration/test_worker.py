@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from eventually import eventually
+from support.apps import told
 
 from qframe import (
     AlreadySettled,
@@ -37,13 +38,9 @@ class Shop:
     def __init__(self, url: str) -> None:
         self.app = QFrame(store=url, grace=5)
         self.seen: list[Any] = []
-        self.events: Counter[str] = Counter()
-        self.app.events.listen(self._listen)
+        self.events = told(self.app)
         self._worker: threading.Thread | None = None
         self.failure: BaseException | None = None
-
-    def _listen(self, name: str, facts: dict[str, Any]) -> None:
-        self.events[name] += facts.get("count", 1)
 
     def start(self) -> None:
         """Runs a worker in a thread, until `stop`."""

@@ -15,7 +15,7 @@ from zookeeper_servers import ZooKeeperEnsemble3, ZooKeeperServer
 
 from qframe import CoordinatorUnavailable, Message, QFrame, Topic
 from qframe.clock import SYSTEM_CLOCK
-from qframe.coordination.member import Member
+from qframe.coordination.member import MembershipService
 from qframe.coordination.zookeeper import ZooKeeperCoordinator
 from qframe.events import Events
 from qframe.stores.model.store import ModelStore
@@ -211,14 +211,14 @@ def test_what_sharing_costs_grows_with_slots_plus_members(
     ]  # fmt: skip
     for coordinator in coordinators:
         coordinator.check()
-    joined: list[Member] = []
+    joined: list[MembershipService] = []
 
     def is_balanced() -> bool:
         """Whether all is shared out; whoever is to let go has nothing in hand, and says so."""
         for member in joined:
-            if member.share().leaving:
-                member.drained(member.share().leaving)
-        counts = [len(member.share().owned) for member in joined]
+            if member.assignment().leaving:
+                member.drained(member.assignment().leaving)
+        counts = [len(member.assignment().owned) for member in joined]
         return sum(counts) == slots and max(counts) - min(counts) <= 1
 
     before = zookeeper.packets()

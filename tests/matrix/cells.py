@@ -63,7 +63,7 @@ class Cell(NamedTuple):
         if self.executor == PULL and self.policy != DIRECT:
             return BadOption, "pull option '(idempotent_checker|at_most_once)'"
         if self.is_once and self.is_batch:
-            return BadOption, "with at_most_once=True a batch that fails is tried again one by one"
+            return BadOption, "with at_most_once=True a failed batch is retried one by one"
         if self.executor == INLINE_ASYNC and self.policy == TRANSACTION:
             return NotSupported, "AsyncEngine in a Harness"
         return None

@@ -22,7 +22,6 @@ from matrix.cells import (
     POLICIES,
     PULL,
     THREADS,
-    TRANSACTION,
     WORKERS,
     Cell,
     cells,
@@ -33,8 +32,7 @@ from sqlalchemy import NullPool, create_engine
 from qframe import Breaker, CheckerUnavailable, DatabaseChecker, RateLimit
 from qframe.idempotency.base import Claim, Scope
 
-IN_SESSIONS = (LOOP, BATCH, TRANSACTION)  # an AsyncSession's batches: see test_async_sessions
-SERVED = [cell for cell in cells(WORKERS) if cell[:3] != IN_SESSIONS]
+SERVED = cells(WORKERS)
 ON_A_STREAM = [cell for cell in SERVED if cell.kind == "stream" and cell.executor != PULL]
 
 

@@ -42,11 +42,11 @@ def test_a_page_of_a_log_that_is_trimmed_meanwhile_ends_before_the_gap(redis_spa
         redis_space.trim(topic)
 
     store: Any = redis_space.store
-    page = read_log(Interrupted(store._redis, trim), store._place(topic), 0, 0, 100)  # type: ignore[arg-type]
+    page = read_log(Interrupted(store._redis, trim), store._keys(topic), 0, 0, 100)  # type: ignore[arg-type]
     assert redis_space.store.offsets_at(topic, 0) == {0: 80}
     assert [each.seq for each in page] == list(range(len(page)))
     assert 0 < len(page) < 80
-    assert read_log(store._redis, store._place(topic), 0, len(page), 100)[0].seq == 80
+    assert read_log(store._redis, store._keys(topic), 0, len(page), 100)[0].seq == 80
 
 
 def test_what_large_bodies_a_task_holds_at_once_is_bounded(space: Space) -> None:

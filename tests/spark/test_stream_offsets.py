@@ -120,7 +120,7 @@ def test_a_group_that_workers_use_is_not_moved(space: Space) -> None:
     assert len(space.messages(topic)) == 10
     with (
         reading(space, topic, group="g") as reader,
-        pytest.raises(BadInput, match="option group 'g': workers consume with it"),
+        pytest.raises(BadInput, match="option group 'g': workers use this group"),
     ):
         reader.initialOffset()
     assert sum(one.doing for one in space.store.stats(topic, "g")) == 10

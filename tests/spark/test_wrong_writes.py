@@ -105,7 +105,7 @@ def test_a_row_that_cannot_be_a_message_is_refused_by_its_column_and_value(
 def test_the_user_of_spark_reads_what_is_wrong(spark: SparkSession, redis_space: Space) -> None:
     topic = redis_space.topic()
     df = spark.range(10).coalesce(1).selectExpr("if(id = 7, 'not JSON', '1') as body")
-    with pytest.raises(PySparkException, match=r"option 'topik': there is none .* use topic"):
+    with pytest.raises(PySparkException, match=r"option 'topik': there is no such .* use topic"):
         redis_space.write(df, topic, topik="orders")
     with pytest.raises(PySparkException, match="column body 'not JSON': it is not JSON"):
         redis_space.write(df, topic)

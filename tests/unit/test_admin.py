@@ -180,11 +180,11 @@ def test_dead_letters_are_shown_with_their_error(bench: Bench) -> None:
     bench.publish(bench.ordered, 1, first=3)
     (waits,) = bench.admin.peek("orders", "billing", limit=1)
     for wrong in (waits, "m-1", "1-2", "", 7, "1-2-3x", "9" * 30 + "-1-1"):
-        with pytest.raises(BadOption, match=r"after .*: it is no dead letter"):
+        with pytest.raises(BadOption, match=r"after .*: it is neither a dead letter"):
             bench.admin.dead("orders", "billing", after=wrong)  # type: ignore[arg-type]
     record = bench.admin.dead_show("orders", "billing", "m-1")
     assert (record.error, record.traceback) == ("boom", "Traceback\n  boom")
-    with pytest.raises(BadOption, match="'m-9': it is not among the dead of orders/billing"):
+    with pytest.raises(BadOption, match="'m-9': it is not a dead letter of orders/billing"):
         bench.admin.dead_show("orders", "billing", "m-9")
 
 
@@ -249,9 +249,9 @@ def test_a_stream_is_replayed_from_the_start_the_end_an_offset_or_a_time(bench: 
 @pytest.mark.parametrize(
     ("arguments", "shown"),
     [
-        ({}, "exactly one is needed"),
-        ({"to": "earliest", "offset": 1}, "exactly one is needed"),
-        ({"to": "tomorrow"}, "there is none of that name"),
+        ({}, "exactly one position is needed"),
+        ({"to": "earliest", "offset": 1}, "exactly one position is needed"),
+        ({"to": "tomorrow"}, "there is no such position"),
         ({"offset": -1}, "slots are 0 to 1"),
         ({"offset": {7: 1}}, "slots are 0 to 1"),
         ({"offset": True}, "slots are 0 to 1"),

@@ -304,8 +304,8 @@ say("status", status, "parent", os.getpid())
     lines = answer.stdout.splitlines()
     pid = lines[-1].rsplit(" ", 1)[1]
     remedy = (
-        "batcher 'f' was made before a fork and its threads stayed in the parent; "
-        "make one in the child"
+        "batcher 'f' was created before a fork, and its threads stayed in the parent; "
+        "create one in the child"
     )
     assert lines == [
         remedy, remedy, "left in the child []", "child [3]", f"processed {pid} [1]",

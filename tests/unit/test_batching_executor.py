@@ -217,7 +217,7 @@ def test_a_closed_one_takes_nothing() -> None:
     assert not executor.closed
     assert executor.close() == []
     assert executor.closed
-    with pytest.raises(BatcherClosed, match=r"'ledger' is closed .* make another one"):
+    with pytest.raises(BatcherClosed, match=r"'ledger' is closed; .* create another one"):
         executor.put(1)
     with pytest.raises(BatcherClosed):
         executor.add(1)

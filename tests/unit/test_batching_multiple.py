@@ -144,7 +144,7 @@ def test_a_route_that_names_no_channel_is_a_clear_error_and_the_item_is_not_take
     words = str(refused.value)
     assert "route of batcher 'ledger'" in words
     assert repr(answer) in words
-    assert "it has the channels 0 to 2" in words
+    assert "its channels are 0 to 2" in words
     assert gate.groups == []
 
 

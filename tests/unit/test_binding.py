@@ -140,17 +140,20 @@ class Desk:
     ("function", "text"),
     [
         (no_annotation, "has no annotation; annotate it"),
-        (two_bodies, "two of its parameters would be the body"),
+        (two_bodies, "two of its parameters would receive the body"),
         (keyword_only, "it is keyword-only"),
         (unknown_type, "its annotations cannot be read"),
-        (not_decodable, "a body cannot be decoded to it"),
+        (not_decodable, "a body cannot be decoded as this type"),
         (not_json, "nothing in JSON is decoded to"),
-        (the_message_twice, "the message is asked for twice"),
+        (the_message_twice, "two parameters ask for the message"),
         (42, "it cannot be called"),
         (lambda body: body, "write a def: the parameters of a lambda cannot be annotated"),
-        (Desk.handle, r"Desk.handle\(self\)': it has no annotation; register the method of an obj"),
+        (
+            Desk.handle,
+            r"Desk.handle\(self\)': it has no annotation; register the bound method of an obj",
+        ),
         (Desk, "Desk': it is a class"),
-        (only_stars, r"add @functools.wraps\(handler\) there"),
+        (only_stars, r"add @functools.wraps\(handler\) to it"),
     ],
 )
 def test_what_cannot_be_filled_is_refused_when_it_is_registered(function: Any, text: str) -> None:

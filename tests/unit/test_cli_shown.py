@@ -59,7 +59,9 @@ def test_help_names_arguments_plainly_and_cuts_no_word(app: QFrame, command: str
 
 def test_an_option_of_a_consumer_is_told_where_it_belongs(app: QFrame) -> None:
     said = refused("worker", "shop", "--threads", "4")
-    assert said.startswith("option '--threads': it belongs to a consumer; write @consumer(…, thr")
+    assert said.startswith(
+        "option '--threads': it is an option of each consumer; write @consumer(…, thr"
+    )
     assert said.endswith("qframe tune TOPIC GROUP --threads …")
     assert refused("worker", "shop", "--max-attempts=3").endswith(
         "write @consumer(…, max_attempts=…) in the module"
@@ -135,7 +137,7 @@ def test_slots_of_one_owner_are_one_row_and_epochs_have_no_zeros_in_front() -> N
         ({"rate_limit": "10/min"}, 'use "100/s", or leave it out'),
         ({"timeout": "soon"}, 'use "30s", or leave it out'),
         ({"batch": 5}, "use Batch(500, '50ms'), or leave it out"),
-        ({"on_dead": "mail"}, "leave it out for none"),
+        ({"on_dead": "mail"}, "leave it out for no value"),
     ],
 )
 def test_a_wrong_option_is_told_a_value_that_is_allowed(

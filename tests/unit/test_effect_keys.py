@@ -55,7 +55,7 @@ def test_a_field_that_is_missing_or_a_body_that_has_none_is_told() -> None:
         key_of("n")(message({}))
     with pytest.raises(BadEffectKey, match="cannot be written"):
         key_of(lambda _: ["a\udcff"])(message({}))
-    with pytest.raises(BadEffectKey, match="is no object"):
+    with pytest.raises(BadEffectKey, match="is not an object"):
         key_of("n")(message(5))
     with pytest.raises(UndecodableBody):
         key_of("n")(Message(Delivery("m1", None, None, b"{"), Line()))
@@ -70,5 +70,5 @@ def test_an_async_function_is_no_key_since_nobody_would_await_it() -> None:
     async def key(message: Message) -> str:
         return message.id
 
-    with pytest.raises(BadOption, match="nor a plain function"):
+    with pytest.raises(BadOption, match="or a plain function"):
         key_of(key)

@@ -107,7 +107,7 @@ def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
             TopicMismatch("t", "slots", 16, 8),
             (BadInput,),
             {"value": "t"},
-            ("'t'", "declared with slots=16", "slots=8 is asked", "declare it with slots=16"),
+            ("'t'", "declared with slots=16", "now with slots=8", "declare it with slots=16"),
         ),
         (NotSupported("push", "use pull"), (), {"what": "push", "remedy": "use pull"}, ("push",)),
         (
@@ -151,16 +151,16 @@ def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
             CheckerUnavailable("RedisChecker(h)", "refused"),
             (),
             {"checker": "RedisChecker(h)"},
-            ("RedisChecker(h)", "refused", "wait until it can"),
+            ("RedisChecker(h)", "refused", "wait meanwhile"),
         ),
         (EffectUnknown("db", "reset"), (CheckerUnavailable,), {"checker": "db"}, ("reset",)),
         (
             EffectConflict("db", "deadlock detected"),
             (CheckerUnavailable,),
             {"checker": "db"},
-            ("db met another transaction", "deadlock detected", "tried again", "one order"),
+            ("db met another transaction", "deadlock detected", "tried again", "same order"),
         ),
-        (CommitRefused("committed"), (), {"how": "committed"}, ("has committed", "leave out")),
+        (CommitRefused("committed"), (), {"how": "committed"}, ("has committed", "remove")),
         (
             BadEffectKey("effect key of message", "m-1", "its body has no 'n'", "publish it"),
             (BadInput,),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from qframe.coordination.base import NOTHING, Share
+from qframe.coordination.base import NOTHING, Assignment
 from qframe.coordination.handover import Handover
 
 pytestmark = pytest.mark.promise(4)
@@ -22,22 +22,22 @@ def test_what_is_wanted_is_missing_until_it_was_taken() -> None:
     handover = Handover()
     handover.want([1, 2])
     assert handover.missing == [1, 2]
-    assert handover.share == NOTHING
+    assert handover.assignment == NOTHING
     handover.took({1: "a"})
     assert handover.missing == [2]
-    assert handover.share == Share({1: "a"}, frozenset())
+    assert handover.assignment == Assignment({1: "a"}, frozenset())
 
 
 def test_a_slot_that_is_not_wanted_stays_owned_until_it_is_drained() -> None:
     handover = owning(1, 2)
     handover.want([2])
-    assert handover.share == Share({1: "epoch 1", 2: "epoch 2"}, frozenset({1}))
+    assert handover.assignment == Assignment({1: "epoch 1", 2: "epoch 2"}, frozenset({1}))
     handover.release()
     assert handover.going == {}
     handover.drained([1])
-    assert handover.share.owned.keys() == {1, 2}
+    assert handover.assignment.owned.keys() == {1, 2}
     handover.release()
-    assert handover.share == Share({2: "epoch 2"}, frozenset())
+    assert handover.assignment == Assignment({2: "epoch 2"}, frozenset())
     assert handover.going == {1: "epoch 1"}
     handover.freed([1])
     assert handover.going == {}
@@ -49,7 +49,7 @@ def test_a_slot_that_is_wanted_again_before_it_went_stays() -> None:
     handover.drained([1])
     handover.want([1])
     handover.release()
-    assert handover.share == Share({1: "epoch 1"}, frozenset())
+    assert handover.assignment == Assignment({1: "epoch 1"}, frozenset())
     handover.want([])
     handover.release()
     assert handover.going == {}  # what was drained then may have been pulled from since
@@ -58,7 +58,7 @@ def test_a_slot_that_is_wanted_again_before_it_went_stays() -> None:
 def test_a_slot_that_goes_is_not_taken_again_before_the_coordinator_has_heard_of_it() -> None:
     handover = owning(1)
     handover.drop()
-    assert handover.share == NOTHING
+    assert handover.assignment == NOTHING
     assert handover.going == {1: "epoch 1"}
     assert handover.missing == []
     handover.freed([1])
@@ -79,9 +79,9 @@ def test_what_is_lost_is_gone_from_every_state() -> None:
     handover.drained([2])
     handover.release()
     handover.lost([1, 2, 3, 9])
-    assert handover.share == NOTHING
+    assert handover.assignment == NOTHING
     assert handover.going == {}
     handover = owning(1, 2)
     handover.drop([1])
     handover.lost()
-    assert (handover.share, handover.going) == (NOTHING, {})
+    assert (handover.assignment, handover.going) == (NOTHING, {})

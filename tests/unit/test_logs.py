@@ -342,7 +342,7 @@ def test_a_credential_is_in_no_line(text: str) -> None:
     lines.events.emit("store.unavailable", part="settler", error=text)
     lines.events.emit("worker.started", store=text)
     lines.events.emit("part.failed", error=raised(StoreUnavailable(text, text)))
-    lines.events.emit("worker.failed", error=WorkerFailed("settler", ValueError(text)))
+    lines.events.emit("part.failed", error=WorkerFailed("settler", ValueError(text)))
     written = lines.read()
     assert len(written) == 4
     assert SECRET not in json.dumps(written)

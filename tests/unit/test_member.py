@@ -1,4 +1,4 @@
-"""A member's turns where its seat's answers are lost, its group is gone, or it is not heard."""
+"""A member's turns where its session's answers are lost, its group is gone, or it is not heard."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ import pytest
 from late import Late, loses
 
 from qframe.clock import VirtualClock
-from qframe.coordination.lease import LeaseSeat
-from qframe.coordination.member import Member
+from qframe.coordination.lease import LeaseSession
+from qframe.coordination.member import MembershipService
 from qframe.errors import AnswerLost, UnknownGroup
 from qframe.events import Events
 from qframe.stores.model.store import ModelStore
@@ -21,8 +21,8 @@ pytestmark = pytest.mark.promise(4)
 SLOTS = 4
 
 
-class Seat(LeaseSeat):
-    """A seat whose waits are steps of a test; the last one stops the member."""
+class CoordinatorSession(LeaseSession):
+    """A session whose waits are steps of a test; the last one stops the member."""
 
     is_heard = True
     steps: list[Callable[[], object]]
@@ -45,21 +45,23 @@ class Bench:
         self.topic = Topic("t", slots=SLOTS)
         self.model.declare(self.topic)
         self.model.subscribe(self.topic, "g")
-        self.ledger: Any = Late(self.model)
+        self.store: Any = Late(self.model)
         self.changes = 0
-        self.seat = Seat(self.ledger, self.topic, "g", worker="w", lease_s=6.0, clock=self.clock)
-        self.member = Member(
-            topic=self.topic, group="g", seat=self.seat, on_change=self._change, events=Events(),
-            clock=self.clock, on_failure=lambda *_: None, on_left=lambda _: None,
+        self.session = CoordinatorSession(
+            self.store, self.topic, "g", worker="w", lease_s=6.0, clock=self.clock
+        )
+        self.member = MembershipService(
+            topic=self.topic, group="g", session=self.session, on_change=self._change,
+            events=Events(), clock=self.clock, on_failure=lambda *_: None, on_left=lambda _: None,
         )  # fmt: skip
-        self.seat.stop = self.member._stopping.set
+        self.session.stop = self.member._stopping.set
 
     def _change(self) -> None:
         self.changes += 1
 
     def run(self, *steps: Callable[[], object]) -> None:
         """Turns until the steps are done, one after each turn."""
-        self.seat.steps = list(steps)
+        self.session.steps = list(steps)
         self.member.run()
 
     def owned(self) -> dict[int, str]:
@@ -74,13 +76,13 @@ def bench() -> Bench:
 
 
 def test_a_claim_whose_answer_was_lost_is_found_again_under_its_epoch(bench: Bench) -> None:
-    bench.ledger.after("claim", loses(AnswerLost("store", "the answer was lost")))
+    bench.store.after("claim", loses(AnswerLost("store", "the answer was lost")))
     with pytest.raises(AnswerLost):
         bench.member._turn()
     claimed = bench.owned()
     assert len(claimed) == SLOTS
     bench.member._turn()
-    assert bench.member.share().owned == claimed
+    assert bench.member.assignment().owned == claimed
 
 
 @pytest.mark.parametrize("lost", ["before", "after"])
@@ -89,22 +91,22 @@ def test_what_was_let_go_stays_going_until_the_coordinator_has_answered(
 ) -> None:
     bench.member._turn()
     bench.member.fenced([0])
-    getattr(bench.ledger, lost)("release_slots", loses(AnswerLost("store", "the answer was lost")))
+    getattr(bench.store, lost)("release_slots", loses(AnswerLost("store", "the answer was lost")))
     with pytest.raises(AnswerLost):
         bench.member._turn()
     assert bench.member._handover.going.keys() == {0}
     assert 0 not in bench.member._handover.missing
     bench.clock.advance(600)
     bench.member._turn()
-    assert bench.member.share().owned == bench.owned()
+    assert bench.member.assignment().owned == bench.owned()
     assert len(bench.owned()) == SLOTS
 
 
 def test_the_seat_hears_which_epochs_were_refused_before_they_are_let_go(bench: Bench) -> None:
     bench.member._turn()
     heard: list[set[int]] = []
-    late: Any = Late(bench.seat).before("refused", lambda: heard.append(set(bench.owned())))
-    bench.member._seat = late
+    late: Any = Late(bench.session).before("refused", lambda: heard.append(set(bench.owned())))
+    bench.member._session = late
     bench.member.fenced([0])
     bench.member._turn()
     assert heard == [set(range(SLOTS))]
@@ -117,7 +119,7 @@ def test_who_is_heard_again_wakes_its_consumer_though_nothing_else_has_changed(
     before: list[int] = []
 
     def hear(heard: bool) -> None:
-        bench.seat.is_heard = heard
+        bench.session.is_heard = heard
         before.append(bench.changes)
 
     bench.run(lambda: hear(False), lambda: hear(True))

@@ -190,14 +190,14 @@ def test_a_model_without_a_value_in_json_is_refused_before_anything_is_written(
     class Measure(BaseModel):
         value: float
 
-    with pytest.raises(BadBody, match=r"JSON has no nan, which is at body\['value'\]"):
+    with pytest.raises(BadBody, match=r"JSON cannot hold nan, found at body\['value'\]"):
         app.publish(ORDERS, Measure(value=float("nan")))
     with pytest.raises(BadBody, match="Encoding objects of type QFrame is unsupported"):
         app.publish(ORDERS, [app])
 
 
 def test_one_model_is_no_list_of_bodies(app: QFrame, harness: Harness) -> None:
-    with pytest.raises(BadOption, match="it is one body, and many are published"):
+    with pytest.raises(BadOption, match="it is a single body, and publish_many takes several"):
         app.publish_many(ORDERS, ORDER)
 
 

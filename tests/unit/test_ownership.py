@@ -128,7 +128,7 @@ def test_a_topic_or_group_that_there_is_not_is_refused(app: QFrame) -> None:
                 ask("nope")
             with pytest.raises(UnknownGroup, match="audit, billing"):
                 ask("orders", "nope")
-        with pytest.raises(BadOption, match="its topic is not named; give topic= as well"):
+        with pytest.raises(BadOption, match="it needs its topic; give topic= as well"):
             app.admin.workers(group="billing")
 
 
@@ -176,7 +176,7 @@ def test_a_slot_of_nobody_is_red_on_a_terminal() -> None:
 
 
 def test_what_is_not_there_says_what_to_do() -> None:
-    start = "no worker is there; start one: qframe worker MODULE"
+    start = "no worker is running; start one: qframe worker MODULE"
     assert shown(draw_workers([], 0)) == [start]
     nobody = owners_of([Attendance(EVENTS, "audit", roster({}, {}))])
     assert shown(draw_slots("events", nobody, 0))[-1] == start

@@ -194,7 +194,7 @@ def test_where_the_system_has_no_more_threads_there_are_as_many_as_it_gave(
 
     with running(handlers, 2) as pool:
         monkeypatch.setattr(threading.Thread, "start", give_few)
-        with pytest.raises(BadOption, match=r"no more .*use 6 or fewer"):
+        with pytest.raises(BadOption, match=r"refuses more threads .*use 6 or fewer"):
             pool.resize(20)
         pool.dispatch(messages(handlers, range(30)))
         eventually(lambda: handlers.at_once == 6)

@@ -55,8 +55,8 @@ def test_moments_are_in_utc() -> None:
 @pytest.mark.parametrize(
     ("facts", "sentence"),
     [
-        ({"state": "todo"}, "it is due, and waits for a worker to take it"),
-        ({"state": "todo", "attempts": 2}, "it is due again after 2 attempts, and waits for a"),
+        ({"state": "todo"}, "it is due and waits for a worker"),
+        ({"state": "todo", "attempts": 2}, "it is due again after 2 attempts and waits for a"),
         ({"state": "waiting", "due_ms": NOW_MS + 90_000}, "Z (in 90 s)"),
         ({"state": "waiting", "due_ms": NOW_MS + 7_200_000}, "Z (in 2 h)"),
         ({"state": "waiting", "due_ms": NOW_MS + 10**9}, "Z (in 12 d)"),
@@ -65,13 +65,13 @@ def test_moments_are_in_utc() -> None:
             "it waits for a retry after 1 attempt, until 2023-11-14T22:13:25.000Z (in 5 s)",
         ),
         ({"state": "waiting"}, "behind"),
-        ({"state": "doing", "attempts": 3, "lease_until_ms": NOW_MS + 1}, "attempt 3, as long as"),
-        ({"state": "doing", "lease_until_ms": NOW_MS - 1}, "its worker's lease has ended"),
-        ({"state": "dead", "attempts": 16}, "it was given up after 16 attempts"),
+        ({"state": "doing", "attempts": 3, "lease_until_ms": NOW_MS + 1}, "attempt 3, and renews"),
+        ({"state": "doing", "lease_until_ms": NOW_MS - 1}, "its lease has expired"),
+        ({"state": "dead", "attempts": 16}, "it is dead after 16 attempts"),
         ({"state": "settled"}, "the group has settled it"),
         ({"state": "held"}, "it waits for the messages before it in its key's sequence"),
         ({"state": "held", "group": None}, "it waits for the messages before it"),
-        ({"state": "todo", "group": None}, "no group has seen it yet"),
+        ({"state": "todo", "group": None}, "no group has subscribed yet"),
     ],
 )
 def test_why_a_message_is_where_it_is(facts: dict[str, Any], sentence: str) -> None:

@@ -27,23 +27,25 @@ from qframe.drivers.scripts import Script
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.roster import LARGEST_VERSION
-from qframe.stores.bucket import Terms
+from qframe.stores.bucket import DrawTerms
 from qframe.stores.redis import (
     controls,
+    counts,
     dead,
     groups,
-    inspect,
     leases,
     publish,
     pull,
     rosters,
     settle,
     timers,
+    topics,
 )
 from qframe.stores.redis.envelopes import META, envelope
-from qframe.stores.redis.keys import Place
-from qframe.stores.redis.tails import Tails
-from qframe.stores.types import Entry, LeaseRef, PullRequest, Settlement
+from qframe.stores.redis.keys import SlotKeys
+from qframe.stores.redis.log_readahead import LogReadahead
+from qframe.stores.topic_options import TopicOptions
+from qframe.stores.types import Entry, LeaseRef, PullRequest, PullTerms, Settlement
 from qframe.topic import Topic
 
 PARTS = sorted(path.stem for path in (FOLDER / "parts").glob("*.lua"))
@@ -202,10 +204,10 @@ def ending(subject: str | None, seq: int) -> Settlement:
     return Settlement(0, subject, seq, "a receipt", 1, "an epoch", Verdict.RETRY)
 
 
-STREAM = Place("shop", Topic("t", "stream", 1))
-DELAY = Place("shop", Topic("t", "delay", 1))
+STREAM = SlotKeys("shop", Topic("t", "stream", 1))
+DELAY = SlotKeys("shop", Topic("t", "delay", 1))
 ASKS = [PullRequest(0, "an epoch", 7, 3)]
-TERMS = pull.Terms("a receipt", 400, 16, 32, "a time")
+TERMS = PullTerms("a receipt", 400, 16, 32)
 HELD = [Delivery(f"id-{n}", None, None, b"1", seq=n, receipt="a receipt") for n in (1, 5)]
 EPOCHS = {0: "an epoch"}
 
@@ -219,10 +221,10 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
             r, DELAY, "a group", "a member", {0: "an epoch", 5: "an epoch"}, "a time"
         ), 2,
     ),
-    "declare": (lambda r: groups.declare(r, "shop", STREAM.topic), 0),
+    "declare": (lambda r: topics.declare(r, "shop", STREAM.topic), 0),
     "leave": (lambda r: rosters.leave(r, DELAY, "a group", "a member", "a time"), 0),
     "draw": (
-        lambda r: controls.draw(r, DELAY, "a group", Terms(3, 10, 1000, 20), "a time"), 0,
+        lambda r: controls.draw(r, DELAY, "a group", DrawTerms(3, 10, 1000, 20), "a time"), 0,
     ),
     "drop_dead": (lambda r: dead.drop(r, DELAY, "a group", None, 9), 1),
     "drop_group": (lambda r: groups.drop(r, DELAY, "a group"), 0),
@@ -237,8 +239,10 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "publish_subjects": (
         lambda r: publish.publish(r, DELAY, [entry(n) for n in range(3)], "a time"), 3,
     ),
-    "pull": (lambda r: pull.pull(r, Tails(r), DELAY, "a group", ASKS, TERMS), 0),
-    "pull_stream": (lambda r: pull.pull(r, Tails(r), STREAM, "a group", ASKS, TERMS), 0),
+    "pull": (lambda r: pull.pull(r, LogReadahead(r), DELAY, "a group", ASKS, TERMS, "a time"), 0),
+    "pull_stream": (
+        lambda r: pull.pull(r, LogReadahead(r), STREAM, "a group", ASKS, TERMS, "a time"), 0,
+    ),
     "revoke": (lambda r: leases.revoke(r, DELAY, "a group", ASKS, "a receipt", "a time"), 0),
     "renew": (
         lambda r: leases.renew(
@@ -247,7 +251,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
         ), 2,
     ),
     "retry_dead": (lambda r: dead.retry(r, DELAY, "a group", None, 9, "a time"), 1),
-    "roster": (lambda r: rosters.look(r, DELAY, "a group", 77, "a time"), 0),
+    "roster": (lambda r: rosters.snapshot(r, DELAY, "a group", 77, "a time"), 0),
     "seek": (lambda r: groups.seek(r, STREAM, "a group", {0: 5}), 0),
     "settle": (
         lambda r: settle.settle(r, DELAY, "a group", [ending("k", 1), ending("l", 2)], "a time"), 2,
@@ -259,9 +263,9 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "settle_stream": (
         lambda r: settle.acknowledge(r, STREAM, "a group", HELD, EPOCHS, "a time"), 2,
     ),
-    "stats": (lambda r: inspect.stats(r, DELAY, "a group", "a time"), 0),
+    "stats": (lambda r: counts.stats(r, DELAY, "a group", "a time"), 0),
     "subscribe": (lambda r: groups.subscribe(r, DELAY, ["a group"], "earliest", 9, "a time"), 1),
-    "sweep": (lambda r: groups.sweep(r, DELAY, 9, "a time"), 0),
+    "sweep": (lambda r: topics.sweep(r, DELAY, 9, "a time"), 0),
     "tune": (
         lambda r: controls.tune(r, DELAY, "a group", {"threads": "4", "rate": None}), 2,
     ),
@@ -278,7 +282,7 @@ GIVEN: dict[str, Container[Any]] = {
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
     "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
-    "options": (msgspec.json.encode(groups.Options(86_400_000, None, 3_600_000, 30_000)),),
+    "options": (msgspec.json.encode(TopicOptions(86_400_000, None, 3_600_000, 30_000)),),
 }  # fmt: skip
 
 

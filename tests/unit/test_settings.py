@@ -75,8 +75,8 @@ def test_another_file_is_named_by_a_variable(
         ({"max_body": "big"}, "max_body 'big': it must be a whole number"),
         ({"namespace": "a b"}, "namespace 'a b': it must be 1 to 64 of the characters"),
         ({"instance": "a@b"}, "instance 'a@b': it must be 1 to 64 of the characters"),
-        ({"store": ""}, "store '': it must be a text"),
-        ({"grace": "3 weeks"}, "grace '3 weeks': it must be seconds, or a text"),
+        ({"store": ""}, "store '': it must be a string"),
+        ({"grace": "3 weeks"}, "grace '3 weeks': it must be seconds, or a string"),
         ({"grace": "2d"}, "grace '2d': it must be seconds"),
         ({"grace": float("nan")}, "grace nan: it must be seconds"),
         ({"log_format": "xml"}, "log_format 'xml': it must be one of auto, console, json"),
@@ -122,7 +122,7 @@ def test_a_misspelt_variable_is_refused_and_a_foreign_one_is_not(
         ("publish_batch = 0", "in qframe.toml: publish_batch 0: it must be a whole number"),
         ('grace = "2d"', "in qframe.toml: grace '2d': it must be seconds"),
         ("namespaec = 1", "in qframe.toml: option 'namespaec': there is no such option; did you"),
-        ("[store]\nurl = 1", "in qframe.toml: store {'url': 1}: it must be a text"),
+        ("[store]\nurl = 1", "in qframe.toml: store {'url': 1}: it must be a string"),
         ("store = ", "file 'qframe.toml': it is not TOML"),
         ("store = 'caf\udce9'", "file 'qframe.toml': it is not TOML"),
     ],
@@ -138,7 +138,7 @@ def test_a_file_that_cannot_be_read_is_named(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("QFRAME_CONFIG", "missing.toml")
-    with pytest.raises(BadOption, match=r"QFRAME_CONFIG 'missing\.toml': there is no such file"):
+    with pytest.raises(BadOption, match=r"QFRAME_CONFIG 'missing\.toml': the file does not exist"):
         Settings.load()
     (directory / "qframe.toml").mkdir()
     monkeypatch.delenv("QFRAME_CONFIG")
@@ -201,9 +201,9 @@ def test_a_consumer_takes_durations_with_units_and_a_backoff() -> None:
         ({"broadcast": "yes"}, "broadcast 'yes': it must be True or False; use False, or leave"),
         (
             {"broadcast": True, "broadcast_expires": 59},
-            "broadcast_expires 59: it must be seconds, or a text such as",
+            "broadcast_expires 59: it must be seconds, or a string such as",
         ),
-        ({"broadcast_expires": "1d"}, "broadcast_expires '1d': only a broadcast consumer's place"),
+        ({"broadcast_expires": "1d"}, "broadcast_expires '1d': only a broadcast consumer's group"),
         ({"broadcast": True, "start": "now"}, "start 'now': it must be one of earliest, latest"),
         ({"serial": 1}, "serial 1: it must be True or False; use False, or leave it out"),
         ({"on_dead": "mail"}, "on_dead 'mail': it must be a callable; leave it out"),

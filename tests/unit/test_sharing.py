@@ -12,8 +12,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from late import Late, loses
 
 from qframe.clock import VirtualClock
-from qframe.coordination.lease import LeaseSeat
-from qframe.coordination.member import Member
+from qframe.coordination.lease import LeaseSession
+from qframe.coordination.member import MembershipService
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
 from qframe.stores.model.store import ModelStore
@@ -41,7 +41,7 @@ class Sharing(RuleBasedStateMachine):
         self.topic = Topic("t", slots=SLOTS)
         self.store.declare(self.topic)
         self.store.subscribe(self.topic, GROUP)
-        self.members: dict[int, Member] = {}
+        self.members: dict[int, MembershipService] = {}
         self.starts = 0
 
     @rule(number=MEMBERS)
@@ -49,12 +49,12 @@ class Sharing(RuleBasedStateMachine):
         if number in self.members:
             return
         self.starts += 1
-        seat = LeaseSeat(
+        session = LeaseSession(
             self.store, self.topic, GROUP, worker=f"w{number}.{self.starts}", lease_s=LEASE_S,
             clock=self.clock,
         )  # fmt: skip
-        self.members[number] = Member(
-            topic=self.topic, group=GROUP, seat=seat, on_change=lambda: None, events=Events(),
+        self.members[number] = MembershipService(
+            topic=self.topic, group=GROUP, session=session, on_change=lambda: None, events=Events(),
             clock=self.clock, on_failure=lambda part, error: None, on_left=lambda member: None,
         )  # fmt: skip
 
@@ -93,7 +93,7 @@ class Sharing(RuleBasedStateMachine):
             slot
             for member in getattr(self, "members", {}).values()
             if not member.paused
-            for slot in member.share().owned
+            for slot in member.assignment().owned
         )
         assert all(count == 1 for count in owners.values()), owners
 
@@ -110,7 +110,7 @@ class Sharing(RuleBasedStateMachine):
             for member in self.members.values():
                 member.drained(range(SLOTS))
                 member._turn()
-        counts = [len(member.share().owned) for member in self.members.values()]
+        counts = [len(member.assignment().owned) for member in self.members.values()]
         assert sum(counts) == SLOTS
         assert max(counts) - min(counts) <= 1
 
@@ -119,13 +119,13 @@ TestSharing = Sharing.TestCase
 TestSharing.settings = settings(max_examples=150, stateful_step_count=40, deadline=None)
 
 
-def seat_of(store: Any, topic: Topic, clock: VirtualClock, worker: str = "w") -> LeaseSeat:
-    return LeaseSeat(store, topic, GROUP, worker=worker, lease_s=LEASE_S, clock=clock)
+def session_of(store: Any, topic: Topic, clock: VirtualClock, worker: str = "w") -> LeaseSession:
+    return LeaseSession(store, topic, GROUP, worker=worker, lease_s=LEASE_S, clock=clock)
 
 
-def member_of(seat: Any, topic: Topic, clock: VirtualClock) -> Member:
-    return Member(
-        topic=topic, group=GROUP, seat=seat, on_change=lambda: None, events=Events(),
+def member_of(session: Any, topic: Topic, clock: VirtualClock) -> MembershipService:
+    return MembershipService(
+        topic=topic, group=GROUP, session=session, on_change=lambda: None, events=Events(),
         clock=clock, on_failure=lambda part, error: None, on_left=lambda member: None,
     )  # fmt: skip
 
@@ -153,7 +153,7 @@ def test_a_membership_is_counted_from_when_its_sign_of_life_was_sent(
 ) -> None:
     late = Late(store).after("heartbeat", lambda: clock.advance(2500))
     late.before("roster", lambda: clock.advance(1000))
-    member = member_of(seat_of(late, topic, clock), topic, clock)
+    member = member_of(session_of(late, topic, clock), topic, clock)
     member._turn()
     assert member.certain_until_s == 2 / 3 * LEASE_S
     clock.advance(499)
@@ -166,36 +166,36 @@ def test_a_sign_of_life_counts_for_nothing_until_the_roster_was_read(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:
     late = Late(store)
-    seat = seat_of(late, topic, clock)
-    mine = member_of(seat, topic, clock)
+    session = session_of(late, topic, clock)
+    mine = member_of(session, topic, clock)
     mine._turn()
-    assert len(mine.share().owned) == SLOTS
-    seat._rung = False  # it has waited, and no bell rang
+    assert len(mine.assignment().owned) == SLOTS
+    session._rung = False  # it has waited, and no bell rang
     clock.advance(round(LEASE_S * 1000))  # a machine that was asleep: its lease has passed
-    other = member_of(seat_of(store, topic, clock, "other"), topic, clock)
+    other = member_of(session_of(store, topic, clock, "other"), topic, clock)
     other._turn()
-    assert len(other.share().owned) == SLOTS
+    assert len(other.assignment().owned) == SLOTS
     late.before("roster", loses(StoreUnavailable("store", "away")))
     with pytest.raises(StoreUnavailable):
         mine._turn()
     assert mine.certain_until_s <= clock.monotonic_s()
     mine._turn()  # before anybody has looked at the time, and dropped all by that
     assert mine.certain()
-    assert not mine.share().owned
+    assert not mine.assignment().owned
 
 
 def test_nobody_is_certain_of_slots_of_which_a_look_has_just_found_that_they_are_lost(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:
-    late = Late(seat_of(store, topic, clock))
+    late = Late(session_of(store, topic, clock))
     mine = member_of(late, topic, clock)
     mine._turn()
     clock.advance(round(LEASE_S * 1000))
-    other = member_of(seat_of(store, topic, clock, "other"), topic, clock)
+    other = member_of(session_of(store, topic, clock, "other"), topic, clock)
     other._turn()
     found: list[tuple[bool, int]] = []
-    # A handler's thread looks just now: the member has not heard yet what its seat has found.
-    late.after("look", lambda: found.append((mine.certain(), len(mine.share().owned))))
+    # A handler's thread looks just now: the member has not heard yet what its session has found.
+    late.after("look", lambda: found.append((mine.certain(), len(mine.assignment().owned))))
     mine._turn()
     assert found == [(False, 0)]
     assert mine.certain()
@@ -205,11 +205,11 @@ def test_who_is_told_that_a_member_is_not_certain_finds_all_dropped(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:
     """Also where a sign of life comes through once it was found to be late."""
-    member = member_of(seat_of(store, topic, clock), topic, clock)
+    member = member_of(session_of(store, topic, clock), topic, clock)
     member._turn()
     assert member.certain()
-    assert len(member.share().owned) == SLOTS
+    assert len(member.assignment().owned) == SLOTS
     clock.advance(round(LEASE_S * 1000))
     member._events.listen(lambda *_: member._turn())
     assert not member.certain()
-    assert not member.share().owned
+    assert not member.assignment().owned

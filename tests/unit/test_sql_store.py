@@ -76,12 +76,16 @@ def filled(app: QFrame, kind: str) -> Topic:
     [
         ("stream", "UPDATE qframe_cursors SET acked = acked + 1", "9 published, but"),
         ("stream", "UPDATE qframe_cursors SET floor = 8", "floor 8, read 3, head 9 out of order"),
-        ("stream", "UPDATE qframe_cursors SET receipt = NULL", "in doing without lease or receipt"),
+        (
+            "stream",
+            "UPDATE qframe_cursors SET receipt = NULL",
+            "in doing without a lease or receipt",
+        ),
         ("stream", "DELETE FROM qframe_log WHERE seq = 5", "1 unsettled messages are not in the"),
         ("stream", "DELETE FROM qframe_dead", "9 published, but"),
         ("ordered", "DELETE FROM qframe_subjects WHERE state = 1", "messages behind no head"),
         ("ordered", "DELETE FROM qframe_backlog WHERE seq = 8", "published, but"),
-        ("ordered", "UPDATE qframe_subjects SET receipt = NULL WHERE state = 2", "without lease"),
+        ("ordered", "UPDATE qframe_subjects SET receipt = NULL WHERE state = 2", "without a lease"),
         ("ordered", "UPDATE qframe_subjects SET given = 9 WHERE state = 2", "a run of 9"),
         ("ordered", "UPDATE qframe_subjects SET behind = 0 WHERE state = 1", "behind is 0"),
         ("ordered", "UPDATE qframe_subjects SET receipt = 'x' WHERE state = 1", "with a receipt"),
@@ -111,7 +115,7 @@ def test_tables_of_a_later_version_are_refused_and_left_alone(app: QFrame, path:
     filled(app, "stream")
     app.close()
     change(path, "UPDATE qframe_version SET version = 99")
-    with pytest.raises(SchemaMismatch, match=rf"at version 99 .* up to {len(MIGRATIONS)}; upgrade"):
+    with pytest.raises(SchemaMismatch, match=rf"version 99, .* up to {len(MIGRATIONS)}; upgrade"):
         SqlStore(f"sqlite:///{path}")
 
 

@@ -13,7 +13,7 @@ from qframe import AllOf, BadOption
 from qframe.codec import encode_headers
 from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
-from qframe.runtime.order.tag_filter import Sieve
+from qframe.runtime.order.tag_filter import TagFilter
 from qframe.tags import tags_wanted
 
 WANTED = encode_headers(None, ["wanted"], raw=False)
@@ -75,7 +75,7 @@ OFFERS = st.lists(st.tuples(st.sampled_from(["a", "b", None]), st.booleans()), m
 def passed(
     offered: Offer, by_subject: bool, data: st.DataObject, note: Callable[[str, Delivery], None]
 ) -> list[Delivery]:
-    """Sends deliveries through a sieve, as a line does; answers those that were handled."""
+    """Sends deliveries through a tag filter, as a line does; answers those that were handled."""
     wanted = tags_wanted("wanted")
     assert wanted is not None
 
@@ -83,20 +83,20 @@ def passed(
         for each in deliveries:
             note("settled", each)
 
-    sieve = Sieve(matches=wanted.matches, skip=skip, by_subject=by_subject)
+    tag_filter = TagFilter(matches=wanted.matches, skip=skip, by_subject=by_subject)
     waiting = [delivery(key, seq, fits) for seq, (key, fits) in enumerate(offered)]
     through: list[Delivery] = []
     handled: list[Delivery] = []
     while waiting or through:
         if waiting and (not through or data.draw(st.booleans())):
             size = data.draw(st.integers(1, len(waiting)))
-            through += sieve.offer(waiting[:size])
+            through += tag_filter.offer(waiting[:size])
             del waiting[:size]
         else:
             one = through.pop(data.draw(st.integers(0, len(through) - 1)))
             handled.append(one)
             note("settled", one)
-            through += sieve.free([one])
+            through += tag_filter.free([one])
     return handled
 
 
@@ -130,8 +130,8 @@ def test_on_a_stream_what_is_skipped_does_not_wait_in_its_lane() -> None:
     skipped: list[Delivery] = []
     wanted = tags_wanted("wanted")
     assert wanted is not None
-    sieve = Sieve(matches=wanted.matches, skip=skipped.extend, by_subject=False)
+    tag_filter = TagFilter(matches=wanted.matches, skip=skipped.extend, by_subject=False)
     slow, others = delivery("a", 0, True), [delivery("a", seq, False) for seq in (1, 2)]
-    assert sieve.offer([slow, *others]) == [slow]
+    assert tag_filter.offer([slow, *others]) == [slow]
     assert skipped == others
-    assert sieve.free([slow]) == []
+    assert tag_filter.free([slow]) == []

@@ -150,7 +150,7 @@ def test_a_key_of_just_512_bytes_is_one(key: str) -> None:
     ],
 )  # fmt: skip
 def test_what_is_no_key_is_refused(key: object) -> None:
-    with pytest.raises(BadKey, match="text of 1 to 512 bytes"):
+    with pytest.raises(BadKey, match="string of 1 to 512 bytes"):
         checked_key(key)
 
 

@@ -40,7 +40,7 @@ class Watching:
             "host-1-abc",
             make_lines=lambda fail: [line],  # type: ignore[list-item]
             make_sweeper=lambda fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
-            make_tuner=lambda lines, fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
+            make_settings_poller=lambda lines, fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
             make_background=lambda fail: [self.parts[1]],  # type: ignore[list-item]
             grace_s=1, events=Events(), clock=self.clock,
         )  # fmt: skip

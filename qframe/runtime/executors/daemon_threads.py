@@ -1,4 +1,4 @@
-"""Threads for what blocks, which no process waits for at its end."""
+"""Threads for calls that block, which the process does not wait for at its end."""
 
 from __future__ import annotations
 
@@ -14,46 +14,46 @@ P = ParamSpec("P")
 T = TypeVar("T")
 
 
-class _Call(NamedTuple):
-    """What is to be done, and who waits for it."""
+class _Task(NamedTuple):
+    """A call, and the future of its result."""
 
     future: Future[Any]
     function: Callable[[], Any]
 
 
-class Daemons(ThreadPoolExecutor):
-    """An executor whose threads end with the process, whatever they are at.
+class DaemonThreadExecutor(ThreadPoolExecutor):
+    """An executor whose threads end with the process, whatever they do.
 
-    A process waits for those of the standard library when it ends: a worker that has stopped would
-    stay for as long as a call that its handler has left in `asyncio.to_thread`. It is one of them
-    by type alone, since an event loop takes no other.
+    A process joins the threads of a `ThreadPoolExecutor` at its end (`threading._register_atexit`):
+    a worker that has stopped would wait for a call that its handler has left in
+    `asyncio.to_thread`. This class inherits from it only because `set_default_executor` insists.
 
     Args:
-        size: how many threads there are at most.
-        name: the threads' names begin with it.
+        size: the most threads.
+        name: the prefix of the threads' names.
     """
 
     def __init__(self, size: int, name: str) -> None:
         super().__init__(size, name)
         self._size = size
         self._name = name
-        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._tasks: SimpleQueue[_Task | None] = SimpleQueue()
         self._guard = threading.Lock()
         self._free = threading.Semaphore(0)
         self._daemons: list[threading.Thread] = []
         self._ended = False
 
     def submit(self, fn: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
-        """Has something called in a thread.
+        """Calls a function in a thread.
 
         Raises:
-            RuntimeError: if it was shut down.
+            RuntimeError: if the executor was shut down.
         """
         future: Future[T] = Future()
         with self._guard:
             if self._ended:
                 raise RuntimeError(f"{self._name} is shut down")
-            self._calls.put(_Call(future, partial(fn, *args, **kwargs)))
+            self._tasks.put(_Task(future, partial(fn, *args, **kwargs)))
             if not self._free.acquire(blocking=False) and len(self._daemons) < self._size:
                 number = len(self._daemons)
                 thread = threading.Thread(
@@ -64,28 +64,28 @@ class Daemons(ThreadPoolExecutor):
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
-        """Takes no more calls; its threads end when they have done what they have."""
+        """Refuses more calls; the threads end once they have done the calls they have."""
         with self._guard:
             self._ended = True
         if cancel_futures:
             with suppress(Empty):
                 while True:
-                    if (call := self._calls.get_nowait()) is not None:
+                    if (call := self._tasks.get_nowait()) is not None:
                         call.future.cancel()
-        self._calls.put(None)
+        self._tasks.put(None)
         for thread in self._daemons if wait else ():
             thread.join()
 
     def _serve(self) -> None:
-        while (call := self._calls.get()) is not None:
+        while (call := self._tasks.get()) is not None:
             if call.future.set_running_or_notify_cancel():
                 try:
                     answer = call.function()
-                except BaseException as error:  # whoever waits has last words
+                except BaseException as error:  # the waiting caller gets it
                     call.future.set_exception(error)
                 else:
                     call.future.set_result(answer)
                     del answer
-            del call  # what it holds is not to be kept until the next one comes
+            del call  # its arguments are not kept until the next call comes
             self._free.release()
-        self._calls.put(None)  # for the others
+        self._tasks.put(None)  # for the other threads

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Final, Protocol, TypeVar
 
 from qframe.idempotency.awaited import awaited
-from qframe.runtime.executors.daemon_threads import Daemons
+from qframe.runtime.executors.daemon_threads import DaemonThreadExecutor
 from qframe.runtime.handler.attempt import Attempt
 
 T = TypeVar("T")
@@ -68,7 +68,7 @@ class CallsInThreads:
 
     def __init__(self, begin: Begin, name: str) -> None:
         self._begin = begin
-        self._threads = Daemons(AT_ONCE, name)
+        self._threads = DaemonThreadExecutor(AT_ONCE, name)
 
     async def begins(self, attempt: Attempt) -> bool:
         """Whether the handler of an attempt is to be called now."""
@@ -99,7 +99,7 @@ class CombinedCalls:
 
     def __init__(self, begin: Begin, name: str) -> None:
         self._begin = begin
-        self._thread = Daemons(1, name)
+        self._thread = DaemonThreadExecutor(1, name)
         self._beginning: list[tuple[Attempt, Future[bool]]] = []
         self._rounds: asyncio.Task[None] | None = None
 

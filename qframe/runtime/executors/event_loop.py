@@ -9,7 +9,7 @@ from concurrent.futures import wait
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
-from qframe.runtime.executors.daemon_threads import Daemons
+from qframe.runtime.executors.daemon_threads import DaemonThreadExecutor
 from qframe.service import Service
 
 Answer = TypeVar("Answer")
@@ -54,7 +54,7 @@ class EventLoop(Service):
         super().__init__("qframe.loop", on_failure)
         self._making = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._helpers: Daemons | None = None
+        self._helpers: DaemonThreadExecutor | None = None
         self._endings: list[Callable[[], Awaitable[object]]] = []
 
     def at_end(self, ending: Callable[[], Awaitable[object]]) -> None:
@@ -65,7 +65,7 @@ class EventLoop(Service):
         """Makes the loop and starts the thread, once."""
         with self._making:
             if self._loop is None and not self.stopping:
-                self._helpers = Daemons(HELPERS, "qframe.loop.helper")
+                self._helpers = DaemonThreadExecutor(HELPERS, "qframe.loop.helper")
                 self._loop = asyncio.new_event_loop()
                 self._loop.set_default_executor(self._helpers)
         super().start()

@@ -167,7 +167,7 @@ class WorkerThreads(Service, Generic[WorkerT]):
                     self.workers = before
                     del self._members[worker]
                     raise BadOption(
-                        "threads", len(before) + 1, f"the system allows no more ({error})",
+                        "threads", len(before) + 1, f"the system refuses more threads ({error})",
                         f"use {len(before)} or fewer",
                     ) from error  # fmt: skip
             self.size += 1

@@ -52,7 +52,7 @@ class Slots:
         self._on_lost = on_lost
         self._on_change = on_change
         self._membership: Membership | None = None
-        self._share = NOTHING
+        self._assignment = NOTHING
         self._open: Mapping[int, str] = {}
         self.lacks = False
         self._held: dict[int, str] = {}
@@ -109,10 +109,12 @@ class Slots:
             raise error
         if membership is None or membership.paused:
             return {}
-        share = membership.share()
-        if share is not self._share or self.lacks:
+        assignment = membership.assignment()
+        if assignment is not self._assignment or self.lacks:
             wanted = {
-                slot: epoch for slot, epoch in share.owned.items() if slot not in share.leaving
+                slot: epoch
+                for slot, epoch in assignment.owned.items()
+                if slot not in assignment.leaving
             }
             new = {slot: epoch for slot, epoch in wanted.items() if self.epochs.get(slot) != epoch}
             if new and not self._take(membership, new, goes_on=len(new) < len(wanted)):
@@ -123,9 +125,9 @@ class Slots:
             self.lacks = len(found) < len(wanted)
             if found != self._open:
                 self._open = found
-            if share is not self._share:
-                self._share = share
-                self._drained &= share.leaving
+            if assignment is not self._assignment:
+                self._assignment = assignment
+                self._drained &= assignment.leaving
                 self._changed()  # reports slots that were lost meanwhile
         self.drain()
         return self._open
@@ -133,7 +135,7 @@ class Slots:
     def forget(self) -> None:
         """The store has lost the epochs: all slots are taken anew."""
         self.epochs = {}
-        self._share = NOTHING
+        self._assignment = NOTHING
         self._open = {}
         self.lacks = False
         if self._membership is not None:
@@ -142,15 +144,15 @@ class Slots:
     def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
         """The deliveries of those just pulled whose slots were not lost in the meantime."""
         membership = self._membership
-        if membership is None or membership.share() is self._share:
+        if membership is None or membership.assignment() is self._assignment:
             return deliveries
-        owned = membership.share().owned
+        owned = membership.assignment().owned
         lost = {slot for slot, epoch in self._open.items() if owned.get(slot) != epoch}
         return [one for one in deliveries if one.slot not in lost]
 
     def drain(self) -> None:
         """Empties the slots that are leaving, as far as it can, and hands over empty ones."""
-        leaving = self._share.leaving
+        leaving = self._assignment.leaving
         if not leaving or self._membership is None:
             return
         self._give_back(leaving)
@@ -190,7 +192,7 @@ class Slots:
         """Handles slots that have come or gone; what is in flight of the latter is lost at once."""
         if self._membership is None:
             return
-        owned = self._membership.share().owned
+        owned = self._membership.assignment().owned
         with self._guard:
             gone = {slot for slot, epoch in self._held.items() if owned.get(slot) != epoch}
             for slot in gone:

@@ -33,7 +33,7 @@ _FILLABLE = (
 def bind(function: Callable[..., Any]) -> Handler:
     """A function of a message that calls `function` with what its annotations ask for.
 
-    That of an async function answers what is to be awaited.
+    That of an async function returns what is to be awaited.
 
     Raises:
         BadHandler: if a parameter cannot be filled, or it is a generator.
@@ -46,7 +46,7 @@ def bind(function: Callable[..., Any]) -> Handler:
     fixed = (_the_message, _the_session, _the_connection, _the_async_connection)
     if sum(filler not in fixed for filler in fillers) > 1:
         raise BadHandler(
-            "handler", name, "two of its parameters would be the body",
+            "handler", name, "two of its parameters would receive the body",
             "annotate one with Message, or give the other a default",
         )  # fmt: skip
     for filler, asked in zip(fixed, _ASKED, strict=True):
@@ -82,8 +82,8 @@ def bind_batch(function: Callable[..., Any]) -> BatchHandler:
             fillers.append(_filler(name, parameter, annotation))
         else:
             raise BadHandler(
-                "parameter", f"{name}({parameter})", "its consumer has batch=, and a batch is no "
-                f"{getattr(annotation, '__name__', annotation)}",
+                "parameter", f"{name}({parameter})", "its consumer has batch=, and a batch is not "
+                f"a {getattr(annotation, '__name__', annotation)}",
                 "annotate it: list[Message] for the batch; each message's body is message.body",
             )  # fmt: skip
     if fillers.count(None) != 1 or len(fillers) > 2:
@@ -112,7 +112,7 @@ def check_transaction(function: Callable[..., Any], checker: Checker | None) -> 
     gives = checker is not None and checker.is_transactional
     if asks and not gives:
         raise BadHandler(
-            "handler", name, "it asks for a Session or a Connection, and nobody gives it one",
+            "handler", name, "it asks for a Session or Connection, and has no TransactionalChecker",
             "add idempotent_checker=TransactionalChecker(engine), or open one in the handler",
         )  # fmt: skip
     awaits = is_async(function)
@@ -125,9 +125,9 @@ def check_transaction(function: Callable[..., Any], checker: Checker | None) -> 
     wrong = [each for each in kinds if each is not None and each != given_async]
     if gives and wrong:
         raise BadHandler(
-            "handler", name, "what it asks for is not what its checker's engine has",
-            "ask for an AsyncSession or an AsyncConnection where the engine is an AsyncEngine, "
-            "for a Session or a Connection where it is not",
+            "handler", name, "its parameter does not match its checker's engine",
+            "use AsyncSession or AsyncConnection with an AsyncEngine, "
+            "Session or Connection with a plain Engine",
         )  # fmt: skip
     if gives and not asks:
         raise BadHandler(
@@ -156,7 +156,7 @@ def check_answer(answer: object) -> None:
         if inspect.iscoroutine(answer):
             answer.close()
         raise BadHandler(
-            "handler's answer", answer, "it is to be awaited, and the handler is no async function",
+            "handler's result", answer, "it is awaitable, but the handler is not an async function",
             "decorate the async function itself, or write `async def` around it",
         )  # fmt: skip
 
@@ -178,13 +178,13 @@ def _checked(function: Callable[..., Any]) -> str:
         raise BadHandler("handler", function, "it cannot be called", "decorate a function")
     if inspect.isclass(function):
         raise BadHandler(
-            "handler", name_of(function), "it is a class, and calling it would only make an object",
-            "decorate a function, or register what the object has: consumer(…)(thing.handle)",
+            "handler", name_of(function), "it is a class; calling it would only create an object",
+            "decorate a function, or register a method of the object: consumer(…)(thing.handle)",
         )  # fmt: skip
     if inspect.isasyncgenfunction(function) or inspect.isgeneratorfunction(function):
         raise BadHandler(
-            "handler", name_of(function), "it is a generator, and calling it would run nothing",
-            "leave out its yield",
+            "handler", name_of(function), "it is a generator function, and calling it runs nothing",
+            "remove its yield",
         )  # fmt: skip
     return getattr(_inner(function), "__qualname__", repr(function))
 
@@ -206,7 +206,7 @@ def _parameters(name: str, function: Callable[..., Any]) -> list[tuple[str, Any]
     except (NameError, TypeError, ValueError) as error:
         raise BadHandler(
             "handler", name, f"its annotations cannot be read ({error})",
-            "import the names that it uses where it is defined, outside TYPE_CHECKING",
+            "import the names that they use outside TYPE_CHECKING",
         ) from error  # fmt: skip
     _check_stars(name, signature)
     needed = []
@@ -231,8 +231,8 @@ def _check_stars(name: str, signature: inspect.Signature) -> None:
     kinds = {parameter.kind for parameter in signature.parameters.values()}
     if kinds and kinds <= {inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD}:
         raise BadHandler(
-            "handler", f"{name}{signature}", "nothing says what it is to be given",
-            "if a decorator has made it of your handler, add @functools.wraps(handler) there",
+            "handler", f"{name}{signature}", "its parameters have no annotations",
+            "annotate them; if a decorator wraps your handler, add @functools.wraps(handler) to it",
         )  # fmt: skip
 
 
@@ -243,7 +243,7 @@ def _unannotated(name: str, parameter: str) -> BadHandler:
         remedy = "write a def: the parameters of a lambda cannot be annotated"
     elif parameter in ("self", "cls"):
         remedy = (
-            "register the method of an object, once there is one: consumer(…)(thing.handle); "
+            "register the bound method of an object: consumer(…)(thing.handle); "
             "or decorate a function"
         )
     return BadHandler("parameter", f"{name}({parameter})", "it has no annotation", remedy)
@@ -289,7 +289,7 @@ def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Attempt], A
         return _the_session if is_session(annotation) else _the_connection
     if annotation == list[Message]:
         raise BadHandler(
-            "parameter", f"{name}({parameter})", "it asks for a batch, and its consumer has none",
+            "parameter", f"{name}({parameter})", "it asks for a batch; its consumer has no batch=",
             "add batch=Batch(500, '50ms') to the consumer, or take one Message",
         )  # fmt: skip
     if annotation is bytes:
@@ -302,7 +302,7 @@ def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Attempt], A
         raise BadHandler(
             "parameter",
             f"{name}({parameter})",
-            f"a body cannot be decoded to it ({error})",
+            f"a body cannot be decoded as this type ({error})",
             _FILLABLE,
         ) from error
     expected = getattr(annotation, "__name__", str(annotation))

@@ -31,7 +31,7 @@ def hooked(
     """
     if not middleware:
         return handler
-    made = AsyncHooked if is_async else Hooked
+    made = AsyncMiddlewareChain if is_async else MiddlewareChain
     return made(handler, middleware, events=events, clock=clock)
 
 
@@ -50,7 +50,7 @@ def check_hooks(function: Callable[..., Any], middleware: Iterable[Middleware]) 
                 )  # fmt: skip
 
 
-class Hooked:
+class MiddlewareChain:
     """Calls a plain handler and what is around it.
 
     Args:
@@ -105,7 +105,7 @@ class Hooked:
             )  # fmt: skip
 
 
-class AsyncHooked(Hooked):
+class AsyncMiddlewareChain(MiddlewareChain):
     """Calls an async handler and what is around it, which may be async too."""
 
     async def __call__(self, given: Message | list[Message]) -> object:

@@ -16,7 +16,7 @@ def lanes_of(
     topic: Topic, group: str, options: ConsumerOptions, events: Events,
     acknowledge: Callable[[list[Delivery]], None],
 ) -> Lanes:  # fmt: skip
-    """The lanes of a consumer, with a sieve where it asks for tags.
+    """The lanes of a consumer, with a tag filter where it asks for tags.
 
     Args:
         topic: its topic.
@@ -34,10 +34,10 @@ def lanes_of(
             events.emit("delivery.skipped", topic=topic.name, group=group, count=len(deliveries))
         acknowledge(deliveries)
 
-    return Sieve(matches=tags.matches, skip=skip, by_subject=by_subject, by_slot=by_slot)
+    return TagFilter(matches=tags.matches, skip=skip, by_subject=by_subject, by_slot=by_slot)
 
 
-class Sieve(Lanes):
+class TagFilter(Lanes):
     """Acknowledges what its consumer does not want, many at a time, and no handler hears of it.
 
     On a stream that is done as deliveries come in: what is unwanted passes what waits in its lane,

@@ -26,7 +26,7 @@ class Checkers:
         """
         checked_name(name, "checker")
         if self._by_name.setdefault(name, checked_checker(checker)) is not checker:
-            raise BadOption("checker", name, "there is one of this name", "use another name")
+            raise BadOption("checker", name, "the name is in use", "use another name")
 
     def checked(self, named: object) -> Checker | str | None:
         """A consumer's `idempotent_checker=`, as far as can be checked before it has a handler.

@@ -58,7 +58,7 @@ class Child:
         return self._line if self._hears else None
 
     def start(self) -> int:
-        """Starts it; answers its process id.
+        """Starts it; returns its process id.
 
         Raises:
             OSError: if the operating system cannot.
@@ -112,7 +112,7 @@ class Child:
             self._ready_at_s = self._clock.monotonic_s()
 
     def plan_restart(self, backoff: Backoff, healthy_s: float) -> float:
-        """Plans its next start, later with each failure in a row; answers the wait in seconds.
+        """Plans its next start, later with each failure in a row; returns the wait in seconds.
 
         Args:
             backoff: the waits.

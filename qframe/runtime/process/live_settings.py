@@ -10,16 +10,16 @@ from qframe.events import Events
 from qframe.options.tuning import Tuning, tuning_of
 from qframe.runtime.consume.consumer import Consumer
 from qframe.service import Service
-from qframe.stores.base import Store
+from qframe.stores.base import Controls
 from qframe.topic import Topic
 
 EVERY_S: Final = 1.0
 
 
-class Dial:
+class LiveSettings:
     """One consumer's tuning: what was applied to it last.
 
-    What is wrong (written by hand, or by a later version) is told once and changes nothing else.
+    A wrong value (written by hand, or by a later version) is reported once and ignored.
 
     Args:
         consumer: the consumer.
@@ -33,8 +33,8 @@ class Dial:
         self._applied = Tuning()
         self._where = {"topic": consumer.topic, "group": consumer.group}
 
-    def turn(self, texts: Mapping[str, str]) -> None:
-        """Applies what is set now, if it differs from what was."""
+    def apply(self, texts: Mapping[str, str]) -> None:
+        """Applies settings, if they differ from the last ones."""
         if texts == self._texts:
             return
         self._texts = dict(texts)
@@ -57,9 +57,9 @@ class Dial:
         else:
             consumer.flow.resume()
         if self._events:
-            self._tell(before, tuning, wrong)
+            self._report(before, tuning, wrong)
 
-    def _tell(self, before: Tuning, tuning: Tuning, wrong: list[BadOption]) -> None:
+    def _report(self, before: Tuning, tuning: Tuning, wrong: list[BadOption]) -> None:
         """Says what was set, and what is wrong; that it is paused, its flow says itself."""
         facts = {name: getattr(tuning, name) for name in ("threads", "rate", "in_flight")}
         if any(getattr(before, name) != value for name, value in facts.items()):
@@ -68,7 +68,7 @@ class Dial:
             self._events.emit("tuning.ignored", error=str(error), **self._where)
 
 
-class Tuner(Service):
+class SettingsPoller(Service):
     """Asks the store every second, in one call for all consumers, what is set for them.
 
     Args:
@@ -82,14 +82,14 @@ class Tuner(Service):
         self,
         *,
         consumers: Sequence[tuple[Topic, Consumer]],
-        store: Store,
+        store: Controls,
         events: Events,
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
         super().__init__("qframe.tuner", on_failure)
         self._store = store
         self._asked = [(topic, consumer.group) for topic, consumer in consumers]
-        self._dials = [Dial(consumer, events) for _, consumer in consumers]
+        self._settings = [LiveSettings(consumer, events) for _, consumer in consumers]
 
     def begin(self) -> None:
         """Applies what is set before the consumers begin, and goes on with that from now on.
@@ -97,19 +97,19 @@ class Tuner(Service):
         Raises:
             StoreUnavailable: if the store cannot be reached.
         """
-        self._look()
+        self._poll()
         self.start()
 
     def run(self) -> None:
-        """Looks until it is stopped."""
+        """Polls until it is stopped."""
         while not self._stopping.wait(EVERY_S):
             try:
-                self._look()
+                self._poll()
             except StoreUnavailable:
                 continue  # the consumers say so, and go on as they were told last
 
-    def _look(self) -> None:
+    def _poll(self) -> None:
         found = self._store.tunings(self._asked) if self._asked else []
-        for dial, texts in zip(self._dials, found, strict=True):
+        for settings, texts in zip(self._settings, found, strict=True):
             if texts is not None and not self.stopping:
-                dial.turn(texts)
+                settings.apply(texts)

@@ -15,7 +15,7 @@ def terminate(consumers: list[Consumer], *, grace_s: float, clock: Clock) -> Non
     """Stops consumers: no more pulling; handlers finish; the rest goes back; slots are left.
 
     1. Every pull loop stops.
-    2. What no handler has in hand is given back, uncounted.
+    2. Messages that no handler has begun are given back, uncounted.
     3. Running handlers, and messages taken over with `auto_ack = False`, have `grace_s` to end.
        What they ask to be tried again at once goes back as well.
     4. What is still in hand then is cancelled and given back, uncounted.

@@ -14,7 +14,7 @@ never forgotten; at most one process per number.
 
 Failures: a child that refuses to start (exit code 1 or 2) before any has served ends the supervisor
 with that code, after the child's own words. If the supervisor is killed, each child sees the end of
-its line (`lifeline`) and stops cleanly by itself.
+its pipe (`supervisor_pipe`) and stops cleanly by itself.
 """
 
 from __future__ import annotations

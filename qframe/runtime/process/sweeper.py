@@ -1,4 +1,4 @@
-"""Keeps topics tidy: what is settled and old, and what is remembered too long."""
+"""Sweeps topics: removes settled and expired rows."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Final
 
 from qframe.errors import StoreUnavailable
 from qframe.service import Service
-from qframe.stores.base import Store
+from qframe.stores.base import Topics
 from qframe.topic import Topic
 
 EVERY_S: Final = 30.0
@@ -18,11 +18,11 @@ STEP: Final = 500
 class Sweeper(Service):
     """Sweeps each topic of a worker every 30 s, in steps of 500 rows with a pause after each.
 
-    While nothing is found it looks less and less often, down to every 8 minutes.
+    While it finds nothing it sweeps less and less often, down to every 8 minutes.
 
     Args:
         topics: the worker's.
-        store: the store.
+        store: sweeps.
         on_failure: called when it ends by an error.
     """
 
@@ -30,7 +30,7 @@ class Sweeper(Service):
         self,
         *,
         topics: list[Topic],
-        store: Store,
+        store: Topics,
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
         super().__init__("qframe.sweeper", on_failure)
@@ -45,7 +45,7 @@ class Sweeper(Service):
             pause_s = EVERY_S if removed else min(SELDOM_S, pause_s * 2)
 
     def _sweep(self, topic: Topic) -> int:
-        """Removes what it finds; answers how much."""
+        """Sweeps one topic; returns how many rows were removed."""
         removed = 0
         try:
             while not self._stopping.is_set():
@@ -55,5 +55,5 @@ class Sweeper(Service):
                     break
                 self._stopping.wait(0.05)
         except StoreUnavailable:
-            pass  # the lines have said so already, and there is time
+            pass  # the consumers report it, and there is time
         return removed

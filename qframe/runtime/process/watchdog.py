@@ -1,4 +1,4 @@
-"""The watchdog of a worker: what stands still is given new connections, then ends the worker."""
+"""The watchdog of a worker: a stuck part gets new connections, then ends the worker."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ STALLED_S: Final = 60.0
 
 
 class Watched(Protocol):
-    """A part that is at one thing after the other, none of which takes long."""
+    """A part that does one short step after the other."""
 
     @property
     def name(self) -> str:
@@ -26,22 +26,22 @@ class Watched(Protocol):
         """Whether its thread runs."""
 
     def busy_s(self) -> float:
-        """How long it has been at one thing other than waiting for work."""
+        """How long the present step has taken; 0 while it waits for work."""
 
     def reconnect(self) -> None:
-        """Lets go of connections that may be broken."""
+        """Drops connections that may be broken."""
 
 
 class Watchdog:
-    """Looks after the parts without which a worker seems to live and does nothing.
+    """Watches the parts without which a worker seems alive but does nothing.
 
-    One that has ended is not its concern: its last words have ended the worker. Nor is time in
-    which the whole process stood still, as in a machine that was paused: nobody could get on.
+    A part that has ended is left alone: its error has ended the worker. Time in which the whole
+    process was frozen, as on a machine that was paused, does not count.
 
     Args:
-        parts: what is watched.
-        on_stalled: called with the name of one that stands still for too long, and the error.
-        events: told of connections that are given up.
+        parts: the parts to watch.
+        on_stalled: called with the name of a part that is stuck, and the error.
+        events: hears of connections that are dropped.
         clock: the clock.
     """
 
@@ -58,10 +58,10 @@ class Watchdog:
         self._events = events
         self._clock = clock
         self._looked_s = self._awake_since_s = clock.monotonic_s()
-        self._doubted: set[str] = set()
+        self._slow: set[str] = set()
 
     def look(self) -> None:
-        """Looks once; to be called again and again."""
+        """Checks all parts; the worker calls it again and again."""
         now_s = self._clock.monotonic_s()
         if now_s - self._looked_s > ASLEEP_S:
             self._awake_since_s = now_s
@@ -72,11 +72,11 @@ class Watchdog:
     def _look_at(self, part: Watched, awake_s: float) -> None:
         busy_s = min(part.busy_s(), awake_s) if part.alive else 0.0
         if busy_s > STALLED_S:
-            self._on_stalled(part.name, WorkerFailed(part.name, "it stands still"))
-        elif busy_s > DOUBTFUL_S and part.name not in self._doubted:
-            self._doubted.add(part.name)
+            self._on_stalled(part.name, WorkerFailed(part.name, "it is stuck"))
+        elif busy_s > DOUBTFUL_S and part.name not in self._slow:
+            self._slow.add(part.name)
             if self._events:
                 self._events.emit("store.reconnecting", part=part.name)
             part.reconnect()
         elif busy_s < DOUBTFUL_S:
-            self._doubted.discard(part.name)
+            self._slow.discard(part.name)

@@ -15,7 +15,7 @@ from qframe.clock import Clock
 from qframe.errors import QFrameError, WorkerFailed
 from qframe.events import Events
 from qframe.runtime.consume.consumer import Consumer
-from qframe.runtime.process.live_settings import Tuner
+from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.shutdown import terminate
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.watchdog import Watchdog, Watched
@@ -35,7 +35,7 @@ class Background(Watched, Protocol):
         """Asks it to stop, and does not wait."""
 
     def stop(self, timeout_s: float | None = None) -> bool:
-        """Stops it; answers whether it has ended in time."""
+        """Stops it; returns whether it has ended in time."""
 
     def is_done(self) -> bool:
         """Whether it has nothing to do now, and will have none unless somebody asks for more."""
@@ -51,7 +51,7 @@ class Worker:
         worker_id: its name, unique to this start.
         make_consumers: makes the consumers; given the function that a failing part calls.
         make_sweeper: makes the sweeper; given the same.
-        make_tuner: makes what tunes the consumers; given them and the same.
+        make_settings_poller: makes what tunes the consumers; given them and the same.
         make_background: makes what runs beside the consumers, after them; given the same.
         grace_s: how long running handlers may go on when it stops, in seconds.
         events: told of its start, that it is ready, and its stop.
@@ -65,7 +65,7 @@ class Worker:
         *,
         make_consumers: Callable[[OnFailure], list[Consumer]],
         make_sweeper: Callable[[OnFailure], Sweeper],
-        make_tuner: Callable[[list[Consumer], OnFailure], Tuner],
+        make_settings_poller: Callable[[list[Consumer], OnFailure], SettingsPoller],
         grace_s: float,
         events: Events,
         clock: Clock,
@@ -83,7 +83,7 @@ class Worker:
         self._failure: QFrameError | None = None
         self._consumers = make_consumers(self._fail)
         self._sweeper = make_sweeper(self._fail)
-        self._tuner = make_tuner(self._consumers, self._fail)
+        self._settings_poller = make_settings_poller(self._consumers, self._fail)
         self._background = make_background(self._fail)
         watched = [*(consumer.pull_loop for consumer in self._consumers), *self._background]
         self._watchdog = Watchdog(watched, on_stalled=self._fail, events=events, clock=clock)
@@ -114,7 +114,7 @@ class Worker:
                     "worker.started", worker=self.id, consumers=names, store=self._store
                 )
             try:
-                self._tuner.begin()
+                self._settings_poller.begin()
                 for consumer in self._consumers:
                     consumer.start()
                 self._sweeper.start()
@@ -159,12 +159,12 @@ class Worker:
         if self._events:
             self._events.emit("worker.stopping", worker=self.id, grace_s=self._grace_s)
         self._sweeper.ask_to_stop()
-        self._tuner.ask_to_stop()
+        self._settings_poller.ask_to_stop()
         for part in self._background:
             part.ask_to_stop()
         terminate(self._consumers, grace_s=self._grace_s, clock=self._clock)
         self._sweeper.stop(_LAST_WORDS_S)
-        self._tuner.stop(_LAST_WORDS_S)
+        self._settings_poller.stop(_LAST_WORDS_S)
         for part in self._background:
             part.stop(_LAST_WORDS_S)
         if self._events:

@@ -8,4 +8,7 @@ A topic has slots; a slot of a stream has a log, any slot may hold back messages
 and remembers marks. A group has a *cursor* in each slot: its position in the log, and the heads of
 subjects with what stands behind them. A head is either in doing, or not; whether it is waiting or
 todo is only a question of the time.
+
+Each role has the module of its name, as in the other stores. Beside them are `state` (what the
+store holds), `queues` (heads of subjects) and `sequences` (messages behind a gap).
 """

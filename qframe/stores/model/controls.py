@@ -2,11 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
-from qframe.stores.bucket import Terms, drawn
+from typing_extensions import override
+
+from qframe.stores.base import Controls
+from qframe.stores.bucket import DrawTerms, drawn
+from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import TopicState
-from qframe.stores.types import DrawResult
+from qframe.stores.types import (
+    DrawResult,
+)
+from qframe.topic import Topic
+
+
+class ModelControls(ModelRole, Controls):
+    """Tunings and buckets."""
+
+    @override
+    def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
+        with self._lock:
+            self._group(topic, group)
+            tune(self._state(topic), group, values)
+
+    @override
+    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
+        with self._lock:
+            return [dict(self._state(topic).tunings.get(group, {})) for topic, group in asked]
+
+    @override
+    def draw(
+        self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
+    ) -> DrawResult:
+        with self._lock:
+            self._group(topic, group)
+            terms = DrawTerms(tokens, rate, per_ms, burst)
+            return draw(self._state(topic), group, terms, self._now_ms())
 
 
 def tune(state: TopicState, group: str, values: Mapping[str, str | None]) -> None:
@@ -15,7 +46,7 @@ def tune(state: TopicState, group: str, values: Mapping[str, str | None]) -> Non
     state.tunings[group] = {name: text for name, text in tuned.items() if text is not None}
 
 
-def draw(state: TopicState, group: str, terms: Terms, now_ms: int) -> DrawResult:
+def draw(state: TopicState, group: str, terms: DrawTerms, now_ms: int) -> DrawResult:
     """Draws tokens, as many as there are."""
     answer, after = drawn(state.buckets.get(group), terms, now_ms)
     if after is not None:

@@ -5,11 +5,51 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import msgspec
+from typing_extensions import override
 
+from qframe.stores.base import DeadLetters
+from qframe.stores.model import inspect
 from qframe.stores.model.queues import queue
+from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import Cursor, Grave, Head, TopicState
 from qframe.stores.records import DeadPlace, Record
-from qframe.topic import Kind
+from qframe.topic import Kind, Topic
+
+
+class ModelDeadLetters(ModelRole, DeadLetters):
+    """Dead letters of cursors."""
+
+    @override
+    def dead(
+        self,
+        topic: Topic,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
+        after: DeadPlace | None = None,
+    ) -> list[Record]:
+        with self._lock:
+            self._group(topic, group)
+            everything = inspect.peek(self._state(topic), group, ("dead",), 2**62, self._now_ms())
+        return listed(everything, ids, limit, after)
+
+    @override
+    def retry_dead(
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
+    ) -> int:
+        with self._lock:
+            cursors = self._group(topic, group)
+            count = retry(self._state(topic), cursors, ids, limit, self._now_ms())
+        self._ring()
+        return count
+
+    @override
+    def drop_dead(
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
+    ) -> int:
+        with self._lock:
+            return drop(self._group(topic, group), ids, limit)
 
 
 def listed(

@@ -5,26 +5,63 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import deepcopy
 
-from qframe.errors import TopicMismatch
+from typing_extensions import override
+
+from qframe.stores.base import Groups
 from qframe.stores.model.pull import lose, lose_window
-from qframe.stores.model.state import UNCLAIMED, Cursor, Slot, TopicState
+from qframe.stores.model.role import ModelRole
+from qframe.stores.model.state import UNCLAIMED, Cursor, TopicState
 from qframe.topic import Topic
 
 
-def declare(states: dict[str, TopicState], topic: Topic) -> None:
-    """Makes a topic known, or changes its options."""
-    state = states.get(topic.name)
-    if state is None:
-        state = states[topic.name] = TopicState(topic, [Slot() for _ in range(topic.slots)])
-        state.collecting()
-        return
-    for what, declared, asked in (
-        ("kind", str(state.topic.kind), str(topic.kind)),
-        ("slots", state.topic.slots, topic.slots),
-    ):
-        if declared != asked:
-            raise TopicMismatch(topic.name, what, declared, asked)
-    state.topic = topic
+class ModelGroups(ModelRole, Groups):
+    """Groups as cursors in every slot."""
+
+    @override
+    def subscribe(
+        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
+        *, beside: Sequence[str] = (),
+    ) -> bool:  # fmt: skip
+        with self._lock:
+            expires_at_ms = None if expires_ms is None else self._now_ms() + expires_ms
+            return subscribe(self._state(topic), group, start, expires_at_ms, beside)
+
+    @override
+    def groups(self, topic: Topic) -> list[str]:
+        with self._lock:
+            return self._names(topic)
+
+    @override
+    def drop_group(self, topic: Topic, group: str) -> bool:
+        with self._lock:
+            dropped = drop(self._state(topic), group)
+        self._ring(self._roster_bells)
+        return dropped
+
+    @override
+    def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
+        with self._lock:
+            seek(self._state(topic), self._group(topic, group), positions)
+        self._ring()
+
+    @override
+    def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
+        with self._lock:
+            return offsets_at(self._state(topic), at_ms)
+
+    @override
+    def epochs(self, topic: Topic, group: str) -> dict[int, str]:
+        with self._lock:
+            cursors = self._group(topic, group)
+            return {number: cursor.epoch for number, cursor in enumerate(cursors)}
+
+    @override
+    def take(self, topic: Topic, group: str, epochs: Mapping[int, str]) -> list[int]:
+        with self._lock:
+            cursors = self._group(topic, group)
+            taken = take(self._state(topic), cursors, epochs, self._now_ms())
+        self._ring()
+        return taken
 
 
 def subscribe(
@@ -105,23 +142,3 @@ def take(
             lose(state, cursor, heads, now_ms)
             lose_window(state, number, cursor)
     return taken
-
-
-def sweep(state: TopicState, limit: int, now_ms: int) -> int:
-    """Removes up to `limit` rows that are no longer needed; answers how many."""
-    removed = 0
-    for group in [group for group, at_ms in state.expiries.items() if at_ms <= now_ms]:
-        if removed < limit:
-            removed += drop(state, group)
-    for number, slot in enumerate(state.slots):
-        for mark in [mark for mark, at_ms in slot.marks.items() if at_ms <= now_ms]:
-            if removed < limit:
-                del slot.marks[mark]
-                removed += 1
-        floor = min((cursors[number].floor for cursors in state.groups.values()), default=2**62)
-        then_ms = now_ms - state.topic.retain_ms
-        for seq in sorted(slot.log):
-            if removed < limit and seq < floor and slot.log[seq].joined_at_ms <= then_ms:
-                del slot.log[seq]
-                removed += 1
-    return removed

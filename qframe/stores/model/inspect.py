@@ -4,9 +4,46 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from typing_extensions import override
+
+from qframe.stores.base import Inspecting
+from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import UNCLAIMED, Cursor, Head, Letter, TopicState
 from qframe.stores.records import Record, Stats, told_apart, unclaimed
-from qframe.topic import Kind
+from qframe.topic import Kind, Topic
+
+
+class ModelInspecting(ModelRole, Inspecting):
+    """Counts, records and the audit."""
+
+    @override
+    def stats(self, topic: Topic, group: str | None = None) -> list[Stats]:
+        with self._lock:
+            if group is not None:
+                self._group(topic, group)
+            return stats(self._state(topic), group, self._now_ms())
+
+    @override
+    def peek(
+        self, topic: Topic, group: str, *, states: Sequence[str], limit: int = 20
+    ) -> list[Record]:
+        with self._lock:
+            self._group(topic, group)
+            return peek(self._state(topic), group, states, limit, self._now_ms())
+
+    @override
+    def explain(self, topic: Topic, message_id: str) -> list[Record]:
+        with self._lock:
+            return explain(self._state(topic), message_id, self._now_ms())
+
+    @override
+    def verify(self, topic: Topic) -> list[str]:
+        with self._lock:
+            return verify(self._state(topic), self._now_ms())
+
+    @override
+    def now_ms(self) -> int:
+        return self._now_ms()
 
 
 def stats(state: TopicState, group: str | None, now_ms: int) -> list[Stats]:
@@ -149,12 +186,12 @@ def verify(state: TopicState, now_ms: int) -> list[str]:
         if not state.topic.has_subjects and not cursor.floor <= cursor.read <= one.head:
             wrong.append(f"{where}: floor {cursor.floor}, read {cursor.read}, head {one.head}")
         if cursor.floor < cursor.read and not (cursor.receipt and cursor.lease_until_ms):
-            wrong.append(f"{where}: a window without receipt and lease")
+            wrong.append(f"{where}: a window without a receipt or lease")
         for subject, head in cursor.heads.items():
             if head.in_doing and not head.lease_until_ms:
                 wrong.append(f"{where} subject {subject}: in doing without a lease")
             if not state.topic.has_subjects and _stands_in_line(cursor, int(subject)):
-                wrong.append(f"{where} subject {subject}: it stands in the line as well")
+                wrong.append(f"{where} subject {subject}: it is also in the line")
             if head.in_doing != bool(head.given) or head.given > 1 + len(head.behind):
                 wrong.append(f"{where} subject {subject}: a run of {head.given}")
             if head.behind and not head.in_doing and state.topic.kind is not Kind.ORDERED:

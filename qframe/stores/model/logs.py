@@ -2,8 +2,22 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from qframe.message import Delivery
+from qframe.stores.base import Logs
+from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import TopicState
+from qframe.topic import Topic
+
+
+class ModelLogs(ModelRole, Logs):
+    """Logs by offset."""
+
+    @override
+    def read_log(self, topic: Topic, slot: int, first: int, limit: int) -> list[Delivery]:
+        with self._lock:
+            return read_log(self._state(topic), slot, first, limit)
 
 
 def read_log(state: TopicState, number: int, first: int, limit: int) -> list[Delivery]:

@@ -4,13 +4,31 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from typing_extensions import override
+
 from qframe.codec import batch_mark_of
 from qframe.outcomes import Outcome
+from qframe.stores.base import Publishing
 from qframe.stores.model.queues import queue
+from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import released
 from qframe.stores.model.state import Cursor, Letter, Slot, TopicState
-from qframe.stores.types import Entry, due_of
-from qframe.topic import Kind
+from qframe.stores.rules import due_of
+from qframe.stores.types import (
+    Entry,
+)
+from qframe.topic import Kind, Topic
+
+
+class ModelPublishing(ModelRole, Publishing):
+    """Publishing under the lock."""
+
+    @override
+    def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
+        with self._lock:
+            outcomes = publish(self._state(topic), entries, self._now_ms())
+        self._ring()
+        return outcomes
 
 
 def publish(state: TopicState, entries: Sequence[Entry], now_ms: int) -> list[Outcome]:

@@ -4,37 +4,73 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
+from typing_extensions import override
 
 from qframe.message import Delivery
+from qframe.stores import rules
+from qframe.stores.base import Pulling
 from qframe.stores.model.publish import arrive
-from qframe.stores.model.queues import bury, come_back, follow
+from qframe.stores.model.queues import advance, bury, requeue
+from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import overdue
-from qframe.stores.model.state import FRONT, Cursor, Head, Letter, TopicState
+from qframe.stores.model.state import Cursor, Head, Letter, TopicState
 from qframe.stores.records import told_apart
 from qframe.stores.types import (
     LOST_ERROR,
     LeaseRef,
     PullRequest,
     PullResult,
+    PullTerms,
     RenewResult,
     RevokeResult,
 )
-from qframe.topic import Kind
+from qframe.topic import Kind, Topic
 
 
-class Terms(msgspec.Struct, frozen=True):
-    """The terms of one pull."""
+class ModelPulling(ModelRole, Pulling):
+    """Pulling, and leases."""
 
-    receipt: str
-    lease_until_ms: int
-    max_attempts: int
-    run: int
-    now_ms: int
+    @override
+    def pull(
+        self,
+        topic: Topic,
+        group: str,
+        asks: Sequence[PullRequest],
+        *,
+        receipt: str,
+        lease_ms: int,
+        max_attempts: int,
+        run: int = 32,
+    ) -> PullResult:
+        terms = PullTerms(receipt, lease_ms, max_attempts, run)
+        with self._lock:
+            group_cursors = self._group(topic, group)
+            return pull(self._state(topic), group_cursors, asks, terms, self._now_ms())
+
+    @override
+    def renew(
+        self, topic: Topic, group: str, holds: Sequence[LeaseRef], lease_ms: int
+    ) -> RenewResult:
+        with self._lock:
+            return renew(self._group(topic, group), holds, self._now_ms() + lease_ms)
+
+    @override
+    def revoke(
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], receipt: str
+    ) -> RevokeResult:
+        with self._lock:
+            cursors = self._group(topic, group)
+            revoked = revoke(self._state(topic), cursors, asks, receipt, self._now_ms())
+        self._ring()
+        return revoked
 
 
 def pull(
-    state: TopicState, group: list[Cursor], asks: Sequence[PullRequest], terms: Terms
+    state: TopicState,
+    group: list[Cursor],
+    asks: Sequence[PullRequest],
+    terms: PullTerms,
+    now_ms: int,
 ) -> PullResult:
     """Hands out what is due, slot by slot as asked."""
     pulled = PullResult([], [])
@@ -44,10 +80,10 @@ def pull(
         if cursor.epoch != ask.epoch:
             pulled.fenced.append(ask.slot)
             continue
-        _bring_in(state, ask.slot, cursor, terms.now_ms, pulled)
-        got = _heads(state, cursor, ask, terms, pulled)
+        _bring_in(state, ask.slot, cursor, now_ms, pulled)
+        got = _heads(state, cursor, ask, terms, now_ms, pulled)
         if not state.topic.has_subjects and len(got) < ask.limit:
-            got += _line(state, cursor, ask, ask.limit - len(got), terms)
+            got += _line(state, cursor, ask, ask.limit - len(got), terms, now_ms)
         pulled.deliveries += got
         more = more or len(got) >= ask.limit
     times = [
@@ -57,7 +93,7 @@ def pull(
     if more:
         pulled.next_due_ms = 0
     elif times:
-        pulled.next_due_ms = max(0, min(times) - terms.now_ms)
+        pulled.next_due_ms = max(0, min(times) - now_ms)
     return pulled
 
 
@@ -87,9 +123,8 @@ def revoke(
         cursor = group[ask.slot]
         for head in list(cursor.heads.values()):
             if cursor.epoch == ask.epoch and head.receipt == receipt:
-                head.tries -= 1
-                to_front(state, head)
-                come_back(cursor, state.topic.kind, head, now_ms)
+                rules.release(head, state.topic.kind)
+                requeue(cursor, state.topic.kind, head, now_ms)
                 count += 1
     return RevokeResult(count)
 
@@ -97,9 +132,8 @@ def revoke(
 def lose(state: TopicState, cursor: Cursor, heads: Sequence[Head], now_ms: int) -> int:
     """Takes heads out of doing whose worker is gone."""
     for head in heads:
-        head.lost += 1
-        to_front(state, head)
-        come_back(cursor, state.topic.kind, head, now_ms)
+        rules.lose(head, state.topic.kind)
+        requeue(cursor, state.topic.kind, head, now_ms)
     return len(heads)
 
 
@@ -107,7 +141,7 @@ def lose_window(state: TopicState, number: int, cursor: Cursor) -> int:
     """Takes a stream's window back: what is unsettled in it leaves the line, lost once."""
     offsets = [each for each in range(cursor.floor, cursor.read) if each not in cursor.settled]
     for offset in offsets:
-        leave(cursor, state.slots[number].log[offset], offset, FRONT, tries=1, lost=1)
+        leave(cursor, state.slots[number].log[offset], offset, rules.FRONT, tries=1, lost=1)
     cursor.receipt = None
     return len(offsets)
 
@@ -125,12 +159,6 @@ def leave(
     """Takes a message out of the line, to be queued for itself."""
     cursor.settle(offset)
     cursor.heads[str(offset)] = Head(letter, due_ms, offset, tries, lost, error=error)
-
-
-def to_front(state: TopicState, head: Head) -> None:
-    """In a stream, what comes back uncounted or lost goes before everything else."""
-    if not state.topic.has_subjects:
-        head.due_ms = FRONT
 
 
 def _bring_in(
@@ -155,10 +183,15 @@ def _bring_in(
 
 
 def _heads(
-    state: TopicState, cursor: Cursor, ask: PullRequest, terms: Terms, pulled: PullResult
+    state: TopicState,
+    cursor: Cursor,
+    ask: PullRequest,
+    terms: PullTerms,
+    now_ms: int,
+    pulled: PullResult,
 ) -> list[Delivery]:
     """Hands out heads that are due, and the runs behind them."""
-    kind, now_ms = state.topic.kind, terms.now_ms
+    kind, until_ms = state.topic.kind, now_ms + terms.lease_ms
     got: list[Delivery] = []
     while len(got) < ask.limit:
         due = [
@@ -173,11 +206,11 @@ def _heads(
         if head.tries >= terms.max_attempts:
             error, traceback = told_apart(head.error)
             bury(cursor, head, now_ms, error or LOST_ERROR, traceback)
-            follow(cursor, kind, head, now_ms)
+            advance(cursor, kind, head, now_ms)
             pulled.dead += 1
             continue
         head.tries += 1
-        head.receipt, head.lease_until_ms, head.given = terms.receipt, terms.lease_until_ms, 1
+        head.receipt, head.lease_until_ms, head.given = terms.receipt, until_ms, 1
         got.append(_delivery(ask.slot, subject, head.seq, head.letter, terms.receipt,
                              head.tries, head.lost))  # fmt: skip
         if kind is not Kind.ORDERED or head.lost:
@@ -191,7 +224,12 @@ def _heads(
 
 
 def _line(
-    state: TopicState, cursor: Cursor, ask: PullRequest, limit: int, terms: Terms
+    state: TopicState,
+    cursor: Cursor,
+    ask: PullRequest,
+    limit: int,
+    terms: PullTerms,
+    now_ms: int,
 ) -> list[Delivery]:
     """Reads on in a stream's line, from the caller's position where that is behind."""
     slot = state.slots[ask.slot]
@@ -204,7 +242,7 @@ def _line(
     if cursor.floor == cursor.read:
         cursor.receipt = terms.receipt
     cursor.read = max(cursor.read, offsets[-1] + 1)
-    cursor.lease_until_ms = terms.lease_until_ms
+    cursor.lease_until_ms = now_ms + terms.lease_ms
     return [
         _delivery(ask.slot, None, each, slot.log[each], cursor.receipt or "", 1, 0)
         for each in offsets

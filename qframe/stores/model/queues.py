@@ -1,10 +1,11 @@
-"""How the head of a subject stands, is replaced, comes back, and is followed."""
+"""The head of a subject: queued, replaced, requeued, advanced, by `qframe.stores.rules`."""
 
 from __future__ import annotations
 
 import msgspec
 
 from qframe.outcomes import Outcome
+from qframe.stores import rules
 from qframe.stores.model.state import Cursor, Grave, Head, Letter
 from qframe.topic import Kind
 
@@ -26,7 +27,7 @@ def queue(cursor: Cursor, kind: Kind, letter: Letter, now_ms: int) -> Outcome:
         outcome = Outcome.STORED
     else:
         first = head.behind[0]
-        due_ms = _due(kind, first.due_ms, letter.due_ms, now_ms)
+        due_ms = rules.replaced_due(kind, first.due_ms, letter.due_ms, now_ms)
         following = msgspec.structs.replace(letter, due_ms=due_ms, seq=first.seq)
         head.behind = [following]
     cursor.published += outcome is Outcome.STORED
@@ -35,22 +36,19 @@ def queue(cursor: Cursor, kind: Kind, letter: Letter, now_ms: int) -> Outcome:
 
 def replace(head: Head, kind: Kind, letter: Letter, now_ms: int) -> None:
     """Puts a newer message of an equal subject in place of a head."""
-    head.due_ms = _due(kind, head.due_ms, letter.due_ms, now_ms)
+    rules.replace(head, kind, letter.due_ms, now_ms)
     head.letter = letter
-    head.tries = head.lost = 0
-    head.error = None
 
 
-def come_back(cursor: Cursor, kind: Kind, head: Head, now_ms: int) -> None:
+def requeue(cursor: Cursor, kind: Kind, head: Head, now_ms: int) -> None:
     """Takes a head out of doing; a next round behind it replaces it."""
-    head.receipt = None
-    head.given = 0
+    rules.end_lease(head)
     if head.behind and kind is not Kind.ORDERED:
         replace(head, kind, head.behind.pop(), now_ms)
         cursor.published -= 1
 
 
-def follow(cursor: Cursor, kind: Kind, head: Head, now_ms: int, *, keeps: int = 0) -> None:
+def advance(cursor: Cursor, kind: Kind, head: Head, now_ms: int, *, keeps: int = 0) -> None:
     """Puts the next message in place of a head that is settled, or removes the subject.
 
     `keeps` is how many messages of its run are still in doing; the new head is one of them.
@@ -58,26 +56,13 @@ def follow(cursor: Cursor, kind: Kind, head: Head, now_ms: int, *, keeps: int = 
     if not head.behind:
         del cursor.heads[_name(cursor, head)]
         return
-    letter = head.behind.pop(0)
-    due_ms = max(now_ms, letter.due_ms) if kind is Kind.ORDERED else letter.due_ms
-    head.letter, head.due_ms, head.seq = letter, due_ms, letter.seq
-    head.tries, head.lost, head.error, head.given = int(keeps > 0), 0, None, keeps
-    if not keeps:
-        head.receipt = None
+    head.letter = letter = head.behind.pop(0)
+    rules.promote_next(head, kind, seq=letter.seq, due_ms=letter.due_ms, now_ms=now_ms, keeps=keeps)
 
 
 def bury(cursor: Cursor, head: Head, now_ms: int, error: str | None, traceback: str | None) -> None:
-    """Writes a head among the dead; who calls it lets the next one follow."""
+    """Writes a head among the dead; the caller lets the subject advance."""
     cursor.dead.append(Grave(head.letter, head.seq, head.tries, error, traceback, now_ms))
-
-
-def _due(kind: Kind, old_ms: int, new_ms: int, now_ms: int) -> int:
-    """The due time when an equal subject is published again."""
-    if kind is Kind.MERGE:
-        return old_ms
-    if kind is Kind.PRIORITY and new_ms <= now_ms:
-        return min(old_ms, new_ms)
-    return new_ms
 
 
 def _name(cursor: Cursor, head: Head) -> str:

@@ -2,12 +2,57 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
 
 import msgspec
+from typing_extensions import override
 
 from qframe.roster import Member, Owner, Roster, fresh_version
+from qframe.stores.base import Rosters
+from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import RosterState
+from qframe.topic import Topic
+
+T = TypeVar("T")
+
+
+class ModelRosters(ModelRole, Rosters):
+    """Rosters as members and owners."""
+
+    @override
+    def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+        def step(roster: RosterState, now_ms: int) -> int:
+            heartbeat(roster, member, lease_ms, now_ms)
+            return roster.version
+
+        return self._on_roster(topic, group, step)
+
+    @override
+    def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
+        return self._on_roster(topic, group, lambda roster, now: snapshot(roster, seen, now))
+
+    @override
+    def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
+        return self._on_roster(topic, group, lambda roster, now: claim(roster, member, epochs, now))
+
+    @override
+    def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+        self._on_roster(topic, group, lambda roster, now: release_slots(roster, member, slots, now))
+
+    @override
+    def leave(self, topic: Topic, group: str, member: str) -> None:
+        self._on_roster(topic, group, lambda roster, now: leave(roster, member, now))
+
+    def _on_roster(self, topic: Topic, group: str, step: Callable[[RosterState, int], T]) -> T:
+        with self._lock:
+            self._group(topic, group)  # there must be one
+            roster = self._state(topic).rosters.setdefault(group, RosterState())
+            before = roster.version
+            result = step(roster, self._now_ms())
+        if roster.version != before:
+            self._ring(self._roster_bells)
+        return result
 
 
 def heartbeat(roster: RosterState, member: str, lease_ms: int, now_ms: int) -> None:
@@ -22,7 +67,7 @@ def heartbeat(roster: RosterState, member: str, lease_ms: int, now_ms: int) -> N
         roster.members[member] = msgspec.structs.replace(known, until_ms=until_ms)
 
 
-def look(roster: RosterState, seen: int | None, now_ms: int) -> Roster | None:
+def snapshot(roster: RosterState, seen: int | None, now_ms: int) -> Roster | None:
     """The living and what is theirs; None if that is what was seen."""
     living = {each.id: each for each in roster.members.values() if each.until_ms > now_ms}
     if seen == roster.version and len(living) == len(roster.members):

@@ -2,13 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
+from typing_extensions import override
+
+from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.model.pull import leave, to_front
-from qframe.stores.model.queues import bury, come_back, follow
-from qframe.stores.model.state import FRONT, Cursor, Grave, TopicState
-from qframe.stores.types import NO_EPOCH, Settlement
+from qframe.stores import rules
+from qframe.stores.base import Settling
+from qframe.stores.model.pull import leave
+from qframe.stores.model.queues import advance, bury, requeue
+from qframe.stores.model.role import ModelRole
+from qframe.stores.model.state import Cursor, Grave, TopicState
+from qframe.stores.types import (
+    NO_EPOCH,
+    Settlement,
+    acks,
+)
+from qframe.topic import Topic
+
+
+class ModelSettling(ModelRole, Settling):
+    """Settling under the lock."""
+
+    @override
+    def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
+        with self._lock:
+            cursors = self._group(topic, group)
+            results = settle(self._state(topic), cursors, settlements, self._now_ms())
+        self._ring()
+        return results
+
+    @override
+    def acknowledge(
+        self, topic: Topic, group: str, deliveries: Sequence[Delivery], epochs: Mapping[int, str]
+    ) -> list[Settled]:
+        return self.settle(topic, group, acks(deliveries, epochs))
 
 
 def settle(
@@ -44,9 +73,9 @@ def _line(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bo
         grave = Grave(letter, one.seq, one.attempt, one.error, one.traceback, now_ms)
         cursor.dead.append(grave)
     elif one.verdict is Verdict.RETRY:
-        leave(cursor, letter, one.seq, _retry_ms(one, now_ms), tries=1, error=one.last_words)
+        leave(cursor, letter, one.seq, rules.retry_due(one, now_ms), tries=1, error=one.last_words)
     else:
-        leave(cursor, letter, one.seq, FRONT, tries=0)
+        leave(cursor, letter, one.seq, rules.FRONT, tries=0)
     return True
 
 
@@ -63,19 +92,14 @@ def _head(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bo
         head.given = 1 + run.index(one.seq)
     elif one.verdict is Verdict.ACK:
         cursor.acked += 1
-        follow(cursor, kind, head, now_ms, keeps=head.given - 1)
+        advance(cursor, kind, head, now_ms, keeps=head.given - 1)
     elif one.verdict is Verdict.DEAD:
         bury(cursor, head, now_ms, one.error, one.traceback)
-        follow(cursor, kind, head, now_ms, keeps=head.given - 1)
+        advance(cursor, kind, head, now_ms, keeps=head.given - 1)
     elif one.verdict is Verdict.RETRY:
-        head.due_ms, head.lost, head.error = _retry_ms(one, now_ms), 0, one.last_words
-        come_back(cursor, kind, head, now_ms)
+        rules.retry(head, one, now_ms)
+        requeue(cursor, kind, head, now_ms)
     else:
-        head.tries -= 1
-        to_front(state, head)
-        come_back(cursor, kind, head, now_ms)
+        rules.release(head, kind)
+        requeue(cursor, kind, head, now_ms)
     return True
-
-
-def _retry_ms(one: Settlement, now_ms: int) -> int:
-    return now_ms + one.delay_ms if one.at_ms is None else one.at_ms

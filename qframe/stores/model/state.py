@@ -6,11 +6,10 @@ import msgspec
 
 from qframe.roster import NO_VERSION, Member, Owner
 from qframe.stores.bucket import Bucket
+from qframe.stores.rules import rank_of
 from qframe.stores.types import NO_EPOCH
 from qframe.topic import Kind, Topic
 
-RANKED = (Kind.ORDERED, Kind.PRIORITY)
-FRONT = 0
 UNCLAIMED = ""
 
 
@@ -50,7 +49,7 @@ class Head(msgspec.Struct, eq=False):
 
     def order(self, kind: Kind) -> tuple[int, int, int]:
         """Its place among those that are due."""
-        return (-self.letter.priority if kind in RANKED else 0), self.due_ms, self.seq
+        return rank_of(kind, self.letter.priority), self.due_ms, self.seq
 
 
 class Grave(msgspec.Struct, eq=False):

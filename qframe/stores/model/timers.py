@@ -3,9 +3,57 @@
 from __future__ import annotations
 
 import msgspec
+from typing_extensions import override
 
 from qframe.outcomes import Moved
+from qframe.stores.base import Timers
+from qframe.stores.model import inspect
+from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import Cursor, Head, TopicState
+from qframe.stores.records import Record
+from qframe.topic import Topic
+
+
+class ModelTimers(ModelRole, Timers):
+    """Heads that are not handed out."""
+
+    @override
+    def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
+        with self._lock:
+            moved = move(self._state(topic), subject, at_ms)
+        self._ring()
+        return moved
+
+    @override
+    def change(
+        self, topic: Topic, subject: str, body: bytes, headers: dict[str, str] | None
+    ) -> Moved:
+        with self._lock:
+            return change(self._state(topic), subject, body, headers)
+
+    @override
+    def cancel(self, topic: Topic, subject: str) -> Moved:
+        with self._lock:
+            return cancel(self._state(topic), subject)
+
+    @override
+    def timer(self, topic: Topic, subject: str) -> list[Record]:
+        with self._lock:
+            state = self._state(topic)
+            return [
+                inspect.record_of_head(
+                    state, name, state.groups[name].index(cursor), subject, head, self._now_ms()
+                )
+                for name, cursor, head in find(state, subject)
+            ]
+
+    @override
+    def timers(
+        self, topic: Topic, *, from_ms: int = 0, until_ms: int | None = None, limit: int = 100
+    ) -> list[Record]:
+        with self._lock:
+            found = inspect.waiting(self._state(topic), from_ms, until_ms, self._now_ms())
+        return found[:limit]
 
 
 def find(state: TopicState, subject: str) -> list[tuple[str, Cursor, Head]]:

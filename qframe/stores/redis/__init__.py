@@ -44,8 +44,8 @@ turns an entry into an array by putting a header before it.
 
 A stream's window, what lies between floor and read, is part of the cursor: the ranges settled in
 it, one receipt, one lease. A pull writes the cursor once and so does a settlement, however many
-messages they are about; the log is read beside the script (`tails.py`). When the lease passes or a
-new epoch comes, what is unsettled is copied out of the log into `body` under the text of its
+messages they are about; the log is read beside the script (`log_readahead`). When the lease passes
+or a new epoch comes, what is unsettled is copied out of the log into `body` under the text of its
 offset, and goes through the sorted sets by itself, with due 0 and its offset as seq: before all
 else, in order.
 
@@ -70,4 +70,8 @@ one of its name subscribes again. `sweep` removes passed marks, old entries and 
 expired, 500 at a time; each slot knows for itself when a group expires, so what a sweep that broke
 off has left is found by the next one. What a server loses, by power or failover, is lost here too:
 docs/guarantees.md tells how much that is.
+
+Files. Each role has the module of its name, as in the other stores. Beside them are `keys` (names
+of keys, calls of scripts), `envelopes` and `reading` (messages to bytes and back), `log_readahead`,
+`leases` (part of pulling), `malformed` (messages that cannot be read), `counts` and `audit`.
 """

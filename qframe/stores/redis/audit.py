@@ -9,6 +9,7 @@ from typing import Final
 from qframe.drivers.redis import Redis
 from qframe.errors import StoreDamaged, UnknownGroup
 from qframe.stores.records import Stats
+from qframe.stores.redis.counts import cursor_of, stats_of
 from qframe.stores.redis.envelopes import (
     META,
     NUMBER,
@@ -20,8 +21,8 @@ from qframe.stores.redis.envelopes import (
     state_of,
 )
 from qframe.stores.redis.groups import names
-from qframe.stores.redis.inspect import cursor_of, log, stats_of
-from qframe.stores.redis.keys import UNCLAIMED, Place
+from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
+from qframe.stores.redis.logs import log
 from qframe.stores.redis.reading import Malformed
 from qframe.topic import Kind
 
@@ -40,87 +41,89 @@ _OF_GROUP: Final = {
 _UNREADABLE: Final = (StoreDamaged, struct.error, ValueError, TypeError, IndexError)
 
 
-def verify(redis: Redis, place: Place, now: str) -> list[str]:
+def verify(redis: Redis, keys: SlotKeys, now: str) -> list[str]:
     """What is wrong, in sentences; nothing if nothing is.
 
     A slot is read in pages, while others may work on it. What looks wrong while its counts move is
     looked at again, and told only if it looks so each time.
     """
     try:
-        groups: list[str | None] = [*names(redis, place)]
+        groups: list[str | None] = [*names(redis, keys)]
     except StoreDamaged as error:
-        return [f"{place.topic.name} slot 0: {error.why}"]
-    if not groups and place.topic.has_subjects:
+        return [f"{keys.topic.name} slot 0: {error.why}"]
+    if not groups and keys.topic.has_subjects:
         groups = [UNCLAIMED]
     wrong: list[str] = []
     for group in groups or [None]:
-        for slot in range(place.topic.slots):
-            found = set(_faults(redis, place, group, slot, now))
+        for slot in range(keys.topic.slots):
+            found = set(_faults(redis, keys, group, slot, now))
             for _ in range(LOOKS - 1):
                 if not found:
                     break
-                found &= set(_faults(redis, place, group, slot, now))
+                found &= set(_faults(redis, keys, group, slot, now))
             wrong += sorted(found)
     return wrong
 
 
-def _faults(redis: Redis, place: Place, group: str | None, slot: int, now: str) -> Iterable[str]:
+def _faults(redis: Redis, keys: SlotKeys, group: str | None, slot: int, now: str) -> Iterable[str]:
     """What is wrong with a slot for a group; for none of them, with what all groups share."""
-    whose = place.topic.name if group is None else f"{place.topic.name}/{group}"
+    whose = keys.topic.name if group is None else f"{keys.topic.name}/{group}"
     where = f"{whose} slot {slot}"
-    if found := list(_types(redis, place, group, slot, where)):
+    if found := list(_types(redis, keys, group, slot, where)):
         return found
     if group is None:
         return []
     try:
-        [one] = stats_of(redis, place, group, [slot], now)
-        return list(_slot(redis, place, one, where))
+        [one] = stats_of(redis, keys, group, [slot], now)
+        return list(_slot(redis, keys, one, where))
     except UnknownGroup:
-        return [f"{where}: the group has subscribed to the topic, and this slot does not know it"]
+        return [
+            f"{where}: the group has subscribed to the topic, but this slot has no record of it"
+        ]
     except _UNREADABLE as error:
         why = error.why if isinstance(error, StoreDamaged) else f"{type(error).__name__}: {error}"
-        return [f"{where}: what stands there cannot be read ({why})"]
+        return [f"{where}: its keys cannot be read ({why})"]
 
 
-def _types(redis: Redis, place: Place, group: str | None, slot: int, where: str) -> Iterator[str]:
+def _types(redis: Redis, keys: SlotKeys, group: str | None, slot: int, where: str) -> Iterator[str]:
     """Keys of another type than they should be."""
-    keys = [(name, place.key(slot, name), kind) for name, kind in _OF_SLOT.items()]
+    typed = [(name, keys.key(slot, name), kind) for name, kind in _OF_SLOT.items()]
     if group is not None:
-        keys += [
-            (f"g:{group}:{name}", place.key(slot, name, group), kind)
+        typed += [
+            (f"g:{group}:{name}", keys.key(slot, name, group), kind)
             for name, kind in _OF_GROUP.items()
         ]
-    types = redis.ask_many([(key, "TYPE") for _, key, _ in keys])
-    for (name, _, kind), found in zip(keys, types, strict=True):
+    types = redis.ask_many([(key, "TYPE") for _, key, _ in typed])
+    for (name, _, kind), found in zip(typed, types, strict=True):
         if found.decode() not in (kind, "none"):
             yield f"{where}: its key {name} is a {found.decode()}, and should be a {kind}"
 
 
-def _slot(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[str]:
+def _slot(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[str]:
     parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
     if one.published != parts:
         yield f"{where}: {one.published} published, {parts} accounted for"
-    if not place.topic.has_subjects:
-        yield from _line(redis, place, one, where)
-        yield from _later(redis, place, one, where)
-    yield from _subjects(redis, place, one, where)
+    if not keys.topic.has_subjects:
+        yield from _line(redis, keys, one, where)
+        yield from _later(redis, keys, one, where)
+    yield from _subjects(redis, keys, one, where)
 
 
-def _line(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[str]:
-    cursor = cursor_of(redis, place, one.group, one.slot)
+def _line(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[str]:
+    cursor = cursor_of(redis, keys, one.group, one.slot)
     if not cursor.floor <= cursor.read <= one.head:
         yield f"{where}: floor {cursor.floor}, read {cursor.read}, head {one.head}"
     if cursor.floor < cursor.read:
         receipt, lease = redis.ask(
-            place.key(one.slot, "cursor", one.group), "HMGET", "receipt", "lease"
+            keys.key(one.slot, "cursor", one.group), "HMGET", "receipt", "lease"
         )
         if not receipt or not int(lease):
-            yield f"{where}: a window without receipt and lease"
-    for subject in redis.ask(place.key(one.slot, "body", one.group), "HKEYS"):
+            yield f"{where}: a window without a receipt or lease"
+    for subject in redis.ask(keys.key(one.slot, "body", one.group), "HKEYS"):
         if cursor.state_of(int(subject)) != "settled":
-            yield f"{where} subject {shown(subject)}: it stands in the line as well"
+            yield f"{where} subject {shown(subject)}: it is also in the line"
     expected = cursor.floor
-    for message in log(redis, place, one.slot, cursor.floor):
+    for message in log(redis, keys, one.slot, cursor.floor):
         if message.seq >= one.head:
             break
         if message.seq > expected:
@@ -132,18 +135,18 @@ def _line(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[str]:
         yield f"{where}: offsets {expected} to {one.head - 1} are not in the log"
 
 
-def _later(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[str]:
-    for member in _pairs(redis, place.key(one.slot, "later"), "ZSCAN"):
+def _later(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[str]:
+    for member in _pairs(redis, keys.key(one.slot, "later"), "ZSCAN"):
         _, message = delayed(member, one.slot)
         if isinstance(message, Malformed):
             yield f"{where} later: {message.error}"
 
 
-def _subjects(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[str]:
+def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[str]:
     """Every head stands in one place, and what stands there has a head."""
 
     def key(name: str) -> bytes:
-        return place.key(one.slot, name, one.group)
+        return keys.key(one.slot, name, one.group)
 
     bodies = _pairs(redis, key("body"), "HSCAN")
     states = _pairs(redis, key("tries"), "HSCAN")
@@ -157,19 +160,19 @@ def _subjects(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[st
         for member in _pairs(redis, key(name), "ZSCAN"):
             subject = member[TICKET.size :] if name == "todo" else member
             if subject not in standing:
-                yield f"{where} subject {shown(subject)}: it is in {name} and has no head"
+                yield f"{where} subject {shown(subject)}: it is in {name} but has no head"
             else:
                 standing[subject].append(name)
                 due, seq, _, _ = META.unpack_from(bodies[subject])
                 if name == "todo" and TICKET.unpack_from(member) != (due, seq):
-                    yield f"{where} subject {shown(subject)}: it is in todo at another's place"
-    is_ordered = place.topic.kind is Kind.ORDERED
-    lengths = _lengths(redis, place, one, list(bodies)) if is_ordered else {}
+                    yield f"{where} subject {shown(subject)}: its place in todo is another's"
+    is_ordered = keys.topic.kind is Kind.ORDERED
+    lengths = _lengths(redis, keys, one, list(bodies)) if is_ordered else {}
     for subject, places in standing.items():
         name = f"{where} subject {shown(subject)}"
         state = state_of(states.get(subject))
         if len(places) != 1:
-            yield f"{name}: it stands in {' and '.join(places) or 'no place'}"
+            yield f"{name}: it stands in {' and '.join(places) or 'no keys'}"
         if ("doing" in places) != bool(state.receipt):
             yield f"{name}: in doing without a receipt, or with one and not in doing"
         if bool(state.given) != bool(state.receipt) or state.given > 1 + lengths.get(subject, 0):
@@ -177,30 +180,30 @@ def _subjects(redis: Redis, place: Place, one: Stats, where: str) -> Iterator[st
         if subject in rounds and not state.receipt:
             yield f"{name}: a next round behind a free head"
     for subject in set(states) - set(bodies) | set(rounds) - set(bodies):
-        yield f"{where} subject {shown(subject)}: something is left of it, and no head"
+        yield f"{where} subject {shown(subject)}: it has keys left, but no head"
     if is_ordered:
         unsettled = one.published - one.settled - one.cancelled - one.dead
-        held = redis.ask(place.key(one.slot, "letters"), "HLEN")
+        held = redis.ask(keys.key(one.slot, "letters"), "HLEN")
         there = len(bodies) + sum(lengths.values()) + held
         if unsettled != there:
-            yield f"{where}: {unsettled} messages are not settled, {there} are there"
+            yield f"{where}: {unsettled} messages are not settled, {there} exist"
     numbers = [NUMBER.unpack(member)[0] for member in _pairs(redis, key("dead"), "ZSCAN")]
     graves = redis.ask(key("graves"), "HLEN")
     if len(numbers) != graves:
         yield f"{where}: {len(numbers)} dead letters with {graves} graves"
     for member, grave in _scanned(redis, key("graves"), "HSCAN"):
-        buried = buried_in(grave, one.slot, NUMBER.unpack(member)[0])
-        if isinstance(buried, Malformed):
-            yield f"{where} dead letter {buried.id}: {buried.error}"
+        ended = buried_in(grave, one.slot, NUMBER.unpack(member)[0])
+        if isinstance(ended, Malformed):
+            yield f"{where} dead letter {ended.id}: {ended.error}"
 
 
-def _lengths(redis: Redis, place: Place, one: Stats, subjects: list[bytes]) -> dict[bytes, int]:
+def _lengths(redis: Redis, keys: SlotKeys, one: Stats, subjects: list[bytes]) -> dict[bytes, int]:
     """How many messages stand behind each head."""
     found: dict[bytes, int] = {}
     for start in range(0, len(subjects), PAGE):
         page = subjects[start : start + PAGE]
-        keys = [place.key(one.slot, "behind:", one.group) + subject for subject in page]
-        found |= dict(zip(page, redis.ask_many([(key, "LLEN") for key in keys]), strict=True))
+        lists = [keys.key(one.slot, "behind:", one.group) + subject for subject in page]
+        found |= dict(zip(page, redis.ask_many([(key, "LLEN") for key in lists]), strict=True))
     return found
 
 

@@ -150,7 +150,7 @@ class HeardBell:
         """Asks a quiet subscription whether it is alive; its answer must come before the next."""
         if waited_s >= CHECK_EVERY_S:
             if self._asked:
-                raise TimeoutError("the subscription is dead")
+                raise TimeoutError("the subscription has ended")
             self._subscription.send_command("PING")
             self._asked = True
 

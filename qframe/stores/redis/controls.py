@@ -4,36 +4,60 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from typing_extensions import override
+
 from qframe.drivers.redis import Command, Missing, Redis
-from qframe.stores.bucket import Terms
+from qframe.stores.base import Controls
+from qframe.stores.bucket import DrawTerms
 from qframe.stores.redis.groups import known
-from qframe.stores.redis.keys import Place
+from qframe.stores.redis.keys import SlotKeys
+from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import DrawResult
+from qframe.topic import Topic
 
 
-def tune(redis: Redis, place: Place, group: str, values: Mapping[str, str | None]) -> None:
+class RedisControls(RedisRole, Controls):
+    """Tunings and buckets under the prefix of slot 0."""
+
+    @override
+    def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
+        self._call(topic, tune, group, values)
+
+    @override
+    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
+        return tunings(self._redis, [(self._keys(topic), group) for topic, group in asked])
+
+    @override
+    def draw(
+        self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
+    ) -> DrawResult:
+        terms = DrawTerms(tokens, rate, per_ms, burst)
+        return self._call(topic, draw, group, terms, self._now())
+
+
+def tune(redis: Redis, keys: SlotKeys, group: str, values: Mapping[str, str | None]) -> None:
     """Sets values by name, or takes them back."""
     words = [
         word for name, value in values.items()
         for word in (name, 0 if value is None else 1, value or "")
     ]  # fmt: skip
-    [reply] = redis.run([place.call("tune", 0, group, *words)])
-    known(redis, place, group, reply)
+    [reply] = redis.run([keys.call("tune", 0, group, *words)])
+    known(redis, keys, group, reply)
 
 
-def tunings(redis: Redis, asked: Sequence[tuple[Place, str]]) -> list[dict[str, str] | None]:
+def tunings(redis: Redis, asked: Sequence[tuple[SlotKeys, str]]) -> list[dict[str, str] | None]:
     """What is set for each group; None where its server cannot answer now."""
     if not asked:
         return []
-    keys = [place.key(0, "tuned", group) for place, group in asked]
-    replies = redis.run([Command(key, ("HGETALL", key)) for key in keys], partly=True)
+    hashes = [keys.key(0, "tuned", group) for keys, group in asked]
+    replies = redis.run([Command(key, ("HGETALL", key)) for key in hashes], partly=True)
     return [None if isinstance(reply, Missing) else _texts(reply) for reply in replies]
 
 
-def draw(redis: Redis, place: Place, group: str, terms: Terms, now: str) -> DrawResult:
+def draw(redis: Redis, keys: SlotKeys, group: str, terms: DrawTerms, now: str) -> DrawResult:
     """Draws tokens, as many as there are; who asks in vain asks again, so nobody waits here."""
-    reply = redis.one(place.call("draw", 0, now, group, *terms), partly=True)
-    known(redis, place, group, reply[0])
+    reply = redis.one(keys.call("draw", 0, now, group, *terms), partly=True)
+    known(redis, keys, group, reply[0])
     return DrawResult(*reply)
 
 

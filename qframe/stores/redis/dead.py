@@ -4,29 +4,62 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from typing_extensions import override
+
 from qframe.drivers.redis import Redis
+from qframe.stores.base import DeadLetters
 from qframe.stores.records import DeadPlace, Record
 from qframe.stores.redis.envelopes import NUMBER, record_of_grave
 from qframe.stores.redis.groups import known, require
-from qframe.stores.redis.keys import Place
+from qframe.stores.redis.keys import SlotKeys
+from qframe.stores.redis.role import RedisRole
+from qframe.topic import Topic
 
 PAGE = 500
 
 
+class RedisDeadLetters(RedisRole, DeadLetters):
+    """Dead letters, page by page."""
+
+    @override
+    def dead(
+        self,
+        topic: Topic,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
+        after: DeadPlace | None = None,
+    ) -> list[Record]:
+        return self._call(topic, listed, group, ids, limit, after)
+
+    @override
+    def retry_dead(
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
+    ) -> int:
+        return self._call(topic, retry, group, ids, limit, self._now())
+
+    @override
+    def drop_dead(
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
+    ) -> int:
+        return self._call(topic, drop, group, ids, limit)
+
+
 def listed(
     redis: Redis,
-    place: Place,
+    keys: SlotKeys,
     group: str,
     ids: Sequence[str] | None,
     limit: int,
     after: DeadPlace | None = None,
 ) -> list[Record]:
     """Dead messages, the longest dead first."""
-    require(redis, place, group)
+    require(redis, keys, group)
     found = [
         record
-        for slot in range(place.topic.slots)
-        for record in of_slot(redis, place, group, slot, ids, limit, after)
+        for slot in range(keys.topic.slots)
+        for record in of_slot(redis, keys, group, slot, ids, limit, after)
     ]
     found.sort(key=lambda one: one.dead_place)
     return found[:limit]
@@ -34,7 +67,7 @@ def listed(
 
 def of_slot(
     redis: Redis,
-    place: Place,
+    keys: SlotKeys,
     group: str,
     slot: int,
     ids: Sequence[str] | None,
@@ -44,18 +77,18 @@ def of_slot(
     """Dead messages of one slot, page by page, until there are enough."""
     wanted = None if ids is None else set(ids)
     found: list[Record] = []
-    key = place.key(slot, "dead", group)
+    key = keys.key(slot, "dead", group)
     start = 0 if after is None else redis.ask(key, "ZCOUNT", "-inf", f"({after.died_at_ms}")
     while len(found) < limit:
         page = redis.ask(key, "ZRANGE", start, start + PAGE - 1, "WITHSCORES")
         members = page[::2]
         if not members:
             break
-        graves = redis.ask(place.key(slot, "graves", group), "HMGET", *members)
+        graves = redis.ask(keys.key(slot, "graves", group), "HMGET", *members)
         for member, died_at, grave in zip(members, page[1::2], graves, strict=True):
             if grave is None:
                 continue
-            one = record_of_grave(place.topic.name, group, slot, member, float(died_at), grave)
+            one = record_of_grave(keys.topic.name, group, slot, member, float(died_at), grave)
             is_wanted = wanted is None or one.id in wanted
             if is_wanted and (after is None or one.dead_place > after):
                 found.append(one)
@@ -64,21 +97,21 @@ def of_slot(
 
 
 def retry(
-    redis: Redis, place: Place, group: str, ids: Sequence[str] | None, limit: int, now: str
+    redis: Redis, keys: SlotKeys, group: str, ids: Sequence[str] | None, limit: int, now: str
 ) -> int:
     """Makes dead messages due again."""
-    return _each_slot(redis, place, group, ids, limit, "retry_dead",
-                      now, str(place.topic.kind), group)  # fmt: skip
+    return _each_slot(redis, keys, group, ids, limit, "retry_dead",
+                      now, str(keys.topic.kind), group)  # fmt: skip
 
 
-def drop(redis: Redis, place: Place, group: str, ids: Sequence[str] | None, limit: int) -> int:
+def drop(redis: Redis, keys: SlotKeys, group: str, ids: Sequence[str] | None, limit: int) -> int:
     """Removes dead messages for good."""
-    return _each_slot(redis, place, group, ids, limit, "drop_dead", group)
+    return _each_slot(redis, keys, group, ids, limit, "drop_dead", group)
 
 
 def _each_slot(
     redis: Redis,
-    place: Place,
+    keys: SlotKeys,
     group: str,
     ids: Sequence[str] | None,
     limit: int,
@@ -86,11 +119,11 @@ def _each_slot(
     *arguments: str,
 ) -> int:
     members: dict[int, list[bytes]] = {}
-    for one in listed(redis, place, group, ids, limit):
+    for one in listed(redis, keys, group, ids, limit):
         members.setdefault(one.slot, []).append(NUMBER.pack(one.seq or 0))
     calls = [
-        place.call(script, slot, *arguments, *chosen[start : start + PAGE])
+        keys.call(script, slot, *arguments, *chosen[start : start + PAGE])
         for slot, chosen in members.items()
         for start in range(0, len(chosen), PAGE)
     ]
-    return sum(known(redis, place, group, reply) for reply in (redis.run(calls) if calls else ()))
+    return sum(known(redis, keys, group, reply) for reply in (redis.run(calls) if calls else ()))

@@ -24,7 +24,7 @@ unpack = msgspec.msgpack.Decoder().decode
 _FIELDS: Final = attrgetter("id", "key", "headers", "body")
 
 
-class Letter(NamedTuple):
+class QueuedMessage(NamedTuple):
     """A message with what stands beside its envelope."""
 
     due: int
@@ -34,7 +34,7 @@ class Letter(NamedTuple):
     envelope: Delivery
 
 
-class State(NamedTuple):
+class Attempts(NamedTuple):
     """What is known of a head that was handed out."""
 
     tries: int = 0
@@ -56,12 +56,12 @@ def envelopes(entries: list[Entry]) -> bytes:
     return packed[len(header(len(entries))) :]
 
 
-def letter_of(value: bytes, slot: int) -> Letter:
+def letter_of(value: bytes, slot: int) -> QueuedMessage:
     """A head, or what stands behind one."""
     if len(value) < META.size:
-        return Letter(0, 0, 0, 0, malformed(value, slot, 0, "it is cut off"))
+        return QueuedMessage(0, 0, 0, 0, malformed(value, slot, 0, "it is cut off"))
     due, seq, priority, published = META.unpack_from(value)
-    return Letter(due, seq, priority, published, delivery_of(value[META.size :], slot, seq))
+    return QueuedMessage(due, seq, priority, published, delivery_of(value[META.size :], slot, seq))
 
 
 def delayed(member: bytes, slot: int) -> tuple[int, Delivery]:
@@ -78,14 +78,14 @@ def shown(text: bytes) -> str:
     return text.decode(errors="backslashreplace")
 
 
-def state_of(value: bytes | None) -> State:
+def state_of(value: bytes | None) -> Attempts:
     """What `tries` has of a subject."""
     if value is None or len(value) < STATE.size:
-        return State()
+        return Attempts()
     _, tries, lost, given, size = STATE.unpack_from(value)
     receipt = shown(value[STATE.size : STATE.size + size])
     last_words = shown(value[STATE.size + size :])
-    return State(tries, lost, given, receipt, *told_apart(last_words))
+    return Attempts(tries, lost, given, receipt, *told_apart(last_words))
 
 
 def buried_in(grave: bytes, slot: int, seq: int) -> Delivery:

@@ -5,77 +5,80 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import msgspec
+from typing_extensions import override
 
 from qframe.drivers.redis import Call, Command, Missing, Redis
-from qframe.errors import SlotsAway, StoreDamaged, TopicMismatch, UnknownGroup
-from qframe.stores.redis.keys import UNCLAIMED, Place, of, topics_key
+from qframe.errors import SlotsAway, StoreDamaged, UnknownGroup
+from qframe.stores.base import Groups
+from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
+from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import NO_EPOCH
-from qframe.topic import Kind, SubjectRule, Topic
+from qframe.topic import Topic
 
 _NO_GROUP = -2
 _REMAINS = -3
 
 
-class Options(msgspec.Struct):
-    """What of a topic may be changed later."""
+class RedisGroups(RedisRole, Groups):
+    """Groups, decided by the first slot; epochs and positions in every slot."""
 
-    retain_ms: int
-    max_length: int | None
-    dedupe_window_ms: int
-    gap_timeout_ms: int
-    subject: SubjectRule | None = None
+    @override
+    def subscribe(
+        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
+        *, beside: Sequence[str] = (),
+    ) -> bool:  # fmt: skip
+        names = (group, *beside)
+        new = self._call(topic, subscribe, names, start, expires_ms, self._now())
+        for name in new:
+            self._readahead.forget(topic.name, name)  # one of that name may have been dropped
+        return group in new
+
+    @override
+    def groups(self, topic: Topic) -> list[str]:
+        return self._call(topic, names)
+
+    @override
+    def drop_group(self, topic: Topic, group: str) -> bool:
+        return self._call(topic, drop, group)
+
+    @override
+    def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
+        self._call(topic, seek, group, positions)
+        self._readahead.forget(topic.name, group)
+
+    @override
+    def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
+        return self._call(topic, offsets_at, at_ms)
+
+    @override
+    def epochs(self, topic: Topic, group: str) -> dict[int, str]:
+        return self._call(topic, epochs, group)
+
+    @override
+    def take(self, topic: Topic, group: str, epochs: Mapping[int, str]) -> list[int]:
+        return self._call(topic, take, group, epochs, self._now())
 
 
-def known(redis: Redis, place: Place, group: str, reply: Any) -> int:
+def known(redis: Redis, keys: SlotKeys, group: str, reply: Any) -> int:
     """The reply, where it is a number; refuses one that says that there is no such group."""
     if reply == _NO_GROUP:
-        raise UnknownGroup(place.topic.name, group, names(redis, place))
+        raise UnknownGroup(keys.topic.name, group, names(redis, keys))
     return reply if isinstance(reply, int) else 0
 
 
-def require(redis: Redis, place: Place, group: str) -> None:
+def require(redis: Redis, keys: SlotKeys, group: str) -> None:
     """Refuses a group that there is not."""
-    if not redis.ask(place.key(0, "groups"), "HEXISTS", group):
-        raise UnknownGroup(place.topic.name, group, names(redis, place))
-
-
-def declare(redis: Redis, namespace: str, topic: Topic) -> None:
-    """Makes a topic known, or changes its options."""
-    options = Options(
-        topic.retain_ms, topic.max_length, topic.dedupe_window_ms, topic.gap_timeout_ms,
-        topic.subject,
-    )  # fmt: skip
-    [before] = redis.run(
-        [
-            Call(
-                of("declare"), topics_key(namespace),
-                (topic.name, f"{topic.kind} {topic.slots}", msgspec.json.encode(options)),
-            )
-        ]
-    )  # fmt: skip
-    if before:
-        kind, slots = before.decode().split()
-        if kind != topic.kind:
-            raise TopicMismatch(topic.name, "kind", kind, str(topic.kind))
-        raise TopicMismatch(topic.name, "slots", int(slots), topic.slots)
-
-
-def declared(redis: Redis, namespace: str, name: str) -> Topic | None:
-    """A topic as declared, or None."""
-    value = redis.ask(topics_key(namespace), "HGET", name)
-    return None if value is None else _topic(name, value)
-
-
-def all_declared(redis: Redis, namespace: str) -> list[Topic]:
-    """All topics, by name."""
-    flat = redis.ask(topics_key(namespace), "HGETALL")
-    pairs = zip(flat[::2], flat[1::2], strict=True)
-    return [_topic(name.decode(), value) for name, value in sorted(pairs)]
+    if not redis.ask(keys.key(0, "groups"), "HEXISTS", group):
+        raise UnknownGroup(keys.topic.name, group, names(redis, keys))
 
 
 def subscribe(
-    redis: Redis, place: Place, groups: Sequence[str], start: str, expires_ms: int | None, now: str
+    redis: Redis,
+    keys: SlotKeys,
+    groups: Sequence[str],
+    start: str,
+    expires_ms: int | None,
+    now: str,
 ) -> list[str]:
     """Makes groups collect; returns the new ones among them.
 
@@ -83,20 +86,20 @@ def subscribe(
     it, also when a subscription that broke off half way is repeated. Of groups that were there
     before, slots that are away now are left as they are.
     """
-    kind = str(place.topic.kind)
+    kind = str(keys.topic.kind)
     expires = "" if expires_ms is None else expires_ms
 
     def call(slot: int, how: Mapping[str, str]) -> Call:
         pairs = [word for pair in how.items() for word in pair]
-        return place.call("subscribe", slot, now, kind, expires, *pairs)
+        return keys.call("subscribe", slot, now, kind, expires, *pairs)
 
     starts = dict.fromkeys(groups, start)
     [reply] = redis.run([call(0, starts)])
-    reply = _without_remains(redis, place, 0, call(0, starts), reply)
+    reply = _without_remains(redis, keys, 0, call(0, starts), reply)
     new = [group for group, is_new in zip(starts, reply[::2], strict=True) if is_new]
-    if place.topic.has_subjects:
+    if keys.topic.has_subjects:
         starts = {group: word.decode() for group, word in zip(starts, reply[1::2], strict=True)}
-    rest = [call(slot, starts) for slot in range(1, place.topic.slots)]
+    rest = [call(slot, starts) for slot in range(1, keys.topic.slots)]
     try:
         replies = redis.run(rest, partly=not new) if rest else []
     except StoreDamaged:  # all of them; the worker tells of each when it takes it
@@ -105,106 +108,81 @@ def subscribe(
         replies = []
     for slot, reply in enumerate(replies, start=1):
         if not isinstance(reply, Missing):
-            _without_remains(redis, place, slot, rest[slot - 1], reply)
+            _without_remains(redis, keys, slot, rest[slot - 1], reply)
     return new
 
 
-def _without_remains(redis: Redis, place: Place, slot: int, call: Call, reply: Any) -> Any:
+def _without_remains(redis: Redis, keys: SlotKeys, slot: int, call: Call, reply: Any) -> Any:
     """The reply to a subscription; remains of a dropped group of a name are removed first."""
     while reply[0] == _REMAINS:
-        redis.run([place.call("drop_group", slot, str(place.topic.kind), reply[1])])
+        redis.run([keys.call("drop_group", slot, str(keys.topic.kind), reply[1])])
         [reply] = redis.run([call])
     return reply
 
 
-def names(redis: Redis, place: Place) -> list[str]:
+def names(redis: Redis, keys: SlotKeys) -> list[str]:
     """All groups of a topic, by name."""
-    return sorted(name.decode() for name in redis.ask(place.key(0, "groups"), "HKEYS"))
+    return sorted(name.decode() for name in redis.ask(keys.key(0, "groups"), "HKEYS"))
 
 
-def keeping(redis: Redis, place: Place) -> list[str]:
+def keeping(redis: Redis, keys: SlotKeys) -> list[str]:
     """The groups that may have something of a topic with subjects: the unclaimed one too."""
-    claimed = redis.ask(place.key(0, "claimed"), "EXISTS")
-    return [*([] if claimed else [UNCLAIMED]), *names(redis, place)]
+    claimed = redis.ask(keys.key(0, "claimed"), "EXISTS")
+    return [*([] if claimed else [UNCLAIMED]), *names(redis, keys)]
 
 
-def drop(redis: Redis, place: Place, group: str) -> bool:
+def drop(redis: Redis, keys: SlotKeys, group: str) -> bool:
     """Forgets a group, the first slot last, in steps; False if there was none."""
     was = False
-    slots = list(reversed(range(place.topic.slots)))
+    slots = list(reversed(range(keys.topic.slots)))
     while slots:
-        calls = [place.call("drop_group", slot, str(place.topic.kind), group) for slot in slots]
+        calls = [keys.call("drop_group", slot, str(keys.topic.kind), group) for slot in slots]
         replies = redis.run(calls)
         was = was or any(reply[0] for reply in replies)
         slots = [slot for slot, reply in zip(slots, replies, strict=True) if reply[1]]
     return was
 
 
-def seek(redis: Redis, place: Place, group: str, positions: Mapping[int, int]) -> None:
+def seek(redis: Redis, keys: SlotKeys, group: str, positions: Mapping[int, int]) -> None:
     """Moves a stream's group to an offset in each slot named."""
-    calls = [place.call("seek", slot, group, max(0, offset)) for slot, offset in positions.items()]
+    calls = [keys.call("seek", slot, group, max(0, offset)) for slot, offset in positions.items()]
     if not calls:
-        require(redis, place, group)
+        require(redis, keys, group)
     for reply in redis.run(calls):
-        known(redis, place, group, reply)
+        known(redis, keys, group, reply)
 
 
-def offsets_at(redis: Redis, place: Place, at_ms: int) -> dict[int, int]:
+def offsets_at(redis: Redis, keys: SlotKeys, at_ms: int) -> dict[int, int]:
     """The first kept offset of each slot that joined the log at a time or later."""
-    slots = range(place.topic.slots)
-    replies = redis.run([place.call("offsets_at", slot, at_ms) for slot in slots])
+    slots = range(keys.topic.slots)
+    replies = redis.run([keys.call("offsets_at", slot, at_ms) for slot in slots])
     return {slot: int(reply) for slot, reply in zip(slots, replies, strict=True)}
 
 
-def epochs(redis: Redis, place: Place, group: str) -> dict[int, str]:
+def epochs(redis: Redis, keys: SlotKeys, group: str) -> dict[int, str]:
     """The epoch of each slot that can be asked now."""
-    keys = [place.key(slot, "cursor", group) for slot in range(place.topic.slots)]
-    found = redis.run([Command(key, ("HGET", key, "epoch")) for key in keys], partly=True)
+    cursors = [keys.key(slot, "cursor", group) for slot in range(keys.topic.slots)]
+    found = redis.run([Command(key, ("HGET", key, "epoch")) for key in cursors], partly=True)
     here = {slot: epoch for slot, epoch in enumerate(found) if not isinstance(epoch, Missing)}
     if next(iter(here.values())) is None:
-        known(redis, place, group, _NO_GROUP)
+        known(redis, keys, group, _NO_GROUP)
     return {slot: epoch.decode() if epoch else NO_EPOCH for slot, epoch in here.items()}
 
 
-def take(redis: Redis, place: Place, group: str, wanted: Mapping[int, str], now: str) -> list[int]:
+def take(
+    redis: Redis, keys: SlotKeys, group: str, wanted: Mapping[int, str], now: str
+) -> list[int]:
     """Takes slots under new epochs; answers those taken."""
-    kind = str(place.topic.kind)
-    calls = [place.call("take", slot, now, kind, group, epoch) for slot, epoch in wanted.items()]
+    kind = str(keys.topic.kind)
+    calls = [keys.call("take", slot, now, kind, group, epoch) for slot, epoch in wanted.items()]
     if not calls:
-        require(redis, place, group)
+        require(redis, keys, group)
     replies = dict(zip(wanted, redis.run(calls, partly=True), strict=True))
     away = [slot for slot, reply in replies.items() if isinstance(reply, Missing)]
     taken = [
         slot for slot, reply in replies.items()
-        if slot not in away and known(redis, place, group, reply)
+        if slot not in away and known(redis, keys, group, reply)
     ]  # fmt: skip
     if away:
         raise SlotsAway(redis.shown, taken, {slot: replies[slot].fault for slot in away})
     return taken
-
-
-def sweep(redis: Redis, place: Place, limit: int, now: str) -> int:
-    """Removes up to `limit` rows that are no longer needed; answers how many."""
-    removed = 0
-    topic = place.topic
-    for slot in range(topic.slots):
-        while removed < limit:
-            step = min(500, limit - removed)
-            [gone] = redis.run(
-                [place.call("sweep", slot, now, str(topic.kind), topic.retain_ms, step)]
-            )
-            removed += gone
-            if gone < step:
-                break
-    return removed
-
-
-def _topic(name: str, value: bytes) -> Topic:
-    kind, slots, options = value.split(b" ", 2)
-    known_options = msgspec.json.decode(options, type=Options)
-    return Topic(
-        name, Kind(kind.decode()), int(slots),
-        retain=known_options.retain_ms / 1000, max_length=known_options.max_length,
-        dedupe_window=known_options.dedupe_window_ms / 1000,
-        gap_timeout=known_options.gap_timeout_ms / 1000, subject=known_options.subject,
-    )  # fmt: skip

@@ -6,175 +6,111 @@ from collections.abc import Iterator, Sequence
 from itertools import islice
 from typing import Any, NamedTuple
 
+from typing_extensions import override
+
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
-from qframe.stores.records import Record, Stats, unclaimed
+from qframe.stores.base import Inspecting
+from qframe.stores.records import Record, Stats
 from qframe.stores.redis import dead
+from qframe.stores.redis.audit import verify
+from qframe.stores.redis.counts import cursor_of, stats, stats_of
 from qframe.stores.redis.envelopes import (
     TICKET,
-    Letter,
-    State,
+    Attempts,
+    QueuedMessage,
     delayed,
     letter_of,
     shown,
     state_of,
-    unpack,
 )
-from qframe.stores.redis.groups import keeping, known, names
-from qframe.stores.redis.keys import UNCLAIMED, Place
-from qframe.stores.redis.reading import logged
-from qframe.stores.types import NO_EPOCH
+from qframe.stores.redis.groups import keeping, names
+from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
+from qframe.stores.redis.logs import log
+from qframe.stores.redis.role import RedisRole
+from qframe.topic import Topic
 
 PAGE = 200
-_MORE = 1
 
 
-class Cursor(NamedTuple):
-    """Where a group stands in a stream's slot."""
-
-    floor: int
-    read: int
-    settled: list[int]
-
-    def state_of(self, offset: int) -> str:
-        """Where an offset of the line stands."""
-        if offset < self.floor or any(
-            first <= offset < end
-            for first, end in zip(self.settled[::2], self.settled[1::2], strict=True)
-        ):
-            return "settled"
-        return "doing" if offset < self.read else "todo"
-
-
-class _Head(NamedTuple):
+class _StandingHead(NamedTuple):
     """A subject's head, and where it stands."""
 
     subject: bytes
-    letter: Letter
-    state: State
+    letter: QueuedMessage
+    state: Attempts
     lease: int | None
 
 
-def stats(redis: Redis, place: Place, group: str | None, now: str) -> list[Stats]:
-    """Counts for each group and slot."""
-    groups = [group] if group is not None else names(redis, place)
-    if not groups and not place.topic.has_subjects:
-        return _unclaimed(redis, place)
-    groups = groups or [UNCLAIMED]
-    everywhere = range(place.topic.slots)
-    return [one for name in groups for one in stats_of(redis, place, name, everywhere, now)]
+class RedisInspecting(RedisRole, Inspecting):
+    """Counts, records and the audit."""
 
+    @override
+    def stats(self, topic: Topic, group: str | None = None) -> list[Stats]:
+        return self._call(topic, stats, group, self._now())
 
-def _unclaimed(redis: Redis, place: Place) -> list[Stats]:
-    """The counts of a stream that no group reads yet."""
-    slots = range(place.topic.slots)
-    replies = redis.ask_many(
-        [
-            question
-            for slot in slots
-            for question in (
-                (place.key(slot, "head"), "GET"),
-                (place.key(slot, "first"), "GET"),
-                (place.key(slot, "later"), "ZCARD"),
-            )
-        ]
-    )
-    numbers = iter(int(reply or 0) for reply in replies)
-    return [
-        unclaimed(slot, head=next(numbers), first=next(numbers), waiting=next(numbers))
-        for slot in slots
-    ]
+    @override
+    def peek(
+        self, topic: Topic, group: str, *, states: Sequence[str], limit: int = 20
+    ) -> list[Record]:
+        return self._call(topic, peek, group, states, limit, self._now(), self._now_ms())
 
+    @override
+    def explain(self, topic: Topic, message_id: str) -> list[Record]:
+        return self._call(topic, explain, message_id, self._now_ms())
 
-def stats_of(redis: Redis, place: Place, group: str, slots: Sequence[int], now: str) -> list[Stats]:
-    """Counts for one group, of some slots."""
-    found: dict[int, Stats] = {}
-    while slots:
-        kind = str(place.topic.kind)
-        replies = redis.run([place.call("stats", slot, now, kind, group) for slot in slots])
-        for slot, reply in zip(slots, replies, strict=True):
-            known(redis, place, group, reply[0])
-            if reply[0] != _MORE:
-                found[slot] = _stats(slot, group, reply)
-        slots = [slot for slot in slots if slot not in found]
-    return [found[slot] for slot in sorted(found)]
+    @override
+    def verify(self, topic: Topic) -> list[str]:
+        return self._call(topic, verify, self._now())
 
-
-def _stats(slot: int, group: str, reply: list[Any]) -> Stats:
-    epoch, published, waiting, retrying, todo, doing, settled, died, cancelled, head = reply[:10]
-    floor, following = reply[10:]
-    return Stats(
-        slot=slot, group=group, epoch=epoch.decode() if epoch else NO_EPOCH, published=published,
-        waiting=waiting, retrying=retrying, todo=todo, doing=doing, settled=settled, dead=died,
-        cancelled=cancelled, head=head, floor=None if floor < 0 else floor,
-        next_ms=None if following < 0 else following,
-    )  # fmt: skip
-
-
-def cursor_of(redis: Redis, place: Place, group: str, slot: int) -> Cursor:
-    """Where a group stands in a stream's slot."""
-    key = place.key(slot, "cursor", group)
-    floor, read, settled = redis.ask(key, "HMGET", "floor", "read", "settled")
-    return Cursor(int(floor or 0), int(read or 0), unpack(settled) if settled else [])
-
-
-def log(redis: Redis, place: Place, slot: int, start: int) -> Iterator[Delivery]:
-    """A stream's messages from an offset on, as deliveries without receipts."""
-    key = place.key(slot, "log")
-    before = redis.ask(key, "XREVRANGE", f"{start}-18446744073709551615", "-", "COUNT", 1)
-    begin = int(before[0][0].split(b"-")[0]) if before else start
-    first_kept = int(redis.ask(place.key(slot, "first"), "GET") or 0)
-    behind: bytes = b"%d-0" % begin
-    while entries := redis.ask(key, "XRANGE", behind, "+", "COUNT", 16):
-        for name, fields in entries:
-            yield from (
-                one for one in logged(slot, name, fields)[2]
-                if one.seq >= max(start, first_kept)
-            )  # fmt: skip
-            behind = b"(" + name
+    @override
+    def now_ms(self) -> int:
+        return self._now_ms()
 
 
 def records_of_heads(
-    redis: Redis, place: Place, group: str, slot: int, subjects: Sequence[bytes], now_ms: int
+    redis: Redis, keys: SlotKeys, group: str, slot: int, subjects: Sequence[bytes], now_ms: int
 ) -> list[Record]:
     """The heads of subjects, for people; none for those that there are not."""
     return [
-        _record_of_head(place, group, slot, each, now_ms)
-        for each in _heads(redis, place, group, slot, subjects)
+        _record_of_head(keys, group, slot, each, now_ms)
+        for each in _heads(redis, keys, group, slot, subjects)
     ]
 
 
 def _heads(
-    redis: Redis, place: Place, group: str, slot: int, subjects: Sequence[bytes]
-) -> list[_Head]:
+    redis: Redis, keys: SlotKeys, group: str, slot: int, subjects: Sequence[bytes]
+) -> list[_StandingHead]:
     """What is known of each that there is."""
     if not subjects:
         return []
     bodies, states, leases = redis.ask_many(
         [
-            (place.key(slot, "body", group), "HMGET", *subjects),
-            (place.key(slot, "tries", group), "HMGET", *subjects),
-            (place.key(slot, "doing", group), "ZMSCORE", *subjects),
+            (keys.key(slot, "body", group), "HMGET", *subjects),
+            (keys.key(slot, "tries", group), "HMGET", *subjects),
+            (keys.key(slot, "doing", group), "ZMSCORE", *subjects),
         ]
     )
     return [
-        _Head(subject, letter_of(body, slot), state_of(state), int(float(lease)) if lease else None)
+        _StandingHead(
+            subject, letter_of(body, slot), state_of(state), int(float(lease)) if lease else None
+        )
         for subject, body, state, lease in zip(subjects, bodies, states, leases, strict=True)
         if body is not None
     ]
 
 
 def _record_of_head(
-    place: Place,
+    keys: SlotKeys,
     group: str,
     slot: int,
-    head: _Head,
+    head: _StandingHead,
     now_ms: int,
 ) -> Record:
     subject, letter, state, lease = head
     stands = "doing" if state.receipt else "todo" if letter.due <= now_ms else "waiting"
     return _record(
-        place, group, slot, letter.envelope, letter.published, stands,
+        keys, group, slot, letter.envelope, letter.published, stands,
         subject=shown(subject), seq=letter.seq, due_ms=letter.due, priority=letter.priority,
         attempts=state.tries,
         lost=state.lost, error=state.error, traceback=state.traceback,
@@ -183,7 +119,7 @@ def _record_of_head(
 
 
 def _record(
-    place: Place,
+    keys: SlotKeys,
     group: str | None,
     slot: int,
     one: Delivery,
@@ -193,19 +129,19 @@ def _record(
 ) -> Record:
     fields: dict[str, Any] = {"subject": None, "seq": None, **facts}
     return Record(
-        topic=place.topic.name, group=group or None, slot=slot, state=state, id=one.id,
+        topic=keys.topic.name, group=group or None, slot=slot, state=state, id=one.id,
         key=one.key, headers=one.headers, body=one.body, published_at_ms=published, **fields,
     )  # fmt: skip
 
 
-class Looking:
+class SlotReader:
     """A look at one slot for one group; each part is fetched when it is reached."""
 
     def __init__(
-        self, redis: Redis, place: Place, group: str, slot: int, *, now_ms: int, at_most: int
+        self, redis: Redis, keys: SlotKeys, group: str, slot: int, *, now_ms: int, at_most: int
     ) -> None:
         self._redis = redis
-        self._place = place
+        self._place = keys
         self._group = group
         self._slot = slot
         self._now_ms = now_ms
@@ -266,7 +202,7 @@ class Looking:
             )
             start += PAGE
 
-    def _with_behind(self, heads: list[_Head]) -> Iterator[Record]:
+    def _with_behind(self, heads: list[_StandingHead]) -> Iterator[Record]:
         for each in heads:
             head = _record_of_head(self._place, self._group, self._slot, each, self._now_ms)
             yield head
@@ -282,26 +218,26 @@ class Looking:
 
     def behind(self, subject: bytes) -> list[bytes]:
         """What stands behind a head."""
-        place, slot = self._place, self._slot
-        if place.topic.kind == "ordered":
-            key = place.key(slot, "behind:", self._group) + subject
+        keys, slot = self._place, self._slot
+        if keys.topic.kind == "ordered":
+            key = keys.key(slot, "behind:", self._group) + subject
             found: list[bytes] = self._redis.ask(key, "LRANGE", 0, self._at_most)
             return found
-        following = self._redis.ask(place.key(slot, "next", self._group), "HGET", subject)
+        following = self._redis.ask(keys.key(slot, "next", self._group), "HGET", subject)
         return [] if following is None else [following]
 
     def kept_back(self) -> Iterator[Record]:
         """What no group has seen yet: delayed before a stream, held behind gaps."""
-        place, slot = self._place, self._slot
-        later = self._redis.ask(place.key(slot, "later"), "ZRANGE", 0, self._at_most, "WITHSCORES")
+        keys, slot = self._place, self._slot
+        later = self._redis.ask(keys.key(slot, "later"), "ZRANGE", 0, self._at_most, "WITHSCORES")
         for member, due in zip(later[::2], later[1::2], strict=True):
             published, one = delayed(member, slot)
-            yield _record(place, None, slot, one, published, "waiting", due_ms=int(float(due)))
-        for member in self._redis.ask(place.key(slot, "held"), "ZRANGE", 0, self._at_most):
+            yield _record(keys, None, slot, one, published, "waiting", due_ms=int(float(due)))
+        for member in self._redis.ask(keys.key(slot, "held"), "ZRANGE", 0, self._at_most):
             value, passed = self._redis.ask_many(
                 [
-                    (place.key(slot, "letters"), "HGET", member),
-                    (place.key(slot, "gaps"), "ZSCORE", member),
+                    (keys.key(slot, "letters"), "HGET", member),
+                    (keys.key(slot, "gaps"), "ZSCORE", member),
                 ]
             )
             if value is None or passed is None:
@@ -309,7 +245,7 @@ class Looking:
             letter = letter_of(value, slot)
             sequence = int.from_bytes(member[-8:], "big")
             yield _record(
-                place, None, slot, letter.envelope, letter.published, "held",
+                keys, None, slot, letter.envelope, letter.published, "held",
                 subject=shown(member[:-9]), due_ms=int(float(passed)), priority=letter.priority,
                 error=f"waits for a sequence number before {sequence}",
             )  # fmt: skip
@@ -317,7 +253,7 @@ class Looking:
 
 def peek(
     redis: Redis,
-    place: Place,
+    keys: SlotKeys,
     group: str,
     states: Sequence[str],
     limit: int,
@@ -326,37 +262,37 @@ def peek(
 ) -> list[Record]:
     """Messages that stand in one of these states, slot by slot, next ones first."""
     stats_of(
-        redis, place, group, range(place.topic.slots), now
+        redis, keys, group, range(keys.topic.slots), now
     )  # refuses an unknown group, and promotes what is due
     found: list[Record] = []
-    for slot in range(place.topic.slots):
-        looking = Looking(redis, place, group, slot, now_ms=now_ms, at_most=limit)
-        wanted = (record for record in looking.records() if record.state in states)
+    for slot in range(keys.topic.slots):
+        reader = SlotReader(redis, keys, group, slot, now_ms=now_ms, at_most=limit)
+        wanted = (record for record in reader.records() if record.state in states)
         found += islice(wanted, limit - len(found))
         if len(found) >= limit:
             break
     return found
 
 
-def explain(redis: Redis, place: Place, message_id: str, now_ms: int) -> list[Record]:
+def explain(redis: Redis, keys: SlotKeys, message_id: str, now_ms: int) -> list[Record]:
     """Where a message stands now: a record for each place."""
     found: list[Record] = []
     everything = 2**31
     groups: list[str | None] = [None]
-    if place.topic.has_subjects:
-        groups = list(keeping(redis, place))
-    elif named := names(redis, place):
+    if keys.topic.has_subjects:
+        groups = list(keeping(redis, keys))
+    elif named := names(redis, keys):
         groups = list(named)
-    for slot in range(place.topic.slots):
+    for slot in range(keys.topic.slots):
         logged = []
-        if not place.topic.has_subjects:
-            logged = [one for one in log(redis, place, slot, 0) if one.id == message_id]
+        if not keys.topic.has_subjects:
+            logged = [one for one in log(redis, keys, slot, 0) if one.id == message_id]
         for group in groups:
             mine: list[Record] = []
             if group is not None:
-                looking = Looking(redis, place, group, slot, now_ms=now_ms, at_most=everything)
+                reader = SlotReader(redis, keys, group, slot, now_ms=now_ms, at_most=everything)
                 mine = [
-                    record for record in _standing(looking, redis, place, group, slot)
+                    record for record in _standing(reader, redis, keys, group, slot)
                     if record.id == message_id
                 ]  # fmt: skip
             stands = {record.seq for record in mine}
@@ -364,20 +300,20 @@ def explain(redis: Redis, place: Place, message_id: str, now_ms: int) -> list[Re
                 if one.seq not in stands:
                     state = "todo"
                     if group is not None:
-                        state = cursor_of(redis, place, group, slot).state_of(one.seq)
+                        state = cursor_of(redis, keys, group, slot).state_of(one.seq)
                     mine.append(
-                        _record(place, group, slot, one, one.published_at_ms, state, seq=one.seq)
+                        _record(keys, group, slot, one, one.published_at_ms, state, seq=one.seq)
                     )
             found += mine
-        kept = Looking(redis, place, UNCLAIMED, slot, now_ms=now_ms, at_most=everything)
+        kept = SlotReader(redis, keys, UNCLAIMED, slot, now_ms=now_ms, at_most=everything)
         found += [record for record in kept.kept_back() if record.id == message_id]
     return found
 
 
 def _standing(
-    looking: Looking, redis: Redis, place: Place, group: str, slot: int
+    reader: SlotReader, redis: Redis, keys: SlotKeys, group: str, slot: int
 ) -> Iterator[Record]:
     """Heads, what is behind them, and the dead."""
     for state in ("doing", "todo", "waiting"):
-        yield from looking.heads(state)
-    yield from dead.of_slot(redis, place, group, slot, None, 2**31)
+        yield from reader.heads(state)
+    yield from dead.of_slot(redis, keys, group, slot, None, 2**31)

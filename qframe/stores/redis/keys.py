@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import lru_cache
 
-from qframe.drivers.redis import Call
+from qframe.drivers.redis import Call, Redis
 from qframe.drivers.scripts import Script, script
+from qframe.stores.topic_options import topic_of
 from qframe.topic import Topic
 
 UNCLAIMED = ""
@@ -19,8 +20,8 @@ UNCLAIMED = ""
 Argument = bytes | str | int
 
 
-class Place:
-    """Where a topic lies.
+class SlotKeys:
+    """The keys of a topic's slots.
 
     Attributes:
         topic: the topic.
@@ -55,6 +56,18 @@ def topics_key(namespace: str) -> bytes:
     return f"qf:{{{namespace}}}:topics".encode()
 
 
+def declared(redis: Redis, namespace: str, name: str) -> Topic | None:
+    """A topic as declared, or None."""
+    value = redis.ask(topics_key(namespace), "HGET", name)
+    return None if value is None else topic_from(name, value)
+
+
+def topic_from(name: str, value: bytes) -> Topic:
+    """The topic that a value of that hash declares."""
+    kind, slots, options = value.split(b" ", 2)
+    return topic_of(name, kind.decode(), int(slots), options)
+
+
 @lru_cache
 def of(name: str) -> Script:
     """A script of this store."""
@@ -62,8 +75,8 @@ def of(name: str) -> Script:
 
 
 def by_slot(slots: Sequence[int]) -> dict[int, list[int]]:
-    """The places at which each slot stands, slots in the order in which they come."""
+    """Returns the positions at which each slot stands, slots in the order in which they come."""
     found: dict[int, list[int]] = {}
-    for place, slot in enumerate(slots):
-        found.setdefault(slot, []).append(place)
+    for position, slot in enumerate(slots):
+        found.setdefault(slot, []).append(position)
     return found

@@ -6,22 +6,22 @@ from collections.abc import Sequence
 
 from qframe.drivers.redis import Missing, Redis
 from qframe.stores.redis.groups import known, require
-from qframe.stores.redis.keys import Place
+from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.types import LeaseRef, PullRequest, RenewResult, RevokeResult
 
 
 def renew(
-    redis: Redis, place: Place, group: str, holds: Sequence[LeaseRef], lease_ms: int, now: str
+    redis: Redis, keys: SlotKeys, group: str, holds: Sequence[LeaseRef], lease_ms: int, now: str
 ) -> RenewResult:
     """Makes leases end `lease_ms` from now; answers those that are not held any more."""
     shares: dict[tuple[int, str], list[LeaseRef]] = {}
     for hold in holds:
         shares.setdefault((hold.slot, hold.epoch), []).append(hold)
     if not holds:
-        require(redis, place, group)
+        require(redis, keys, group)
     replies = redis.run(
         [
-            place.call(
+            keys.call(
                 "renew", slot, now, group, epoch, lease_ms,
                 *(word for hold in share for word in (hold.subject or "", hold.receipt)),
             )
@@ -35,7 +35,7 @@ def renew(
         if isinstance(reply, Missing):
             away.update(share)
             continue
-        known(redis, place, group, reply)
+        known(redis, keys, group, reply)
         gone |= {hold for hold, letter in zip(share, reply, strict=True) if letter == ord("t")}
     return RenewResult(
         [hold for hold in holds if hold in gone], [hold for hold in holds if hold in away]
@@ -43,14 +43,14 @@ def renew(
 
 
 def revoke(
-    redis: Redis, place: Place, group: str, asks: Sequence[PullRequest], receipt: str, now: str
+    redis: Redis, keys: SlotKeys, group: str, asks: Sequence[PullRequest], receipt: str, now: str
 ) -> RevokeResult:
     """Gives back, uncounted, all subjects handed out under a receipt."""
     if not asks:
-        require(redis, place, group)
+        require(redis, keys, group)
     replies = redis.run(
         [
-            place.call("revoke", ask.slot, now, str(place.topic.kind), group, ask.epoch, receipt)
+            keys.call("revoke", ask.slot, now, str(keys.topic.kind), group, ask.epoch, receipt)
             for ask in asks
         ],
         partly=True,
@@ -60,5 +60,5 @@ def revoke(
         if isinstance(reply, Missing):
             revoked.unreachable.append(ask.slot)
         else:
-            revoked.count += known(redis, place, group, reply)
+            revoked.count += known(redis, keys, group, reply)
     return revoked

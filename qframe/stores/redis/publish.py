@@ -6,11 +6,15 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from typing import Final
 
+from typing_extensions import override
+
 from qframe.codec import batch_mark_of
 from qframe.drivers.redis import Call, Redis
 from qframe.outcomes import Outcome
+from qframe.stores.base import Publishing
 from qframe.stores.redis.envelopes import envelope, envelopes, pack
-from qframe.stores.redis.keys import Argument, Place
+from qframe.stores.redis.keys import Argument, SlotKeys
+from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import Entry
 from qframe.topic import Kind, Topic
 
@@ -20,17 +24,25 @@ OUTCOMES: Final = {
 }  # fmt: skip
 
 
-def publish(redis: Redis, place: Place, entries: Sequence[Entry], now: str) -> list[Outcome]:
+class RedisPublishing(RedisRole, Publishing):
+    """A script for each slot that a call touches."""
+
+    @override
+    def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
+        return self._call(topic, publish, entries, self._now())
+
+
+def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) -> list[Outcome]:
     """Stores the entries in order; answers what became of each."""
     if len(entries) == 1:
         [entry] = entries
-        reply = redis.one(_call_of(place, entry.slot, [entry], now)[0])
+        reply = redis.one(_call_of(keys, entry.slot, [entry], now)[0])
         return [OUTCOMES[reply[0]]]
-    is_one_batch = _is_one_batch(place.topic, entries)
+    is_one_batch = _is_one_batch(keys.topic, entries)
     repeated = set() if is_one_batch else _repeated(entries)
     if repeated:
         kept = [entry for number, entry in enumerate(entries) if number not in repeated]
-        answers = iter(publish(redis, place, kept, now))
+        answers = iter(publish(redis, keys, kept, now))
         return [
             Outcome.DUPLICATE if number in repeated else next(answers)
             for number in range(len(entries))
@@ -42,7 +54,7 @@ def publish(redis: Redis, place: Place, entries: Sequence[Entry], now: str) -> l
 
     def calls() -> Iterator[Call]:
         for slot, share in shares.items():
-            call, sizes = (_batch_call if is_one_batch else _call_of)(place, slot, share, now)
+            call, sizes = (_batch_call if is_one_batch else _call_of)(keys, slot, share, now)
             counts.append(sizes)
             yield call
 
@@ -70,14 +82,14 @@ def _repeated(entries: Sequence[Entry]) -> set[int]:
     return again
 
 
-def _call_of(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
+def _call_of(keys: SlotKeys, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
     """The call for a slot's share, and how many messages each item of it has (none: one each)."""
-    topic = place.topic
+    topic = keys.topic
     if topic.has_subjects:
-        return _subjects_call(place, slot, share, now), []
+        return _subjects_call(keys, slot, share, now), []
     if _is_one_batch(topic, share):
-        return _batch_call(place, slot, share, now)
-    return _stream_call(place, slot, share, now)
+        return _batch_call(keys, slot, share, now)
+    return _stream_call(keys, slot, share, now)
 
 
 def _is_one_batch(topic: Topic, entries: Sequence[Entry]) -> bool:
@@ -92,18 +104,18 @@ def _is_one_batch(topic: Topic, entries: Sequence[Entry]) -> bool:
     ]  # fmt: skip
 
 
-def _batch_call(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
+def _batch_call(keys: SlotKeys, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
     """The call that appends what is of one batch."""
-    call = place.call(
-        "publish_stream", slot, now, place.topic.dedupe_window_ms, 0, share[0].mark, "",
+    call = keys.call(
+        "publish_stream", slot, now, keys.topic.dedupe_window_ms, 0, share[0].mark, "",
         len(share), envelopes(share),
     )  # fmt: skip
     return call, [len(share)]
 
 
-def _stream_call(place: Place, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
+def _stream_call(keys: SlotKeys, slot: int, share: list[Entry], now: str) -> tuple[Call, list[int]]:
     """The call that appends, and how many messages each of its items has."""
-    topic = place.topic
+    topic = keys.topic
     limit = topic.slot_max_length or 0
     mark = next((entry.mark for entry in share if entry.mark != entry.id), "")
     arguments: list[Argument] = [now, topic.dedupe_window_ms, limit, mark]
@@ -126,12 +138,12 @@ def _stream_call(place: Place, slot: int, share: list[Entry], now: str) -> tuple
         arguments.extend((how, 1, envelope(entry)))
         counts.append(1)
     end_run()
-    return place.call("publish_stream", slot, *arguments), counts
+    return keys.call("publish_stream", slot, *arguments), counts
 
 
-def _subjects_call(place: Place, slot: int, share: list[Entry], now: str) -> Call:
+def _subjects_call(keys: SlotKeys, slot: int, share: list[Entry], now: str) -> Call:
     """The call that queues."""
-    topic = place.topic
+    topic = keys.topic
     mark = next((entry.mark for entry in share if entry.mark != entry.id), "")
     arguments: list[Argument] = [
         now, str(topic.kind), topic.dedupe_window_ms, topic.slot_max_length or 0,
@@ -154,7 +166,7 @@ def _subjects_call(place: Place, slot: int, share: list[Entry], now: str) -> Cal
             how = pack((entry.mark, _other_mark(entry), _time(entry.at_ms), delay, entry.priority,
                         entry.sequence or False))  # fmt: skip
         arguments += (how, entry.subject or "", envelope(entry))
-    return place.call("publish_subjects", slot, *arguments)
+    return keys.call("publish_subjects", slot, *arguments)
 
 
 def _time(ms: int | None) -> int | bool:

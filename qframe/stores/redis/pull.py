@@ -3,44 +3,84 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
+
+from typing_extensions import override
 
 from qframe.drivers.redis import Missing, Redis, Request
 from qframe.errors import StoreDamaged, StoreUnavailable
 from qframe.message import Delivery
-from qframe.stores.redis.burial import Share, of_heads, of_line
+from qframe.stores.base import Pulling
 from qframe.stores.redis.envelopes import META
 from qframe.stores.redis.groups import known, require
-from qframe.stores.redis.keys import Place
+from qframe.stores.redis.keys import SlotKeys
+from qframe.stores.redis.leases import renew, revoke
+from qframe.stores.redis.log_readahead import LogReadahead
+from qframe.stores.redis.malformed import SlotPull, of_heads, of_line
 from qframe.stores.redis.reading import Malformed, delivery_of, malformed
-from qframe.stores.redis.tails import Tails
-from qframe.stores.types import PullRequest, PullResult
-from qframe.topic import Kind
+from qframe.stores.redis.role import RedisRole
+from qframe.stores.types import (
+    LeaseRef,
+    PullRequest,
+    PullResult,
+    PullTerms,
+    RenewResult,
+    RevokeResult,
+)
+from qframe.topic import Kind, Topic
 
 LOOK_AGAIN_MS: Final = 250
 
 
-class Terms(NamedTuple):
-    """The terms of one pull."""
+class RedisPulling(RedisRole, Pulling):
+    """A script for each slot, with the log read beside it; and leases."""
 
-    receipt: str
-    lease_ms: int
-    max_attempts: int
-    run: int
-    now: str
+    @override
+    def pull(
+        self,
+        topic: Topic,
+        group: str,
+        asks: Sequence[PullRequest],
+        *,
+        receipt: str,
+        lease_ms: int,
+        max_attempts: int,
+        run: int = 32,
+    ) -> PullResult:
+        terms = PullTerms(receipt, lease_ms, max_attempts, run)
+        keys, now = self._keys(topic), self._now()
+        return pull(self._redis, self._readahead, keys, group, asks, terms, now)
+
+    @override
+    def renew(
+        self, topic: Topic, group: str, holds: Sequence[LeaseRef], lease_ms: int
+    ) -> RenewResult:
+        return self._call(topic, renew, group, holds, lease_ms, self._now())
+
+    @override
+    def revoke(
+        self, topic: Topic, group: str, asks: Sequence[PullRequest], receipt: str
+    ) -> RevokeResult:
+        return self._call(topic, revoke, group, asks, receipt, self._now())
 
 
 def pull(
-    redis: Redis, tails: Tails, place: Place, group: str, asks: Sequence[PullRequest], terms: Terms
+    redis: Redis,
+    readahead: LogReadahead,
+    keys: SlotKeys,
+    group: str,
+    asks: Sequence[PullRequest],
+    terms: PullTerms,
+    now: str,
 ) -> PullResult:
     """Hands out what is due, slot by slot as asked."""
     if not asks:
-        require(redis, place, group)
+        require(redis, keys, group)
     pulled = PullResult([], [])
-    if place.topic.kind is Kind.STREAM:
-        _from_stream(redis, tails, place, group, asks, terms, pulled)
+    if keys.topic.kind is Kind.STREAM:
+        _from_stream(redis, readahead, keys, group, asks, terms, now, pulled)
     else:
-        _from_subjects(redis, place, group, asks, terms, pulled)
+        _from_subjects(redis, keys, group, asks, terms, now, pulled)
     if pulled.unreachable and (pulled.next_due_ms is None or pulled.next_due_ms > LOOK_AGAIN_MS):
         pulled.next_due_ms = LOOK_AGAIN_MS
     return pulled
@@ -48,45 +88,47 @@ def pull(
 
 def _from_subjects(
     redis: Redis,
-    place: Place,
+    keys: SlotKeys,
     group: str,
     asks: Sequence[PullRequest],
-    terms: Terms,
+    terms: PullTerms,
+    now: str,
     pulled: PullResult,
 ) -> None:
-    kind = str(place.topic.kind)
+    kind = str(keys.topic.kind)
     calls = [
-        place.call(
-            "pull", ask.slot, terms.now, kind, group, ask.epoch, terms.receipt, ask.limit,
+        keys.call(
+            "pull", ask.slot, now, kind, group, ask.epoch, terms.receipt, ask.limit,
             terms.lease_ms, terms.max_attempts, terms.run,
         )
         for ask in asks
     ]  # fmt: skip
     for ask, reply in zip(asks, redis.run(calls, partly=True), strict=True):
-        if _owned(redis, place, group, ask, reply, pulled):
+        if _owned(redis, keys, group, ask, reply, pulled):
             pulled.gaps += reply[4]
-            _give(Share(redis, place, group, ask, terms.now), reply[5], terms.receipt, pulled)
+            _give(SlotPull(redis, keys, group, ask, now), reply[5], terms.receipt, pulled)
 
 
 def _from_stream(
     redis: Redis,
-    tails: Tails,
-    place: Place,
+    readahead: LogReadahead,
+    keys: SlotKeys,
     group: str,
     asks: Sequence[PullRequest],
-    terms: Terms,
+    terms: PullTerms,
+    now: str,
     pulled: PullResult,
 ) -> None:
     requests: list[Request] = []
     aheads: list[bool] = []
     for ask in asks:
         requests.append(
-            place.call(
-                "pull_stream", ask.slot, terms.now, group, ask.epoch, terms.receipt, ask.limit,
+            keys.call(
+                "pull_stream", ask.slot, now, group, ask.epoch, terms.receipt, ask.limit,
                 terms.lease_ms, terms.max_attempts, "" if ask.position is None else ask.position,
             )
         )  # fmt: skip
-        ahead = tails.ahead(place, group, ask.slot, ask.epoch, ask.limit)
+        ahead = readahead.ahead(keys, group, ask.slot, ask.epoch, ask.limit)
         aheads.append(ahead is not None)
         if ahead is not None:
             requests.append(ahead)
@@ -96,12 +138,12 @@ def _from_stream(
         entries = next(replies) if has_ahead else ()
         if isinstance(entries, Missing):
             entries = ()
-        if not _owned(redis, place, group, ask, reply, pulled):
+        if not _owned(redis, keys, group, ask, reply, pulled):
             continue
         start, stop = reply[6], reply[7]
-        share = Share(redis, place, group, ask, terms.now)
+        share = SlotPull(redis, keys, group, ask, now)
         try:
-            line, is_sound = tails.read(place, group, ask.slot, ask.epoch, start, stop, entries)
+            line, is_sound = readahead.read(keys, group, ask.slot, ask.epoch, start, stop, entries)
             window = reply[5].decode()
             if not is_sound:
                 line = of_line(share, line, (start, stop), window, pulled)
@@ -116,7 +158,7 @@ def _from_stream(
 
 
 def _owned(
-    redis: Redis, place: Place, group: str, ask: PullRequest, reply: Any, pulled: PullResult
+    redis: Redis, keys: SlotKeys, group: str, ask: PullRequest, reply: Any, pulled: PullResult
 ) -> bool:
     """Notes what a slot's reply says but deliveries; answers whether it is the caller's."""
     if isinstance(reply, Missing):
@@ -124,7 +166,7 @@ def _owned(
         if reply.fault is not None:
             pulled.faults[ask.slot] = reply.fault
         return False
-    if known(redis, place, group, reply[0]) < 0:
+    if known(redis, keys, group, reply[0]) < 0:
         pulled.fenced.append(ask.slot)
         return False
     due_ms: int = reply[1]
@@ -135,7 +177,7 @@ def _owned(
     return True
 
 
-def _give(share: Share, items: list[Any], receipt: str, pulled: PullResult) -> bool:
+def _give(share: SlotPull, items: list[Any], receipt: str, pulled: PullResult) -> bool:
     """Takes over heads and their runs: subject, head's value, attempt, lost; false if in doubt."""
     try:
         heads, are_sound = _heads(share.redis.shown, share.ask.slot, items, receipt)

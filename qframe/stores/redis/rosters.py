@@ -4,25 +4,56 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from typing_extensions import override
+
 from qframe.drivers.redis import Redis
 from qframe.roster import Member, Owner, Roster, fresh_version
+from qframe.stores.base import Rosters
 from qframe.stores.redis.groups import known
-from qframe.stores.redis.keys import Place
+from qframe.stores.redis.keys import SlotKeys
+from qframe.stores.redis.role import RedisRole
+from qframe.topic import Topic
 
 _MINE = ord("m")
 
 
-def heartbeat(redis: Redis, place: Place, group: str, member: str, lease_ms: int, now: str) -> int:
+class RedisRosters(RedisRole, Rosters):
+    """Rosters under the prefix of slot 0."""
+
+    @override
+    def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+        return self._call(topic, heartbeat, group, member, lease_ms, self._now())
+
+    @override
+    def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
+        return self._call(topic, snapshot, group, seen, self._now())
+
+    @override
+    def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
+        return self._call(topic, claim, group, member, epochs, self._now())
+
+    @override
+    def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+        self._call(topic, release_slots, group, member, slots, self._now())
+
+    @override
+    def leave(self, topic: Topic, group: str, member: str) -> None:
+        self._call(topic, leave, group, member, self._now())
+
+
+def heartbeat(
+    redis: Redis, keys: SlotKeys, group: str, member: str, lease_ms: int, now: str
+) -> int:
     """Joins a member, or makes its lease begin anew; answers the version."""
-    [reply] = redis.run([place.call("heartbeat", 0, now, group, fresh_version(), member, lease_ms)])
-    known(redis, place, group, reply)
+    [reply] = redis.run([keys.call("heartbeat", 0, now, group, fresh_version(), member, lease_ms)])
+    known(redis, keys, group, reply)
     return int(reply)
 
 
-def look(redis: Redis, place: Place, group: str, seen: int | None, now: str) -> Roster | None:
+def snapshot(redis: Redis, keys: SlotKeys, group: str, seen: int | None, now: str) -> Roster | None:
     """The living and what is theirs; None if that is what was seen."""
-    [reply] = redis.run([place.call("roster", 0, now, group, "" if seen is None else seen)])
-    known(redis, place, group, reply)
+    [reply] = redis.run([keys.call("roster", 0, now, group, "" if seen is None else seen)])
+    known(redis, keys, group, reply)
     if isinstance(reply, int):
         return None
     version, living, joined, owned = reply
@@ -38,29 +69,29 @@ def look(redis: Redis, place: Place, group: str, seen: int | None, now: str) -> 
 
 
 def claim(
-    redis: Redis, place: Place, group: str, member: str, epochs: Mapping[int, str], now: str
+    redis: Redis, keys: SlotKeys, group: str, member: str, epochs: Mapping[int, str], now: str
 ) -> list[int]:
     """Makes free slots the member's; answers those that are, under these epochs."""
     words = [word for pair in epochs.items() for word in pair]
-    [reply] = redis.run([place.call("claim", 0, now, group, fresh_version(), member, *words)])
-    known(redis, place, group, reply)
+    [reply] = redis.run([keys.call("claim", 0, now, group, fresh_version(), member, *words)])
+    known(redis, keys, group, reply)
     return [slot for slot, letter in zip(epochs, reply, strict=True) if letter == _MINE]
 
 
 def release_slots(
-    redis: Redis, place: Place, group: str, member: str, slots: Sequence[int], now: str
+    redis: Redis, keys: SlotKeys, group: str, member: str, slots: Sequence[int], now: str
 ) -> None:
     """Frees those of the slots that are the member's."""
     [reply] = redis.run(
-        [place.call("release_slots", 0, now, group, fresh_version(), member, *slots)]
+        [keys.call("release_slots", 0, now, group, fresh_version(), member, *slots)]
     )
-    known(redis, place, group, reply)
+    known(redis, keys, group, reply)
 
 
-def leave(redis: Redis, place: Place, group: str, member: str, now: str) -> None:
+def leave(redis: Redis, keys: SlotKeys, group: str, member: str, now: str) -> None:
     """Takes a member out, with what it owns."""
-    [reply] = redis.run([place.call("leave", 0, now, group, fresh_version(), member)])
-    known(redis, place, group, reply)
+    [reply] = redis.run([keys.call("leave", 0, now, group, fresh_version(), member)])
+    known(redis, keys, group, reply)
 
 
 def _pairs(flat: Sequence[bytes]) -> list[tuple[bytes, bytes]]:

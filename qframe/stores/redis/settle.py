@@ -6,22 +6,44 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby, islice
 from typing import Any, Final
 
+from typing_extensions import override
+
 from qframe.drivers.redis import Call, Missing, Redis
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
+from qframe.stores.base import Settling
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import known, require
-from qframe.stores.redis.keys import Argument, Place
+from qframe.stores.redis.keys import Argument, SlotKeys
+from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import NO_EPOCH, Settlement, acks
-from qframe.topic import Kind
+from qframe.topic import Kind, Topic
 
 _PARTLY: Final = ord("p")
 _ANSWERS: Final = {ord("s"): Settled.SETTLED, ord("t"): Settled.STALE, ord("a"): Settled.AWAY}
 
 
+class RedisSettling(RedisRole, Settling):
+    """A script for each slot, for streams and for subjects."""
+
+    @override
+    def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
+        return self._call(topic, settle, group, settlements, self._now())
+
+    @override
+    def acknowledge(
+        self,
+        topic: Topic,
+        group: str,
+        deliveries: Sequence[Delivery],
+        epochs: Mapping[int, str],
+    ) -> list[Settled]:
+        return self._call(topic, acknowledge, group, deliveries, epochs, self._now())
+
+
 def acknowledge(
     redis: Redis,
-    place: Place,
+    keys: SlotKeys,
     group: str,
     deliveries: Sequence[Delivery],
     epochs: Mapping[int, str],
@@ -40,20 +62,20 @@ def acknowledge(
         else:
             lines[slot] = [one.seq]
     if not lines:
-        return settle(redis, place, group, acks(deliveries, epochs), now)
+        return settle(redis, keys, group, acks(deliveries, epochs), now)
     calls, ranges = [], []
     for slot, offsets in lines.items():
         ranges.append(_ranges_of(offsets))
         epoch = epochs.get(slot, NO_EPOCH)
-        call = place.call("settle_stream", slot, group, epoch, receipts[slot], *ranges[-1])
+        call = keys.call("settle_stream", slot, group, epoch, receipts[slot], *ranges[-1])
         calls.append(call)
     settlements = acks([deliveries[number] for number in others], epochs)
-    singles, places = _calls(place, group, dict(zip(others, settlements, strict=True)), now)
+    singles, places = _calls(keys, group, dict(zip(others, settlements, strict=True)), now)
     answers = [Settled.SETTLED] * len(deliveries)
     replies = redis.run(calls + singles, partly=True)
     partly: list[int] = []
     for slot, flat, reply in zip(lines, ranges, replies[: len(lines)], strict=True):
-        letters = _letters(redis, place, group, reply, len(flat) // 2)
+        letters = _letters(redis, keys, group, reply, len(flat) // 2)
         if letters.count(b"s") == len(letters):
             continue
         line = [
@@ -62,11 +84,11 @@ def acknowledge(
         ]  # fmt: skip
         partly += _note_ranges(answers, [number for _, number in sorted(line)], flat, letters)
     for share, reply in zip(places, replies[len(lines) :], strict=True):
-        _note(answers, share, _letters(redis, place, group, reply, len(share)))
+        _note(answers, share, _letters(redis, keys, group, reply, len(share)))
     if partly:
         # Rare: some of what was acknowledged as one range was settled before.
         settlements = acks([deliveries[number] for number in partly], epochs)
-        alone = settle(redis, place, group, settlements, now)
+        alone = settle(redis, keys, group, settlements, now)
         for number, answer in zip(partly, alone, strict=True):
             answers[number] = answer
     return answers
@@ -106,20 +128,20 @@ def _ranges_of(offsets: list[int]) -> list[int]:
 
 
 def settle(
-    redis: Redis, place: Place, group: str, settlements: Sequence[Settlement], now: str
+    redis: Redis, keys: SlotKeys, group: str, settlements: Sequence[Settlement], now: str
 ) -> list[Settled]:
     """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
     if not settlements:
-        require(redis, place, group)
+        require(redis, keys, group)
     answers = [Settled.SETTLED] * len(settlements)
-    calls, places = _calls(place, group, dict(enumerate(settlements)), now)
+    calls, places = _calls(keys, group, dict(enumerate(settlements)), now)
     for numbers, reply in zip(places, redis.run(calls, partly=True), strict=True):
-        _note(answers, numbers, _letters(redis, place, group, reply, len(numbers)))
+        _note(answers, numbers, _letters(redis, keys, group, reply, len(numbers)))
     return answers
 
 
 def _calls(
-    place: Place, group: str, settlements: Mapping[int, Settlement], now: str
+    keys: SlotKeys, group: str, settlements: Mapping[int, Settlement], now: str
 ) -> tuple[list[Call], list[list[int]]]:
     """The calls that settle each, in order, and the numbers of those that each call settles."""
     lines: dict[tuple[int, str, str], list[int]] = {}
@@ -138,24 +160,24 @@ def _calls(
             ended = [settlements[number] for number in places[-1]]
             held: tuple[Argument, ...] = (group, epoch, receipt)
             calls.append(
-                place.call("settle_stream", slot, *held, *_acked(ended))
+                keys.call("settle_stream", slot, *held, *_acked(ended))
                 if are_acks
-                else place.call("end_stream", slot, now, *held, *_ended(ended))
+                else keys.call("end_stream", slot, now, *held, *_ended(ended))
             )
     for (slot, epoch), numbers in heads.items():
-        if place.topic.kind is Kind.ORDERED:
+        if keys.topic.kind is Kind.ORDERED:
             # Subjects are independent: a run that is settled in one piece costs as one message.
             numbers.sort(key=lambda number: settlements[number].subject or "")
-        calls.append(_heads_call(place, group, settlements, numbers, slot, epoch, now))
+        calls.append(_heads_call(keys, group, settlements, numbers, slot, epoch, now))
         places.append(numbers)
     return calls, places
 
 
-def _letters(redis: Redis, place: Place, group: str, reply: Any, count: int) -> bytes:
+def _letters(redis: Redis, keys: SlotKeys, group: str, reply: Any, count: int) -> bytes:
     """A letter for each of so many that a call was about: its reply, if it has come."""
     if isinstance(reply, Missing):
         return b"a" * count
-    known(redis, place, group, reply)
+    known(redis, keys, group, reply)
     return bytes(reply)
 
 
@@ -179,7 +201,7 @@ def _ended(settlements: Iterable[Settlement]) -> Iterator[Argument]:
 
 
 def _heads_call(
-    place: Place,
+    keys: SlotKeys,
     group: str,
     settlements: Mapping[int, Settlement],
     numbers: list[int],
@@ -187,12 +209,12 @@ def _heads_call(
     epoch: str,
     now: str,
 ) -> Call:
-    arguments: list[Argument] = [now, str(place.topic.kind), group, epoch]
+    arguments: list[Argument] = [now, str(keys.topic.kind), group, epoch]
     for number in numbers:
         one = settlements[number]
         how: Argument = "" if one.verdict is Verdict.ACK else pack(_how(one))
         arguments += (how, one.subject or "", one.seq, one.receipt)
-    return place.call("settle", slot, *arguments)
+    return keys.call("settle", slot, *arguments)
 
 
 def _how(one: Settlement) -> tuple[str, int, int | bool, str | bool, str | bool]:

@@ -2,56 +2,91 @@
 
 from __future__ import annotations
 
+from typing_extensions import override
+
 from qframe.drivers.redis import Redis
 from qframe.outcomes import Moved
+from qframe.stores.base import Timers
 from qframe.stores.records import Record
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import keeping
 from qframe.stores.redis.inspect import records_of_heads
-from qframe.stores.redis.keys import Argument, Place
+from qframe.stores.redis.keys import Argument, SlotKeys
+from qframe.stores.redis.role import RedisRole
+from qframe.topic import Topic
 
 
-def move(redis: Redis, place: Place, subject: str, at_ms: int, now: str) -> Moved:
+class RedisTimers(RedisRole, Timers):
+    """Heads that are not handed out."""
+
+    @override
+    def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
+        return self._call(topic, move, subject, at_ms, self._now())
+
+    @override
+    def change(
+        self, topic: Topic, subject: str, body: bytes, headers: dict[str, str] | None
+    ) -> Moved:
+        return self._call(topic, change, subject, body, headers)
+
+    @override
+    def cancel(self, topic: Topic, subject: str) -> Moved:
+        return self._call(topic, cancel, subject)
+
+    @override
+    def timer(self, topic: Topic, subject: str) -> list[Record]:
+        return self._call(topic, timer, subject, self._now_ms())
+
+    @override
+    def timers(
+        self, topic: Topic, *, from_ms: int = 0, until_ms: int | None = None, limit: int = 100
+    ) -> list[Record]:
+        return self._call(
+            topic, timers, from_ms=from_ms, until_ms=until_ms, limit=limit, now_ms=self._now_ms()
+        )
+
+
+def move(redis: Redis, keys: SlotKeys, subject: str, at_ms: int, now: str) -> Moved:
     """Makes a subject due at another time, for every group."""
-    return _everywhere(redis, place, "move", now, str(place.topic.kind), subject, max(0, at_ms))
+    return _everywhere(redis, keys, "move", now, str(keys.topic.kind), subject, max(0, at_ms))
 
 
 def change(
-    redis: Redis, place: Place, subject: str, body: bytes, headers: dict[str, str] | None
+    redis: Redis, keys: SlotKeys, subject: str, body: bytes, headers: dict[str, str] | None
 ) -> Moved:
     """Gives a subject another body and headers, for every group."""
-    kind = str(place.topic.kind)
-    return _everywhere(redis, place, "change", kind, subject, pack(body), pack(headers))
+    kind = str(keys.topic.kind)
+    return _everywhere(redis, keys, "change", kind, subject, pack(body), pack(headers))
 
 
-def cancel(redis: Redis, place: Place, subject: str) -> Moved:
+def cancel(redis: Redis, keys: SlotKeys, subject: str) -> Moved:
     """Takes a subject out with all its messages, for every group."""
-    return _everywhere(redis, place, "cancel", str(place.topic.kind), subject)
+    return _everywhere(redis, keys, "cancel", str(keys.topic.kind), subject)
 
 
-def timer(redis: Redis, place: Place, subject: str, now_ms: int) -> list[Record]:
+def timer(redis: Redis, keys: SlotKeys, subject: str, now_ms: int) -> list[Record]:
     """Where the subject stands: a record for each group that has it."""
     found = []
-    for group in keeping(redis, place):
-        for slot in range(place.topic.slots):
-            found += records_of_heads(redis, place, group, slot, [subject.encode()], now_ms)
+    for group in keeping(redis, keys):
+        for slot in range(keys.topic.slots):
+            found += records_of_heads(redis, keys, group, slot, [subject.encode()], now_ms)
     return found
 
 
 def timers(
-    redis: Redis, place: Place, *, from_ms: int, until_ms: int | None, limit: int, now_ms: int
+    redis: Redis, keys: SlotKeys, *, from_ms: int, until_ms: int | None, limit: int, now_ms: int
 ) -> list[Record]:
     """The heads that are waiting and due in `[from_ms, until_ms)`, by due time, then seq."""
     found = []
     first = max(from_ms, now_ms + 1)
     last = "+inf" if until_ms is None else f"({until_ms}"
-    for group in keeping(redis, place):
-        for slot in range(place.topic.slots):
+    for group in keeping(redis, keys):
+        for slot in range(keys.topic.slots):
             subjects: list[bytes] = []
             for name in ("waiting", "retry"):
-                key = place.key(slot, name, group)
+                key = keys.key(slot, name, group)
                 subjects += _in_span(redis, key, first, last, limit)
-            found += records_of_heads(redis, place, group, slot, subjects, now_ms)
+            found += records_of_heads(redis, keys, group, slot, subjects, now_ms)
     found.sort(key=lambda one: (one.due_ms or 0, one.seq or 0))
     return found[:limit]
 
@@ -67,10 +102,10 @@ def _in_span(redis: Redis, key: bytes, first: int, last: str, limit: int) -> lis
     return members
 
 
-def _everywhere(redis: Redis, place: Place, script: str, *arguments: Argument) -> Moved:
+def _everywhere(redis: Redis, keys: SlotKeys, script: str, *arguments: Argument) -> Moved:
     """Asks every slot, since a body's hash does not tell its own."""
-    slots = range(place.topic.slots)
-    replies = redis.run([place.call(script, slot, *arguments) for slot in slots])
+    slots = range(keys.topic.slots)
+    replies = redis.run([keys.call(script, slot, *arguments) for slot in slots])
     answers = {Moved(reply.decode()) for reply in replies}
     for answer in (Moved.DOING, Moved.DONE):
         if answer in answers:

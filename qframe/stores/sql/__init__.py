@@ -6,7 +6,7 @@ and what left a stream's line) with `backlog` behind them; `dead`; `later` and `
 has seen yet); `marks` and `sequences`; `rosters`, `members` and `owners` (who takes part in a
 group, and which slots are whose); `tunings` and `buckets` (what is tuned of a group, and its
 tokens); `numbers` (none is given twice). The numbers of slots and cursors make all those of a topic
-or group one range of a primary key, so that a pull sees all slots at one glance (`views.look`).
+or group one range of a primary key, so that a pull sees all slots at one glance (`slot_overview`).
 
 Isolation. What writes runs under READ COMMITTED: each statement sees what is committed, so after a
 lock one looks again. What reads one state (stats, verify) runs under REPEATABLE READ and takes no
@@ -42,9 +42,20 @@ receipt and one lease stand in its cursor.
 Heads and lines of many subjects are looked up in one statement where a parameter may be an array
 (`lookups`), and what becomes of them is written in batches at the end of an operation.
 
-Bells (`bells`). A transaction that makes something due says so, and it is heard once it is
-committed: by all processes through PostgreSQL's NOTIFY, elsewhere by this process, while a query
-for the heads of slots (MariaDB) or a look at a counter of the file (SQLite) finds what others did.
+Bells (`notification_hub`). A transaction that makes something due sends a notification
+(`notifications`) when it is committed: to all processes through PostgreSQL's NOTIFY, elsewhere to
+this process, while a query for the heads of slots (MariaDB) or a look at a counter of the file
+(SQLite) finds what others did.
+
+Files. Each role has the module of its name, as in the other stores. Beside them are
+
+    rows           `topic_ref` and `cursors` (numbers, locks), `records`, `ranges`, `migrate`
+    statements     `lookups`, `named` and `padding` (many rows in one statement)
+    streams        `window` and `stream_settle`
+    subjects       `heads`, `arrivals`, `sequences`, `promotions`, `hand_out`, `subject_settle`
+    leases         `leases`, part of pulling
+    the end        `dead_letters`, `malformed` (rows that others have changed), `sweep`
+    for people     `counts`, `audit`
 
 Failures. A transaction is done whole or not at all. What fails before its commit is told as
 `StoreUnavailable` or `StoreFull`; a commit that failed without saying how, as `AnswerLost`, and

@@ -10,9 +10,10 @@ from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Outcome
+from qframe.stores import rules
 from qframe.stores.sql import heads
-from qframe.stores.sql.lookups import Known
-from qframe.stores.sql.schema import State, backlog, cursors, log, slots, subjects
+from qframe.stores.sql.lookups import KnownHead
+from qframe.stores.sql.schema import HeadState, backlog, cursors, log, slots, subjects
 from qframe.topic import Kind
 
 HEADS: Final = Statement(
@@ -102,7 +103,7 @@ class Writes:
         kind: Kind,
         cursor: int,
         arrivals: Sequence[Arrival],
-        known: dict[str, Known],
+        known: dict[str, KnownHead],
         now_ms: int,
     ) -> list[Outcome]:
         """Queues arrivals for one group, in order; answers what became of each.
@@ -123,7 +124,7 @@ class Writes:
             outcome = Outcome.STORED
             if head is None:
                 state, rank = heads.stand(kind, one.due, one.priority, now_ms)
-                known[subject] = Known(state, one.due, 0)
+                known[subject] = KnownHead(state, one.due, 0)
                 fresh[subject] = [
                     cursor, subject, state, rank, one.due, one.seq, one.priority,
                     None, 0, 0, 0, 0, None, *envelope,
@@ -133,9 +134,9 @@ class Writes:
                 if not head.behind:
                     head.behind = 1
                     self._first_behind.append((cursor, subject))
-            elif head.state != State.DOING:
+            elif head.state != HeadState.DOING:
                 outcome = Outcome.MERGED if kind is Kind.MERGE else Outcome.REPLACED
-                head.due = heads.replaced_due(kind, head.due, one.due, now_ms)
+                head.due = rules.replaced_due(kind, head.due, one.due, now_ms)
                 state, rank = heads.stand(kind, head.due, one.priority, now_ms)
                 row = fresh.get(subject)
                 if row is not None:
@@ -165,7 +166,7 @@ class Writes:
 
 
 def _next_round(
-    transaction: Transaction, kind: Kind, cursor: int, one: Arrival, head: Known, now_ms: int
+    transaction: Transaction, kind: Kind, cursor: int, one: Arrival, head: KnownHead, now_ms: int
 ) -> Outcome:
     """Puts an arrival behind a head in doing: there is one next round, and it is replaced too."""
     due, seq = one.due, one.seq
@@ -173,7 +174,7 @@ def _next_round(
     if head.behind:
         row = transaction.row(_NEXT_ROUND, (cursor, one.subject))
         if row is not None:
-            seq, due = row[0], heads.replaced_due(kind, row[1], one.due, now_ms)
+            seq, due = row[0], rules.replaced_due(kind, row[1], one.due, now_ms)
             transaction.run(heads.DELETE_BEHIND, (cursor, one.subject, seq))
             outcome = Outcome.MERGED if kind is Kind.MERGE else Outcome.REPLACED
     else:

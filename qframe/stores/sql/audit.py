@@ -8,11 +8,13 @@ from typing import Final
 from sqlalchemy import bindparam, func, select
 
 from qframe.drivers.sql import Statement, Transaction
+from qframe.stores.rules import RANKED
 from qframe.stores.sql import arrivals as arrive
-from qframe.stores.sql import inspect, ranges
-from qframe.stores.sql.heads import RANKED, Head
-from qframe.stores.sql.places import CURSORS, GROUPS, Cursor, Place
-from qframe.stores.sql.schema import PER_TOPIC, State, backlog, log, subjects
+from qframe.stores.sql import counts, ranges
+from qframe.stores.sql.cursors import CURSORS, GROUPS, Cursor
+from qframe.stores.sql.heads import Head
+from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, log, subjects
+from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind
 
 _HEADS: Final = Statement(
@@ -35,24 +37,24 @@ _LINE: Final = Statement(
 )  # fmt: skip
 
 
-def verify(transaction: Transaction, place: Place) -> list[str]:
+def verify(transaction: Transaction, ref: TopicRef) -> list[str]:
     """What is wrong in a topic's tables, in sentences; nothing if nothing is."""
     wrong: list[str] = []
-    for number, name in transaction.rows(GROUPS, (place.id,)):
-        span = place.cursor_range(number)
-        who = f"{place.topic.name}/{name or '(no group)'}"
-        wrong += _counts(transaction, place, name, who)
+    for number, name in transaction.rows(GROUPS, (ref.id,)):
+        span = ref.cursor_range(number)
+        who = f"{ref.topic.name}/{name or '(no group)'}"
+        wrong += _counts(transaction, ref, name, who)
         for row in transaction.rows(CURSORS, span):
-            if not place.topic.has_subjects:
-                wrong += _line(transaction, place, Cursor(*row), who)
-        wrong += _queues(transaction, place, span, who)
+            if not ref.topic.has_subjects:
+                wrong += _line(transaction, ref, Cursor(*row), who)
+        wrong += _queues(transaction, ref, span, who)
     return wrong
 
 
-def _counts(transaction: Transaction, place: Place, name: str, who: str) -> list[str]:
+def _counts(transaction: Transaction, ref: TopicRef, name: str, who: str) -> list[str]:
     """Conservation."""
     wrong = []
-    for one in inspect.stats(transaction, place, name):
+    for one in counts.stats(transaction, ref, name):
         parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
         if one.published != parts:
             wrong.append(
@@ -63,12 +65,12 @@ def _counts(transaction: Transaction, place: Place, name: str, who: str) -> list
     return wrong
 
 
-def _line(transaction: Transaction, place: Place, cursor: Cursor, who: str) -> list[str]:
+def _line(transaction: Transaction, ref: TopicRef, cursor: Cursor, who: str) -> list[str]:
     """A stream's cursor, and the log under it."""
     slot = cursor.cursor % PER_TOPIC
     where = f"{who} slot {slot}"
-    at = place.slot_number(slot)
-    heads: dict[int, int] = dict(transaction.rows(arrive.HEADS, place.slot_range()))
+    at = ref.slot_number(slot)
+    heads: dict[int, int] = dict(transaction.rows(arrive.HEADS, ref.slot_range()))
     head = heads[at]
     wrong = []
     if not cursor.floor <= cursor.read <= head:
@@ -79,7 +81,9 @@ def _line(transaction: Transaction, place: Place, cursor: Cursor, who: str) -> l
             wrong.append(f"{where}: settled range {start}-{end} is not between {edge} and the read")
         edge = end
     if cursor.has_window() and (cursor.receipt is None or not cursor.lease_until):
-        wrong.append(f"{where}: offsets from {cursor.floor} are in doing without lease or receipt")
+        wrong.append(
+            f"{where}: offsets from {cursor.floor} are in doing without a lease or receipt"
+        )
     there = transaction.rows(_LINE, (at, cursor.floor, head))[0][0]
     if there != head - cursor.floor:
         wrong.append(
@@ -88,7 +92,7 @@ def _line(transaction: Transaction, place: Place, cursor: Cursor, who: str) -> l
     return wrong
 
 
-def _queues(transaction: Transaction, place: Place, span: tuple[int, int], who: str) -> list[str]:
+def _queues(transaction: Transaction, ref: TopicRef, span: tuple[int, int], who: str) -> list[str]:
     """Heads, and what stands behind them."""
     wrong = []
     behind = Counter({(row[0], row[1]): row[2] for row in transaction.rows(_BEHIND, span)})
@@ -98,7 +102,7 @@ def _queues(transaction: Transaction, place: Place, span: tuple[int, int], who: 
         there = behind.pop((head.cursor, head.subject), 0)
         if bool(head.behind) != bool(there):
             wrong.append(f"{where}: behind is {head.behind}, and {there} messages are behind it")
-        wrong += [f"{where}: {fault}" for fault in _faults(place.topic.kind, head, there)]
+        wrong += [f"{where}: {fault}" for fault in _faults(ref.topic.kind, head, there)]
     wrong += [
         f"{who} slot {at % PER_TOPIC} subject {subject}: {count} messages behind no head"
         for (at, subject), count in behind.items()
@@ -109,9 +113,9 @@ def _queues(transaction: Transaction, place: Place, span: tuple[int, int], who: 
 def _faults(kind: Kind, head: Head, behind: int) -> list[str]:
     """What is wrong with one head."""
     faults = []
-    if head.state == State.DOING:
+    if head.state == HeadState.DOING:
         if head.receipt is None or head.rank <= 0:
-            faults.append("in doing without lease or receipt")
+            faults.append("in doing without a lease or receipt")
         if not 1 <= head.given <= 1 + behind:
             faults.append(f"a run of {head.given}, with {behind} behind it")
         if head.tries < 1:
@@ -119,7 +123,7 @@ def _faults(kind: Kind, head: Head, behind: int) -> list[str]:
         return faults
     if head.receipt is not None or head.given:
         faults.append("not in doing, but with a receipt or a run")
-    if head.state == State.TODO and (kind not in RANKED or head.rank != -head.priority):
+    if head.state == HeadState.TODO and (kind not in RANKED or head.rank != -head.priority):
         faults.append(f"in todo with rank {head.rank} and priority {head.priority}")
     if behind and kind is not Kind.ORDERED:
         faults.append("a next round behind a head that is not in doing")

@@ -9,12 +9,16 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from sqlalchemy import bindparam, delete, select
+from typing_extensions import override
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.errors import UnknownGroup
-from qframe.stores.bucket import Bucket, Terms, drawn
-from qframe.stores.sql.places import Place, known_group, lock_group
+from qframe.stores.base import Controls
+from qframe.stores.bucket import Bucket, DrawTerms, drawn
+from qframe.stores.sql.cursors import known_group, lock_group
+from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import buckets, groups, topics, tunings
+from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import DrawResult
 from qframe.topic import Topic
 
@@ -59,11 +63,29 @@ _FORGET: Final = [
 ]
 
 
+class SqlControls(SqlRole, Controls):
+    """Tunings and buckets as rows."""
+
+    @override
+    def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
+        self._write(topic, tune, group, values)
+
+    @override
+    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
+        return self._database.read_autocommit(lambda it: tuned(it, self._namespace, asked))
+
+    @override
+    def draw(
+        self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
+    ) -> DrawResult:
+        return self._write(topic, draw, group, DrawTerms(tokens, rate, per_ms, burst))
+
+
 def tune(
-    transaction: Transaction, place: Place, group: str, values: Mapping[str, str | None]
+    transaction: Transaction, ref: TopicRef, group: str, values: Mapping[str, str | None]
 ) -> None:
     """Sets values by name, or takes them back."""
-    number = _locked(transaction, place, group)
+    number = _locked(transaction, ref, group)
     transaction.run_many(_CLEAR, [(number, name) for name in values])
     transaction.run_many(
         _SET, [(number, name, text) for name, text in values.items() if text is not None]
@@ -80,13 +102,13 @@ def tuned(
     return [found.get((topic.name, group), {}) for topic, group in asked]
 
 
-def draw(transaction: Transaction, place: Place, group: str, terms: Terms) -> DrawResult:
+def draw(transaction: Transaction, ref: TopicRef, group: str, terms: DrawTerms) -> DrawResult:
     """Draws tokens, as many as there are."""
-    row = transaction.row(_BUCKET, (place.id, group))
+    row = transaction.row(_BUCKET, (ref.id, group))
     if row is None:
         # Of two who draw first, the second waits for the first and finds its bucket.
-        number = _locked(transaction, place, group)
-        row = transaction.row(_BUCKET, (place.id, group))
+        number = _locked(transaction, ref, group)
+        row = transaction.row(_BUCKET, (ref.id, group))
     before = None if row is None else Bucket(*row[1:])
     answer, after = drawn(before, terms, transaction.now_ms())
     if after is None:
@@ -104,12 +126,12 @@ def forget(transaction: Transaction, group: int) -> None:
         transaction.run(statement, (group,))
 
 
-def _locked(transaction: Transaction, place: Place, group: str) -> int:
+def _locked(transaction: Transaction, ref: TopicRef, group: str) -> int:
     """The number of a group that nobody drops meanwhile."""
     before = None
     # Dropped before it was locked, and subscribed again since, it has another number.
-    while (number := known_group(transaction, place, group)) != before:
+    while (number := known_group(transaction, ref, group)) != before:
         if lock_group(transaction, number):
             return number
         before = number
-    raise UnknownGroup(place.topic.name, group)
+    raise UnknownGroup(ref.topic.name, group)

@@ -6,25 +6,28 @@ from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import and_, bindparam, delete, select
+from typing_extensions import override
 
 from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.stores.base import DeadLetters
 from qframe.stores.records import DeadPlace, Record
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
 from qframe.stores.sql.arrivals import Arrival
-from qframe.stores.sql.lookups import known_heads
-from qframe.stores.sql.places import (
+from qframe.stores.sql.cursors import (
     EVERYTHING,
-    Place,
     known_group,
     lock_group_cursors,
     lock_slots,
 )
+from qframe.stores.sql.lookups import known_heads
+from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.records import record_of_dead
-from qframe.stores.sql.schema import PER_TOPIC, State, slots
+from qframe.stores.sql.role import SqlRole
+from qframe.stores.sql.schema import PER_TOPIC, HeadState, slots
 from qframe.stores.sql.schema import dead as graves
-from qframe.stores.sql.words import tell_messages
-from qframe.topic import Kind
+from qframe.stores.sql.topic_ref import TopicRef
+from qframe.topic import Kind, Topic
 
 _IN_ORDER: Final = (
     select(graves)
@@ -49,28 +52,56 @@ _REMOVE: Final = Statement(
 _HEAD: Final = Statement(select(slots.c.head).where(slots.c.slot == bindparam("at")), "at")
 
 
+class SqlDeadLetters(SqlRole, DeadLetters):
+    """Dead letters as rows."""
+
+    @override
+    def dead(
+        self,
+        topic: Topic,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
+        after: DeadPlace | None = None,
+    ) -> list[Record]:
+        return self._read(topic, listed, group, ids, limit, after)
+
+    @override
+    def retry_dead(
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
+    ) -> int:
+        return self._write(topic, retry, group, ids, limit)
+
+    @override
+    def drop_dead(
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
+    ) -> int:
+        return self._write(topic, drop, group, ids, limit)
+
+
 def listed(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     group: str,
     ids: Sequence[str] | None,
     limit: int,
     after: DeadPlace | None,
 ) -> list[Record]:
     """Dead messages, the longest dead first."""
-    rows = _chosen(transaction, place, group, ids, limit, after)
-    return [record_of_dead(place, group, row) for row in rows]
+    rows = _chosen(transaction, ref, group, ids, limit, after)
+    return [record_of_dead(ref, group, row) for row in rows]
 
 
 def retry(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     group: str,
     ids: Sequence[str] | None,
     limit: int,
 ) -> int:
     """Makes dead messages due again."""
-    rows = _locked(transaction, place, group, ids, limit)
+    rows = _locked(transaction, ref, group, ids, limit)
     now_ms = transaction.now_ms()
     for row in rows:
         cursor, seq, subject, priority = row[:4]
@@ -78,20 +109,20 @@ def retry(
         if subject is None:
             transaction.run(
                 heads.INSERT,
-                (cursor, str(seq), State.WAITING, 0, now_ms, seq, 0, None, 0, 0, 0, 0, None,
+                (cursor, str(seq), HeadState.WAITING, 0, now_ms, seq, 0, None, 0, 0, 0, 0, None,
                  *row[8:]),
             )  # fmt: skip
         else:
-            _publish_again(transaction, place, cursor, subject, priority, row[8:], now_ms)
-    tell_messages(transaction, place, [row[0] % PER_TOPIC for row in rows])
+            _publish_again(transaction, ref, cursor, subject, priority, row[8:], now_ms)
+    notify_messages(transaction, ref, [row[0] % PER_TOPIC for row in rows])
     return len(rows)
 
 
 def drop(
-    transaction: Transaction, place: Place, group: str, ids: Sequence[str] | None, limit: int
+    transaction: Transaction, ref: TopicRef, group: str, ids: Sequence[str] | None, limit: int
 ) -> int:
     """Removes dead messages for good."""
-    rows = _locked(transaction, place, group, ids, limit)
+    rows = _locked(transaction, ref, group, ids, limit)
     transaction.run_many(_REMOVE, [row[:2] for row in rows])
     transaction.run_many(arrive.COUNT, [(0, 0, 1, row[0]) for row in rows])
     return len(rows)
@@ -99,7 +130,7 @@ def drop(
 
 def _publish_again(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     cursor: int,
     subject: str,
     priority: int,
@@ -110,38 +141,38 @@ def _publish_again(
     known = known_heads(transaction, {cursor: [subject]})[cursor]
     # It was counted when it was published first; where two become one, one less was published.
     transaction.run(arrive.COUNT, (-1, 0, 0, cursor))
-    if known and place.topic.kind is not Kind.ORDERED:
+    if known and ref.topic.kind is not Kind.ORDERED:
         return
-    at = place.slot_number(cursor % PER_TOPIC)
+    at = ref.slot_number(cursor % PER_TOPIC)
     head = transaction.rows(_HEAD, (at,))[0][0]
     transaction.run(arrive.SET_HEAD, (head + 1, at))
     one = Arrival(subject, now_ms, priority, *envelope)
     one.seq = head
     writes = arrive.Writes(transaction)
-    writes.to_queue(place.topic.kind, cursor, [one], known, now_ms)
+    writes.to_queue(ref.topic.kind, cursor, [one], known, now_ms)
     writes.flush()
 
 
 def _locked(
-    transaction: Transaction, place: Place, group: str, ids: Sequence[str] | None, limit: int
+    transaction: Transaction, ref: TopicRef, group: str, ids: Sequence[str] | None, limit: int
 ) -> list[Row]:
     """The chosen rows once their slots and cursors are locked: another may have been faster."""
-    slots = {row[0] % PER_TOPIC for row in _chosen(transaction, place, group, ids, limit)}
-    if place.topic.has_subjects:
-        lock_slots(transaction, place, slots)
-    locked = {at.cursor for at in lock_group_cursors(transaction, place, group, slots).values()}
-    return [row for row in _chosen(transaction, place, group, ids, limit) if row[0] in locked]
+    slots = {row[0] % PER_TOPIC for row in _chosen(transaction, ref, group, ids, limit)}
+    if ref.topic.has_subjects:
+        lock_slots(transaction, ref, slots)
+    locked = {at.cursor for at in lock_group_cursors(transaction, ref, group, slots).values()}
+    return [row for row in _chosen(transaction, ref, group, ids, limit) if row[0] in locked]
 
 
 def _chosen(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     group: str,
     ids: Sequence[str] | None,
     limit: int,
     after: DeadPlace | None = None,
 ) -> list[Row]:
-    first, end = place.cursor_range(known_group(transaction, place, group))
+    first, end = ref.cursor_range(known_group(transaction, ref, group))
     most = limit if ids is None else EVERYTHING
     if after is None:
         rows = transaction.rows(_DEAD, (first, end, most))

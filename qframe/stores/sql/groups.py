@@ -5,20 +5,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-import msgspec
 from sqlalchemy import bindparam, delete, func, select
+from typing_extensions import override
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.errors import TopicMismatch
+from qframe.stores.base import Groups
 from qframe.stores.sql import controls, ranges, rosters, window
-from qframe.stores.sql.heads import Head
-from qframe.stores.sql.leases import lose_doing
-from qframe.stores.sql.places import (
+from qframe.stores.sql.cursors import (
     ADD_GROUP,
     GROUPS,
     SET_CURSOR,
     UNCLAIMED,
-    Place,
     add_group,
     cursors_of,
     group_id,
@@ -31,9 +28,13 @@ from qframe.stores.sql.places import (
     lock_slots,
     take_number,
 )
+from qframe.stores.sql.heads import Head
+from qframe.stores.sql.leases import lose_doing
+from qframe.stores.sql.notifications import notify_messages, notify_roster
+from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import (
+    HeadState,
     Sort,
-    State,
     backlog,
     cursors,
     dead,
@@ -42,23 +43,10 @@ from qframe.stores.sql.schema import (
     log,
     slots,
     subjects,
-    topics,
 )
-from qframe.stores.sql.words import tell_messages, tell_roster
-from qframe.topic import SubjectRule, Topic
+from qframe.stores.sql.topic_ref import TopicRef
+from qframe.topic import Topic
 
-_TOPICS: Final = Statement(
-    select(topics).where(topics.c.namespace == bindparam("ns")).order_by(topics.c.name), "ns"
-)
-_TOPIC: Final = Statement(
-    select(topics).where(topics.c.namespace == bindparam("ns"), topics.c.name == bindparam("n")),
-    "ns n",
-)
-_ADD_TOPIC: Final = Statement(topics.insert(), "id namespace name kind slots options")
-_CHANGE_TOPIC: Final = Statement(
-    topics.update().where(topics.c.id == bindparam("of")).values(options=bindparam("o")), "o of"
-)
-_ADD_SLOT: Final = Statement(slots.insert(), "slot head")
 _RENAME: Final = Statement(
     groups.update().where(groups.c.id == bindparam("of")).values(name=bindparam("n")), "n of"
 )
@@ -111,7 +99,7 @@ _EPOCH: Final = Statement(
 )
 _DOING: Final = Statement(
     select(subjects)
-    .where(subjects.c.cursor == bindparam("at"), subjects.c.state == State.DOING)
+    .where(subjects.c.cursor == bindparam("at"), subjects.c.state == HeadState.DOING)
     .order_by(subjects.c.rank, subjects.c.due, subjects.c.seq),
     "at",
 )
@@ -139,82 +127,51 @@ _SINCE: Final = Statement(
 )
 
 
-class Options(msgspec.Struct):
-    """What of a topic may be changed later, as it lies in a column."""
+class SqlGroups(SqlRole, Groups):
+    """Groups, their epochs and positions."""
 
-    retain_ms: int
-    max_length: int | None
-    dedupe_window_ms: int
-    gap_timeout_ms: int
-    subject: SubjectRule | None = None
+    @override
+    def subscribe(
+        self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
+        *, beside: Sequence[str] = (),
+    ) -> bool:  # fmt: skip
+        return self._write(topic, subscribe, group, start, expires_ms, beside)
 
+    @override
+    def groups(self, topic: Topic) -> list[str]:
+        return self._read(topic, names)
 
-def declare(transaction: Transaction, namespace: str, topic: Topic) -> Place:
-    """Makes a topic known, or changes its options.
+    @override
+    def drop_group(self, topic: Topic, group: str) -> bool:
+        return self._write(topic, drop, group)
 
-    Raises:
-        TopicMismatch: if it has another kind or slot count.
-    """
-    options = msgspec.json.encode(
-        Options(
-            topic.retain_ms, topic.max_length, topic.dedupe_window_ms, topic.gap_timeout_ms,
-            topic.subject,
-        )
-    ).decode()  # fmt: skip
-    row = transaction.row(_TOPIC, (namespace, topic.name))
-    number = 0
-    if row is None:
-        number = take_number(transaction, Sort.TOPICS)
-        row = transaction.row(_TOPIC, (namespace, topic.name))  # another may have been faster
-    if row is not None:
-        for what, declared, asked in (
-            ("kind", row[3], str(topic.kind)),
-            ("slots", row[4], topic.slots),
-        ):
-            if declared != asked:
-                raise TopicMismatch(topic.name, what, declared, asked)
-        transaction.run(_CHANGE_TOPIC, (options, row[0]))
-        return Place(topic, row[0])
-    place = Place(topic, number)
-    transaction.run(
-        _ADD_TOPIC, (place.id, namespace, topic.name, str(topic.kind), topic.slots, options)
-    )
-    transaction.run_many(_ADD_SLOT, [(place.slot_number(slot), 0) for slot in range(topic.slots)])
-    if topic.has_subjects:
-        add_group(transaction, place, UNCLAIMED)
-    return place
+    @override
+    def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
+        return self._write(topic, seek, group, positions)
 
+    @override
+    def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
+        return self._read(topic, offsets_at, at_ms)
 
-def declared(transaction: Transaction, namespace: str, name: str | None = None) -> list[Place]:
-    """All topics, or the one of a name."""
-    rows = (
-        transaction.rows(_TOPICS, (namespace,))
-        if name is None
-        else transaction.rows(_TOPIC, (namespace, name))
-    )
-    places = []
-    for number, _, topic_name, kind, slot_count, text in rows:
-        options = msgspec.json.decode(text, type=Options)
-        topic = Topic(
-            topic_name, kind, slot_count, max_length=options.max_length, subject=options.subject
-        )
-        topic.retain_ms = options.retain_ms
-        topic.dedupe_window_ms = options.dedupe_window_ms
-        topic.gap_timeout_ms = options.gap_timeout_ms
-        places.append(Place(topic, number))
-    return places
+    @override
+    def epochs(self, topic: Topic, group: str) -> dict[int, str]:
+        return self._read(topic, epochs, group)
+
+    @override
+    def take(self, topic: Topic, group: str, epochs: Mapping[int, str]) -> list[int]:
+        return self._write(topic, take, group, epochs)
 
 
 def subscribe(
-    transaction: Transaction, place: Place, group: str, start: str, expires_ms: int | None,
+    transaction: Transaction, ref: TopicRef, group: str, start: str, expires_ms: int | None,
     beside: Sequence[str],
 ) -> bool:  # fmt: skip
     """Makes groups collect; False if the first did before."""
-    lock_groups(transaction, place)
-    known = {name: group_id(transaction, place, name) for name in (group, *beside)}
+    lock_groups(transaction, ref)
+    known = {name: group_id(transaction, ref, name) for name in (group, *beside)}
     new = [name for name, number in known.items() if number is None]
     if new:
-        known |= _subscribe(transaction, place, new, start)
+        known |= _subscribe(transaction, ref, new, start)
     for number in known.values():
         transaction.run(_NEVER, (number,))
         if expires_ms is not None:
@@ -223,98 +180,98 @@ def subscribe(
 
 
 def _subscribe(
-    transaction: Transaction, place: Place, names: Sequence[str], start: str
+    transaction: Transaction, ref: TopicRef, names: Sequence[str], start: str
 ) -> dict[str, int]:
     """Adds groups, or gives them what no group has seen; answers their numbers."""
     starts: dict[int, int] = {}
-    if place.topic.has_subjects:
-        kept = group_id(transaction, place, UNCLAIMED)
+    if ref.topic.has_subjects:
+        kept = group_id(transaction, ref, UNCLAIMED)
         if kept is not None and start == "earliest":
-            return _share(transaction, place, kept, names)
+            return _share(transaction, ref, kept, names)
     else:
         # Meanwhile nothing is published, and what is kept is not swept away.
-        lock_slots(transaction, place, range(place.topic.slots))
+        lock_slots(transaction, ref, range(ref.topic.slots))
         starts = {
-            row[0] - place.slot_number(0): row[1] if start == "latest" or row[2] is None else row[2]
-            for row in transaction.rows(SLOTS, place.slot_range())
+            row[0] - ref.slot_number(0): row[1] if start == "latest" or row[2] is None else row[2]
+            for row in transaction.rows(SLOTS, ref.slot_range())
         }
-    return {name: add_group(transaction, place, name, starts) for name in names}
+    return {name: add_group(transaction, ref, name, starts) for name in names}
 
 
 def _share(
-    transaction: Transaction, place: Place, kept: int, names: Sequence[str]
+    transaction: Transaction, ref: TopicRef, kept: int, names: Sequence[str]
 ) -> dict[str, int]:
     """Gives the unclaimed group the first name, and copies of its rows to the others."""
     first, *others = names
     if others:  # meanwhile nothing is published, so that all get the same
-        lock_slots(transaction, place, range(place.topic.slots))
-        lock_cursors(transaction, range(*place.cursor_range(kept)))
+        lock_slots(transaction, ref, range(ref.topic.slots))
+        lock_cursors(transaction, range(*ref.cursor_range(kept)))
     numbers = {first: kept}
     for name in others:
         numbers[name] = number = take_number(transaction, Sort.GROUPS)
-        transaction.run(ADD_GROUP, (number, place.id, name))
-        distance = place.cursor_number(number, 0) - place.cursor_number(kept, 0)
+        transaction.run(ADD_GROUP, (number, ref.id, name))
+        distance = ref.cursor_number(number, 0) - ref.cursor_number(kept, 0)
         for copy in _COPY_GROUP:
-            transaction.run(copy, (distance, *place.cursor_range(kept)))
+            transaction.run(copy, (distance, *ref.cursor_range(kept)))
     transaction.run(_RENAME, (first, kept))
     return numbers
 
 
-def names(transaction: Transaction, place: Place) -> list[str]:
+def names(transaction: Transaction, ref: TopicRef) -> list[str]:
     """All groups of a topic, by name."""
-    return [row[1] for row in transaction.rows(GROUPS, (place.id,)) if row[1] != UNCLAIMED]
+    return [row[1] for row in transaction.rows(GROUPS, (ref.id,)) if row[1] != UNCLAIMED]
 
 
-def drop(transaction: Transaction, place: Place, group: str) -> bool:
+def drop(transaction: Transaction, ref: TopicRef, group: str) -> bool:
     """Forgets a group and all its rows; False if there is none."""
-    lock_groups(transaction, place)
-    number = group_id(transaction, place, group)
+    lock_groups(transaction, ref)
+    number = group_id(transaction, ref, group)
     if number is None:
         return False
-    _drop(transaction, place, number, group)
+    _drop(transaction, ref, number, group)
     return True
 
 
-def drop_expired(transaction: Transaction, place: Place, limit: int) -> int:
+def drop_expired(transaction: Transaction, ref: TopicRef, limit: int) -> int:
     """Forgets groups whose time has passed, the first first; answers how many.
 
     There are `limit` of them at most, and none follows those whose rows were as many already.
     """
-    asked = (place.id, transaction.now_ms(), limit)
+    asked = (ref.id, transaction.now_ms(), limit)
     if transaction.row(_EXPIRED, asked) is None:
         return 0
-    lock_groups(transaction, place)
+    lock_groups(transaction, ref)
     dropped = rows = 0
     for number, name in transaction.rows(_EXPIRED, asked):
         if rows >= limit:
             break
-        rows += _drop(transaction, place, number, name)
+        rows += _drop(transaction, ref, number, name)
         dropped += 1
     return dropped
 
 
-def _drop(transaction: Transaction, place: Place, number: int, name: str) -> int:
+def _drop(transaction: Transaction, ref: TopicRef, number: int, name: str) -> int:
     """Forgets a group and all its rows; answers how many those were."""
     lock_group(transaction, number)
-    lock_cursors(transaction, range(*place.cursor_range(number)))
-    rows = sum(transaction.run(each, place.cursor_range(number)) for each in _OF_GROUP)
-    tell_roster(transaction, place, name)
+    lock_cursors(transaction, range(*ref.cursor_range(number)))
+    rows = sum(transaction.run(each, ref.cursor_range(number)) for each in _OF_GROUP)
+    notify_roster(transaction, ref, name)
     transaction.run(_NEVER, (number,))
     rosters.forget(transaction, number)
     controls.forget(transaction, number)
     transaction.run(_FORGET_GROUP, (number,))
-    if place.topic.has_subjects and not groups_of(transaction, place):
-        add_group(transaction, place, UNCLAIMED)  # keeps what comes for the next group
+    if ref.topic.has_subjects and not groups_of(transaction, ref):
+        add_group(transaction, ref, UNCLAIMED)  # keeps what comes for the next group
     return rows
 
 
-def seek(transaction: Transaction, place: Place, group: str, positions: Mapping[int, int]) -> None:
+def seek(transaction: Transaction, ref: TopicRef, group: str, positions: Mapping[int, int]) -> None:
     """Moves a stream's group; what will be handed out again is forgotten elsewhere."""
-    lock_slots(transaction, place, positions)
-    known = lock_group_cursors(transaction, place, group, positions)
+    lock_slots(transaction, ref, positions)
+    known = lock_group_cursors(transaction, ref, group, positions)
     kept = {
-        row[0] - place.slot_number(0): (row[1] if row[2] is None else row[2], row[1])
-        for row in transaction.rows(SLOTS, place.slot_range())
+        row[0] - ref.slot_number(0): (row[1] if row[2] is None else row[2], row[1])
+        for row in transaction.rows(SLOTS, ref.slot_range())
     }
     for slot, asked in positions.items():
         cursor = known[slot]
@@ -325,29 +282,29 @@ def seek(transaction: Transaction, place: Place, group: str, positions: Mapping[
         # The dead of before still count as published, so the base lies that much lower.
         gone = transaction.rows(_DEAD, (cursor.cursor,))[0][0]
         transaction.run(_MOVE, (to, to, to - gone, cursor.cursor))
-    tell_messages(transaction, place, positions)
+    notify_messages(transaction, ref, positions)
 
 
-def offsets_at(transaction: Transaction, place: Place, at_ms: int) -> dict[int, int]:
+def offsets_at(transaction: Transaction, ref: TopicRef, at_ms: int) -> dict[int, int]:
     """The first kept offset of each slot that was published at a time or later."""
     found = {}
-    for number, head, _ in transaction.rows(SLOTS, place.slot_range()):
+    for number, head, _ in transaction.rows(SLOTS, ref.slot_range()):
         first = transaction.rows(_SINCE, (number, at_ms))[0][0]
-        found[number - place.slot_number(0)] = head if first is None else first
+        found[number - ref.slot_number(0)] = head if first is None else first
     return found
 
 
-def epochs(transaction: Transaction, place: Place, group: str) -> dict[int, str]:
+def epochs(transaction: Transaction, ref: TopicRef, group: str) -> dict[int, str]:
     """The epoch of each slot."""
-    known = cursors_of(transaction, place, known_group(transaction, place, group))
+    known = cursors_of(transaction, ref, known_group(transaction, ref, group))
     return {slot: cursor.epoch for slot, cursor in known.items()}
 
 
 def take(
-    transaction: Transaction, place: Place, group: str, wanted: Mapping[int, str]
+    transaction: Transaction, ref: TopicRef, group: str, wanted: Mapping[int, str]
 ) -> list[int]:
     """Takes slots under epochs that are not below theirs; what is in doing there comes back."""
-    known = lock_group_cursors(transaction, place, group, wanted)
+    known = lock_group_cursors(transaction, ref, group, wanted)
     now_ms = transaction.now_ms()
     taken = []
     for slot, epoch in wanted.items():
@@ -359,8 +316,8 @@ def take(
             continue
         transaction.run(_EPOCH, (epoch, cursor.cursor))
         rows = transaction.rows(_DOING, (cursor.cursor,))
-        lose_doing(transaction, place, cursor, [Head(*row) for row in rows], now_ms)
-        if window.lose(transaction, place, cursor):
+        lose_doing(transaction, ref, cursor, [Head(*row) for row in rows], now_ms)
+        if window.lose(transaction, ref, cursor):
             transaction.run(SET_CURSOR, cursor.row())
-    tell_messages(transaction, place, taken)
+    notify_messages(transaction, ref, taken)
     return taken

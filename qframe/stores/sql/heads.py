@@ -1,4 +1,4 @@
-"""Heads of subjects, one by one: how they stand, come back, and follow each other."""
+"""Heads of subjects, one by one: their rows, and what `qframe.stores.rules` makes of them."""
 
 from __future__ import annotations
 
@@ -9,12 +9,9 @@ import msgspec
 from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
-from qframe.stores.sql.schema import State, backlog, subjects
+from qframe.stores import rules
+from qframe.stores.sql.schema import HeadState, backlog, subjects
 from qframe.topic import Kind
-
-RANKED: Final = (Kind.ORDERED, Kind.PRIORITY)
-FRONT: Final = 0
-"""The due time of what left a stream's line by a release or a loss: before everything else."""
 
 _ENVELOPE: Final = "id key headers body published_at"
 _OF: Final = (subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
@@ -45,7 +42,7 @@ class Head(msgspec.Struct):
     subject: str
     state: int
     rank: int
-    due: int
+    due_ms: int
     seq: int
     priority: int
     receipt: str | None
@@ -86,29 +83,15 @@ def changed(head: Head) -> Row:
     return (*row[2:], *row[:2])
 
 
-def rank_of(kind: Kind, priority: int) -> int:
-    """What orders a due head before its due time does."""
-    return -priority if kind in RANKED else 0
+def stand(kind: Kind, due_ms: int, priority: int, now_ms: int) -> tuple[int, int]:
+    """Returns the state and rank of a head that is not in doing."""
+    if kind in rules.RANKED and due_ms <= now_ms:
+        return HeadState.TODO, rules.rank_of(kind, priority)
+    return HeadState.WAITING, 0
 
 
-def stand(kind: Kind, due: int, priority: int, now_ms: int) -> tuple[int, int]:
-    """The state and rank of a head that is not in doing."""
-    if kind in RANKED and due <= now_ms:
-        return State.TODO, -priority
-    return State.WAITING, 0
-
-
-def replaced_due(kind: Kind, old: int, new: int, now_ms: int) -> int:
-    """The due time when an equal subject is published again."""
-    if kind is Kind.MERGE:
-        return old
-    if kind is Kind.PRIORITY and new <= now_ms:
-        return min(old, new)
-    return new
-
-
-def come_back(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> int:
-    """Takes a head out of doing, due when it says; answers how many messages became one with it.
+def requeue(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> int:
+    """Takes a head out of doing, due when it says; returns how many messages it has absorbed.
 
     A next round that stands behind it replaces it, as if it were published now.
     """
@@ -116,51 +99,45 @@ def come_back(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> 
     if head.behind and kind is not Kind.ORDERED:
         row = transaction.rows(BEHIND, (head.cursor, head.subject, 1))[0]
         transaction.run(DELETE_BEHIND, (head.cursor, head.subject, row[2]))
-        head.due = replaced_due(kind, head.due, row[3], now_ms)
-        head.priority = row[4]
+        rules.replace(head, kind, row[3], now_ms)
+        head.priority, head.behind = row[4], 0
         head.id, head.key, head.headers, head.body, head.published_at = row[5:]
-        head.tries = head.lost = head.behind = 0
-        head.error = None
         absorbed = 1
-    head.receipt = None
-    head.given = 0
-    head.state, head.rank = stand(kind, head.due, head.priority, now_ms)
+    rules.end_lease(head)
+    head.state, head.rank = stand(kind, head.due_ms, head.priority, now_ms)
     save(transaction, head)
     return absorbed
 
 
-def follow(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> None:
+def advance(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> None:
     """Puts the next message in place of a head that is settled, or removes the subject."""
     rows = transaction.rows(BEHIND, (head.cursor, head.subject, 2)) if head.behind else []
     if not rows:
         transaction.run(DELETE, (head.cursor, head.subject))
         return
-    succeed(kind, head, rows, now_ms)
+    promote_next(kind, head, rows, now_ms)
     transaction.run(DELETE_BEHIND, (head.cursor, head.subject, head.seq))
     save(transaction, head)
 
 
-def succeed(kind: Kind, head: Head, behind: Sequence[Row], now_ms: int, *, keeps: int = 0) -> None:
+def promote_next(
+    kind: Kind, head: Head, behind: Sequence[Row], now_ms: int, *, keeps: int = 0
+) -> None:
     """Makes a head the next message of its subject; nothing is written.
 
     Args:
         kind: the topic's kind.
-        head: what is settled; it is changed.
+        head: the head of the settled message; it is changed.
         behind: the next message's row of the backlog, and that of one more if there is one.
         now_ms: the store's now.
         keeps: how many messages of the run are still in doing; the new head is one of them.
     """
-    _, _, head.seq, due, head.priority, *_ = behind[0]
-    head.due = max(now_ms, due) if kind is Kind.ORDERED else due
+    _, _, seq, due_ms, head.priority, *_ = behind[0]
     head.id, head.key, head.headers, head.body, head.published_at = behind[0][5:]
-    head.lost = 0
-    head.error = None
     head.behind = int(len(behind) > 1)
-    if keeps:
-        head.tries, head.given = 1, keeps
-    else:
-        head.tries, head.given, head.receipt = 0, 0, None
-        head.state, head.rank = stand(kind, head.due, head.priority, now_ms)
+    rules.promote_next(head, kind, seq=seq, due_ms=due_ms, now_ms=now_ms, keeps=keeps)
+    if not keeps:
+        head.state, head.rank = stand(kind, head.due_ms, head.priority, now_ms)
 
 
 class Unreadable(dict[str, str]):

@@ -8,12 +8,14 @@ from typing import Final
 from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Statement, Transaction
+from qframe.stores import rules
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
+from qframe.stores.sql.cursors import SET_CURSOR, Cursor, lock_group_cursors
 from qframe.stores.sql.heads import Head
-from qframe.stores.sql.places import SET_CURSOR, Cursor, Place, lock_group_cursors
-from qframe.stores.sql.schema import State, subjects
-from qframe.stores.sql.words import tell_messages
+from qframe.stores.sql.notifications import notify_messages
+from qframe.stores.sql.schema import HeadState, subjects
+from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import LeaseRef, PullRequest, RenewResult, RevokeResult
 
 _RENEW: Final = Statement(
@@ -29,7 +31,7 @@ _RENEW: Final = Statement(
 _HANDED_OUT: Final = Statement(
     select(subjects).where(
         subjects.c.cursor == bindparam("at"),
-        subjects.c.state == State.DOING,
+        subjects.c.state == HeadState.DOING,
         subjects.c.receipt == bindparam("token"),
     ),
     "at token",
@@ -40,7 +42,7 @@ _EXPIRED: Final = Statement(
     select(subjects)
     .where(
         subjects.c.cursor == bindparam("at"),
-        subjects.c.state == State.DOING,
+        subjects.c.state == HeadState.DOING,
         subjects.c.rank <= bindparam("now"),
     )
     .order_by(subjects.c.rank, subjects.c.due, subjects.c.seq),
@@ -49,10 +51,10 @@ _EXPIRED: Final = Statement(
 
 
 def renew(
-    transaction: Transaction, place: Place, group: str, holds: Sequence[LeaseRef], lease_ms: int
+    transaction: Transaction, ref: TopicRef, group: str, holds: Sequence[LeaseRef], lease_ms: int
 ) -> RenewResult:
     """Prolongs leases; answers those that are not held any more."""
-    known = lock_group_cursors(transaction, place, group, [hold.slot for hold in holds])
+    known = lock_group_cursors(transaction, ref, group, [hold.slot for hold in holds])
     until_ms = transaction.now_ms() + lease_ms
     gone = []
     for hold in holds:
@@ -72,13 +74,13 @@ def renew(
 
 def revoke(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     group: str,
     asks: Sequence[PullRequest],
     receipt: str,
 ) -> RevokeResult:
     """Gives back what was handed out under a receipt, uncounted."""
-    known = lock_group_cursors(transaction, place, group, [ask.slot for ask in asks])
+    known = lock_group_cursors(transaction, ref, group, [ask.slot for ask in asks])
     now_ms = transaction.now_ms()
     count = 0
     for ask in asks:
@@ -88,33 +90,29 @@ def revoke(
         rows = transaction.rows(_HANDED_OUT, (cursor.cursor, receipt))
         for row in rows:
             head = Head(*row)
-            head.tries -= 1
-            if not place.topic.has_subjects:
-                head.due = heads.FRONT
-            absorbed = heads.come_back(transaction, place.topic.kind, head, now_ms)
+            rules.release(head, ref.topic.kind)
+            absorbed = heads.requeue(transaction, ref.topic.kind, head, now_ms)
             transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
             count += 1
         if rows:
-            tell_messages(transaction, place, [ask.slot])
+            notify_messages(transaction, ref, [ask.slot])
     return RevokeResult(count)
 
 
-def lose_expired(transaction: Transaction, place: Place, cursor: Cursor, now_ms: int) -> int:
+def lose_expired(transaction: Transaction, ref: TopicRef, cursor: Cursor, now_ms: int) -> int:
     """Takes heads out of doing whose lease has passed; answers how many."""
     rows = transaction.rows(_EXPIRED, (cursor.cursor, now_ms))
-    return lose_doing(transaction, place, cursor, [Head(*row) for row in rows], now_ms)
+    return lose_doing(transaction, ref, cursor, [Head(*row) for row in rows], now_ms)
 
 
 def lose_doing(
-    transaction: Transaction, place: Place, cursor: Cursor, rows: Sequence[Head], now_ms: int
+    transaction: Transaction, ref: TopicRef, cursor: Cursor, rows: Sequence[Head], now_ms: int
 ) -> int:
     """Takes heads out of doing whose worker is gone; answers how many."""
     absorbed = 0
     for head in rows:
-        head.lost += 1
-        if not place.topic.has_subjects:
-            head.due = heads.FRONT
-        absorbed += heads.come_back(transaction, place.topic.kind, head, now_ms)
+        rules.lose(head, ref.topic.kind)
+        absorbed += heads.requeue(transaction, ref.topic.kind, head, now_ms)
     if absorbed:
         transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
     return len(rows)

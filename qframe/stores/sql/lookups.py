@@ -17,9 +17,9 @@ from sqlalchemy.dialects.postgresql import ARRAY
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.sql import heads
+from qframe.stores.sql.cursors import EVERYTHING
 from qframe.stores.sql.heads import Head
 from qframe.stores.sql.padding import SIZES, padded
-from qframe.stores.sql.places import EVERYTHING
 from qframe.stores.sql.schema import backlog, subjects
 
 Wanted = Mapping[int, Sequence[str]]
@@ -81,7 +81,7 @@ _WHOLE: Final = _Heads(*list(_c)[2:])
 _BEHIND: Final = _behind_together()
 
 
-class Known(msgspec.Struct, gc=False):
+class KnownHead(msgspec.Struct, gc=False):
     """What publishing must know of a head."""
 
     state: int
@@ -89,11 +89,11 @@ class Known(msgspec.Struct, gc=False):
     behind: int
 
 
-def known_heads(transaction: Transaction, wanted: Wanted) -> dict[int, dict[str, Known]]:
+def known_heads(transaction: Transaction, wanted: Wanted) -> dict[int, dict[str, KnownHead]]:
     """Those of the wanted subjects that have a head, by cursor; each cursor is there."""
-    found: dict[int, dict[str, Known]] = {cursor: {} for cursor in wanted}
+    found: dict[int, dict[str, KnownHead]] = {cursor: {} for cursor in wanted}
     for row in _KNOWN.rows(transaction, wanted):
-        found[row[0]][row[1]] = Known(*row[2:])
+        found[row[0]][row[1]] = KnownHead(*row[2:])
     return found
 
 

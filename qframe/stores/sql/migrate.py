@@ -64,21 +64,21 @@ MIGRATIONS: Final = (
             if table not in _LATER and table is not schema.versions
         ),
     ),
-    Migration("who takes part in a group, and which slots are whose",
+    Migration("members of a group and the owners of slots",
               (schema.rosters, schema.members, schema.owners)),
     Migration("groups that expire", (schema.expiries,)),
-    Migration("numbers that are given once", (numbers,),
+    Migration("numbers that are assigned once", (numbers,),
               (_count(Sort.TOPICS, topics), _count(Sort.GROUPS, groups))),
-    Migration("what is tuned of a group, and its bucket of tokens",
+    Migration("live settings of a group, and its token bucket",
               (schema.tunings, schema.buckets)),
-    Migration("no way to a row but its primary key, where the server takes a table for empty",
+    Migration("rows are found by primary key, even where the planner takes a table for empty",
               narrowed=(schema.subjects_order, schema.marks_expires, schema.held_due)),
 )  # fmt: skip
 
 
 def version_of(database: Database) -> int:
     """The version of the tables; 0 where there are none."""
-    return database.glance(_version)
+    return database.read_autocommit(_version)
 
 
 def check(database: Database) -> None:

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.sql import named
 from qframe.stores.sql.padding import padded
-from qframe.stores.sql.schema import State, subjects
+from qframe.stores.sql.schema import HeadState, subjects
 
 AT_ONCE: Final = 2000
 
@@ -18,7 +18,7 @@ _DUE: Final = Statement(
     select(subjects.c.subject)
     .where(
         subjects.c.cursor == bindparam("at"),
-        subjects.c.state == State.WAITING,
+        subjects.c.state == HeadState.WAITING,
         subjects.c.rank == 0,
         subjects.c.due <= bindparam("now"),
     )
@@ -29,7 +29,7 @@ _DUE: Final = Statement(
 _PROMOTED: Final = Statement(
     subjects.update()
     .where(named.is_at(subjects, named.found(subjects)))
-    .values(state=State.TODO, rank=-subjects.c.priority),
+    .values(state=HeadState.TODO, rank=-subjects.c.priority),
     named.NAMES,
 )
 
@@ -43,7 +43,7 @@ def _promoted(count: int) -> Statement:
             subjects.c.cursor == bindparam("at"),
             subjects.c.subject.in_([bindparam(name) for name in names]),
         )
-        .values(state=State.TODO, rank=-subjects.c.priority),
+        .values(state=HeadState.TODO, rank=-subjects.c.priority),
         f"at {' '.join(names)}",
     )
 

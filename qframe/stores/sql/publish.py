@@ -7,29 +7,33 @@ from functools import lru_cache
 from typing import Final
 
 from sqlalchemy import bindparam, func, select
+from typing_extensions import override
 
 from qframe.codec import batch_mark_of
 from qframe.drivers.sql import Database, Row, Statement, Transaction
-from qframe.errors import BadBody
+from qframe.errors import BadBody, StoreUnavailable
 from qframe.outcomes import Outcome
+from qframe.stores.base import Publishing
+from qframe.stores.rules import due_of
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import named, sequences
 from qframe.stores.sql.arrivals import Arrival
-from qframe.stores.sql.heads import headers_text
-from qframe.stores.sql.lookups import Known, known_heads
-from qframe.stores.sql.padding import padded
-from qframe.stores.sql.places import (
-    Place,
+from qframe.stores.sql.cursors import (
     groups_of,
     lock_cursors,
     lock_slots,
     named_groups,
     unsettled,
 )
-from qframe.stores.sql.schema import PER_TOPIC, State, held, later, marks
-from qframe.stores.sql.words import tell_messages
-from qframe.stores.types import Entry, due_of
-from qframe.topic import Kind
+from qframe.stores.sql.heads import headers_text
+from qframe.stores.sql.lookups import KnownHead, known_heads
+from qframe.stores.sql.notifications import notify_messages
+from qframe.stores.sql.padding import padded
+from qframe.stores.sql.role import SqlRole
+from qframe.stores.sql.schema import PER_TOPIC, HeadState, held, later, marks
+from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.types import Entry
+from qframe.topic import Kind, Topic
 
 _MARK: Final = Statement(marks.insert(), "slot mark expires")
 _FORGET: Final = Statement(
@@ -68,34 +72,47 @@ def _anywhere(count: int) -> Statement:
     return Statement(query, f"m {' '.join(names)}")
 
 
+class SqlPublishing(SqlRole, Publishing):
+    """Publishing in one transaction."""
+
+    @override
+    def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
+        try:
+            return self._write(topic, publish, entries)
+        except StoreUnavailable:
+            # Such as a server that hangs up on who sends it more than it takes.
+            refuse_too_large(self._database, entries)
+            raise
+
+
 def refuse_too_large(database: Database, entries: Iterable[Entry]) -> None:
     """Raises `BadBody` where one of the entries has a body that the server takes from nobody."""
     for entry in entries:
         if why := database.backend.limit_of(entry.body):
             raise BadBody(
                 "body", f"of {len(entry.body)} bytes", why,
-                "publish a reference to it, or raise that limit",
+                "publish a reference instead, or raise that limit",
             ) from None  # fmt: skip
 
 
-def publish(transaction: Transaction, place: Place, entries: Sequence[Entry]) -> list[Outcome]:
+def publish(transaction: Transaction, ref: TopicRef, entries: Sequence[Entry]) -> list[Outcome]:
     """Stores the entries in order; answers what became of each."""
     outcomes: list[Outcome] = [Outcome.STORED] * len(entries)
     by_slot: dict[int, list[int]] = {}
     for number, entry in enumerate(entries):
         by_slot.setdefault(entry.slot, []).append(number)
-    topic = place.topic
-    slot_heads = lock_slots(transaction, place, by_slot)
-    groups = _locked_groups(transaction, place, by_slot) if topic.has_subjects else []
+    topic = ref.topic
+    slot_heads = lock_slots(transaction, ref, by_slot)
+    groups = _locked_groups(transaction, ref, by_slot) if topic.has_subjects else []
     now_ms = transaction.now_ms()
     writes = arrive.Writes(transaction)
     moved: list[Row] = []
     taken: list[Row] = []
     expires_ms = now_ms + topic.dedupe_window_ms
-    unseen = _nobody_knows(transaction, place, by_slot, entries)
-    heads_of = _known_heads(transaction, place, by_slot, groups, entries)
+    unseen = _nobody_knows(transaction, ref, by_slot, entries)
+    heads_of = _known_heads(transaction, ref, by_slot, groups, entries)
     for slot, numbers in by_slot.items():
-        at = place.slot_number(slot)
+        at = ref.slot_number(slot)
         new = _not_seen(transaction, at, [entries[each] for each in numbers], now_ms, unseen)
         candidates = []
         for each, is_new in zip(numbers, new, strict=True):
@@ -108,10 +125,10 @@ def publish(transaction: Transaction, place: Place, entries: Sequence[Entry]) ->
         chosen = [entries[each] for each in candidates]
         head = slot_heads[slot]
         if topic.has_subjects:
-            queues = {cursor: heads_of[cursor] for cursor in _cursors_of(place, slot, groups)}
-            head, answers = _queue(transaction, writes, place, slot, head, queues, chosen, now_ms)
+            queues = {cursor: heads_of[cursor] for cursor in _cursors_of(ref, slot, groups)}
+            head, answers = _queue(transaction, writes, ref, slot, head, queues, chosen, now_ms)
         else:
-            head, answers = _append(transaction, writes, place, slot, head, chosen, now_ms)
+            head, answers = _append(transaction, writes, ref, slot, head, chosen, now_ms)
         for each, answer in zip(candidates, answers, strict=True):
             outcomes[each] = answer
         known = {entries[each].mark for each in candidates if outcomes[each] is not Outcome.FULL}
@@ -120,49 +137,49 @@ def publish(transaction: Transaction, place: Place, entries: Sequence[Entry]) ->
     writes.flush()
     transaction.run_many(_MARK, taken)
     transaction.run_many(arrive.SET_HEAD, moved)
-    tell_messages(transaction, place, [at - place.slot_number(0) for _, at in moved])
+    notify_messages(transaction, ref, [at - ref.slot_number(0) for _, at in moved])
     return outcomes
 
 
-def _locked_groups(transaction: Transaction, place: Place, slots: Iterable[int]) -> list[int]:
+def _locked_groups(transaction: Transaction, ref: TopicRef, slots: Iterable[int]) -> list[int]:
     """The groups that get what is published, their cursors of these slots locked.
 
     A group that is dropped while this waits for its cursors is not among them.
     """
     while True:
-        groups = groups_of(transaction, place)
-        wanted = [place.cursor_number(group, slot) for group in groups for slot in slots]
+        groups = groups_of(transaction, ref)
+        wanted = [ref.cursor_number(group, slot) for group in groups for slot in slots]
         if len(lock_cursors(transaction, wanted)) == len(wanted):
             return groups
 
 
-def _cursors_of(place: Place, slot: int, groups: Sequence[int]) -> list[int]:
-    return [place.cursor_number(group, slot) for group in groups]
+def _cursors_of(ref: TopicRef, slot: int, groups: Sequence[int]) -> list[int]:
+    return [ref.cursor_number(group, slot) for group in groups]
 
 
 def _known_heads(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     by_slot: Mapping[int, Sequence[int]],
     groups: Sequence[int],
     entries: Sequence[Entry],
-) -> dict[int, dict[str, Known]]:
+) -> dict[int, dict[str, KnownHead]]:
     """The heads of the entries' subjects, in the queues of all slots and groups."""
     wanted: dict[int, list[str]] = {}
     for slot, numbers in by_slot.items() if groups else ():
         names = list({entries[each].subject or "" for each in numbers})
-        wanted |= dict.fromkeys(_cursors_of(place, slot, groups), names)
+        wanted |= dict.fromkeys(_cursors_of(ref, slot, groups), names)
     return known_heads(transaction, wanted)
 
 
 def _nobody_knows(
-    transaction: Transaction, place: Place, slots: Iterable[int], entries: Sequence[Entry]
+    transaction: Transaction, ref: TopicRef, slots: Iterable[int], entries: Sequence[Entry]
 ) -> bool:
     """Whether all of them bear one mark, as a batch does, and none of the slots remembers it."""
     mark = entries[0].mark if entries else ""
     if any(entry.mark != mark or entry.mark == entry.id for entry in entries):
         return False
-    numbers = [place.slot_number(slot) for slot in slots]
+    numbers = [ref.slot_number(slot) for slot in slots]
     return not any(transaction.row(_anywhere(len(some)), (mark, *some)) for some in padded(numbers))
 
 
@@ -206,15 +223,15 @@ def _marks(transaction: Transaction, at: int, wanted: Sequence[str]) -> list[Row
 def _append(
     transaction: Transaction,
     writes: arrive.Writes,
-    place: Place,
+    ref: TopicRef,
     slot: int,
     head: int,
     entries: list[Entry],
     now_ms: int,
 ) -> tuple[int, list[Outcome]]:
     """A stream's: into the log, or aside until they are due."""
-    at = place.slot_number(slot)
-    rooms = _rooms(transaction, place, slot, named_groups(transaction, place))
+    at = ref.slot_number(slot)
+    rooms = _rooms(transaction, ref, slot, named_groups(transaction, ref))
     fitting = entries if rooms is None else entries[: min(rooms)]
     due: list[Arrival] = []
     aside = []
@@ -240,17 +257,17 @@ def _append(
 def _queue(
     transaction: Transaction,
     writes: arrive.Writes,
-    place: Place,
+    ref: TopicRef,
     slot: int,
     head: int,
-    queues: Mapping[int, dict[str, Known]],
+    queues: Mapping[int, dict[str, KnownHead]],
     entries: list[Entry],
     now_ms: int,
 ) -> tuple[int, list[Outcome]]:
     """Where subjects are queued: into the queue of every group, given by cursor."""
-    kind = place.topic.kind
-    fits = _fitting(transaction, place, slot, queues, entries)
-    at = place.slot_number(slot)
+    kind = ref.topic.kind
+    fits = _fitting(transaction, ref, slot, queues, entries)
+    at = ref.slot_number(slot)
     outcomes = [Outcome.STORED if fit else Outcome.FULL for fit in fits]
     arriving: list[Arrival] = []
     numbers: list[int | None] = []
@@ -271,7 +288,7 @@ def _queue(
             released = [one]
         else:
             released = sequences.released(
-                transaction, at, one, entry.sequence, now_ms, place.topic.gap_timeout_ms
+                transaction, at, one, entry.sequence, now_ms, ref.topic.gap_timeout_ms
             )
         for each in released:
             each.seq = head
@@ -291,14 +308,14 @@ def _queue(
 
 def _fitting(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     slot: int,
-    queues: Mapping[int, dict[str, Known]],
+    queues: Mapping[int, dict[str, KnownHead]],
     entries: Sequence[Entry],
 ) -> list[bool]:
     """Which entries fit: none that would be stored does from the first on that does not."""
     known = list(queues.values())
-    rooms = _rooms(transaction, place, slot, [at // PER_TOPIC for at in queues])
+    rooms = _rooms(transaction, ref, slot, [at // PER_TOPIC for at in queues])
     if rooms is None:
         return [True] * len(entries)
     fits = []
@@ -306,7 +323,7 @@ def _fitting(
     for entry in entries:
         subject = entry.subject or ""
         adds = [
-            place.topic.kind is Kind.ORDERED
+            ref.topic.kind is Kind.ORDERED
             or (subject not in seen and _would_add(heads.get(subject)))
             for seen, heads in zip(mine, known, strict=True)
         ]
@@ -322,17 +339,17 @@ def _fitting(
     return fits
 
 
-def _would_add(head: Known | None) -> bool:
-    return head is None or (head.state == State.DOING and not head.behind)
+def _would_add(head: KnownHead | None) -> bool:
+    return head is None or (head.state == HeadState.DOING and not head.behind)
 
 
 def _rooms(
-    transaction: Transaction, place: Place, slot: int, groups: Sequence[int]
+    transaction: Transaction, ref: TopicRef, slot: int, groups: Sequence[int]
 ) -> list[int] | None:
     """How many more messages a slot takes for each group; None where there is no limit."""
-    limit = place.topic.slot_max_length
+    limit = ref.topic.slot_max_length
     if limit is None:
         return None
-    at = place.slot_number(slot)
+    at = ref.slot_number(slot)
     waiting: int = transaction.rows(_LATER, (at,))[0][0] + transaction.rows(_HELD, (at,))[0][0]
-    return [max(0, limit - waiting - each) for each in unsettled(transaction, place, slot, groups)]
+    return [max(0, limit - waiting - each) for each in unsettled(transaction, ref, slot, groups)]

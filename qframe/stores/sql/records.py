@@ -5,57 +5,57 @@ from __future__ import annotations
 from qframe.drivers.sql import Row
 from qframe.stores.records import Record, told_apart
 from qframe.stores.sql.heads import Head, headers_of
-from qframe.stores.sql.places import Place
-from qframe.stores.sql.schema import PER_TOPIC, State
+from qframe.stores.sql.schema import PER_TOPIC, HeadState
+from qframe.stores.sql.topic_ref import TopicRef
 
 
 def state_of_head(head: Head, now_ms: int) -> str:
     """Where a head stands, in words."""
-    if head.state == State.DOING:
+    if head.state == HeadState.DOING:
         return "doing"
-    return "todo" if head.state == State.TODO or head.due <= now_ms else "waiting"
+    return "todo" if head.state == HeadState.TODO or head.due_ms <= now_ms else "waiting"
 
 
-def record_of_head(place: Place, group: str, head: Head, now_ms: int) -> Record:
+def record_of_head(ref: TopicRef, group: str, head: Head, now_ms: int) -> Record:
     """A head, for people."""
-    doing = head.state == State.DOING
+    doing = head.state == HeadState.DOING
     error, traceback = told_apart(head.error)
     return Record(
-        topic=place.topic.name, group=group or None, slot=head.cursor % PER_TOPIC,
+        topic=ref.topic.name, group=group or None, slot=head.cursor % PER_TOPIC,
         state=state_of_head(head, now_ms), subject=head.subject, seq=head.seq, id=head.id,
         key=head.key, headers=headers_of(head.headers), body=head.body,
-        published_at_ms=head.published_at, due_ms=head.due, priority=head.priority,
+        published_at_ms=head.published_at, due_ms=head.due_ms, priority=head.priority,
         attempts=head.tries, lost=head.lost, lease_until_ms=head.rank if doing else None,
         error=error, traceback=traceback,
     )  # fmt: skip
 
 
-def record_behind(place: Place, group: str, state: str, row: Row) -> Record:
+def record_behind(ref: TopicRef, group: str, state: str, row: Row) -> Record:
     """A message behind a head, from a row of the backlog."""
     cursor, subject, seq, due, priority, message_id, key, headers, body, published_at = row
     return Record(
-        topic=place.topic.name, group=group or None, slot=cursor % PER_TOPIC, state=state,
+        topic=ref.topic.name, group=group or None, slot=cursor % PER_TOPIC, state=state,
         subject=subject, seq=seq, id=message_id, key=key, headers=headers_of(headers), body=body,
         published_at_ms=published_at, due_ms=due, priority=priority,
     )  # fmt: skip
 
 
-def record_of_log(place: Place, group: str | None, slot: int, state: str, row: Row) -> Record:
+def record_of_log(ref: TopicRef, group: str | None, slot: int, state: str, row: Row) -> Record:
     """A message of a stream's log, from (seq, id, key, headers, body, published_at, …)."""
     seq, message_id, key, headers, body, published_at = row[:6]
     return Record(
-        topic=place.topic.name, group=group, slot=slot, state=state, subject=None, seq=seq,
+        topic=ref.topic.name, group=group, slot=slot, state=state, subject=None, seq=seq,
         id=message_id, key=key, headers=headers_of(headers), body=body,
         published_at_ms=published_at,
     )  # fmt: skip
 
 
-def record_of_dead(place: Place, group: str, row: Row) -> Record:
+def record_of_dead(ref: TopicRef, group: str, row: Row) -> Record:
     """A dead letter, from a row of its table."""
     (cursor, seq, subject, priority, attempts, error, traceback, died_at,
      message_id, key, headers, body, published_at) = row  # fmt: skip
     return Record(
-        topic=place.topic.name, group=group, slot=cursor % PER_TOPIC, state="dead",
+        topic=ref.topic.name, group=group, slot=cursor % PER_TOPIC, state="dead",
         subject=subject, seq=seq, id=message_id, key=key, headers=headers_of(headers), body=body,
         published_at_ms=published_at, priority=priority, attempts=attempts, error=error,
         traceback=traceback, died_at_ms=died_at,

@@ -10,12 +10,17 @@ from typing import Final
 
 import msgspec
 from sqlalchemy import bindparam, delete, func, select
+from typing_extensions import override
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.roster import NO_VERSION, Member, Owner, Roster, fresh_version
-from qframe.stores.sql.places import Place, known_group
+from qframe.stores.base import Rosters
+from qframe.stores.sql.cursors import known_group
+from qframe.stores.sql.notifications import notify_roster
+from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import groups, members, owners, rosters
-from qframe.stores.sql.words import tell_roster
+from qframe.stores.sql.topic_ref import TopicRef
+from qframe.topic import Topic
 
 _LOOK: Final = Statement(
     select(
@@ -108,21 +113,47 @@ class _Opened(msgspec.Struct):
         return self.next_ms is not None and self.next_ms <= self.now_ms
 
 
+class SqlRosters(SqlRole, Rosters):
+    """Rosters as rows of members and owners."""
+
+    @override
+    def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
+        return self._write(topic, heartbeat, group, member, lease_ms)
+
+    @override
+    def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
+        return self._read(topic, snapshot, group, seen)
+
+    @override
+    def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
+        return self._write(topic, claim, group, member, epochs)
+
+    @override
+    def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
+        return self._write(topic, release_slots, group, member, slots)
+
+    @override
+    def leave(self, topic: Topic, group: str, member: str) -> None:
+        return self._write(topic, leave, group, member)
+
+
 def heartbeat(
-    transaction: Transaction, place: Place, group: str, member: str, lease_ms: int
+    transaction: Transaction, ref: TopicRef, group: str, member: str, lease_ms: int
 ) -> int:
     """Joins a member, or makes its lease begin anew; answers the version."""
-    opened = _begin(transaction, place, group)
+    opened = _begin(transaction, ref, group)
     now_ms = opened.now_ms
     if not transaction.run(_RENEW, (now_ms + lease_ms, opened.group, member)):
         transaction.run(_JOIN, (opened.group, member, now_ms, now_ms + lease_ms))
-        _rename(transaction, place, group, opened)
+        _rename(transaction, ref, group, opened)
     return opened.version or NO_VERSION
 
 
-def look(transaction: Transaction, place: Place, group: str, seen: int | None) -> Roster | None:
-    """The living and what is theirs; None if that is what was seen."""
-    opened = _open(transaction, place, group)
+def snapshot(
+    transaction: Transaction, ref: TopicRef, group: str, seen: int | None
+) -> Roster | None:
+    """Returns the live members and their slots, or None if the version is still `seen`."""
+    opened = _open(transaction, ref, group)
     now_ms = opened.now_ms
     version = opened.version or NO_VERSION
     if seen == version and not opened.has_passed():
@@ -135,13 +166,13 @@ def look(transaction: Transaction, place: Place, group: str, seen: int | None) -
 
 def claim(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     group: str,
     member: str,
     epochs: Mapping[int, str],
 ) -> list[int]:
     """Makes free slots the member's; answers those that are, under these epochs."""
-    opened = _begin(transaction, place, group)
+    opened = _begin(transaction, ref, group)
     if transaction.row(_MEMBER, (opened.group, member)) is None:
         return []
     owned = {row[0]: row[1:3] for row in transaction.rows(_OWNERS, (opened.group,))}
@@ -151,7 +182,7 @@ def claim(
             _OWN,
             [(opened.group, slot, member, epoch, opened.now_ms) for slot, epoch in free.items()],
         )
-        _rename(transaction, place, group, opened)
+        _rename(transaction, ref, group, opened)
     return [
         slot for slot, epoch in epochs.items() if slot in free or owned[slot] == (member, epoch)
     ]
@@ -159,23 +190,23 @@ def claim(
 
 def release_slots(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     group: str,
     member: str,
     slots: Sequence[int],
 ) -> None:
     """Frees those of the slots that are the member's."""
-    opened = _begin(transaction, place, group)
+    opened = _begin(transaction, ref, group)
     if transaction.run_many(_FREE, [(opened.group, slot, member) for slot in slots]):
-        _rename(transaction, place, group, opened)
+        _rename(transaction, ref, group, opened)
 
 
-def leave(transaction: Transaction, place: Place, group: str, member: str) -> None:
+def leave(transaction: Transaction, ref: TopicRef, group: str, member: str) -> None:
     """Takes a member out, with what it owns."""
-    opened = _begin(transaction, place, group)
+    opened = _begin(transaction, ref, group)
     transaction.run(_DISOWN, (opened.group, member))
     if transaction.run(_TAKE_OUT, (opened.group, member)):
-        _rename(transaction, place, group, opened)
+        _rename(transaction, ref, group, opened)
 
 
 def forget(transaction: Transaction, group: int) -> None:
@@ -184,32 +215,32 @@ def forget(transaction: Transaction, group: int) -> None:
         transaction.run(statement, (group,))
 
 
-def _open(transaction: Transaction, place: Place, group: str) -> _Opened:
-    row = transaction.row(_LOOK, (place.id, group))
+def _open(transaction: Transaction, ref: TopicRef, group: str) -> _Opened:
+    row = transaction.row(_LOOK, (ref.id, group))
     if row is None:
-        row = known_group(transaction, place, group), None, None
+        row = known_group(transaction, ref, group), None, None
     number, version, next_ms = row
     return _Opened(number, version, next_ms, transaction.now_ms())
 
 
-def _begin(transaction: Transaction, place: Place, group: str) -> _Opened:
+def _begin(transaction: Transaction, ref: TopicRef, group: str) -> _Opened:
     """Locks a roster, and drops those whose lease has passed."""
     # What is read together with a lock may be older than the lock.
-    transaction.row(_LOCK, (place.id, group))
-    opened = _open(transaction, place, group)
+    transaction.row(_LOCK, (ref.id, group))
+    opened = _open(transaction, ref, group)
     if opened.has_passed():
         passed = transaction.rows(_PASSED, (opened.group, opened.now_ms))
         for statement in (_DISOWN, _TAKE_OUT):
             transaction.run_many(statement, [(opened.group, member) for (member,) in passed])
-        _rename(transaction, place, group, opened)
+        _rename(transaction, ref, group, opened)
     return opened
 
 
-def _rename(transaction: Transaction, place: Place, group: str, opened: _Opened) -> None:
+def _rename(transaction: Transaction, ref: TopicRef, group: str, opened: _Opened) -> None:
     """Gives a roster that has changed another version, and says so."""
     is_new, opened.version = opened.version is None, fresh_version()
     if is_new:
         transaction.run(_ADD_ROSTER, (opened.group, opened.version))
     else:
         transaction.run(_SET_VERSION, (opened.version, opened.group))
-    tell_roster(transaction, place, group)
+    notify_roster(transaction, ref, group)

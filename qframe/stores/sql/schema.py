@@ -46,7 +46,7 @@ _ON_MYSQL: Final[dict[str, Any]] = {
 metadata = MetaData()
 
 
-class State(IntEnum):
+class HeadState(IntEnum):
     """Where a head stands. In kinds ordered by time, what is due is waiting with its time past."""
 
     WAITING = 0

@@ -1,294 +1,81 @@
-"""Ending deliveries."""
+"""Ending deliveries: locks cursors, parts streams from subjects, writes what has changed."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from functools import lru_cache
-from typing import Final
+from collections.abc import Mapping, Sequence
 
-from sqlalchemy import bindparam
+from typing_extensions import override
 
-from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.drivers.sql import Row, Transaction
+from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.stores.sql import arrivals as arrive
-from qframe.stores.sql import heads, lookups, named, window
-from qframe.stores.sql.graves import bury
-from qframe.stores.sql.heads import Head
-from qframe.stores.sql.padding import padded
-from qframe.stores.sql.places import SET_CURSOR, Place, lock_group_cursors
-from qframe.stores.sql.schema import PER_TOPIC, State, subjects
-from qframe.stores.sql.words import tell_messages
-from qframe.stores.types import NO_EPOCH, Settlement
-from qframe.topic import Kind
-
-_CUT: Final = Statement(
-    subjects.update()
-    .where(subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
-    .values(given=bindparam("run")),
-    "run at of",
-)
+from qframe.stores.base import Settling
+from qframe.stores.sql import stream_settle, subject_settle
+from qframe.stores.sql.cursors import SET_CURSOR, lock_group_cursors
+from qframe.stores.sql.notifications import notify_messages
+from qframe.stores.sql.role import SqlRole
+from qframe.stores.sql.subject_settle import BySubject
+from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.types import NO_EPOCH, Settlement, acks
+from qframe.topic import Topic
 
 
-@lru_cache(maxsize=16)
-def _removed(count: int) -> Statement:
-    names = [f"s{number}" for number in range(count)]
-    among = subjects.c.subject.in_([bindparam(name) for name in names])
-    removed = subjects.delete().where(subjects.c.cursor == bindparam("at"), among)
-    return Statement(removed, f"at {' '.join(names)}")
+class SqlSettling(SqlRole, Settling):
+    """Settling in one transaction."""
 
+    @override
+    def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
+        return self._write(topic, settle, group, settlements)
 
-_NAMED: Final = named.found(subjects)
-_REMOVED: Final = Statement(subjects.delete().where(named.is_at(subjects, _NAMED)), named.NAMES)
+    @override
+    def acknowledge(
+        self,
+        topic: Topic,
+        group: str,
+        deliveries: Sequence[Delivery],
+        epochs: Mapping[int, str],
+    ) -> list[Settled]:
+        return self.settle(topic, group, acks(deliveries, epochs))
 
 
 def settle(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     group: str,
     settlements: Sequence[Settlement],
 ) -> list[Settled]:
-    """Settles each, in order within its slot; what is not held any more changes nothing."""
-    slots = {one.slot for one in settlements if 0 <= one.slot < place.topic.slots}
-    known = lock_group_cursors(transaction, place, group, slots)
+    """Settles each, in order within its slot; a delivery that is not held any more is stale."""
+    slots = {one.slot for one in settlements if 0 <= one.slot < ref.topic.slots}
+    known = lock_group_cursors(transaction, ref, group, slots)
     now_ms = transaction.now_ms()
-    answers: list[Settled] = [Settled.STALE] * len(settlements)
-    lines: dict[int, list[int]] = {}
-    queued = _Queued()
-    changed = _Changes()
+    results = [Settled.STALE] * len(settlements)
+    of_streams: dict[int, list[int]] = {}
+    by_subject = BySubject()
+    stirred: list[int] = []  # slots in which something may be next, or due anew
     for number, one in enumerate(settlements):
         cursor = known.get(one.slot)
         if cursor is None:
             continue
         if one.subject is None:
-            lines.setdefault(one.slot, []).append(number)
+            of_streams.setdefault(one.slot, []).append(number)
         elif one.epoch == cursor.epoch != NO_EPOCH:
-            queued.add(cursor.cursor, one.subject, number)
+            by_subject.add(cursor.cursor, one.subject, number)
         if one.verdict is not Verdict.ACK:
-            changed.stirred.append(one.slot)
-    for slot, numbers in lines.items():
+            stirred.append(one.slot)
+    moved: list[Row] = []
+    for slot, numbers in of_streams.items():
         cursor = known[slot]
         before = cursor.row()
-        chosen = [settlements[each] for each in numbers]
-        found = window.settle(transaction, place, cursor, chosen, now_ms)
-        for each, answer in zip(numbers, found, strict=True):
-            answers[each] = answer
+        chosen = [settlements[number] for number in numbers]
+        found = stream_settle.settle(transaction, ref, cursor, chosen, now_ms)
+        for number, result in zip(numbers, found, strict=True):
+            results[number] = result
         if cursor.row() != before:
-            changed.cursors.append(cursor.row())
-    if queued.first:
-        _settle_queued(transaction, place.topic.kind, settlements, queued, answers, changed, now_ms)
-    changed.write(transaction)
-    tell_messages(transaction, place, changed.stirred)
-    return answers
-
-
-class _Queued:
-    """Which settlements are of which subject, in order.
-
-    There are hundreds in an operation, nearly all of them alone with their subject, and Python's
-    collector looks through each list of one: so numbers stand by themselves.
-    """
-
-    def __init__(self) -> None:
-        self.first: dict[int, dict[str, int]] = {}  # by cursor and subject
-        self._others: dict[tuple[int, str], list[int]] = {}
-
-    def add(self, cursor: int, subject: str, number: int) -> None:
-        """Adds a settlement."""
-        first = self.first.get(cursor)
-        if first is None:
-            first = self.first[cursor] = {}
-        if first.setdefault(subject, number) != number:
-            self._others.setdefault((cursor, subject), []).append(number)
-
-    def of(self, cursor: int, subject: str) -> list[int]:
-        """The settlements of a subject."""
-        return [self.first[cursor][subject], *self._others.get((cursor, subject), ())]
-
-
-class _Changes:
-    """What is written once all is settled: few large batches cost less than many small ones.
-
-    Nothing of it is read before: a cursor and a subject are settled once in an operation.
-    """
-
-    def __init__(self) -> None:
-        self.cursors: list[Row] = []
-        self.removed: dict[int, list[str]] = {}  # subjects of which nothing is left, by cursor
-        self.heads: list[Row] = []
-        self.cuts: list[Row] = []
-        self.settled_behind: list[Row] = []
-        self.acked: dict[int, int] = {}
-        self.absorbed: dict[int, int] = {}
-        self.stirred: list[int] = []  # slots in which something may be next, or due anew
-
-    def count(self, cursor: int, acked: int, absorbed: int) -> None:
-        """Adds to what a cursor counts."""
-        self.acked[cursor] = self.acked.get(cursor, 0) + acked
-        self.absorbed[cursor] = self.absorbed.get(cursor, 0) + absorbed
-
-    def write(self, transaction: Transaction) -> None:
-        """Writes all of it."""
-        transaction.run_many(SET_CURSOR, self.cursors)
-        transaction.run_many(heads.DELETE_BEHIND, self.settled_behind)
-        transaction.run_many(heads.SET, self.heads)
-        transaction.run_many(_CUT, self.cuts)
-        self._remove(transaction)
-        counts = [(-self.absorbed[at], acked, 0, at) for at, acked in self.acked.items()]
-        transaction.run_many(arrive.COUNT, [row for row in counts if row[0] or row[1]])
-
-    def _remove(self, transaction: Transaction) -> None:
-        if self.removed and transaction.takes_arrays:
-            each = ((at, name) for at, names in self.removed.items() for name in names)
-            transaction.run(_REMOVED, tuple(named.columns_of(each)))
-            return
-        by_size: dict[int, list[Row]] = {}
-        for at, names in self.removed.items():
-            for some in padded(names):
-                by_size.setdefault(len(some), []).append((at, *some))
-        for size, rows in by_size.items():
-            transaction.run_many(_removed(size), rows)
-
-
-def _settle_queued(
-    transaction: Transaction,
-    kind: Kind,
-    settlements: Sequence[Settlement],
-    queued: _Queued,
-    answers: list[Settled],
-    changed: _Changes,
-    now_ms: int,
-) -> None:
-    """Settles deliveries by cursor and subject, those of a subject together and in order."""
-    rest: dict[int, list[str]] = {}
-    lines: list[tuple[int, str, int]] = []
-    wanted = {at: list(names) for at, names in queued.first.items()}
-    for row in lookups.heads_to_settle(transaction, wanted):
-        at, subject, state, receipt, seq, given, behind = row
-        if state != State.DOING:
-            continue
-        number = queued.first[at][subject]
-        one = settlements[number]
-        if (
-            not behind and one.verdict is Verdict.ACK
-            and one.receipt == receipt and one.seq == seq
-        ):  # fmt: skip
-            # The most frequent case by far: the only message of its subject is done. What else
-            # there is for the subject comes after that, and is stale.
-            changed.removed.setdefault(at, []).append(subject)
-            answers[number] = Settled.SETTLED
-            continue
-        rest.setdefault(at, []).append(subject)
-        if behind:
-            # With the run, the next message, and one more, which says that others are behind it.
-            lines.append((at, subject, max(1, given) + 1))
-    for at, done in changed.removed.items():
-        changed.count(at, len(done), 0)
-    behind_of = lookups.behind(transaction, lines)
-    for head in lookups.whole_heads(transaction, rest):
-        rows = behind_of.get((head.cursor, head.subject), [])
-        subject_of = _Subject(transaction, kind, head, rows, now_ms)
-        for number in queued.of(head.cursor, head.subject):
-            answers[number] = subject_of.settle(settlements[number])
-        subject_of.finish(changed)
-
-
-class _Subject:
-    """One subject in doing, while its deliveries are settled one after the other.
-
-    Acknowledgements are gathered until something else comes or the end: `_done` is the seq up to
-    which the run is acknowledged. What has become of the head is written at the end; only a
-    message that comes back is written at once, and ends the run.
-    """
-
-    def __init__(
-        self, transaction: Transaction, kind: Kind, head: Head, behind: list[Row], now_ms: int
-    ) -> None:
-        self._transaction = transaction
-        self._kind = kind
-        self._head = head
-        self._behind = behind  # the run, and up to two more
-        self._now_ms = now_ms
-        self._run = [head.seq, *(row[2] for row in behind[: max(0, head.given - 1)])]
-        self._done: int | None = None
-        self._settled_to: int | None = None
-        self._is_removed = False
-        self._is_back = False
-        self._acked = 0
-        self._absorbed = 0
-
-    def settle(self, one: Settlement) -> Settled:
-        """Settles a delivery, if it is the next one of the run."""
-        if not self._run or one.receipt != self._head.receipt:
-            return Settled.STALE
-        if one.verdict is Verdict.RELEASE and one.seq in self._run[1:]:
-            self._run = self._run[: self._run.index(one.seq)]
-            return Settled.SETTLED
-        if one.seq != self._run[0]:
-            return Settled.STALE
-        if one.verdict is Verdict.ACK:
-            self._done = self._run.pop(0)
-            self._acked += 1
-            return Settled.SETTLED
-        self._pass_acknowledged()
-        if one.verdict is Verdict.DEAD:
-            self._bury(one)
-        else:
-            self._give_back(one)
-        return Settled.SETTLED
-
-    def finish(self, changed: _Changes) -> None:
-        """Adds what is not written yet to what is changed."""
-        self._pass_acknowledged()
-        head = self._head
-        at = head.cursor
-        if self._is_removed:
-            changed.removed.setdefault(at, []).append(head.subject)
-        elif self._settled_to is not None and not self._is_back:
-            head.given = len(self._run)  # its tail may have been cut off since it became the head
-            changed.heads.append(heads.changed(head))
-        elif not self._is_back and head.given != len(self._run):
-            changed.cuts.append((len(self._run), at, head.subject))
-        if self._settled_to is not None and self._behind:
-            changed.settled_behind.append((at, head.subject, self._settled_to))
-        changed.count(at, self._acked, self._absorbed)
-        changed.stirred.append(at % PER_TOPIC)
-
-    def _pass_acknowledged(self) -> None:
-        """Moves on to the message behind those that are acknowledged."""
-        if self._done is not None:
-            self._follow(self._done)
-            self._done = None
-
-    def _follow(self, last: int) -> None:
-        """Moves on to the message behind `last`, or to none."""
-        rows = [row for row in self._behind if row[2] > last][:2]
-        if rows:
-            heads.succeed(self._kind, self._head, rows, self._now_ms, keeps=len(self._run))
-            last = self._head.seq
-        else:
-            self._is_removed = True
-        self._settled_to = last
-
-    def _bury(self, one: Settlement) -> None:
-        head = self._head
-        bury(
-            self._transaction, head.cursor, seq=head.seq,
-            subject=None if self._kind is Kind.STREAM else head.subject, priority=head.priority,
-            attempts=head.tries, error=one.error, traceback=one.traceback,
-            died_at_ms=self._now_ms, envelope=head.envelope(),
-        )  # fmt: skip
-        self._follow(self._run.pop(0))
-
-    def _give_back(self, one: Settlement) -> None:
-        head = self._head
-        if one.verdict is Verdict.RETRY:
-            head.due = self._now_ms + one.delay_ms if one.at_ms is None else one.at_ms
-            head.lost = 0
-            head.error = one.last_words
-        else:
-            head.tries -= 1
-            if self._kind is Kind.STREAM:
-                head.due = heads.FRONT
-        self._absorbed += heads.come_back(self._transaction, self._kind, head, self._now_ms)
-        self._run = []
-        self._is_back = True
+            moved.append(cursor.row())
+    transaction.run_many(SET_CURSOR, moved)
+    if by_subject:
+        stirred += subject_settle.settle(
+            transaction, ref.topic.kind, settlements, by_subject, results, now_ms
+        )
+    notify_messages(transaction, ref, stirred)
+    return results

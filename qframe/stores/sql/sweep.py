@@ -7,9 +7,10 @@ from typing import Final
 from sqlalchemy import bindparam, delete, func, select
 
 from qframe.drivers.sql import Statement, Transaction
+from qframe.stores.sql.cursors import EVERYTHING, GROUPS
 from qframe.stores.sql.groups import drop_expired
-from qframe.stores.sql.places import EVERYTHING, GROUPS, Place
 from qframe.stores.sql.schema import cursors, is_there, log, marks, slots
+from qframe.stores.sql.topic_ref import TopicRef
 
 _OLD: Final = Statement(
     select(log.c.seq)
@@ -48,51 +49,47 @@ _FORGET: Final = Statement(
 )
 
 
-def sweep(transaction: Transaction, place: Place, limit: int) -> int:
+def sweep(transaction: Transaction, ref: TopicRef, limit: int) -> int:
     """Removes up to `limit` rows; answers how many.
 
     Slots that are in use now are left for the next time: sweeping makes nobody wait for it, nor
     waits for anybody.
     """
-    removed = drop_expired(transaction, place, limit)
+    removed = drop_expired(transaction, ref, limit)
     now_ms = transaction.now_ms()
-    for slot in range(place.topic.slots):
+    for slot in range(ref.topic.slots):
         if removed >= limit:
             break
-        at = place.slot_number(slot)
-        if not _has_old(transaction, place, at, now_ms):
+        at = ref.slot_number(slot)
+        if not _has_old(transaction, ref, at, now_ms):
             continue
         if transaction.row(_LOCK, (at,)) is None:
             continue
-        removed += _sweep_slot(transaction, place, slot, limit - removed, now_ms)
+        removed += _sweep_slot(transaction, ref, slot, limit - removed, now_ms)
     return removed
 
 
-def _has_old(transaction: Transaction, place: Place, at: int, now_ms: int) -> bool:
+def _has_old(transaction: Transaction, ref: TopicRef, at: int, now_ms: int) -> bool:
     """Whether it is worth a lock."""
     if transaction.row(_EXPIRED, (at, now_ms, 1)) is not None:
         return True
-    then_ms = now_ms - place.topic.retain_ms
-    return not place.topic.has_subjects and bool(
-        transaction.rows(_OLD, (at, EVERYTHING, then_ms, 1))
-    )
+    then_ms = now_ms - ref.topic.retain_ms
+    return not ref.topic.has_subjects and bool(transaction.rows(_OLD, (at, EVERYTHING, then_ms, 1)))
 
 
-def _sweep_slot(transaction: Transaction, place: Place, slot: int, limit: int, now_ms: int) -> int:
-    at = place.slot_number(slot)
+def _sweep_slot(transaction: Transaction, ref: TopicRef, slot: int, limit: int, now_ms: int) -> int:
+    at = ref.slot_number(slot)
     expired = transaction.rows(_EXPIRED, (at, now_ms, limit))
     transaction.run_many(_FORGET, [(at, row[0]) for row in expired])
     removed = len(expired)
-    if place.topic.has_subjects or removed >= limit:
+    if ref.topic.has_subjects or removed >= limit:
         return removed
     # The groups as they are under the lock: one that is added waits for it.
-    groups = [row[0] for row in transaction.rows(GROUPS, (place.id,))]
-    floors = [
-        transaction.rows(_FLOOR, (place.cursor_number(group, slot),))[0][0] for group in groups
-    ]
+    groups = [row[0] for row in transaction.rows(GROUPS, (ref.id,))]
+    floors = [transaction.rows(_FLOOR, (ref.cursor_number(group, slot),))[0][0] for group in groups]
     floor = min((each for each in floors if each is not None), default=EVERYTHING)
     # Offsets only grow, and so do the times of joining: the old ones are the first ones.
-    then_ms = now_ms - place.topic.retain_ms
+    then_ms = now_ms - ref.topic.retain_ms
     rows = transaction.rows(_OLD, (at, floor, then_ms, limit - removed))
     transaction.run_many(_TRIM, [(at, row[0]) for row in rows])
     return removed + len(rows)

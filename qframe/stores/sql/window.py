@@ -1,20 +1,20 @@
-"""A stream's line for a group: what of it is handed out, settled, and what has left it."""
+"""A stream's line for a group: reading on in it, and taking its window back."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Final
 
 from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.message import Delivery
-from qframe.outcomes import Settled, Verdict
+from qframe.stores import rules
 from qframe.stores.sql import heads, ranges
-from qframe.stores.sql.graves import bury
-from qframe.stores.sql.places import Cursor, Place
-from qframe.stores.sql.schema import State, log
-from qframe.stores.types import NO_EPOCH, PullRequest, Settlement
+from qframe.stores.sql.cursors import Cursor
+from qframe.stores.sql.schema import HeadState, log
+from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.types import PullRequest
 
 READ: Final = Statement(
     select(log.c.seq, log.c.id, log.c.key, log.c.headers, log.c.body, log.c.published_at)
@@ -27,7 +27,7 @@ READ: Final = Statement(
 
 def hand_out(
     transaction: Transaction,
-    place: Place,
+    ref: TopicRef,
     cursor: Cursor,
     ask: PullRequest,
     limit: int,
@@ -42,7 +42,7 @@ def hand_out(
     start = cursor.read
     if ask.position is not None:
         start = min(start, max(ask.position, cursor.floor))
-    rows = transaction.rows(READ, (place.slot_number(ask.slot), start, limit))
+    rows = transaction.rows(READ, (ref.slot_number(ask.slot), start, limit))
     if not rows:
         return []
     if not cursor.has_window():
@@ -57,21 +57,21 @@ def hand_out(
     ]
 
 
-def lose(transaction: Transaction, place: Place, cursor: Cursor) -> int:
+def lose(transaction: Transaction, ref: TopicRef, cursor: Cursor) -> int:
     """Takes the window back: what is unsettled in it leaves the line, lost once more.
 
     The cursor is changed, not saved.
     """
     if not cursor.has_window():
         return 0
-    at, settled = place.slot_number(cursor.slot), ranges.load(cursor.settled)
+    at, settled = ref.slot_number(cursor.slot), ranges.load(cursor.settled)
     # Behind one slow message there may be millions that are settled: they are not read.
     leaving = [
         row
         for start, end in ranges.gaps(cursor.floor, cursor.read, settled)
         for row in transaction.rows(READ, (at, start, end - start))
     ]
-    leave(transaction, cursor, leaving, due_ms=heads.FRONT, tries=1, lost=1, error=None)
+    leave(transaction, cursor, leaving, due_ms=rules.FRONT, tries=1, lost=1, error=None)
     cursor.floor = cursor.read
     cursor.settled = ranges.EMPTY
     cursor.receipt = None
@@ -93,68 +93,8 @@ def leave(
     transaction.run_many(
         heads.INSERT,
         [
-            (cursor.cursor, str(row[0]), State.WAITING, 0, due_ms, row[0], 0, None,
+            (cursor.cursor, str(row[0]), HeadState.WAITING, 0, due_ms, row[0], 0, None,
              tries, lost, 0, 0, error, *row[1:])
             for row in rows
         ],
     )  # fmt: skip
-
-
-def settle(
-    transaction: Transaction,
-    place: Place,
-    cursor: Cursor,
-    settlements: Sequence[Settlement],
-    now_ms: int,
-) -> list[Settled]:
-    """Settles deliveries of the line; the cursor is changed, not saved."""
-    answers: list[Settled] = []
-    settled = ranges.load(cursor.settled)
-    new: set[int] = set()
-    for one in settlements:
-        seq = one.seq
-        is_held = (
-            one.epoch == cursor.epoch != NO_EPOCH
-            and one.receipt == cursor.receipt
-            and cursor.floor <= seq < cursor.read
-            and seq not in new
-            and not (settled and ranges.contains(settled, seq))
-        )
-        if not is_held:
-            answers.append(Settled.STALE)
-            continue
-        new.add(seq)
-        answers.append(Settled.SETTLED)
-        if one.verdict is Verdict.ACK:
-            cursor.acked += 1
-        else:
-            _take_out(transaction, place, cursor, one, now_ms)
-    if new:
-        cursor.floor, settled = ranges.added(cursor.floor, settled, new)
-        cursor.settled = ranges.dump(settled)
-    return answers
-
-
-def _take_out(
-    transaction: Transaction, place: Place, cursor: Cursor, one: Settlement, now_ms: int
-) -> None:
-    """Takes a message out of the line: to its retry, back to the front, or to dead."""
-    row = transaction.rows(READ, (place.slot_number(cursor.slot), one.seq, 1))[0]
-    if one.verdict is Verdict.DEAD:
-        bury(
-            transaction, cursor.cursor, seq=one.seq, subject=None, priority=0, attempts=one.attempt,
-            error=one.error, traceback=one.traceback, died_at_ms=now_ms, envelope=row[1:],
-        )  # fmt: skip
-    elif one.verdict is Verdict.RETRY:
-        due_ms = now_ms + one.delay_ms if one.at_ms is None else one.at_ms
-        leave(
-            transaction,
-            cursor,
-            [row],
-            due_ms=due_ms,
-            tries=1,
-            lost=0,
-            error=one.last_words,
-        )
-    else:
-        leave(transaction, cursor, [row], due_ms=heads.FRONT, tries=0, lost=0, error=None)

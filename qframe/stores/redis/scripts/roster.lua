@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- Purpose: tells who takes part in a group, and which slots are whose.
+-- Purpose: tells members of a group and the owners of slots.
 -- KEYS[1] slot: slot 0's prefix, where rosters lie; what is read begins with it.
 -- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] seen ('' or the version that is known).
 -- Reply: [version; of those whose lease has not passed member, end of lease; of all that are kept

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from qframe.runtime.executors.daemon_threads import Daemons
+from qframe.runtime.executors.daemon_threads import DaemonThreadExecutor
 
 STOPPED = """
 import asyncio, threading
@@ -37,7 +37,7 @@ def test_a_call_that_never_returns_keeps_no_stopped_worker_alive() -> None:
 
 
 def test_calls_are_answered_with_what_they_return_or_raise() -> None:
-    threads = Daemons(2, "qframe.test")
+    threads = DaemonThreadExecutor(2, "qframe.test")
     assert sorted(threads.map(abs, range(-50, 0))) == list(range(1, 51))
     assert isinstance(threads.submit(int, "x").exception(60), ValueError)
     threads.shutdown()
@@ -46,7 +46,7 @@ def test_calls_are_answered_with_what_they_return_or_raise() -> None:
 
 
 def test_as_many_run_at_once_as_there_may_be_and_the_rest_waits_or_is_cancelled() -> None:
-    threads, go_on = Daemons(3, "qframe.test"), threading.Event()
+    threads, go_on = DaemonThreadExecutor(3, "qframe.test"), threading.Event()
     both = threading.Barrier(4)
     running = [threads.submit(lambda: (both.wait(60), go_on.wait(60))) for _ in range(3)]
     both.wait(60)

@@ -24,9 +24,9 @@ from qframe.errors import QFrameError
 from qframe.forks import Forks
 from qframe.service import Service
 from qframe.stores.sql.bell import RungBell, WatchingBell
+from qframe.stores.sql.notifications import topic_and_group, topic_and_slots
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import PER_TOPIC, slots
-from qframe.stores.sql.words import topic_and_group, topic_and_slots
 
 LISTEN_S: Final = 10.0
 FIRST_S: Final = 5.0
@@ -37,14 +37,14 @@ FIRST_PAUSE_S: Final = 0.05
 LONGEST_PAUSE_S: Final = 2.0
 
 
-class Bells:
+class NotificationHub:
     """The bells of a store, and the thread that listens for them while there are any."""
 
     def __init__(self, database: Database) -> None:
         self._database = database
         self._bells: set[RungBell] = set()
         self._guard = threading.Lock()
-        self._ears: Service | None = None
+        self._listener: Service | None = None
         Forks.add(self._begin_anew)
 
     def of_topics(self, numbers: Sequence[int]) -> RungBell:
@@ -60,15 +60,15 @@ class Bells:
             return None
         return self._added(RungBell(roster=(topic, group), release=self._forget))
 
-    def told(self, words: Sequence[str]) -> None:
+    def on_committed(self, notifications: Sequence[str]) -> None:
         """What this process has committed; where all processes hear it, so does this one."""
         if not self._database.backend.notifies:
-            self.hear(words)
+            self.hear(notifications)
 
-    def hear(self, words: Sequence[str]) -> None:
+    def hear(self, notifications: Sequence[str]) -> None:
         """Rings those bells that want to hear of it."""
-        for word in words:
-            messages, roster = topic_and_slots(word), topic_and_group(word)
+        for notification in notifications:
+            messages, roster = topic_and_slots(notification), topic_and_group(notification)
             for bell in self.all():
                 if messages and (messages[0] in bell.topics or isinstance(bell, WatchingBell)):
                     bell.hear(messages[1])
@@ -92,39 +92,39 @@ class Bells:
 
     def _begin_anew(self) -> None:
         """Has none in the child of a fork, where nobody waits for those of the parent."""
-        Forks.keep(self._bells, self._ears)
-        self._bells, self._ears = set(), None
+        Forks.keep(self._bells, self._listener)
+        self._bells, self._listener = set(), None
         self._guard = threading.Lock()
 
     def _added(self, bell: RungBell) -> RungBell:
         with self._guard:
             self._bells.add(bell)
-            ears = self._ears
-            if ears is None and not isinstance(bell, WatchingBell):
-                sort = _Listening if self._database.backend.notifies else _Looking
-                ears = self._ears = sort(self, self._database)
+            listener = self._listener
+            if listener is None and not isinstance(bell, WatchingBell):
+                sort = _NotificationListener if self._database.backend.notifies else _HeadPoller
+                listener = self._listener = sort(self, self._database)
         # What is committed from now on is to be heard.
-        if isinstance(ears, _Listening):
-            ears.start()
-            ears.has_begun.wait(FIRST_S)
-        elif isinstance(ears, _Looking):
-            ears.begin(bell.topics)
+        if isinstance(listener, _NotificationListener):
+            listener.start()
+            listener.has_begun.wait(FIRST_S)
+        elif isinstance(listener, _HeadPoller):
+            listener.begin(bell.topics)
         return bell
 
     def _forget(self, bell: RungBell) -> None:
         with self._guard:
             self._bells.discard(bell)
-            ears = None if self._bells else self._ears
-            if ears is not None:
-                self._ears = None
-        if ears is not None:
-            ears.stop(FIRST_S)
+            listener = None if self._bells else self._listener
+            if listener is not None:
+                self._listener = None
+        if listener is not None:
+            listener.stop(FIRST_S)
 
 
-class _Listening(Service):
+class _NotificationListener(Service):
     """Hears what all processes say."""
 
-    def __init__(self, bells: Bells, database: Database) -> None:
+    def __init__(self, bells: NotificationHub, database: Database) -> None:
         super().__init__("qframe.bell", lambda *_: bells.ring())
         self.has_begun = threading.Event()
         self._bells = bells
@@ -164,10 +164,10 @@ class _Listening(Service):
             self._listener_wake()
 
 
-class _Looking(Service):
+class _HeadPoller(Service):
     """Looks whether the heads of topics have moved."""
 
-    def __init__(self, bells: Bells, database: Database) -> None:
+    def __init__(self, bells: NotificationHub, database: Database) -> None:
         super().__init__("qframe.bell", lambda *_: bells.ring())
         self._bells = bells
         self._database = database
@@ -212,7 +212,7 @@ class _Looking(Service):
                     found[at // PER_TOPIC] = found.get(at // PER_TOPIC, 0) + head
             return found
 
-        return self._database.glance(look)
+        return self._database.read_autocommit(look)
 
 
 @lru_cache(maxsize=16)

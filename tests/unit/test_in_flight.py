@@ -80,14 +80,14 @@ def test_removing_answers_only_what_was_there() -> None:
 @pytest.mark.promise(6)
 def test_a_worker_begins_with_one_message_and_doubles_when_it_is_settled() -> None:
     held, _ = in_flight(messages=3000)
-    caution = SlowStart(VirtualClock())
+    slow_start = SlowStart(VirtualClock())
     allowed = []
     for round_ in range(6):
-        room = caution.room(held, 1024)
+        room = slow_start.room(held, 1024)
         allowed.append(room)
         batch = [delivery(round_ * 1000 + number) for number in range(room)]
         held.add(batch)
-        caution.note(batch)
+        slow_start.note(batch)
         held.remove(batch)
     assert allowed == [1, 2, 4, 8, 16, 32]
 
@@ -96,41 +96,41 @@ def test_a_worker_begins_with_one_message_and_doubles_when_it_is_settled() -> No
 def test_slow_handlers_are_given_more_when_their_messages_were_survived() -> None:
     held, _ = in_flight(messages=3000)
     clock = VirtualClock()
-    caution = SlowStart(clock)
+    slow_start = SlowStart(clock)
     first = [delivery(0)]
     held.add(first)
-    caution.note(first)
-    assert caution.room(held, 1024) == 0
+    slow_start.note(first)
+    assert slow_start.room(held, 1024) == 0
     clock.advance(50)
-    assert caution.room(held, 1024) == 1
+    assert slow_start.room(held, 1024) == 1
 
 
 @pytest.mark.promise(6)
 def test_what_was_survived_earns_more_once() -> None:
     held, _ = in_flight(messages=3000)
     clock = VirtualClock()
-    caution = SlowStart(clock)
+    slow_start = SlowStart(clock)
     first = [delivery(0)]
     held.add(first)
-    caution.note(first)
+    slow_start.note(first)
     clock.advance(50)
-    assert [caution.room(held, 1024) for _ in range(3)] == [1, 1, 1]
+    assert [slow_start.room(held, 1024) for _ in range(3)] == [1, 1, 1]
     clock.advance(5000)
-    assert caution.room(held, 1024) == 1  # nothing was put to the test since
+    assert slow_start.room(held, 1024) == 1  # nothing was put to the test since
 
 
 @pytest.mark.promise(6)
 def test_the_more_often_a_message_was_lost_the_fewer_may_be_beside_it() -> None:
     held, _ = in_flight(messages=3000)
-    caution = SlowStart(VirtualClock())
+    slow_start = SlowStart(VirtualClock())
     for _ in range(12):
-        caution.note([delivery(0)])
-        caution.room(held, 1024)
-    assert caution.room(held, 1024) == 1024
+        slow_start.note([delivery(0)])
+        slow_start.room(held, 1024)
+    assert slow_start.room(held, 1024) == 1024
     for lost, company in ((1, 256), (4, 32), (12, 1)):
         suspect = [delivery(100 + lost, lost=lost)]
         held.add(suspect)
-        caution.note(suspect)
-        assert caution.room(held, 1024) == company - 1
+        slow_start.note(suspect)
+        assert slow_start.room(held, 1024) == company - 1
         held.remove(suspect)
-        assert caution.room(held, 1024) == held.room(1024)
+        assert slow_start.room(held, 1024) == held.room(1024)

@@ -12,7 +12,7 @@ from servers import ZooKeeperServer
 from zookeeping import Open
 
 from qframe.clock import VirtualClock
-from qframe.coordination.zookeeper_seat import ZooKeeperSeat
+from qframe.coordination.zookeeper_session import ZooKeeperSession
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.errors import CoordinatorUnavailable
 
@@ -23,12 +23,12 @@ NOBODY: dict[int, str] = {}
 
 
 class Place:
-    """One member: its session, its clock and its seat."""
+    """One member: its session, its clock and its session."""
 
     def __init__(self, driver: ZooKeeper, worker: str) -> None:
         self.driver = driver
         self.clock = VirtualClock()
-        self.seat = ZooKeeperSeat(
+        self.session = ZooKeeperSession(
             driver, "/ns/t/g", slots=4, worker=worker, salt="t/g", latest=lambda: 0,
             clock=self.clock,
         )  # fmt: skip
@@ -43,7 +43,7 @@ class Place:
 def place(open_zookeeper: Open) -> Callable[[str], Place]:
     def make(worker: str) -> Place:
         made = Place(open_zookeeper(session_s=SESSION_S), worker)
-        made.seat.look(NOBODY)
+        made.session.look(NOBODY)
         return made
 
     return make
@@ -54,11 +54,11 @@ def test_who_lets_go_again_of_what_is_anothers_by_now_frees_nothing(
 ) -> None:
     """As when the answer to its first letting go was lost."""
     mine, other = place("mine"), place("other")
-    epochs = mine.seat.claim([0, 1])
+    epochs = mine.session.claim([0, 1])
     assert sorted(epochs) == [0, 1]
-    mine.seat.let_go({0: epochs[0]})
-    assert sorted(other.seat.claim([0])) == [0]
-    mine.seat.let_go(epochs)
+    mine.session.let_go({0: epochs[0]})
+    assert sorted(other.session.claim([0])) == [0]
+    mine.session.let_go(epochs)
     assert other.owns(0)
     assert not mine.owns(1)
 
@@ -67,11 +67,11 @@ def test_who_takes_a_slot_anew_is_not_freed_of_it_by_what_it_let_go_before(
     place: Callable[[str], Place],
 ) -> None:
     mine, other = place("mine"), place("other")
-    first = mine.seat.claim([0])
+    first = mine.session.claim([0])
     mine.driver.client.delete("/ns/t/g/owners/0")
-    second = other.seat.claim([0])
+    second = other.session.claim([0])
     assert second[0] > first[0]
-    mine.seat.let_go(first)
+    mine.session.let_go(first)
     assert other.owns(0)
 
 
@@ -80,30 +80,30 @@ def test_a_claim_whose_answer_was_lost_is_found_again_under_the_same_epoch(
 ) -> None:
     mine = place("mine")
     late = Late(mine.driver.client).after("create_async", loses(ConnectionLoss()))
-    mine.seat._client = late
+    mine.session._client = late
     with pytest.raises(ConnectionLoss):
-        mine.seat.claim([0])
+        mine.session.claim([0])
     assert mine.owns(0)
-    mine.seat.look(NOBODY)
-    epochs = mine.seat.claim([0])
+    mine.session.look(NOBODY)
+    epochs = mine.session.claim([0])
     assert int(epochs[0], 16) == mine.driver.client.exists("/ns/t/g/owners/0").czxid
 
 
 def test_a_sign_of_life_is_counted_from_when_it_was_sent(place: Callable[[str], Place]) -> None:
     mine = place("mine")
-    mine.seat._client = Late(mine.driver.client).after(
+    mine.session._client = Late(mine.driver.client).after(
         "set_async", lambda: mine.clock.advance(9_000)
     )
     mine.clock.advance(6_000)
     sent_s = mine.clock.monotonic_s()
-    mine.seat.look(NOBODY)
-    assert mine.seat.certain_until_s == sent_s + 2 / 3 * SESSION_S
+    mine.session.look(NOBODY)
+    assert mine.session.certain_until_s == sent_s + 2 / 3 * SESSION_S
 
 
 def test_a_session_that_has_passed_leaves_no_seat_that_nobody_sits_on(
     place: Callable[[str], Place], zookeeper: ZooKeeperServer
 ) -> None:
-    """Its seat is gone with it, and must not be made anew under the session that follows."""
+    """Its session is gone with it, and must not be made anew under the session that follows."""
     mine = place("mine")
     first = mine.driver.session_id
 
@@ -111,12 +111,12 @@ def test_a_session_that_has_passed_leaves_no_seat_that_nobody_sits_on(
         zookeeper.expire(*mine.driver.client.client_id)
         eventually(lambda: mine.driver.connected and mine.driver.session_id not in (0, first))
 
-    mine.seat._client = Late(mine.driver.client).before("set_async", expire)
+    mine.session._client = Late(mine.driver.client).before("set_async", expire)
     mine.clock.advance(6_000)
     with pytest.raises(CoordinatorUnavailable):
-        mine.seat.look({0: "e"})
-    assert not mine.seat.heard
-    view = mine.seat.look({0: "e"})
+        mine.session.look({0: "e"})
+    assert not mine.session.heard
+    view = mine.session.look({0: "e"})
     assert view is not None
     assert view.lost == {0}
-    assert mine.driver.client.get_children("/ns/t/g/members") == [mine.seat._name]
+    assert mine.driver.client.get_children("/ns/t/g/members") == [mine.session._name]

@@ -15,7 +15,7 @@ from typing import Any, Final
 
 from qframe.drivers.redis import Command, Redis
 from qframe.message import Delivery
-from qframe.stores.redis.keys import Place
+from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.reading import logged
 
 MOST_ENTRIES: Final = 64
@@ -23,7 +23,7 @@ FIRST_GUESS: Final = 16
 _SEQ: Final = attrgetter("seq")
 
 
-class Tail:
+class SlotReadahead:
     """A slot's log, from the next offset that the pulls of one owner will hand out.
 
     Attributes:
@@ -69,28 +69,30 @@ class Tail:
         return taken, was_sound
 
 
-class Tails:
+class LogReadahead:
     """The tails of all logs that a store's pulls read."""
 
     def __init__(self, redis: Redis) -> None:
         self._redis = redis
-        self._tails: dict[tuple[str, str, int], Tail] = {}
+        self._tails: dict[tuple[str, str, int], SlotReadahead] = {}
 
-    def ahead(self, place: Place, group: str, slot: int, epoch: str, limit: int) -> Command | None:
+    def ahead(
+        self, keys: SlotKeys, group: str, slot: int, epoch: str, limit: int
+    ) -> Command | None:
         """The command that reads what a pull will probably want, or None where that is unknown."""
-        tail = self._tails.get((place.topic.name, group, slot))
+        tail = self._tails.get((keys.topic.name, group, slot))
         if tail is None or tail.epoch != epoch or tail.breaks != self._redis.breaks:
             return None
         missing = limit - len(tail.rest)
         if missing <= 0:
             return None
-        key = place.key(slot, "log")
+        key = keys.key(slot, "log")
         most = min(MOST_ENTRIES, -(-missing // tail.size))
         return Command(key, ("XRANGE", key, f"{tail.end}-0", "+", "COUNT", most))
 
     def read(
         self,
-        place: Place,
+        keys: SlotKeys,
         group: str,
         slot: int,
         epoch: str,
@@ -102,7 +104,7 @@ class Tails:
 
         `entries` is what the command ahead has read.
         """
-        name = (place.topic.name, group, slot)
+        name = (keys.topic.name, group, slot)
         tail = self._tails.get(name)
         if tail is not None and tail.epoch == epoch and tail.breaks == self._redis.breaks:
             tail.add(slot, entries)
@@ -115,10 +117,10 @@ class Tails:
         if stop == start:
             return [], True
         if tail is None:
-            tail = self._tails[name] = Tail(epoch, start, self._redis.breaks)
-            self._find(place, slot, tail)
+            tail = self._tails[name] = SlotReadahead(epoch, start, self._redis.breaks)
+            self._find(keys, slot, tail)
         while tail.end < stop:
-            self._read_on(place, slot, tail, stop)
+            self._read_on(keys, slot, tail, stop)
         return tail.take(stop)
 
     def forget(self, topic: str, group: str) -> None:
@@ -126,13 +128,13 @@ class Tails:
         for name in [name for name in self._tails if name[:2] == (topic, group)]:
             del self._tails[name]
 
-    def _find(self, place: Place, slot: int, tail: Tail) -> None:
+    def _find(self, keys: SlotKeys, slot: int, tail: SlotReadahead) -> None:
         """Reads the entry that holds the tail's end, which may stand in its midst."""
         last = f"{tail.end}-18446744073709551615"
-        tail.add(slot, self._redis.ask(place.key(slot, "log"), "XREVRANGE", last, "-", "COUNT", 1))
+        tail.add(slot, self._redis.ask(keys.key(slot, "log"), "XREVRANGE", last, "-", "COUNT", 1))
 
-    def _read_on(self, place: Place, slot: int, tail: Tail, stop: int) -> None:
-        key = place.key(slot, "log")
+    def _read_on(self, keys: SlotKeys, slot: int, tail: SlotReadahead, stop: int) -> None:
+        key = keys.key(slot, "log")
         end = tail.end
         tail.add(slot, self._redis.ask(key, "XRANGE", f"{end}-0", "+", "COUNT", MOST_ENTRIES))
         if tail.end == end:

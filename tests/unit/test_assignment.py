@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from qframe.coordination.allocation import allocate
+from qframe.coordination.assignment import assign
 
 pytestmark = pytest.mark.promise(4)
 
@@ -27,8 +27,8 @@ def situations(draw: st.DrawFn) -> tuple[int, list[str], dict[int, str]]:
 
 @pytest.mark.parametrize(("members", "shares"), [(4, [1, 1, 1, 1]), (2, [2, 2]), (3, [2, 1, 1])])
 def test_four_slots_are_shared_out_as_the_table_says(members: int, shares: list[int]) -> None:
-    allocation = allocate(4, MEMBERS[:members], {})
-    assert sorted(Counter(allocation.values()).values(), reverse=True) == shares
+    assignment = assign(4, MEMBERS[:members], {})
+    assert sorted(Counter(assignment.values()).values(), reverse=True) == shares
 
 
 @given(situations())
@@ -36,10 +36,10 @@ def test_every_slot_has_one_member_and_members_are_at_most_one_apart(
     situation: tuple[int, list[str], dict[int, str]],
 ) -> None:
     slots, members, before = situation
-    allocation = allocate(slots, members, before)
-    assert set(allocation) == set(range(slots))
-    assert set(allocation.values()) <= set(members)
-    counts = [Counter(allocation.values())[member] for member in members]
+    assignment = assign(slots, members, before)
+    assert set(assignment) == set(range(slots))
+    assert set(assignment.values()) <= set(members)
+    counts = [Counter(assignment.values())[member] for member in members]
     assert max(counts) - min(counts) <= 1
 
 
@@ -48,11 +48,11 @@ def test_no_more_moves_than_an_average_needs(
     situation: tuple[int, list[str], dict[int, str]],
 ) -> None:
     slots, members, before = situation
-    allocation = allocate(slots, members, before)
+    assignment = assign(slots, members, before)
     held = sorted((Counter(before.values())[member] for member in members), reverse=True)
     least, odd = divmod(slots, len(members))
     stays = sum(min(count, least + (place < odd)) for place, count in enumerate(held))
-    assert sum(before.get(slot) == allocation[slot] for slot in allocation) == stays
+    assert sum(before.get(slot) == assignment[slot] for slot in assignment) == stays
 
 
 @given(situations(), st.randoms(use_true_random=False))
@@ -62,7 +62,7 @@ def test_all_who_ask_get_the_same_answer(
     slots, members, before = situation
     shuffled = list(members)
     random.shuffle(shuffled)  # type: ignore[attr-defined]
-    assert allocate(slots, members, before, "t/g") == allocate(slots, shuffled, before, "t/g")
+    assert assign(slots, members, before, "t/g") == assign(slots, shuffled, before, "t/g")
 
 
 @given(situations(), st.data())
@@ -71,19 +71,19 @@ def test_whoever_computes_it_half_way_through_the_handing_over_finds_the_same(
 ) -> None:
     """Slots that have been let go, or taken by whom they are meant for, change nothing."""
     slots, members, before = situation
-    target = allocate(slots, members, before)
+    target = assign(slots, members, before)
     now = dict(before)
     for slot in data.draw(st.lists(st.integers(0, slots - 1), unique=True)):
         if before.get(slot) != target[slot]:
             now[slot] = target[slot]
-    assert allocate(slots, members, now) == target
+    assert assign(slots, members, now) == target
 
 
 def test_the_odd_slots_of_many_topics_are_not_all_one_members() -> None:
-    owners = Counter(allocate(1, MEMBERS[:4], {}, f"topic-{n}/g")[0] for n in range(400))
+    owners = Counter(assign(1, MEMBERS[:4], {}, f"topic-{n}/g")[0] for n in range(400))
     assert len(owners) == 4
     assert min(owners.values()) > 50
 
 
 def test_without_members_nobody_owns_anything() -> None:
-    assert allocate(4, [], {0: "a"}) == {}
+    assert assign(4, [], {0: "a"}) == {}

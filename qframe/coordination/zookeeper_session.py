@@ -1,4 +1,4 @@
-"""A member's nodes in ZooKeeper, and the plan that all members share."""
+"""A member's nodes in ZooKeeper, and the assignment plan that all members share."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import msgspec
 from kazoo.exceptions import NoNodeError
 
 from qframe.clock import Clock
-from qframe.coordination.allocation import allocate
-from qframe.coordination.base import CERTAIN, View
+from qframe.coordination.assignment import assign
+from qframe.coordination.base import CERTAIN, SessionView
 from qframe.coordination.znodes import (
     base_of,
     epoch_of,
@@ -31,11 +31,11 @@ SETTLE_S: Final = 0.05
 PATIENCE_S: Final = 0.25
 
 
-class Plan(msgspec.Struct):
-    """Who is to own what.
+class AssignmentPlan(msgspec.Struct):
+    """Which member should own which slot.
 
     Attributes:
-        members: the names of the seats.
+        members: the names of the members.
         slots: each slot's place in that list.
         base: what is added to a node's czxid to make an epoch.
     """
@@ -49,8 +49,8 @@ class Plan(msgspec.Struct):
         return {slot: self.members[place] for slot, place in enumerate(self.slots)}
 
 
-class ZooKeeperSeat:
-    """A member's nodes.
+class ZooKeeperSession:
+    """The `CoordinatorSession` of one member: its nodes in ZooKeeper.
 
     Args:
         zookeeper: the session.
@@ -58,7 +58,7 @@ class ZooKeeperSeat:
         slots: how many slots the topic has.
         worker: this worker's id.
         salt: spreads the odd slots of many groups evenly.
-        latest: answers the largest epoch that the store has seen in the group.
+        latest: returns the largest epoch that the store has seen in the group.
         clock: for the signs of life.
     """
 
@@ -81,7 +81,7 @@ class ZooKeeperSeat:
         self._salt = salt
         self._latest = latest
         self._clock = clock
-        self._session = 0
+        self._session_id = 0
         self._name = ""
         self._heard_s = float("-inf")
         self._was_cut = True
@@ -95,17 +95,19 @@ class ZooKeeperSeat:
         self._blocked: set[int] = set()
         self._awake = threading.Event()
 
-    # What others threads ask and tell.
+    # For other threads.
 
     @property
     def heard(self) -> bool:
         """Whether the session is the one under which it has looked, and connected."""
         zookeeper = self._zookeeper
-        return zookeeper.connected and zookeeper.session_id == self._session and not self._was_cut
+        return (
+            zookeeper.connected and zookeeper.session_id == self._session_id and not self._was_cut
+        )
 
     @property
     def certain_until_s(self) -> float:
-        """Two thirds of the session after the last sign of life that was answered was sent."""
+        """Two thirds of a session after the last acknowledged sign of life was sent."""
         return self._heard_s + CERTAIN * self._zookeeper.session_s
 
     def note_state(self) -> None:
@@ -129,23 +131,23 @@ class ZooKeeperSeat:
         self._awake.wait(max(0.0, min(due_s)))
         self._awake.clear()
 
-    # The member's turns.
+    # For the member's thread.
 
-    def look(self, owned: Mapping[int, str]) -> View | None:
+    def look(self, owned: Mapping[int, str]) -> SessionView | None:
         """Gives its sign of life, and reads members and plan if they may have changed."""
-        session = self._zookeeper.session_id
+        session_id = self._zookeeper.session_id
         now_s = self._clock.monotonic_s()
         if was_cut := self._was_cut:  # written only where it is set: it may be set just now
             self._was_cut = False
         lost: frozenset[int] = frozenset()
         try:
-            if was_cut or session != self._session:
+            if was_cut or session_id != self._session_id:
                 # Watches are gone with the connection.
                 self._stale = True
                 self._blocked.clear()
-            if session != self._session:
-                self._session = session
-                self._name = f"{self._worker}~{session & (2**64 - 1):x}"
+            if session_id != self._session_id:
+                self._session_id = session_id
+                self._name = f"{self._worker}~{session_id & (2**64 - 1):x}"
                 self._mine.clear()
                 lost = frozenset(owned)
             elif was_cut:
@@ -154,16 +156,16 @@ class ZooKeeperSeat:
                 self._give_sign_of_life()
                 self._heard_s = now_s
             if not self._stale:
-                return View(self._wanted, lost) if lost else None
+                return SessionView(self._wanted, lost) if lost else None
             self._stale = False
             self._wanted = self._read(now_s)
         except BaseException:
             self._was_cut = self._stale = True
             raise
-        return View(self._wanted, lost)
+        return SessionView(self._wanted, lost)
 
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
-        """Creates owner nodes; where there is one already it is watched."""
+        """Creates owner nodes; watches those that exist already."""
         wanted = [slot for slot in slots if slot not in self._blocked]
         value, base = owner_value(self._name, self._base), self._base
         answers = self._ask(
@@ -191,7 +193,7 @@ class ZooKeeperSeat:
         if czxids and (base := self._latest() - min(czxids)) > self._base:
             plan, version = self._plan()
             if base > plan.base:
-                self._replace(Plan(plan.members, plan.slots, base), version)
+                self._replace(AssignmentPlan(plan.members, plan.slots, base), version)
             self._stale = True
 
     def let_go(self, slots: Mapping[int, str]) -> None:
@@ -199,7 +201,7 @@ class ZooKeeperSeat:
 
         def delete(slot: int) -> Any:
             transaction = self._client.transaction()
-            transaction.check(self._seat, -1)
+            transaction.check(self._member_path, -1)
             transaction.delete(self._owner(slot))
             return transaction.commit_async()
 
@@ -212,23 +214,25 @@ class ZooKeeperSeat:
 
     def leave(self) -> None:
         """Deletes all its nodes; what cannot be deleted ends with the session."""
-        if self._session and self._zookeeper.connected:
+        if self._session_id and self._zookeeper.connected:
             self.let_go(dict.fromkeys(self._mine, ""))
-            self._ask(self._client.delete_async, [self._seat])
+            self._ask(self._client.delete_async, [self._member_path])
 
     # Steps of these.
 
     def _give_sign_of_life(self) -> None:
-        """Writes its seat; makes it where it is not there."""
-        [(_, answer)] = self._ask(lambda path: self._client.set_async(path, b""), [self._seat])
-        if self._zookeeper.session_id != self._session:
-            # Its seat has passed with it: made anew now, it would be a seat of nobody's.
+        """Writes its member node, and creates the node if it is not there."""
+        [(_, answer)] = self._ask(
+            lambda path: self._client.set_async(path, b""), [self._member_path]
+        )
+        if self._zookeeper.session_id != self._session_id:
+            # Its session has expired with it: created now, the node would belong to no session.
             raise CoordinatorUnavailable(self._zookeeper.shown, "the session has passed")
         if isinstance(answer, NoNodeError):
             for path in (f"{self._path}/members", f"{self._path}/owners"):
                 self._make(path, makepath=True)
-            self._make(f"{self._path}/plan", msgspec.json.encode(Plan()))
-            self._make(self._seat, ephemeral=True)
+            self._make(f"{self._path}/plan", msgspec.json.encode(AssignmentPlan()))
+            self._make(self._member_path, ephemeral=True)
 
     def _make(self, path: str, value: bytes = b"", **options: bool) -> None:
         """Creates a node, unless it is there."""
@@ -236,7 +240,7 @@ class ZooKeeperSeat:
         self._ask(lambda path: self._client.create_async(path, value, acl=acl, **options), [path])
 
     def _read(self, now_s: float) -> frozenset[int]:
-        """Reads members and plan, makes a new plan if it is time, and answers what is wanted."""
+        """Reads members and plan, makes a new plan if it is time, and returns what is wanted."""
         [(_, names)] = self._ask(partial(self._client.get_children_async, watch=self._on_watch), [
             f"{self._path}/members"
         ])  # fmt: skip
@@ -258,12 +262,12 @@ class ZooKeeperSeat:
                 self._look_at_s = ripe_s
         return frozenset(slot for slot, name in plan.owners().items() if name == self._name)
 
-    def _evicted(self, name: str, plan: Plan) -> bool:
+    def _evicted(self, name: str, plan: AssignmentPlan) -> bool:
         """Whether a member was found dead, and its nodes have been deleted.
 
-        Its process ran on this machine and is gone, so its session need not be waited for. Its seat
-        and the nodes of its slots are deleted together or not at all, so that of several who find
-        it dead only one does that.
+        Its process ran on this machine and is gone, so there is no need to wait for its session.
+        Its node and the nodes of its slots are deleted together or not at all, so that only one of
+        several members that find it dead does that.
         """
         if not is_dead(worker_of(name)):
             return False
@@ -277,26 +281,28 @@ class ZooKeeperSeat:
         [(_, results)] = self._ask(lambda each: each.commit_async(), [transaction])
         return all(is_good(result) for result in results)
 
-    def _propose(self, members: Iterable[str], plan: Plan, version: int) -> Plan:
-        """Replaces the plan; if somebody else has done so meanwhile, its watch tells."""
+    def _propose(
+        self, members: Iterable[str], plan: AssignmentPlan, version: int
+    ) -> AssignmentPlan:
+        """Replaces the plan; if another member has done so meanwhile, the watch fires."""
         names = sorted(members)
         places = {name: place for place, name in enumerate(names)}
-        allocation = allocate(self._slots, names, plan.owners(), self._salt)
-        order = [places[allocation[slot]] for slot in range(self._slots)]
-        following = Plan(names, order, plan.base)
+        assignment = assign(self._slots, names, plan.owners(), self._salt)
+        order = [places[assignment[slot]] for slot in range(self._slots)]
+        following = AssignmentPlan(names, order, plan.base)
         return following if self._replace(following, version) else plan
 
-    def _plan(self) -> tuple[Plan, int]:
+    def _plan(self) -> tuple[AssignmentPlan, int]:
         """The plan and its version; a change of it is watched for."""
         [(_, found)] = self._ask(partial(self._client.get_async, watch=self._on_watch), [
             f"{self._path}/plan"
         ])  # fmt: skip
         if not is_good(found):
             raise self._gone()
-        return msgspec.json.decode(found[0], type=Plan), found[1].version
+        return msgspec.json.decode(found[0], type=AssignmentPlan), found[1].version
 
-    def _replace(self, plan: Plan, version: int) -> bool:
-        """Writes a plan in place of a version of it; whether that was still the last one."""
+    def _replace(self, plan: AssignmentPlan, version: int) -> bool:
+        """Replaces one version of the plan; returns whether that was still the latest."""
         value = msgspec.json.encode(plan)
         [(_, answer)] = self._ask(
             lambda path: self._client.set_async(path, value, version), [f"{self._path}/plan"]
@@ -306,22 +312,22 @@ class ZooKeeperSeat:
         return is_good(answer)
 
     def _gone(self) -> CoordinatorUnavailable:
-        """Somebody has removed the group's nodes: the next sign of life makes them again."""
+        """The error if the group's nodes were removed: the next sign of life creates them again."""
         self._heard_s = float("-inf")
         return CoordinatorUnavailable(self._zookeeper.shown, f"{self._path} is gone")
 
     def _not_mine(self, slots: Sequence[int]) -> frozenset[int]:
-        """Those of the slots that ZooKeeper does not show as this session's."""
+        """The slots that ZooKeeper does not show as this session's."""
         answers = self._ask(lambda slot: self._client.get_async(self._owner(slot)), slots)
         return frozenset(
             slot for slot, answer in answers
             if not is_good(answer)
-            or answer[1].ephemeralOwner != self._session
+            or answer[1].ephemeralOwner != self._session_id
             or answer[1].czxid != self._mine.get(slot)
         )  # fmt: skip
 
     def _watch(self, slots: Sequence[int]) -> dict[int, str]:
-        """Watches nodes that are there; answers those that are its own after all."""
+        """Watches nodes that exist; returns the epochs of those that are its own after all."""
         self._blocked.update(slots)
         answers = self._ask(
             lambda slot: self._client.get_async(
@@ -333,21 +339,21 @@ class ZooKeeperSeat:
         for slot, answer in answers:
             if not is_good(answer):
                 self._on_freed(slot)
-            elif answer[1].ephemeralOwner == self._session:
+            elif answer[1].ephemeralOwner == self._session_id:
                 self._blocked.discard(slot)
                 self._mine[slot] = answer[1].czxid
                 mine[slot] = epoch_of(base_of(answer[0]), answer[1].czxid)
         return mine
 
     def _ask(self, send: Callable[[Any], Any], items: Sequence[Any]) -> list[tuple[Any, Any]]:
-        """What ZooKeeper answers to a request for each item."""
+        """ZooKeeper's replies to a request for each item."""
         return gathered(self._zookeeper, send, items)
 
     def _owner(self, slot: int) -> str:
         return f"{self._path}/owners/{slot}"
 
     @property
-    def _seat(self) -> str:
+    def _member_path(self) -> str:
         return f"{self._path}/members/{self._name}"
 
     def _on_watch(self, _: object) -> None:

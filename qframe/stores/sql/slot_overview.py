@@ -8,12 +8,13 @@ import msgspec
 from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.stores.sql.places import Cursor, Place
-from qframe.stores.sql.schema import State, cursors, held, is_there, later, slots, subjects
+from qframe.stores.sql.cursors import Cursor
+from qframe.stores.sql.schema import HeadState, cursors, held, is_there, later, slots, subjects
+from qframe.stores.sql.topic_ref import TopicRef
 
 _MINE = subjects.c.cursor == cursors.c.cursor
 _SLOT = cursors.c.cursor + bindparam("delta")
-_LOOK: Final = Statement(
+_OVERVIEW: Final = Statement(
     select(
         cursors,
         select(slots.c.head).where(slots.c.slot == _SLOT).scalar_subquery(),
@@ -24,9 +25,9 @@ _LOOK: Final = Statement(
             .limit(1)
             .scalar_subquery()
             for state, column in (
-                (State.WAITING, subjects.c.due),
-                (State.TODO, subjects.c.due),
-                (State.DOING, subjects.c.rank),
+                (HeadState.WAITING, subjects.c.due),
+                (HeadState.TODO, subjects.c.due),
+                (HeadState.DOING, subjects.c.rank),
             )
         ],
         select(later.c.due).where(later.c.slot == _SLOT).order_by(later.c.due).limit(1)
@@ -43,7 +44,7 @@ _LOOK: Final = Statement(
 )  # fmt: skip
 
 
-class View(msgspec.Struct):
+class SlotOverview(msgspec.Struct):
     """What there is in a slot, seen at one glance: its cursor, and the first of each sort."""
 
     cursor: Cursor
@@ -88,10 +89,10 @@ class View(msgspec.Struct):
         return any(time is not None and time <= now_ms for time in times)
 
 
-def look(transaction: Transaction, place: Place, group: int) -> dict[int, View]:
+def overviews_of(transaction: Transaction, ref: TopicRef, group: int) -> dict[int, SlotOverview]:
     """All slots of a group, at one glance."""
-    first, end = place.cursor_range(group)
-    delta = place.slot_number(0) - first
-    rows = transaction.rows(_LOOK, (delta, delta, delta, first, end))
-    views = [View(Cursor(*row[:11]), *row[11:]) for row in rows]
-    return {view.cursor.slot: view for view in views}
+    first, end = ref.cursor_range(group)
+    delta = ref.slot_number(0) - first
+    rows = transaction.rows(_OVERVIEW, (delta, delta, delta, first, end))
+    overviews = [SlotOverview(Cursor(*row[:11]), *row[11:]) for row in rows]
+    return {overview.cursor.slot: overview for overview in overviews}

@@ -7,13 +7,13 @@ from typing import Final
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.sql.schema import dead
 
-_BURY: Final = Statement(
+_ADD: Final = Statement(
     dead.insert(),
     "cursor seq subject priority attempts error traceback died_at id key headers body published_at",
 )
 
 
-def bury(
+def add_dead_letter(
     transaction: Transaction,
     cursor: int,
     *,
@@ -28,7 +28,7 @@ def bury(
 ) -> None:
     """Puts a message among the dead of a group, until somebody decides."""
     transaction.run(
-        _BURY,
+        _ADD,
         (
             cursor,
             seq,

@@ -24,7 +24,7 @@ def unreadable(deliveries: Sequence[Delivery]) -> bool:
     )
 
 
-def bury(
+def end(
     pulled: PullResult, asks: Sequence[PullRequest], settle: Callable[[list[Settlement]], object]
 ) -> None:
     """Takes what cannot be read out of a pull, as dead.
@@ -74,5 +74,5 @@ def _error(one: Delivery) -> str:
     what = "headers" if isinstance(one.headers, Unreadable) else "body"
     return (
         f"MalformedMessage: the {what} of message {one.seq} of slot {one.slot} cannot be read; "
-        "somebody has changed the row"
+        "the row was changed outside qframe"
     )

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from qframe import Message, Outgoing, QFrame, Topic
-from qframe.runtime.feed.pull_loop import DEEP_AT_ONCE, PULL_AT_MOST, WORTH_A_TURN
+from qframe.runtime.feed.ask_planner import DEEP_AT_ONCE, WORTH_A_TURN
+from qframe.runtime.feed.pull_loop import PULL_AT_MOST
 from qframe.stores.types import PullRequest, PullResult
 
 SLOTS = 16

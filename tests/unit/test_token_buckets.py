@@ -15,7 +15,7 @@ from qframe.options.flow import Breaker, RateLimit
 from qframe.retry import Reject
 from qframe.runtime.flow.shared_token_bucket import SharedTokenBucket
 from qframe.runtime.flow.token_bucket import LocalTokenBucket
-from qframe.stores.bucket import Bucket, Terms, drawn
+from qframe.stores.bucket import Bucket, DrawTerms, drawn
 from qframe.stores.types import DrawResult
 
 rates = st.sampled_from(["100/s", "7/s", "1/s", "6000/m", "50/h", "3/10ms", "1000/s"])
@@ -85,7 +85,7 @@ class Group:
 
     def draw(self, tokens: int, burst: int) -> DrawResult:
         self.draws += 1
-        terms = Terms(tokens, self.limit.tokens, self.limit.per_ms, burst)
+        terms = DrawTerms(tokens, self.limit.tokens, self.limit.per_ms, burst)
         answer, after = drawn(self.bucket, terms, self.clock.now_ms())
         self.bucket = self.bucket if after is None else after
         return answer

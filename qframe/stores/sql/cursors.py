@@ -1,4 +1,4 @@
-"""Where a topic's and a group's rows are: numbers, ranges, and the rows of cursors."""
+"""Groups and their cursors: numbers, rows, and the locks that an operation takes."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ from qframe.stores.sql.schema import (
     slots,
     topics,
 )
+from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import NO_EPOCH
-from qframe.topic import Topic
 
 EVERYTHING: Final = 2**62
 """The limit of what has none."""
@@ -84,31 +84,6 @@ _KEPT: Final = Statement(
 )
 
 
-class Place(msgspec.Struct, frozen=True):
-    """A topic, and the number under which its rows stand."""
-
-    topic: Topic
-    id: int
-
-    def slot_number(self, slot: int) -> int:
-        """The number of a slot's row."""
-        return self.id * PER_TOPIC + slot
-
-    def slot_range(self) -> tuple[int, int]:
-        """The numbers of all slots: from, and up to but not including."""
-        first = self.id * PER_TOPIC
-        return first, first + self.topic.slots
-
-    def cursor_number(self, group: int, slot: int) -> int:
-        """The number of a group's cursor in a slot."""
-        return group * PER_TOPIC + slot
-
-    def cursor_range(self, group: int) -> tuple[int, int]:
-        """The numbers of all cursors of a group: from, and up to but not including."""
-        first = group * PER_TOPIC
-        return first, first + self.topic.slots
-
-
 class Cursor(msgspec.Struct):
     """A row of the table of cursors, its fields in the order of the columns."""
 
@@ -141,45 +116,40 @@ class Cursor(msgspec.Struct):
         )  # fmt: skip
 
 
-def group_id(transaction: Transaction, place: Place, group: str) -> int | None:
+def group_id(transaction: Transaction, ref: TopicRef, group: str) -> int | None:
     """A group's number, or None if there is none of that name."""
-    row = transaction.row(_GROUP, (place.id, group))
+    row = transaction.row(_GROUP, (ref.id, group))
     return row[0] if row else None
 
 
-def known_group(transaction: Transaction, place: Place, group: str) -> int:
+def known_group(transaction: Transaction, ref: TopicRef, group: str) -> int:
     """A group's number.
 
     Raises:
         UnknownGroup: if there is none of that name.
     """
-    found = group_id(transaction, place, group)
+    found = group_id(transaction, ref, group)
     if found is None:
-        names = [row[1] for row in transaction.rows(GROUPS, (place.id,)) if row[1]]
-        raise UnknownGroup(place.topic.name, group, names)
+        names = [row[1] for row in transaction.rows(GROUPS, (ref.id,)) if row[1]]
+        raise UnknownGroup(ref.topic.name, group, names)
     return found
 
 
-def named_groups(transaction: Transaction, place: Place) -> list[int]:
+def named_groups(transaction: Transaction, ref: TopicRef) -> list[int]:
     """The groups that have subscribed."""
-    rows = transaction.rows(GROUPS, (place.id,))
+    rows = transaction.rows(GROUPS, (ref.id,))
     return [row[0] for row in rows if row[1] != UNCLAIMED]
 
 
-def groups_of(transaction: Transaction, place: Place) -> list[int]:
+def groups_of(transaction: Transaction, ref: TopicRef) -> list[int]:
     """The groups whose queues get what is published: those named, or else the unclaimed one."""
-    rows = transaction.rows(GROUPS, (place.id,))
+    rows = transaction.rows(GROUPS, (ref.id,))
     return [row[0] for row in rows if row[1] != UNCLAIMED] or [row[0] for row in rows]
 
 
-def lock_groups(transaction: Transaction, place: Place) -> None:
-    """Waits for those who add and drop groups of a topic; the first lock that an operation takes.
-
-    Args:
-        transaction: the transaction, which keeps the others waiting until it ends.
-        place: the topic's.
-    """
-    transaction.row(_LOCK_TOPIC, (place.id,))
+def lock_groups(transaction: Transaction, ref: TopicRef) -> None:
+    """Waits for others that add and drop groups of a topic; an operation takes this lock first."""
+    transaction.row(_LOCK_TOPIC, (ref.id,))
 
 
 def lock_group(transaction: Transaction, number: int) -> bool:
@@ -194,21 +164,21 @@ def take_number(transaction: Transaction, sort: Sort) -> int:
 
 
 def add_group(
-    transaction: Transaction, place: Place, name: str, starts: dict[int, int] | None = None
+    transaction: Transaction, ref: TopicRef, name: str, starts: dict[int, int] | None = None
 ) -> int:
     """Adds a group with a cursor in each slot, a stream's at these offsets; answers its number.
 
     The caller has locked the topic's groups.
     """
     number = take_number(transaction, Sort.GROUPS)
-    transaction.run(ADD_GROUP, (number, place.id, name))
+    transaction.run(ADD_GROUP, (number, ref.id, name))
     offsets = starts or {}
     transaction.run_many(
         ADD_CURSOR,
         [
-            (place.cursor_number(number, slot), NO_EPOCH, start, start, start, ranges.EMPTY,
+            (ref.cursor_number(number, slot), NO_EPOCH, start, start, start, ranges.EMPTY,
              None, 0, 0, 0, 0)
-            for slot in range(place.topic.slots)
+            for slot in range(ref.topic.slots)
             for start in [offsets.get(slot, 0)]
         ],
     )  # fmt: skip
@@ -231,13 +201,13 @@ def _locked_slots(count: int) -> Statement:
     return Statement(query.with_for_update(), " ".join(names))
 
 
-def lock_slots(transaction: Transaction, place: Place, wanted: Iterable[int]) -> dict[int, int]:
+def lock_slots(transaction: Transaction, ref: TopicRef, wanted: Iterable[int]) -> dict[int, int]:
     """The heads of slots, locked in ascending order; taken before any cursor."""
-    numbers_of = sorted({place.slot_number(slot) for slot in wanted})
+    numbers_of = sorted({ref.slot_number(slot) for slot in wanted})
     found: dict[int, int] = {}
     for some in padded(numbers_of):
         found.update(transaction.rows(_locked_slots(len(some)), tuple(some)))
-    first = place.slot_number(0)
+    first = ref.slot_number(0)
     return {number - first: head for number, head in found.items()}
 
 
@@ -251,7 +221,7 @@ def lock_cursors(transaction: Transaction, wanted: Iterable[int]) -> dict[int, C
 
 
 def lock_group_cursors(
-    transaction: Transaction, place: Place, group: str, wanted: Iterable[int]
+    transaction: Transaction, ref: TopicRef, group: str, wanted: Iterable[int]
 ) -> dict[int, Cursor]:
     """A group's cursors of these slots, by slot, locked.
 
@@ -261,37 +231,37 @@ def lock_group_cursors(
     asked = set(wanted)
     before = None
     # Dropped before they were locked, and subscribed again since, it has another number.
-    while (number := known_group(transaction, place, group)) != before:
-        found = lock_cursors(transaction, [place.cursor_number(number, slot) for slot in asked])
+    while (number := known_group(transaction, ref, group)) != before:
+        found = lock_cursors(transaction, [ref.cursor_number(number, slot) for slot in asked])
         if len(found) == len(asked):
             return {cursor.slot: cursor for cursor in found.values()}
         before = number
-    raise UnknownGroup(place.topic.name, group)
+    raise UnknownGroup(ref.topic.name, group)
 
 
-def cursors_of(transaction: Transaction, place: Place, group: int) -> dict[int, Cursor]:
+def cursors_of(transaction: Transaction, ref: TopicRef, group: int) -> dict[int, Cursor]:
     """The cursors of a group by slot, as they are committed."""
-    rows = transaction.rows(CURSORS, place.cursor_range(group))
+    rows = transaction.rows(CURSORS, ref.cursor_range(group))
     return {row[0] % PER_TOPIC: Cursor(*row) for row in rows}
 
 
 def unsettled(
-    transaction: Transaction, place: Place, slot: int, groups: Sequence[int]
+    transaction: Transaction, ref: TopicRef, slot: int, groups: Sequence[int]
 ) -> list[int]:
     """How many messages of a slot each group has to settle still; of a stream without any: all."""
     if not groups:
-        return [int(transaction.rows(_KEPT, (place.slot_number(slot),))[0][0])]
+        return [int(transaction.rows(_KEPT, (ref.slot_number(slot),))[0][0])]
     found = []
     for group in groups:
-        at = place.cursor_number(group, slot)
+        at = ref.cursor_number(group, slot)
         row = transaction.row(CURSORS, (at, at + 1))
         if row is None:  # dropped since the groups were read
             found.append(0)
             continue
         cursor = Cursor(*row)
         published = cursor.published
-        if not place.topic.has_subjects:
-            head = transaction.rows(_HEAD, (place.slot_number(slot),))[0][0]
+        if not ref.topic.has_subjects:
+            head = transaction.rows(_HEAD, (ref.slot_number(slot),))[0][0]
             published = head - cursor.base
         gone = transaction.rows(_DEAD, (at,))[0][0]
         found.append(published - cursor.acked - cursor.cancelled - gone)

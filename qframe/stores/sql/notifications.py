@@ -1,4 +1,4 @@
-"""What transactions tell those who wait: which slots of which topic, or whose roster."""
+"""What transactions notify waiting bells of: slots of a topic, or a group's roster."""
 
 from __future__ import annotations
 
@@ -6,36 +6,36 @@ from collections.abc import Iterable
 from typing import Final
 
 from qframe.drivers.sql import Transaction
-from qframe.stores.sql.places import Place
+from qframe.stores.sql.topic_ref import TopicRef
 
 MESSAGES: Final = "m"
 ROSTER: Final = "r"
-# A word may have 8,000 bytes on PostgreSQL; of more slots than this it names none.
+# A notification may have 8,000 bytes on PostgreSQL; of more slots than this it names none.
 MOST_SLOTS: Final = 256
 
 
-def tell_messages(transaction: Transaction, place: Place, slots: Iterable[int]) -> None:
+def notify_messages(transaction: Transaction, ref: TopicRef, slots: Iterable[int]) -> None:
     """Says that a pull might find something new in these slots."""
     named = sorted(set(slots))
     listed = ",".join(map(str, named)) if len(named) <= MOST_SLOTS else ""
     if named:
-        transaction.say(f"{MESSAGES} {place.id} {listed}")
+        transaction.notify(f"{MESSAGES} {ref.id} {listed}")
 
 
-def tell_roster(transaction: Transaction, place: Place, group: str) -> None:
+def notify_roster(transaction: Transaction, ref: TopicRef, group: str) -> None:
     """Says that members or owners of a group have changed."""
-    transaction.say(f"{ROSTER} {place.id} {group}")
+    transaction.notify(f"{ROSTER} {ref.id} {group}")
 
 
-def topic_and_slots(word: str) -> tuple[int, frozenset[int] | None] | None:
+def topic_and_slots(notification: str) -> tuple[int, frozenset[int] | None] | None:
     """The number of the topic of which a word tells, and its slots, None where it may be any."""
-    sort, number, rest = word.split(" ", 2)
+    sort, number, rest = notification.split(" ", 2)
     if sort != MESSAGES:
         return None
     return int(number), frozenset(map(int, rest.split(","))) if rest else None
 
 
-def topic_and_group(word: str) -> tuple[int, str] | None:
+def topic_and_group(notification: str) -> tuple[int, str] | None:
     """The number of the topic, and the group, of whose roster a word tells."""
-    sort, number, rest = word.split(" ", 2)
+    sort, number, rest = notification.split(" ", 2)
     return (int(number), rest) if sort == ROSTER else None

@@ -20,12 +20,12 @@ _HARMLESS: Final = re.compile(r"[ -&(-\[\]-~]*")  # printable, and neither ' nor
 _TYPES: Final = "text, text, text, text, text, bigint, bigint"
 
 
-class Known:
-    """What is known of a connection's session.
+class StatementState:
+    """The state of the prepared statement in one connection.
 
     Attributes:
-        is_prepared: whether it has the statement, as far as we know.
-        refusals: how often in a row it has refused it.
+        is_prepared: whether the session should have the statement.
+        refusals: how often in a row the server has refused it.
     """
 
     __slots__ = ("is_prepared", "refusals")
@@ -35,7 +35,7 @@ class Known:
         self.refusals: int = 0
 
 
-class Opening:
+class BeginWithMark:
     """Begins a transaction and writes its first row in one round trip, where psycopg lets it.
 
     Left to itself psycopg sends BEGIN, waits, sends the statement, and waits again: with the
@@ -65,7 +65,7 @@ class Opening:
         fairy = connection.connection
         driver: Any = fairy.dbapi_connection
         if (known := fairy.info.get(self._name)) is None:
-            known = fairy.info[self._name] = Known()
+            known = fairy.info[self._name] = StatementState()
         texts = [given[name] for name in ("namespace", "topic", "group", "effect", "token")]
         if (
             known.refusals >= _REFUSALS
@@ -89,7 +89,7 @@ class Opening:
                 raise OperationalError(execute, None, error) from error
             return None
 
-    def _sent(self, driver: Any, known: Known, execute: str) -> int | None:
+    def _sent(self, driver: Any, known: StatementState, execute: str) -> int | None:
         prepare = "" if known.is_prepared else self._prepare
         answer = driver.pgconn.exec_(f"BEGIN; {prepare}{execute}".encode())
         if answer.status == _COMMAND_OK:

@@ -14,18 +14,18 @@ from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import known
-from qframe.stores.redis.keys import Argument, Place
+from qframe.stores.redis.keys import Argument, SlotKeys
 from qframe.stores.redis.reading import Malformed
 from qframe.stores.types import PullRequest, PullResult
 
 _RELEASE = pack((str(Verdict.RELEASE), 0, False, False, False))
 
 
-class Share(NamedTuple):
+class SlotPull(NamedTuple):
     """What a pull has asked of one slot, and where."""
 
     redis: Redis
-    place: Place
+    keys: SlotKeys
     group: str
     ask: PullRequest
     now: str
@@ -33,26 +33,26 @@ class Share(NamedTuple):
     def run(self, calls: Sequence[Call]) -> None:
         """Asks for all of that; refuses a group that there is not."""
         for reply in self.redis.run(calls):
-            known(self.redis, self.place, self.group, reply)
+            known(self.redis, self.keys, self.group, reply)
 
 
 def of_line(
-    share: Share, line: list[Delivery], span: tuple[int, int], window: str, pulled: PullResult
+    share: SlotPull, line: list[Delivery], span: tuple[int, int], window: str, pulled: PullResult
 ) -> list[Delivery]:
     """Buries what of a stream's line is malformed, and passes what is missing; the rest is sound.
 
     An offset is missing where another program has removed what was there, or has counted wrongly.
     There is nothing to bury, so it counts as settled.
     """
-    place, slot, epoch = share.place, share.ask.slot, share.ask.epoch
+    keys, slot, epoch = share.keys, share.ask.slot, share.ask.epoch
     calls: list[Call] = []
     bad = [one for one in line if isinstance(one, Malformed)]
     if bad:
         ends = [word for one in bad for word in (_death(one), one.seq, one.attempt)]
-        calls.append(place.call("end_stream", slot, share.now, share.group, epoch, window, *ends))
+        calls.append(keys.call("end_stream", slot, share.now, share.group, epoch, window, *ends))
     if gaps := list(_gaps(line, *span)):
         flat = [offset for gap in gaps for offset in gap]
-        calls.append(place.call("settle_stream", slot, share.group, epoch, window, *flat))
+        calls.append(keys.call("settle_stream", slot, share.group, epoch, window, *flat))
     share.run(calls)
     pulled.malformed += len(bad)
     pulled.missing += sum(end - first for first, end in gaps)
@@ -61,18 +61,22 @@ def of_line(
 
 
 def of_heads(
-    share: Share, heads: list[Delivery], subjects: Sequence[bytes], receipt: str, pulled: PullResult
+    share: SlotPull,
+    heads: list[Delivery],
+    subjects: Sequence[bytes],
+    receipt: str,
+    pulled: PullResult,
 ) -> list[Delivery]:
     """Buries malformed heads; what stands behind a sound one is given back from there on.
 
     It becomes a head itself when those before it are settled.
     """
-    place, ask = share.place, share.ask
+    keys, ask = share.keys, share.ask
     words: list[Argument] = []
     sound: list[Delivery] = []
     before: bytes | None = None
     is_cut = False
-    buried = 0
+    ended = 0
     for one, subject in zip(heads, subjects, strict=True):
         if subject != before:
             before, is_cut, run = subject, False, 0
@@ -86,10 +90,10 @@ def of_heads(
             is_cut = True
         else:
             words += (_death(one), subject, one.seq, receipt)
-            buried += 1
-    held: tuple[Any, ...] = (share.now, str(place.topic.kind), share.group, ask.epoch)
-    share.run([place.call("settle", ask.slot, *held, *words)])
-    pulled.malformed += buried
+            ended += 1
+    held: tuple[Any, ...] = (share.now, str(keys.topic.kind), share.group, ask.epoch)
+    share.run([keys.call("settle", ask.slot, *held, *words)])
+    pulled.malformed += ended
     return sound
 
 

@@ -1,0 +1,44 @@
+"""A role of the store: operations of one module beside this one, each under the store's lock."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterable
+
+from qframe.clock import Clock
+from qframe.errors import UnknownGroup, UnknownTopic
+from qframe.stores.model.bell import EventBell
+from qframe.stores.model.state import UNCLAIMED, Cursor, TopicState
+from qframe.topic import Topic
+
+
+class ModelRole:
+    """The topics that all roles of a store share, the lock, the clock and the bells."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._lock = threading.RLock()
+        self._states: dict[str, TopicState] = {}
+        self._bells: set[EventBell] = set()
+        self._roster_bells: set[EventBell] = set()
+
+    def _now_ms(self) -> int:
+        return self._clock.now_ms()
+
+    def _state(self, topic: Topic) -> TopicState:
+        if (state := self._states.get(topic.name)) is None:
+            raise UnknownTopic(topic.name)
+        return state
+
+    def _group(self, topic: Topic, group: str) -> list[Cursor]:
+        if (cursors := self._state(topic).groups.get(group)) is None:
+            raise UnknownGroup(topic.name, group, self._names(topic))
+        return cursors
+
+    def _names(self, topic: Topic) -> list[str]:
+        """The groups that have subscribed."""
+        return [name for name in sorted(self._state(topic).groups) if name != UNCLAIMED]
+
+    def _ring(self, bells: Iterable[EventBell] | None = None) -> None:
+        for bell in list(self._bells if bells is None else bells):
+            bell.ring()

@@ -1,0 +1,73 @@
+"""Topics: declaring them, and sweeping away what they no longer need."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from qframe.errors import TopicMismatch
+from qframe.stores.base import Topics
+from qframe.stores.model.groups import drop
+from qframe.stores.model.role import ModelRole
+from qframe.stores.model.state import Slot, TopicState
+from qframe.topic import Topic
+
+
+class ModelTopics(ModelRole, Topics):
+    """Topics by name."""
+
+    @override
+    def declare(self, topic: Topic) -> None:
+        with self._lock:
+            declare(self._states, topic)
+
+    @override
+    def topic(self, name: str) -> Topic | None:
+        with self._lock:
+            state = self._states.get(name)
+            return state.topic if state else None
+
+    @override
+    def topics(self) -> list[Topic]:
+        with self._lock:
+            return [state.topic for _, state in sorted(self._states.items())]
+
+    @override
+    def sweep(self, topic: Topic, limit: int = 500) -> int:
+        with self._lock:
+            return sweep(self._state(topic), limit, self._now_ms())
+
+
+def declare(states: dict[str, TopicState], topic: Topic) -> None:
+    """Makes a topic known, or changes its options."""
+    state = states.get(topic.name)
+    if state is None:
+        state = states[topic.name] = TopicState(topic, [Slot() for _ in range(topic.slots)])
+        state.collecting()
+        return
+    for what, declared, asked in (
+        ("kind", str(state.topic.kind), str(topic.kind)),
+        ("slots", state.topic.slots, topic.slots),
+    ):
+        if declared != asked:
+            raise TopicMismatch(topic.name, what, declared, asked)
+    state.topic = topic
+
+
+def sweep(state: TopicState, limit: int, now_ms: int) -> int:
+    """Removes up to `limit` rows that are no longer needed; answers how many."""
+    removed = 0
+    for group in [group for group, at_ms in state.expiries.items() if at_ms <= now_ms]:
+        if removed < limit:
+            removed += drop(state, group)
+    for number, slot in enumerate(state.slots):
+        for mark in [mark for mark, at_ms in slot.marks.items() if at_ms <= now_ms]:
+            if removed < limit:
+                del slot.marks[mark]
+                removed += 1
+        floor = min((cursors[number].floor for cursors in state.groups.values()), default=2**62)
+        then_ms = now_ms - state.topic.retain_ms
+        for seq in sorted(slot.log):
+            if removed < limit and seq < floor and slot.log[seq].joined_at_ms <= then_ms:
+                del slot.log[seq]
+                removed += 1
+    return removed

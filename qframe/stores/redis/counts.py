@@ -1,0 +1,100 @@
+"""Counts of messages, for each slot and group; and where a group stands in a stream."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from qframe.drivers.redis import Redis
+from qframe.stores.records import Stats, unclaimed
+from qframe.stores.redis.envelopes import (
+    unpack,
+)
+from qframe.stores.redis.groups import known, names
+from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
+from qframe.stores.types import NO_EPOCH
+
+
+class StreamPosition(NamedTuple):
+    """Where a group stands in a stream's slot."""
+
+    floor: int
+    read: int
+    settled: list[int]
+
+    def state_of(self, offset: int) -> str:
+        """Where an offset of the line stands."""
+        if offset < self.floor or any(
+            first <= offset < end
+            for first, end in zip(self.settled[::2], self.settled[1::2], strict=True)
+        ):
+            return "settled"
+        return "doing" if offset < self.read else "todo"
+
+
+def stats(redis: Redis, keys: SlotKeys, group: str | None, now: str) -> list[Stats]:
+    """Counts for each group and slot."""
+    groups = [group] if group is not None else names(redis, keys)
+    if not groups and not keys.topic.has_subjects:
+        return _unclaimed(redis, keys)
+    groups = groups or [UNCLAIMED]
+    everywhere = range(keys.topic.slots)
+    return [one for name in groups for one in stats_of(redis, keys, name, everywhere, now)]
+
+
+def _unclaimed(redis: Redis, keys: SlotKeys) -> list[Stats]:
+    """The counts of a stream that no group reads yet."""
+    slots = range(keys.topic.slots)
+    replies = redis.ask_many(
+        [
+            question
+            for slot in slots
+            for question in (
+                (keys.key(slot, "head"), "GET"),
+                (keys.key(slot, "first"), "GET"),
+                (keys.key(slot, "later"), "ZCARD"),
+            )
+        ]
+    )
+    numbers = iter(int(reply or 0) for reply in replies)
+    return [
+        unclaimed(slot, head=next(numbers), first=next(numbers), waiting=next(numbers))
+        for slot in slots
+    ]
+
+
+def stats_of(
+    redis: Redis, keys: SlotKeys, group: str, slots: Sequence[int], now: str
+) -> list[Stats]:
+    """Counts for one group, of some slots."""
+    found: dict[int, Stats] = {}
+    while slots:
+        kind = str(keys.topic.kind)
+        replies = redis.run([keys.call("stats", slot, now, kind, group) for slot in slots])
+        for slot, reply in zip(slots, replies, strict=True):
+            known(redis, keys, group, reply[0])
+            if reply[0] != _MORE:
+                found[slot] = _stats(slot, group, reply)
+        slots = [slot for slot in slots if slot not in found]
+    return [found[slot] for slot in sorted(found)]
+
+
+def _stats(slot: int, group: str, reply: list[Any]) -> Stats:
+    epoch, published, waiting, retrying, todo, doing, settled, died, cancelled, head = reply[:10]
+    floor, following = reply[10:]
+    return Stats(
+        slot=slot, group=group, epoch=epoch.decode() if epoch else NO_EPOCH, published=published,
+        waiting=waiting, retrying=retrying, todo=todo, doing=doing, settled=settled, dead=died,
+        cancelled=cancelled, head=head, floor=None if floor < 0 else floor,
+        next_ms=None if following < 0 else following,
+    )  # fmt: skip
+
+
+def cursor_of(redis: Redis, keys: SlotKeys, group: str, slot: int) -> StreamPosition:
+    """Where a group stands in a stream's slot."""
+    key = keys.key(slot, "cursor", group)
+    floor, read, settled = redis.ask(key, "HMGET", "floor", "read", "settled")
+    return StreamPosition(int(floor or 0), int(read or 0), unpack(settled) if settled else [])
+
+
+_MORE = 1

@@ -1,0 +1,74 @@
+"""Topics: declaring them, and sweeping away what they no longer need."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from qframe.drivers.redis import Call, Redis
+from qframe.errors import TopicMismatch
+from qframe.stores.base import Topics
+from qframe.stores.redis.keys import SlotKeys, declared, of, topic_from, topics_key
+from qframe.stores.redis.role import RedisRole
+from qframe.stores.topic_options import TopicOptions
+from qframe.topic import Topic
+
+
+class RedisTopics(RedisRole, Topics):
+    """Topics in a hash of the namespace."""
+
+    @override
+    def declare(self, topic: Topic) -> None:
+        declare(self._redis, self._namespace, topic)
+        self._known_keys[topic.name] = SlotKeys(self._namespace, topic)
+
+    @override
+    def topic(self, name: str) -> Topic | None:
+        return declared(self._redis, self._namespace, name)
+
+    @override
+    def topics(self) -> list[Topic]:
+        return all_declared(self._redis, self._namespace)
+
+    @override
+    def sweep(self, topic: Topic, limit: int = 500) -> int:
+        return self._call(topic, sweep, limit, self._now())
+
+
+def declare(redis: Redis, namespace: str, topic: Topic) -> None:
+    """Makes a topic known, or changes its options."""
+    [before] = redis.run(
+        [
+            Call(
+                of("declare"), topics_key(namespace),
+                (topic.name, f"{topic.kind} {topic.slots}", TopicOptions.of(topic).to_json()),
+            )
+        ]
+    )  # fmt: skip
+    if before:
+        kind, slots = before.decode().split()
+        if kind != topic.kind:
+            raise TopicMismatch(topic.name, "kind", kind, str(topic.kind))
+        raise TopicMismatch(topic.name, "slots", int(slots), topic.slots)
+
+
+def all_declared(redis: Redis, namespace: str) -> list[Topic]:
+    """All topics, by name."""
+    flat = redis.ask(topics_key(namespace), "HGETALL")
+    pairs = zip(flat[::2], flat[1::2], strict=True)
+    return [topic_from(name.decode(), value) for name, value in sorted(pairs)]
+
+
+def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
+    """Removes up to `limit` rows that are no longer needed; answers how many."""
+    removed = 0
+    topic = keys.topic
+    for slot in range(topic.slots):
+        while removed < limit:
+            step = min(500, limit - removed)
+            [gone] = redis.run(
+                [keys.call("sweep", slot, now, str(topic.kind), topic.retain_ms, step)]
+            )
+            removed += gone
+            if gone < step:
+                break
+    return removed

@@ -1,0 +1,199 @@
+"""Handing heads out: those that are due, first ranks first, and the runs behind them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+from sqlalchemy import bindparam, select
+
+from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.message import Delivery
+from qframe.stores import rules
+from qframe.stores.records import told_apart
+from qframe.stores.sql import heads, lookups, named
+from qframe.stores.sql.dead_letters import add_dead_letter
+from qframe.stores.sql.heads import Head
+from qframe.stores.sql.padding import padded
+from qframe.stores.sql.schema import HeadState, is_there, subjects
+from qframe.stores.types import LOST_ERROR, PullRequest, PullResult, PullTerms
+from qframe.topic import Kind
+
+_CLAIMABLE: Final = Statement(
+    select(subjects)
+    .where(
+        subjects.c.cursor == bindparam("at"),
+        subjects.c.state == bindparam("standing"),
+        is_there(subjects.c.state),
+        subjects.c.due <= bindparam("now"),
+    )
+    .order_by(subjects.c.rank, subjects.c.due, subjects.c.seq)
+    .limit(bindparam("most")),
+    "at standing now most",
+)
+
+_LIKELY_RUN: Final = 4
+
+_TRIES: Final = 8
+
+_LOST: Final = 9
+
+_BEHIND: Final = 11
+
+
+@lru_cache(maxsize=16)
+def _claimed(count: int) -> Statement:
+    """Takes heads into doing, all with runs of one length."""
+    names = [f"s{number}" for number in range(count)]
+    return Statement(
+        subjects.update()
+        .where(
+            subjects.c.cursor == bindparam("at"),
+            subjects.c.subject.in_([bindparam(name) for name in names]),
+        )
+        .values(
+            state=HeadState.DOING, rank=bindparam("until"), receipt=bindparam("token"),
+            tries=subjects.c.tries + 1, given=bindparam("run"),
+        ),
+        f"until token run at {' '.join(names)}",
+    )  # fmt: skip
+
+
+_NAMED: Final = named.found(subjects, numbers="runs")
+
+_CLAIMED: Final = Statement(
+    subjects.update().where(named.is_at(subjects, _NAMED))
+    .values(
+        state=HeadState.DOING, rank=bindparam("until"), receipt=bindparam("token"),
+        tries=subjects.c.tries + 1, given=_NAMED.c.runs,
+    ),
+    f"until token {named.NAMES} runs",
+)  # fmt: skip
+
+
+class Pull(msgspec.Struct):
+    """One pull while it is done: its terms, its moment, and what comes of it."""
+
+    terms: PullTerms
+    now_ms: int
+    until_ms: int
+    pulled: PullResult = msgspec.field(default_factory=lambda: PullResult([], []))
+    cursors: list[Row] = []
+    claims: dict[tuple[int, int], list[str]] = {}  # subjects by cursor and length of their runs
+
+
+def claim(transaction: Transaction, kind: Kind, at: int, ask: PullRequest, pulling: Pull) -> int:
+    """Hands out heads that are due, and the runs behind them; answers how many messages."""
+    now_ms, terms, pulled = pulling.now_ms, pulling.terms, pulling.pulled
+    standing = HeadState.TODO if kind in rules.RANKED else HeadState.WAITING
+    left, taken = ask.limit, 0
+    while left > 0:
+        most = left
+        if kind is Kind.ORDERED:
+            # A subject may bring a run with it, as long as those before, so few are enough.
+            run = (ask.limit - left) // taken if taken else _LIKELY_RUN
+            most = min(left, max(_LIKELY_RUN, left // run))
+        rows = transaction.rows(_CLAIMABLE, (at, standing, now_ms, most))
+        runs = _Runs(transaction, rows, terms.run if kind is Kind.ORDERED else 1)
+        has_ended = False
+        for number, row in enumerate(rows):
+            if left <= 0:
+                break
+            if row[_TRIES] >= terms.max_attempts:
+                _end_dead(transaction, kind, Head(*row), now_ms)
+                pulled.dead += 1
+                has_ended = True  # what follows it may come before the other rows: look again
+                break
+            given = _hand_out(row, runs.behind(number, left), ask.slot, left, pulling)
+            left -= given
+            taken += 1
+            pulling.claims.setdefault((at, given), []).append(row[1])
+        if len(rows) < most and not has_ended:
+            break
+        if left > 0:
+            write_claims(transaction, pulling)
+    return ask.limit - left
+
+
+def write_claims(transaction: Transaction, pulling: Pull) -> None:
+    """Takes into doing what was handed out: of all slots at once, unless one is looked at again."""
+    claims, until_ms, receipt = pulling.claims, pulling.until_ms, pulling.terms.receipt
+    if claims and transaction.takes_arrays:
+        each = ((at, name, run) for (at, run), names in claims.items() for name in names)
+        transaction.run(_CLAIMED, (until_ms, receipt, *named.columns_of(each)))
+    elif claims:
+        by_size: dict[int, list[Row]] = {}
+        for (at, run), names in claims.items():
+            for some in padded(names):
+                by_size.setdefault(len(some), []).append((until_ms, receipt, run, at, *some))
+        for size, rows in by_size.items():
+            transaction.run_many(_claimed(size), rows)
+    claims.clear()
+
+
+class _Runs:
+    """What stands behind heads that are handed out, looked up for many of them at once."""
+
+    def __init__(self, transaction: Transaction, rows: Sequence[Row], longest: int) -> None:
+        self._transaction = transaction
+        self._rows = rows
+        self._longest = longest
+        self._found: dict[tuple[int, str], list[Row]] = {}
+        self._cut: tuple[int, str] | None = None  # of which there may be more than was found
+
+    def behind(self, number: int, left: int) -> Sequence[Row]:
+        """What may be handed out with one of the heads, where so much is left to hand out."""
+        row = self._rows[number]
+        most = min(self._longest, left) - 1
+        if most <= 0 or not _has_run(row):
+            return ()
+        found = self._found.get(row[:2])
+        if found is None or (row[:2] == self._cut and len(found) < most):
+            self._look(number, most, left)
+        return self._found.get(row[:2], ())
+
+    def _look(self, first: int, most: int, left: int) -> None:
+        """Looks up from one head on as many as are enough if all of them are due."""
+        wanted = [(row[0], row[1], most) for row in self._rows[first:] if _has_run(row)]
+        self._found = found = lookups.behind(self._transaction, wanted, left)
+        is_cut = sum(map(len, found.values())) >= left
+        self._cut = next(reversed(found)) if is_cut else None
+
+
+def _has_run(row: Row) -> bool:
+    return bool(row[_BEHIND]) and not row[_LOST]
+
+
+def _hand_out(row: Row, behind: Sequence[Row], slot: int, left: int, pulling: Pull) -> int:
+    """Adds the deliveries of one head, given as a row, and of its run; answers how many."""
+    subject, seq, tries, lost = row[1], row[5], row[_TRIES], row[_LOST]
+    receipt, deliveries = pulling.terms.receipt, pulling.pulled.deliveries
+    message_id, key, headers, body, published_at = row[13:]
+    deliveries.append(
+        Delivery(message_id, key, None if headers is None else heads.headers_of(headers), body,
+                 published_at, slot, subject, seq, receipt, tries + 1, lost)
+    )  # fmt: skip
+    given = 1
+    for _, _, seq, due, _, message_id, key, headers, body, published_at in behind[: left - 1]:
+        if due > pulling.now_ms:
+            break
+        deliveries.append(
+            Delivery(message_id, key, None if headers is None else heads.headers_of(headers),
+                     body, published_at, slot, subject, seq, receipt)
+        )  # fmt: skip
+        given += 1
+    return given
+
+
+def _end_dead(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> None:
+    """Gives up a message whose last attempt was lost."""
+    error, traceback = told_apart(head.error)
+    add_dead_letter(
+        transaction, head.cursor, seq=head.seq,
+        subject=None if kind is Kind.STREAM else head.subject,
+        priority=head.priority, attempts=head.tries, error=error or LOST_ERROR,
+        traceback=traceback, died_at_ms=now_ms, envelope=head.envelope(),
+    )  # fmt: skip
+    heads.advance(transaction, kind, head, now_ms)

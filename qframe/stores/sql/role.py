@@ -1,0 +1,61 @@
+"""A role of the store: operations of one module beside this one, each in one transaction."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Concatenate, ParamSpec, TypeVar
+
+from qframe.drivers.sql import Database, Transaction
+from qframe.errors import UnknownTopic
+from qframe.stores.sql.topic_ref import TopicRef, declared
+from qframe.topic import Topic
+
+P = ParamSpec("P")
+T = TypeVar("T")
+
+
+class SqlRole:
+    """The database that all roles of a store share, and the topics that they have met.
+
+    Args:
+        database: the database.
+        namespace: the store's.
+    """
+
+    def __init__(self, database: Database, namespace: str) -> None:
+        self._database = database
+        self._namespace = namespace
+        self._topic_ids: dict[str, int] = {}
+
+    def _write(
+        self,
+        topic: Topic,
+        act: Callable[Concatenate[Transaction, TopicRef, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Runs an operation on a topic in a transaction that writes."""
+        ref = self._ref(topic)
+        return self._database.write(lambda it: act(it, ref, *args, **kwargs))
+
+    def _read(
+        self,
+        topic: Topic,
+        act: Callable[Concatenate[Transaction, TopicRef, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Runs an operation on a topic in a transaction that reads."""
+        ref = self._ref(topic)
+        return self._database.read(lambda it: act(it, ref, *args, **kwargs))
+
+    def _ref(self, topic: Topic) -> TopicRef:
+        number = self._topic_ids.get(topic.name)
+        if number is None:
+            refs = self._database.read_autocommit(
+                lambda it: declared(it, self._namespace, topic.name)
+            )
+            if not refs:
+                raise UnknownTopic(topic.name)
+            number = self._topic_ids[topic.name] = refs[0].id
+        return TopicRef(topic, number)

@@ -1,0 +1,72 @@
+"""Ending deliveries of a stream's line: the cursor's window moves, and what does not end leaves."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from qframe.drivers.sql import Transaction
+from qframe.outcomes import Settled, Verdict
+from qframe.stores import rules
+from qframe.stores.sql import ranges, window
+from qframe.stores.sql.cursors import Cursor
+from qframe.stores.sql.dead_letters import add_dead_letter
+from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.types import NO_EPOCH, Settlement
+
+
+def settle(
+    transaction: Transaction,
+    ref: TopicRef,
+    cursor: Cursor,
+    settlements: Sequence[Settlement],
+    now_ms: int,
+) -> list[Settled]:
+    """Settles deliveries of the line; the cursor is changed, not saved."""
+    results: list[Settled] = []
+    settled = ranges.load(cursor.settled)
+    new: set[int] = set()
+    for one in settlements:
+        seq = one.seq
+        is_held = (
+            one.epoch == cursor.epoch != NO_EPOCH
+            and one.receipt == cursor.receipt
+            and cursor.floor <= seq < cursor.read
+            and seq not in new
+            and not (settled and ranges.contains(settled, seq))
+        )
+        if not is_held:
+            results.append(Settled.STALE)
+            continue
+        new.add(seq)
+        results.append(Settled.SETTLED)
+        if one.verdict is Verdict.ACK:
+            cursor.acked += 1
+        else:
+            _take_out(transaction, ref, cursor, one, now_ms)
+    if new:
+        cursor.floor, settled = ranges.added(cursor.floor, settled, new)
+        cursor.settled = ranges.dump(settled)
+    return results
+
+
+def _take_out(
+    transaction: Transaction, ref: TopicRef, cursor: Cursor, one: Settlement, now_ms: int
+) -> None:
+    """Takes a message out of the line: to its retry, back to the front, or to dead."""
+    row = transaction.rows(window.READ, (ref.slot_number(cursor.slot), one.seq, 1))[0]
+    if one.verdict is Verdict.DEAD:
+        add_dead_letter(
+            transaction, cursor.cursor, seq=one.seq, subject=None, priority=0, attempts=one.attempt,
+            error=one.error, traceback=one.traceback, died_at_ms=now_ms, envelope=row[1:],
+        )  # fmt: skip
+        return
+    is_retry = one.verdict is Verdict.RETRY
+    window.leave(
+        transaction,
+        cursor,
+        [row],
+        due_ms=rules.retry_due(one, now_ms) if is_retry else rules.FRONT,
+        tries=int(is_retry),
+        lost=0,
+        error=one.last_words if is_retry else None,
+    )

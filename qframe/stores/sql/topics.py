@@ -1,0 +1,81 @@
+"""Topics: declaring them, and sweeping away what they no longer need."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import bindparam
+from typing_extensions import override
+
+from qframe.drivers.sql import Statement, Transaction
+from qframe.errors import TopicMismatch
+from qframe.stores.base import Topics
+from qframe.stores.sql.cursors import UNCLAIMED, add_group, take_number
+from qframe.stores.sql.role import SqlRole
+from qframe.stores.sql.schema import Sort, slots, topics
+from qframe.stores.sql.sweep import sweep
+from qframe.stores.sql.topic_ref import TOPIC, TopicRef, declared
+from qframe.stores.topic_options import TopicOptions
+from qframe.topic import Topic
+
+_ADD_TOPIC: Final = Statement(topics.insert(), "id namespace name kind slots options")
+
+_CHANGE_TOPIC: Final = Statement(
+    topics.update().where(topics.c.id == bindparam("of")).values(options=bindparam("o")), "o of"
+)
+
+_ADD_SLOT: Final = Statement(slots.insert(), "slot head")
+
+
+class SqlTopics(SqlRole, Topics):
+    """Topics as rows, and what of them is swept away."""
+
+    @override
+    def declare(self, topic: Topic) -> None:
+        ref = self._database.write(lambda it: declare(it, self._namespace, topic))
+        self._topic_ids[topic.name] = ref.id
+
+    @override
+    def topic(self, name: str) -> Topic | None:
+        refs = self._database.read_autocommit(lambda it: declared(it, self._namespace, name))
+        return refs[0].topic if refs else None
+
+    @override
+    def topics(self) -> list[Topic]:
+        refs = self._database.read_autocommit(lambda it: declared(it, self._namespace))
+        return [ref.topic for ref in refs]
+
+    @override
+    def sweep(self, topic: Topic, limit: int = 500) -> int:
+        return self._write(topic, sweep, limit)
+
+
+def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
+    """Makes a topic known, or changes its options.
+
+    Raises:
+        TopicMismatch: if it has another kind or slot count.
+    """
+    options = TopicOptions.of(topic).to_json().decode()
+    row = transaction.row(TOPIC, (namespace, topic.name))
+    number = 0
+    if row is None:
+        number = take_number(transaction, Sort.TOPICS)
+        row = transaction.row(TOPIC, (namespace, topic.name))  # another may have been faster
+    if row is not None:
+        for what, declared, asked in (
+            ("kind", row[3], str(topic.kind)),
+            ("slots", row[4], topic.slots),
+        ):
+            if declared != asked:
+                raise TopicMismatch(topic.name, what, declared, asked)
+        transaction.run(_CHANGE_TOPIC, (options, row[0]))
+        return TopicRef(topic, row[0])
+    ref = TopicRef(topic, number)
+    transaction.run(
+        _ADD_TOPIC, (ref.id, namespace, topic.name, str(topic.kind), topic.slots, options)
+    )
+    transaction.run_many(_ADD_SLOT, [(ref.slot_number(slot), 0) for slot in range(topic.slots)])
+    if topic.has_subjects:
+        add_group(transaction, ref, UNCLAIMED)
+    return ref

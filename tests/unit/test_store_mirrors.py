@@ -1,0 +1,76 @@
+"""A role of a store has a module of one name, in each store and in the conformance suite."""
+
+from __future__ import annotations
+
+import importlib
+import inspect
+import re
+from pathlib import Path
+
+import pytest
+
+import qframe.stores
+from qframe.stores import base
+from qframe.stores.model.store import ModelStore
+from qframe.stores.redis.store import RedisStore
+from qframe.stores.sql.store import SqlStore
+
+ROLES = {
+    base.Topics: "topics",
+    base.Publishing: "publish",
+    base.Pulling: "pull",
+    base.Settling: "settle",
+    base.Groups: "groups",
+    base.Rosters: "rosters",
+    base.Controls: "controls",
+    base.Timers: "timers",
+    base.DeadLetters: "dead",
+    base.Inspecting: "inspect",
+    base.Logs: "logs",
+}
+MIRRORED = {*ROLES.values(), "bell", "role", "store"}
+STORES = {"model": ModelStore, "redis": RedisStore, "sql": SqlStore}
+FOLDER = Path(qframe.stores.__file__).parent
+CONFORMANCE = Path(__file__).parent.parent / "conformance"
+
+
+def faults(files: set[str], docstring: str) -> list[str]:
+    """Which files a store lacks, and which it has beside the roles without naming them."""
+    named = set(re.findall(r"`(\w+)`", docstring))
+    lacks = [f"{name} is missing" for name in sorted(MIRRORED - files)]
+    return lacks + [f"{name} is not named" for name in sorted(files - MIRRORED - named)]
+
+
+@pytest.mark.parametrize("name", STORES)
+def test_a_store_has_a_file_for_each_role_and_names_its_others(name: str) -> None:
+    files = {path.stem for path in (FOLDER / name).glob("*.py")} - {"__init__", "__main__"}
+    package = importlib.import_module(f"qframe.stores.{name}")
+    assert faults(files, package.__doc__ or "") == []
+
+
+def test_a_planted_fault_is_found() -> None:
+    docstring = "`queues` has the rules of heads."
+    assert faults({*MIRRORED, "queues"}, docstring) == []
+    assert faults({*MIRRORED, "extra"}, docstring) == ["extra is not named"]
+    assert faults(MIRRORED - {"dead"}, docstring) == ["dead is missing"]
+
+
+def test_the_roles_are_all_that_a_store_offers() -> None:
+    protocols = {each for each in base.Store.__mro__ if each.__module__ == base.__name__}
+    assert protocols - {base.Store} == set(ROLES)
+
+
+@pytest.mark.parametrize("role", ROLES, ids=lambda role: role.__name__)
+@pytest.mark.parametrize("name", STORES)
+def test_a_role_is_written_once_in_the_module_of_its_name(name: str, role: type) -> None:
+    operations = [each for each in vars(role) if not each.startswith("_")]
+    module = f"qframe.stores.{name}.{ROLES[role]}"
+    for operation in operations:
+        found = inspect.getattr_static(STORES[name], operation)
+        assert found.__module__ == module, operation
+        assert found.__doc__ is None, f"{operation} is described in base.py"
+
+
+@pytest.mark.parametrize("module", [*ROLES.values(), "bell"])
+def test_the_suite_has_a_file_for_each_role(module: str) -> None:
+    assert (CONFORMANCE / f"test_{module}.py").is_file()
