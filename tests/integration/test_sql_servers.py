@@ -60,7 +60,9 @@ def test_of_two_who_wait_for_each_other_one_is_run_again_and_both_are_done(
         store._database.write(act)
 
     Together(lambda: crosswise(0), lambda: crosswise(1)).join()
-    assert sorted(runs) in ([0, 0, 1], [0, 1, 1])
+    # The victim may lock its first slot again before the other wakes, and they meet once more.
+    assert set(runs) == {0, 1}
+    assert len(runs) >= 3
 
 
 def test_publishing_while_the_group_is_dropped_leaves_no_row_behind(
