@@ -17,6 +17,7 @@ from sqlalchemy.orm import Session
 from qframe.codec import encode_headers
 from qframe.errors import BadHandler, UndecodableBody
 from qframe.message import Delivery, Message
+from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import bind, bind_batch, name_of
 
 
@@ -28,9 +29,9 @@ class Line:
     def extend(self, *_: object) -> None: ...
 
 
-def message(body: bytes, raw: bool = False) -> Message:
+def message(body: bytes, raw: bool = False) -> Attempt:
     headers = encode_headers(None, None, raw)
-    return Message(Delivery("m1", "k", headers, body, 1000, 3, None, 7, "r", 2), Line())
+    return Attempt(Delivery("m1", "k", headers, body, 1000, 3, None, 7, "r", 2), Line())
 
 
 @dataclass
@@ -222,7 +223,7 @@ def test_a_handler_of_batches_asks_for_one_batch_and_at_most_one_transaction(fun
 def test_a_batch_is_given_as_it_is_and_its_transaction_is_that_of_all() -> None:
     messages = [message(b"1"), message(b"2")]
     for each in messages:
-        each.effect = SimpleNamespace(transaction=SimpleNamespace(session="s", connection="c"))
+        each.claim(SimpleNamespace(transaction=SimpleNamespace(session="s", connection="c")))
     assert bind_batch(wants_batch)(messages) is messages
     assert bind_batch(wants_batch_and_session)(messages) == (messages, "s")
     assert bind_batch(wants_connection_and_batch)(messages) == (messages, "c")

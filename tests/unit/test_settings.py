@@ -252,7 +252,6 @@ def test_the_keywords_for_editors_are_the_options() -> None:
         ({"size": 5, "within": -1}, "batch within -1: "),
         ({"size": 5, "within": "soon"}, "batch within 'soon': "),
         ({"size": 5, "within": "2h"}, "batch within '2h': it must be 3600 seconds or less"),
-        ({"size": 5, "within": 1, "transaction": "all"}, "batch transaction 'all': "),
     ],
 )
 def test_a_wrong_batch_is_refused_by_its_value(arguments: dict[str, Any], shown: str) -> None:

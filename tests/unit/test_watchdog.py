@@ -30,17 +30,17 @@ class Standing:
 
 
 class Watching:
-    """A worker with a line and a relay, and its clock."""
+    """A worker with a consumer and a relay, and its clock."""
 
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.parts = [Standing("qframe.pull.orders.billing"), Standing("qframe.relay.qframe_")]
-        line = SimpleNamespace(pull_loop=self.parts[0])
+        consumer = SimpleNamespace(pull_loop=self.parts[0])
         self.worker = Worker(
             "host-1-abc",
-            make_lines=lambda fail: [line],  # type: ignore[list-item]
+            make_consumers=lambda fail: [consumer],  # type: ignore[list-item]
             make_sweeper=lambda fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
-            make_settings_poller=lambda lines, fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
+            make_settings_poller=lambda consumers, fail: SimpleNamespace(),  # type: ignore[arg-type,return-value]
             make_background=lambda fail: [self.parts[1]],  # type: ignore[list-item]
             grace_s=1, events=Events(), clock=self.clock,
         )  # fmt: skip

@@ -51,7 +51,9 @@ def bind(function: Callable[..., Any]) -> Handler:
         )  # fmt: skip
     for filler, asked in zip(fixed, _ASKED, strict=True):
         if fillers.count(filler) > 1:
-            raise BadHandler("handler", name, f"the {asked} is asked for twice", "ask for it once")
+            raise BadHandler(
+                "handler", name, f"two parameters ask for the {asked}", "keep one of them"
+            )
     fill: Callable[[Attempt], Any]
     match fillers:
         case []:
