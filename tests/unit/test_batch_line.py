@@ -312,7 +312,7 @@ def test_in_a_batchs_transaction_an_ack_is_refused_and_the_halves_find_who_asks_
         assert str(dead.error).startswith(
             "NotSupported: message.ack() in a batch's transaction is not supported"
         )
-        assert "return from the handler: it is committed then; or raise" in str(dead.error)
+        assert "return from the handler to commit, or raise" in str(dead.error)
     assert ledger.numbers() == [0, 2, 3]
 
 

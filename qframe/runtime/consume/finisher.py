@@ -24,7 +24,7 @@ from qframe.runtime.order.base import Order
 from qframe.runtime.policies.base import EffectPolicy, Sorting
 from qframe.runtime.policies.settle_first import SettleFirst
 
-RETURN: Final = "return from the handler: it is committed then; or raise"
+RETURN: Final = "return from the handler to commit, or raise"
 
 
 class Finisher:

@@ -14,7 +14,7 @@ from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry
 from qframe.runtime.handler.retry_policy import Ending, ending_of
 
-NO_RETRY: Final = "raise another exception, or leave out at_most_once= where a retry is wanted"
+NO_RETRY: Final = "raise another exception, or leave out at_most_once= to allow retries"
 
 
 class Endings:

@@ -114,7 +114,7 @@ class Marks(CheckerPolicy):
             again.handled = True
             attempt.claim(again)
             self._tell("effect.passed", attempt)
-        passed = CheckerUnavailable(self._checker.shown, "the claim had passed")
+        passed = CheckerUnavailable(self._checker.shown, "the claim expired")
         self._wait_all(unit, passed, sorting)
 
 

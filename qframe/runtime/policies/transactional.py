@@ -2,15 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Final
-
 from qframe.errors import CheckerUnavailable
 from qframe.idempotency.base import State
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.policies.base import Sorting
 from qframe.runtime.policies.checked import CheckerPolicy
-
-RETURN: Final = "return from the handler: it is committed then; or raise"
 
 
 class Transactional(CheckerPolicy):

@@ -1,4 +1,4 @@
-"""What is set for groups in the store, applied to the consumers of a worker while they run."""
+"""Applies the settings of groups in the store to a worker's consumers while they run."""
 
 from __future__ import annotations
 
@@ -17,13 +17,13 @@ EVERY_S: Final = 1.0
 
 
 class LiveSettings:
-    """One consumer's tuning: what was applied to it last.
+    """The settings that were last applied to one consumer.
 
     A wrong value (written by hand, or by a later version) is reported once and ignored.
 
     Args:
         consumer: the consumer.
-        events: told of what was changed, and of what is wrong.
+        events: hears what was changed, and what is wrong.
     """
 
     def __init__(self, consumer: Consumer, events: Events) -> None:
@@ -60,7 +60,7 @@ class LiveSettings:
             self._report(before, tuning, wrong)
 
     def _report(self, before: Tuning, tuning: Tuning, wrong: list[BadOption]) -> None:
-        """Says what was set, and what is wrong; that it is paused, its flow says itself."""
+        """Reports changes and wrong values; the admission control reports pauses itself."""
         facts = {name: getattr(tuning, name) for name in ("threads", "rate", "in_flight")}
         if any(getattr(before, name) != value for name, value in facts.items()):
             self._events.emit("consumer.tuned", **facts, **self._where)
@@ -69,12 +69,12 @@ class LiveSettings:
 
 
 class SettingsPoller(Service):
-    """Asks the store every second, in one call for all consumers, what is set for them.
+    """Reads every second, in one call, the settings of all of a worker's consumers.
 
     Args:
-        consumers: the worker's, each with its topic.
-        store: the store.
-        events: told of what was changed.
+        consumers: the worker's consumers, each with its topic.
+        store: has the settings.
+        events: hears what was changed.
         on_failure: called when it ends by an error.
     """
 
@@ -92,7 +92,7 @@ class SettingsPoller(Service):
         self._settings = [LiveSettings(consumer, events) for _, consumer in consumers]
 
     def begin(self) -> None:
-        """Applies what is set before the consumers begin, and goes on with that from now on.
+        """Applies the settings before the consumers begin, and again and again from now on.
 
         Raises:
             StoreUnavailable: if the store cannot be reached.
@@ -106,7 +106,7 @@ class SettingsPoller(Service):
             try:
                 self._poll()
             except StoreUnavailable:
-                continue  # the consumers say so, and go on as they were told last
+                continue  # the consumers report it, and keep their last settings
 
     def _poll(self) -> None:
         found = self._store.tunings(self._asked) if self._asked else []

@@ -17,10 +17,10 @@ def terminate(consumers: list[Consumer], *, grace_s: float, clock: Clock) -> Non
     1. Every pull loop stops.
     2. Messages that no handler has begun are given back, uncounted.
     3. Running handlers, and messages taken over with `auto_ack = False`, have `grace_s` to end.
-       What they ask to be tried again at once goes back as well.
-    4. What is still in hand then is cancelled and given back, uncounted.
-    5. The settlers send what is left, the leases are kept until they have; then slots are left.
-    6. What consumers share ends when all have left: their checkers may be in the event loop.
+       A message that they want to retry at once goes back as well.
+    4. Messages whose handlers still run are cancelled and given back, uncounted.
+    5. The settlers send the rest, under renewed leases; then the slots are released.
+    6. Shared parts end when all consumers have left: their checkers may be in the event loop.
 
     Args:
         consumers: the worker's.
