@@ -266,7 +266,7 @@ class Redis:
         ask: dict[int, AskError],
         replies: list[Any],
     ) -> tuple[bool, bool]:
-        """Sends all that is open, and reads; answers whether to pause and to look again."""
+        """Sends all that is open, and reads; returns whether to pause and to look again."""
         pauses = moved = False
         sendings: dict[Node, Sending] = {}
         calls: set[int] = set()

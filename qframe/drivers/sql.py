@@ -89,12 +89,12 @@ class Transaction:
         self.notifications: dict[str, None] = {}
 
     def rows(self, statement: Statement, parameters: Row = ()) -> list[Row]:
-        """What a query answers."""
+        """Returns the rows of a query."""
         self._cursor.execute(self._database.text_of(statement), parameters)
         return list(self._cursor.fetchall())
 
     def row(self, statement: Statement, parameters: Row = ()) -> Row | None:
-        """The first row that a query answers, or None."""
+        """Returns the first row of a query, or None."""
         self._cursor.execute(self._database.text_of(statement), parameters)
         found = self._cursor.fetchall()
         return found[0] if found else None
@@ -105,7 +105,7 @@ class Transaction:
         return self._database.backend.takes_arrays
 
     def rows_of_arrays(self, statement: Statement, parameters: Row) -> list[Row]:
-        """What a query answers of which parameters are arrays."""
+        """Returns the rows of a query whose parameters are arrays."""
         text = self._database.text_of(statement)
         return self._database.backend.rows_of_arrays(self._cursor, text, parameters)
 
@@ -131,12 +131,12 @@ class Transaction:
         self._database.backend.unlock_schema(self._cursor)
 
     def run(self, statement: Statement, parameters: Row = ()) -> int:
-        """Runs a change once; answers how many rows it touched."""
+        """Runs a change once; returns how many rows it touched."""
         self._cursor.execute(self._database.text_of(statement), parameters)
         return int(self._cursor.rowcount)
 
     def run_many(self, statement: Statement, parameters: Sequence[Row]) -> int:
-        """Runs a change for each tuple; answers how many rows were touched."""
+        """Runs a change for each tuple; returns how many rows were touched."""
         if not parameters:
             return 0
         text = self._database.text_of(statement)
@@ -287,7 +287,7 @@ class Database:
             transaction = Transaction(self, cursor)
             if writes is not None:
                 backend.begin(cursor, writes=writes)
-            answer = act(transaction)
+            result = act(transaction)
             if writes is not None:
                 notifications = list(transaction.notifications)
                 if notifications:
@@ -309,7 +309,7 @@ class Database:
             connection.close()
         if transaction.notifications and self._on_notified is not None:
             self._on_notified(list(transaction.notifications))
-        return answer
+        return result
 
 
 class _Stage:

@@ -85,12 +85,12 @@ class Backend(ABC):
         """Lets others change the tables, where the end of the transaction does not."""
 
     def run_many(self, cursor: Any, text: str, parameters: Sequence[tuple[Any, ...]]) -> int:
-        """Runs a change for each tuple; answers how many rows were touched."""
+        """Runs a change for each tuple; returns how many rows were touched."""
         cursor.executemany(text, parameters)
         return int(cursor.rowcount)
 
     def rows_of_arrays(self, cursor: Any, text: str, parameters: Values) -> list[Values]:  # noqa: ARG002
-        """What a query answers of which parameters are arrays."""
+        """Returns the rows of a query whose parameters are arrays."""
         raise AssertionError(f"{self.shown} takes no arrays")
 
     def notify(self, cursor: Any, notifications: Sequence[str]) -> None:
@@ -121,7 +121,7 @@ class Backend(ABC):
         """What an error means that is neither a conflict nor a lost connection, if we know."""
 
     def undo(self, connection: PoolProxiedConnection) -> bool:
-        """Rolls back after a failure; answers whether it is sure that nothing was changed."""
+        """Rolls back after a failure; returns whether it is sure that nothing was changed."""
         try:
             connection.rollback()
         except self.failures:

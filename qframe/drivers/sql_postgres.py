@@ -119,7 +119,7 @@ class Postgres(Backend):
         return len(parameters)
 
     def rows_of_arrays(self, cursor: Any, text: str, parameters: Values) -> list[Values]:
-        """What a query answers of which parameters are arrays.
+        """Returns the rows of a query whose parameters are arrays.
 
         It is planned each time, for tables as long as they are now: a plan that was made and kept
         when they were empty could read them whole for each element.

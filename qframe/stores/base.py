@@ -60,7 +60,7 @@ class Topics(Protocol):
         """All topics, by name."""
 
     def sweep(self, topic: Topic, limit: int = 500) -> int:
-        """Removes up to `limit` rows that are no longer needed; answers how many it removed.
+        """Removes up to `limit` rows that are no longer needed; returns how many it removed.
 
         These are messages of a stream that are older than `retain` and lie below every group's
         floor (or a stream without groups), marks older than `dedupe_window`, and groups that have
@@ -72,7 +72,7 @@ class Publishing(Protocol):
     """Taking messages in."""
 
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
-        """Stores the entries in order; answers what became of each.
+        """Stores the entries in order; returns what became of each.
 
         An entry is a `duplicate` if its mark, or where a user named its id the mark of the batch
         that the id would belong to (`codec.batch_mark_of`), was remembered before this call, or
@@ -107,7 +107,7 @@ class Pulling(Protocol):
     def renew(
         self, topic: Topic, group: str, holds: Sequence[LeaseRef], lease_ms: int
     ) -> RenewResult:
-        """Makes these leases end `lease_ms` from now; answers those that are not held any more."""
+        """Makes these leases end `lease_ms` from now; returns those that are not held any more."""
 
     def revoke(
         self, topic: Topic, group: str, asks: Sequence[PullRequest], receipt: str
@@ -128,7 +128,7 @@ class Settling(Protocol):
         deliveries: Sequence[Delivery],
         epochs: Mapping[int, str],
     ) -> list[Settled]:
-        """Acknowledges each, in order, under its slot's epoch; answers as `settle`."""
+        """Acknowledges each, in order, under its slot's epoch; returns as `settle`."""
 
 
 class Groups(Protocol):
@@ -172,7 +172,7 @@ class Groups(Protocol):
         """
 
     def take(self, topic: Topic, group: str, epochs: Mapping[int, str]) -> list[int]:
-        """Takes slots under new epochs; answers those taken: an epoch below the slot's is refused.
+        """Takes slots under new epochs; returns those taken: an epoch below the slot's is refused.
 
         With a larger epoch than the slot's, all that is in doing comes back, counted and lost.
         With the same nothing changes.
@@ -190,7 +190,7 @@ class Rosters(Protocol):
     """
 
     def heartbeat(self, topic: Topic, group: str, member: str, lease_ms: int) -> int:
-        """Makes a member's lease end `lease_ms` from now; answers the roster's version.
+        """Makes a member's lease end `lease_ms` from now; returns the roster's version.
 
         One that is not there joins; so does one whose lease has passed, and owns nothing.
         """
@@ -205,7 +205,7 @@ class Rosters(Protocol):
     def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:
         """Makes free slots the member's, each under the epoch given for it.
 
-        Answers those that are its own now under that epoch. A slot that another living member owns
+        Returns those that are its own now under that epoch. A slot that another living member owns
         is refused, one that the member owns under another epoch too, and everything is if the
         member is not there or its lease has passed.
         """
@@ -251,10 +251,10 @@ class Timers(Protocol):
     def change(
         self, topic: Topic, subject: str, body: bytes, headers: dict[str, str] | None
     ) -> Moved:
-        """Gives a subject another body and headers, for every group; answers as `move`."""
+        """Gives a subject another body and headers, for every group; returns as `move`."""
 
     def cancel(self, topic: Topic, subject: str) -> Moved:
-        """Takes a subject with all its messages out, counted as cancelled; answers as `move`."""
+        """Takes a subject with all its messages out, counted as cancelled; returns as `move`."""
 
     def timer(self, topic: Topic, subject: str) -> list[Record]:
         """Where the subject stands: a record for each group that has it; empty if none has."""
@@ -282,7 +282,7 @@ class DeadLetters(Protocol):
     def retry_dead(
         self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
     ) -> int:
-        """Makes dead messages due again at once, attempts from zero; answers how many.
+        """Makes dead messages due again at once, attempts from zero; returns how many.
 
         In a stream they come back alone, as a retry does. Where subjects are queued, each is
         published to this group anew: appended in `ordered`, and elsewhere absorbed by an equal
@@ -292,7 +292,7 @@ class DeadLetters(Protocol):
     def drop_dead(
         self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
     ) -> int:
-        """Removes dead messages for good, counted as cancelled; answers how many."""
+        """Removes dead messages for good, counted as cancelled; returns how many."""
 
 
 class Inspecting(Protocol):
@@ -314,7 +314,7 @@ class Inspecting(Protocol):
         """Where a message stands now: a record for each place; empty if it is in none."""
 
     def verify(self, topic: Topic) -> list[str]:
-        """Audits counts and structure; answers what is wrong, in sentences, or nothing.
+        """Audits counts and structure; returns what is wrong, in sentences, or nothing.
 
         Conservation as in `Stats`, no subject in two places, no doing without lease and receipt,
         nothing behind a subject without a head, floors below read positions below heads.
@@ -348,7 +348,7 @@ class Bell(Protocol):
     """
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits until something may have changed, at most so long; answers whether it may have."""
+        """Waits until something may have changed, at most so long; returns whether it may have."""
 
     def hints(self) -> frozenset[int] | None:
         """The slots for which it has rung since this was asked; None where it may be any."""

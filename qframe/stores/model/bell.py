@@ -14,7 +14,7 @@ class EventBell:
         self._release = release
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits until something may have changed, at most so long; answers whether it may have."""
+        """Waits until something may have changed, at most so long; returns whether it may have."""
         rung = self._rung.wait(timeout_s)
         self._rung.clear()
         return rung

@@ -48,7 +48,7 @@ def tune(state: TopicState, group: str, values: Mapping[str, str | None]) -> Non
 
 def draw(state: TopicState, group: str, terms: DrawTerms, now_ms: int) -> DrawResult:
     """Draws tokens, as many as there are."""
-    answer, after = drawn(state.buckets.get(group), terms, now_ms)
+    result, after = drawn(state.buckets.get(group), terms, now_ms)
     if after is not None:
         state.buckets[group] = after
-    return answer
+    return result

@@ -11,7 +11,7 @@ from qframe.stores.base import DeadLetters
 from qframe.stores.model import inspect
 from qframe.stores.model.queues import queue
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import Cursor, Grave, Head, TopicState
+from qframe.stores.model.state import Cursor, DeadLetter, Head, TopicState
 from qframe.stores.records import DeadPlace, Record
 from qframe.topic import Kind, Topic
 
@@ -65,16 +65,16 @@ def listed(
 
 def chosen(
     group: list[Cursor], ids: Sequence[str] | None, limit: int
-) -> list[tuple[int, Cursor, Grave]]:
+) -> list[tuple[int, Cursor, DeadLetter]]:
     """Dead messages with slot and cursor, the longest dead first."""
-    graves = [
-        (grave.died_at_ms, number, grave.seq, cursor, grave)
+    found = [
+        (dead_letter.died_at_ms, number, dead_letter.seq, cursor, dead_letter)
         for number, cursor in enumerate(group)
-        for grave in cursor.dead
-        if ids is None or grave.letter.id in ids
+        for dead_letter in cursor.dead
+        if ids is None or dead_letter.message.id in ids
     ]
-    graves.sort(key=lambda each: each[:3])
-    return [(number, cursor, grave) for _, number, _, cursor, grave in graves[:limit]]
+    found.sort(key=lambda each: each[:3])
+    return [(number, cursor, dead_letter) for _, number, _, cursor, dead_letter in found[:limit]]
 
 
 def retry(
@@ -82,16 +82,16 @@ def retry(
 ) -> int:
     """Makes dead messages due again."""
     found = chosen(group, ids, limit)
-    for number, cursor, grave in found:
-        cursor.dead.remove(grave)
+    for number, cursor, dead_letter in found:
+        cursor.dead.remove(dead_letter)
         if not state.topic.has_subjects:
-            cursor.heads[str(grave.seq)] = Head(grave.letter, now_ms, grave.seq)
+            cursor.heads[str(dead_letter.seq)] = Head(dead_letter.message, now_ms, dead_letter.seq)
             continue
         cursor.published -= 1
-        letter = grave.letter
-        if state.topic.kind is Kind.ORDERED or letter.subject not in cursor.heads:
+        message = dead_letter.message
+        if state.topic.kind is Kind.ORDERED or message.subject not in cursor.heads:
             seq = state.slots[number].take_number()
-            again = msgspec.structs.replace(letter, due_ms=now_ms, seq=seq)
+            again = msgspec.structs.replace(message, due_ms=now_ms, seq=seq)
             queue(cursor, state.topic.kind, again, now_ms)
     return len(found)
 
@@ -99,7 +99,7 @@ def retry(
 def drop(group: list[Cursor], ids: Sequence[str] | None, limit: int) -> int:
     """Removes dead messages for good."""
     found = chosen(group, ids, limit)
-    for _, cursor, grave in found:
-        cursor.dead.remove(grave)
+    for _, cursor, dead_letter in found:
+        cursor.dead.remove(dead_letter)
         cursor.cancelled += 1
     return len(found)

@@ -107,7 +107,7 @@ def seek(state: TopicState, group: list[Cursor], positions: Mapping[int, int]) -
         slot, cursor = state.slots[number], group[number]
         to = min(max(asked, min(slot.log, default=slot.head)), slot.head)
         cursor.floor = cursor.read = to
-        cursor.dead = [grave for grave in cursor.dead if grave.seq < to]
+        cursor.dead = [dead_letter for dead_letter in cursor.dead if dead_letter.seq < to]
         cursor.base = to - len(cursor.dead)
         cursor.settled.clear()
         cursor.heads.clear()
@@ -119,7 +119,7 @@ def offsets_at(state: TopicState, at_ms: int) -> dict[int, int]:
     """The first kept offset of each slot that joined the log at a time or later."""
     return {
         number: min(
-            (seq for seq, letter in slot.log.items() if letter.joined_at_ms >= at_ms),
+            (seq for seq, message in slot.log.items() if message.joined_at_ms >= at_ms),
             default=slot.head,
         )
         for number, slot in enumerate(state.slots)

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from qframe.stores.base import Inspecting
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import UNCLAIMED, Cursor, Head, Letter, TopicState
+from qframe.stores.model.state import UNCLAIMED, Cursor, Head, StoredMessage, TopicState
 from qframe.stores.records import Record, Stats, told_apart, unclaimed
 from qframe.topic import Kind, Topic
 
@@ -90,7 +90,7 @@ def _stats_of(state: TopicState, name: str, number: int, cursor: Cursor, now_ms:
             one.waiting += 1 + len(head.behind)
             one.retrying += head.tries > 0
     due.sort(key=lambda head: head.order(state.topic.kind))
-    one.next_ms = next(iter([head.letter.published_at_ms for head in due] + line), None)
+    one.next_ms = next(iter([head.message.published_at_ms for head in due] + line), None)
     return one
 
 
@@ -110,11 +110,11 @@ def records(state: TopicState, group: str, number: int, now_ms: int) -> Iterator
     for subject, head in heads[len(ahead) :]:
         yield from _of_head(subject, head, now_ms, where)
     yield from kept_back(state, number)
-    for grave in cursor.dead:
+    for one in cursor.dead:
         yield _record(
-            grave.letter, grave.seq, state="dead", attempts=grave.attempts, error=grave.error,
-            traceback=grave.traceback, died_at_ms=grave.died_at_ms,
-            subject=grave.letter.subject or None, priority=grave.letter.priority, **where,
+            one.message, one.seq, state="dead", attempts=one.attempts, error=one.error,
+            traceback=one.traceback, died_at_ms=one.died_at_ms,
+            subject=one.message.subject or None, priority=one.message.priority, **where,
         )  # fmt: skip
 
 
@@ -122,13 +122,13 @@ def kept_back(state: TopicState, number: int) -> Iterator[Record]:
     """What no group has seen yet: delayed before a stream, held behind gaps."""
     slot = state.slots[number]
     where: dict[str, object] = {"topic": state.topic.name, "group": None, "slot": number}
-    for letter in sorted(slot.later, key=lambda each: (each.due_ms, each.id)):
-        yield _record(letter, None, state="waiting", due_ms=letter.due_ms, **where)
+    for message in sorted(slot.later, key=lambda each: (each.due_ms, each.id)):
+        yield _record(message, None, state="waiting", due_ms=message.due_ms, **where)
     for key, held in sorted(slot.held.items()):
         for sequence, each in sorted(held.items()):
             yield _record(
-                each.letter, None, state="held", subject=key, due_ms=each.passed_at_ms,
-                priority=each.letter.priority, **where,
+                each.message, None, state="held", subject=key, due_ms=each.passed_at_ms,
+                priority=each.message.priority, **where,
                 error=f"waits for a sequence number before {sequence}",
             )  # fmt: skip
 
@@ -154,7 +154,7 @@ def explain(state: TopicState, message_id: str, now_ms: int) -> list[Record]:
     found = []
     names: list[str | None] = [*sorted(state.groups)] or [None]
     for number, slot in enumerate(state.slots):
-        log = {seq: letter for seq, letter in slot.log.items() if letter.id == message_id}
+        log = {seq: message for seq, message in slot.log.items() if message.id == message_id}
         for group in names:
             mine = [
                 record
@@ -165,8 +165,8 @@ def explain(state: TopicState, message_id: str, now_ms: int) -> list[Record]:
             facts: dict[str, object] = {"topic": state.topic.name, "group": group, "slot": number}
             rest = "todo" if group is None else "settled"
             mine += [
-                _record(letter, seq, state=rest, **facts)
-                for seq, letter in log.items()
+                _record(message, seq, state=rest, **facts)
+                for seq, message in log.items()
                 if seq not in stands
             ]
             found += mine
@@ -228,16 +228,16 @@ def _of_head(subject: str, head: Head, now_ms: int, where: dict[str, object]) ->
     stands = "doing" if head.in_doing else "todo" if head.due_ms <= now_ms else "waiting"
     error, traceback = told_apart(head.error)
     yield _record(
-        head.letter, head.seq, state=stands, subject=subject, due_ms=head.due_ms,
-        priority=head.letter.priority, attempts=head.tries, lost=head.lost, error=error,
+        head.message, head.seq, state=stands, subject=subject, due_ms=head.due_ms,
+        priority=head.message.priority, attempts=head.tries, lost=head.lost, error=error,
         traceback=traceback, lease_until_ms=head.lease_until_ms if head.in_doing else None,
         **where,
     )  # fmt: skip
-    for place, letter in enumerate(head.behind, start=1):
+    for place, message in enumerate(head.behind, start=1):
         behind = stands if not head.in_doing else "doing" if place < head.given else "todo"
         yield _record(
-            letter, letter.seq, state=behind, subject=subject, due_ms=letter.due_ms,
-            priority=letter.priority, **where,
+            message, message.seq, state=behind, subject=subject, due_ms=message.due_ms,
+            priority=message.priority, **where,
         )  # fmt: skip
 
 
@@ -250,9 +250,9 @@ def _rank(kind: Kind, head: Head, now_ms: int) -> tuple[int, tuple[int, ...]]:
     return 2, (head.due_ms, head.seq)
 
 
-def _record(letter: Letter, seq: int | None, **facts: object) -> Record:
+def _record(message: StoredMessage, seq: int | None, **facts: object) -> Record:
     fields: dict[str, object] = {"subject": None, **facts}
     return Record(
-        seq=seq, id=letter.id, key=letter.key, headers=letter.headers, body=letter.body,
-        published_at_ms=letter.published_at_ms, **fields,  # type: ignore[arg-type]
+        seq=seq, id=message.id, key=message.key, headers=message.headers, body=message.body,
+        published_at_ms=message.published_at_ms, **fields,  # type: ignore[arg-type]
     )  # fmt: skip

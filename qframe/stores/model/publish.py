@@ -12,7 +12,7 @@ from qframe.stores.base import Publishing
 from qframe.stores.model.queues import queue
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import released
-from qframe.stores.model.state import Cursor, Letter, Slot, TopicState
+from qframe.stores.model.state import Cursor, Slot, StoredMessage, TopicState
 from qframe.stores.rules import due_of
 from qframe.stores.types import (
     Entry,
@@ -32,7 +32,7 @@ class ModelPublishing(ModelRole, Publishing):
 
 
 def publish(state: TopicState, entries: Sequence[Entry], now_ms: int) -> list[Outcome]:
-    """Stores the entries in order; answers what became of each."""
+    """Stores the entries in order; returns what became of each."""
     seen_before = [{m for m, at in slot.marks.items() if at > now_ms} for slot in state.slots]
     ids: set[tuple[int, str]] = set()
     full: set[int] = set()
@@ -60,35 +60,35 @@ def _is_known(entry: Entry, marks: set[str]) -> bool:
 
 def _store(state: TopicState, slot: Slot, entry: Entry, now_ms: int) -> Outcome:
     kind = state.topic.kind
-    letter = Letter(
+    message = StoredMessage(
         entry.id, entry.key, entry.headers, entry.body, now_ms,
         due_of(entry, now_ms, kind is Kind.MERGE), entry.priority, entry.subject or "",
     )  # fmt: skip
     if kind is Kind.STREAM:
-        if letter.due_ms > now_ms:
-            slot.later.append(letter)
+        if message.due_ms > now_ms:
+            slot.later.append(message)
         else:
-            slot.log[slot.head] = letter
-            letter.seq, letter.joined_at_ms = slot.take_number(), now_ms
+            slot.log[slot.head] = message
+            message.seq, message.joined_at_ms = slot.take_number(), now_ms
         return Outcome.STORED
-    going = [letter]
+    going = [message]
     if entry.sequence is not None:
-        going = released(slot, letter, entry.sequence, now_ms, state.topic.gap_timeout_ms)
-    return arrive(state, entry.slot, going, now_ms).get(letter.id, Outcome.STORED)
+        going = released(slot, message, entry.sequence, now_ms, state.topic.gap_timeout_ms)
+    return arrive(state, entry.slot, going, now_ms).get(message.id, Outcome.STORED)
 
 
 def arrive(
-    state: TopicState, number: int, letters: Sequence[Letter], now_ms: int
+    state: TopicState, number: int, messages: Sequence[StoredMessage], now_ms: int
 ) -> dict[str, Outcome]:
-    """Queues letters for every group; answers what became of each, by id."""
+    """Queues messages for every group; returns what became of each, by id."""
     outcomes: dict[str, Outcome] = {}
-    for letter in letters:
-        letter.seq = state.slots[number].take_number()
-        answers = [
-            queue(cursors[number], state.topic.kind, letter, now_ms)
+    for message in messages:
+        message.seq = state.slots[number].take_number()
+        results = [
+            queue(cursors[number], state.topic.kind, message, now_ms)
             for cursors in state.collecting()
         ]
-        outcomes[letter.id] = Outcome.STORED if Outcome.STORED in answers else answers[0]
+        outcomes[message.id] = Outcome.STORED if Outcome.STORED in results else results[0]
     return outcomes
 
 

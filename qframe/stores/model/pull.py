@@ -10,10 +10,10 @@ from qframe.message import Delivery
 from qframe.stores import rules
 from qframe.stores.base import Pulling
 from qframe.stores.model.publish import arrive
-from qframe.stores.model.queues import advance, bury, requeue
+from qframe.stores.model.queues import add_dead_letter, advance, requeue
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import overdue
-from qframe.stores.model.state import Cursor, Head, Letter, TopicState
+from qframe.stores.model.state import Cursor, Head, StoredMessage, TopicState
 from qframe.stores.records import told_apart
 from qframe.stores.types import (
     LOST_ERROR,
@@ -98,7 +98,7 @@ def pull(
 
 
 def renew(group: list[Cursor], holds: Sequence[LeaseRef], until_ms: int) -> RenewResult:
-    """Prolongs leases; answers those that are not held any more."""
+    """Prolongs leases; returns those that are not held any more."""
     gone = []
     for hold in holds:
         cursor = group[hold.slot]
@@ -148,7 +148,7 @@ def lose_window(state: TopicState, number: int, cursor: Cursor) -> int:
 
 def leave(
     cursor: Cursor,
-    letter: Letter,
+    message: StoredMessage,
     offset: int,
     due_ms: int,
     *,
@@ -158,7 +158,7 @@ def leave(
 ) -> None:
     """Takes a message out of the line, to be queued for itself."""
     cursor.settle(offset)
-    cursor.heads[str(offset)] = Head(letter, due_ms, offset, tries, lost, error=error)
+    cursor.heads[str(offset)] = Head(message, due_ms, offset, tries, lost, error=error)
 
 
 def _bring_in(
@@ -166,11 +166,11 @@ def _bring_in(
 ) -> None:
     """What was delayed joins the log, gaps are passed, lost leases are taken back."""
     slot = state.slots[number]
-    joining = [letter for letter in slot.later if letter.due_ms <= now_ms]
-    for letter in sorted(joining, key=lambda each: (each.due_ms, each.id)):
-        slot.later.remove(letter)
-        slot.log[slot.head] = letter
-        letter.seq, letter.joined_at_ms = slot.take_number(), now_ms
+    joining = [message for message in slot.later if message.due_ms <= now_ms]
+    for message in sorted(joining, key=lambda each: (each.due_ms, each.id)):
+        slot.later.remove(message)
+        slot.log[slot.head] = message
+        message.seq, message.joined_at_ms = slot.take_number(), now_ms
     going, gaps = overdue(slot, now_ms)
     pulled.gaps += gaps
     arrive(state, number, going, now_ms)
@@ -205,21 +205,21 @@ def _heads(
         head = cursor.heads[subject]
         if head.tries >= terms.max_attempts:
             error, traceback = told_apart(head.error)
-            bury(cursor, head, now_ms, error or LOST_ERROR, traceback)
+            add_dead_letter(cursor, head, now_ms, error or LOST_ERROR, traceback)
             advance(cursor, kind, head, now_ms)
             pulled.dead += 1
             continue
         head.tries += 1
         head.receipt, head.lease_until_ms, head.given = terms.receipt, until_ms, 1
-        got.append(_delivery(ask.slot, subject, head.seq, head.letter, terms.receipt,
+        got.append(_delivery(ask.slot, subject, head.seq, head.message, terms.receipt,
                              head.tries, head.lost))  # fmt: skip
         if kind is not Kind.ORDERED or head.lost:
             continue
-        for letter in head.behind[: terms.run - 1]:
-            if letter.due_ms > now_ms or len(got) >= ask.limit:
+        for message in head.behind[: terms.run - 1]:
+            if message.due_ms > now_ms or len(got) >= ask.limit:
                 break
             head.given += 1
-            got.append(_delivery(ask.slot, subject, letter.seq, letter, terms.receipt, 1, 0))
+            got.append(_delivery(ask.slot, subject, message.seq, message, terms.receipt, 1, 0))
     return got
 
 
@@ -250,10 +250,16 @@ def _line(
 
 
 def _delivery(
-    slot: int, subject: str | None, seq: int, letter: Letter, receipt: str, attempt: int, lost: int
+    slot: int,
+    subject: str | None,
+    seq: int,
+    message: StoredMessage,
+    receipt: str,
+    attempt: int,
+    lost: int,
 ) -> Delivery:
     return Delivery(
-        letter.id, letter.key, letter.headers, letter.body, letter.published_at_ms,
+        message.id, message.key, message.headers, message.body, message.published_at_ms,
         slot, subject, seq, receipt, attempt, lost,
     )  # fmt: skip
 
@@ -264,7 +270,7 @@ def _times(state: TopicState, number: int, cursor: Cursor) -> list[int]:
     times = [
         head.lease_until_ms if head.in_doing else head.due_ms for head in cursor.heads.values()
     ]
-    times += [letter.due_ms for letter in slot.later]
+    times += [message.due_ms for message in slot.later]
     times += [each.passed_at_ms for held in slot.held.values() for each in held.values()]
     if cursor.floor < cursor.read:
         times.append(cursor.lease_until_ms)

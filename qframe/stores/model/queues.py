@@ -6,38 +6,38 @@ import msgspec
 
 from qframe.outcomes import Outcome
 from qframe.stores import rules
-from qframe.stores.model.state import Cursor, Grave, Head, Letter
+from qframe.stores.model.state import Cursor, DeadLetter, Head, StoredMessage
 from qframe.topic import Kind
 
 
-def queue(cursor: Cursor, kind: Kind, letter: Letter, now_ms: int) -> Outcome:
-    """Queues a letter for a group; answers what became of it."""
-    head = cursor.heads.get(letter.subject)
+def queue(cursor: Cursor, kind: Kind, message: StoredMessage, now_ms: int) -> Outcome:
+    """Queues a message for a group; returns what became of it."""
+    head = cursor.heads.get(message.subject)
     outcome = Outcome.MERGED if kind is Kind.MERGE else Outcome.REPLACED
     if head is None:
-        cursor.heads[letter.subject] = Head(letter, letter.due_ms, letter.seq)
+        cursor.heads[message.subject] = Head(message, message.due_ms, message.seq)
         outcome = Outcome.STORED
     elif kind is Kind.ORDERED:
-        head.behind.append(letter)
+        head.behind.append(message)
         outcome = Outcome.STORED
     elif not head.in_doing:
-        replace(head, kind, letter, now_ms)
+        replace(head, kind, message, now_ms)
     elif not head.behind:
-        head.behind.append(letter)
+        head.behind.append(message)
         outcome = Outcome.STORED
     else:
         first = head.behind[0]
-        due_ms = rules.replaced_due(kind, first.due_ms, letter.due_ms, now_ms)
-        following = msgspec.structs.replace(letter, due_ms=due_ms, seq=first.seq)
+        due_ms = rules.replaced_due(kind, first.due_ms, message.due_ms, now_ms)
+        following = msgspec.structs.replace(message, due_ms=due_ms, seq=first.seq)
         head.behind = [following]
     cursor.published += outcome is Outcome.STORED
     return outcome
 
 
-def replace(head: Head, kind: Kind, letter: Letter, now_ms: int) -> None:
+def replace(head: Head, kind: Kind, message: StoredMessage, now_ms: int) -> None:
     """Puts a newer message of an equal subject in place of a head."""
-    rules.replace(head, kind, letter.due_ms, now_ms)
-    head.letter = letter
+    rules.replace(head, kind, message.due_ms, now_ms)
+    head.message = message
 
 
 def requeue(cursor: Cursor, kind: Kind, head: Head, now_ms: int) -> None:
@@ -56,13 +56,17 @@ def advance(cursor: Cursor, kind: Kind, head: Head, now_ms: int, *, keeps: int =
     if not head.behind:
         del cursor.heads[_name(cursor, head)]
         return
-    head.letter = letter = head.behind.pop(0)
-    rules.promote_next(head, kind, seq=letter.seq, due_ms=letter.due_ms, now_ms=now_ms, keeps=keeps)
+    head.message = message = head.behind.pop(0)
+    rules.promote_next(
+        head, kind, seq=message.seq, due_ms=message.due_ms, now_ms=now_ms, keeps=keeps
+    )
 
 
-def bury(cursor: Cursor, head: Head, now_ms: int, error: str | None, traceback: str | None) -> None:
+def add_dead_letter(
+    cursor: Cursor, head: Head, now_ms: int, error: str | None, traceback: str | None
+) -> None:
     """Writes a head among the dead; the caller lets the subject advance."""
-    cursor.dead.append(Grave(head.letter, head.seq, head.tries, error, traceback, now_ms))
+    cursor.dead.append(DeadLetter(head.message, head.seq, head.tries, error, traceback, now_ms))
 
 
 def _name(cursor: Cursor, head: Head) -> str:

@@ -78,7 +78,7 @@ def snapshot(roster: RosterState, seen: int | None, now_ms: int) -> Roster | Non
 
 
 def claim(roster: RosterState, member: str, epochs: Mapping[int, str], now_ms: int) -> list[int]:
-    """Makes free slots the member's; answers those that are, under these epochs."""
+    """Makes free slots the member's; returns those that are, under these epochs."""
     drop_passed(roster, now_ms)
     if member not in roster.members:
         return []

@@ -11,9 +11,9 @@ from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
 from qframe.stores.base import Settling
 from qframe.stores.model.pull import leave
-from qframe.stores.model.queues import advance, bury, requeue
+from qframe.stores.model.queues import add_dead_letter, advance, requeue
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import Cursor, Grave, TopicState
+from qframe.stores.model.state import Cursor, DeadLetter, TopicState
 from qframe.stores.types import (
     NO_EPOCH,
     Settlement,
@@ -44,7 +44,7 @@ def settle(
     state: TopicState, group: list[Cursor], settlements: Sequence[Settlement], now_ms: int
 ) -> list[Settled]:
     """Settles each, in order; what is not held any more changes nothing."""
-    answers = []
+    results = []
     for one in settlements:
         cursor = group[one.slot]
         held = one.epoch == cursor.epoch != NO_EPOCH
@@ -52,41 +52,41 @@ def settle(
             held = _line(state, cursor, one, now_ms)
         elif held:
             held = _head(state, cursor, one, now_ms)
-        answers.append(Settled.SETTLED if held else Settled.STALE)
-    return answers
+        results.append(Settled.SETTLED if held else Settled.STALE)
+    return results
 
 
 def _line(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bool:
-    """Settles a delivery of a stream's line; answers whether it was held."""
+    """Settles a delivery of a stream's line; returns whether it was held."""
     if (
         one.receipt != cursor.receipt
         or not cursor.floor <= one.seq < cursor.read
         or one.seq in cursor.settled
     ):
         return False
-    letter = state.slots[one.slot].log[one.seq]
+    message = state.slots[one.slot].log[one.seq]
     if one.verdict is Verdict.ACK:
         cursor.acked += 1
         cursor.settle(one.seq)
     elif one.verdict is Verdict.DEAD:
         cursor.settle(one.seq)
-        grave = Grave(letter, one.seq, one.attempt, one.error, one.traceback, now_ms)
-        cursor.dead.append(grave)
+        dead_letter = DeadLetter(message, one.seq, one.attempt, one.error, one.traceback, now_ms)
+        cursor.dead.append(dead_letter)
     elif one.verdict is Verdict.RETRY:
-        leave(cursor, letter, one.seq, rules.retry_due(one, now_ms), tries=1, error=one.last_words)
+        leave(cursor, message, one.seq, rules.retry_due(one, now_ms), tries=1, error=one.last_words)
     else:
-        leave(cursor, letter, one.seq, rules.FRONT, tries=0)
+        leave(cursor, message, one.seq, rules.FRONT, tries=0)
     return True
 
 
 def _head(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bool:
-    """Settles a delivery of a subject, or of its run; answers whether it was held."""
+    """Settles a delivery of a subject, or of its run; returns whether it was held."""
     kind = state.topic.kind
     head = cursor.heads.get(one.subject or "")
     if head is None or head.receipt != one.receipt:
         return False
     if one.seq != head.seq:
-        run = [letter.seq for letter in head.behind[: head.given - 1]]
+        run = [message.seq for message in head.behind[: head.given - 1]]
         if one.verdict is not Verdict.RELEASE or one.seq not in run:
             return False
         head.given = 1 + run.index(one.seq)
@@ -94,7 +94,7 @@ def _head(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bo
         cursor.acked += 1
         advance(cursor, kind, head, now_ms, keeps=head.given - 1)
     elif one.verdict is Verdict.DEAD:
-        bury(cursor, head, now_ms, one.error, one.traceback)
+        add_dead_letter(cursor, head, now_ms, one.error, one.traceback)
         advance(cursor, kind, head, now_ms, keeps=head.given - 1)
     elif one.verdict is Verdict.RETRY:
         rules.retry(head, one, now_ms)

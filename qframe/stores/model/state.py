@@ -13,7 +13,7 @@ from qframe.topic import Kind, Topic
 UNCLAIMED = ""
 
 
-class Letter(msgspec.Struct, eq=False):
+class StoredMessage(msgspec.Struct, eq=False):
     """A message, wherever it stands."""
 
     id: str
@@ -31,7 +31,7 @@ class Letter(msgspec.Struct, eq=False):
 class Head(msgspec.Struct, eq=False):
     """The first message of a subject, or one that left a stream's line."""
 
-    letter: Letter
+    message: StoredMessage
     due_ms: int
     seq: int
     tries: int = 0
@@ -40,7 +40,7 @@ class Head(msgspec.Struct, eq=False):
     lease_until_ms: int = 0
     given: int = 0
     error: str | None = None
-    behind: list[Letter] = []
+    behind: list[StoredMessage] = []
 
     @property
     def in_doing(self) -> bool:
@@ -49,13 +49,13 @@ class Head(msgspec.Struct, eq=False):
 
     def order(self, kind: Kind) -> tuple[int, int, int]:
         """Its place among those that are due."""
-        return rank_of(kind, self.letter.priority), self.due_ms, self.seq
+        return rank_of(kind, self.message.priority), self.due_ms, self.seq
 
 
-class Grave(msgspec.Struct, eq=False):
+class DeadLetter(msgspec.Struct, eq=False):
     """A dead letter."""
 
-    letter: Letter
+    message: StoredMessage
     seq: int
     attempts: int
     error: str | None
@@ -74,7 +74,7 @@ class Cursor(msgspec.Struct, eq=False):
     receipt: str | None = None
     lease_until_ms: int = 0
     heads: dict[str, Head] = {}
-    dead: list[Grave] = []
+    dead: list[DeadLetter] = []
     published: int = 0
     acked: int = 0
     cancelled: int = 0
@@ -90,7 +90,7 @@ class Cursor(msgspec.Struct, eq=False):
 class Held(msgspec.Struct, eq=False):
     """A message behind a gap in its key's sequence."""
 
-    letter: Letter
+    message: StoredMessage
     passed_at_ms: int
 
 
@@ -98,8 +98,8 @@ class Slot(msgspec.Struct, eq=False):
     """One partition."""
 
     head: int = 0
-    log: dict[int, Letter] = {}
-    later: list[Letter] = []
+    log: dict[int, StoredMessage] = {}
+    later: list[StoredMessage] = []
     marks: dict[str, int] = {}
     following: dict[str, int] = {}
     held: dict[str, dict[int, Held]] = {}

@@ -68,34 +68,34 @@ def find(state: TopicState, subject: str) -> list[tuple[str, Cursor, Head]]:
 
 def move(state: TopicState, subject: str, at_ms: int) -> Moved:
     """Makes a subject due at another time, for every group."""
-    answer = _answer(state, subject)
-    if answer is Moved.DONE:
+    result = _outcome_of(state, subject)
+    if result is Moved.DONE:
         for _, _, head in find(state, subject):
             head.due_ms = at_ms
-    return answer
+    return result
 
 
 def change(state: TopicState, subject: str, body: bytes, headers: dict[str, str] | None) -> Moved:
     """Gives a subject another body and headers, for every group."""
-    answer = _answer(state, subject)
-    if answer is Moved.DONE:
+    result = _outcome_of(state, subject)
+    if result is Moved.DONE:
         for _, _, head in find(state, subject):
-            # The letter itself may stand elsewhere too: behind another head, or among the dead.
-            head.letter = msgspec.structs.replace(head.letter, body=body, headers=headers)
-    return answer
+            # The message itself may stand elsewhere too: behind another head, or among the dead.
+            head.message = msgspec.structs.replace(head.message, body=body, headers=headers)
+    return result
 
 
 def cancel(state: TopicState, subject: str) -> Moved:
     """Takes a subject out with all its messages, for every group."""
-    answer = _answer(state, subject)
-    if answer is Moved.DONE:
+    result = _outcome_of(state, subject)
+    if result is Moved.DONE:
         for _, cursor, head in find(state, subject):
             del cursor.heads[subject]
             cursor.cancelled += 1 + len(head.behind)
-    return answer
+    return result
 
 
-def _answer(state: TopicState, subject: str) -> Moved:
+def _outcome_of(state: TopicState, subject: str) -> Moved:
     found = find(state, subject)
     if not found:
         return Moved.ABSENT

@@ -54,7 +54,7 @@ def declare(states: dict[str, TopicState], topic: Topic) -> None:
 
 
 def sweep(state: TopicState, limit: int, now_ms: int) -> int:
-    """Removes up to `limit` rows that are no longer needed; answers how many."""
+    """Removes up to `limit` rows that are no longer needed; returns how many."""
     removed = 0
     for group in [group for group, at_ms in state.expiries.items() if at_ms <= now_ms]:
         if removed < limit:

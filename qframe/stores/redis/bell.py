@@ -56,7 +56,7 @@ class HeardBell:
             self._subscribe()
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits until something may have changed, at most so long; answers whether it may have."""
+        """Waits until something may have changed, at most so long; returns whether it may have."""
         until_s = SYSTEM_CLOCK.monotonic_s() + timeout_s
         with self._waiting:
             while not self._closed:
@@ -126,7 +126,7 @@ class HeardBell:
         self._asked, self._is_fresh = False, True
 
     def _listen(self, timeout_s: float) -> bool:
-        """Waits for a word, on the subscription or by hand; answers whether there was one."""
+        """Waits for a word, on the subscription or by hand; returns whether there was one."""
         subscription = self._subscription
         rung = False
         # What redis-py reads ahead is not seen by poll. Later on nothing is: see the end of this.

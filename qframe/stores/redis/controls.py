@@ -46,7 +46,7 @@ def tune(redis: Redis, keys: SlotKeys, group: str, values: Mapping[str, str | No
 
 
 def tunings(redis: Redis, asked: Sequence[tuple[SlotKeys, str]]) -> list[dict[str, str] | None]:
-    """What is set for each group; None where its server cannot answer now."""
+    """What is set for each group; None where its server does not reply now."""
     if not asked:
         return []
     hashes = [keys.key(0, "tuned", group) for keys, group in asked]

@@ -172,7 +172,7 @@ def epochs(redis: Redis, keys: SlotKeys, group: str) -> dict[int, str]:
 def take(
     redis: Redis, keys: SlotKeys, group: str, wanted: Mapping[int, str], now: str
 ) -> list[int]:
-    """Takes slots under new epochs; answers those taken."""
+    """Takes slots under new epochs; returns those taken."""
     kind = str(keys.topic.kind)
     calls = [keys.call("take", slot, now, kind, group, epoch) for slot, epoch in wanted.items()]
     if not calls:

@@ -13,7 +13,7 @@ from qframe.stores.types import LeaseRef, PullRequest, RenewResult, RevokeResult
 def renew(
     redis: Redis, keys: SlotKeys, group: str, holds: Sequence[LeaseRef], lease_ms: int, now: str
 ) -> RenewResult:
-    """Makes leases end `lease_ms` from now; answers those that are not held any more."""
+    """Makes leases end `lease_ms` from now; returns those that are not held any more."""
     shares: dict[tuple[int, str], list[LeaseRef]] = {}
     for hold in holds:
         shares.setdefault((hold.slot, hold.epoch), []).append(hold)

@@ -33,7 +33,7 @@ class RedisPublishing(RedisRole, Publishing):
 
 
 def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) -> list[Outcome]:
-    """Stores the entries in order; answers what became of each."""
+    """Stores the entries in order; returns what became of each."""
     if len(entries) == 1:
         [entry] = entries
         reply = redis.one(_call_of(keys, entry.slot, [entry], now)[0])
@@ -42,9 +42,9 @@ def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) ->
     repeated = set() if is_one_batch else _repeated(entries)
     if repeated:
         kept = [entry for number, entry in enumerate(entries) if number not in repeated]
-        answers = iter(publish(redis, keys, kept, now))
+        results = iter(publish(redis, keys, kept, now))
         return [
-            Outcome.DUPLICATE if number in repeated else next(answers)
+            Outcome.DUPLICATE if number in repeated else next(results)
             for number in range(len(entries))
         ]
     shares: defaultdict[int, list[Entry]] = defaultdict(list)

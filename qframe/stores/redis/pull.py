@@ -160,7 +160,7 @@ def _from_stream(
 def _owned(
     redis: Redis, keys: SlotKeys, group: str, ask: PullRequest, reply: Any, pulled: PullResult
 ) -> bool:
-    """Notes what a slot's reply says but deliveries; answers whether it is the caller's."""
+    """Notes what a slot's reply says but deliveries; returns whether it is the caller's."""
     if isinstance(reply, Missing):
         (pulled.in_doubt if reply.lost else pulled.unreachable).append(ask.slot)
         if reply.fault is not None:

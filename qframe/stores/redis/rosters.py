@@ -44,7 +44,7 @@ class RedisRosters(RedisRole, Rosters):
 def heartbeat(
     redis: Redis, keys: SlotKeys, group: str, member: str, lease_ms: int, now: str
 ) -> int:
-    """Joins a member, or makes its lease begin anew; answers the version."""
+    """Joins a member, or makes its lease begin anew; returns the version."""
     [reply] = redis.run([keys.call("heartbeat", 0, now, group, fresh_version(), member, lease_ms)])
     known(redis, keys, group, reply)
     return int(reply)
@@ -71,7 +71,7 @@ def snapshot(redis: Redis, keys: SlotKeys, group: str, seen: int | None, now: st
 def claim(
     redis: Redis, keys: SlotKeys, group: str, member: str, epochs: Mapping[int, str], now: str
 ) -> list[int]:
-    """Makes free slots the member's; answers those that are, under these epochs."""
+    """Makes free slots the member's; returns those that are, under these epochs."""
     words = [word for pair in epochs.items() for word in pair]
     [reply] = redis.run([keys.call("claim", 0, now, group, fresh_version(), member, *words)])
     known(redis, keys, group, reply)

@@ -71,7 +71,7 @@ def acknowledge(
         calls.append(call)
     settlements = acks([deliveries[number] for number in others], epochs)
     singles, places = _calls(keys, group, dict(zip(others, settlements, strict=True)), now)
-    answers = [Settled.SETTLED] * len(deliveries)
+    results = [Settled.SETTLED] * len(deliveries)
     replies = redis.run(calls + singles, partly=True)
     partly: list[int] = []
     for slot, flat, reply in zip(lines, ranges, replies[: len(lines)], strict=True):
@@ -82,22 +82,22 @@ def acknowledge(
             (one.seq, number) for number, one in enumerate(deliveries)
             if one.slot == slot and one.subject is None and one.receipt == receipts[slot]
         ]  # fmt: skip
-        partly += _note_ranges(answers, [number for _, number in sorted(line)], flat, letters)
+        partly += _note_ranges(results, [number for _, number in sorted(line)], flat, letters)
     for share, reply in zip(places, replies[len(lines) :], strict=True):
-        _note(answers, share, _letters(redis, keys, group, reply, len(share)))
+        _note(results, share, _letters(redis, keys, group, reply, len(share)))
     if partly:
         # Rare: some of what was acknowledged as one range was settled before.
         settlements = acks([deliveries[number] for number in partly], epochs)
         alone = settle(redis, keys, group, settlements, now)
-        for number, answer in zip(partly, alone, strict=True):
-            answers[number] = answer
-    return answers
+        for number, result in zip(partly, alone, strict=True):
+            results[number] = result
+    return results
 
 
 def _note_ranges(
-    answers: list[Settled], numbers: list[int], flat: list[int], letters: bytes
+    results: list[Settled], numbers: list[int], flat: list[int], letters: bytes
 ) -> list[int]:
-    """Puts down what became of ranges; answers the numbers of those settled only partly."""
+    """Puts down what became of ranges; returns the numbers of those settled only partly."""
     partly: list[int] = []
     following = iter(numbers)
     for first, end, letter in zip(flat[::2], flat[1::2], letters, strict=True):
@@ -105,7 +105,7 @@ def _note_ranges(
         if letter == _PARTLY:
             partly += within
         else:
-            _note(answers, within, bytes([letter]) * len(within))
+            _note(results, within, bytes([letter]) * len(within))
     return partly
 
 
@@ -133,11 +133,11 @@ def settle(
     """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
     if not settlements:
         require(redis, keys, group)
-    answers = [Settled.SETTLED] * len(settlements)
+    results = [Settled.SETTLED] * len(settlements)
     calls, places = _calls(keys, group, dict(enumerate(settlements)), now)
     for numbers, reply in zip(places, redis.run(calls, partly=True), strict=True):
-        _note(answers, numbers, _letters(redis, keys, group, reply, len(numbers)))
-    return answers
+        _note(results, numbers, _letters(redis, keys, group, reply, len(numbers)))
+    return results
 
 
 def _calls(
@@ -181,11 +181,11 @@ def _letters(redis: Redis, keys: SlotKeys, group: str, reply: Any, count: int) -
     return bytes(reply)
 
 
-def _note(answers: list[Settled], numbers: list[int], letters: bytes) -> None:
+def _note(results: list[Settled], numbers: list[int], letters: bytes) -> None:
     """Puts down what became of each, where it is not simply settled."""
     if letters.count(b"s") < len(letters):
         for number, letter in zip(numbers, letters, strict=True):
-            answers[number] = _ANSWERS[letter]
+            results[number] = _ANSWERS[letter]
 
 
 def _acked(settlements: Iterable[Settlement]) -> Iterator[Argument]:

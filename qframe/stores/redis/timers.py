@@ -106,8 +106,8 @@ def _everywhere(redis: Redis, keys: SlotKeys, script: str, *arguments: Argument)
     """Asks every slot, since a body's hash does not tell its own."""
     slots = range(keys.topic.slots)
     replies = redis.run([keys.call(script, slot, *arguments) for slot in slots])
-    answers = {Moved(reply.decode()) for reply in replies}
-    for answer in (Moved.DOING, Moved.DONE):
-        if answer in answers:
-            return answer
+    results = {Moved(reply.decode()) for reply in replies}
+    for result in (Moved.DOING, Moved.DONE):
+        if result in results:
+            return result
     return Moved.ABSENT

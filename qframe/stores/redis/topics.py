@@ -59,7 +59,7 @@ def all_declared(redis: Redis, namespace: str) -> list[Topic]:
 
 
 def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
-    """Removes up to `limit` rows that are no longer needed; answers how many."""
+    """Removes up to `limit` rows that are no longer needed; returns how many."""
     removed = 0
     topic = keys.topic
     for slot in range(topic.slots):

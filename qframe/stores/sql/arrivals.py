@@ -91,7 +91,7 @@ class Writes:
         self._counts: list[Row] = []
 
     def to_log(self, slot: int, head: int, arrivals: Sequence[Arrival], now_ms: int) -> int:
-        """Appends to a stream's slot from offset `head` on; answers the next offset."""
+        """Appends to a stream's slot from offset `head` on; returns the next offset."""
         self._log += [
             (slot, number, one.id, one.key, one.headers, one.body, one.published_at, now_ms)
             for number, one in enumerate(arrivals, start=head)
@@ -106,7 +106,7 @@ class Writes:
         known: dict[str, KnownHead],
         now_ms: int,
     ) -> list[Outcome]:
-        """Queues arrivals for one group, in order; answers what became of each.
+        """Queues arrivals for one group, in order; returns what became of each.
 
         Args:
             kind: the topic's.

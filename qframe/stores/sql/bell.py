@@ -49,7 +49,7 @@ class RungBell:
         self._rung.set()
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits until something may have changed, at most so long; answers whether it may have."""
+        """Waits until something may have changed, at most so long; returns whether it may have."""
         rung = self._rung.wait(timeout_s)
         if rung and not self._closed:
             self._rung.clear()
@@ -91,7 +91,7 @@ class WatchingBell(RungBell):
         self._seen = watch.version()
 
     def wait(self, timeout_s: float) -> bool:
-        """Waits until something may have changed, at most so long; answers whether it may have."""
+        """Waits until something may have changed, at most so long; returns whether it may have."""
         until_s = SYSTEM_CLOCK.monotonic_s() + timeout_s
         pause_s = SHORTEST_S
         while True:

@@ -110,14 +110,14 @@ def draw(transaction: Transaction, ref: TopicRef, group: str, terms: DrawTerms) 
         number = _locked(transaction, ref, group)
         row = transaction.row(_BUCKET, (ref.id, group))
     before = None if row is None else Bucket(*row[1:])
-    answer, after = drawn(before, terms, transaction.now_ms())
+    result, after = drawn(before, terms, transaction.now_ms())
     if after is None:
-        return answer
+        return result
     if row is None:
         transaction.run(_ADD_BUCKET, (number, *after))
     else:
         transaction.run(_SET_BUCKET, (*after, row[0]))
-    return answer
+    return result
 
 
 def forget(transaction: Transaction, group: int) -> None:

@@ -166,7 +166,7 @@ def take_number(transaction: Transaction, sort: Sort) -> int:
 def add_group(
     transaction: Transaction, ref: TopicRef, name: str, starts: dict[int, int] | None = None
 ) -> int:
-    """Adds a group with a cursor in each slot, a stream's at these offsets; answers its number.
+    """Adds a group with a cursor in each slot, a stream's at these offsets; returns its number.
 
     The caller has locked the topic's groups.
     """

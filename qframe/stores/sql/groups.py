@@ -182,7 +182,7 @@ def subscribe(
 def _subscribe(
     transaction: Transaction, ref: TopicRef, names: Sequence[str], start: str
 ) -> dict[str, int]:
-    """Adds groups, or gives them what no group has seen; answers their numbers."""
+    """Adds groups, or gives them what no group has seen; returns their numbers."""
     starts: dict[int, int] = {}
     if ref.topic.has_subjects:
         kept = group_id(transaction, ref, UNCLAIMED)
@@ -233,7 +233,7 @@ def drop(transaction: Transaction, ref: TopicRef, group: str) -> bool:
 
 
 def drop_expired(transaction: Transaction, ref: TopicRef, limit: int) -> int:
-    """Forgets groups whose time has passed, the first first; answers how many.
+    """Forgets groups whose time has passed, the first first; returns how many.
 
     There are `limit` of them at most, and none follows those whose rows were as many already.
     """
@@ -251,7 +251,7 @@ def drop_expired(transaction: Transaction, ref: TopicRef, limit: int) -> int:
 
 
 def _drop(transaction: Transaction, ref: TopicRef, number: int, name: str) -> int:
-    """Forgets a group and all its rows; answers how many those were."""
+    """Forgets a group and all its rows; returns how many those were."""
     lock_group(transaction, number)
     lock_cursors(transaction, range(*ref.cursor_range(number)))
     rows = sum(transaction.run(each, ref.cursor_range(number)) for each in _OF_GROUP)

@@ -85,7 +85,7 @@ class Pull(msgspec.Struct):
 
 
 def claim(transaction: Transaction, kind: Kind, at: int, ask: PullRequest, pulling: Pull) -> int:
-    """Hands out heads that are due, and the runs behind them; answers how many messages."""
+    """Hands out heads that are due, and the runs behind them; returns how many messages."""
     now_ms, terms, pulled = pulling.now_ms, pulling.terms, pulling.pulled
     standing = HeadState.TODO if kind in rules.RANKED else HeadState.WAITING
     left, taken = ask.limit, 0
@@ -167,7 +167,7 @@ def _has_run(row: Row) -> bool:
 
 
 def _hand_out(row: Row, behind: Sequence[Row], slot: int, left: int, pulling: Pull) -> int:
-    """Adds the deliveries of one head, given as a row, and of its run; answers how many."""
+    """Adds the deliveries of one head, given as a row, and of its run; returns how many."""
     subject, seq, tries, lost = row[1], row[5], row[_TRIES], row[_LOST]
     receipt, deliveries = pulling.terms.receipt, pulling.pulled.deliveries
     message_id, key, headers, body, published_at = row[13:]

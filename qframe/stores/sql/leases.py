@@ -53,7 +53,7 @@ _EXPIRED: Final = Statement(
 def renew(
     transaction: Transaction, ref: TopicRef, group: str, holds: Sequence[LeaseRef], lease_ms: int
 ) -> RenewResult:
-    """Prolongs leases; answers those that are not held any more."""
+    """Prolongs leases; returns those that are not held any more."""
     known = lock_group_cursors(transaction, ref, group, [hold.slot for hold in holds])
     until_ms = transaction.now_ms() + lease_ms
     gone = []
@@ -100,7 +100,7 @@ def revoke(
 
 
 def lose_expired(transaction: Transaction, ref: TopicRef, cursor: Cursor, now_ms: int) -> int:
-    """Takes heads out of doing whose lease has passed; answers how many."""
+    """Takes heads out of doing whose lease has passed; returns how many."""
     rows = transaction.rows(_EXPIRED, (cursor.cursor, now_ms))
     return lose_doing(transaction, ref, cursor, [Head(*row) for row in rows], now_ms)
 
@@ -108,7 +108,7 @@ def lose_expired(transaction: Transaction, ref: TopicRef, cursor: Cursor, now_ms
 def lose_doing(
     transaction: Transaction, ref: TopicRef, cursor: Cursor, rows: Sequence[Head], now_ms: int
 ) -> int:
-    """Takes heads out of doing whose worker is gone; answers how many."""
+    """Takes heads out of doing whose worker is gone; returns how many."""
     absorbed = 0
     for head in rows:
         rules.lose(head, ref.topic.kind)

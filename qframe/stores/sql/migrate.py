@@ -93,7 +93,7 @@ def check(database: Database) -> None:
 
 
 def migrate(database: Database) -> list[str]:
-    """Brings the tables to the version of this code; answers what was done.
+    """Brings the tables to the version of this code; returns what was done.
 
     Raises:
         SchemaMismatch: if they are of a later version.

@@ -49,7 +49,7 @@ def _promoted(count: int) -> Statement:
 
 
 def promote(transaction: Transaction, at: int, now_ms: int) -> bool:
-    """Ranks the first of what is due of a cursor; answers whether that was all of it."""
+    """Ranks the first of what is due of a cursor; returns whether that was all of it."""
     due = [row[0] for row in transaction.rows(_DUE, (at, now_ms))]
     if due and transaction.takes_arrays:
         transaction.run(_PROMOTED, tuple(named.columns_of((at, name) for name in due)))

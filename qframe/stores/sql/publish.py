@@ -96,7 +96,7 @@ def refuse_too_large(database: Database, entries: Iterable[Entry]) -> None:
 
 
 def publish(transaction: Transaction, ref: TopicRef, entries: Sequence[Entry]) -> list[Outcome]:
-    """Stores the entries in order; answers what became of each."""
+    """Stores the entries in order; returns what became of each."""
     outcomes: list[Outcome] = [Outcome.STORED] * len(entries)
     by_slot: dict[int, list[int]] = {}
     for number, entry in enumerate(entries):
@@ -126,11 +126,11 @@ def publish(transaction: Transaction, ref: TopicRef, entries: Sequence[Entry]) -
         head = slot_heads[slot]
         if topic.has_subjects:
             queues = {cursor: heads_of[cursor] for cursor in _cursors_of(ref, slot, groups)}
-            head, answers = _queue(transaction, writes, ref, slot, head, queues, chosen, now_ms)
+            head, results = _queue(transaction, writes, ref, slot, head, queues, chosen, now_ms)
         else:
-            head, answers = _append(transaction, writes, ref, slot, head, chosen, now_ms)
-        for each, answer in zip(candidates, answers, strict=True):
-            outcomes[each] = answer
+            head, results = _append(transaction, writes, ref, slot, head, chosen, now_ms)
+        for each, result in zip(candidates, results, strict=True):
+            outcomes[each] = result
         known = {entries[each].mark for each in candidates if outcomes[each] is not Outcome.FULL}
         taken += [(at, mark, expires_ms) for mark in known]
         moved.append((head, at))
@@ -199,16 +199,16 @@ def _not_seen(
         else:
             transaction.run(_FORGET, (at, mark))
     seen: set[str] = set()
-    answers = []
+    results = []
     for entry in entries:
         named = entry.mark == entry.id
         is_new = entry.id not in seen and entry.mark not in known
         if is_new and named and (batch := batch_mark_of(entry.id)):
             is_new = batch not in known
-        answers.append(is_new)
+        results.append(is_new)
         if is_new:
             seen.add(entry.id)
-    return answers
+    return results
 
 
 def _marks(transaction: Transaction, at: int, wanted: Sequence[str]) -> list[Row]:
@@ -297,12 +297,12 @@ def _queue(
             numbers.append(number if each is one else None)
     first = next(iter(queues), None)
     for cursor, heads in queues.items():
-        answers = writes.to_queue(kind, cursor, arriving, heads, now_ms)
-        for place_of, answer in zip(numbers, answers, strict=True):
+        results = writes.to_queue(kind, cursor, arriving, heads, now_ms)
+        for place_of, result in zip(numbers, results, strict=True):
             if place_of is None:
                 continue
-            if cursor == first or answer is Outcome.STORED:
-                outcomes[place_of] = answer
+            if cursor == first or result is Outcome.STORED:
+                outcomes[place_of] = result
     return head, outcomes
 
 

@@ -164,7 +164,7 @@ def pull(
 def _lock(
     transaction: Transaction, ref: TopicRef, group: str, asks: Sequence[PullRequest]
 ) -> tuple[int, set[int]]:
-    """Locks what a pull may change; answers the group, and the slots in which something may join.
+    """Locks what a pull may change; returns the group, and the slots in which something may join.
 
     What was delayed or held goes to every group, so of these slots the head is locked first, and
     then the cursors of all groups.
@@ -204,7 +204,7 @@ def _next_due(
 def _pull_slot(
     transaction: Transaction, ref: TopicRef, overview: SlotOverview, ask: PullRequest, pulling: Pull
 ) -> int:
-    """Hands out of one slot; answers how many."""
+    """Hands out of one slot; returns how many."""
     cursor, now_ms, pulled = overview.cursor, pulling.now_ms, pulling.pulled
     kind, streams = ref.topic.kind, not ref.topic.has_subjects
     may_be_due = overview.has_heads(now_ms)

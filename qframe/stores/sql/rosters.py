@@ -140,7 +140,7 @@ class SqlRosters(SqlRole, Rosters):
 def heartbeat(
     transaction: Transaction, ref: TopicRef, group: str, member: str, lease_ms: int
 ) -> int:
-    """Joins a member, or makes its lease begin anew; answers the version."""
+    """Joins a member, or makes its lease begin anew; returns the version."""
     opened = _begin(transaction, ref, group)
     now_ms = opened.now_ms
     if not transaction.run(_RENEW, (now_ms + lease_ms, opened.group, member)):
@@ -171,7 +171,7 @@ def claim(
     member: str,
     epochs: Mapping[int, str],
 ) -> list[int]:
-    """Makes free slots the member's; answers those that are, under these epochs."""
+    """Makes free slots the member's; returns those that are, under these epochs."""
     opened = _begin(transaction, ref, group)
     if transaction.row(_MEMBER, (opened.group, member)) is None:
         return []

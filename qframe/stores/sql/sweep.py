@@ -50,7 +50,7 @@ _FORGET: Final = Statement(
 
 
 def sweep(transaction: Transaction, ref: TopicRef, limit: int) -> int:
-    """Removes up to `limit` rows; answers how many.
+    """Removes up to `limit` rows; returns how many.
 
     Slots that are in use now are left for the next time: sweeping makes nobody wait for it, nor
     waits for anybody.

@@ -5,7 +5,7 @@ local function is_parked(group, subject, due, published)
     and (redis.call('ZSCORE', group.waiting, subject) or redis.call('ZSCORE', group.retry, subject))
 end
 
--- Queues a message; answers 's' stored, 'm' merged, 'r' replaced.
+-- Queues a message; returns 's' stored, 'm' merged, 'r' replaced.
 local function queue(group, subject, message, now)
   local old = load_head(group, subject)
   if not old then

@@ -4,7 +4,7 @@ local function first_of(key)
   return tonumber(found[2])
 end
 
--- What is due in waiting or retry goes to todo, 500 at most; answers whether that was all.
+-- What is due in waiting or retry goes to todo, 500 at most; returns whether that was all.
 local function promote_from(group, key, now)
   local due = redis.call('ZRANGEBYSCORE', key, '-inf', string.format('%.0f', now), 'LIMIT', 0, 500)
   if #due == 0 then
@@ -37,7 +37,7 @@ local function promote(group, now)
   return all
 end
 
--- Heads whose lease has passed come back, 500 at most; answers how many.
+-- Heads whose lease has passed come back, 500 at most; returns how many.
 local function take_back(group, now)
   local first = first_of(group.doing)
   if not first or first > now then

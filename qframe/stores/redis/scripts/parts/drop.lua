@@ -1,4 +1,4 @@
--- Forgets a group of a slot, and what stands for it in steps of 500 subjects; answers whether it
+-- Forgets a group of a slot, and what stands for it in steps of 500 subjects; returns whether it
 -- collected till now (1 or 0), and whether there is more to remove (1 or 0).
 local function drop(slot, name, kind)
   local group = group_of(slot, name, kind)

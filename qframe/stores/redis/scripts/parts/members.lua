@@ -15,7 +15,7 @@ local function take_out(roster, members)
   call_many('HDEL', roster.owners, free)
 end
 
--- Drops those whose lease has passed; answers whether there were any.
+-- Drops those whose lease has passed; returns whether there were any.
 local function drop_passed(roster, now)
   local passed = redis.call('ZRANGEBYSCORE', roster.members, '-inf', string.format('%.0f', now))
   if #passed > 0 then

@@ -40,7 +40,7 @@ local function add_range(ranges, from, to)
   return new
 end
 
--- Moves the floor over the first range if it begins there; answers floor and ranges.
+-- Moves the floor over the first range if it begins there; returns floor and ranges.
 local function raise_floor(floor, ranges)
   if ranges[1] == floor then
     local rest = {}

@@ -38,7 +38,7 @@ local function in_line(slot, subject, going, now)
   set_next(slot, subject, number)
 end
 
--- Goes on at the lowest held message of a key; answers 1 if there was a gap before it, else 0.
+-- Goes on at the lowest held message of a key; returns 1 if there was a gap before it, else 0.
 local function pass_gap(slot, subject, going, now)
   local lowest = redis.call('ZRANGEBYLEX', slot .. 'held', '[' .. subject .. EMPTY,
     '(' .. subject .. string.char(1), 'LIMIT', 0, 1)[1]
@@ -99,7 +99,7 @@ local function release(slot, subject, head, number, now, gap_timeout, going)
   end
 end
 
--- What goes on because gaps have been waited for long enough; answers how many gaps were passed.
+-- What goes on because gaps have been waited for long enough; returns how many gaps were passed.
 local function pass_overdue(slot, now, going)
   local passed = 0
   while #going < 500 do
