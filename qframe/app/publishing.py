@@ -13,7 +13,7 @@ from qframe.producing.producer import Producer
 from qframe.topic import Body, Topic
 
 
-class Publishing(ABC):
+class PublishMethods(ABC):
     """The part of an app that publishes."""
 
     @property

@@ -10,7 +10,7 @@ from typing import Any, Self, TypeVar, Unpack
 from qframe.admin.admin import Admin
 from qframe.admin.timers import Timers
 from qframe.app.assembly import Assembly
-from qframe.app.publishing import Publishing
+from qframe.app.publishing import PublishMethods
 from qframe.app.pull import Pull, PullKeywords, Pulls
 from qframe.app.registry import REGISTRY
 from qframe.clock import SYSTEM_CLOCK
@@ -43,7 +43,7 @@ Function = TypeVar("Function", bound=Callable[..., Any])
 Given = TypeVar("Given", bound=Middleware | type[Middleware])
 
 
-class QFrame(Publishing):
+class QFrame(PublishMethods):
     """An app: a store, a coordinator, and the consumers and producers that share them.
 
     Nothing is opened before it is needed, so modules with handlers can be imported anywhere.
@@ -167,7 +167,7 @@ class QFrame(Publishing):
         """
         return self._catalog.declare(topic)
 
-    # What the user calls, beside what `Publishing` has.
+    # What the user calls, beside what `PublishMethods` has.
 
     def buffered(
         self, linger: float | str = 0.005, *, batch: int | None = None, capacity: int = CAPACITY

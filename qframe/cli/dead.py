@@ -11,9 +11,9 @@ from qframe.cli.asking import ask, check_chosen
 from qframe.cli.flags import AsJson, GroupName, Limit, TopicName
 from qframe.cli.look import say_record
 from qframe.cli.output import counted, say, say_json, table
-from qframe.cli.place import Place, placed
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import second
+from qframe.cli.target import Target, targeted
 
 dead: Final = typer.Typer(no_args_is_help=True, help="Shows, retries and drops dead letters.")
 
@@ -26,9 +26,9 @@ All = Annotated[bool, typer.Option("--all", help="All dead letters of the group.
 
 
 @dead.command("list")
-@placed
+@targeted
 def list_dead(
-    place: Place,
+    target: Target,
     topic: TopicName,
     group: GroupName,
     limit: Limit = 100,
@@ -36,7 +36,7 @@ def list_dead(
     as_json: AsJson = False,
 ) -> None:
     """Lists a group's dead letters, the oldest first."""
-    with place.opened() as app:
+    with target.opened() as app:
         records = app.admin.dead(topic, group, limit, after=after)
     if as_json:
         say_json([{**record_as_json(each), "dead_place": str(each.dead_place)} for each in records])
@@ -56,16 +56,16 @@ def list_dead(
 
 
 @dead.command()
-@placed
+@targeted
 def show(
-    place: Place,
+    target: Target,
     topic: TopicName,
     group: GroupName,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.")],
     as_json: AsJson = False,
 ) -> None:
     """Shows one dead letter, with its error and traceback."""
-    with place.opened() as app:
+    with target.opened() as app:
         record = app.admin.dead_show(topic, group, message_id)
         now_ms = app.store.now_ms()
     if as_json:
@@ -75,25 +75,25 @@ def show(
 
 
 @dead.command()
-@placed
+@targeted
 def retry(
-    place: Place,
+    target: Target,
     topic: TopicName,
     group: GroupName,
     ids: Ids = None,
     everything: All = False,
 ) -> None:
     """Makes dead letters due again, their attempts from zero."""
-    with place.opened() as app:
+    with target.opened() as app:
         chosen = _chosen("dead retry", app, topic, group, ids, everything)
         done = app.admin.dead_retry(topic, group, chosen)
     say(f"{counted(done, 'message')} of {topic}/{group} due again")
 
 
 @dead.command()
-@placed
+@targeted
 def drop(
-    place: Place,
+    target: Target,
     topic: TopicName,
     group: GroupName,
     ids: Ids = None,
@@ -101,7 +101,7 @@ def drop(
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
 ) -> None:
     """Removes dead letters for good; asks first, unless --yes."""
-    with place.opened() as app:
+    with target.opened() as app:
         chosen = _chosen("dead drop", app, topic, group, ids, everything)
         if not yes:
             what = "all dead letters" if chosen == "all" else counted(len(chosen), "dead letter")

@@ -10,12 +10,12 @@ from qframe.admin.totals import summed
 from qframe.cli.asking import ask
 from qframe.cli.flags import GroupName, TopicName
 from qframe.cli.output import counted, say
-from qframe.cli.place import Place, coordinated
+from qframe.cli.target import Target, coordinated
 
 
 @coordinated
 def drop_group(
-    place: Place,
+    target: Target,
     topic: TopicName,
     group: GroupName,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
@@ -28,7 +28,7 @@ def drop_group(
     Other groups keep theirs. It is refused while workers of the group are alive: they would make
     the group again, and begin where a new one begins.
     """
-    with place.opened() as app:
+    with target.opened() as app:
         left = summed(group, app.admin.stats(topic, group))
         if not yes:
             ask(

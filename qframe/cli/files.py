@@ -71,7 +71,7 @@ class MessageFile(NamedTuple):
             ) from error
 
     def at(self, number: int) -> str:
-        """A line's place, for messages."""
+        """A line's position, for messages."""
         return f"{self.path} line {number}"
 
     def _json_lines(self) -> Iterator[tuple[int, Any]]:

@@ -10,16 +10,16 @@ from qframe.admin.admin import STATES
 from qframe.cli.bodies import own_headers
 from qframe.cli.flags import AsJson, GroupName, Limit, TopicName
 from qframe.cli.output import facts, say, say_json, table
-from qframe.cli.place import Place, placed
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import body_text, moment, second, why
+from qframe.cli.target import Target, targeted
 from qframe.errors import BadOption
 from qframe.stores.records import Record
 
 
-@placed
+@targeted
 def peek(
-    place: Place,
+    target: Target,
     topic: TopicName,
     group: GroupName,
     state: Annotated[
@@ -33,7 +33,7 @@ def peek(
 
     They come slot by slot, the next ones first.
     """
-    with place.opened() as app:
+    with target.opened() as app:
         records = app.admin.peek(
             topic, group, states=state or ("waiting", "todo", "doing"), limit=limit
         )
@@ -55,15 +55,15 @@ def peek(
         )  # fmt: skip
 
 
-@placed
+@targeted
 def explain(
-    place: Place,
+    target: Target,
     topic: TopicName,
     message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.")],
     as_json: AsJson = False,
 ) -> None:
     """Shows where a message is for each group, and why."""
-    with place.opened() as app:
+    with target.opened() as app:
         records = app.admin.explain(topic, message_id)
         now_ms = app.store.now_ms()
     if as_json:
@@ -80,9 +80,9 @@ def explain(
             say_record(record, now_ms)
 
 
-@placed
+@targeted
 def verify(
-    place: Place,
+    target: Target,
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="All if left out.")] = None,
     as_json: AsJson = False,
 ) -> None:
@@ -90,7 +90,7 @@ def verify(
 
     Exits with 1 if something is wrong.
     """
-    with place.opened() as app:
+    with target.opened() as app:
         names = [each.name for each in app.admin.topics()] if topic is None else [topic]
         faults = {name: app.admin.verify(name) for name in names}
     wrong = sum(len(found) for found in faults.values())

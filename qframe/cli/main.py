@@ -20,9 +20,9 @@ from qframe.cli.migrate import migrate
 from qframe.cli.outbox import outbox
 from qframe.cli.output import say, say_error
 from qframe.cli.ownership import slots, workers
-from qframe.cli.place import Place, coordinated
 from qframe.cli.publish import publish
 from qframe.cli.seek import seek
+from qframe.cli.target import Target, coordinated
 from qframe.cli.topics import groups, topics
 from qframe.cli.tune import pause, resume, tune
 from qframe.cli.worker import worker
@@ -66,14 +66,14 @@ def _say_version(asked: bool) -> None:
 @cli.callback()
 @coordinated
 def root(
-    place: Place,
+    target: Target,
     version_asked: Annotated[  # noqa: ARG001 - its callback answers it
         bool,
         typer.Option("--version", callback=_say_version, is_eager=True, help="Show the version."),
     ] = False,
 ) -> None:
     """Message consumers with per-key order, on the database you already run."""
-    place.settings()
+    target.settings()
 
 
 def main() -> None:

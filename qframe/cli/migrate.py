@@ -8,8 +8,8 @@ import typer
 
 from qframe.cli.flags import Config, Store
 from qframe.cli.output import say
-from qframe.cli.place import Place
 from qframe.cli.reading import looked_at
+from qframe.cli.target import Target
 from qframe.drivers.sql import Database
 from qframe.errors import NotSupported, SchemaMismatch
 from qframe.stores.sql import migrate as tables
@@ -32,7 +32,7 @@ def migrate(
     A worker or producer that may create tables does this by itself when it starts, unless the
     store's URL says ?migrate=no.
     """
-    url = Place(store=store, config=config).settings().store
+    url = Target(store=store, config=config).settings().store
     if url.partition(":")[0].partition("+")[0] not in _SCHEMES:
         raise NotSupported("migrate for a store without tables", "name a database with --store")
     if check or sql:

@@ -14,8 +14,8 @@ from qframe.cli.bodies import body_as_json, body_as_text, own_headers
 from qframe.cli.flags import AsJson, Limit
 from qframe.cli.outboxes import outboxes_at
 from qframe.cli.output import counted, facts, say, say_json, table
-from qframe.cli.place import Place, placed
 from qframe.cli.records import moment
+from qframe.cli.target import Target, targeted
 from qframe.cli.times import ago
 from qframe.codec import tags_of
 from qframe.outbox.desk import Desk, Waiting
@@ -39,9 +39,9 @@ Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The message
 
 
 @outbox.command("list")
-@placed
+@targeted
 def list_waiting(
-    place: Place,
+    target: Target,
     where: Where,
     refused: Annotated[bool, typer.Option("--refused", help="Only refused messages.")] = False,
     limit: Limit = 100,
@@ -52,7 +52,7 @@ def list_waiting(
 
     A refused message holds back the later messages of its key, or of its whole topic.
     """
-    with outboxes_at(place, where, prefix, must_ask=refused) as desks:
+    with outboxes_at(target, where, prefix, must_ask=refused) as desks:
         found = [each for _, each in desks.waiting(limit, refused=refused)]
     if as_json:
         say_json([_as_json(each) for each in found])
@@ -75,16 +75,16 @@ def list_waiting(
 
 
 @outbox.command()
-@placed
+@targeted
 def show(
-    place: Place,
+    target: Target,
     where: Where,
     message_id: Id,
     prefix: Prefix = DEFAULT_PREFIX,
     as_json: AsJson = False,
 ) -> None:
     """Shows one message of an outbox, and why it waits."""
-    with outboxes_at(place, where, prefix) as desks:
+    with outboxes_at(target, where, prefix) as desks:
         found = [each for _, each in desks.named([message_id])]
     if as_json:
         say_json(_as_json(found[0]))
@@ -109,9 +109,9 @@ def show(
 
 
 @outbox.command()
-@placed
+@targeted
 def retry(
-    place: Place,
+    target: Target,
     where: Where,
     prefix: Prefix = DEFAULT_PREFIX,
 ) -> None:
@@ -119,16 +119,16 @@ def retry(
 
     They do so by themselves, each time after a longer pause, of 30 s at most.
     """
-    with outboxes_at(place, where, prefix) as desks:
+    with outboxes_at(target, where, prefix) as desks:
         for desk in desks.desks:
             desk.try_again()
     say("relays try again within 1 s")
 
 
 @outbox.command()
-@placed
+@targeted
 def drop(
-    place: Place,
+    target: Target,
     where: Where,
     ids: Ids = None,
     everything: Annotated[bool, typer.Option("--all", help="All refused messages.")] = False,
@@ -140,7 +140,7 @@ def drop(
     A message that a relay has in hand at this moment is still published.
     """
     check_chosen("outbox drop", ids, everything, f"qframe outbox list {where}")
-    with outboxes_at(place, where, prefix, must_ask=everything) as desks:
+    with outboxes_at(target, where, prefix, must_ask=everything) as desks:
         if ids:
             chosen = desks.named(list(dict.fromkeys(ids)))
         else:

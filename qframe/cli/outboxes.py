@@ -12,8 +12,8 @@ from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
 from qframe.app.qframe import QFrame
 from qframe.cli.modules import apps_of
 from qframe.cli.output import say_error
-from qframe.cli.place import Place
 from qframe.cli.reading import looked_at, refuse_absent
+from qframe.cli.target import Target
 from qframe.errors import BadModule, BadOption, BadUrl, QFrameError
 from qframe.options.settings import Settings
 from qframe.outbox import Outbox
@@ -53,15 +53,15 @@ class Desks(NamedTuple):
 
 @contextmanager
 def outboxes_at(
-    place: Place, where: str, prefix: str, *, must_ask: bool = False
+    target: Target, where: str, prefix: str, *, must_ask: bool = False
 ) -> Iterator[Desks]:
-    """The desks of the outboxes at a place, a module or the URL of a database.
+    """The inspectors of the outboxes of a module or the URL of a database.
 
     Their store is only asked for reasons. If it is away, that is said, and what waits is known all
     the same.
 
     Args:
-        place: whose store is asked about an outbox in a database.
+        target: whose store is asked about an outbox in a database.
         where: the module or the URL.
         prefix: what the names of the tables begin with, in a database.
         must_ask: whether nothing can be done without the store.
@@ -69,7 +69,7 @@ def outboxes_at(
     Raises:
         QFrameError: if there is no outbox, or its database cannot be used.
     """
-    settings = place.settings()
+    settings = target.settings()
     with ExitStack() as stack:
         if "://" in where:
             found = [(_in_database(where, prefix, stack), settings)]

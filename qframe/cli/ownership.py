@@ -13,7 +13,7 @@ from rich.text import Text
 from qframe.admin.owners import OwnerInfo, WorkerInfo
 from qframe.cli.flags import AsJson, Everything, TopicName, Watch
 from qframe.cli.output import drawn_table
-from qframe.cli.place import Place, coordinated
+from qframe.cli.target import Target, coordinated
 from qframe.cli.times import ago
 from qframe.cli.tune import marked
 from qframe.cli.watch import View, show
@@ -29,7 +29,7 @@ AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="This grou
 
 @coordinated
 def workers(
-    place: Place,
+    target: Target,
     topic: AnyTopic = None,
     group: AnyGroup = None,
     everything: Everything = False,
@@ -37,7 +37,7 @@ def workers(
     as_json: AsJson = False,
 ) -> None:
     """Lists live workers and their consumers."""
-    with place.opened() as app:
+    with target.opened() as app:
 
         def look() -> View:
             found = app.admin.workers(topic, group)
@@ -51,7 +51,7 @@ def workers(
 
 @coordinated
 def slots(
-    place: Place,
+    target: Target,
     topic: TopicName,
     group: AnyGroup = None,
     watch: Watch = False,
@@ -61,7 +61,7 @@ def slots(
 
     A slot's epoch only grows: of two workers that believe they own it, the larger one is in force.
     """
-    with place.opened() as app:
+    with target.opened() as app:
 
         def look() -> View:
             found = app.admin.owners(topic, group)

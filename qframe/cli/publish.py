@@ -14,7 +14,7 @@ from qframe.cli.bulk import publish_file
 from qframe.cli.files import MessageFile
 from qframe.cli.flags import AsJson, TopicName
 from qframe.cli.output import say, say_json
-from qframe.cli.place import Place, placed
+from qframe.cli.target import Target, targeted
 from qframe.cli.times import duration_of, moment_of
 from qframe.errors import BadBody, BadOption
 from qframe.topic import KindName, Topic, checked_name
@@ -22,9 +22,9 @@ from qframe.topic import KindName, Topic, checked_name
 _OF_FILES = "--key-field, --body-field and --envelopes"
 
 
-@placed
+@targeted
 def publish(
-    place: Place,
+    target: Target,
     topic: TopicName,
     body: Annotated[
         str | None, typer.Argument(metavar="BODY", help="JSON; - reads it from stdin.")
@@ -130,7 +130,7 @@ def publish(
                 "leave out the field options",
             )
         source = MessageFile(file, key_field, body_field, envelopes)
-        with place.opened(creating=declares) as app:
+        with target.opened(creating=declares) as app:
             publish_file(
                 app,
                 _topic(app, topic, kind, slots),
@@ -141,7 +141,7 @@ def publish(
     if key_field or body_field or envelopes:
         raise BadOption("body", body, f"{_OF_FILES} need --file", "add --file, or leave them out")
     message = _body(body, text)
-    with place.opened(creating=declares) as app:
+    with target.opened(creating=declares) as app:
         published = app.publish(_topic(app, topic, kind, slots), message, **options)
     if as_json:
         say_json({"topic": topic, "id": published.id, "outcome": str(published.outcome)})

@@ -8,14 +8,14 @@ import typer
 
 from qframe.cli.flags import AsJson, GroupName, TopicName
 from qframe.cli.output import say, say_json
-from qframe.cli.place import Place, placed
+from qframe.cli.target import Target, targeted
 from qframe.cli.times import moment_of
 from qframe.errors import BadOption
 
 
-@placed
+@targeted
 def seek(
-    place: Place,
+    target: Target,
     topic: TopicName,
     group: GroupName,
     to: Annotated[
@@ -32,9 +32,9 @@ def seek(
     It handles next what was published from there on. A number is an offset; a time is such as
     2026-01-31T10:00:00Z. Retries that wait are dropped.
     """
-    target = _target(to, slot)
-    with place.opened() as app:
-        positions = app.admin.seek(topic, group, **target)
+    position = _position(to, slot)
+    with target.opened() as app:
+        positions = app.admin.seek(topic, group, **position)
     if as_json:
         say_json({"topic": topic, "group": group, "offsets": positions})
         return
@@ -43,7 +43,7 @@ def seek(
         say(f"  slot {moved}: {offset}")
 
 
-def _target(to: str, slot: int | None) -> dict[str, Any]:
+def _position(to: str, slot: int | None) -> dict[str, Any]:
     if to.isascii() and to.isdigit():
         return {"offset": int(to) if slot is None else {slot: int(to)}}
     if slot is not None:

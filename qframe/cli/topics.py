@@ -12,7 +12,7 @@ from qframe.admin.totals import TopicTotals, Totals
 from qframe.cli.commands import TopicCommands
 from qframe.cli.flags import AsJson, Everything, TopicName
 from qframe.cli.output import say, say_json, table
-from qframe.cli.place import Place, placed
+from qframe.cli.target import Target, targeted
 from qframe.cli.tune import in_words, marked
 from qframe.topic import Kind, KindName, SubjectRule, Topic, is_internal
 
@@ -27,18 +27,18 @@ _COUNTS = ("waiting", "todo", "doing", "dead", "settled")
 
 
 @topics.callback()
-@placed
+@targeted
 def list_topics(
-    place: Place,
+    target: Target,
     context: typer.Context,
     everything: Everything = False,
     as_json: AsJson = False,
 ) -> None:
     """Lists all topics, and where their messages stand for each group."""
     if context.invoked_subcommand is not None:
-        place.settings()
+        target.settings()
         return
-    with place.opened() as app:
+    with target.opened() as app:
         found = app.admin.topics()
     shown = [topic for topic in found if everything or not is_internal(topic.name)]
     if as_json:
@@ -50,15 +50,15 @@ def list_topics(
 
 
 @topics.command(hidden=True)
-@placed
+@targeted
 def show(
-    place: Place,
+    target: Target,
     context: typer.Context,
     topic: TopicName,
     as_json: AsJson = False,
 ) -> None:
     """Shows one topic, and the states of its messages for each group."""
-    with place.opened() as app:
+    with target.opened() as app:
         found = app.admin.topic(topic)
     listing = context.parent.params if context.parent is not None else {}
     if as_json or listing.get("as_json"):
@@ -68,9 +68,9 @@ def show(
 
 
 @topics.command()
-@placed
+@targeted
 def declare(
-    place: Place,
+    target: Target,
     name: Annotated[str, typer.Argument(metavar="NAME", help="The topic's name.")],
     kind: Annotated[
         str, typer.Option(metavar="KIND", help=f"One of {', '.join(Kind)}.")
@@ -107,19 +107,19 @@ def declare(
         dedupe_window=dedupe_window, gap_timeout=gap_timeout,
         subject=cast("SubjectRule | None", subject),
     )  # fmt: skip
-    with place.opened(creating=True) as app:
+    with target.opened(creating=True) as app:
         app.declare(topic)
     say(f"topic {topic.name}: {topic.kind}, {topic.slots} slots")
 
 
-@placed
+@targeted
 def groups(
-    place: Place,
+    target: Target,
     topic: TopicName,
     as_json: AsJson = False,
 ) -> None:
     """Lists a topic's groups and how far each of them is."""
-    with place.opened() as app:
+    with target.opened() as app:
         found = app.admin.topic(topic)
         names = app.admin.groups(topic)
     listed = [totals for totals in found.groups if totals.group in names]

@@ -10,7 +10,7 @@ import typer
 from qframe.app.qframe import QFrame
 from qframe.cli.flags import AsJson, GroupName, TopicName
 from qframe.cli.output import say, say_json
-from qframe.cli.place import Place, placed
+from qframe.cli.target import Target, targeted
 from qframe.errors import BadOption
 from qframe.options.tuning import RESET, Tuning
 
@@ -33,9 +33,9 @@ Reset = Annotated[
 _WITHIN = "workers apply this within 2 s"
 
 
-@placed
+@targeted
 def tune(
-    place: Place,
+    target: Target,
     topic: TopicName,
     group: GroupName,
     threads: Threads = None,
@@ -55,15 +55,15 @@ def tune(
     if reset:
         given = {name: RESET if value is None else value for name, value in given.items()}
     changes = any(value is not None for value in given.values())
-    with place.opened() as app:
+    with target.opened() as app:
         if changes:
             app.admin.tune(topic, group, **given)
         _show(app, topic, group, as_json=as_json, changed=changes)
 
 
-@placed
+@targeted
 def pause(
-    place: Place,
+    target: Target,
     topic: TopicName,
     group: GroupName,
     as_json: AsJson = False,
@@ -72,20 +72,20 @@ def pause(
 
     Handlers finish the messages in hand. Nothing is lost: the group keeps collecting messages.
     """
-    with place.opened() as app:
+    with target.opened() as app:
         app.admin.pause(topic, group)
         _show(app, topic, group, as_json=as_json, changed=True)
 
 
-@placed
+@targeted
 def resume(
-    place: Place,
+    target: Target,
     topic: TopicName,
     group: GroupName,
     as_json: AsJson = False,
 ) -> None:
     """Ends a group's pause."""
-    with place.opened() as app:
+    with target.opened() as app:
         app.admin.resume(topic, group)
         _show(app, topic, group, as_json=as_json, changed=True)
 

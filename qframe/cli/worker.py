@@ -13,10 +13,10 @@ import typer
 from qframe.app.qframe import QFrame
 from qframe.cli.chosen import choose
 from qframe.cli.modules import apps_of
-from qframe.cli.place import Place, coordinated
 from qframe.cli.processes import held, name_worker, program, say_when_ready, supervise
 from qframe.cli.reload import reload
 from qframe.cli.serving import serve
+from qframe.cli.target import Target, coordinated
 from qframe.cli.times import duration_of
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption, CoordinatorUnavailable, StoreUnavailable
@@ -30,7 +30,7 @@ from qframe.topic import duration_ms
 
 @coordinated
 def worker(
-    place: Place,
+    target: Target,
     modules: Annotated[
         list[str],
         typer.Argument(
@@ -77,8 +77,12 @@ def worker(
     worker that dies is restarted, and signals to the first process stop them all.
     """
     wait_ms = duration_ms(duration_of(wait) or 0, "wait")
-    settings = place.settings(log_level=log_level)
-    named = {"store": place.store, "namespace": place.namespace, "coordinator": place.coordinator}
+    settings = target.settings(log_level=log_level)
+    named = {
+        "store": target.store,
+        "namespace": target.namespace,
+        "coordinator": target.coordinator,
+    }
     given = [*(flags or ()), *(name for name, value in named.items() if value is not None)]
     words = [f"--wait={wait}", *(["--burst"] if burst else []), *(["--drain"] if drain else [])]
     words += [f"--topic={name}" for name in topics or ()]

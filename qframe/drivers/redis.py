@@ -39,7 +39,7 @@ from redis.exceptions import (
 from redis.sentinel import MasterNotFoundError
 
 from qframe.clock import SYSTEM_CLOCK
-from qframe.drivers.redis_servers import BROKEN, FAILURES, Lost, Node, Sending, servers_of
+from qframe.drivers.redis_servers import BROKEN, FAILURES, Node, NoReply, Sending, servers_of
 from qframe.drivers.scripts import Script
 from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreFull, StoreUnavailable
 from qframe.forks import Forks
@@ -176,7 +176,7 @@ class Redis:
         [reply] = sending.replies()
         if isinstance(reply, Exception) and self._is_undone(reply):
             return self.run((request,), partly=partly)[0]
-        if isinstance(reply, Exception) or type(reply) is Lost:
+        if isinstance(reply, Exception) or type(reply) is NoReply:
             return self._judged([reply])[0]
         return reply
 
@@ -347,7 +347,7 @@ class Redis:
             ]  # fmt: skip
         first = failed[0]
         why = first if isinstance(first, Exception) else first.why
-        if len(failed) < len(replies) or any(type(reply) is Lost for reply in failed):
+        if len(failed) < len(replies) or any(type(reply) is NoReply for reply in failed):
             raise AnswerLost(self.shown, str(why) or type(why).__name__) from why
         raise self._translated(why) from why
 
@@ -387,7 +387,7 @@ class Redis:
 
 
 def _is_failed(reply: Any) -> bool:
-    return isinstance(reply, Exception) or type(reply) is Lost or type(reply) is _Again
+    return isinstance(reply, Exception) or type(reply) is NoReply or type(reply) is _Again
 
 
 def _numbered(

@@ -38,7 +38,7 @@ BROKEN: Final = (client.ConnectionError, client.TimeoutError, OSError)
 FAILURES: Final = (RedisError, RedisClusterException, OSError)
 
 
-class Lost(NamedTuple):
+class NoReply(NamedTuple):
     """In place of a reply that never came."""
 
     why: BaseException
@@ -134,7 +134,7 @@ class Sending:
         self._size = 0
 
     def replies(self) -> list[Any]:
-        """A reply for each request: a value, an error, or `Lost`."""
+        """A reply for each request: a value, an error, or `NoReply`."""
         replies: list[Any] = []
         try:
             while self._broken is None and len(replies) < len(self.numbers):
@@ -152,14 +152,14 @@ class Sending:
             return replies
         # What is still to come would answer somebody else.
         self.abandon()
-        return replies + [Lost(self._broken)] * (len(self.numbers) - len(replies))
+        return replies + [NoReply(self._broken)] * (len(self.numbers) - len(replies))
 
     def abandon(self) -> None:
         """Gives up what was begun, since what was to be sent could not be made."""
         self._node.give_up(self._connection)
 
 
-class Servers(Protocol):
+class RedisServers(Protocol):
     """Where requests go."""
 
     @property
@@ -277,7 +277,7 @@ class _Cluster:
         return known
 
 
-def servers_of(url: str) -> tuple[Servers, str]:
+def servers_of(url: str) -> tuple[RedisServers, str]:
     """Where a URL's requests go, and the URL without its password."""
     check_user_info("store", url)
     parts = urlsplit(url)

@@ -39,7 +39,7 @@ from kazoo.retry import KazooRetry
 from kazoo.security import ACL, make_digest_acl
 
 from qframe.clock import SYSTEM_CLOCK
-from qframe.drivers.zookeeper_servers import Connections, Servers, servers_of
+from qframe.drivers.zookeeper_servers import Connections, ZooKeeperUrl, servers_of
 from qframe.errors import CoordinatorUnavailable
 
 FIRST_PAUSE_S: Final = 0.05
@@ -178,7 +178,7 @@ class _Open:
 
     def __init__(
         self,
-        servers: Servers,
+        servers: ZooKeeperUrl,
         session_s: float,
         acl: list[ACL] | None,
         on_state: Callable[[], None],
@@ -301,7 +301,7 @@ class _Open:
         self.trouble = text
 
 
-def _acl(servers: Servers) -> list[ACL] | None:
+def _acl(servers: ZooKeeperUrl) -> list[ACL] | None:
     if not servers.user:
         return None
     return [make_digest_acl(servers.user, servers.password, all=True)]

@@ -28,7 +28,7 @@ OPTIONS: Final = (
 
 
 @dataclass(frozen=True)
-class Servers:
+class ZooKeeperUrl:
     """What a URL says.
 
     Attributes:
@@ -52,7 +52,7 @@ class Servers:
         return max(SHORTEST_TRY_S, session_s / (len(self.hosts) + 2))
 
 
-def servers_of(url: str) -> Servers:
+def servers_of(url: str) -> ZooKeeperUrl:
     """What a URL says of the servers; reads the certificates that it names, and asks nobody.
 
     Raises:
@@ -65,7 +65,7 @@ def servers_of(url: str) -> Servers:
         raise BadUrl("coordinator", shown, str(error), REMEDY) from None
 
 
-def _parsed(url: str, shown: str) -> Servers:
+def _parsed(url: str, shown: str) -> ZooKeeperUrl:
     """What a URL says; the errors name no part of it, since that may be one of a password."""
     if not url.isprintable() or " " in url:
         raise ValueError("it has a space or an unprintable character")
@@ -83,7 +83,7 @@ def _parsed(url: str, shown: str) -> Servers:
     user, password = _user(credentials) if at else ("", "")
     options = _options(query)
     secure = scheme.lower() == "zookeepers" or bool(options)
-    return Servers(
+    return ZooKeeperUrl(
         shown=shown,
         hosts=tuple(_host(each) for each in hosts.split(",")),
         root=_root(path),
@@ -194,7 +194,7 @@ class Connections(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
     """
 
     def __init__(
-        self, servers: Servers, session_s: float, on_error: Callable[[BaseException], None]
+        self, servers: ZooKeeperUrl, session_s: float, on_error: Callable[[BaseException], None]
     ) -> None:
         super().__init__()
         self._tls = servers.tls

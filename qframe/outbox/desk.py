@@ -15,7 +15,7 @@ from sqlalchemy import Connection, inspect
 from qframe.errors import BadInput, TopicMismatch, UnknownTopic
 from qframe.outbox.entries import entry_of, facts_of
 from qframe.outbox.outbox import Outbox
-from qframe.outbox.rows import Row
+from qframe.outbox.rows import OutboxRow
 from qframe.stores.base import Store
 from qframe.topic import Topic, checked_name
 
@@ -34,7 +34,7 @@ class Waiting(NamedTuple):
         remedy: what to do where it is refused, if we know.
     """
 
-    row: Row
+    row: OutboxRow
     refused: str | None = None
     behind: str | None = None
     remedy: str | None = None
@@ -88,14 +88,14 @@ class Desk:
         with self._engine.begin() as connection:
             self._rows.ask_again(connection)
 
-    def _all(self, connection: Connection) -> Iterator[Row]:
+    def _all(self, connection: Connection) -> Iterator[OutboxRow]:
         """All rows by number, some at a time."""
         after = 0
         while rows := self._rows.page(connection, after=after, limit=PAGE):
             yield from rows
             after = rows[-1].number
 
-    def _told(self, rows: Iterable[Row]) -> Iterator[Waiting]:
+    def _told(self, rows: Iterable[OutboxRow]) -> Iterator[Waiting]:
         """Rows in order, each with what keeps it."""
         refusals = None if self._store is None else _Refusals(self._store)
         for row in rows:
@@ -111,7 +111,7 @@ class _Refusals:
         self._rooms: dict[str, dict[int, int]] = {}
         self._first: dict[tuple[str, int | None], str] = {}
 
-    def of(self, row: Row) -> Waiting:
+    def of(self, row: OutboxRow) -> Waiting:
         """The reason why a row waits; ask row by row, the lowest number first."""
         try:
             topic = self._topic(row)
@@ -125,7 +125,7 @@ class _Refusals:
         behind = self._first.get((row.topic, None)) or self._first.get((row.topic, row.line))
         return waiting._replace(behind=behind)
 
-    def _in_line(self, topic: Topic, row: Row) -> Waiting:
+    def _in_line(self, topic: Topic, row: OutboxRow) -> Waiting:
         """The fault of a row itself, in a topic that is as it was meant."""
         try:
             entry = entry_of(topic, row)
@@ -139,7 +139,7 @@ class _Refusals:
         why = f"slot {entry.slot} of topic {topic.name!r} is full; its max_length is"
         return Waiting(row, refused=f"{why} {topic.max_length}", remedy=_ROOM)
 
-    def _topic(self, row: Row) -> Topic:
+    def _topic(self, row: OutboxRow) -> Topic:
         """The topic as it is declared, or as the row would have it declared."""
         if row.topic not in self._topics:
             self._topics[row.topic] = self._store.topic(checked_name(row.topic, "topic"))

@@ -9,19 +9,19 @@ import msgspec
 from qframe.codec import basis_of, checked_id, subject_of
 from qframe.errors import TopicMismatch
 from qframe.outbox.outbox import Options, TopicFacts
-from qframe.outbox.rows import Row
+from qframe.outbox.rows import OutboxRow
 from qframe.stores.types import Entry
 from qframe.topic import Topic, checked_key
 
 
-def facts_of(row: Row) -> TopicFacts | None:
+def facts_of(row: OutboxRow) -> TopicFacts | None:
     """The row's options of its topic; none if they cannot be read, which is reported elsewhere."""
     with suppress(msgspec.DecodeError):
         return _options(row).topic
     return None
 
 
-def entry_of(topic: Topic, row: Row) -> Entry:
+def entry_of(topic: Topic, row: OutboxRow) -> Entry:
     """The entry of a row. Its delay counts from when it was published.
 
     Raises:
@@ -44,5 +44,5 @@ def entry_of(topic: Topic, row: Row) -> Entry:
     )  # fmt: skip
 
 
-def _options(row: Row) -> Options:
+def _options(row: OutboxRow) -> Options:
     return msgspec.json.decode(row.options, type=Options) if row.options else Options()

@@ -16,9 +16,9 @@ from sqlalchemy.schema import CreateTable
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.codec import new_token
 from qframe.errors import BadOption, BadTopic
-from qframe.outbox.bell import Bell
-from qframe.outbox.rows import KNOWN, LINES, Rows, line_of
-from qframe.outbox.transactions import Transaction, transaction_of
+from qframe.outbox.commits import CommitSignal
+from qframe.outbox.rows import KNOWN, LINES, OutboxStatements, line_of
+from qframe.outbox.transactions import OutboxTransaction, transaction_of
 from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing
 from qframe.producing.producer import entry_of
 from qframe.stores.types import Entry
@@ -117,8 +117,8 @@ class Outbox:
         self.engine = engine
         self.prefix = prefix
         self._tables = tables(prefix)
-        self.rows: Rows = Rows(self._tables, engine.dialect)
-        self.bell: Bell = Bell()
+        self.rows: OutboxStatements = OutboxStatements(self._tables, engine.dialect)
+        self.bell: CommitSignal = CommitSignal()
         self._max_body = max_body
         self._clock: Clock = SYSTEM_CLOCK
         self._guard = threading.Lock()
@@ -246,7 +246,7 @@ class Outbox:
             self.rows.fill(connection, _draw())  # its tables were made by a migration
         return self.identity()
 
-    def _ensure(self, transaction: Transaction) -> None:
+    def _ensure(self, transaction: OutboxTransaction) -> None:
         """Creates the tables where they are missing.
 
         SQLite has one writer, who may be the caller: there it is done in the caller's transaction,
@@ -260,7 +260,7 @@ class Outbox:
         for table in (self._tables.outbox, self._tables.lines):
             transaction.run(CreateTable(table, if_not_exists=True), {})
 
-    def _lock(self, transaction: Transaction, line: int, count: int) -> None:
+    def _lock(self, transaction: OutboxTransaction, line: int, count: int) -> None:
         """Makes this transaction the only one that publishes to a line, until it ends."""
         parameters = {"the_line": line, "count": count}
         while not transaction.run(self.rows.lock_line, parameters):

@@ -28,11 +28,11 @@ from qframe.errors import (
     UnknownTopic,
 )
 from qframe.events import Events
-from qframe.outbox.bell import Listener
+from qframe.outbox.commits import CommitListener
 from qframe.outbox.entries import entry_of, facts_of
 from qframe.outbox.outbox import Outbox
 from qframe.outbox.pauses import Pauses
-from qframe.outbox.rows import SLOTS, Row
+from qframe.outbox.rows import SLOTS, OutboxRow
 from qframe.outcomes import Outcome
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
@@ -101,9 +101,9 @@ class Relay(Service):
         self._clock = clock
         self._rung = threading.Event()
         self._unlisten = outbox.bell.listen(self._rung.set)
-        self._listener: Listener | None = None
-        if Listener.can_hear(outbox.engine):
-            self._listener = Listener(
+        self._listener: CommitListener | None = None
+        if CommitListener.can_hear(outbox.engine):
+            self._listener = CommitListener(
                 outbox.engine, self._rows.channel, on_word=self._rung.set, on_failure=on_failure
             )
         self._slots: Slots | None = None
@@ -197,7 +197,7 @@ class Relay(Service):
         rows = self._next(slots) if slots else []
         if not rows:
             return False
-        by_topic: dict[str, list[Row]] = {}
+        by_topic: dict[str, list[OutboxRow]] = {}
         for row in rows:
             by_topic.setdefault(row.topic, []).append(row)
         for name, share in by_topic.items():
@@ -207,7 +207,7 @@ class Relay(Service):
             self._bring(name, share)
         return bool(self._gone)
 
-    def _next(self, slots: Iterable[int]) -> list[Row]:
+    def _next(self, slots: Iterable[int]) -> list[OutboxRow]:
         """Deletes what is gone, reads the next batch, marks it: one transaction."""
         with self._engine.begin() as connection:
             self._rows.delete(connection, self._gone)
@@ -240,7 +240,7 @@ class Relay(Service):
 
     # One topic's share of a batch.
 
-    def _bring(self, name: str, rows: list[Row]) -> None:
+    def _bring(self, name: str, rows: list[OutboxRow]) -> None:
         """Publishes rows of one topic in order; what is refused pauses."""
         try:
             self._send(self._topic_of(name, rows), rows)
@@ -248,7 +248,7 @@ class Relay(Service):
             self._untaken |= {row.number for row in rows if row.sent_at is None} - self._gone
             self._block(name, None, error)
 
-    def _send(self, topic: Topic, rows: list[Row]) -> None:
+    def _send(self, topic: Topic, rows: list[OutboxRow]) -> None:
         rows = self._not_there_yet(topic, rows)
         self._step()
         sound, entries = self._entries(topic, rows)
@@ -270,7 +270,7 @@ class Relay(Service):
         if self._events:
             self._events.emit("outbox.relayed", topic=topic.name, count=len(self._gone) - before)
 
-    def _topic_of(self, name: str, rows: list[Row]) -> Topic:
+    def _topic_of(self, name: str, rows: list[OutboxRow]) -> Topic:
         """The topic as it is declared; one that nobody has declared yet, by what a row says.
 
         Raises:
@@ -284,7 +284,7 @@ class Relay(Service):
                 raise
             return self._catalog.resolve(said.topic(name))
 
-    def _not_there_yet(self, topic: Topic, rows: list[Row]) -> list[Row]:
+    def _not_there_yet(self, topic: Topic, rows: list[OutboxRow]) -> list[OutboxRow]:
         """All but those of which the topic may have forgotten the ids, and which it has."""
         trusted_ms = topic.dedupe_window_ms * TRUSTED
         doubtful = [
@@ -304,7 +304,7 @@ class Relay(Service):
             )
         return [row for row in rows if row.number not in there]
 
-    def _entries(self, topic: Topic, rows: list[Row]) -> tuple[list[Row], list[Entry]]:
+    def _entries(self, topic: Topic, rows: list[OutboxRow]) -> tuple[list[OutboxRow], list[Entry]]:
         """The rows that make sense, and their entries; behind one that does not its line waits."""
         sound, entries = [], []
         for row in rows:

@@ -64,7 +64,7 @@ def _mysql_now_ms(*_: Any, **__: Any) -> str:
     return "TIMESTAMPDIFF(MICROSECOND, '1970-01-01', UTC_TIMESTAMP(3)) DIV 1000"
 
 
-class Row(NamedTuple):
+class OutboxRow(NamedTuple):
     """A row of `outbox`, and when it was read, by the database's clock."""
 
     number: int
@@ -96,7 +96,7 @@ def slot_of(line: int) -> int:
     return line % SLOTS
 
 
-class Rows:
+class OutboxStatements:
     """The statements for one prefix and one kind of database.
 
     Args:
@@ -140,7 +140,7 @@ class Rows:
 
     def read(
         self, connection: Connection, slots: Collection[int], paused: Paused, limit: int
-    ) -> list[Row]:
+    ) -> list[OutboxRow]:
         """The rows of these slots that were stored first; those of a line in order."""
         outbox = self._outbox
         query = self._whole().limit(limit)
@@ -148,10 +148,10 @@ class Rows:
             query = query.where((outbox.c.line % SLOTS).in_(sorted(slots)))
         if paused:
             query = query.where(not_(self._is_paused(paused)))
-        return [Row(*each) for each in connection.execute(query)]
+        return [OutboxRow(*each) for each in connection.execute(query)]
 
     def _whole(self) -> Select[Any]:
-        columns = [self._column(name) for name in Row._fields if name != "now"]
+        columns = [self._column(name) for name in OutboxRow._fields if name != "now"]
         return select(*columns, now_ms()).order_by(self._outbox.c.number)
 
     def _column(self, name: str) -> ColumnElement[Any]:
@@ -188,8 +188,8 @@ class Rows:
     # For who operates it.
 
     def page(
-        self, connection: Connection, *, limit: int, after: int = 0, of: Row | None = None
-    ) -> list[Row]:
+        self, connection: Connection, *, limit: int, after: int = 0, of: OutboxRow | None = None
+    ) -> list[OutboxRow]:
         """The rows above a number, the lowest first; those below a row in its topic and line."""
         outbox = self._outbox
         query = self._whole().where(outbox.c.number > after).limit(limit)
@@ -197,13 +197,13 @@ class Rows:
             query = query.where(
                 outbox.c.number < of.number, outbox.c.line == of.line, outbox.c.topic == of.topic
             )
-        return [Row(*each) for each in connection.execute(query)]
+        return [OutboxRow(*each) for each in connection.execute(query)]
 
-    def named(self, connection: Connection, ids: Collection[str]) -> list[Row]:
+    def named(self, connection: Connection, ids: Collection[str]) -> list[OutboxRow]:
         """The rows of these ids, the lowest number first."""
         listed = list(ids)
         return [
-            Row(*each)
+            OutboxRow(*each)
             for start in range(0, len(listed), STEP)
             for each in connection.execute(
                 self._whole().where(self._outbox.c.id.in_(listed[start : start + STEP]))

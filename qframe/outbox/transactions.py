@@ -20,7 +20,7 @@ _WAITING: Final = "qframe.outbox.waiting"
 Parameters = dict[str, Any]
 
 
-class Transaction(Protocol):
+class OutboxTransaction(Protocol):
     """The part of a transaction that publishing needs."""
 
     def run(self, statement: Executable, parameters: Parameters) -> int:
@@ -89,7 +89,7 @@ class OfDriver:
         return str(compiled), names, dict(compiled.params or {})
 
 
-def transaction_of(target: Any, engine: Engine) -> Transaction:
+def transaction_of(target: Any, engine: Engine) -> OutboxTransaction:
     """The transaction that is meant by a session or a connection.
 
     Raises:

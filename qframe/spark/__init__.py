@@ -13,8 +13,8 @@ batches into entries (`rows.py`), or deliveries into Arrow batches (`deliveries.
 
 **Writing twice publishes once.** Spark may run a task again, also beside itself, and a batch of a
 streaming query again after a restart. So an id is a function of what is written and never of the
-attempt: of the row (column `id`, or `idColumns`), or of job, partition and place in the partition
-(`naming.py`). Rows go to the store in batches cut by their place, which Arrow's batches have no
+attempt: of the row (column `id`, or `idColumns`), or of job, partition and row number
+(`naming.py`). Rows go to the store in batches cut by their position, which Arrow's batches have no
 say in; a batch has one mark in each slot, and a slot takes its share of it whole or not at all.
 Who comes second finds the mark. In a topic with `max_length` a slot may take a part of a batch, so
 there each message has a mark of its own. A streaming query's job is its id and the number of its

@@ -25,7 +25,7 @@ _PLACE: Final = ("store", "namespace", "topic")
 T = TypeVar("T")
 
 
-class Place(msgspec.Struct, frozen=True):
+class TopicAddress(msgspec.Struct, frozen=True):
     """The address of a topic: all that a task needs to find it.
 
     Attributes:
@@ -103,7 +103,7 @@ READING: Final = (
 
 
 def write_options(given: Mapping[str, str]) -> WriteOptions:
-    """The options of a write, but for the place.
+    """The options of a write, but for the address.
 
     Raises:
         BadOption: if one of them is unknown or wrong.
@@ -118,7 +118,7 @@ def write_options(given: Mapping[str, str]) -> WriteOptions:
 
 
 def read_options(given: Mapping[str, str]) -> ReadOptions:
-    """The options of a read, but for the place.
+    """The options of a read, but for the address.
 
     Raises:
         BadOption: if one of them is unknown, wrong, or at odds with another.
@@ -151,7 +151,7 @@ def read_options(given: Mapping[str, str]) -> ReadOptions:
     return read
 
 
-def place_of(given: Mapping[str, str], *, may_be_new: bool) -> Place:
+def address_of(given: Mapping[str, str], *, may_be_new: bool) -> TopicAddress:
     """The topic that is meant, as it is declared; nothing is written.
 
     Args:
@@ -176,11 +176,11 @@ def place_of(given: Mapping[str, str], *, may_be_new: bool) -> Place:
     if found is None:
         if kind is None or not may_be_new:
             raise UnknownTopic(name)
-        return Place(url, namespace, Topic(name, kind, 16 if slots is None else slots), True)
+        return TopicAddress(url, namespace, Topic(name, kind, 16 if slots is None else slots), True)
     for what, declared, asked in (("kind", found.kind, kind), ("slots", found.slots, slots)):
         if asked is not None and asked != declared:
             raise TopicMismatch(name, what, str(declared), str(asked))
-    return Place(url, namespace, found)
+    return TopicAddress(url, namespace, found)
 
 
 def check_slots(options: ReadOptions, topic: Topic) -> None:

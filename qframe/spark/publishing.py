@@ -20,7 +20,7 @@ from qframe.errors import BadBody, BadKey, BadOption
 from qframe.options.settings import Settings
 from qframe.spark.columns import check_incoming
 from qframe.spark.naming import new_job
-from qframe.spark.options import place_of, write_options
+from qframe.spark.options import address_of, write_options
 from qframe.spark.source import QFrameDataSource
 from qframe.spark.writer import note_of
 from qframe.topic import Kind, Topic
@@ -102,12 +102,12 @@ def publish(
     } | {f"_id{number}": _named(df, name) for number, name in enumerate(id_columns)}
     rows = df.select(*[part.alias(name) for name, part in parts.items() if part is not None])
     checked = write_options(options)
-    place = place_of(options, may_be_new=True)
-    check_incoming(rows.schema, place.topic, checked)
-    _refuse_nulls(rows, place.topic)
+    address = address_of(options, may_be_new=True)
+    check_incoming(rows.schema, address.topic, checked)
+    _refuse_nulls(rows, address.topic)
     if isinstance(topic, Topic):
         # With its other options too, as any other publish of a topic does.
-        msgspec.structs.replace(place, topic=topic, is_new=True).declare()
+        msgspec.structs.replace(address, topic=topic, is_new=True).declare()
     df.sparkSession.dataSource.register(QFrameDataSource)
     try:
         rows.write.format("qframe").options(**options).mode("append").save()

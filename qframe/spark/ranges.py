@@ -12,7 +12,7 @@ from pyspark.sql.datasource import InputPartition
 from qframe.errors import MessagesGone
 from qframe.message import Delivery
 from qframe.spark.deliveries import Table
-from qframe.spark.options import LATEST, Place, ReadOptions
+from qframe.spark.options import LATEST, ReadOptions, TopicAddress
 from qframe.stores.base import Store
 
 PAGE: Final = 5_000
@@ -47,49 +47,51 @@ class Range(InputPartition):
         return self.since_ms <= message.published_at_ms <= self.until_ms
 
 
-def heads(store: Store, place: Place) -> dict[int, int]:
+def heads(store: Store, address: TopicAddress) -> dict[int, int]:
     """The next offset of each slot."""
-    return store.offsets_at(place.topic, _ALWAYS_MS)
+    return store.offsets_at(address.topic, _ALWAYS_MS)
 
 
-def firsts(store: Store, place: Place) -> dict[int, int]:
+def firsts(store: Store, address: TopicAddress) -> dict[int, int]:
     """The first kept offset of each slot."""
-    return store.offsets_at(place.topic, 0)
+    return store.offsets_at(address.topic, 0)
 
 
-def begins(store: Store, place: Place, asked: str | Mapping[int, int]) -> dict[int, int]:
+def begins(store: Store, address: TopicAddress, asked: str | Mapping[int, int]) -> dict[int, int]:
     """The start, as `startingOffsets` says; in a slot that it does not name, at the first."""
     if asked == LATEST:
-        return heads(store, place)
-    found = firsts(store, place)
+        return heads(store, address)
+    found = firsts(store, address)
     return found if isinstance(asked, str) else found | dict(asked)
 
 
-def ends(store: Store, place: Place, asked: str | Mapping[int, int]) -> dict[int, int]:
+def ends(store: Store, address: TopicAddress, asked: str | Mapping[int, int]) -> dict[int, int]:
     """The end, as `endingOffsets` says; in a slot that it does not name, behind the last."""
-    found = heads(store, place)
+    found = heads(store, address)
     if isinstance(asked, str):
         return found
     return found | {slot: min(offset, found[slot]) for slot, offset in asked.items()}
 
 
-def read_range(place: Place, options: ReadOptions, part: Range) -> Iterator[pa.RecordBatch]:
+def read_range(
+    address: TopicAddress, options: ReadOptions, part: Range
+) -> Iterator[pa.RecordBatch]:
     """A range's messages.
 
     Raises:
         MessagesGone: if some were removed, unless that is no failure.
     """
-    table = Table(place.topic.name, raw=options.raw)
-    store = place.open()
+    table = Table(address.topic.name, raw=options.raw)
+    store = address.open()
     try:
         at, size = part.first, FIRST_PAGE
         while at < part.end:
-            page = store.read_log(place.topic, part.slot, at, min(size, part.end - at))
+            page = store.read_log(address.topic, part.slot, at, min(size, part.end - at))
             size = _fitting(page)
             messages = [each for each in page if each.seq < part.end]
             following = messages[0].seq if messages else part.end
             if following > at and options.fail_on_loss:
-                raise MessagesGone(place.topic.name, part.slot, at, following)
+                raise MessagesGone(address.topic.name, part.slot, at, following)
             at = messages[-1].seq + 1 if messages else part.end
             if part.has_times:
                 messages = [each for each in messages if part.wants(each)]

@@ -10,7 +10,7 @@ from pyspark.sql.datasource import DataSourceReader, Filter, InputPartition
 
 from qframe.spark.deliveries import Table
 from qframe.spark.filters import Bounds
-from qframe.spark.options import Place, ReadOptions
+from qframe.spark.options import ReadOptions, TopicAddress
 from qframe.spark.ranges import PAGE, Range, begins, ends, read_range
 
 EVERYTHING: Final = 2**31 - 1
@@ -20,25 +20,25 @@ class LogReader(DataSourceReader):
     """Reads a stream's log, one partition for each slot.
 
     Args:
-        place: the topic.
+        address: the topic.
         options: what is read of it.
     """
 
-    def __init__(self, place: Place, options: ReadOptions) -> None:
-        self._place = place
+    def __init__(self, address: TopicAddress, options: ReadOptions) -> None:
+        self._address = address
         self._options = options
         self._bounds = Bounds()
 
     def partitions(self) -> list[InputPartition]:
         """The offsets to read now, by slot."""
         bounds, options = self._bounds, self._options
-        store = self._place.open()
+        store = self._address.open()
         try:
-            first = begins(store, self._place, options.starting)
-            end = ends(store, self._place, options.ending)
+            first = begins(store, self._address, options.starting)
+            end = ends(store, self._address, options.ending)
             if bounds.since_ms:
                 # A message joins the log when it is published, or later.
-                since = store.offsets_at(self._place.topic, bounds.since_ms)
+                since = store.offsets_at(self._address.topic, bounds.since_ms)
                 first = {slot: max(offset, since[slot]) for slot, offset in first.items()}
         finally:
             store.close()
@@ -55,7 +55,7 @@ class LogReader(DataSourceReader):
         """A slot's messages; Spark asks for no partition where there is none."""
         if not isinstance(partition, Range):
             return iter(())
-        return read_range(self._place, self._options, partition)
+        return read_range(self._address, self._options, partition)
 
 
 class PushingReader(LogReader):
@@ -75,22 +75,22 @@ class DeadReader(DataSourceReader):
     """Reads a group's dead letters, the longest dead first, in one partition.
 
     Args:
-        place: the topic.
+        address: the topic.
         options: what is read of it.
         group: the group.
     """
 
-    def __init__(self, place: Place, options: ReadOptions, group: str) -> None:
-        self._place = place
+    def __init__(self, address: TopicAddress, options: ReadOptions, group: str) -> None:
+        self._address = address
         self._options = options
         self._group = group
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:  # noqa: ARG002
         """All dead letters."""
-        table = Table(self._place.topic.name, raw=self._options.raw, dead=True)
-        store = self._place.open()
+        table = Table(self._address.topic.name, raw=self._options.raw, dead=True)
+        store = self._address.open()
         try:
-            dead = store.dead(self._place.topic, self._group, limit=EVERYTHING)
+            dead = store.dead(self._address.topic, self._group, limit=EVERYTHING)
         finally:
             store.close()
         for start in range(0, len(dead), PAGE):

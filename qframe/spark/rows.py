@@ -20,7 +20,7 @@ from qframe.topic import Kind, Topic, checked_key
 _RAW: Final = {TYPE_HEADER: RAW}
 
 
-class Rows:
+class EntryBuilder:
     """Turns batches of rows into entries that have no id yet, or the one that the row names.
 
     Args:

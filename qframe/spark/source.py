@@ -13,10 +13,10 @@ from qframe.spark.naming import new_job
 from qframe.spark.options import (
     EARLIEST,
     LATEST,
-    Place,
     ReadOptions,
+    TopicAddress,
+    address_of,
     check_slots,
-    place_of,
     read_options,
     write_options,
 )
@@ -61,9 +61,9 @@ class QFrameDataSource(DataSource):
             )  # fmt: skip
         if options.dead and options.group is not None:
             _refuse_offsets(options)
-            place = place_of(self.options, may_be_new=False)
-            _check_group(place, options.group)
-            return DeadReader(place, options, options.group)
+            address = address_of(self.options, may_be_new=False)
+            _check_group(address, options.group)
+            return DeadReader(address, options, options.group)
         if options.group is not None:
             raise BadOption(
                 "option group", options.group, "a batch read has no group",
@@ -104,10 +104,10 @@ class QFrameDataSource(DataSource):
         """
         options = write_options(self.options)
         _refuse_overwriting(overwrite)
-        place = place_of(self.options, may_be_new=True)
-        check_incoming(schema, place.topic, options)
-        place.declare()
-        return BatchWriter(place, options, options.job or new_job())
+        address = address_of(self.options, may_be_new=True)
+        check_incoming(schema, address.topic, options)
+        address.declare()
+        return BatchWriter(address, options, options.job or new_job())
 
     def streamWriter(self, schema: StructType, overwrite: bool) -> StreamWriter:  # noqa: N802
         """A streaming write, checked.
@@ -117,33 +117,33 @@ class QFrameDataSource(DataSource):
         """
         options = write_options(self.options)
         _refuse_overwriting(overwrite)
-        place = place_of(self.options, may_be_new=True)
-        check_incoming(schema, place.topic, options)
-        place.declare()
-        return StreamWriter(place, options)
+        address = address_of(self.options, may_be_new=True)
+        check_incoming(schema, address.topic, options)
+        address.declare()
+        return StreamWriter(address, options)
 
 
-def _log_of(given: Mapping[str, str], options: ReadOptions) -> Place:
+def _log_of(given: Mapping[str, str], options: ReadOptions) -> TopicAddress:
     """A topic that has a log to be read, from and to such offsets."""
-    place = place_of(given, may_be_new=False)
-    check_slots(options, place.topic)
-    if place.topic.has_subjects:
+    address = address_of(given, may_be_new=False)
+    check_slots(options, address.topic)
+    if address.topic.has_subjects:
         raise BadOption(
-            "option topic", place.topic.name,
-            f"it is of kind {place.topic.kind}, which has no log to read",
+            "option topic", address.topic.name,
+            f"it is of kind {address.topic.kind}, which has no log to read",
             "read a stream, or this topic's dead letters with deadLetters=true",
         )  # fmt: skip
-    return place
+    return address
 
 
-def _check_group(place: Place, group: str) -> None:
-    store = place.open()
+def _check_group(address: TopicAddress, group: str) -> None:
+    store = address.open()
     try:
-        known = store.groups(place.topic)
+        known = store.groups(address.topic)
     finally:
         store.close()
     if group not in known:
-        raise UnknownGroup(place.topic.name, group, known)
+        raise UnknownGroup(address.topic.name, group, known)
 
 
 def _check_schema(asked: StructType, own: StructType) -> None:

@@ -15,7 +15,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from qframe.errors import BadOption, MessagesGone, TopicMismatch
-from qframe.spark.options import Place, ReadOptions
+from qframe.spark.options import ReadOptions, TopicAddress
 from qframe.spark.ranges import Range, begins, firsts, heads, read_range
 from qframe.stores.base import Store
 from qframe.stores.types import NO_EPOCH
@@ -32,12 +32,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     own.
 
     Args:
-        place: the topic.
+        address: the topic.
         options: what is read of it.
     """
 
-    def __init__(self, place: Place, options: ReadOptions) -> None:
-        self._place = place
+    def __init__(self, address: TopicAddress, options: ReadOptions) -> None:
+        self._address = address
         self._options = options
         self._opened: Store | None = None
         self._target: dict[int, int] | None = None
@@ -46,7 +46,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def initialOffset(self) -> Offsets:  # noqa: N802 - the names are Spark's
         """The offsets at which a query without a checkpoint begins."""
         store = self._store()
-        start = begins(store, self._place, self._options.starting)
+        start = begins(store, self._address, self._options.starting)
         self._move_group(start)
         return _offsets(start)
 
@@ -57,7 +57,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             MessagesGone: if a slot ends before `start`, unless that is no failure.
         """
         begin = self._checked(start)
-        end = heads(self._store(), self._place)
+        end = heads(self._store(), self._address)
         older = self._older(begin, end)
         if self._target is not None:
             end = {slot: min(offset, self._target[slot]) for slot, offset in end.items()}
@@ -73,11 +73,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def reportLatestOffset(self) -> Offsets:  # noqa: N802
         """The heads, for the query's progress."""
-        return _offsets(heads(self._store(), self._place))
+        return _offsets(heads(self._store(), self._address))
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
         """Nothing that comes later belongs to this run of the query."""
-        self._target = heads(self._store(), self._place)
+        self._target = heads(self._store(), self._address)
 
     def partitions(self, start: Offsets, end: Offsets) -> list[InputPartition]:
         """A range for each slot that has something.
@@ -87,9 +87,9 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """
         begin, until = self._checked(start), self._checked(end)
         if self._options.fail_on_loss:
-            for slot, kept in firsts(self._store(), self._place).items():
+            for slot, kept in firsts(self._store(), self._address).items():
                 if begin[slot] < min(kept, until[slot]):
-                    raise MessagesGone(self._place.topic.name, slot, begin[slot], kept)
+                    raise MessagesGone(self._address.topic.name, slot, begin[slot], kept)
         return [
             Range(slot, offset, until[slot])
             for slot, offset in begin.items()
@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         """A range's messages."""
         if not isinstance(partition, Range):
             return iter(())
-        return read_range(self._place, self._options, partition)
+        return read_range(self._address, self._options, partition)
 
     def commit(self, end: Offsets) -> None:
         """The sink has all before these offsets."""
@@ -115,7 +115,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _store(self) -> Store:
         """The store, opened when it is first asked; the group holds back removing from then on."""
         if self._opened is None:
-            opened = self._place.open()
+            opened = self._address.open()
             try:
                 if self._options.group is not None:
                     self._follow(opened, self._options.group)
@@ -127,7 +127,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def _follow(self, store: Store, group: str) -> None:
         """Subscribes the group; one that workers have used would be moved under their hands."""
-        topic = self._place.topic
+        topic = self._address.topic
         store.subscribe(topic, group, _EARLIEST)
         if any(epoch != NO_EPOCH for epoch in store.epochs(topic, group).values()):
             raise BadOption(
@@ -143,7 +143,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         older = {slot: offset for slot, offset in end.items() if offset < begin[slot]}
         if older and self._options.fail_on_loss:
             slot, offset = min(older.items())
-            error = MessagesGone(self._place.topic.name, slot, offset, begin[slot])
+            error = MessagesGone(self._address.topic.name, slot, offset, begin[slot])
             error.add_note(
                 f"The slot ends at offset {offset}: a store that came back with an older state "
                 "does, or startingOffsets that are ahead of it."
@@ -161,15 +161,15 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             if self._committed.get(slot) != offset
         }  # fmt: skip
         if moved:
-            self._store().seek(self._place.topic, self._options.group, moved)
+            self._store().seek(self._address.topic, self._options.group, moved)
             self._committed |= moved
 
     def _checked(self, offsets: Offsets) -> dict[int, int]:
         """Offsets by slot, if they are of a topic that has as many slots as this one."""
-        slots = self._place.topic.slots
+        slots = self._address.topic.slots
         found = {int(slot): offset for slot, offset in offsets.items()}
         if sorted(found) != list(range(slots)):
-            raise TopicMismatch(self._place.topic.name, "slots", slots, len(found))
+            raise TopicMismatch(self._address.topic.name, "slots", slots, len(found))
         return found
 
 

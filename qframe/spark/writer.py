@@ -22,8 +22,8 @@ from qframe.outcomes import Outcome
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.spark.naming import batch_token, streaming_job
-from qframe.spark.options import Place, WriteOptions
-from qframe.spark.rows import Rows
+from qframe.spark.options import TopicAddress, WriteOptions
+from qframe.spark.rows import EntryBuilder
 from qframe.stores.base import Store
 from qframe.stores.types import Entry
 
@@ -52,21 +52,23 @@ class PartitionWriter:
     """Publishes one partition; it may be run again, also while it runs.
 
     Args:
-        place: the topic.
+        address: the topic.
         options: how rows become messages.
         job: the job's id.
         partition: the partition's number in the job.
     """
 
-    def __init__(self, place: Place, options: WriteOptions, job: str, partition: int) -> None:
-        self._place = place
-        self._rows = Rows(place.topic, options, job)
+    def __init__(
+        self, address: TopicAddress, options: WriteOptions, job: str, partition: int
+    ) -> None:
+        self._address = address
+        self._rows = EntryBuilder(address.topic, options, job)
         self._job = job
         self._partition = partition
-        by_kind = SUBJECT_BATCH if place.topic.has_subjects else STREAM_BATCH
+        by_kind = SUBJECT_BATCH if address.topic.has_subjects else STREAM_BATCH
         self._size = by_kind if options.batch is None else options.batch
         # A full slot takes a part of its share, so one mark cannot stand for all of it.
-        self._own_marks = place.topic.max_length is not None
+        self._own_marks = address.topic.max_length is not None
         self._number = 0
         self._max_body = options.max_body
 
@@ -77,7 +79,7 @@ class PartitionWriter:
             BadInput: if a row cannot be a message; nothing of its batch was written.
             QFrameError: if the store cannot take them; a second run completes the first.
         """
-        store = self._place.open()
+        store = self._address.open()
         try:
             return Written(self._partition, dict(self._publish(store, batches)))
         except Exception as error:
@@ -112,10 +114,10 @@ class PartitionWriter:
             if not entry.id:
                 made_up = f"{token}-{place}"
                 entry.name(made_up, made_up if self._own_marks else mark)
-        published = producer.send(self._place.topic, entries)
+        published = producer.send(self._address.topic, entries)
         outcomes = Counter([str(each.outcome) for each in published])
         if outcomes[Outcome.FULL]:
-            raise TopicFull(self._place.topic.name, published)
+            raise TopicFull(self._address.topic.name, published)
         return outcomes
 
 
@@ -123,32 +125,32 @@ class BatchWriter(DataSourceArrowWriter):
     """A batch write of Spark's.
 
     Args:
-        place: the topic.
+        address: the topic.
         options: how rows become messages.
         job: the job's id.
     """
 
-    def __init__(self, place: Place, options: WriteOptions, job: str) -> None:
-        self._place = place
+    def __init__(self, address: TopicAddress, options: WriteOptions, job: str) -> None:
+        self._address = address
         self._options = options
         self._job = job
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
         """Publishes a partition."""
         partition = _task().partitionId()
-        return PartitionWriter(self._place, self._options, self._job, partition).write(iterator)
+        return PartitionWriter(self._address, self._options, self._job, partition).write(iterator)
 
 
 class StreamWriter(DataSourceStreamArrowWriter):
     """A streaming write of Spark's: what is written is published, so there is nothing to commit.
 
     Args:
-        place: the topic.
+        address: the topic.
         options: how rows become messages.
     """
 
-    def __init__(self, place: Place, options: WriteOptions) -> None:
-        self._place = place
+    def __init__(self, address: TopicAddress, options: WriteOptions) -> None:
+        self._address = address
         self._options = options
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriterCommitMessage:
@@ -158,7 +160,9 @@ class StreamWriter(DataSourceStreamArrowWriter):
         if query is None or batch is None:
             raise NotSupported("a streaming write without a query", "start it with writeStream")
         job = job_of(self._options, query, batch)
-        return PartitionWriter(self._place, self._options, job, task.partitionId()).write(iterator)
+        return PartitionWriter(self._address, self._options, job, task.partitionId()).write(
+            iterator
+        )
 
     def commit(self, messages: list[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
         """Has nothing to do."""

@@ -238,7 +238,7 @@ class Controls(Protocol):
         """
 
 
-class Timers(Protocol):
+class StoredTimers(Protocol):
     """Changing what is not due yet, or not handed out yet, in topics that have subjects."""
 
     def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
@@ -361,7 +361,7 @@ class Bell(Protocol):
 
 
 class Store(
-    Topics, Publishing, Pulling, Settling, Groups, Rosters, Controls, Timers, DeadLetters,
+    Topics, Publishing, Pulling, Settling, Groups, Rosters, Controls, StoredTimers, DeadLetters,
     Inspecting, Logs, Protocol,
 ):  # fmt: skip
     """All of them, in one place."""

@@ -26,7 +26,7 @@ class Point(StrEnum):
     SETTLE = "settle"
 
 
-class Lost(BaseException):
+class SimulatedCrash(BaseException):
     """Raised where a simulated worker ends, so that nothing behind that place happens."""
 
 
@@ -115,7 +115,7 @@ class Life:
         if not (self.over or self.ends) and self._crashes.strikes(point, topic, group):
             self.over = True
         if self.over and threading.get_ident() == self._thread:
-            raise Lost(point)
+            raise SimulatedCrash(point)
         return not self.over
 
     def stir(self) -> None:

@@ -31,7 +31,7 @@ from qframe.runtime.policies.checked import CheckerPolicy
 from qframe.runtime.process.live_settings import LiveSettings
 from qframe.stores.base import Store
 from qframe.testing.clock import StandingClock, SteppedClock
-from qframe.testing.crashes import Life, Lost, Point
+from qframe.testing.crashes import Life, Point, SimulatedCrash
 from qframe.testing.inline import InlineBatchExecutor, InlineExecutor, SteppedExecutor
 from qframe.testing.journal import Journal
 from qframe.testing.settling import DirectSettler
@@ -265,7 +265,7 @@ def watched(
             if inspect.iscoroutine(result):
                 result = _finish(result, journal.loop)
             raise_returned(result)
-        except Lost:
+        except SimulatedCrash:
             raise
         except BaseException as error:
             journal.failed(handings, error, batch=messages is given)
@@ -274,7 +274,7 @@ def watched(
             handing.error = handing.traceback = None
         try:
             life.goes_on(Point.HANDLER, topic, group)
-        except Lost:
+        except SimulatedCrash:
             for message in messages:
                 message.close()  # so that nobody retries what has ended with its worker
             raise

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from qframe.app.qframe import QFrame
 from qframe.outbox.relay import Relay
-from qframe.testing.crashes import Life, Lost
+from qframe.testing.crashes import Life, SimulatedCrash
 from qframe.testing.journal import Journal
 from qframe.testing.stepper import Stepper
 from qframe.testing.wiring import Wiring, let_go, relay_all
@@ -57,7 +57,7 @@ class SteppedWorker:
                 if self.lost:  # a thread of the user's has come by a crash
                     break
                 moved = stepper.step() or moved
-        except Lost:
+        except SimulatedCrash:
             moved = True
         return moved
 

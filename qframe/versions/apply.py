@@ -34,7 +34,7 @@ from sqlalchemy.exc import IntegrityError
 from qframe.errors import BadOption
 from qframe.outcomes import Applied
 from qframe.retry import NeedRetry
-from qframe.versions.rows import MYSQL, Row, checked_version
+from qframe.versions.rows import MYSQL, VersionedRow, checked_version
 
 if TYPE_CHECKING:
     from sqlalchemy.orm import Session, scoped_session
@@ -79,7 +79,7 @@ def apply_if_newer(
         BadTable: if `table` is no table, or lacks a column.
         NeedRetry: if the row came and went each time that it was looked for.
     """
-    change = _Change(session, Row(table, key), version, version_column, values, insert)
+    change = _Change(session, VersionedRow(table, key), version, version_column, values, insert)
     bears = change.version_column
     newer = or_(bears.is_(None), bears < change.version)
     return change.apply(newer, old=bears >= change.version)
@@ -130,7 +130,7 @@ def apply_next(
     if version < first:
         raise BadOption("version", version, f"the first is {first}", "give first= the lowest one")
     too_early = NeedRetry(f"version {version} came before version {version - 1}", delay=delay)
-    change = _Change(session, Row(table, key), version, version_column, values, insert)
+    change = _Change(session, VersionedRow(table, key), version, version_column, values, insert)
     bears = change.version_column
     follows: ColumnElement[bool] = bears == version - 1
     if version == first:
@@ -147,7 +147,7 @@ class _Change:
     def __init__(
         self,
         session: Session | scoped_session[Session] | Connection,
-        row: Row,
+        row: VersionedRow,
         version: Any,
         version_column: str,
         values: Mapping[str, Any],
@@ -263,7 +263,7 @@ class _Change:
                 session.refresh(found)
 
 
-def _opened(session: object, row: Row) -> tuple[Session | None, Connection]:
+def _opened(session: object, row: VersionedRow) -> tuple[Session | None, Connection]:
     """The session, if it is one, and its connection."""
     if isinstance(session, Connection):
         return None, session

@@ -37,7 +37,7 @@ MICRO_DIGITS: Final = 6
 DOUBLE: Final = 53
 
 
-class Row:
+class VersionedRow:
     """A row, in the names that its table or model gives to columns.
 
     Attributes:

@@ -16,14 +16,14 @@ from business import engine_of
 
 from qframe import Outbox, QFrame
 from qframe.outbox.relay import Relay
-from qframe.outbox.rows import Rows
+from qframe.outbox.rows import OutboxStatements
 from qframe.stores.sql.store import SqlStore
 
 PLACES: dict[str, tuple[type, str]] = {
-    "read": (Rows, "read"),
+    "read": (OutboxStatements, "read"),
     "marked": (Relay, "_next"),
     "published": (Relay, "_bring"),
-    "deleted": (Rows, "delete"),
+    "deleted": (OutboxStatements, "delete"),
 }
 
 

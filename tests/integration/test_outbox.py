@@ -25,7 +25,7 @@ from qframe import (
     QFrame,
     Topic,
 )
-from qframe.outbox.bell import Listener
+from qframe.outbox.commits import CommitListener
 
 orders = Topic("orders", kind="ordered", slots=4)
 bills = Table("bills", MetaData(), Column("number", Integer, primary_key=True))
@@ -316,7 +316,7 @@ def test_on_postgres_a_commit_is_heard_elsewhere_and_a_rollback_is_not(
     outbox = Outbox(engine)
     outbox.create()
     words: list[int] = []
-    listener = Listener(
+    listener = CommitListener(
         engine, outbox.rows.channel, on_word=lambda: words.append(1), on_failure=print
     )
     listener.start()

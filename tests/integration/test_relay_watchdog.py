@@ -16,7 +16,7 @@ from sqlalchemy.orm import Session
 
 from qframe import Outbox, QFrame, Topic
 from qframe.errors import WorkerFailed
-from qframe.outbox.rows import Rows
+from qframe.outbox.rows import OutboxStatements
 from qframe.runtime.process import watchdog
 
 orders = Topic("orders", kind="ordered", slots=4)
@@ -76,7 +76,7 @@ def test_a_relay_whose_thread_dies_ends_its_worker(
         with running.started():
             put(outbox, 1)
             eventually(lambda: outbox.pending() == 0)
-            monkeypatch.setattr(Rows, "read", die)
+            monkeypatch.setattr(OutboxStatements, "read", die)
             eventually(running.ended)
         assert isinstance(running.error, WorkerFailed)
         assert running.error.part == "qframe.relay.qframe_"

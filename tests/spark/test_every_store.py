@@ -12,7 +12,7 @@ from tables import batch, given
 from topics import Space
 
 from qframe.spark import QFrameDataSource
-from qframe.spark.options import Place, write_options
+from qframe.spark.options import TopicAddress, write_options
 from qframe.spark.writer import PartitionWriter
 
 ROWS = 3000
@@ -31,8 +31,8 @@ def test_rows_are_written_once_and_read_back_by_offsets(space: Space) -> None:
     topic = space.topic()
     rows = batch("key string, body string", *[(f"k{n % 50}", str(n)) for n in range(ROWS)])
     for outcome in ("stored", "duplicate"):
-        place = Place(space.url, space.namespace, topic)
-        writer = PartitionWriter(place, write_options({}), "job", 0)
+        address = TopicAddress(space.url, space.namespace, topic)
+        writer = PartitionWriter(address, write_options({}), "job", 0)
         assert writer.write(iter([rows])).outcomes == {outcome: ROWS}
     source = QFrameDataSource(given(**space.options(topic)))
     reader = source.reader(source.schema())

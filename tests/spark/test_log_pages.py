@@ -9,7 +9,7 @@ from topics import Space
 
 from qframe import QFrame, Topic
 from qframe.drivers.redis import Redis
-from qframe.spark.options import Place, read_options
+from qframe.spark.options import TopicAddress, read_options
 from qframe.spark.ranges import PAGE_BYTES, Range, read_range
 from qframe.stores.redis.logs import read_log
 
@@ -55,8 +55,8 @@ def test_what_large_bodies_a_task_holds_at_once_is_bounded(space: Space) -> None
         app.declare(topic)
         app.publish_many(topic, [b"x" * 200_000] * 600)
     options = read_options({"bodyType": "binary"})
-    place = Place(space.url, space.namespace, topic)
-    batches = list(read_range(place, options, Range(0, 0, 600)))
+    address = TopicAddress(space.url, space.namespace, topic)
+    batches = list(read_range(address, options, Range(0, 0, 600)))
     assert [each for batch in batches for each in batch.column("offset").to_pylist()] == list(
         range(600)
     )

@@ -17,7 +17,7 @@ from topics import Space
 
 from qframe import Topic
 from qframe.errors import TopicFull
-from qframe.spark.options import Place, write_options
+from qframe.spark.options import TopicAddress, write_options
 from qframe.spark.writer import PartitionWriter, job_of
 
 pytestmark = pytest.mark.promise(2)
@@ -26,8 +26,8 @@ ROWS = 1000
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 
 
-def place(space: Space, topic: Topic) -> Place:
-    return Place(space.url, space.namespace, topic)
+def address(space: Space, topic: Topic) -> TopicAddress:
+    return TopicAddress(space.url, space.namespace, topic)
 
 
 def rows(size: int, count: int = ROWS) -> Iterator[pa.RecordBatch]:
@@ -42,7 +42,7 @@ def write(
 ) -> dict[str, int]:
     """Writes partition 0 of a job; answers how many rows had which outcome."""
     checked = write_options({"batchSize": "64", **options})
-    writer = PartitionWriter(place(space, topic), checked, job, 0)
+    writer = PartitionWriter(address(space, topic), checked, job, 0)
     return writer.write(rows(arrow_size)).outcomes
 
 
@@ -75,7 +75,7 @@ def test_a_partition_that_is_written_by_several_at_once_is_published_once(
 
 def test_another_attempt_completes_one_that_broke_off(space: Space) -> None:
     topic = space.topic()
-    broken = PartitionWriter(place(space, topic), write_options({"batchSize": "64"}), "job", 0)
+    broken = PartitionWriter(address(space, topic), write_options({"batchSize": "64"}), "job", 0)
 
     def breaking() -> Iterator[pa.RecordBatch]:
         yield from islice(rows(300), 2)
@@ -106,7 +106,7 @@ def test_other_jobs_and_other_partitions_have_other_ids(space: Space) -> None:
     write(space, topic, job="one")
     assert write(space, topic, job="two") == {"stored": ROWS}
     checked = write_options({"batchSize": "64"})
-    third = PartitionWriter(place(space, topic), checked, "one", 1).write(rows(300))
+    third = PartitionWriter(address(space, topic), checked, "one", 1).write(rows(300))
     assert third.outcomes == {"stored": ROWS}
 
 

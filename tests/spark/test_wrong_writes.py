@@ -14,7 +14,7 @@ from qframe import Topic
 from qframe.errors import BadInput
 from qframe.spark import QFrameDataSource, publish
 from qframe.spark.options import write_options
-from qframe.spark.rows import Rows
+from qframe.spark.rows import EntryBuilder
 
 ROW = "key string, body string"
 
@@ -97,7 +97,7 @@ def test_a_topic_cannot_be_overwritten(redis_space: Space) -> None:
 def test_a_row_that_cannot_be_a_message_is_refused_by_its_column_and_value(
     kind: str, columns: str, row: tuple[Any, ...], named: str
 ) -> None:
-    rows = Rows(Topic("orders", kind), write_options({}), "job")
+    rows = EntryBuilder(Topic("orders", kind), write_options({}), "job")
     with pytest.raises(BadInput, match=named):
         rows.entries(batch(columns, row))
 

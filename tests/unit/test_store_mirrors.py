@@ -23,7 +23,7 @@ ROLES = {
     base.Groups: "groups",
     base.Rosters: "rosters",
     base.Controls: "controls",
-    base.Timers: "timers",
+    base.StoredTimers: "timers",
     base.DeadLetters: "dead",
     base.Inspecting: "inspect",
     base.Logs: "logs",

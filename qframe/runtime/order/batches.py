@@ -33,7 +33,7 @@ class Gathered:
         self.due_s = due_s
 
 
-class Place(NamedTuple):
+class LaneEntry(NamedTuple):
     """A message's number, by which its lane is ordered, and the batch that it was put into last."""
 
     number: int
@@ -54,25 +54,25 @@ class Lane:
     __slots__ = ("again", "batch", "behind", "through", "turn")
 
     def __init__(self) -> None:
-        self.through: dict[Delivery, Place] = {}
+        self.through: dict[Delivery, LaneEntry] = {}
         self.batch: Gathered | None = None
         self.again: int | None = None
         self.turn: Gathered | None = None
         self.behind: deque[tuple[int, Attempt]] = deque()
 
-    def is_first(self, place: Place) -> bool:
+    def is_first(self, entry: LaneEntry) -> bool:
         """Whether a message that was let through has none before it in the lane."""
-        if self.again is not None and self.again < place.number:
+        if self.again is not None and self.again < entry.number:
             return False
-        if self.behind and self.behind[0][0] < place.number:
+        if self.behind and self.behind[0][0] < entry.number:
             return False
-        return all(place.number <= other.number for other in self.through.values())
+        return all(entry.number <= other.number for other in self.through.values())
 
-    def holds(self, place: Place) -> bool:
+    def holds(self, entry: LaneEntry) -> bool:
         """Whether a message in a batch has to wait: one before it is to be handed out again."""
-        if self.behind and self.behind[0][0] < place.number:
+        if self.behind and self.behind[0][0] < entry.number:
             return True
-        return self.again is not None and self.again < place.number and place.batch is not self.turn
+        return self.again is not None and self.again < entry.number and entry.batch is not self.turn
 
 
 class Batches:
@@ -183,17 +183,17 @@ class Batches:
         with self._changed:
             self._waiting += 1
             lane = self._lane(message)
-            place = None if lane is None else lane.through.get(message.delivery)
-            if lane is not None and place is not None:
-                if not lane.is_first(place):
+            entry = None if lane is None else lane.through.get(message.delivery)
+            if lane is not None and entry is not None:
+                if not lane.is_first(entry):
                     del lane.through[message.delivery]
-                    insort(lane.behind, (place.number, message))
+                    insort(lane.behind, (entry.number, message))
                     if lane.through:
                         self._follow(lane)
                     else:  # those before it were taken back meanwhile
                         self._move_up(lane)
                     return
-                lane.again = place.number
+                lane.again = entry.number
                 lane.batch = lane.turn = None
             heapq.heappush(self._pauses, (until_s, next(self._numbers), message))
 
@@ -271,21 +271,21 @@ class Batches:
         for delivery in in_hand:
             name = self.lane_of(delivery)
             lane = None if name is None else self._lanes.get(name)
-            place = None if lane is None else lane.through.get(delivery)
-            if name is not None and place is not None:
-                last[name] = max(place.number, last.get(name, -1))
+            entry = None if lane is None else lane.through.get(delivery)
+            if name is not None and entry is not None:
+                last[name] = max(entry.number, last.get(name, -1))
         return last
 
     def _precedes(self, message: Attempt, last: Mapping[str | int, int]) -> bool:
         """Whether one that was let through stands before one of its lane that is in hand."""
         name, lane = self.lane_of(message.delivery), self._lane(message)
-        place = None if lane is None else lane.through.get(message.delivery)
-        return name is not None and place is not None and place.number < last.get(name, -1)
+        entry = None if lane is None else lane.through.get(message.delivery)
+        return name is not None and entry is not None and entry.number < last.get(name, -1)
 
     def _is_held(self, message: Attempt) -> bool:
         lane = self._lane(message)
-        place = None if lane is None else lane.through.get(message.delivery)
-        return lane is not None and place is not None and lane.holds(place)
+        entry = None if lane is None else lane.through.get(message.delivery)
+        return lane is not None and entry is not None and lane.holds(entry)
 
     def _enter(self, number: int, message: Attempt) -> None:
         """Lets a message into the open batch, or puts it behind those of its lane."""
@@ -303,7 +303,7 @@ class Batches:
 
     def _join(self, lane: Lane, number: int, message: Attempt) -> None:
         lane.batch = self._append(message)
-        lane.through[message.delivery] = Place(number, lane.batch)
+        lane.through[message.delivery] = LaneEntry(number, lane.batch)
 
     def _append(self, message: Attempt) -> Gathered:
         """Puts a message into the open batch, which may be full then; answers that batch."""
@@ -325,10 +325,10 @@ class Batches:
     def _let_go(self, delivery: Delivery) -> None:
         name = self.lane_of(delivery)
         lane = None if name is None else self._lanes.get(name)
-        place = None if lane is None else lane.through.pop(delivery, None)
-        if lane is None or place is None:
+        entry = None if lane is None else lane.through.pop(delivery, None)
+        if lane is None or entry is None:
             return
-        if lane.again == place.number:
+        if lane.again == entry.number:
             lane.again = lane.turn = None
         if not lane.through:
             if lane.behind:
@@ -346,11 +346,11 @@ class Batches:
 
     def _resumed(self, message: Attempt) -> None:
         lane = self._lane(message)
-        place = None if lane is None else lane.through.get(message.delivery)
-        if lane is None or place is None:
+        entry = None if lane is None else lane.through.get(message.delivery)
+        if lane is None or entry is None:
             self._append(message)
             return
-        self._join(lane, place.number, message)
+        self._join(lane, entry.number, message)
         lane.turn, lane.batch = lane.batch, None
         self._follow(lane)
 

@@ -11,7 +11,7 @@ from qframe.stores.base import DeadLetters
 from qframe.stores.model import inspect
 from qframe.stores.model.queues import queue
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import Cursor, DeadLetter, Head, TopicState
+from qframe.stores.model.state import DeadLetter, GroupCursor, QueuedHead, TopicState
 from qframe.stores.records import DeadPlace, Record
 from qframe.topic import Kind, Topic
 
@@ -64,8 +64,8 @@ def listed(
 
 
 def chosen(
-    group: list[Cursor], ids: Sequence[str] | None, limit: int
-) -> list[tuple[int, Cursor, DeadLetter]]:
+    group: list[GroupCursor], ids: Sequence[str] | None, limit: int
+) -> list[tuple[int, GroupCursor, DeadLetter]]:
     """Dead messages with slot and cursor, the longest dead first."""
     found = [
         (dead_letter.died_at_ms, number, dead_letter.seq, cursor, dead_letter)
@@ -78,14 +78,16 @@ def chosen(
 
 
 def retry(
-    state: TopicState, group: list[Cursor], ids: Sequence[str] | None, limit: int, now_ms: int
+    state: TopicState, group: list[GroupCursor], ids: Sequence[str] | None, limit: int, now_ms: int
 ) -> int:
     """Makes dead messages due again."""
     found = chosen(group, ids, limit)
     for number, cursor, dead_letter in found:
         cursor.dead.remove(dead_letter)
         if not state.topic.has_subjects:
-            cursor.heads[str(dead_letter.seq)] = Head(dead_letter.message, now_ms, dead_letter.seq)
+            cursor.heads[str(dead_letter.seq)] = QueuedHead(
+                dead_letter.message, now_ms, dead_letter.seq
+            )
             continue
         cursor.published -= 1
         message = dead_letter.message
@@ -96,7 +98,7 @@ def retry(
     return len(found)
 
 
-def drop(group: list[Cursor], ids: Sequence[str] | None, limit: int) -> int:
+def drop(group: list[GroupCursor], ids: Sequence[str] | None, limit: int) -> int:
     """Removes dead messages for good."""
     found = chosen(group, ids, limit)
     for _, cursor, dead_letter in found:

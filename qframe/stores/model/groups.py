@@ -10,7 +10,7 @@ from typing_extensions import override
 from qframe.stores.base import Groups
 from qframe.stores.model.pull import lose, lose_window
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import UNCLAIMED, Cursor, TopicState
+from qframe.stores.model.state import UNCLAIMED, GroupCursor, TopicState
 from qframe.topic import Topic
 
 
@@ -77,7 +77,7 @@ def subscribe(
     new = [name for name in names if name not in state.groups]
     kept = state.groups.pop(UNCLAIMED, None) if new and start == "earliest" else None
     for name in new:
-        cursors = [Cursor() for _ in state.slots] if kept is None else deepcopy(kept)
+        cursors = [GroupCursor() for _ in state.slots] if kept is None else deepcopy(kept)
         state.groups[name] = cursors
         if not state.topic.has_subjects:
             for slot, cursor in zip(state.slots, cursors, strict=True):
@@ -97,7 +97,7 @@ def drop(state: TopicState, group: str) -> bool:
     return dropped
 
 
-def seek(state: TopicState, group: list[Cursor], positions: Mapping[int, int]) -> None:
+def seek(state: TopicState, group: list[GroupCursor], positions: Mapping[int, int]) -> None:
     """Moves a stream's group; what was handed out or left the line is forgotten.
 
     Dead letters from the new offset on are forgotten too: the line hands them out again, and a
@@ -127,7 +127,7 @@ def offsets_at(state: TopicState, at_ms: int) -> dict[int, int]:
 
 
 def take(
-    state: TopicState, group: list[Cursor], epochs: Mapping[int, str], now_ms: int
+    state: TopicState, group: list[GroupCursor], epochs: Mapping[int, str], now_ms: int
 ) -> list[int]:
     """Takes slots under epochs that are not below theirs; what is in doing there comes back."""
     taken = []

@@ -8,7 +8,7 @@ from typing_extensions import override
 
 from qframe.stores.base import Inspecting
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import UNCLAIMED, Cursor, Head, StoredMessage, TopicState
+from qframe.stores.model.state import UNCLAIMED, GroupCursor, QueuedHead, StoredMessage, TopicState
 from qframe.stores.records import Record, Stats, told_apart, unclaimed
 from qframe.topic import Kind, Topic
 
@@ -63,7 +63,7 @@ def stats(state: TopicState, group: str | None, now_ms: int) -> list[Stats]:
     ]
 
 
-def _stats_of(state: TopicState, name: str, number: int, cursor: Cursor, now_ms: int) -> Stats:
+def _stats_of(state: TopicState, name: str, number: int, cursor: GroupCursor, now_ms: int) -> Stats:
     slot = state.slots[number]
     waiting = len(slot.later) + sum(len(held) for held in slot.held.values())
     one = Stats(
@@ -72,7 +72,7 @@ def _stats_of(state: TopicState, name: str, number: int, cursor: Cursor, now_ms:
         head=slot.head,
     )  # fmt: skip
     line: list[int] = []
-    due: list[Head] = []
+    due: list[QueuedHead] = []
     if not state.topic.has_subjects:
         one.floor = cursor.floor
         one.published += slot.head - cursor.base
@@ -199,7 +199,7 @@ def verify(state: TopicState, now_ms: int) -> list[str]:
     return wrong
 
 
-def _stands_in_line(cursor: Cursor, offset: int) -> bool:
+def _stands_in_line(cursor: GroupCursor, offset: int) -> bool:
     return offset >= cursor.floor and offset not in cursor.settled
 
 
@@ -217,14 +217,16 @@ def waiting(state: TopicState, from_ms: int, until_ms: int | None, now_ms: int) 
 
 
 def record_of_head(
-    state: TopicState, group: str, number: int, subject: str, head: Head, now_ms: int
+    state: TopicState, group: str, number: int, subject: str, head: QueuedHead, now_ms: int
 ) -> Record:
     """A head, for people."""
     where: dict[str, object] = {"topic": state.topic.name, "group": group or None, "slot": number}
     return next(_of_head(subject, head, now_ms, where))
 
 
-def _of_head(subject: str, head: Head, now_ms: int, where: dict[str, object]) -> Iterator[Record]:
+def _of_head(
+    subject: str, head: QueuedHead, now_ms: int, where: dict[str, object]
+) -> Iterator[Record]:
     stands = "doing" if head.in_doing else "todo" if head.due_ms <= now_ms else "waiting"
     error, traceback = told_apart(head.error)
     yield _record(
@@ -241,7 +243,7 @@ def _of_head(subject: str, head: Head, now_ms: int, where: dict[str, object]) ->
         )  # fmt: skip
 
 
-def _rank(kind: Kind, head: Head, now_ms: int) -> tuple[int, tuple[int, ...]]:
+def _rank(kind: Kind, head: QueuedHead, now_ms: int) -> tuple[int, tuple[int, ...]]:
     """Doing before todo before waiting, each in its order."""
     if head.in_doing:
         return 0, (head.lease_until_ms, head.due_ms, head.seq)

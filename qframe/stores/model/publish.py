@@ -12,7 +12,7 @@ from qframe.stores.base import Publishing
 from qframe.stores.model.queues import queue
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import released
-from qframe.stores.model.state import Cursor, Slot, StoredMessage, TopicState
+from qframe.stores.model.state import GroupCursor, Slot, StoredMessage, TopicState
 from qframe.stores.rules import due_of
 from qframe.stores.types import (
     Entry,
@@ -111,6 +111,6 @@ def _room(state: TopicState, number: int) -> bool:
     return most + waiting < limit
 
 
-def _unsettled(state: TopicState, slot: Slot, cursor: Cursor) -> int:
+def _unsettled(state: TopicState, slot: Slot, cursor: GroupCursor) -> int:
     published = cursor.published if state.topic.has_subjects else slot.head - cursor.base
     return published - cursor.acked - cursor.cancelled - len(cursor.dead)

@@ -13,7 +13,7 @@ from qframe.stores.model.publish import arrive
 from qframe.stores.model.queues import add_dead_letter, advance, requeue
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import overdue
-from qframe.stores.model.state import Cursor, Head, StoredMessage, TopicState
+from qframe.stores.model.state import GroupCursor, QueuedHead, StoredMessage, TopicState
 from qframe.stores.records import told_apart
 from qframe.stores.types import (
     LOST_ERROR,
@@ -67,7 +67,7 @@ class ModelPulling(ModelRole, Pulling):
 
 def pull(
     state: TopicState,
-    group: list[Cursor],
+    group: list[GroupCursor],
     asks: Sequence[PullRequest],
     terms: PullTerms,
     now_ms: int,
@@ -97,12 +97,12 @@ def pull(
     return pulled
 
 
-def renew(group: list[Cursor], holds: Sequence[LeaseRef], until_ms: int) -> RenewResult:
+def renew(group: list[GroupCursor], holds: Sequence[LeaseRef], until_ms: int) -> RenewResult:
     """Prolongs leases; returns those that are not held any more."""
     gone = []
     for hold in holds:
         cursor = group[hold.slot]
-        held: Cursor | Head | None = cursor
+        held: GroupCursor | QueuedHead | None = cursor
         if hold.subject is not None:
             held = cursor.heads.get(hold.subject)
         elif cursor.floor >= cursor.read:
@@ -115,7 +115,11 @@ def renew(group: list[Cursor], holds: Sequence[LeaseRef], until_ms: int) -> Rene
 
 
 def revoke(
-    state: TopicState, group: list[Cursor], asks: Sequence[PullRequest], receipt: str, now_ms: int
+    state: TopicState,
+    group: list[GroupCursor],
+    asks: Sequence[PullRequest],
+    receipt: str,
+    now_ms: int,
 ) -> RevokeResult:
     """Gives back what was handed out under a receipt, uncounted."""
     count = 0
@@ -129,7 +133,7 @@ def revoke(
     return RevokeResult(count)
 
 
-def lose(state: TopicState, cursor: Cursor, heads: Sequence[Head], now_ms: int) -> int:
+def lose(state: TopicState, cursor: GroupCursor, heads: Sequence[QueuedHead], now_ms: int) -> int:
     """Takes heads out of doing whose worker is gone."""
     for head in heads:
         rules.lose(head, state.topic.kind)
@@ -137,7 +141,7 @@ def lose(state: TopicState, cursor: Cursor, heads: Sequence[Head], now_ms: int) 
     return len(heads)
 
 
-def lose_window(state: TopicState, number: int, cursor: Cursor) -> int:
+def lose_window(state: TopicState, number: int, cursor: GroupCursor) -> int:
     """Takes a stream's window back: what is unsettled in it leaves the line, lost once."""
     offsets = [each for each in range(cursor.floor, cursor.read) if each not in cursor.settled]
     for offset in offsets:
@@ -147,7 +151,7 @@ def lose_window(state: TopicState, number: int, cursor: Cursor) -> int:
 
 
 def leave(
-    cursor: Cursor,
+    cursor: GroupCursor,
     message: StoredMessage,
     offset: int,
     due_ms: int,
@@ -158,11 +162,11 @@ def leave(
 ) -> None:
     """Takes a message out of the line, to be queued for itself."""
     cursor.settle(offset)
-    cursor.heads[str(offset)] = Head(message, due_ms, offset, tries, lost, error=error)
+    cursor.heads[str(offset)] = QueuedHead(message, due_ms, offset, tries, lost, error=error)
 
 
 def _bring_in(
-    state: TopicState, number: int, cursor: Cursor, now_ms: int, pulled: PullResult
+    state: TopicState, number: int, cursor: GroupCursor, now_ms: int, pulled: PullResult
 ) -> None:
     """What was delayed joins the log, gaps are passed, lost leases are taken back."""
     slot = state.slots[number]
@@ -184,7 +188,7 @@ def _bring_in(
 
 def _heads(
     state: TopicState,
-    cursor: Cursor,
+    cursor: GroupCursor,
     ask: PullRequest,
     terms: PullTerms,
     now_ms: int,
@@ -225,7 +229,7 @@ def _heads(
 
 def _line(
     state: TopicState,
-    cursor: Cursor,
+    cursor: GroupCursor,
     ask: PullRequest,
     limit: int,
     terms: PullTerms,
@@ -264,7 +268,7 @@ def _delivery(
     )  # fmt: skip
 
 
-def _times(state: TopicState, number: int, cursor: Cursor) -> list[int]:
+def _times(state: TopicState, number: int, cursor: GroupCursor) -> list[int]:
     """When something of a slot falls due or loses its lease."""
     slot = state.slots[number]
     times = [

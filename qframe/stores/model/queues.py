@@ -6,16 +6,16 @@ import msgspec
 
 from qframe.outcomes import Outcome
 from qframe.stores import rules
-from qframe.stores.model.state import Cursor, DeadLetter, Head, StoredMessage
+from qframe.stores.model.state import DeadLetter, GroupCursor, QueuedHead, StoredMessage
 from qframe.topic import Kind
 
 
-def queue(cursor: Cursor, kind: Kind, message: StoredMessage, now_ms: int) -> Outcome:
+def queue(cursor: GroupCursor, kind: Kind, message: StoredMessage, now_ms: int) -> Outcome:
     """Queues a message for a group; returns what became of it."""
     head = cursor.heads.get(message.subject)
     outcome = Outcome.MERGED if kind is Kind.MERGE else Outcome.REPLACED
     if head is None:
-        cursor.heads[message.subject] = Head(message, message.due_ms, message.seq)
+        cursor.heads[message.subject] = QueuedHead(message, message.due_ms, message.seq)
         outcome = Outcome.STORED
     elif kind is Kind.ORDERED:
         head.behind.append(message)
@@ -34,13 +34,13 @@ def queue(cursor: Cursor, kind: Kind, message: StoredMessage, now_ms: int) -> Ou
     return outcome
 
 
-def replace(head: Head, kind: Kind, message: StoredMessage, now_ms: int) -> None:
+def replace(head: QueuedHead, kind: Kind, message: StoredMessage, now_ms: int) -> None:
     """Puts a newer message of an equal subject in place of a head."""
     rules.replace(head, kind, message.due_ms, now_ms)
     head.message = message
 
 
-def requeue(cursor: Cursor, kind: Kind, head: Head, now_ms: int) -> None:
+def requeue(cursor: GroupCursor, kind: Kind, head: QueuedHead, now_ms: int) -> None:
     """Takes a head out of doing; a next round behind it replaces it."""
     rules.end_lease(head)
     if head.behind and kind is not Kind.ORDERED:
@@ -48,7 +48,9 @@ def requeue(cursor: Cursor, kind: Kind, head: Head, now_ms: int) -> None:
         cursor.published -= 1
 
 
-def advance(cursor: Cursor, kind: Kind, head: Head, now_ms: int, *, keeps: int = 0) -> None:
+def advance(
+    cursor: GroupCursor, kind: Kind, head: QueuedHead, now_ms: int, *, keeps: int = 0
+) -> None:
     """Puts the next message in place of a head that is settled, or removes the subject.
 
     `keeps` is how many messages of its run are still in doing; the new head is one of them.
@@ -63,11 +65,11 @@ def advance(cursor: Cursor, kind: Kind, head: Head, now_ms: int, *, keeps: int =
 
 
 def add_dead_letter(
-    cursor: Cursor, head: Head, now_ms: int, error: str | None, traceback: str | None
+    cursor: GroupCursor, head: QueuedHead, now_ms: int, error: str | None, traceback: str | None
 ) -> None:
     """Writes a head among the dead; the caller lets the subject advance."""
     cursor.dead.append(DeadLetter(head.message, head.seq, head.tries, error, traceback, now_ms))
 
 
-def _name(cursor: Cursor, head: Head) -> str:
+def _name(cursor: GroupCursor, head: QueuedHead) -> str:
     return next(name for name, each in cursor.heads.items() if each is head)

@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from qframe.clock import Clock
 from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.stores.model.bell import EventBell
-from qframe.stores.model.state import UNCLAIMED, Cursor, TopicState
+from qframe.stores.model.state import UNCLAIMED, GroupCursor, TopicState
 from qframe.topic import Topic
 
 
@@ -30,7 +30,7 @@ class ModelRole:
             raise UnknownTopic(topic.name)
         return state
 
-    def _group(self, topic: Topic, group: str) -> list[Cursor]:
+    def _group(self, topic: Topic, group: str) -> list[GroupCursor]:
         if (cursors := self._state(topic).groups.get(group)) is None:
             raise UnknownGroup(topic.name, group, self._names(topic))
         return cursors

@@ -13,7 +13,7 @@ from qframe.stores.base import Settling
 from qframe.stores.model.pull import leave
 from qframe.stores.model.queues import add_dead_letter, advance, requeue
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import Cursor, DeadLetter, TopicState
+from qframe.stores.model.state import DeadLetter, GroupCursor, TopicState
 from qframe.stores.types import (
     NO_EPOCH,
     Settlement,
@@ -41,7 +41,7 @@ class ModelSettling(ModelRole, Settling):
 
 
 def settle(
-    state: TopicState, group: list[Cursor], settlements: Sequence[Settlement], now_ms: int
+    state: TopicState, group: list[GroupCursor], settlements: Sequence[Settlement], now_ms: int
 ) -> list[Settled]:
     """Settles each, in order; what is not held any more changes nothing."""
     results = []
@@ -56,7 +56,7 @@ def settle(
     return results
 
 
-def _line(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bool:
+def _line(state: TopicState, cursor: GroupCursor, one: Settlement, now_ms: int) -> bool:
     """Settles a delivery of a stream's line; returns whether it was held."""
     if (
         one.receipt != cursor.receipt
@@ -79,7 +79,7 @@ def _line(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bo
     return True
 
 
-def _head(state: TopicState, cursor: Cursor, one: Settlement, now_ms: int) -> bool:
+def _head(state: TopicState, cursor: GroupCursor, one: Settlement, now_ms: int) -> bool:
     """Settles a delivery of a subject, or of its run; returns whether it was held."""
     kind = state.topic.kind
     head = cursor.heads.get(one.subject or "")

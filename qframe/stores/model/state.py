@@ -28,7 +28,7 @@ class StoredMessage(msgspec.Struct, eq=False):
     joined_at_ms: int = 0
 
 
-class Head(msgspec.Struct, eq=False):
+class QueuedHead(msgspec.Struct, eq=False):
     """The first message of a subject, or one that left a stream's line."""
 
     message: StoredMessage
@@ -63,7 +63,7 @@ class DeadLetter(msgspec.Struct, eq=False):
     died_at_ms: int
 
 
-class Cursor(msgspec.Struct, eq=False):
+class GroupCursor(msgspec.Struct, eq=False):
     """What a group has done of a slot."""
 
     epoch: str = NO_EPOCH
@@ -73,7 +73,7 @@ class Cursor(msgspec.Struct, eq=False):
     settled: set[int] = set()
     receipt: str | None = None
     lease_until_ms: int = 0
-    heads: dict[str, Head] = {}
+    heads: dict[str, QueuedHead] = {}
     dead: list[DeadLetter] = []
     published: int = 0
     acked: int = 0
@@ -123,15 +123,15 @@ class TopicState(msgspec.Struct, eq=False):
 
     topic: Topic
     slots: list[Slot]
-    groups: dict[str, list[Cursor]] = {}
+    groups: dict[str, list[GroupCursor]] = {}
     rosters: dict[str, RosterState] = {}
     expiries: dict[str, int] = {}
     tunings: dict[str, dict[str, str]] = {}
     buckets: dict[str, Bucket] = {}
 
-    def collecting(self) -> list[list[Cursor]]:
+    def collecting(self) -> list[list[GroupCursor]]:
         """The groups that get what is published: those with a name, or else the unclaimed one."""
         named = [cursors for name, cursors in sorted(self.groups.items()) if name != UNCLAIMED]
         if not named and self.topic.has_subjects:
-            named = [self.groups.setdefault(UNCLAIMED, [Cursor() for _ in self.slots])]
+            named = [self.groups.setdefault(UNCLAIMED, [GroupCursor() for _ in self.slots])]
         return named

@@ -6,15 +6,15 @@ import msgspec
 from typing_extensions import override
 
 from qframe.outcomes import Moved
-from qframe.stores.base import Timers
+from qframe.stores.base import StoredTimers
 from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import Cursor, Head, TopicState
+from qframe.stores.model.state import GroupCursor, QueuedHead, TopicState
 from qframe.stores.records import Record
 from qframe.topic import Topic
 
 
-class ModelTimers(ModelRole, Timers):
+class ModelTimers(ModelRole, StoredTimers):
     """Heads that are not handed out."""
 
     @override
@@ -56,7 +56,7 @@ class ModelTimers(ModelRole, Timers):
         return found[:limit]
 
 
-def find(state: TopicState, subject: str) -> list[tuple[str, Cursor, Head]]:
+def find(state: TopicState, subject: str) -> list[tuple[str, GroupCursor, QueuedHead]]:
     """The heads of a subject, with group and cursor."""
     return [
         (name, cursor, cursor.heads[subject])

@@ -6,7 +6,7 @@ from typing_extensions import override
 
 from qframe.drivers.redis import Redis
 from qframe.outcomes import Moved
-from qframe.stores.base import Timers
+from qframe.stores.base import StoredTimers
 from qframe.stores.records import Record
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import keeping
@@ -16,7 +16,7 @@ from qframe.stores.redis.role import RedisRole
 from qframe.topic import Topic
 
 
-class RedisTimers(RedisRole, Timers):
+class RedisTimers(RedisRole, StoredTimers):
     """Heads that are not handed out."""
 
     @override

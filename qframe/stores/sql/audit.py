@@ -11,8 +11,8 @@ from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.rules import RANKED
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import counts, ranges
-from qframe.stores.sql.cursors import CURSORS, GROUPS, Cursor
-from qframe.stores.sql.heads import Head
+from qframe.stores.sql.cursors import CURSORS, GROUPS, CursorRow
+from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, log, subjects
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind
@@ -46,7 +46,7 @@ def verify(transaction: Transaction, ref: TopicRef) -> list[str]:
         wrong += _counts(transaction, ref, name, who)
         for row in transaction.rows(CURSORS, span):
             if not ref.topic.has_subjects:
-                wrong += _line(transaction, ref, Cursor(*row), who)
+                wrong += _line(transaction, ref, CursorRow(*row), who)
         wrong += _queues(transaction, ref, span, who)
     return wrong
 
@@ -65,7 +65,7 @@ def _counts(transaction: Transaction, ref: TopicRef, name: str, who: str) -> lis
     return wrong
 
 
-def _line(transaction: Transaction, ref: TopicRef, cursor: Cursor, who: str) -> list[str]:
+def _line(transaction: Transaction, ref: TopicRef, cursor: CursorRow, who: str) -> list[str]:
     """A stream's cursor, and the log under it."""
     slot = cursor.cursor % PER_TOPIC
     where = f"{who} slot {slot}"
@@ -97,7 +97,7 @@ def _queues(transaction: Transaction, ref: TopicRef, span: tuple[int, int], who:
     wrong = []
     behind = Counter({(row[0], row[1]): row[2] for row in transaction.rows(_BEHIND, span)})
     for row in transaction.rows(_HEADS, span):
-        head = Head(*row)
+        head = HeadRow(*row)
         where = f"{who} slot {head.cursor % PER_TOPIC} subject {head.subject}"
         there = behind.pop((head.cursor, head.subject), 0)
         if bool(head.behind) != bool(there):
@@ -110,7 +110,7 @@ def _queues(transaction: Transaction, ref: TopicRef, span: tuple[int, int], who:
     return wrong
 
 
-def _faults(kind: Kind, head: Head, behind: int) -> list[str]:
+def _faults(kind: Kind, head: HeadRow, behind: int) -> list[str]:
     """What is wrong with one head."""
     faults = []
     if head.state == HeadState.DOING:

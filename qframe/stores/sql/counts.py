@@ -14,7 +14,7 @@ from qframe.stores.sql.cursors import (
     CURSORS,
     GROUPS,
     UNCLAIMED,
-    Cursor,
+    CursorRow,
     known_group,
 )
 from qframe.stores.sql.schema import (
@@ -131,7 +131,7 @@ def _stats_of(
     span = ref.cursor_range(number)
     by_slot: dict[int, Stats] = {}
     first = ref.slot_number(0)
-    cursors = {row[0] - span[0]: Cursor(*row) for row in transaction.rows(CURSORS, span)}
+    cursors = {row[0] - span[0]: CursorRow(*row) for row in transaction.rows(CURSORS, span)}
     for at, head, delayed, held_back in transaction.rows(_SLOTS, ref.slot_range()):
         cursor = cursors[at - first]
         one = by_slot[at - first] = Stats(

@@ -84,7 +84,7 @@ _KEPT: Final = Statement(
 )
 
 
-class Cursor(msgspec.Struct):
+class CursorRow(msgspec.Struct):
     """A row of the table of cursors, its fields in the order of the columns."""
 
     cursor: int
@@ -211,18 +211,18 @@ def lock_slots(transaction: Transaction, ref: TopicRef, wanted: Iterable[int]) -
     return {number - first: head for number, head in found.items()}
 
 
-def lock_cursors(transaction: Transaction, wanted: Iterable[int]) -> dict[int, Cursor]:
+def lock_cursors(transaction: Transaction, wanted: Iterable[int]) -> dict[int, CursorRow]:
     """Cursors by their numbers, locked in ascending order; those of dropped groups are missing."""
-    found: dict[int, Cursor] = {}
+    found: dict[int, CursorRow] = {}
     for some in padded(sorted(set(wanted))):
         for row in transaction.rows(_locked_cursors(len(some)), tuple(some)):
-            found[row[0]] = Cursor(*row)
+            found[row[0]] = CursorRow(*row)
     return found
 
 
 def lock_group_cursors(
     transaction: Transaction, ref: TopicRef, group: str, wanted: Iterable[int]
-) -> dict[int, Cursor]:
+) -> dict[int, CursorRow]:
     """A group's cursors of these slots, by slot, locked.
 
     Raises:
@@ -239,10 +239,10 @@ def lock_group_cursors(
     raise UnknownGroup(ref.topic.name, group)
 
 
-def cursors_of(transaction: Transaction, ref: TopicRef, group: int) -> dict[int, Cursor]:
+def cursors_of(transaction: Transaction, ref: TopicRef, group: int) -> dict[int, CursorRow]:
     """The cursors of a group by slot, as they are committed."""
     rows = transaction.rows(CURSORS, ref.cursor_range(group))
-    return {row[0] % PER_TOPIC: Cursor(*row) for row in rows}
+    return {row[0] % PER_TOPIC: CursorRow(*row) for row in rows}
 
 
 def unsettled(
@@ -258,7 +258,7 @@ def unsettled(
         if row is None:  # dropped since the groups were read
             found.append(0)
             continue
-        cursor = Cursor(*row)
+        cursor = CursorRow(*row)
         published = cursor.published
         if not ref.topic.has_subjects:
             head = transaction.rows(_HEAD, (ref.slot_number(slot),))[0][0]

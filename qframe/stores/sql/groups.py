@@ -28,7 +28,7 @@ from qframe.stores.sql.cursors import (
     lock_slots,
     take_number,
 )
-from qframe.stores.sql.heads import Head
+from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.leases import lose_doing
 from qframe.stores.sql.notifications import notify_messages, notify_roster
 from qframe.stores.sql.role import SqlRole
@@ -316,7 +316,7 @@ def take(
             continue
         transaction.run(_EPOCH, (epoch, cursor.cursor))
         rows = transaction.rows(_DOING, (cursor.cursor,))
-        lose_doing(transaction, ref, cursor, [Head(*row) for row in rows], now_ms)
+        lose_doing(transaction, ref, cursor, [HeadRow(*row) for row in rows], now_ms)
         if window.lose(transaction, ref, cursor):
             transaction.run(SET_CURSOR, cursor.row())
     notify_messages(transaction, ref, taken)

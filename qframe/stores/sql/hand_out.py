@@ -15,7 +15,7 @@ from qframe.stores import rules
 from qframe.stores.records import told_apart
 from qframe.stores.sql import heads, lookups, named
 from qframe.stores.sql.dead_letters import add_dead_letter
-from qframe.stores.sql.heads import Head
+from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import HeadState, is_there, subjects
 from qframe.stores.types import LOST_ERROR, PullRequest, PullResult, PullTerms
@@ -73,7 +73,7 @@ _CLAIMED: Final = Statement(
 )  # fmt: skip
 
 
-class Pull(msgspec.Struct):
+class PullInProgress(msgspec.Struct):
     """One pull while it is done: its terms, its moment, and what comes of it."""
 
     terms: PullTerms
@@ -84,7 +84,9 @@ class Pull(msgspec.Struct):
     claims: dict[tuple[int, int], list[str]] = {}  # subjects by cursor and length of their runs
 
 
-def claim(transaction: Transaction, kind: Kind, at: int, ask: PullRequest, pulling: Pull) -> int:
+def claim(
+    transaction: Transaction, kind: Kind, at: int, ask: PullRequest, pulling: PullInProgress
+) -> int:
     """Hands out heads that are due, and the runs behind them; returns how many messages."""
     now_ms, terms, pulled = pulling.now_ms, pulling.terms, pulling.pulled
     standing = HeadState.TODO if kind in rules.RANKED else HeadState.WAITING
@@ -102,7 +104,7 @@ def claim(transaction: Transaction, kind: Kind, at: int, ask: PullRequest, pulli
             if left <= 0:
                 break
             if row[_TRIES] >= terms.max_attempts:
-                _end_dead(transaction, kind, Head(*row), now_ms)
+                _end_dead(transaction, kind, HeadRow(*row), now_ms)
                 pulled.dead += 1
                 has_ended = True  # what follows it may come before the other rows: look again
                 break
@@ -117,7 +119,7 @@ def claim(transaction: Transaction, kind: Kind, at: int, ask: PullRequest, pulli
     return ask.limit - left
 
 
-def write_claims(transaction: Transaction, pulling: Pull) -> None:
+def write_claims(transaction: Transaction, pulling: PullInProgress) -> None:
     """Takes into doing what was handed out: of all slots at once, unless one is looked at again."""
     claims, until_ms, receipt = pulling.claims, pulling.until_ms, pulling.terms.receipt
     if claims and transaction.takes_arrays:
@@ -166,7 +168,9 @@ def _has_run(row: Row) -> bool:
     return bool(row[_BEHIND]) and not row[_LOST]
 
 
-def _hand_out(row: Row, behind: Sequence[Row], slot: int, left: int, pulling: Pull) -> int:
+def _hand_out(
+    row: Row, behind: Sequence[Row], slot: int, left: int, pulling: PullInProgress
+) -> int:
     """Adds the deliveries of one head, given as a row, and of its run; returns how many."""
     subject, seq, tries, lost = row[1], row[5], row[_TRIES], row[_LOST]
     receipt, deliveries = pulling.terms.receipt, pulling.pulled.deliveries
@@ -187,7 +191,7 @@ def _hand_out(row: Row, behind: Sequence[Row], slot: int, left: int, pulling: Pu
     return given
 
 
-def _end_dead(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> None:
+def _end_dead(transaction: Transaction, kind: Kind, head: HeadRow, now_ms: int) -> None:
     """Gives up a message whose last attempt was lost."""
     error, traceback = told_apart(head.error)
     add_dead_letter(

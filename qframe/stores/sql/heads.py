@@ -35,7 +35,7 @@ DELETE_BEHIND: Final = Statement(
 )
 
 
-class Head(msgspec.Struct):
+class HeadRow(msgspec.Struct):
     """A row of the table of subjects, its fields in the order of the columns."""
 
     cursor: int
@@ -66,18 +66,18 @@ class Head(msgspec.Struct):
         return self.id, self.key, self.headers, self.body, self.published_at
 
 
-def fetched(transaction: Transaction, cursor: int, subject: str) -> Head | None:
+def fetched(transaction: Transaction, cursor: int, subject: str) -> HeadRow | None:
     """The head of a subject, or None."""
     row = transaction.row(GET, (cursor, subject))
-    return Head(*row) if row else None
+    return HeadRow(*row) if row else None
 
 
-def save(transaction: Transaction, head: Head) -> None:
+def save(transaction: Transaction, head: HeadRow) -> None:
     """Writes a head that is there already."""
     transaction.run(SET, changed(head))
 
 
-def changed(head: Head) -> Row:
+def changed(head: HeadRow) -> Row:
     """What `SET` takes."""
     row = head.row()
     return (*row[2:], *row[:2])
@@ -90,7 +90,7 @@ def stand(kind: Kind, due_ms: int, priority: int, now_ms: int) -> tuple[int, int
     return HeadState.WAITING, 0
 
 
-def requeue(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> int:
+def requeue(transaction: Transaction, kind: Kind, head: HeadRow, now_ms: int) -> int:
     """Takes a head out of doing, due when it says; returns how many messages it has absorbed.
 
     A next round that stands behind it replaces it, as if it were published now.
@@ -109,7 +109,7 @@ def requeue(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> in
     return absorbed
 
 
-def advance(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> None:
+def advance(transaction: Transaction, kind: Kind, head: HeadRow, now_ms: int) -> None:
     """Puts the next message in place of a head that is settled, or removes the subject."""
     rows = transaction.rows(BEHIND, (head.cursor, head.subject, 2)) if head.behind else []
     if not rows:
@@ -121,7 +121,7 @@ def advance(transaction: Transaction, kind: Kind, head: Head, now_ms: int) -> No
 
 
 def promote_next(
-    kind: Kind, head: Head, behind: Sequence[Row], now_ms: int, *, keeps: int = 0
+    kind: Kind, head: HeadRow, behind: Sequence[Row], now_ms: int, *, keeps: int = 0
 ) -> None:
     """Makes a head the next message of its subject; nothing is written.
 

@@ -18,10 +18,10 @@ from qframe.stores.sql.cursors import (
     CURSORS,
     EVERYTHING,
     GROUPS,
-    Cursor,
+    CursorRow,
     known_group,
 )
-from qframe.stores.sql.heads import Head
+from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.records import (
     record_behind,
     record_of_dead,
@@ -143,7 +143,7 @@ def _records(
     at = ref.cursor_number(number, slot)
     if not ref.topic.has_subjects:
         row = transaction.rows(CURSORS, (at, at + 1))[0]
-        cursor = Cursor(*row)
+        cursor = CursorRow(*row)
         settled = ranges.load(cursor.settled)
         for line in transaction.rows(
             window.READ, (ref.slot_number(slot), cursor.floor, cursor.read - cursor.floor)
@@ -152,7 +152,7 @@ def _records(
                 yield record_of_log(ref, group, slot, "doing", line)
     for state in (HeadState.DOING, HeadState.TODO, HeadState.WAITING):
         for row in transaction.rows(_STANDING, (at, state, limit)):
-            yield from _with_behind(transaction, ref, group, Head(*row), limit, now_ms)
+            yield from _with_behind(transaction, ref, group, HeadRow(*row), limit, now_ms)
         if state == HeadState.TODO and not ref.topic.has_subjects:
             for line in transaction.rows(window.READ, (ref.slot_number(slot), cursor.read, limit)):
                 yield record_of_log(ref, group, slot, "todo", line)
@@ -162,7 +162,7 @@ def _records(
 
 
 def _with_behind(
-    transaction: Transaction, ref: TopicRef, group: str, head: Head, limit: int, now_ms: int
+    transaction: Transaction, ref: TopicRef, group: str, head: HeadRow, limit: int, now_ms: int
 ) -> Iterator[Record]:
     yield record_of_head(ref, group, head, now_ms)
     if not head.behind:
@@ -199,7 +199,7 @@ def explain(transaction: Transaction, ref: TopicRef, message_id: str) -> list[Re
     for number, name in transaction.rows(GROUPS, (ref.id,)):
         span = ref.cursor_range(number)
         rows = transaction.rows(_FIND[subjects.name], (*span, message_id))
-        found += [record_of_head(ref, name, Head(*row), now_ms) for row in rows]
+        found += [record_of_head(ref, name, HeadRow(*row), now_ms) for row in rows]
         for row in transaction.rows(_FIND[backlog.name], (*span, message_id)):
             head = heads.fetched(transaction, row[0], row[1])
             found += (
@@ -236,7 +236,7 @@ def _in_log(
     for row in transaction.rows(_FIND[log.name], (*ref.slot_range(), message_id)):
         slot, seq = row[0] - first, row[1]
         at = ref.cursor_number(number, slot)
-        cursor = Cursor(*transaction.rows(CURSORS, (at, at + 1))[0])
+        cursor = CursorRow(*transaction.rows(CURSORS, (at, at + 1))[0])
         if heads.fetched(transaction, at, str(seq)) is not None:
             continue
         if any(each[1] == seq for each in transaction.rows(_DEAD_OF, (at, EVERYTHING))):

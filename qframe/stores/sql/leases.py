@@ -11,8 +11,8 @@ from qframe.drivers.sql import Statement, Transaction
 from qframe.stores import rules
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
-from qframe.stores.sql.cursors import SET_CURSOR, Cursor, lock_group_cursors
-from qframe.stores.sql.heads import Head
+from qframe.stores.sql.cursors import SET_CURSOR, CursorRow, lock_group_cursors
+from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.schema import HeadState, subjects
 from qframe.stores.sql.topic_ref import TopicRef
@@ -89,7 +89,7 @@ def revoke(
             continue
         rows = transaction.rows(_HANDED_OUT, (cursor.cursor, receipt))
         for row in rows:
-            head = Head(*row)
+            head = HeadRow(*row)
             rules.release(head, ref.topic.kind)
             absorbed = heads.requeue(transaction, ref.topic.kind, head, now_ms)
             transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
@@ -99,14 +99,14 @@ def revoke(
     return RevokeResult(count)
 
 
-def lose_expired(transaction: Transaction, ref: TopicRef, cursor: Cursor, now_ms: int) -> int:
+def lose_expired(transaction: Transaction, ref: TopicRef, cursor: CursorRow, now_ms: int) -> int:
     """Takes heads out of doing whose lease has passed; returns how many."""
     rows = transaction.rows(_EXPIRED, (cursor.cursor, now_ms))
-    return lose_doing(transaction, ref, cursor, [Head(*row) for row in rows], now_ms)
+    return lose_doing(transaction, ref, cursor, [HeadRow(*row) for row in rows], now_ms)
 
 
 def lose_doing(
-    transaction: Transaction, ref: TopicRef, cursor: Cursor, rows: Sequence[Head], now_ms: int
+    transaction: Transaction, ref: TopicRef, cursor: CursorRow, rows: Sequence[HeadRow], now_ms: int
 ) -> int:
     """Takes heads out of doing whose worker is gone; returns how many."""
     absorbed = 0

@@ -18,7 +18,7 @@ from sqlalchemy.dialects.postgresql import ARRAY
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.sql import heads
 from qframe.stores.sql.cursors import EVERYTHING
-from qframe.stores.sql.heads import Head
+from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.padding import SIZES, padded
 from qframe.stores.sql.schema import backlog, subjects
 
@@ -106,9 +106,9 @@ def heads_to_settle(transaction: Transaction, wanted: Wanted) -> Iterator[Row]:
     return _TO_SETTLE.rows(transaction, wanted)
 
 
-def whole_heads(transaction: Transaction, wanted: Wanted) -> list[Head]:
+def whole_heads(transaction: Transaction, wanted: Wanted) -> list[HeadRow]:
     """The heads of the wanted subjects."""
-    return [Head(*row) for row in _WHOLE.rows(transaction, wanted)]
+    return [HeadRow(*row) for row in _WHOLE.rows(transaction, wanted)]
 
 
 def behind(

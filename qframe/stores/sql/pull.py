@@ -22,7 +22,7 @@ from qframe.stores.sql.cursors import (
     lock_cursors,
     lock_slots,
 )
-from qframe.stores.sql.hand_out import Pull, claim, write_claims
+from qframe.stores.sql.hand_out import PullInProgress, claim, write_claims
 from qframe.stores.sql.leases import renew, revoke
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import later
@@ -136,7 +136,7 @@ def pull(
     if len(overviews) < ref.topic.slots:
         raise UnknownGroup(ref.topic.name, group)
     now_ms = transaction.now_ms()
-    pulling = Pull(terms, now_ms, now_ms + terms.lease_ms)
+    pulling = PullInProgress(terms, now_ms, now_ms + terms.lease_ms)
     pulled = pulling.pulled
     more = False
     for ask in asks:
@@ -202,7 +202,11 @@ def _next_due(
 
 
 def _pull_slot(
-    transaction: Transaction, ref: TopicRef, overview: SlotOverview, ask: PullRequest, pulling: Pull
+    transaction: Transaction,
+    ref: TopicRef,
+    overview: SlotOverview,
+    ask: PullRequest,
+    pulling: PullInProgress,
 ) -> int:
     """Hands out of one slot; returns how many."""
     cursor, now_ms, pulled = overview.cursor, pulling.now_ms, pulling.pulled

@@ -4,19 +4,19 @@ from __future__ import annotations
 
 from qframe.drivers.sql import Row
 from qframe.stores.records import Record, told_apart
-from qframe.stores.sql.heads import Head, headers_of
+from qframe.stores.sql.heads import HeadRow, headers_of
 from qframe.stores.sql.schema import PER_TOPIC, HeadState
 from qframe.stores.sql.topic_ref import TopicRef
 
 
-def state_of_head(head: Head, now_ms: int) -> str:
+def state_of_head(head: HeadRow, now_ms: int) -> str:
     """Where a head stands, in words."""
     if head.state == HeadState.DOING:
         return "doing"
     return "todo" if head.state == HeadState.TODO or head.due_ms <= now_ms else "waiting"
 
 
-def record_of_head(ref: TopicRef, group: str, head: Head, now_ms: int) -> Record:
+def record_of_head(ref: TopicRef, group: str, head: HeadRow, now_ms: int) -> Record:
     """A head, for people."""
     doing = head.state == HeadState.DOING
     error, traceback = told_apart(head.error)

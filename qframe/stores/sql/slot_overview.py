@@ -8,7 +8,7 @@ import msgspec
 from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.stores.sql.cursors import Cursor
+from qframe.stores.sql.cursors import CursorRow
 from qframe.stores.sql.schema import HeadState, cursors, held, is_there, later, slots, subjects
 from qframe.stores.sql.topic_ref import TopicRef
 
@@ -47,7 +47,7 @@ _OVERVIEW: Final = Statement(
 class SlotOverview(msgspec.Struct):
     """What there is in a slot, seen at one glance: its cursor, and the first of each sort."""
 
-    cursor: Cursor
+    cursor: CursorRow
     head: int
     waiting_due: int | None
     todo_due: int | None
@@ -94,5 +94,5 @@ def overviews_of(transaction: Transaction, ref: TopicRef, group: int) -> dict[in
     first, end = ref.cursor_range(group)
     delta = ref.slot_number(0) - first
     rows = transaction.rows(_OVERVIEW, (delta, delta, delta, first, end))
-    overviews = [SlotOverview(Cursor(*row[:11]), *row[11:]) for row in rows]
+    overviews = [SlotOverview(CursorRow(*row[:11]), *row[11:]) for row in rows]
     return {overview.cursor.slot: overview for overview in overviews}

@@ -8,7 +8,7 @@ from qframe.drivers.sql import Transaction
 from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
 from qframe.stores.sql import ranges, window
-from qframe.stores.sql.cursors import Cursor
+from qframe.stores.sql.cursors import CursorRow
 from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import NO_EPOCH, Settlement
@@ -17,7 +17,7 @@ from qframe.stores.types import NO_EPOCH, Settlement
 def settle(
     transaction: Transaction,
     ref: TopicRef,
-    cursor: Cursor,
+    cursor: CursorRow,
     settlements: Sequence[Settlement],
     now_ms: int,
 ) -> list[Settled]:
@@ -50,7 +50,7 @@ def settle(
 
 
 def _take_out(
-    transaction: Transaction, ref: TopicRef, cursor: Cursor, one: Settlement, now_ms: int
+    transaction: Transaction, ref: TopicRef, cursor: CursorRow, one: Settlement, now_ms: int
 ) -> None:
     """Takes a message out of the line: to its retry, back to the front, or to dead."""
     row = transaction.rows(window.READ, (ref.slot_number(cursor.slot), one.seq, 1))[0]

@@ -14,7 +14,7 @@ from qframe.stores import rules
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, lookups, named
 from qframe.stores.sql.dead_letters import add_dead_letter
-from qframe.stores.sql.heads import Head
+from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, subjects
 from qframe.stores.types import Settlement
@@ -166,7 +166,7 @@ class _Run:
     """
 
     def __init__(
-        self, transaction: Transaction, kind: Kind, head: Head, behind: list[Row], now_ms: int
+        self, transaction: Transaction, kind: Kind, head: HeadRow, behind: list[Row], now_ms: int
     ) -> None:
         self._transaction = transaction
         self._kind = kind

@@ -10,12 +10,12 @@ from typing_extensions import override
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.outcomes import Moved
-from qframe.stores.base import Timers
+from qframe.stores.base import StoredTimers
 from qframe.stores.records import Record
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
 from qframe.stores.sql.cursors import GROUPS, lock_cursors
-from qframe.stores.sql.heads import Head, headers_text
+from qframe.stores.sql.heads import HeadRow, headers_text
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.records import record_of_head
 from qframe.stores.sql.role import SqlRole
@@ -44,7 +44,7 @@ _WAITING: Final = Statement(
 )
 
 
-class SqlTimers(SqlRole, Timers):
+class SqlTimers(SqlRole, StoredTimers):
     """Heads that are not handed out."""
 
     @override
@@ -75,7 +75,7 @@ class SqlTimers(SqlRole, Timers):
 def move(transaction: Transaction, ref: TopicRef, subject: str, at_ms: int) -> Moved:
     """Makes a subject due at another time, for every group."""
 
-    def moved(head: Head) -> None:
+    def moved(head: HeadRow) -> None:
         now_ms = transaction.now_ms()
         head.due_ms = at_ms
         head.state, head.rank = heads.stand(ref.topic.kind, at_ms, head.priority, now_ms)
@@ -90,7 +90,7 @@ def change(
 ) -> Moved:
     """Gives a subject another body and headers, for every group."""
 
-    def changed(head: Head) -> None:
+    def changed(head: HeadRow) -> None:
         head.body, head.headers = body, headers
         heads.save(transaction, head)
 
@@ -100,7 +100,7 @@ def change(
 def cancel(transaction: Transaction, ref: TopicRef, subject: str) -> Moved:
     """Takes a subject out with all its messages, for every group."""
 
-    def cancelled(head: Head) -> None:
+    def cancelled(head: HeadRow) -> None:
         behind = transaction.run(_DROP_BEHIND, (head.cursor, subject))
         transaction.run(heads.DELETE, (head.cursor, subject))
         transaction.run(arrive.COUNT, (0, 0, 1 + behind, head.cursor))
@@ -134,13 +134,13 @@ def timers(
         for slot in range(ref.topic.slots):
             at = ref.cursor_number(group, slot)
             rows = transaction.rows(_WAITING, (at, since, until, limit))
-            found += [record_of_head(ref, name, Head(*row), now_ms) for row in rows]
+            found += [record_of_head(ref, name, HeadRow(*row), now_ms) for row in rows]
     found.sort(key=lambda record: (record.due_ms or 0, record.seq or 0))
     return found[:limit]
 
 
 def _change(
-    transaction: Transaction, ref: TopicRef, subject: str, apply: Callable[[Head], None]
+    transaction: Transaction, ref: TopicRef, subject: str, apply: Callable[[HeadRow], None]
 ) -> Moved:
     """Applies a change to a subject's head in every group, unless one has it in doing."""
     _lock(transaction, ref, subject)
@@ -163,7 +163,7 @@ def _lock(transaction: Transaction, ref: TopicRef, subject: str) -> None:
     lock_cursors(transaction, [ref.cursor_number(each, slot) for each in groups for slot in slots])
 
 
-def _heads_of(transaction: Transaction, ref: TopicRef, subject: str) -> list[tuple[str, Head]]:
+def _heads_of(transaction: Transaction, ref: TopicRef, subject: str) -> list[tuple[str, HeadRow]]:
     """The heads of a subject, with the names of their groups.
 
     A subject that is a key names its slot; one that is the hash of a body does not, so all slots

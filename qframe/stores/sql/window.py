@@ -11,7 +11,7 @@ from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.message import Delivery
 from qframe.stores import rules
 from qframe.stores.sql import heads, ranges
-from qframe.stores.sql.cursors import Cursor
+from qframe.stores.sql.cursors import CursorRow
 from qframe.stores.sql.schema import HeadState, log
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import PullRequest
@@ -28,7 +28,7 @@ READ: Final = Statement(
 def hand_out(
     transaction: Transaction,
     ref: TopicRef,
-    cursor: Cursor,
+    cursor: CursorRow,
     ask: PullRequest,
     limit: int,
     *,
@@ -57,7 +57,7 @@ def hand_out(
     ]
 
 
-def lose(transaction: Transaction, ref: TopicRef, cursor: Cursor) -> int:
+def lose(transaction: Transaction, ref: TopicRef, cursor: CursorRow) -> int:
     """Takes the window back: what is unsettled in it leaves the line, lost once more.
 
     The cursor is changed, not saved.
@@ -81,7 +81,7 @@ def lose(transaction: Transaction, ref: TopicRef, cursor: Cursor) -> int:
 
 def leave(
     transaction: Transaction,
-    cursor: Cursor,
+    cursor: CursorRow,
     rows: Iterable[Row],
     *,
     due_ms: int,

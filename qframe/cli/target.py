@@ -1,4 +1,4 @@
-"""Places of commands: a store, namespace and coordinator, and the app that it opens there."""
+"""The target of a command: a store, namespace and coordinator, and the app that it opens there."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _FLAGS: Final = {
 }  # fmt: skip
 
 
-class Place(NamedTuple):
+class Target(NamedTuple):
     """The flags that say where; what is None is left to `qframe.toml` and the environment."""
 
     store: str | None = None
@@ -61,8 +61,8 @@ class Place(NamedTuple):
                 raise UnknownTopic(str(error.value), names, where) from None
 
 
-def placed(command: Callable[..., None], *, coordinated: bool = False) -> Callable[..., None]:
-    """Gives a command, whose first parameter is a `Place`, the flags of one behind its own.
+def targeted(command: Callable[..., None], *, coordinated: bool = False) -> Callable[..., None]:
+    """Gives a command, whose first parameter is a `Target`, the flags of one behind its own.
 
     Args:
         command: the command.
@@ -80,7 +80,7 @@ def placed(command: Callable[..., None], *, coordinated: bool = False) -> Callab
 
     @wraps(command)
     def run(**given: Any) -> None:
-        command(Place(**{name: given.pop(name) for name in flags}), **given)
+        command(Target(**{name: given.pop(name) for name in flags}), **given)
 
     parameters = [*own, *added]
     run.__signature__ = signature.replace(parameters=parameters)  # type: ignore[attr-defined]
@@ -89,5 +89,5 @@ def placed(command: Callable[..., None], *, coordinated: bool = False) -> Callab
 
 
 def coordinated(command: Callable[..., None]) -> Callable[..., None]:
-    """As `placed`, for a command that asks the coordinator too."""
-    return placed(command, coordinated=True)
+    """As `targeted`, for a command that asks the coordinator too."""
+    return targeted(command, coordinated=True)

@@ -17,7 +17,7 @@ AGAIN_S: Final = 1.0
 _DRIVER: Final = "psycopg"  # whose connections can wait for a word, and for a time
 
 
-class Bell:
+class CommitSignal:
     """Rings for whoever listens, in the thread that rings."""
 
     def __init__(self) -> None:
@@ -41,7 +41,7 @@ class Bell:
             hearer()
 
 
-class Listener(Service):
+class CommitListener(Service):
     """Hears the words of other processes, on a connection of its own.
 
     Args:
