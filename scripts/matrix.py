@@ -39,11 +39,13 @@ REDIS = ("tests/conformance", "-k", "redis")
 POSTGRES = ("tests/conformance", "-k", "postgres")
 MARIADB = ("tests/conformance", "-k", "mariadb")
 # What uses the most of kazoo and of redis-py.
-DRIVERS = tuple(
-    f"tests/integration/test_{name}.py" for name in ("zookeeper_driver", "redis_connections")
+DRIVERS = (
+    "tests/integration/coordination/test_zookeeper_driver.py",
+    "tests/integration/stores/redis/test_connections.py",
 )
 ZOOKEEPER = tuple(
-    f"tests/integration/test_zookeeper_{name}.py" for name in ("driver", "seats", "sessions")
+    f"tests/integration/coordination/test_{name}.py"
+    for name in ("zookeeper_driver", "coordinator_sessions", "zookeeper_sessions")
 )
 
 

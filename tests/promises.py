@@ -113,8 +113,8 @@ def listed(holders: Iterable[Held]) -> str:
     """The list of the page: the files of each promise, folder by folder."""
     folders: defaultdict[int, defaultdict[str, set[str]]] = defaultdict(lambda: defaultdict(set))
     for each in holders:
-        folder = each.file.parent.relative_to(ROOT)
-        folders[each.promise][str(folder)].add(each.file.name)
+        tests, folder, *rest = each.file.relative_to(ROOT).parts
+        folders[each.promise][f"{tests}/{folder}"].add("/".join(rest))
     lines = []
     for number, title in promises().items():
         lines.append(f"- **{number}. {title}**")

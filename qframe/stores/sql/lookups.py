@@ -3,7 +3,8 @@
 Elsewhere it takes a statement for each slot, or for each subject. With arrays each subject is
 looked for by itself (`LATERAL`), in the order of the primary key: so the planner goes by it on long
 tables, also where it does not know them yet or takes them for empty. Left to choose a join, it may
-read a whole table for some hundred subjects. `tests/integration/test_sql_plans.py` holds the plans.
+read a whole table for some hundred subjects.
+`tests/integration/stores/sql/test_plans.py` holds the plans.
 """
 
 from __future__ import annotations

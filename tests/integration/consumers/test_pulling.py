@@ -349,7 +349,7 @@ def test_what_a_killed_process_had_open_comes_again_and_counts(tmp_path: Path) -
         app.publish(Topic("t", slots=1), "x")
         with subprocess.Popen(
             [sys.executable, "-c", PROGRAM, url], stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         ) as program:  # fmt: skip
             assert program.stdout is not None
             assert program.stdout.readline() == "x 1\n"

@@ -11,7 +11,7 @@ from zlib import crc32
 import pytest
 from servers import RedisServer
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[3]
 KILLS = 10
 
 

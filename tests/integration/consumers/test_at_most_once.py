@@ -169,7 +169,7 @@ def test_what_a_killed_worker_had_begun_does_not_come_again(tmp_path: Path) -> N
         app.publish_many(topic, [Outgoing(body, key="k") for body in ("first", "second")])
         with subprocess.Popen(
             [sys.executable, "-c", PROGRAM, url], stdout=subprocess.PIPE, text=True,
-            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            env={**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         ) as program:  # fmt: skip
             assert program.stdout is not None
             assert program.stdout.readline() == "first\n"
@@ -323,7 +323,7 @@ def test_workers_that_are_frozen_or_killed_have_no_message_handled_twice(
         app.store.subscribe(topic, "g")
         with Running(
             [sys.executable, "-c", BESIDE, redis_server.url, namespace], tmp_path,
-            {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])},
+            {**os.environ, "PYTHONPATH": str(Path(__file__).parents[3])},
         ) as beside:  # fmt: skip
             app.publish_many(topic, [Outgoing(n, key=f"k{n % 200}") for n in range(4000)])
             eventually(lambda: len(beside.lines) > 200)

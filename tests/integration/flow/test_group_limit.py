@@ -1,7 +1,8 @@
 """Workers of a group keep its limit together; one that dies takes nothing away.
 
-`QFRAME_LIMIT_SECONDS=30 python -m pytest tests/integration/test_group_limit.py` runs for as long,
-and then the limit must be reached as well, within 5 %; that says something on a quiet machine only.
+`QFRAME_LIMIT_SECONDS=30 python -m pytest tests/integration/flow/test_group_limit.py` runs for as
+long, and then the limit must be reached as well, within 5 %; that says something on a quiet machine
+only.
 """
 
 from __future__ import annotations

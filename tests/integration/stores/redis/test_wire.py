@@ -24,7 +24,7 @@ from qframe.drivers.scripts import script
 from qframe.errors import BadUrl, TopicFull
 from qframe.stores.base import Store
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
 BLOCK = re.compile(r"^```(\w+)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
 ROLES = ("producer", "consumer", "dashboard")

@@ -6,7 +6,7 @@ import shutil
 import subprocess
 from pathlib import Path
 
-SCRIPT = Path(__file__).parent.parent.parent / "scripts" / "servers.sh"
+SCRIPT = Path(__file__).parents[3] / "scripts" / "servers.sh"
 
 
 def machine(folder: Path, **programs: str) -> subprocess.CompletedProcess[str]:

@@ -14,7 +14,7 @@ from sqlalchemy import Engine, create_engine, inspect, text
 
 from qframe.tables import tables
 
-ROOT = Path(__file__).parent.parent.parent
+ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "databases.md").read_text(encoding="utf-8")
 ENV = re.findall(r"^```py\n(.*?)^```$", PAGE, re.MULTILINE | re.DOTALL)[0]
 MODELS = """

@@ -21,7 +21,7 @@ from qframe.stores.redis.reading import Malformed, _cut, delivery_of
 
 pytestmark = pytest.mark.promise(8)
 
-LOG = Path(__file__).parents[2] / "qframe/stores/redis/scripts/parts/log.lua"
+LOG = Path(__file__).parents[4] / "qframe/stores/redis/scripts/parts/log.lua"
 RAW: dict[str, bytes] = {
     "body as text": pack(["x1", None, None, '{"n":1}']),
     "body a number": pack(["x1", None, None, 5]),

@@ -406,7 +406,7 @@ def test_the_slots_of_relays_are_shared_by_zookeeper_too(
 
 
 def test_the_sql_that_the_docs_show_other_languages_is_relayed(local: Engine, store: str) -> None:
-    page = (Path(__file__).parent.parent.parent / "docs" / "outbox.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[3] / "docs" / "outbox.md").read_text(encoding="utf-8")
     [block] = re.findall(r"^```sql\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
     outbox = Outbox(local)
     outbox.create()

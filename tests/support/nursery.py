@@ -20,7 +20,7 @@ from typing import Any, Self
 
 from eventually import eventually
 
-ROOT = Path(__file__).parent.parent
+ROOT = Path(__file__).parents[2]
 
 
 class Child:

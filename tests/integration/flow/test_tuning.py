@@ -363,7 +363,7 @@ def test_where_zookeeper_shares_out_the_slots_the_store_says_how_the_group_is_tu
 
 
 def test_a_row_that_is_written_as_the_page_says_counts(postgres: PostgresServer) -> None:
-    page = Path(__file__).parent.parent.parent / "docs" / "tuning.md"
+    page = Path(__file__).parents[3] / "docs" / "tuning.md"
     [statement] = re.findall(
         r"^```sql\n(.*?)^```$", page.read_text("utf-8"), re.MULTILINE | re.DOTALL
     )

@@ -80,7 +80,7 @@ def test_a_server_ends_with_the_process_that_has_started_it(tmp_path: Path) -> N
         "print(server.port, flush=True)\n"
         "os.kill(os.getpid(), signal.SIGKILL)\n"
     )
-    folder = Path(__file__).parent.parent
+    folder = Path(__file__).parents[2] / "support"
     ended = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
     with connect(int(ended.stdout)) as client:
         eventually(lambda: not answers(client))
@@ -123,7 +123,7 @@ def test_a_port_that_is_given_to_one_process_is_given_to_no_other() -> None:
     # Nobody listens on it yet, so that looking would find it free.
     port = free_port()
     code = f"import ports; ports.PORTS = [{port}]; ports.free_port()"
-    folder = Path(__file__).parent.parent
+    folder = Path(__file__).parents[2] / "support"
     other = subprocess.run([sys.executable, "-c", code], cwd=folder, capture_output=True, text=True)
     assert other.stderr.endswith("RuntimeError: no free port found\n")
     give_back(port)
@@ -151,9 +151,9 @@ def test_a_server_that_does_not_start_fails_the_first_test_alone_and_is_told_of_
         "def test_of_something_else(): pass\n",
         encoding="utf-8",
     )
-    tests = Path(__file__).parent.parent
+    folder = Path(__file__).parents[2] / "support"
     command = [sys.executable, "-m", "pytest", "-p", "absence", "-ra", str(tmp_path)]
-    env = {**os.environ, "PYTHONPATH": str(tests)}
+    env = {**os.environ, "PYTHONPATH": str(folder)}
     for name in ("CI", "BUILD_NUMBER"):  # with these, pytest repeats whole errors in its summary
         env.pop(name, None)
     done = subprocess.run(command, cwd=tmp_path, env=env, capture_output=True, text=True)
