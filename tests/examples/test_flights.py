@@ -11,7 +11,7 @@ from zlib import crc32
 import pytest
 from servers import RedisServer
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 KILLS = 10
 
 

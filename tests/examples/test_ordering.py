@@ -14,7 +14,7 @@ from examples.ordering.__main__ import ALL_PAYMENTS, run
 from examples.ordering.by_state import NEXT, later
 from examples.ordering.events import stories
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 MISTAKEN = sum(story[-2].state == "failed" for story in stories(ALL_PAYMENTS))
 
 

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from qframe.cli.main import cli
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 DEPLOY = ROOT / "examples" / "shop" / "deploy"
 CLAIMS = 8
 
