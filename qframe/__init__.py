@@ -1,5 +1,8 @@
 """Message consumers with per-key order, on the database you already run."""
 
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Final
+
 from qframe.admin.admin import Admin
 from qframe.admin.timers import Timers
 from qframe.app.default import (
@@ -56,19 +59,23 @@ from qframe.errors import (
     WorkerFailed,
 )
 from qframe.hooks import Middleware
-from qframe.idempotency.database import DatabaseChecker
-from qframe.idempotency.redis import RedisChecker
-from qframe.idempotency.transactional import TransactionalChecker
 from qframe.message import Message
 from qframe.options.batch import Batch
 from qframe.options.flow import Breaker, RateLimit
-from qframe.outbox import Outbox
 from qframe.outcomes import Applied, Moved, Outcome, Published
 from qframe.producing.outgoing import Outgoing
 from qframe.retry import Backoff, NeedRetry, Reject
 from qframe.tags import AllOf
 from qframe.topic import Kind, Topic
-from qframe.versions.apply import apply_if_newer, apply_next
+
+if TYPE_CHECKING:
+    from qframe import tables as tables
+    from qframe import versions as versions
+    from qframe.idempotency.database import DatabaseChecker
+    from qframe.idempotency.redis import RedisChecker
+    from qframe.idempotency.transactional import TransactionalChecker
+    from qframe.outbox.outbox import Outbox
+    from qframe.versions.apply import apply_if_newer, apply_next
 
 __version__ = "0.1.0"
 
@@ -149,3 +156,27 @@ __all__ = [
     "publish_many",
     "pull",
 ]
+
+# These need SQLAlchemy or the client of Redis, whose import takes longer than that of all others:
+# each is loaded when it is first asked for, so that an app pays for its own store and no other.
+_LOADED_BY_USE: Final = {
+    "DatabaseChecker": "qframe.idempotency.database",
+    "Outbox": "qframe.outbox.outbox",
+    "RedisChecker": "qframe.idempotency.redis",
+    "TransactionalChecker": "qframe.idempotency.transactional",
+    "apply_if_newer": "qframe.versions.apply",
+    "apply_next": "qframe.versions.apply",
+}
+_MODULES: Final = ("tables", "versions")
+
+if not TYPE_CHECKING:  # a type checker would take any name for one of the package's
+
+    def __getattr__(name: str) -> Any:
+        if name in _LOADED_BY_USE:
+            return getattr(import_module(_LOADED_BY_USE[name]), name)
+        if name in _MODULES:
+            return import_module(f"qframe.{name}")
+        raise AttributeError(f"module 'qframe' has no attribute {name!r}")
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__all__, *_MODULES})

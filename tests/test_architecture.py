@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import os
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -10,11 +11,21 @@ from pathlib import Path
 
 import pytest
 
+import qframe
+
 ROOT = Path(__file__).parent.parent
 PACKAGE = ROOT / "qframe"
 MAX_LINES = 400
 
-LAZY = {"stores/open.py", "coordination/open.py"}
+# The doors: they alone import lazily, since each has a library behind it (SQLAlchemy, the client of
+# Redis or ZooKeeper) whose import takes longer than all of `import qframe`.
+LAZY = {
+    "stores/open.py",
+    "coordination/open.py",
+    "outbox/open.py",
+    "cli/outbox.py",
+    "cli/migrate.py",
+}
 NOT_GROUND = {"__init__", "__main__", "tables"}  # `tables` is for users' SQLAlchemy
 GROUND_MAY_USE = {"msgspec", "structlog", "typing_extensions"}  # the last for type checkers only
 
@@ -32,7 +43,7 @@ def modules(package: Path) -> dict[str, Path]:
 
 def imports(tree: ast.AST, known: dict[str, Path], *, top_only: bool = False) -> Iterator[str]:
     """The modules of ours that a tree imports, by their dotted names below the package."""
-    nodes = tree.body if top_only and isinstance(tree, ast.Module) else ast.walk(tree)
+    nodes = _top_of(tree) if top_only else ast.walk(tree)
     for node in nodes:
         if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "qframe":
             base = (node.module or "").removeprefix("qframe").removeprefix(".")
@@ -43,6 +54,14 @@ def imports(tree: ast.AST, known: dict[str, Path], *, top_only: bool = False) ->
             for alias in node.names:
                 if alias.name.split(".")[0] == "qframe":
                     yield alias.name.removeprefix("qframe").removeprefix(".") or "__init__"
+
+
+def _top_of(tree: ast.AST) -> Iterator[ast.stmt]:
+    """The statements of a module that stand in no function, and those for type checkers."""
+    for node in getattr(tree, "body", []):
+        yield node
+        if isinstance(node, ast.If) and ast.unparse(node.test) == "TYPE_CHECKING":
+            yield from node.body
 
 
 def faults(package: Path) -> list[str]:
@@ -117,6 +136,11 @@ def test_the_house_stands() -> None:
         ("clock.py", "import redis", "clock imports redis"),
         ("service.py", "import time\nNOW = time.time()", "reads a clock: time.time"),
         ("admin/admin.py", "def f():\n    from qframe.topic import Topic", "imports topic lazily"),
+        (
+            "hooks.py",
+            "from typing import TYPE_CHECKING\nif not TYPE_CHECKING:\n    import qframe.topic",
+            "imports topic lazily",
+        ),
         ("retry.py", "CACHE = {}", "has mutable state: CACHE = {}"),
         ("events.py", "pass\n" * 400, "events has 401 lines"),
     ],
@@ -133,12 +157,48 @@ def test_a_planted_fault_is_found(tmp_path: Path, place: str, text: str, fault: 
     assert any(fault in each for each in found), found
 
 
-def test_importing_qframe_loads_no_optional_part() -> None:
-    code = "import sys, qframe; print(*sorted(sys.modules))"
-    answer = subprocess.run(
-        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT
-    )
-    loaded = set(answer.stdout.split())
-    assert "sqlalchemy" in loaded
-    assert not loaded & {"pyspark", "kazoo", "starlette", "fastapi", "flask", "typer", "rich"}
+DRIVERS = {"sqlalchemy", "redis", "hiredis", "kazoo", "psycopg", "pymysql"}
+EDGES = {"pyspark", "pyarrow", "structlog", "typer", "rich", "starlette", "fastapi", "flask"}
+OPENED = """
+from contextlib import suppress
+from qframe import QFrame, StoreUnavailable, Topic
+with suppress(StoreUnavailable), QFrame(store={!r}) as app:
+    app.publish(Topic("orders"), 1)
+    app.coordinator
+"""
+
+
+@pytest.mark.parametrize(
+    ("code", "needed"),
+    [
+        ("import qframe", set()),
+        ("from qframe import testing", set()),
+        ("import qframe; qframe.Outbox; qframe.apply_next", {"sqlalchemy"}),
+        ("import qframe; qframe.versions; qframe.tables", {"sqlalchemy"}),
+        ("import qframe; qframe.DatabaseChecker; qframe.TransactionalChecker", {"sqlalchemy"}),
+        ("import qframe; qframe.RedisChecker", {"redis", "hiredis"}),
+        ("import qframe.runtime.process.child", set()),
+        ("import qframe.cli.main", {"typer", "rich"}),
+        (OPENED.format("model://"), set()),
+        (OPENED.format("redis://127.0.0.1:1"), {"redis", "hiredis"}),
+        (OPENED.format("sqlite:///lean.db"), {"sqlalchemy"}),
+    ],
+)
+def test_a_process_loads_the_libraries_that_it_uses_and_no_other(
+    code: str, needed: set[str], tmp_path: Path
+) -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", f"{code}\nimport sys; print(*sorted(sys.modules))"],
+        capture_output=True, text=True, check=True, cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    loaded = set(said.stdout.split())
+    assert loaded & (DRIVERS | EDGES) == needed
     assert "sqlalchemy.orm" not in loaded
+
+
+def test_what_is_loaded_by_use_is_what_it_is_called() -> None:
+    assert {"DatabaseChecker", "tables", "versions", *qframe.__all__} <= set(dir(qframe))
+    assert qframe.tables.tables().effects.name == "qframe_effects"
+    with pytest.raises(AttributeError, match="module 'qframe' has no attribute 'Inbox'"):
+        _ = qframe.Inbox  # type: ignore[attr-defined]

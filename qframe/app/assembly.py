@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -13,8 +13,7 @@ from qframe.events import Events
 from qframe.hooks import Middleware
 from qframe.idempotency.base import Scope
 from qframe.options.settings import Settings
-from qframe.outbox import Outbox
-from qframe.outbox.relay import Relay
+from qframe.outbox.open import relay_class
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.redaction import redacted
@@ -32,6 +31,10 @@ from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.stores.base import Store
 from qframe.topic import Topic
+
+if TYPE_CHECKING:
+    from qframe.outbox.outbox import Outbox
+    from qframe.outbox.relay import Relay
 
 
 class Assembly(msgspec.Struct, frozen=True, kw_only=True):
@@ -159,7 +162,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
 
     def relay(self, outbox: Outbox, coordinator: Coordinator, on_failure: OnFailure) -> Relay:
         """An outbox's relay."""
-        return Relay(
+        return relay_class()(
             outbox, store=self.store, producer=self.producer, catalog=self.catalog,
             coordinator=coordinator, events=self.events, clock=self.clock, on_failure=on_failure,
         )  # fmt: skip

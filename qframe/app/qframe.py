@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Callable
-from typing import Any, Self, TypeVar, Unpack
+from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from qframe.admin.admin import Admin
 from qframe.admin.timers import Timers
@@ -24,8 +24,7 @@ from qframe.idempotency.base import Checker
 from qframe.identity import new_worker_id
 from qframe.options.consumer import ConsumerKeywords, consumer_options
 from qframe.options.settings import AppKeywords, Settings
-from qframe.outbox import Outbox
-from qframe.outbox.relay import check_relayed
+from qframe.outbox.open import check_relayed
 from qframe.producing.buffered import CAPACITY, BufferedProducer, Buffers
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
@@ -38,6 +37,9 @@ from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.telemetry.logs import log_unless_heard
 from qframe.topic import Topic, checked_name
+
+if TYPE_CHECKING:
+    from qframe.outbox.outbox import Outbox
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Given = TypeVar("Given", bound=Middleware | type[Middleware])

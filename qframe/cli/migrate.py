@@ -10,9 +10,7 @@ from qframe.cli.flags import Config, Store
 from qframe.cli.output import say
 from qframe.cli.reading import looked_at
 from qframe.cli.target import Target
-from qframe.drivers.sql import Database
 from qframe.errors import NotSupported, SchemaMismatch
-from qframe.stores.sql import migrate as tables
 
 _SCHEMES = ("sqlite", "postgresql", "mysql", "mariadb")
 
@@ -37,6 +35,9 @@ def migrate(
         raise NotSupported("migrate for a store without tables", "name a database with --store")
     if check or sql:
         url = looked_at(url)
+    from qframe.drivers.sql import Database  # no other command pays for loading these
+    from qframe.stores.sql import migrate as tables
+
     database = Database(url)
     known = len(tables.MIGRATIONS)
     try:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from contextlib import suppress
-from typing import Annotated, Any, Final
+from contextlib import AbstractContextManager, suppress
+from typing import TYPE_CHECKING, Annotated, Any, Final
 
 import msgspec
 import typer
@@ -12,14 +12,15 @@ import typer
 from qframe.cli.asking import ask, check_chosen
 from qframe.cli.bodies import body_as_json, body_as_text, own_headers
 from qframe.cli.flags import AsJson, Limit
-from qframe.cli.outboxes import outboxes_at
 from qframe.cli.output import counted, facts, say, say_json, table
 from qframe.cli.records import moment
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import ago
 from qframe.codec import tags_of
-from qframe.outbox.desk import Desk, Waiting
-from qframe.tables import DEFAULT_PREFIX
+
+if TYPE_CHECKING:
+    from qframe.cli.outboxes import Desks
+    from qframe.outbox.desk import Desk, Waiting
 
 _MOST: Final = 100_000
 
@@ -32,7 +33,8 @@ Where = Annotated[
     typer.Argument(metavar="WHERE", help="A module, as for qframe worker, or a database's URL."),
 ]
 Prefix = Annotated[
-    str, typer.Option(metavar="PREFIX", help="With a URL: the prefix of its tables.")
+    str | None,
+    typer.Option(metavar="PREFIX", help="With a URL: the prefix of its tables; default: qframe_"),
 ]
 Id = Annotated[str, typer.Argument(metavar="ID", help="The message's id.")]
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The messages' ids.")]
@@ -45,14 +47,14 @@ def list_waiting(
     where: Where,
     refused: Annotated[bool, typer.Option("--refused", help="Only refused messages.")] = False,
     limit: Limit = 100,
-    prefix: Prefix = DEFAULT_PREFIX,
+    prefix: Prefix = None,
     as_json: AsJson = False,
 ) -> None:
     """Lists the messages of an outbox, the oldest first, and which are refused.
 
     A refused message holds back the later messages of its key, or of its whole topic.
     """
-    with outboxes_at(target, where, prefix, must_ask=refused) as desks:
+    with _outboxes_at(target, where, prefix, must_ask=refused) as desks:
         found = [each for _, each in desks.waiting(limit, refused=refused)]
     if as_json:
         say_json([_as_json(each) for each in found])
@@ -80,11 +82,11 @@ def show(
     target: Target,
     where: Where,
     message_id: Id,
-    prefix: Prefix = DEFAULT_PREFIX,
+    prefix: Prefix = None,
     as_json: AsJson = False,
 ) -> None:
     """Shows one message of an outbox, and why it waits."""
-    with outboxes_at(target, where, prefix) as desks:
+    with _outboxes_at(target, where, prefix) as desks:
         found = [each for _, each in desks.named([message_id])]
     if as_json:
         say_json(_as_json(found[0]))
@@ -113,13 +115,13 @@ def show(
 def retry(
     target: Target,
     where: Where,
-    prefix: Prefix = DEFAULT_PREFIX,
+    prefix: Prefix = None,
 ) -> None:
     """Makes relays try refused messages again at once.
 
     They do so by themselves, each time after a longer pause, of 30 s at most.
     """
-    with outboxes_at(target, where, prefix) as desks:
+    with _outboxes_at(target, where, prefix) as desks:
         for desk in desks.desks:
             desk.try_again()
     say("relays try again within 1 s")
@@ -133,14 +135,14 @@ def drop(
     ids: Ids = None,
     everything: Annotated[bool, typer.Option("--all", help="All refused messages.")] = False,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
-    prefix: Prefix = DEFAULT_PREFIX,
+    prefix: Prefix = None,
 ) -> None:
     """Removes messages from an outbox for good; asks first, unless --yes.
 
     A message that a relay has in hand at this moment is still published.
     """
     check_chosen("outbox drop", ids, everything, f"qframe outbox list {where}")
-    with outboxes_at(target, where, prefix, must_ask=everything) as desks:
+    with _outboxes_at(target, where, prefix, must_ask=everything) as desks:
         if ids:
             chosen = desks.named(list(dict.fromkeys(ids)))
         else:
@@ -154,6 +156,15 @@ def drop(
     say(f"{counted(done, 'message')} dropped")
     if tried := sum(each.row.sent_at is not None for _, each in chosen):
         say(f"{tried} of them may already be in their topics")
+
+
+def _outboxes_at(
+    target: Target, where: str, prefix: str | None, *, must_ask: bool = False
+) -> AbstractContextManager[Desks]:
+    """The outboxes at a place; no other command pays for loading them, and SQLAlchemy."""
+    from qframe.cli.outboxes import outboxes_at
+
+    return outboxes_at(target, where, prefix, must_ask=must_ask)
 
 
 def _as_json(waiting: Waiting) -> dict[str, Any]:

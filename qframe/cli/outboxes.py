@@ -16,9 +16,10 @@ from qframe.cli.reading import looked_at, refuse_absent
 from qframe.cli.target import Target
 from qframe.errors import BadModule, BadOption, BadUrl, QFrameError
 from qframe.options.settings import Settings
-from qframe.outbox import Outbox
 from qframe.outbox.desk import Desk, Waiting, has_tables
+from qframe.outbox.outbox import Outbox
 from qframe.stores.base import Store
+from qframe.tables import DEFAULT_PREFIX
 
 
 class Desks(NamedTuple):
@@ -53,7 +54,7 @@ class Desks(NamedTuple):
 
 @contextmanager
 def outboxes_at(
-    target: Target, where: str, prefix: str, *, must_ask: bool = False
+    target: Target, where: str, prefix: str | None, *, must_ask: bool = False
 ) -> Iterator[Desks]:
     """The inspectors of the outboxes of a module or the URL of a database.
 
@@ -63,7 +64,7 @@ def outboxes_at(
     Args:
         target: whose store is asked about an outbox in a database.
         where: the module or the URL.
-        prefix: what the names of the tables begin with, in a database.
+        prefix: what the names of the tables begin with, in a database; None for the default.
         must_ask: whether nothing can be done without the store.
 
     Raises:
@@ -94,7 +95,7 @@ def outboxes_at(
             ) from error  # fmt: skip
 
 
-def _in_database(url: str, prefix: str, stack: ExitStack) -> Outbox:
+def _in_database(url: str, prefix: str | None, stack: ExitStack) -> Outbox:
     try:
         refuse_absent(url, "outbox", "name the database in which Outbox(engine) publishes")
         engine = create_engine(url)
@@ -105,6 +106,7 @@ def _in_database(url: str, prefix: str, stack: ExitStack) -> Outbox:
             "use sqlite:///file.db, postgresql+psycopg://host/name, or mysql+pymysql://…",
         ) from error  # fmt: skip
     stack.callback(engine.dispose)
+    prefix = DEFAULT_PREFIX if prefix is None else prefix
     return Outbox(engine, prefix=prefix, create_tables=False)
 
 

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-
-from sqlalchemy import URL, make_url
-from sqlalchemy.exc import ArgumentError
+from typing import TYPE_CHECKING
 
 from qframe.errors import BadUrl
 from qframe.redaction import shown_url
+
+if TYPE_CHECKING:
+    from sqlalchemy import URL
 
 _DATABASES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 _REMEDY = "declare a topic or start a worker first, or name another store with --store"
@@ -52,6 +53,8 @@ def _database(url: str) -> URL | None:
     """The URL of a database; None for other stores, and for what is no URL, which is told later."""
     if url.partition(":")[0].partition("+")[0].lower() not in _DATABASES:
         return None  # it may name several hosts, which no database's URL does
-    with suppress(ArgumentError, ValueError):
+    from sqlalchemy import exc, make_url  # no other store needs it
+
+    with suppress(exc.ArgumentError, ValueError):
         return make_url(url)
     return None

@@ -1,7 +1,4 @@
-"""What of SQLAlchemy is loaded by those who use it: its ORM, and what is awaited of it.
-
-The latter asks for greenlet, and the former takes a tenth of the time of `import qframe`.
-"""
+"""SQLAlchemy for those who have loaded it: consumers without a transaction need no part of it."""
 
 from __future__ import annotations
 
@@ -9,48 +6,51 @@ import importlib
 import inspect
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Connection
-from sqlalchemy.util.concurrency import greenlet_spawn
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
-def _asyncio() -> Any:
-    """`sqlalchemy.ext.asyncio`, once anybody has an engine or an annotation of it."""
-    return sys.modules.get("sqlalchemy.ext.asyncio")
+def is_connection(annotation: Any) -> bool:
+    """Whether a parameter is to be a `Connection`."""
+    return _is_kind_of(annotation, "sqlalchemy", "Connection")
 
 
 def is_session(annotation: Any) -> bool:
-    """Whether a parameter is to be a `Session`; nobody can ask for one who has not loaded it."""
-    module = sys.modules.get("sqlalchemy.orm")
-    return module is not None and _is_kind_of(annotation, module.Session)
-
-
-def is_async_engine(engine: object) -> bool:
-    """Whether it is an `AsyncEngine`."""
-    module = _asyncio()
-    return module is not None and isinstance(engine, module.AsyncEngine)
+    """Whether a parameter is to be a `Session`."""
+    return _is_kind_of(annotation, "sqlalchemy.orm", "Session")
 
 
 def is_async_session(annotation: Any) -> bool:
     """Whether a parameter is to be an `AsyncSession`."""
-    module = _asyncio()
-    return module is not None and _is_kind_of(annotation, module.AsyncSession)
+    return _is_kind_of(annotation, "sqlalchemy.ext.asyncio", "AsyncSession")
 
 
 def is_async_connection(annotation: Any) -> bool:
     """Whether a parameter is to be an `AsyncConnection`."""
-    module = _asyncio()
-    return module is not None and _is_kind_of(annotation, module.AsyncConnection)
+    return _is_kind_of(annotation, "sqlalchemy.ext.asyncio", "AsyncConnection")
 
 
-def _is_kind_of(annotation: Any, kind: type) -> bool:
-    return inspect.isclass(annotation) and issubclass(annotation, kind)
+def is_async_engine(engine: object) -> bool:
+    """Whether it is an `AsyncEngine`."""
+    return _is_kind_of(type(engine), "sqlalchemy.ext.asyncio", "AsyncEngine")
+
+
+def _is_kind_of(annotation: Any, module: str, name: str) -> bool:
+    """Whether it is a class of a module, which who asks for it has loaded."""
+    loaded = sys.modules.get(module)
+    return (
+        loaded is not None
+        and inspect.isclass(annotation)
+        and issubclass(annotation, getattr(loaded, name))
+    )
 
 
 def async_connection(engine: Any, connection: Connection) -> Any:
     """An `AsyncConnection` that is this connection."""
-    return _asyncio().AsyncConnection(engine, sync_connection=connection)
+    module = importlib.import_module("sqlalchemy.ext.asyncio")
+    return module.AsyncConnection(engine, sync_connection=connection)
 
 
 def plain_session(**options: Any) -> Any:
@@ -60,9 +60,10 @@ def plain_session(**options: Any) -> Any:
 
 def async_session(**options: Any) -> Any:
     """An `AsyncSession`."""
-    return _asyncio().AsyncSession(**options)
+    return importlib.import_module("sqlalchemy.ext.asyncio").AsyncSession(**options)
 
 
 async def awaited(function: Callable[..., Any], *args: Any) -> Any:
     """Calls what asks an async engine in its plain form, and awaits what that waits for."""
-    return await greenlet_spawn(function, *args)
+    spawn = importlib.import_module("sqlalchemy.util.concurrency").greenlet_spawn
+    return await spawn(function, *args)

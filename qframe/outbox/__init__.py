@@ -48,7 +48,3 @@ away, the relay waits, and goes on. One that hangs or has died ends its worker:
 **Waking.** A commit in the relay's own process rings its bell; on PostgreSQL every commit notifies
 all relays; elsewhere they look every 5 to 250 ms. A bell is a hint: without it they look too.
 """
-
-from qframe.outbox.outbox import Outbox
-
-__all__ = ["Outbox"]

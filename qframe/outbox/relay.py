@@ -13,13 +13,11 @@ from typing import Final
 
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
-from sqlalchemy.pool import SingletonThreadPool
 
 from qframe.clock import Clock
 from qframe.coordination.base import Coordinator
 from qframe.errors import (
     BadInput,
-    BadOption,
     CoordinatorUnavailable,
     PublishUnknown,
     StoreFull,
@@ -362,30 +360,6 @@ class Relay(Service):
             self._finish()
         if self._slots is not None:
             self._slots.leave()
-
-
-def check_relayed(outbox: object, others: Iterable[Outbox]) -> None:
-    """Refuses what no relay can serve, or another serves already.
-
-    Raises:
-        BadOption: then.
-    """
-    if not isinstance(outbox, Outbox):
-        raise BadOption("outbox", outbox, "it is not an Outbox", "use Outbox(engine)")
-    if outbox.engine.dialect.is_async:
-        raise BadOption(
-            "outbox", outbox.engine.driver, "a relay cannot use an async driver",
-            "give the relay an Outbox of its own, on create_engine(url)",
-        )  # fmt: skip
-    if isinstance(outbox.engine.pool, SingletonThreadPool):
-        raise BadOption(
-            "outbox", str(outbox.engine.url), "each thread would have its own empty database",
-            "use a file, or create_engine(…, poolclass=StaticPool)",
-        )  # fmt: skip
-    if outbox in others:
-        raise BadOption(
-            "outbox", outbox.prefix, "it has a relay already", "call app.relay once per outbox"
-        )
 
 
 def slots_topic(outbox: Outbox) -> Topic:

@@ -6,7 +6,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -18,7 +18,6 @@ from qframe.errors import BadOption, NotSupported, UnknownTopic
 from qframe.hooks import is_async
 from qframe.idempotency.base import Checker
 from qframe.message import Delivery
-from qframe.outbox.relay import Relay
 from qframe.retry import Backoff
 from qframe.runtime.consume.consumer import Consumer, ExecutorParts
 from qframe.runtime.context import ConsumerContext
@@ -37,6 +36,9 @@ from qframe.testing.journal import Journal
 from qframe.testing.settling import DirectSettler
 from qframe.testing.stepper import Stepper
 from qframe.topic import Topic
+
+if TYPE_CHECKING:
+    from qframe.outbox.relay import Relay
 
 
 class Sound(Backoff):

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from qframe.app.qframe import QFrame
-from qframe.outbox.relay import Relay
 from qframe.testing.crashes import Life, SimulatedCrash
 from qframe.testing.journal import Journal
 from qframe.testing.stepper import Stepper
 from qframe.testing.wiring import Wiring, let_go, relay_all
+
+if TYPE_CHECKING:
+    from qframe.outbox.relay import Relay
 
 
 class SteppedWorker:

@@ -9,12 +9,16 @@ from collections.abc import Callable
 from typing import Any
 
 import msgspec
-from sqlalchemy import Connection
 
 from qframe.codec import RAW, TYPE_HEADER
 from qframe.errors import BadHandler, UndecodableBody
 from qframe.hooks import is_async
-from qframe.idempotency.awaited import is_async_connection, is_async_session, is_session
+from qframe.idempotency.awaited import (
+    is_async_connection,
+    is_async_session,
+    is_connection,
+    is_session,
+)
 from qframe.idempotency.base import Checker
 from qframe.message import Message
 from qframe.models import decoder_of
@@ -259,9 +263,8 @@ def _the_session(message: Attempt) -> Any:
     return message.effect.transaction.session
 
 
-def _the_connection(message: Attempt) -> Connection:
-    connection: Connection = message.effect.transaction.connection
-    return connection
+def _the_connection(message: Attempt) -> Any:
+    return message.effect.transaction.connection
 
 
 def _the_async_connection(message: Attempt) -> Any:
@@ -272,9 +275,7 @@ def _awaits_transaction(annotation: Any) -> bool | None:
     """Whether it asks for a transaction that is awaited; None if it asks for none."""
     if is_async_session(annotation) or is_async_connection(annotation):
         return True
-    if is_session(annotation):
-        return False
-    if inspect.isclass(annotation) and issubclass(annotation, Connection):
+    if is_session(annotation) or is_connection(annotation):
         return False
     return None
 

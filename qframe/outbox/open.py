@@ -1,0 +1,47 @@
+"""The door to relays: it loads them, and SQLAlchemy with them, for an app that has an outbox."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from qframe.errors import BadOption
+
+if TYPE_CHECKING:
+    from qframe.outbox.outbox import Outbox
+    from qframe.outbox.relay import Relay
+
+
+def relay_class() -> type[Relay]:
+    """`Relay`."""
+    from qframe.outbox.relay import Relay
+
+    return Relay
+
+
+def check_relayed(outbox: object, others: Iterable[Outbox]) -> None:
+    """Refuses what no relay can serve, or another serves already.
+
+    Raises:
+        BadOption: then.
+    """
+    from sqlalchemy.pool import SingletonThreadPool
+
+    from qframe.outbox.outbox import Outbox
+
+    if not isinstance(outbox, Outbox):
+        raise BadOption("outbox", outbox, "it is not an Outbox", "use Outbox(engine)")
+    if outbox.engine.dialect.is_async:
+        raise BadOption(
+            "outbox", outbox.engine.driver, "a relay cannot use an async driver",
+            "give the relay an Outbox of its own, on create_engine(url)",
+        )  # fmt: skip
+    if isinstance(outbox.engine.pool, SingletonThreadPool):
+        raise BadOption(
+            "outbox", str(outbox.engine.url), "each thread would have its own empty database",
+            "use a file, or create_engine(…, poolclass=StaticPool)",
+        )  # fmt: skip
+    if outbox in others:
+        raise BadOption(
+            "outbox", outbox.prefix, "it has a relay already", "call app.relay once per outbox"
+        )
