@@ -225,6 +225,7 @@ def release_claims(consumer: Consumer) -> None:
 def give_up_claims(consumer: Consumer) -> None:
     """Releases what a consumer has claimed; a checker would wait for its leases, in real time."""
     if isinstance(consumer.policy, CheckerPolicy):
+        consumer.policy.release(consumer.executor.in_hand())  # it was lost before their handler
         consumer.policy.give_up()
 
 
