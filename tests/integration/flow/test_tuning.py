@@ -108,9 +108,9 @@ def test_threads_and_in_flight_are_what_is_set_and_then_what_the_code_says_again
         [line] = app._worker._consumers  # type: ignore[union-attr]
         eventually(lambda: 50 < len(line.in_flight) <= 100)
         app.admin.tune("work", "g", threads="reset", in_flight=5)
-        eventually(lambda: line.executor.size == 20 and line.in_flight._max_messages == 5)
+        eventually(lambda: len(line.executor._threads.workers) == 20 and line.in_flight._max_messages == 5)
         worker.gate.set()
-        eventually(lambda: line.executor.size == 3)
+        eventually(lambda: len(line.executor._threads.workers) == 3)
         eventually(lambda: len(worker.handled) == 200)
         app.admin.tune("work", "g", in_flight="reset")
         eventually(lambda: line.in_flight._max_messages == 30)
