@@ -106,11 +106,12 @@ def test_threads_and_in_flight_are_what_is_set_and_then_what_the_code_says_again
         app.admin.tune("work", "g", threads=20, in_flight=100)
         eventually(lambda: worker.at_once == 20)
         [line] = app._worker._consumers  # type: ignore[union-attr]
+        threads: Any = line.executor._threads  # type: ignore[attr-defined]
         eventually(lambda: 50 < len(line.in_flight) <= 100)
         app.admin.tune("work", "g", threads="reset", in_flight=5)
-        eventually(lambda: len(line.executor._threads.workers) == 20 and line.in_flight._max_messages == 5)
+        eventually(lambda: len(threads.workers) == 20 and line.in_flight._max_messages == 5)
         worker.gate.set()
-        eventually(lambda: len(line.executor._threads.workers) == 3)
+        eventually(lambda: len(threads.workers) == 3)
         eventually(lambda: len(worker.handled) == 200)
         app.admin.tune("work", "g", in_flight="reset")
         eventually(lambda: line.in_flight._max_messages == 30)
