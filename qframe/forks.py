@@ -49,7 +49,7 @@ class Forks:
         Args:
             begin_anew: forgets, unclosed, what is the parent's; called in the child.
             before: closes what must not be open while the process forks; called in the parent.
-            locks: answers locks that are held from `before` on until both processes have begun, so
+            locks: returns locks that are held from `before` on until both processes have begun, so
                 that no thread is amid what they guard.
         """
         hooks = _Hooks(_function(begin_anew), before and _function(before),

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Final, Literal, Protocol
 
-from qframe.admin.owners import Attendance, OwnerInfo, WorkerInfo, owners_of, workers_of
+from qframe.admin.owners import GroupRoster, OwnerInfo, WorkerInfo, owners_of, workers_of
 from qframe.admin.totals import TopicTotals, summed
 from qframe.errors import BadOption, UnknownGroup, UnknownTopic
 from qframe.options.rules import checked_limit
@@ -34,7 +34,7 @@ class Admin:
 
     Args:
         store: where the messages are.
-        roster: answers who takes part in a topic's group.
+        roster: returns who takes part in a topic's group.
     """
 
     def __init__(self, store: Store, *, roster: Callable[[Topic, str], Roster]) -> None:
@@ -88,7 +88,7 @@ class Admin:
         return self._store.explain(self._topic(topic), message_id)
 
     def verify(self, topic: Topic | str | None = None) -> list[str]:
-        """Audits one topic or all; answers what is wrong, in sentences, or nothing."""
+        """Audits one topic or all; returns what is wrong, in sentences, or nothing."""
         topics = self._store.topics() if topic is None else [self._topic(topic)]
         return [
             f"topic {each.name}: {fault}" for each in topics for fault in self._store.verify(each)
@@ -132,13 +132,13 @@ class Admin:
     def dead_retry(
         self, topic: Topic | str, group: str, ids: Sequence[str] | Literal["all"]
     ) -> int:
-        """Makes dead messages due again, their attempts from zero; answers how many."""
+        """Makes dead messages due again, their attempts from zero; returns how many."""
         found = self._topic(topic)
         self._group(found, group)
         return self._in_steps(self._store.retry_dead, found, group, ids)
 
     def dead_drop(self, topic: Topic | str, group: str, ids: Sequence[str] | Literal["all"]) -> int:
-        """Removes dead messages for good, counted as cancelled; answers how many."""
+        """Removes dead messages for good, counted as cancelled; returns how many."""
         found = self._topic(topic)
         self._group(found, group)
         return self._in_steps(self._store.drop_dead, found, group, ids)
@@ -218,11 +218,11 @@ class Admin:
             CoordinatorUnavailable: if whoever shares out slots cannot be reached.
         """
         if topic is not None:
-            return workers_of(self._attendances(self._topic(topic), group))
+            return workers_of(self._group_rosters(self._topic(topic), group))
         if group is not None:
             raise BadOption("group", group, "it needs its topic", "give topic= as well")
         return workers_of(
-            attendance for each in self._store.topics() for attendance in self._attendances(each)
+            roster for each in self._store.topics() for roster in self._group_rosters(each)
         )
 
     def owners(self, topic: Topic | str, group: str | None = None) -> list[OwnerInfo]:
@@ -231,7 +231,7 @@ class Admin:
         Raises:
             CoordinatorUnavailable: if whoever shares out slots cannot be reached.
         """
-        return owners_of(self._attendances(self._topic(topic), group))
+        return owners_of(self._group_rosters(self._topic(topic), group))
 
     def pause(self, topic: Topic | str, group: str) -> None:
         """Pauses a group: within 2 s its workers handle nothing more, until it is resumed.
@@ -289,10 +289,10 @@ class Admin:
             raise UnknownGroup(topic.name, group, known)
         return group
 
-    def _attendances(self, topic: Topic, group: str | None = None) -> Iterator[Attendance]:
+    def _group_rosters(self, topic: Topic, group: str | None = None) -> Iterator[GroupRoster]:
         names = self._store.groups(topic) if group is None else [self._group(topic, group)]
         for name, tuning in zip(names, self._tunings(topic, names), strict=True):
-            yield Attendance(topic, name, self._roster(topic, name), tuning.paused)
+            yield GroupRoster(topic, name, self._roster(topic, name), tuning.paused)
 
     def _totals(self, topic: Topic) -> TopicTotals:
         by_group: dict[str, list[Stats]] = {}

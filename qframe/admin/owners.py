@@ -53,7 +53,7 @@ class OwnerInfo(msgspec.Struct, kw_only=True, frozen=True):
     paused: bool = False
 
 
-class Attendance(NamedTuple):
+class GroupRoster(NamedTuple):
     """The roster of one group of a topic, and whether that is paused."""
 
     topic: Topic
@@ -62,10 +62,10 @@ class Attendance(NamedTuple):
     paused: bool = False
 
 
-def workers_of(attendances: Iterable[Attendance]) -> list[WorkerInfo]:
+def workers_of(rosters: Iterable[GroupRoster]) -> list[WorkerInfo]:
     """Every worker once, the one that came first in front."""
     found: dict[str, WorkerInfo] = {}
-    for topic, group, roster, paused in attendances:
+    for topic, group, roster, paused in rosters:
         consumer = f"{topic.name}/{group}"
         for member in roster.members:
             known = found.get(member.id)
@@ -81,13 +81,13 @@ def workers_of(attendances: Iterable[Attendance]) -> list[WorkerInfo]:
     return sorted(found.values(), key=lambda worker: (worker.since_ms, worker.id))
 
 
-def owners_of(attendances: Iterable[Attendance]) -> list[OwnerInfo]:
+def owners_of(rosters: Iterable[GroupRoster]) -> list[OwnerInfo]:
     """Every slot of every group, also those that nobody owns."""
-    return [_owner(each, slot) for each in attendances for slot in range(each.topic.slots)]
+    return [_owner(each, slot) for each in rosters for slot in range(each.topic.slots)]
 
 
-def _owner(attendance: Attendance, slot: int) -> OwnerInfo:
-    topic, group, roster, paused = attendance
+def _owner(each: GroupRoster, slot: int) -> OwnerInfo:
+    topic, group, roster, paused = each
     owner = roster.owners.get(slot)
     if owner is None:
         return OwnerInfo(topic=topic.name, group=group, slot=slot, paused=paused)

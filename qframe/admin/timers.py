@@ -110,7 +110,7 @@ class Timers:
         headers: Mapping[str, str] | None = None,
         tags: Iterable[str] | None = None,
     ) -> Moved:
-        """Gives it another body, and these headers and tags in place of the old; answers as `move`.
+        """Gives it another body, and these headers and tags in place of the old; returns as `move`.
 
         Raises:
             BadBody: if the body cannot be encoded, or is too large.
@@ -122,7 +122,7 @@ class Timers:
         )
 
     def cancel(self, topic: Topic | str, key: str) -> Moved:
-        """Takes it out for every group, counted as cancelled; answers as `move`.
+        """Takes it out for every group, counted as cancelled; returns as `move`.
 
         On `ordered` all messages of the key are taken out.
         """

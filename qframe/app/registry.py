@@ -49,7 +49,7 @@ class Registry:
                     del self._apps[number]
 
     def reset(self) -> Any:
-        """Forgets all apps, for tests; answers the default one, for the caller to close."""
+        """Forgets all apps, for tests; returns the default one, for the caller to close."""
         with self._guard:
             default, self._default = self._default, None
             self._apps.clear()

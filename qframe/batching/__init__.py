@@ -14,7 +14,7 @@ for an append or a hand-off, and threads are woken for a batch that opens or fil
 
     waiting ──full or due, a thread is free──► running ──process returned──► processed
        │                                          └─────process raised────► failed: on_error
-       └──close(timeout) has passed──► reported: in what close answers
+       └──close(timeout) has passed──► reported: in what close returns
 
 **Invariants.** An item that was taken is processed once, failed once, or reported once by `close`.
 A batch has 1 to `batch_size` items in the order in which they came. While a thread is free, no

@@ -87,11 +87,11 @@ class MultipleQueueFlusher(Batcher[T]):
             BadRoute: if `route` names none; nothing was taken.
         """
         channels = self._gathering.channels
-        answer = self._route(item)
+        choice = self._route(item)
         try:
-            index = operator.index(answer)
+            index = operator.index(choice)
         except TypeError:
-            raise BadRoute(self.name, answer, len(channels)) from None
+            raise BadRoute(self.name, choice, len(channels)) from None
         if not 0 <= index < len(channels):
-            raise BadRoute(self.name, answer, len(channels))
+            raise BadRoute(self.name, choice, len(channels))
         return channels[index]

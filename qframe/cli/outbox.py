@@ -19,8 +19,8 @@ from qframe.cli.times import ago
 from qframe.codec import tags_of
 
 if TYPE_CHECKING:
-    from qframe.cli.outboxes import Desks
-    from qframe.outbox.desk import Desk, Waiting
+    from qframe.cli.outboxes import OutboxInspectors
+    from qframe.outbox.inspector import OutboxInspector, Waiting
 
 _MOST: Final = 100_000
 
@@ -54,8 +54,8 @@ def list_waiting(
 
     A refused message holds back the later messages of its key, or of its whole topic.
     """
-    with _outboxes_at(target, where, prefix, must_ask=refused) as desks:
-        found = [each for _, each in desks.waiting(limit, refused=refused)]
+    with _outboxes_at(target, where, prefix, must_ask=refused) as inspectors:
+        found = [each for _, each in inspectors.waiting(limit, refused=refused)]
     if as_json:
         say_json([_as_json(each) for each in found])
     elif not found:
@@ -86,8 +86,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Shows one message of an outbox, and why it waits."""
-    with _outboxes_at(target, where, prefix) as desks:
-        found = [each for _, each in desks.named([message_id])]
+    with _outboxes_at(target, where, prefix) as inspectors:
+        found = [each for _, each in inspectors.named([message_id])]
     if as_json:
         say_json(_as_json(found[0]))
         return
@@ -121,9 +121,9 @@ def retry(
 
     They do so by themselves, each time after a longer pause, of 30 s at most.
     """
-    with _outboxes_at(target, where, prefix) as desks:
-        for desk in desks.desks:
-            desk.try_again()
+    with _outboxes_at(target, where, prefix) as inspectors:
+        for inspector in inspectors.inspectors:
+            inspector.try_again()
     say("relays try again within 1 s")
 
 
@@ -142,17 +142,17 @@ def drop(
     A message that a relay has in hand at this moment is still published.
     """
     check_chosen("outbox drop", ids, everything, f"qframe outbox list {where}")
-    with _outboxes_at(target, where, prefix, must_ask=everything) as desks:
+    with _outboxes_at(target, where, prefix, must_ask=everything) as inspectors:
         if ids:
-            chosen = desks.named(list(dict.fromkeys(ids)))
+            chosen = inspectors.named(list(dict.fromkeys(ids)))
         else:
-            chosen = desks.waiting(_MOST, refused=True)
+            chosen = inspectors.waiting(_MOST, refused=True)
         if chosen and not yes:
             ask(f"Drop {counted(len(chosen), 'message')} of the outbox for good?")
-        numbers: defaultdict[Desk, list[int]] = defaultdict(list)
-        for desk, each in chosen:
-            numbers[desk].append(each.row.number)
-        done = sum(desk.drop(some) for desk, some in numbers.items())
+        numbers: defaultdict[OutboxInspector, list[int]] = defaultdict(list)
+        for inspector, each in chosen:
+            numbers[inspector].append(each.row.number)
+        done = sum(inspector.drop(some) for inspector, some in numbers.items())
     say(f"{counted(done, 'message')} dropped")
     if tried := sum(each.row.sent_at is not None for _, each in chosen):
         say(f"{tried} of them may already be in their topics")
@@ -160,7 +160,7 @@ def drop(
 
 def _outboxes_at(
     target: Target, where: str, prefix: str | None, *, must_ask: bool = False
-) -> AbstractContextManager[Desks]:
+) -> AbstractContextManager[OutboxInspectors]:
     """The outboxes at a place; no other command pays for loading them, and SQLAlchemy."""
     from qframe.cli.outboxes import outboxes_at
 

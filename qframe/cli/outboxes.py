@@ -16,32 +16,34 @@ from qframe.cli.reading import looked_at, refuse_absent
 from qframe.cli.target import Target
 from qframe.errors import BadModule, BadOption, BadUrl, QFrameError
 from qframe.options.settings import Settings
-from qframe.outbox.desk import Desk, Waiting, has_tables
+from qframe.outbox.inspector import OutboxInspector, Waiting, has_tables
 from qframe.outbox.outbox import Outbox
 from qframe.stores.base import Store
 from qframe.tables import DEFAULT_PREFIX
 
 
-class Desks(NamedTuple):
-    """The desks of all outboxes that were named, looked at together."""
+class OutboxInspectors(NamedTuple):
+    """The inspectors of all outboxes that were named, looked at together."""
 
-    desks: Sequence[Desk]
+    inspectors: Sequence[OutboxInspector]
 
-    def waiting(self, limit: int, *, refused: bool) -> list[tuple[Desk, Waiting]]:
+    def waiting(self, limit: int, *, refused: bool) -> list[tuple[OutboxInspector, Waiting]]:
         """The waiting messages, outbox by outbox, the oldest first."""
-        found: list[tuple[Desk, Waiting]] = []
-        for desk in self.desks:
+        found: list[tuple[OutboxInspector, Waiting]] = []
+        for inspector in self.inspectors:
             if left := limit - len(found):
-                found += [(desk, each) for each in desk.waiting(left, refused=refused)]
+                found += [(inspector, each) for each in inspector.waiting(left, refused=refused)]
         return found
 
-    def named(self, ids: Sequence[str]) -> list[tuple[Desk, Waiting]]:
+    def named(self, ids: Sequence[str]) -> list[tuple[OutboxInspector, Waiting]]:
         """The waiting messages of these ids.
 
         Raises:
             BadOption: if one waits in none of the outboxes.
         """
-        found = [(desk, each) for desk in self.desks for each in desk.named(ids)]
+        found = [
+            (inspector, each) for inspector in self.inspectors for each in inspector.named(ids)
+        ]
         there = {each.row.id for _, each in found}
         for message_id in ids:
             if message_id not in there:
@@ -55,7 +57,7 @@ class Desks(NamedTuple):
 @contextmanager
 def outboxes_at(
     target: Target, where: str, prefix: str | None, *, must_ask: bool = False
-) -> Iterator[Desks]:
+) -> Iterator[OutboxInspectors]:
     """The inspectors of the outboxes of a module or the URL of a database.
 
     Their store is only asked for reasons. If it is away, that is said, and what waits is known all
@@ -85,7 +87,12 @@ def outboxes_at(
         try:
             for outbox, _ in found:
                 _refuse_without_tables(outbox)
-            yield Desks([Desk(outbox, _store_of(each, stack, must_ask)) for outbox, each in found])
+            yield OutboxInspectors(
+                [
+                    OutboxInspector(outbox, _store_of(each, stack, must_ask))
+                    for outbox, each in found
+                ]
+            )
         except SQLAlchemyError as error:
             shown = found[0][0].engine.url.render_as_string(hide_password=True)
             why = " ".join(str(getattr(error, "orig", None) or error).split())

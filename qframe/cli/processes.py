@@ -49,8 +49,15 @@ def supervise(
     instance = settings.instance or socket.gethostname()
 
     def command(number: int, fd: int) -> list[str]:
-        place = ["--processes", str(processes), "--number", str(number), "--lifeline", str(fd)]
-        return [*started, "worker", *modules, *words, *place]
+        numbered = [
+            "--processes",
+            str(processes),
+            "--number",
+            str(number),
+            "--supervisor-pipe",
+            str(fd),
+        ]
+        return [*started, "worker", *modules, *words, *numbered, "--supervisor-pipe", str(fd)]
 
     def environment(number: int) -> dict[str, str]:
         return {**os.environ, f"{PREFIX}INSTANCE": f"{instance}-{number}"}

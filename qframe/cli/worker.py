@@ -68,7 +68,7 @@ def worker(
         ),
     ] = "0",
     number: Annotated[int, typer.Option(min=0, hidden=True)] = 0,  # these three a supervisor adds
-    lifeline: Annotated[int | None, typer.Option(min=3, hidden=True)] = None,
+    supervisor_pipe: Annotated[int | None, typer.Option(min=3, hidden=True)] = None,
     flags: Annotated[list[str] | None, typer.Option("--flag", hidden=True)] = None,
 ) -> None:
     """Serves the consumers of modules, until SIGTERM or Ctrl-C.
@@ -90,12 +90,16 @@ def worker(
     words += [f"--flag={name}" for name in given]
     if watched:
         raise typer.Exit(_reload([*modules, f"--processes={processes}", *words], modules, settings))
-    if processes > 1 and lifeline is None:
+    if processes > 1 and supervisor_pipe is None:
         code = supervise(modules, settings, processes=processes, ends=burst or drain, words=words)
         raise typer.Exit(code)
     name_worker(modules, number, processes)
     with ExitStack() as stack:
-        line = None if lifeline is None else stack.enter_context(held(lifeline, settings))
+        line = (
+            None
+            if supervisor_pipe is None
+            else stack.enter_context(held(supervisor_pipe, settings))
+        )
         apps = choose(apps_of(modules), topics or (), groups or ())
         log_records(settings, sys.stderr)
         for app in apps:

@@ -31,7 +31,7 @@ from qframe.roster import Roster
 from qframe.topic import Topic
 
 LONGER: Final = 3
-ATTENDANCES: Final = 6
+HEARTBEATS: Final = 6
 LOOK_EVERY_S: Final = 0.2
 LOOK_EVERY_WITH_BELL_S: Final = 2.0
 _RANDOM_BITS: Final = 24
@@ -116,7 +116,7 @@ class LeaseSession:
         self._lease_s = lease_s
         self._clock = clock
         self._roster = _NEVER
-        self._attended_s = float("-inf")
+        self._heartbeat_s = float("-inf")
         self._bell: RosterBell | None = store.roster_bell(topic, group)
         self._rung = True
         self._awake = threading.Event()
@@ -129,23 +129,23 @@ class LeaseSession:
     @property
     def certain_until_s(self) -> float:
         """Two thirds of a lease after the last renewal that was answered had been sent."""
-        return self._attended_s + CERTAIN * self._lease_s
+        return self._heartbeat_s + CERTAIN * self._lease_s
 
     def look(self, owned: Mapping[int, str]) -> SessionView | None:
         """Renews the lease where that is due, and reads the roster if it has changed."""
         now_s = self._clock.monotonic_s()
-        attends = now_s >= self._attended_s + self._lease_s / ATTENDANCES
-        if attends:
+        beats = now_s >= self._heartbeat_s + self._lease_s / HEARTBEATS
+        if beats:
             lease_ms = round(self._lease_s * 1000)
             self._store.heartbeat(self._topic, self._group, self._worker, lease_ms)
-        if not (self._evict_dead() or attends or self._rung):
+        if not (self._evict_dead() or beats or self._rung):
             return None
         roster = self._store.roster(self._topic, self._group, seen=self._roster.version)
         if roster is not None:
             self._roster = roster
-        if attends:
+        if beats:
             # Only now: had the lease passed before, the roster has told what was lost by that.
-            self._attended_s = now_s
+            self._heartbeat_s = now_s
         return None if roster is None else self._view(roster, owned)
 
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
@@ -189,7 +189,7 @@ class LeaseSession:
     def wait(self, timeout_s: float | None = None) -> None:
         """Waits for the roster's bell where there is one, else for as long as may be unseen."""
         longest_s = LOOK_EVERY_S if self._bell is None else LOOK_EVERY_WITH_BELL_S
-        longest_s = min(longest_s, self._lease_s / ATTENDANCES, timeout_s or longest_s)
+        longest_s = min(longest_s, self._lease_s / HEARTBEATS, timeout_s or longest_s)
         if self._bell is None:
             self._awake.wait(longest_s)
             self._awake.clear()

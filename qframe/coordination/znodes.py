@@ -35,19 +35,19 @@ def gathered(
     """
     if not zookeeper.connected:
         raise CoordinatorUnavailable(zookeeper.shown, "the connection is lost")
-    answers: list[tuple[Any, Any]] = []
+    replies: list[tuple[Any, Any]] = []
     for start in range(0, len(items), AT_ONCE):
         sent = [(item, send(item)) for item in items[start : start + AT_ONCE]]
-        for item, answer in sent:
+        for item, reply in sent:
             try:
-                answers.append((item, answer.get(timeout=zookeeper.session_s)))
+                replies.append((item, reply.get(timeout=zookeeper.session_s)))
             except _ABOUT_NODES as error:
-                answers.append((item, error))
+                replies.append((item, error))
             except (KazooException, KazooTimeoutError) as error:
                 raise CoordinatorUnavailable(
                     zookeeper.shown, str(error) or type(error).__name__
                 ) from error
-    return answers
+    return replies
 
 
 def children_of(zookeeper: ZooKeeper, path: str) -> list[tuple[str, Any]]:
@@ -56,13 +56,13 @@ def children_of(zookeeper: ZooKeeper, path: str) -> list[tuple[str, Any]]:
     [(_, names)] = gathered(zookeeper, client.get_children_async, [path])
     if not is_good(names):
         return []
-    answers = gathered(zookeeper, lambda name: client.get_async(f"{path}/{name}"), names)
-    return [(name, answer) for name, answer in answers if is_good(answer)]
+    replies = gathered(zookeeper, lambda name: client.get_async(f"{path}/{name}"), names)
+    return [(name, reply) for name, reply in replies if is_good(reply)]
 
 
-def is_good(answer: object) -> bool:
+def is_good(reply: object) -> bool:
     """Whether a reply is not an error."""
-    return not isinstance(answer, BaseException)
+    return not isinstance(reply, BaseException)
 
 
 def owner_value(name: str, base: int) -> bytes:

@@ -168,17 +168,17 @@ class ZooKeeperSession:
         """Creates owner nodes; watches those that exist already."""
         wanted = [slot for slot in slots if slot not in self._blocked]
         value, base = owner_value(self._name, self._base), self._base
-        answers = self._ask(
+        replies = self._ask(
             lambda slot: self._client.create_async(
                 self._owner(slot), value, acl=self._zookeeper.acl, ephemeral=True,
                 include_data=True,
             ),
             wanted,
         )  # fmt: skip
-        taken = {slot: answer[1].czxid for slot, answer in answers if is_good(answer)}
+        taken = {slot: reply[1].czxid for slot, reply in replies if is_good(reply)}
         self._mine |= taken
         epochs = {slot: epoch_of(base, czxid) for slot, czxid in taken.items()}
-        return epochs | self._watch([slot for slot, answer in answers if not is_good(answer)])
+        return epochs | self._watch([slot for slot, reply in replies if not is_good(reply)])
 
     def refused(self, slots: Collection[int]) -> None:
         """Raises the base of epochs if the store knows greater ones than ZooKeeper would give.
@@ -222,13 +222,13 @@ class ZooKeeperSession:
 
     def _give_sign_of_life(self) -> None:
         """Writes its member node, and creates the node if it is not there."""
-        [(_, answer)] = self._ask(
+        [(_, reply)] = self._ask(
             lambda path: self._client.set_async(path, b""), [self._member_path]
         )
         if self._zookeeper.session_id != self._session_id:
             # Its session has expired with it: created now, the node would belong to no session.
             raise CoordinatorUnavailable(self._zookeeper.shown, "the session has passed")
-        if isinstance(answer, NoNodeError):
+        if isinstance(reply, NoNodeError):
             for path in (f"{self._path}/members", f"{self._path}/owners"):
                 self._make(path, makepath=True)
             self._make(f"{self._path}/plan", msgspec.json.encode(AssignmentPlan()))
@@ -275,8 +275,8 @@ class ZooKeeperSession:
         owners = self._ask(lambda slot: self._client.get_async(self._owner(slot)), slots)
         transaction = self._client.transaction()
         transaction.delete(f"{self._path}/members/{name}")
-        for slot, answer in owners:
-            if is_good(answer) and name_of(answer[0]) == name:
+        for slot, reply in owners:
+            if is_good(reply) and name_of(reply[0]) == name:
                 transaction.delete(self._owner(slot))
         [(_, results)] = self._ask(lambda each: each.commit_async(), [transaction])
         return all(is_good(result) for result in results)
@@ -304,12 +304,12 @@ class ZooKeeperSession:
     def _replace(self, plan: AssignmentPlan, version: int) -> bool:
         """Replaces one version of the plan; returns whether that was still the latest."""
         value = msgspec.json.encode(plan)
-        [(_, answer)] = self._ask(
+        [(_, reply)] = self._ask(
             lambda path: self._client.set_async(path, value, version), [f"{self._path}/plan"]
         )
-        if not is_good(answer):
+        if not is_good(reply):
             self._stale = True
-        return is_good(answer)
+        return is_good(reply)
 
     def _gone(self) -> CoordinatorUnavailable:
         """The error if the group's nodes were removed: the next sign of life creates them again."""
@@ -318,31 +318,31 @@ class ZooKeeperSession:
 
     def _not_mine(self, slots: Sequence[int]) -> frozenset[int]:
         """The slots that ZooKeeper does not show as this session's."""
-        answers = self._ask(lambda slot: self._client.get_async(self._owner(slot)), slots)
+        replies = self._ask(lambda slot: self._client.get_async(self._owner(slot)), slots)
         return frozenset(
-            slot for slot, answer in answers
-            if not is_good(answer)
-            or answer[1].ephemeralOwner != self._session_id
-            or answer[1].czxid != self._mine.get(slot)
+            slot for slot, reply in replies
+            if not is_good(reply)
+            or reply[1].ephemeralOwner != self._session_id
+            or reply[1].czxid != self._mine.get(slot)
         )  # fmt: skip
 
     def _watch(self, slots: Sequence[int]) -> dict[int, str]:
         """Watches nodes that exist; returns the epochs of those that are its own after all."""
         self._blocked.update(slots)
-        answers = self._ask(
+        replies = self._ask(
             lambda slot: self._client.get_async(
                 self._owner(slot), watch=partial(self._on_freed, slot)
             ),
             slots,
         )
         mine: dict[int, str] = {}
-        for slot, answer in answers:
-            if not is_good(answer):
+        for slot, reply in replies:
+            if not is_good(reply):
                 self._on_freed(slot)
-            elif answer[1].ephemeralOwner == self._session_id:
+            elif reply[1].ephemeralOwner == self._session_id:
                 self._blocked.discard(slot)
-                self._mine[slot] = answer[1].czxid
-                mine[slot] = epoch_of(base_of(answer[0]), answer[1].czxid)
+                self._mine[slot] = reply[1].czxid
+                mine[slot] = epoch_of(base_of(reply[0]), reply[1].czxid)
         return mine
 
     def _ask(self, send: Callable[[Any], Any], items: Sequence[Any]) -> list[tuple[Any, Any]]:

@@ -36,7 +36,7 @@ _BACKENDS: Final[dict[str, type[Sqlite] | type[Postgres] | type[MariaDb]]] = {
 _PLACEHOLDERS: Final = {"qmark": "?", "format": "%s"}
 
 Row = tuple[Any, ...]
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 
 class Statement:
@@ -188,7 +188,7 @@ class Database:
         """A statement's text for this database."""
         return statement.text(self.backend.dialect)
 
-    def write(self, act: Callable[[Transaction], Answer]) -> Answer:
+    def write(self, act: Callable[[Transaction], Result]) -> Result:
         """Runs a transaction that writes, and sees what others have committed at each statement.
 
         It is run again where it was undone because of another transaction (a deadlock), or where
@@ -202,7 +202,7 @@ class Database:
         with self.backend.writing():
             return self._repeated(lambda stage: self._transact(act, stage, writes=True))
 
-    def read(self, act: Callable[[Transaction], Answer]) -> Answer:
+    def read(self, act: Callable[[Transaction], Result]) -> Result:
         """Runs a transaction that reads one state of the database, and waits for nobody.
 
         Raises:
@@ -210,7 +210,7 @@ class Database:
         """
         return self._repeated(lambda stage: self._transact(act, stage, writes=False))
 
-    def read_autocommit(self, act: Callable[[Transaction], Answer]) -> Answer:
+    def read_autocommit(self, act: Callable[[Transaction], Result]) -> Result:
         """Runs statements that read, each for itself, which saves the round trips of `read`.
 
         Raises:
@@ -253,7 +253,7 @@ class Database:
         Forks.keep(self.backend.pool)
         self.backend.begin_anew()
 
-    def _repeated(self, once: Callable[[_Stage], Answer]) -> Answer:
+    def _repeated(self, once: Callable[[_Stage], Result]) -> Result:
         """Does something again that was undone, with growing pauses."""
         backend = self.backend
         conflicts = losses = 0
@@ -276,8 +276,8 @@ class Database:
                 raise backend.translated(error, unknown=stage.committing) from error
 
     def _transact(
-        self, act: Callable[[Transaction], Answer], stage: _Stage, *, writes: bool | None
-    ) -> Answer:
+        self, act: Callable[[Transaction], Result], stage: _Stage, *, writes: bool | None
+    ) -> Result:
         backend = self.backend
         pool = backend.pool
         connection = pool.connect()

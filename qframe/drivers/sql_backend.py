@@ -143,7 +143,7 @@ class Listener(ABC):
     """A connection that receives notifications."""
 
     @abstractmethod
-    def hear(self, timeout_s: float) -> list[str]:
+    def receive(self, timeout_s: float) -> list[str]:
         """Returns the notifications that have come; waits for the first at most so long.
 
         Raises:
@@ -152,7 +152,7 @@ class Listener(ABC):
 
     @abstractmethod
     def wake(self) -> None:
-        """Ends a `hear` now; from any thread."""
+        """Ends a `receive` now; from any thread."""
 
     @abstractmethod
     def close(self) -> None:

@@ -187,7 +187,7 @@ class Postgres(Backend):
 
 
 class PostgresListener(Listener):
-    """A connection that listens; one thread hears, any may wake it."""
+    """A connection that listens; one thread receives, any may wake it."""
 
     def __init__(self, backend: Postgres, connection: Any) -> None:
         self._backend = backend
@@ -200,7 +200,7 @@ class PostgresListener(Listener):
         self._poller.register(connection.fileno(), select.POLLIN)
         self._poller.register(self._reader, select.POLLIN)
 
-    def hear(self, timeout_s: float) -> list[str]:
+    def receive(self, timeout_s: float) -> list[str]:
         """Returns the notifications that have come; waits for the first at most so long."""
         try:
             ready = self._poller.poll(min(timeout_s, CHECK_EVERY_S) * 1000)
@@ -214,7 +214,7 @@ class PostgresListener(Listener):
             raise StoreUnavailable(self._backend.shown, text_of(error)) from error
 
     def wake(self) -> None:
-        """Ends a `hear` now."""
+        """Ends a `receive` now."""
         with suppress(OSError):
             os.write(self._writer, b"!")
 

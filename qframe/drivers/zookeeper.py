@@ -205,7 +205,7 @@ class _Open:
                 max_delay=min(LONGEST_PAUSE_S, session_s / 8),
                 sleep_func=self._connections.sleep_func,
             ),
-            logger=_logger(self._told),
+            logger=_logger(self._note),
         )
         self.client.add_listener(self._changed)
         # kazoo keeps what the server grants in a local variable, and waits for that answer as long
@@ -262,30 +262,30 @@ class _Open:
         root = self._servers.root
         self.client.chroot = ""
         # Even without a chroot one question is asked: kazoo is connected before it shows the user.
-        if self._answer(self.client.exists_async(root or "/"), until_s) is None:
+        if self._reply(self.client.exists_async(root or "/"), until_s) is None:
             names = root.split("/")[1:]
             for depth in range(len(names)):
                 path = "/" + "/".join(names[: depth + 1])
                 # Who may not make nodes above it is told so even of a node that exists.
-                if self._answer(self.client.exists_async(path), until_s) is None:
+                if self._reply(self.client.exists_async(path), until_s) is None:
                     with suppress(NodeExistsError):
-                        self._answer(self.client.create_async(path), until_s)
+                        self._reply(self.client.create_async(path), until_s)
         if root:
-            self._answer(self.client.get_children_async(root), until_s)
+            self._reply(self.client.get_children_async(root), until_s)
         self.client.chroot = root
 
-    def _answer(self, asked: Any, until_s: float) -> Any:
+    def _reply(self, asked: Any, until_s: float) -> Any:
         return asked.get(timeout=_left_s(until_s))
 
     def _asked(self, timeout: float, request: Any, xid: int | None = None) -> Any:
-        """What the server answers while a connection is made; notes what it grants."""
+        """The server's reply while a connection is made; notes what it grants."""
         if not isinstance(request, Connect):
             return self._invoke(timeout, request, xid)
-        answer = self._invoke(min(timeout, self._answer_s), request, xid)
-        granted = answer[0]
+        reply = self._invoke(min(timeout, self._answer_s), request, xid)
+        granted = reply[0]
         if granted.time_out > 0:
             self.session = _Session(granted.session_id, granted.time_out / 1000)
-        return answer
+        return reply
 
     def _changed(self, state: str) -> None:
         if state == KazooState.LOST:
@@ -297,7 +297,7 @@ class _Open:
     def _ended_by(self, error: BaseException) -> None:
         self.trouble = f"{type(error).__name__}: {error}"
 
-    def _told(self, text: str) -> None:
+    def _note(self, text: str) -> None:
         self.trouble = text
 
 
@@ -314,20 +314,20 @@ def _left_s(until_s: float) -> float:
 class _LastWords(logging.Handler):
     """Keeps to itself what kazoo would write into the user's logs."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, note: Callable[[str], None]) -> None:
         super().__init__()
-        self._tell = tell
+        self._note = note
 
     def emit(self, record: logging.LogRecord) -> None:
         """Takes a line."""
         text = record.getMessage()
         if text.startswith(("Transition to", "Failed connecting")):
             return  # what follows from the trouble told before
-        self._tell(text.removeprefix("Connection dropped: socket connection error: "))
+        self._note(text.removeprefix("Connection dropped: socket connection error: "))
 
 
-def _logger(tell: Callable[[str], None]) -> logging.Logger:
+def _logger(note: Callable[[str], None]) -> logging.Logger:
     """A logger that is nobody's child, so that no setting reaches it."""
     logger = logging.Logger("qframe.zookeeper", logging.WARNING)
-    logger.addHandler(_LastWords(tell))
+    logger.addHandler(_LastWords(note))
     return logger

@@ -8,12 +8,12 @@ group's messages an *effect key* (its id, fields of its body, or a function of i
        ^                    |
        +---- release, or the lease has passed
 
-* **claim** answers `CLAIMED` (the effect was absent, or its lease had passed, and is the asker's
+* **claim** returns `CLAIMED` (the effect was absent, or its lease had passed, and is the asker's
   now), `DONE`, or `RUNNING` (another one has it). **renew**, **finish** and **release** need the
   token of the claim; where it has passed to another one they change nothing and say so.
 * All four take many claims in one call, and can be repeated: a lost answer is asked for again.
 
-`qframe.runtime.policies` acts on the answers: a `DONE` one is acknowledged
+`qframe.runtime.policies` acts on the results: a `DONE` one is acknowledged
 unhandled and told as `delivery.duplicate`. A `RUNNING` one waits in its worker, its lane with it,
 and asks again after pauses of 20 ms to 1 s; that costs no attempt, so it never dies of it, and it
 is never acknowledged before the other one is done. A handler that fails releases its claim, so
@@ -40,7 +40,7 @@ Failures:
 
 * The checker cannot be asked: its messages wait as running ones do, and `checker.unavailable` is
   told. What is handled already is not handled again, only marked, unless its worker dies first.
-* The answer to a COMMIT is lost: the effect is claimed again, and the mark answers.
+* The answer to a COMMIT is lost: the effect is claimed again, and the mark decides.
 * A deadlock or a serialization failure: the transaction is rolled back and the handler called
   again in place, up to 16 times, which costs no attempt; `effect.conflict` is told.
 * A handler ends its transaction itself (commit, rollback, close): refused by `CommitRefused`

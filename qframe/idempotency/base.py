@@ -13,7 +13,7 @@ from qframe.retry import Backoff
 
 
 class State(Enum):
-    """What a checker answers about an effect.
+    """The state that a checker returns for an effect.
 
     `CLAIMED`: it was absent, and is the asker's now. `DONE`: it was done before. `RUNNING`: another
     one has it in hand.

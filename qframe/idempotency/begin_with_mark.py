@@ -91,13 +91,13 @@ class BeginWithMark:
 
     def _sent(self, driver: Any, known: StatementState, execute: str) -> int | None:
         prepare = "" if known.is_prepared else self._prepare
-        answer = driver.pgconn.exec_(f"BEGIN; {prepare}{execute}".encode())
-        if answer.status == _COMMAND_OK:
+        result = driver.pgconn.exec_(f"BEGIN; {prepare}{execute}".encode())
+        if result.status == _COMMAND_OK:
             known.is_prepared, known.refusals = True, 0
-            return int(answer.command_tuples)
+            return int(result.command_tuples)
         driver.rollback()
         # psycopg makes the server forget all statements after a rollback.
-        if known.is_prepared and answer.error_field(_SQLSTATE) == _UNPREPARED:
+        if known.is_prepared and result.error_field(_SQLSTATE) == _UNPREPARED:
             known.is_prepared = False
             return self._sent(driver, known, execute)
         known.refusals += 1

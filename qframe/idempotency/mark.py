@@ -226,8 +226,8 @@ class Mark:
             written = self._first_on_postgresql.run(connection, given).rowcount
         if written == 1:
             return State.CLAIMED
-        answer: Any = self._on_postgresql.run(connection, given).one()
-        got, is_new = answer
+        result: Any = self._on_postgresql.run(connection, given).one()
+        got, is_new = result
         if not got:
             return State.RUNNING
         return State.CLAIMED if is_new else State.DONE

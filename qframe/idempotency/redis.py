@@ -71,35 +71,35 @@ class RedisChecker:
             raise CheckerUnavailable(self.shown, str(error)) from error
 
     def claim_many(self, scope: Scope, claims: list[Claim], lease_ms: int) -> None:
-        """Asks for effects; sets the state of each claim, where its server answers."""
-        answers = self._run("claim", scope, claims, (lease_ms,))
-        for claim, answer in zip(claims, answers, strict=True):
-            if answer is None:
+        """Asks for effects; sets the state of each claim, where its server replies."""
+        replies = self._run("claim", scope, claims, (lease_ms,))
+        for claim, reply in zip(claims, replies, strict=True):
+            if reply is None:
                 claim.state = None
-            elif answer == _CLAIMED:
+            elif reply == _CLAIMED:
                 claim.state = State.CLAIMED
-            elif answer == _DONE:
+            elif reply == _DONE:
                 claim.state = State.DONE
             else:
-                claim.state, claim.wait_ms = State.RUNNING, answer
-        self._require(answers)
+                claim.state, claim.wait_ms = State.RUNNING, reply
+        self._require(replies)
 
     def finish_many(self, scope: Scope, claims: list[Claim]) -> list[bool]:
         """Marks claimed effects as done; false for those whose claim has passed to another one."""
-        answers = self._run("finish", scope, claims, (self._ttl_ms,))
-        self._require(answers)
-        return [answer == 1 for answer in answers]
+        replies = self._run("finish", scope, claims, (self._ttl_ms,))
+        self._require(replies)
+        return [reply == 1 for reply in replies]
 
     def release_many(self, scope: Scope, claims: list[Claim]) -> list[bool]:
         """Makes claimed effects absent again; false where the claim has passed, or will."""
-        return [answer == 1 for answer in self._run("release", scope, claims, ())]
+        return [reply == 1 for reply in self._run("release", scope, claims, ())]
 
     def renew_many(self, scope: Scope, claims: list[Claim], lease_ms: int) -> list[bool]:
         """Makes claims last longer; false where the claim has passed.
 
         One whose server is away may be there still, and is asked for again before its lease ends.
         """
-        return [answer != 0 for answer in self._run("renew", scope, claims, (lease_ms,))]
+        return [reply != 0 for reply in self._run("renew", scope, claims, (lease_ms,))]
 
     def passing(self, error: BaseException) -> CheckerUnavailable | None:
         """None: it gives nothing to handlers, so their errors are not its own."""
@@ -136,7 +136,7 @@ class RedisChecker:
     def _run(
         self, name: str, scope: Scope, claims: list[Claim], fixed: tuple[int, ...]
     ) -> list[int | None]:
-        """What a script answers for each claim: one call for each shard, all in one round trip.
+        """A script's reply for each claim: one call for each shard, all in one round trip.
 
         None stands for those shards of a cluster whose node is away, if others answer: nobody
         waits for it.
@@ -151,16 +151,16 @@ class RedisChecker:
         ]
         found: list[int | None] = [None] * len(claims)
         replies = self._asked(lambda: self._redis.run(calls, partly=self._shards > 1))
-        for numbers, answers in zip(shards.values(), replies, strict=True):
-            if isinstance(answers, Missing):
+        for numbers, part in zip(shards.values(), replies, strict=True):
+            if isinstance(part, Missing):
                 continue
-            for number, answer in zip(numbers, answers, strict=True):
-                found[number] = answer
+            for number, reply in zip(numbers, part, strict=True):
+                found[number] = reply
         return found
 
-    def _require(self, answers: Sequence[int | None]) -> None:
-        """Raises `CheckerUnavailable` where an answer is missing; to ask again is safe."""
-        if None in answers:
+    def _require(self, replies: Sequence[int | None]) -> None:
+        """Raises `CheckerUnavailable` where a reply is missing; to ask again is safe."""
+        if None in replies:
             raise CheckerUnavailable(self.shown, "a node of the cluster is down")
 
     def _asked(self, question: Any) -> Any:

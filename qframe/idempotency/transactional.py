@@ -297,13 +297,13 @@ class TransactionalChecker:
     def release_many(self, scope: Scope, claims: list[Claim]) -> list[bool]:
         """Rolls the transactions back."""
         del scope
-        answers = [claim.transaction is not None for claim in claims]
+        changed = [claim.transaction is not None for claim in claims]
         for claim in claims:
             transaction, claim.transaction = claim.transaction, None
             claim.state = None
             if transaction is not None:
                 transaction.roll_back()
-        return answers
+        return changed
 
     def renew_many(self, scope: Scope, claims: list[Claim], lease_ms: int) -> list[bool]:
         """Does nothing: a transaction lasts as long as its connection."""

@@ -40,7 +40,7 @@ every relay begins with the lowest rows of a line.
 
 **What is refused** (`TopicFull`, `UnknownTopic`, `TopicMismatch`) stays, and pauses its topic's
 line, or the whole topic if that is what is wrong; all others go on. What is refused is seen, and
-dropped, at the `desk`, whose reasons are worked out anew; the count in the row -2 of `lines` grows
+dropped, by `inspector`, whose reasons are worked out anew; the count in the row -2 of `lines` grows
 when relays are to try at once what is paused. If the store or the database is
 away, the relay waits, and goes on. One that hangs or has died ends its worker:
 `runtime.process.watchdog`.

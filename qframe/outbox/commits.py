@@ -1,4 +1,4 @@
-"""Tells the relays of this process, and on PostgreSQL those of others, of a commit."""
+"""Wakes the relays of this process, and on PostgreSQL those of others, after a commit."""
 
 from __future__ import annotations
 
@@ -14,44 +14,44 @@ from qframe.service import Service
 
 LOOK_EVERY_S: Final = 0.25
 AGAIN_S: Final = 1.0
-_DRIVER: Final = "psycopg"  # whose connections can wait for a word, and for a time
+_DRIVER: Final = "psycopg"  # its connections wait for a notification with a timeout
 
 
 class CommitSignal:
-    """Rings for whoever listens, in the thread that rings."""
+    """Calls its listeners, in the thread that rings."""
 
     def __init__(self) -> None:
         self._guard = threading.Lock()
-        self._hearers: tuple[Callable[[], None], ...] = ()
+        self._listeners: tuple[Callable[[], None], ...] = ()
 
-    def listen(self, hearer: Callable[[], None]) -> Callable[[], None]:
-        """Adds a hearer; returns the function that removes it."""
+    def listen(self, listener: Callable[[], None]) -> Callable[[], None]:
+        """Adds a listener; returns the function that removes it."""
         with self._guard:
-            self._hearers = (*self._hearers, hearer)
+            self._listeners = (*self._listeners, listener)
 
         def stop() -> None:
             with self._guard:
-                self._hearers = tuple(each for each in self._hearers if each is not hearer)
+                self._listeners = tuple(each for each in self._listeners if each is not listener)
 
         return stop
 
     def ring(self, *_: object) -> None:
         """Something may have been committed."""
-        for hearer in self._hearers:
-            hearer()
+        for listener in self._listeners:
+            listener()
 
 
 class CommitListener(Service):
-    """Hears the words of other processes, on a connection of its own.
+    """Receives the notifications of other processes, on a connection of its own.
 
     Args:
         engine: of the outbox's database.
         channel: what is listened to.
-        on_word: called for a word, and whenever some may have been missed.
+        on_notification: called for a notification, and whenever some may have been missed.
         on_failure: called when it ends by an error of ours.
 
     Attributes:
-        hears: whether it is connected, so that a word would be heard.
+        connected: whether it listens now, so that a notification would arrive.
     """
 
     def __init__(
@@ -59,18 +59,18 @@ class CommitListener(Service):
         engine: Engine,
         channel: str,
         *,
-        on_word: Callable[[], None],
+        on_notification: Callable[[], None],
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
         super().__init__(f"qframe.outbox.listener.{channel}", on_failure)
         self._engine = engine
         self._channel = channel
-        self._on_word = on_word
-        self.hears: bool = False
+        self._on_notification = on_notification
+        self.connected: bool = False
 
     @staticmethod
-    def can_hear(engine: Engine) -> bool:
-        """Whether there are words on this database, and its driver can wait for them."""
+    def can_listen(engine: Engine) -> bool:
+        """Whether this database sends notifications, and its driver can wait for them."""
         return engine.dialect.name == "postgresql" and engine.dialect.driver == _DRIVER
 
     def run(self) -> None:
@@ -78,11 +78,11 @@ class CommitListener(Service):
         while not self.stopping:
             try:
                 with closing(self._connect()) as connection:
-                    self._hear(connection)
+                    self._listen(connection)
             except (SQLAlchemyError, OSError, self._engine.dialect.loaded_dbapi.Error):
                 self._stopping.wait(AGAIN_S)  # the relay has told that the database is away
             finally:
-                self.hears = False
+                self.connected = False
 
     def _connect(self) -> Any:
         """A driver's connection that no pool knows any more."""
@@ -97,10 +97,10 @@ class CommitListener(Service):
             raise
         return driver
 
-    def _hear(self, connection: Any) -> None:
+    def _listen(self, connection: Any) -> None:
         connection.execute(f'LISTEN "{self._channel}"')
-        self.hears = True
-        self._on_word()
+        self.connected = True
+        self._on_notification()
         while not self.stopping:
             for _ in connection.notifies(timeout=LOOK_EVERY_S, stop_after=1):
-                self._on_word()
+                self._on_notification()

@@ -26,10 +26,10 @@ from qframe.errors import (
     UnknownTopic,
 )
 from qframe.events import Events
+from qframe.outbox.blocked_lines import BlockedLines
 from qframe.outbox.commits import CommitListener
 from qframe.outbox.entries import entry_of, facts_of
 from qframe.outbox.outbox import Outbox
-from qframe.outbox.pauses import Pauses
 from qframe.outbox.rows import SLOTS, OutboxRow
 from qframe.outcomes import Outcome
 from qframe.producing.catalog import TopicCatalog
@@ -47,7 +47,7 @@ BATCH_BYTES: Final = 8 * 2**20
 FIRST_BATCH: Final = 16
 SOONEST_S: Final = 0.005
 SELDOM_S: Final = 0.25
-HEARING_S: Final = 1.0
+LISTENING_S: Final = 1.0
 TROUBLE_S: Final = 0.1
 LONG_TROUBLE_S: Final = 5.0
 # Clocks differ, and a batch takes its time: marks nearly as old as the window are doubted too.
@@ -100,16 +100,19 @@ class Relay(Service):
         self._rung = threading.Event()
         self._unlisten = outbox.bell.listen(self._rung.set)
         self._listener: CommitListener | None = None
-        if CommitListener.can_hear(outbox.engine):
+        if CommitListener.can_listen(outbox.engine):
             self._listener = CommitListener(
-                outbox.engine, self._rows.channel, on_word=self._rung.set, on_failure=on_failure
+                outbox.engine,
+                self._rows.channel,
+                on_notification=self._rung.set,
+                on_failure=on_failure,
             )
         self._slots: Slots | None = None
         self._topic: Topic | None = None
         self._gone: set[int] = set()  # in their topics, and not deleted yet
         self._untaken: set[int] = set()  # marked, and refused
         self._served: Mapping[int, str] = {}
-        self._pauses = Pauses(clock)
+        self._blocked = BlockedLines(clock)
         self._limit = FIRST_BATCH
         self._wait_s = SOONEST_S
         self._trouble_s = 0.0
@@ -173,9 +176,9 @@ class Relay(Service):
             self._wait_s = 0.0
         else:
             listener = self._listener
-            most_s = HEARING_S if listener is not None and listener.hears else SELDOM_S
+            most_s = LISTENING_S if listener is not None and listener.connected else SELDOM_S
             self._wait_s = min(most_s, max(SOONEST_S, self._wait_s * 2))
-        return self._pauses.at_most(self._wait_s)
+        return self._blocked.at_most(self._wait_s)
 
     def _in_trouble(self, event: str, error: Exception) -> float:
         if self._events:
@@ -210,10 +213,10 @@ class Relay(Service):
         with self._engine.begin() as connection:
             self._rows.delete(connection, self._gone)
             self._rows.unmark(connection, self._untaken)
-            if self._pauses:
-                self._pauses.forget_if_new(self._rows.asked_again(connection))
+            if self._blocked:
+                self._blocked.forget_if_new(self._rows.asked_again(connection))
             rows = self._rows.read(
-                connection, set(slots), self._pauses.in_force(), self._limit
+                connection, set(slots), self._blocked.in_force(), self._limit
             )  # fmt: skip
             unmarked = [row.number for row in rows if row.sent_at is None]
             if unmarked:
@@ -264,7 +267,7 @@ class Relay(Service):
                 self._block(topic.name, row.line, "the topic is full")
             else:
                 self._gone.add(row.number)
-                self._pauses.end(topic.name, row.line)
+                self._blocked.end(topic.name, row.line)
         if self._events:
             self._events.emit("outbox.relayed", topic=topic.name, count=len(self._gone) - before)
 
@@ -306,7 +309,7 @@ class Relay(Service):
         """The rows that make sense, and their entries; behind one that does not its line waits."""
         sound, entries = [], []
         for row in rows:
-            if self._pauses.has(row.topic, row.line):
+            if self._blocked.has(row.topic, row.line):
                 self._untaken |= {row.number} if row.sent_at is None else set()
                 continue
             try:
@@ -320,7 +323,7 @@ class Relay(Service):
         return sound, entries
 
     def _block(self, topic: str, line: int | None, why: BaseException | str) -> None:
-        first = self._pauses.begin(topic, line)
+        first = self._blocked.begin(topic, line)
         if first and self._events:
             self._events.emit("outbox.blocked", topic=topic, line=line, part=self.name, error=why)
 

@@ -33,7 +33,7 @@ class OutboxTransaction(Protocol):
         """Calls it when the transaction has been, or is about to be, committed; if it can tell."""
 
 
-class OfSqlAlchemy:
+class SqlAlchemyTransaction:
     """A transaction on a connection of SQLAlchemy's, and the session it belongs to, if any."""
 
     def __init__(self, connection: Connection, session: Any = None) -> None:
@@ -56,7 +56,7 @@ class OfSqlAlchemy:
             event.listen(self._connection, "commit", call)
 
 
-class OfDriver:
+class DriverTransaction:
     """A transaction on a driver's own connection, or on one that Django wraps."""
 
     def __init__(self, connection: Any, engine: Engine) -> None:
@@ -101,15 +101,15 @@ def transaction_of(target: Any, engine: Engine) -> OutboxTransaction:
             "use await outbox.apublish(session, …), or its run_sync",
         )  # fmt: skip
     if isinstance(target, Connection):
-        return OfSqlAlchemy(_checked(target, engine))
+        return SqlAlchemyTransaction(_checked(target, engine))
     if hasattr(target, "registry") and callable(target):  # a scoped_session
         return transaction_of(target(), engine)
     if hasattr(target, "get_bind") and hasattr(target, "connection"):
-        return OfSqlAlchemy(_checked(_connection_of(target, engine), engine), target)
+        return SqlAlchemyTransaction(_checked(_connection_of(target, engine), engine), target)
     if callable(getattr(target, "cursor", None)) and callable(getattr(target, "commit", None)):
         if _commits_by_itself(target):
             raise _autocommit(target)
-        return OfDriver(target, engine)
+        return DriverTransaction(target, engine)
     raise BadOption("session", type(target).__name__, "it is not a transaction", _REMEDY)
 
 
@@ -168,13 +168,13 @@ def _autocommit(connection: Any) -> BadOption:
 def _on_session_commit(session: Any, call: Callable[..., None]) -> None:
     if _WAITING not in session.info:
         session.info[_WAITING] = []
-        event.listen(session, "after_commit", _tell)
+        event.listen(session, "after_commit", _notify)
         event.listen(session, "after_transaction_end", _forget)
     if call not in session.info[_WAITING]:
         session.info[_WAITING].append(call)
 
 
-def _tell(session: Any) -> None:
+def _notify(session: Any) -> None:
     """A savepoint's end is told as well: then the bell rings too soon, which costs a look."""
     for call in session.info[_WAITING]:
         call()

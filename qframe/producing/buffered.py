@@ -108,7 +108,7 @@ class BufferedProducer(Service):
         return future
 
     def close(self, timeout_s: float | None = None) -> bool:
-        """Sends what waits, and takes nothing more; answers whether all was sent in time.
+        """Sends what waits, and takes nothing more; returns whether all was sent in time.
 
         Raises:
             BadOption: if the time is none.

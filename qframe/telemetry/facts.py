@@ -23,7 +23,7 @@ _QUOTED: Final = re.compile(r"\s*'[^']*'")
 _FIELD: Final = re.compile(r"at `[^`]*`")
 
 
-def told(facts: Mapping[str, Any], *, full: bool = False) -> dict[str, Any]:
+def facts_shown(facts: Mapping[str, Any], *, full: bool = False) -> dict[str, Any]:
     """The facts for a line of the log; where an error arose is the last of them.
 
     Args:

@@ -10,7 +10,7 @@ from typing import Any, Final, TextIO
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.events import Events
 from qframe.options.settings import Settings
-from qframe.telemetry.facts import told
+from qframe.telemetry.facts import facts_shown
 from qframe.telemetry.lines import is_for_people, make_logger
 
 INTERVAL_S: Final = 10.0
@@ -149,7 +149,7 @@ class EventLog:
     def _write(self, level: str, name: str, facts: dict[str, Any]) -> None:
         try:
             # An error that came again has shown its traceback in the line before.
-            words = told(facts, full=self._full and "times" not in facts)
+            words = facts_shown(facts, full=self._full and "times" not in facts)
             getattr(self._logger, level)(name, **words)
         except (OSError, ValueError):  # a closed pipe or file; logging ends no worker
             return

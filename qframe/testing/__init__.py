@@ -8,14 +8,14 @@ that is always the same.
 
     harness ──► worker ──► stepper ──► runtime.consume ──► handler
        │          │           │  pulls one message         │
-       │          │           ◄──── desk, settling ────────┘  in place of threads
+       │          │           ◄──── inline, settling ──────┘  in place of threads
        │          └── crashes: where the worker is to be lost
        └── wiring: gives the app `store` (the model, with a `journal` of what it was told),
            `ownership` and the clock, and takes them back
 
 The lines are the worker's own (`runtime.consume`), so retries, dead letters, explicit
 acknowledgement, lanes and checkers are those of a real worker. Only the parts that have threads
-are others: `desk` holds what waits for a handler, `settling` tells the store at once, and `stepper`
+are others: `inline` runs the handlers, `settling` tells the store at once, and `stepper`
 pulls.
 
 * **Time.** `run_until_idle` handles what is due now. `advance` goes from one moment at which

@@ -40,7 +40,7 @@ def check_equal(
             lines.append(f"  - {wanted[place]!r}")
         if is_found:
             lines.append(f"  + {found[place]!r}")
-    if explained := told(why):
+    if explained := listed(why):
         lines += ["(- expected, + found) where:", explained]
     else:
         lines.append("(- expected, + found)")
@@ -57,7 +57,7 @@ def as_handled(body: Any) -> Any:
     return decode_body(encoded, {TYPE_HEADER: RAW} if raw else None)
 
 
-def told(things: Iterable[Any]) -> str:
+def listed(things: Iterable[Any]) -> str:
     """Things one below the other; the first of them where there are many."""
     listed = [f"  {thing}" for thing in things]
     if len(listed) > SHOWN:

@@ -107,7 +107,7 @@ class Life:
         self._words: SimpleQueue[None] = SimpleQueue()
 
     def goes_on(self, point: Point, topic: str, group: str) -> bool:
-        """Comes by a point; answers whether the worker lives on.
+        """Comes by a point; returns whether the worker lives on.
 
         Raises:
             Lost: if it does not, unless this is another thread, which is the user's.

@@ -16,7 +16,7 @@ from qframe.outcomes import Outcome, Published
 from qframe.producing.outgoing import MessageOptions
 from qframe.retry import checked_times
 from qframe.testing.clock import SteppedClock
-from qframe.testing.comparison import check_equal, told
+from qframe.testing.comparison import check_equal, listed
 from qframe.testing.crashes import Crashes, Life
 from qframe.testing.journal import (
     End,
@@ -118,7 +118,7 @@ class Harness:
         return self.app.publish(topic, body, **options)
 
     def run_until_idle(self, *, at_most: int = MOST, patience: float | str = 0) -> Tally:
-        """Handles all that is due now, and what that publishes; answers what has become of it.
+        """Handles all that is due now, and what that publishes; returns what has become of it.
 
         Args:
             at_most: how many deliveries there may be before it is taken for endless.
@@ -206,7 +206,7 @@ class Harness:
         while times := self._next_times():
             is_stuck = self._worker is not None and self._worker.only_holds()
             if is_stuck or min(times) > until_ms:
-                raise NeverIdle(told(self._unfinished()), "wait", "a year")
+                raise NeverIdle(listed(self._unfinished()), "wait", "a year")
             self._pass_time(min(times) - self._clock.now_ms())
             self.run_until_idle()
         return difference(self._journal.tally(), before)
@@ -318,7 +318,7 @@ class Harness:
         standing = self._unfinished(dead=True)
         unserved = self._unserved({_name(topic) for topic in elsewhere})
         if unfinished := [*standing, *unserved, *outboxes, *self._crashes.pending()]:
-            lines = ["messages are left:", told(unfinished), *self._journal.tracebacks()]
+            lines = ["messages are left:", listed(unfinished), *self._journal.tracebacks()]
             raise AssertionError("\n".join(lines))
 
     # Inside.

@@ -249,20 +249,20 @@ class Journal:
             self._handed_again.add(message)
         return msgspec.structs.replace(one, verdict=Verdict.RELEASE)
 
-    def settled(self, topic: str, group: str, one: Settlement, answer: Settled) -> None:
+    def settled(self, topic: str, group: str, one: Settlement, result: Settled) -> None:
         """Notes how a delivery has ended."""
         with self._guard:
             handing = self._open.pop(_place(topic, group, one), None)
             if handing is not None:
                 if (topic, group) in self._once:
                     self._begun[_place(topic, group, one)] = handing
-                end = _ENDS[one.verdict] if answer is Settled.SETTLED else End.LOST
+                end = _ENDS[one.verdict] if result is Settled.SETTLED else End.LOST
                 self._end(handing, end)
 
     # What the worker tells.
 
     def called(self, topic: str, group: str, delivery: Delivery) -> Handing | None:
-        """Notes that a handler is called; answers for which handing."""
+        """Notes that a handler is called; returns for which handing."""
         with self._guard:
             place = _place(topic, group, delivery)
             handing = self._open.get(place) or self._begun.pop(place, None)

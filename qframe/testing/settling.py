@@ -11,7 +11,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Settled
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.settler import Leak, Settler
-from qframe.runtime.handler.retry_policy import Ending
+from qframe.runtime.handler.retry_policy import Disposition
 from qframe.testing.crashes import Life, Point
 
 
@@ -32,7 +32,7 @@ class DirectSettler(Settler):
     def start(self) -> None:
         """Has no thread."""
 
-    def put(self, item: list[Delivery] | Ending | Leak) -> None:
+    def put(self, item: list[Delivery] | Disposition | Leak) -> None:
         """Tells the store, unless the worker is lost before that.
 
         A message that was let go is heard later: the garbage collector tells of it, whatever lock
@@ -53,11 +53,11 @@ class DirectSettler(Settler):
         if self._life.over or not self._life.goes_on(Point.COMMIT, *where):
             return [Settled.STALE] * len(deliveries)
         with self._telling:
-            answers = super().settle_now(deliveries)
+            results = super().settle_now(deliveries)
         self._life.goes_on(Point.SETTLE, *where)
-        return answers
+        return results
 
-    def _tell_store(self, item: list[Delivery] | Ending) -> None:
+    def _tell_store(self, item: list[Delivery] | Disposition) -> None:
         if self._life.over:
             return
         where = (self._topic.name, self._group)
@@ -68,7 +68,7 @@ class DirectSettler(Settler):
         self._life.goes_on(Point.SETTLE, *where)
 
     def hear_of_leaks(self) -> bool:
-        """Hands back what was let go unsettled; answers whether there was any."""
+        """Hands back what was let go unsettled; returns whether there was any."""
         heard = False
         with suppress(Empty):
             while True:

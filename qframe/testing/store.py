@@ -26,7 +26,7 @@ class JournalledStore(ModelStore):
         self._journal = journal
 
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
-        """Stores the entries in order; answers what became of each."""
+        """Stores the entries in order; returns what became of each."""
         outcomes = super().publish(topic, entries)
         for entry, outcome in zip(entries, outcomes, strict=True):
             self._journal.published(topic.name, entry, outcome, self.now_ms())
@@ -56,7 +56,7 @@ class JournalledStore(ModelStore):
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
         told = [self._journal.instead_of(topic.name, group, one) for one in settlements]
-        answers = super().settle(topic, group, told)
-        for one, answer in zip(told, answers, strict=True):
-            self._journal.settled(topic.name, group, one, answer)
-        return answers
+        results = super().settle(topic, group, told)
+        for one, result in zip(told, results, strict=True):
+            self._journal.settled(topic.name, group, one, result)
+        return results

@@ -230,7 +230,7 @@ def give_up_claims(consumer: Consumer) -> None:
 
 
 def relay_all(relay: Relay) -> bool:
-    """Brings what waits in an outbox into its topics; answers whether there was anything."""
+    """Brings what waits in an outbox into its topics; returns whether there was anything."""
     brought = False
     while relay._turn():
         brought = True

@@ -135,10 +135,10 @@ def apply_next(
     follows: ColumnElement[bool] = bears == version - 1
     if version == first:
         follows = or_(bears.is_(None), follows)
-    answer = change.apply(follows, old=bears >= version, may_insert=version == first)
-    if answer is Applied.ABSENT:
+    outcome = change.apply(follows, old=bears >= version, may_insert=version == first)
+    if outcome is Applied.ABSENT:
         raise too_early
-    return answer
+    return outcome
 
 
 class _Change:

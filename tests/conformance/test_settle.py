@@ -10,7 +10,7 @@ from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.outcomes import Settled, Verdict
 from qframe.retry import Backoff
-from qframe.runtime.handler.retry_policy import ending_of
+from qframe.runtime.handler.retry_policy import disposition_of
 from qframe.stores.types import Settlement
 
 SUBJECTS = ("ordered", "delay", "priority", "merge")
@@ -304,7 +304,7 @@ def test_whatever_an_error_says_its_ending_is_stored_and_told(bench: Bench) -> N
     with pytest.raises(OSError, match="odd") as caught:
         raise OSError("odd \0, \x1b and " + os.fsdecode(b"report-\xff.pdf"))
     for one, most in ((retried, 16), (killed, 1)):
-        ending = ending_of(one, caught.value, max_attempts=most, backoff=Backoff(0))
+        ending = disposition_of(one, caught.value, max_attempts=most, backoff=Backoff(0))
         how = {"error": ending.error, "traceback": ending.traceback}
         assert bench.settle(topic, ending.verdict, one, **how) == [Settled.SETTLED]
     [dead] = bench.store.dead(topic, "g")

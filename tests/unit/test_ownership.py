@@ -7,7 +7,7 @@ from rich.console import Console, RenderableType
 from rich.text import Text
 
 from qframe import QFrame, Topic
-from qframe.admin.owners import Attendance, OwnerInfo, WorkerInfo, owners_of, workers_of
+from qframe.admin.owners import GroupRoster, OwnerInfo, WorkerInfo, owners_of, workers_of
 from qframe.cli.output import drawn_table
 from qframe.cli.ownership import draw_slots, draw_workers
 from qframe.cli.times import ago
@@ -30,9 +30,9 @@ def roster(members: dict[str, int], owners: dict[int, str]) -> Roster:
     )
 
 
-ATTENDANCES = [
-    Attendance(ORDERS, "billing", roster({SECOND: 2000, FIRST: 3000}, {0: FIRST, 2: SECOND})),
-    Attendance(EVENTS, "audit", roster({FIRST: 1000}, {0: FIRST, 1: FIRST})),
+ROSTERS = [
+    GroupRoster(ORDERS, "billing", roster({SECOND: 2000, FIRST: 3000}, {0: FIRST, 2: SECOND})),
+    GroupRoster(EVENTS, "audit", roster({FIRST: 1000}, {0: FIRST, 1: FIRST})),
 ]
 
 
@@ -45,7 +45,7 @@ def shown(parts: list[RenderableType], width: int = 80) -> list[str]:
 
 
 def test_a_worker_of_several_groups_is_told_once_with_all_its_slots() -> None:
-    first, second = workers_of(ATTENDANCES)
+    first, second = workers_of(ROSTERS)
     assert first == WorkerInfo(
         id=FIRST, since_ms=1000, until_ms=33_000, consumers=["orders/billing", "events/audit"],
         slots=3,
@@ -54,7 +54,7 @@ def test_a_worker_of_several_groups_is_told_once_with_all_its_slots() -> None:
 
 
 def test_a_slot_that_nobody_owns_is_told_as_well() -> None:
-    owners = owners_of(ATTENDANCES)
+    owners = owners_of(ROSTERS)
     assert [(each.group, each.slot, each.worker) for each in owners] == [
         ("billing", 0, FIRST), ("billing", 1, None), ("billing", 2, SECOND), ("billing", 3, None),
         ("audit", 0, FIRST), ("audit", 1, FIRST),
@@ -112,7 +112,7 @@ def test_what_is_paused_is_told_of_workers_and_slots(app: QFrame) -> None:
 
 
 def test_what_is_paused_is_marked_beside_its_name() -> None:
-    found = [each._replace(paused=each.group == "billing") for each in ATTENDANCES]
+    found = [each._replace(paused=each.group == "billing") for each in ROSTERS]
     _, first, second = shown(draw_workers(workers_of(found), 62_000), 100)
     assert first.endswith("3  orders/billing (paused), events/audit")
     assert second.endswith("1  orders/billing (paused)")
@@ -133,7 +133,7 @@ def test_a_topic_or_group_that_there_is_not_is_refused(app: QFrame) -> None:
 
 
 def test_workers_are_a_table_of_80_columns() -> None:
-    assert shown(draw_workers(workers_of(ATTENDANCES), 62_000)) == [
+    assert shown(draw_workers(workers_of(ROSTERS), 62_000)) == [
         "worker                  since     slots  consumers",
         "host-a-17-0123456789ab  61 s ago      3  orders/billing, events/audit",
         "host-b-18-0123456789ab  60 s ago      1  orders/billing",
@@ -141,7 +141,7 @@ def test_workers_are_a_table_of_80_columns() -> None:
 
 
 def test_slots_are_a_table_that_names_a_group_and_each_owner_once_and_what_nobody_owns() -> None:
-    assert shown(draw_slots("orders", owners_of(ATTENDANCES[:1]), 7_205_000)) == [
+    assert shown(draw_slots("orders", owners_of(ROSTERS[:1]), 7_205_000)) == [
         "group    slots  owner                   since    epoch",
         "billing  0      host-a-17-0123456789ab  2 h ago  1",
         "         1,3    nobody",
@@ -151,7 +151,7 @@ def test_slots_are_a_table_that_names_a_group_and_each_owner_once_and_what_nobod
 
 def test_long_names_are_folded_and_nothing_is_cut() -> None:
     name = f"{'x' * 40}-4194304-0123456789ab"
-    found = [Attendance(ORDERS, "g" * 20, roster({name: 0}, dict.fromkeys(range(4), name)))]
+    found = [GroupRoster(ORDERS, "g" * 20, roster({name: 0}, dict.fromkeys(range(4), name)))]
     for parts in (draw_slots("orders", owners_of(found), 0), draw_workers(workers_of(found), 0)):
         lines = shown(parts)
         assert all(len(line) <= 80 for line in lines)
@@ -171,14 +171,14 @@ def test_where_columns_have_no_room_the_cells_of_a_row_stand_below_each_other() 
 def test_a_slot_of_nobody_is_red_on_a_terminal() -> None:
     out = Console(force_terminal=True, color_system="standard")
     with out.capture() as captured:
-        out.print(*draw_slots("orders", owners_of(ATTENDANCES[:1]), 0))
+        out.print(*draw_slots("orders", owners_of(ROSTERS[:1]), 0))
     assert captured.get().count("\x1b[31mnobody") == 1
 
 
 def test_what_is_not_there_says_what_to_do() -> None:
     start = "no worker is running; start one: qframe worker MODULE"
     assert shown(draw_workers([], 0)) == [start]
-    nobody = owners_of([Attendance(EVENTS, "audit", roster({}, {}))])
+    nobody = owners_of([GroupRoster(EVENTS, "audit", roster({}, {}))])
     assert shown(draw_slots("events", nobody, 0))[-1] == start
     assert shown(draw_slots("events", [], 0), width=200) == [
         "no group has subscribed to events yet; start a worker with a consumer for it"

@@ -10,7 +10,7 @@ from qframe.errors import UndecodableBody
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry, Reject
-from qframe.runtime.handler.retry_policy import ending_of, pause_s, retries_locally, summary
+from qframe.runtime.handler.retry_policy import disposition_of, pause_s, retries_locally, summary
 
 
 def delivery(attempt: int = 1) -> Delivery:
@@ -18,8 +18,10 @@ def delivery(attempt: int = 1) -> Delivery:
 
 
 def end(error: BaseException, attempt: int = 1) -> tuple[Verdict, int, int | None]:
-    ending = ending_of(delivery(attempt), error, max_attempts=3, backoff=Backoff(10, cap=10))
-    return ending.verdict, ending.delay_ms, ending.at_ms
+    disposition = disposition_of(
+        delivery(attempt), error, max_attempts=3, backoff=Backoff(10, cap=10)
+    )
+    return disposition.verdict, disposition.delay_ms, disposition.at_ms
 
 
 def test_any_error_is_a_delayed_retry_until_the_attempts_are_spent() -> None:
@@ -35,12 +37,12 @@ def test_a_retry_keeps_a_short_traceback_and_a_wish_for_one_keeps_none() -> None
 
     with pytest.raises(ValueError, match="Expecting") as raised:
         failing()
-    ending = ending_of(delivery(), raised.value, max_attempts=3, backoff=Backoff())
-    assert ending.traceback is not None
-    assert 'json.loads("{")' in ending.traceback
-    assert ending.traceback.endswith(ending.error.removeprefix("JSONDecodeError: "))  # type: ignore[union-attr]
-    assert len(ending.traceback) <= 2000
-    wish = ending_of(delivery(), NeedRetry(delay=1), max_attempts=3, backoff=Backoff())
+    disposition = disposition_of(delivery(), raised.value, max_attempts=3, backoff=Backoff())
+    assert disposition.traceback is not None
+    assert 'json.loads("{")' in disposition.traceback
+    assert disposition.traceback.endswith(disposition.error.removeprefix("JSONDecodeError: "))  # type: ignore[union-attr]
+    assert len(disposition.traceback) <= 2000
+    wish = disposition_of(delivery(), NeedRetry(delay=1), max_attempts=3, backoff=Backoff())
     assert wish.traceback is None
 
 
@@ -52,11 +54,11 @@ def test_a_time_that_is_asked_for_is_kept_exactly() -> None:
 
 @pytest.mark.parametrize("error", [Reject("never"), UndecodableBody("m", "int", "no")])
 def test_what_no_retry_can_help_dies_at_once(error: Exception) -> None:
-    ending = ending_of(delivery(), error, max_attempts=16, backoff=Backoff())
-    assert ending.verdict is Verdict.DEAD
-    assert ending.error is not None
-    assert ending.error.startswith(type(error).__name__)
-    assert type(error).__name__ in (ending.traceback or "")
+    disposition = disposition_of(delivery(), error, max_attempts=16, backoff=Backoff())
+    assert disposition.verdict is Verdict.DEAD
+    assert disposition.error is not None
+    assert disposition.error.startswith(type(error).__name__)
+    assert type(error).__name__ in (disposition.traceback or "")
 
 
 @pytest.mark.parametrize("most", [0, 3, 5])
@@ -84,10 +86,10 @@ def test_an_error_that_cannot_say_what_it_is_ends_its_message_all_the_same() -> 
         def __str__(self) -> str:
             raise LookupError
 
-    ending = ending_of(delivery(), Mute(), max_attempts=1, backoff=Backoff())
-    assert ending.verdict is Verdict.DEAD
-    assert ending.error == "Mute: its __str__ raised LookupError"
-    assert "Mute" in (ending.traceback or "")
+    disposition = disposition_of(delivery(), Mute(), max_attempts=1, backoff=Backoff())
+    assert disposition.verdict is Verdict.DEAD
+    assert disposition.error == "Mute: its __str__ raised LookupError"
+    assert "Mute" in (disposition.traceback or "")
 
 
 class Exiting(Exception):
@@ -116,16 +118,16 @@ def test_an_error_that_cannot_be_formatted_is_told_by_its_type_and_place(error: 
     with pytest.raises(type(error)) as caught:
         place_of_the_fault()
     for most, verdict in ((1, Verdict.DEAD), (2, Verdict.RETRY)):
-        ending = ending_of(delivery(), caught.value, max_attempts=most, backoff=Backoff())
-        assert ending.verdict is verdict
-        assert (ending.error or "").startswith(type(error).__name__)
-        assert "place_of_the_fault" in (ending.traceback or "")
-        assert type(error).__name__ in (ending.traceback or "")
+        disposition = disposition_of(delivery(), caught.value, max_attempts=most, backoff=Backoff())
+        assert disposition.verdict is verdict
+        assert (disposition.error or "").startswith(type(error).__name__)
+        assert "place_of_the_fault" in (disposition.traceback or "")
+        assert type(error).__name__ in (disposition.traceback or "")
 
 
 def test_an_errors_text_is_made_such_that_every_store_takes_it() -> None:
     error = OSError("odd \0 and \ud800 and ü\x1b")
-    ending = ending_of(delivery(), error, max_attempts=1, backoff=Backoff())
-    assert ending.error == r"OSError: odd \x00 and \ud800 and ü" + "\x1b"
-    assert r"odd \x00 and \ud800" in (ending.traceback or "")
-    (ending.error + (ending.traceback or "")).encode()
+    disposition = disposition_of(delivery(), error, max_attempts=1, backoff=Backoff())
+    assert disposition.error == r"OSError: odd \x00 and \ud800 and ü" + "\x1b"
+    assert r"odd \x00 and \ud800" in (disposition.traceback or "")
+    (disposition.error + (disposition.traceback or "")).encode()

@@ -17,7 +17,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.runtime.feed.settler import Settler
 from qframe.runtime.flow.in_flight import InFlight
-from qframe.runtime.handler.retry_policy import Ending, summary
+from qframe.runtime.handler.retry_policy import Disposition, summary
 from qframe.stores.types import Settlement
 from qframe.topic import Topic
 
@@ -100,7 +100,7 @@ class Bench:
             self.settler.put(ones)
         else:
             for one in ones:
-                self.settler.put(Ending(one, verdict))
+                self.settler.put(Disposition(one, verdict))
 
     def await_settled(self, *numbers: int) -> None:
         eventually(lambda: self.keeper.settled == list(numbers))

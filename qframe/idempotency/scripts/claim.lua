@@ -7,18 +7,18 @@
 -- Promise: one atomic step; a token that has claimed an effect claims it again.
 local scope = KEYS[1]
 local lease = ARGV[1]
-local answers = {}
+local replies = {}
 for i = 2, #ARGV, 2 do
   local key, running = scope .. ARGV[i], 'p' .. ARGV[i + 1]
   local state = redis.call('GET', key)
-  local answer = -1
+  local reply = -1
   if not state or state == running then
     redis.call('SET', key, running, 'PX', lease)
   elseif string.sub(state, 1, 1) == 'd' then
-    answer = -2
+    reply = -2
   else
-    answer = math.max(0, redis.call('PTTL', key))
+    reply = math.max(0, redis.call('PTTL', key))
   end
-  answers[#answers + 1] = answer
+  replies[#replies + 1] = reply
 end
-return answers
+return replies

@@ -7,7 +7,7 @@
 -- Promise: one atomic step; only the token's holder finishes, and may do it again.
 local scope = KEYS[1]
 local kept = ARGV[1]
-local answers = {}
+local replies = {}
 for i = 2, #ARGV, 2 do
   local key, token = scope .. ARGV[i], ARGV[i + 1]
   local state = redis.call('GET', key)
@@ -15,6 +15,6 @@ for i = 2, #ARGV, 2 do
   if held then
     redis.call('SET', key, 'd' .. token, 'PX', kept)
   end
-  answers[#answers + 1] = held and 1 or 0
+  replies[#replies + 1] = held and 1 or 0
 end
-return answers
+return replies

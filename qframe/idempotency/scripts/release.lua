@@ -6,13 +6,13 @@
 -- Cost: 2 commands for each effect.
 -- Promise: one atomic step; only the token's holder releases, and nothing that is done.
 local scope = KEYS[1]
-local answers = {}
+local replies = {}
 for i = 1, #ARGV, 2 do
   local key = scope .. ARGV[i]
   local held = redis.call('GET', key) == 'p' .. ARGV[i + 1]
   if held then
     redis.call('DEL', key)
   end
-  answers[#answers + 1] = held and 1 or 0
+  replies[#replies + 1] = held and 1 or 0
 end
-return answers
+return replies

@@ -7,13 +7,13 @@
 -- Promise: one atomic step; only the token's holder keeps a claim.
 local scope = KEYS[1]
 local lease = ARGV[1]
-local answers = {}
+local replies = {}
 for i = 2, #ARGV, 2 do
   local key = scope .. ARGV[i]
   local held = redis.call('GET', key) == 'p' .. ARGV[i + 1]
   if held then
     redis.call('PEXPIRE', key, lease)
   end
-  answers[#answers + 1] = held and 1 or 0
+  replies[#replies + 1] = held and 1 or 0
 end
-return answers
+return replies

@@ -26,7 +26,7 @@ from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import BatchHandler, Handler
-from qframe.runtime.handler.outcomes import Endings
+from qframe.runtime.handler.failure_handler import FailureHandler
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.base import Order
 from qframe.runtime.order.batch_order import BatchOrder
@@ -165,7 +165,7 @@ class Consumer:
         self._finisher = Finisher(
             topic=topic.name, group=group, options=options, policy=self.policy, order=self._order,
             flow=self.flow, in_flight=self.in_flight, slots=self.slots,
-            outcomes=Endings(
+            failures=FailureHandler(
                 **self._where, options=options, events=events, on_failed=self.flow.failed
             ),
             time_limit=time_limit, acks=self._acks,

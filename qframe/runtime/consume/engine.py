@@ -14,7 +14,7 @@ from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import BatchHandler, Handler, check_answer
+from qframe.runtime.handler.binding import BatchHandler, Handler, check_result
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.base import Order
 from qframe.runtime.policies.base import EffectPolicy, Sorting
@@ -122,7 +122,7 @@ class Engine:
                     continue
             try:
                 if (result := handler(attempt)) is not None:
-                    check_answer(result)
+                    check_result(result)
             except BaseException as error:  # a handler's SystemExit must not end a thread
                 self.end([attempt], error)
             else:
@@ -169,7 +169,7 @@ class Engine:
         try:
             with self._time_limit.running(attempt):
                 if (result := self._handler(attempt)) is not None:
-                    check_answer(result)
+                    check_result(result)
         except BaseException as error:  # a handler's SystemExit must not end a thread
             return error
         return None

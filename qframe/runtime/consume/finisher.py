@@ -17,8 +17,8 @@ from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt, AttemptState
-from qframe.runtime.handler.outcomes import Endings
-from qframe.runtime.handler.retry_policy import Ending, pause_s, retries_locally
+from qframe.runtime.handler.failure_handler import FailureHandler
+from qframe.runtime.handler.retry_policy import Disposition, pause_s, retries_locally
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.base import Order
 from qframe.runtime.policies.base import EffectPolicy, Sorting
@@ -39,7 +39,7 @@ class Finisher:
         order: of deliveries.
         flow: hears how handlers have ended, and of attempts that wait.
         in_flight, slots: what is in flight, and whether that is this worker's.
-        outcomes: decides how an attempt ends whose handler has raised.
+        failures: decides how an attempt ends whose handler has raised.
         time_limit: how long a handler may run.
         acks: the attempts that their users settle.
         dispatch, pause: hand attempts to the executor, now or after a pause.
@@ -59,7 +59,7 @@ class Finisher:
         flow: AdmissionControl,
         in_flight: InFlight,
         slots: Slots,
-        outcomes: Endings,
+        failures: FailureHandler,
         time_limit: TimeLimit,
         acks: ManualAcks,
         dispatch: Callable[[list[Attempt]], None],
@@ -78,7 +78,7 @@ class Finisher:
         self._flow = flow
         self._in_flight = in_flight
         self._slots = slots
-        self._outcomes = outcomes
+        self._failures = failures
         self._time_limit = time_limit
         self._acks = acks
         self._dispatch = dispatch
@@ -200,7 +200,7 @@ class Finisher:
         """
         left = [attempt for attempt in unit if attempt.is_open]
         if not left:
-            self._outcomes.tell("delivery.failed", unit[0], error, settled=True)
+            self._failures.emit("delivery.failed", unit[0], error, settled=True)
         for attempt in filter(lambda one: not one.is_open, unit):
             self.leave(attempt, has_returned=False)
         if (sorting := self._policy.retries(left, error)) is not None:
@@ -239,14 +239,14 @@ class Finisher:
             self.leave(attempt, has_returned=False)
             return
         self._acks.close(attempt)
-        self._tell_store(self._outcomes.of(attempt, error))
+        self._tell_store(self._failures.disposition_of(attempt, error))
         self.free(attempt.delivery)
 
     def _fail_settled(self, attempt: Attempt, error: BaseException) -> None:
         """Reports an error of an attempt that was settled first: there is nothing else to do."""
         attempt.close()
         self._flow.failed(attempt.delivery, error)
-        self._outcomes.of_settled(attempt, error)
+        self._failures.report_settled(attempt, error)
         self.free(attempt.delivery)
 
     def leave(self, attempt: Attempt, *, has_returned: bool) -> None:
@@ -324,8 +324,8 @@ class Finisher:
         self._in_flight.remove(deliveries)
         self._slots.drain()
 
-    def _tell_store(self, ending: Ending) -> None:
-        if taken_back := self._order.end(ending):
+    def _tell_store(self, disposition: Disposition) -> None:
+        if taken_back := self._order.end(disposition):
             self._take_back(set(taken_back))
 
     # For users, from any thread.
@@ -381,7 +381,7 @@ class Finisher:
             )
         has_returned = self._acks.close(attempt)
         if error is not None:
-            self._tell_store(self._outcomes.of(attempt, error))
+            self._tell_store(self._failures.disposition_of(attempt, error))
         else:
             self._flow.succeeded([attempt.delivery])
             self._order.acknowledge([attempt.delivery])
@@ -396,5 +396,5 @@ class Finisher:
         """Hands back an attempt that its user let go unsettled: at once, and it counts."""
         self._policy.forget(self._acks.effect_of(delivery))
         if self._acks.let_go(delivery):
-            self._tell_store(self._outcomes.of_forgotten(delivery))
+            self._tell_store(self._failures.disposition_of_leaked(delivery))
             self.free(delivery)

@@ -13,7 +13,7 @@ from qframe.runtime.executors.batch_call import BatchCall
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.executors.worker_threads import WorkerThreads
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.binding import check_answer
+from qframe.runtime.handler.binding import check_result
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.batches import Batches
 
@@ -311,7 +311,7 @@ class BatchThreadExecutor:
         """Calls a plain handler; returns what it has raised."""
         try:
             if (result := self._handler(given)) is not None:
-                check_answer(result)
+                check_result(result)
         except BaseException as error:  # a handler's SystemExit must not end a thread
             return error
         return None

@@ -80,12 +80,12 @@ class DaemonThreadExecutor(ThreadPoolExecutor):
         while (call := self._tasks.get()) is not None:
             if call.future.set_running_or_notify_cancel():
                 try:
-                    answer = call.function()
+                    result = call.function()
                 except BaseException as error:  # the waiting caller gets it
                     call.future.set_exception(error)
                 else:
-                    call.future.set_result(answer)
-                    del answer
+                    call.future.set_result(result)
+                    del result
             del call  # its arguments are not kept until the next call comes
             self._free.release()
         self._tasks.put(None)  # for the other threads

@@ -12,7 +12,7 @@ from typing import Any, Final, TypeVar
 from qframe.runtime.executors.daemon_threads import DaemonThreadExecutor
 from qframe.service import Service
 
-Answer = TypeVar("Answer")
+Result = TypeVar("Result")
 
 LAST_WORDS_S: Final = 2.0
 LOOK_EVERY_S: Final = 1.0
@@ -92,19 +92,19 @@ class EventLoop(Service):
             else:
                 self._loop.call_soon_threadsafe(function, *args)
 
-    def wait_for(self, asked: Coroutine[Any, Any, Answer]) -> Answer:
+    def wait_for(self, asked: Coroutine[Any, Any, Result]) -> Result:
         """Has something awaited in the loop, and waits for its answer: from another thread.
 
         Raises:
             RuntimeError: if the loop has ended without an answer.
         """
         try:
-            answer = asyncio.run_coroutine_threadsafe(asked, self.loop)
+            future = asyncio.run_coroutine_threadsafe(asked, self.loop)
             # What comes while the loop ends is never looked at, and nobody tells.
-            while not wait([answer], LOOK_EVERY_S).done:
+            while not wait([future], LOOK_EVERY_S).done:
                 if self.loop.is_closed():
                     raise RuntimeError(f"{self.name} has ended")
-            return answer.result()
+            return future.result()
         finally:
             asked.close()
 

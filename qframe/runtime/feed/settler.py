@@ -13,7 +13,7 @@ from qframe.outcomes import Settled, Verdict
 from qframe.retry import Backoff
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.flow.in_flight import InFlight
-from qframe.runtime.handler.retry_policy import Ending, summary
+from qframe.runtime.handler.retry_policy import Disposition, summary
 from qframe.service import Service
 from qframe.stores.base import Settling
 from qframe.stores.types import NO_EPOCH, Settlement, acks
@@ -29,8 +29,8 @@ class Leak(NamedTuple):
     delivery: Delivery
 
 
-One = Delivery | Ending
-Item = list[Delivery] | Ending | Leak | None
+One = Delivery | Disposition
+Item = list[Delivery] | Disposition | Leak | None
 
 
 class Settler(Service):
@@ -85,7 +85,7 @@ class Settler(Service):
         self.settled = 0
         self.sending: list[Delivery] = []
 
-    def put(self, item: list[Delivery] | Ending | Leak) -> None:
+    def put(self, item: list[Delivery] | Disposition | Leak) -> None:
         """Takes deliveries that were acknowledged, or one that ended otherwise.
 
         It never blocks, and may be called by the garbage collector, whatever lock is held.
@@ -218,9 +218,9 @@ class Settler(Service):
         """
         delivery = _delivery(one)
         why = f"its settlement was refused: {summary(error)}"
-        ending = Ending(delivery, Verdict.DEAD, error=why)
+        disposition = Disposition(delivery, Verdict.DEAD, error=why)
         try:
-            [result] = self._ask([ending])
+            [result] = self._ask([disposition])
         except UnknownGroup:
             return Settled.STALE
         except StoreUnavailable:
@@ -245,11 +245,11 @@ class Settler(Service):
 
 
 def _delivery(one: One) -> Delivery:
-    return one.delivery if isinstance(one, Ending) else one
+    return one.delivery if isinstance(one, Disposition) else one
 
 
 def _settlement(item: One, epochs: Mapping[int, str]) -> Settlement:
-    if isinstance(item, Ending):
+    if isinstance(item, Disposition):
         one = item.delivery
         return Settlement(
             one.slot, one.subject, one.seq, one.receipt, one.attempt,

@@ -143,26 +143,26 @@ def check_transaction(function: Callable[..., Any], checker: Checker | None) -> 
         )  # fmt: skip
 
 
-def raise_returned(answer: object) -> None:
+def raise_returned(result: object) -> None:
     """Raises an exception that a handler has returned: it was meant to be raised."""
-    if isinstance(answer, BaseException) or (
-        inspect.isclass(answer) and issubclass(answer, BaseException)
+    if isinstance(result, BaseException) or (
+        inspect.isclass(result) and issubclass(result, BaseException)
     ):
-        raise answer
+        raise result
 
 
-def check_answer(answer: object) -> None:
+def check_result(result: object) -> None:
     """Raises an exception that a plain handler has returned, and refuses what is to be awaited.
 
     Raises:
         BadHandler: if it would have to be awaited, since nothing of its work is done.
     """
-    raise_returned(answer)
-    if inspect.isawaitable(answer):
-        if inspect.iscoroutine(answer):
-            answer.close()
+    raise_returned(result)
+    if inspect.isawaitable(result):
+        if inspect.iscoroutine(result):
+            result.close()
         raise BadHandler(
-            "handler's result", answer, "it is awaitable, but the handler is not an async function",
+            "handler's result", result, "it is awaitable, but the handler is not an async function",
             "decorate the async function itself, or write `async def` around it",
         )  # fmt: skip
 

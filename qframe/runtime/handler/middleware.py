@@ -12,7 +12,7 @@ from qframe.errors import BadOption
 from qframe.events import Events
 from qframe.hooks import Middleware, is_async
 from qframe.message import Message
-from qframe.runtime.handler.binding import Handler, check_answer, name_of, raise_returned
+from qframe.runtime.handler.binding import Handler, check_result, name_of, raise_returned
 
 # No others: a worker that a harness loses calls nothing any more.
 _FAILURES: Final = (Exception, SystemExit, CancelledError)
@@ -75,19 +75,19 @@ class MiddlewareChain:
             for message in _each(given):
                 for hook in self._middleware:
                     if (awaits := hook.before(message)) is not None:
-                        check_answer(awaits)
+                        check_result(awaits)
                     begun.append((hook, message))
             started_s = self._clock.monotonic_s()
-            if (answer := self._handler(given)) is not None:
-                check_answer(answer)
+            if (result := self._handler(given)) is not None:
+                check_result(result)
             elapsed_s = self._clock.monotonic_s() - started_s
         except _FAILURES as error:
-            self._tell(begun, "on_failure", error)
+            self._notify(begun, "on_failure", error)
             raise
-        self._tell(begun, "after", elapsed_s)
-        return answer
+        self._notify(begun, "after", elapsed_s)
+        return result
 
-    def _tell(self, begun: list[tuple[Middleware, Message]], name: str, fact: object) -> None:
+    def _notify(self, begun: list[tuple[Middleware, Message]], name: str, fact: object) -> None:
         for hook, message in reversed(begun):
             try:
                 getattr(hook, name)(message, fact)
@@ -117,14 +117,14 @@ class AsyncMiddlewareChain(MiddlewareChain):
                     await _awaited(hook.before(message))
                     begun.append((hook, message))
             started_s = self._clock.monotonic_s()
-            if (answer := await self._handler(given)) is not None:
-                raise_returned(answer)
+            if (result := await self._handler(given)) is not None:
+                raise_returned(result)
             elapsed_s = self._clock.monotonic_s() - started_s
         except _FAILURES as error:
             await self._tell_all(begun, "on_failure", error)
             raise
         await self._tell_all(begun, "after", elapsed_s)
-        return answer
+        return result
 
     async def _tell_all(
         self, begun: list[tuple[Middleware, Message]], name: str, fact: object
@@ -140,6 +140,6 @@ def _each(given: Message | list[Message]) -> Sequence[Message]:
     return given if isinstance(given, list) else (given,)
 
 
-async def _awaited(answer: Awaitable[None] | None) -> None:
-    if answer is not None and inspect.isawaitable(answer):
-        await answer
+async def _awaited(result: Awaitable[None] | None) -> None:
+    if result is not None and inspect.isawaitable(result):
+        await result

@@ -24,7 +24,7 @@ MAX_RETRIED_CHARS: Final = 2000  # millions of messages may wait for a retry at 
 FRAMES_OF_ODD_ERRORS: Final = 5
 
 
-class Ending(msgspec.Struct, gc=False, eq=False):
+class Disposition(msgspec.Struct, gc=False, eq=False):
     """How a delivery ends, on its way to the settler."""
 
     delivery: Delivery
@@ -49,37 +49,41 @@ def pause_s(local_retries: int) -> float:
     return bound * random.uniform(0.5, 1)  # noqa: S311 - jitter, no secret
 
 
-def ending_of(
+def disposition_of(
     delivery: Delivery, error: BaseException, *, max_attempts: int, backoff: Backoff
-) -> Ending:
+) -> Disposition:
     """The retry or the death of a delivery whose handler raised `error`."""
     attempt = delivery.attempt
     gives_up = isinstance(error, Reject | UndecodableBody | BadEffectKey)
     if gives_up or attempt >= max_attempts:
-        return Ending(
+        return Disposition(
             delivery, Verdict.DEAD, error=summary(error), traceback=_traced(error, _whole)
         )
     if isinstance(error, NeedRetry) and not error.is_local:
         delay_ms = error.delay_ms or 0
-        return Ending(delivery, Verdict.RETRY, delay_ms, error.at_ms, summary(error))
+        return Disposition(delivery, Verdict.RETRY, delay_ms, error.at_ms, summary(error))
     trace = None if isinstance(error, NeedRetry) else _traced(error, _short)
-    return Ending(delivery, Verdict.RETRY, backoff.delay_ms(attempt), None, summary(error), trace)
+    return Disposition(
+        delivery, Verdict.RETRY, backoff.delay_ms(attempt), None, summary(error), trace
+    )
 
 
-def releases(deliveries: list[Delivery], *, by_run: bool) -> tuple[list[Ending], list[Delivery]]:
+def releases(
+    deliveries: list[Delivery], *, by_run: bool
+) -> tuple[list[Disposition], list[Delivery]]:
     """How deliveries are given back uncounted, and those that go with others before them.
 
     `by_run`: whether giving back the first of a subject's run gives back the run.
     """
-    endings, implied = [], []
+    dispositions, implied = [], []
     seen: set[tuple[str | None, str]] = set()
     for one in sorted(deliveries, key=lambda each: each.seq):
         if by_run and (one.subject, one.receipt) in seen:
             implied.append(one)
         else:
             seen.add((one.subject, one.receipt))
-            endings.append(Ending(one, Verdict.RELEASE))
-    return endings, implied
+            dispositions.append(Disposition(one, Verdict.RELEASE))
+    return dispositions, implied
 
 
 def summary(error: BaseException) -> str:

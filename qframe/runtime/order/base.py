@@ -7,7 +7,7 @@ from typing import Protocol
 
 from qframe.message import Delivery
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.retry_policy import Ending
+from qframe.runtime.handler.retry_policy import Disposition
 
 
 class Order(Protocol):
@@ -31,7 +31,7 @@ class Order(Protocol):
     def acknowledge(self, deliveries: list[Delivery]) -> None:
         """Tells the store that deliveries are done."""
 
-    def end(self, ending: Ending) -> Collection[Delivery]:
+    def end(self, disposition: Disposition) -> Collection[Delivery]:
         """Tells the store how a delivery has ended; returns what it takes back with it.
 
         Only of what went on to the executor: what waits here is taken back by itself.

@@ -8,10 +8,10 @@ from contextlib import suppress
 
 from qframe.message import Delivery
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.retry_policy import Ending, releases
+from qframe.runtime.handler.retry_policy import Disposition, releases
 from qframe.runtime.order.batches import Batches
-from qframe.runtime.order.settlement_order import Turns
-from qframe.runtime.order.tag_filter import parted
+from qframe.runtime.order.settlement_order import SettlementOrder
+from qframe.runtime.order.tag_filter import partitioned
 from qframe.tags import Matches
 
 
@@ -39,7 +39,7 @@ class BatchOrder:
         in_turn: bool,
         matches: Matches | None,
         gone: Callable[[list[Delivery]], object],
-        put: Callable[[list[Delivery] | Ending], None],
+        put: Callable[[list[Delivery] | Disposition], None],
         on_skipped: Callable[[int], None],
     ) -> None:
         self._batches = batches
@@ -48,19 +48,19 @@ class BatchOrder:
         self._gone = gone
         self._put = put
         self._on_skipped = on_skipped
-        self._turns = Turns(self._put_in_turn) if in_turn else None
+        self._settlement_order = SettlementOrder(self._put_in_turn) if in_turn else None
         self._skipped: deque[Delivery] = deque()
 
     def offer(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Lets all through that are wanted: `Batches` keeps the order of their lanes."""
-        if self._turns is not None:
-            self._turns.note(deliveries)
+        if self._settlement_order is not None:
+            self._settlement_order.note(deliveries)
         if self._matches is None:
             return deliveries
-        wanted, unwanted = parted(deliveries, self._matches)
+        wanted, unwanted = partitioned(deliveries, self._matches)
         if unwanted:
             self.acknowledge(unwanted)
-            if self._turns is None:
+            if self._settlement_order is None:
                 self._on_skipped(len(unwanted))
         return wanted
 
@@ -83,31 +83,31 @@ class BatchOrder:
 
     def acknowledge(self, deliveries: list[Delivery]) -> None:
         """Tells the store that deliveries are done, when their turns have come."""
-        if self._turns is None:
+        if self._settlement_order is None:
             if deliveries:
                 self._put(deliveries)
             return
         for delivery in deliveries:
-            self._turns.settle(delivery, delivery)
+            self._settlement_order.settle(delivery, delivery)
         self._tell_skipped()
 
-    def end(self, ending: Ending) -> Collection[Delivery]:
+    def end(self, disposition: Disposition) -> Collection[Delivery]:
         """Tells the store how a delivery has ended, when its turn has come."""
-        if self._turns is None:
-            self._put(ending)
+        if self._settlement_order is None:
+            self._put(disposition)
             return ()
-        taken_back = self._turns.settle(ending.delivery, ending)
+        taken_back = self._settlement_order.settle(disposition.delivery, disposition)
         self._tell_skipped()
         return taken_back
 
     def release(self, deliveries: list[Delivery]) -> None:
         """Gives deliveries back, uncounted, and with them what has ended behind them."""
-        endings, implied = releases(deliveries, by_run=self._by_run)
+        dispositions, implied = releases(deliveries, by_run=self._by_run)
         self._gone(implied)
-        for ending in endings:
-            self._put(ending)
-        if self._turns is not None:
-            self._gone(self._turns.give_back(deliveries))
+        for disposition in dispositions:
+            self._put(disposition)
+        if self._settlement_order is not None:
+            self._gone(self._settlement_order.release(deliveries))
 
     def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Delivery]:  # noqa: ARG002 - of the protocol
         """Keeps nothing back from the executor."""
@@ -115,11 +115,11 @@ class BatchOrder:
 
     def forget(self, lost: Collection[Delivery]) -> None:
         """Forgets what is not this worker's any more."""
-        if self._turns is not None:
-            self._turns.forget(lost)
+        if self._settlement_order is not None:
+            self._settlement_order.forget(lost)
 
-    def _put_in_turn(self, one: Delivery | Ending) -> None:
-        self._put(one if isinstance(one, Ending) else [one])
+    def _put_in_turn(self, one: Delivery | Disposition) -> None:
+        self._put(one if isinstance(one, Disposition) else [one])
         matches = self._matches
         if matches is not None and isinstance(one, Delivery) and not matches(one.headers):
             self._skipped.append(one)  # it is told when no lock is held

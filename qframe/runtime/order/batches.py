@@ -141,7 +141,7 @@ class Batches:
             return False
 
     def take_now(self, taker: Taker, *, full_only: bool) -> bool:
-        """Gives the next batch without waiting; answers whether there was one."""
+        """Gives the next batch without waiting; returns whether there was one."""
         with self._changed:
             if not full_only and not self._full and self._open is not None:
                 self._close()
@@ -203,7 +203,7 @@ class Batches:
             return [message for message in messages if self._is_held(message)]
 
     def resume(self, now_s: float | None = None) -> float | None:
-        """Gathers again what has paused for long enough; answers when the next one will have.
+        """Gathers again what has paused for long enough; returns when the next one will have.
 
         Args:
             now_s: on the monotonic clock, if somebody else says what time it is.
@@ -306,7 +306,7 @@ class Batches:
         lane.through[message.delivery] = LaneEntry(number, lane.batch)
 
     def _append(self, message: Attempt) -> Gathered:
-        """Puts a message into the open batch, which may be full then; answers that batch."""
+        """Puts a message into the open batch, which may be full then; returns that batch."""
         gathered = self._open
         if gathered is None:
             gathered = self._open = Gathered(self._clock.monotonic_s() + self._within_s)

@@ -7,7 +7,7 @@ from collections.abc import Callable, Collection
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.runtime.handler.attempt import Attempt
-from qframe.runtime.handler.retry_policy import Ending, releases
+from qframe.runtime.handler.retry_policy import Disposition, releases
 from qframe.runtime.order.lanes import Lanes
 
 
@@ -28,7 +28,7 @@ class KeyOrder:
         *,
         by_run: bool,
         gone: Callable[[list[Delivery]], object],
-        put: Callable[[list[Delivery] | Ending], None],
+        put: Callable[[list[Delivery] | Disposition], None],
     ) -> None:
         self._lanes = lanes
         self._by_run = by_run
@@ -55,19 +55,19 @@ class KeyOrder:
         """Tells the store that deliveries are done."""
         self._put(deliveries)
 
-    def end(self, ending: Ending) -> Collection[Delivery]:
+    def end(self, disposition: Disposition) -> Collection[Delivery]:
         """Tells the store how a delivery has ended.
 
         Where the store parks the subject, what waits behind in the lane goes back with it.
         """
-        self._put(ending)
-        if self._by_run and ending.verdict is not Verdict.DEAD:
-            self._gone(self._lanes.drop(ending.delivery))
+        self._put(disposition)
+        if self._by_run and disposition.verdict is not Verdict.DEAD:
+            self._gone(self._lanes.drop(disposition.delivery))
         return ()
 
     def release(self, deliveries: list[Delivery]) -> None:
         """Gives deliveries back, uncounted."""
-        endings, implied = releases(deliveries, by_run=self._by_run)
+        dispositions, implied = releases(deliveries, by_run=self._by_run)
         self._gone(implied)
-        for ending in endings:
-            self.end(ending)
+        for disposition in dispositions:
+            self.end(disposition)

@@ -28,7 +28,7 @@ class Lanes:
         self._waiting: dict[str | int, deque[Delivery] | None] = {}
 
     def offer(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Puts deliveries into their lanes, in order; answers those whose lane was free."""
+        """Puts deliveries into their lanes, in order; returns those whose lane was free."""
         through = []
         waiting = self._waiting
         lane_of = self._lane_of
@@ -47,7 +47,7 @@ class Lanes:
         return through
 
     def free(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Frees the lanes of deliveries that are through; answers the next one of each."""
+        """Frees the lanes of deliveries that are through; returns the next one of each."""
         following = []
         waiting = self._waiting
         lane_of = self._lane_of

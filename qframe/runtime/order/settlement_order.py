@@ -7,21 +7,21 @@ from collections.abc import Callable, Collection
 
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
-from qframe.runtime.handler.retry_policy import Ending
+from qframe.runtime.handler.retry_policy import Disposition
 
-One = Delivery | Ending
+One = Delivery | Disposition
 Run = dict[Delivery, One | None]
 
 
-class Turns:
-    """Keeps the ending of a message until those before it in its run are settled.
+class SettlementOrder:
+    """Keeps the disposition of a message until those before it in its run are settled.
 
     A store settles a run from its head on, and handlers of batches may end what they have in hand
     in any order. When one is to be retried the store takes the rest of its run back, whatever was
     said about it, so that order holds.
 
     Args:
-        put: sends endings, in order; answers at once.
+        put: sends dispositions, in order; returns at once.
     """
 
     def __init__(self, put: Callable[[One], None]) -> None:
@@ -30,36 +30,36 @@ class Turns:
         self._runs: dict[tuple[str | None, str], Run] = {}
 
     def note(self, deliveries: Collection[Delivery]) -> None:
-        """Hears, in order, what was handed out."""
+        """Records, in order, the deliveries that were handed out."""
         with self._guard:
             for one in deliveries:
                 self._runs.setdefault((one.subject, one.receipt), {})[one] = None
 
-    def settle(self, delivery: Delivery, ending: One) -> list[Delivery]:
-        """Sends an ending when its turn has come; answers what goes back with a retried one."""
+    def settle(self, delivery: Delivery, disposition: One) -> list[Delivery]:
+        """Sends a disposition when its turn has come; returns what goes back with a retried one."""
         name = delivery.subject, delivery.receipt
         with self._guard:
             run = self._runs.get(name)
             if run is None or delivery not in run:  # lost or taken back: let the store judge
-                self._put(ending)
+                self._put(disposition)
                 return []
-            run[delivery] = ending
+            run[delivery] = disposition
             behind: list[Delivery] = []
-            if isinstance(ending, Ending) and ending.verdict is not Verdict.DEAD:
+            if isinstance(disposition, Disposition) and disposition.verdict is not Verdict.DEAD:
                 behind = list(run)[list(run).index(delivery) + 1 :]
             for one in behind:
                 del run[one]
             for one in list(run):
-                if (its_ending := run[one]) is None:
+                if (next_one := run[one]) is None:
                     break
                 del run[one]
-                self._put(its_ending)
+                self._put(next_one)
             if not run:
                 del self._runs[name]
             return behind
 
-    def give_back(self, deliveries: Collection[Delivery]) -> list[Delivery]:
-        """Forgets what goes back to the store; answers what goes back with it.
+    def release(self, deliveries: Collection[Delivery]) -> list[Delivery]:
+        """Forgets what goes back to the store; returns what goes back with it.
 
         Those are the ones behind it that were ended, and had not had their turn.
         """
@@ -71,8 +71,8 @@ class Turns:
                 for one in list(run):
                     cut = cut or one in deliveries
                     if cut:
-                        ending = run.pop(one)
-                        rest += [] if ending is None else [one]
+                        disposition = run.pop(one)
+                        rest += [] if disposition is None else [one]
                 if run:
                     self._runs[name] = run
         return rest

@@ -66,7 +66,7 @@ class TagFilter(Lanes):
         self._in_order = by_subject
 
     def offer(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Puts what is wanted into its lane, in order; answers those whose lane was free."""
+        """Puts what is wanted into its lane, in order; returns those whose lane was free."""
         if self._in_order:
             return self._sifted(super().offer(deliveries))
         wanted, unwanted = self._parted(deliveries)
@@ -75,7 +75,7 @@ class TagFilter(Lanes):
         return super().offer(wanted)
 
     def free(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
-        """Frees the lanes of deliveries that are through; answers the next wanted one of each."""
+        """Frees the lanes of deliveries that are through; returns the next wanted one of each."""
         following = super().free(deliveries)
         return self._sifted(following) if self._in_order else following
 
@@ -89,10 +89,10 @@ class TagFilter(Lanes):
         return through
 
     def _parted(self, deliveries: Iterable[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
-        return parted(deliveries, self._matches)
+        return partitioned(deliveries, self._matches)
 
 
-def parted(
+def partitioned(
     deliveries: Iterable[Delivery], matches: Matches
 ) -> tuple[list[Delivery], list[Delivery]]:
     """Deliveries that are wanted by their headers, and those that are not."""

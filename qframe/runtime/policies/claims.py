@@ -115,12 +115,12 @@ class ClaimRenewal(Service):
 
     def _renew(self, claims: list[Claim]) -> None:
         try:
-            answers: Any = self._checker.renew_many(self._scope, claims, self._lease_ms)
+            renewed: Any = self._checker.renew_many(self._scope, claims, self._lease_ms)
         except CheckerUnavailable:
             return  # two more rounds fit into a lease; a claim that passes is noticed at its end
         with self._claims_guard:
             passed = [
-                claim for claim, kept in zip(claims, answers, strict=True)
+                claim for claim, kept in zip(claims, renewed, strict=True)
                 if not kept and claim in self._claims
             ]  # fmt: skip
             self._claims.difference_update(passed)

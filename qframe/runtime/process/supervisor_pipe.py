@@ -31,13 +31,16 @@ class SupervisorPipe(Service):
         on_lost: Callable[[], None],
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
-        super().__init__("qframe.lifeline", on_failure)
+        super().__init__("qframe.supervisor-pipe", on_failure)
         self._on_lost = on_lost
         try:
             self._socket = socket.socket(fileno=fd)
         except OSError:
             raise BadOption(
-                "lifeline", fd, "it is not the pipe of a supervisor", "leave --lifeline out"
+                "supervisor pipe",
+                fd,
+                "it is not the pipe of a supervisor",
+                "leave --supervisor-pipe out",
             ) from None
         self._socket.set_inheritable(False)  # a process that a handler starts must not inherit it
 

@@ -14,8 +14,8 @@ from qframe.stores.redis.envelopes import (
     META,
     NUMBER,
     TICKET,
-    buried_in,
     delayed,
+    delivery_of_dead,
     letter_of,
     shown,
     state_of,
@@ -188,11 +188,11 @@ def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[
         if unsettled != there:
             yield f"{where}: {unsettled} messages are not settled, {there} exist"
     numbers = [NUMBER.unpack(member)[0] for member in _pairs(redis, key("dead"), "ZSCAN")]
-    graves = redis.ask(key("graves"), "HLEN")
-    if len(numbers) != graves:
-        yield f"{where}: {len(numbers)} dead letters with {graves} graves"
-    for member, grave in _scanned(redis, key("graves"), "HSCAN"):
-        ended = buried_in(grave, one.slot, NUMBER.unpack(member)[0])
+    records = redis.ask(key("graves"), "HLEN")
+    if len(numbers) != records:
+        yield f"{where}: {len(numbers)} dead letters with {records} records"
+    for member, value in _scanned(redis, key("graves"), "HSCAN"):
+        ended = delivery_of_dead(value, one.slot, NUMBER.unpack(member)[0])
         if isinstance(ended, Malformed):
             yield f"{where} dead letter {ended.id}: {ended.error}"
 

@@ -20,7 +20,7 @@ LONGEST_PAUSE_S: Final = 2.0
 _BROKEN: Final = (QFrameError, *FAILURES)
 
 
-class HeardBell:
+class SubscribedBell:
     """Rings when a script has published to one of some channels, and says for which slot.
 
     When the subscription breaks, something may have been missed, so the bell rings, and again when
@@ -34,7 +34,7 @@ class HeardBell:
     """
 
     def __init__(
-        self, redis: Redis, channels: Sequence[str], release: Callable[[HeardBell], None]
+        self, redis: Redis, channels: Sequence[str], release: Callable[[SubscribedBell], None]
     ) -> None:
         self._redis = redis
         self._channels = channels

@@ -9,7 +9,7 @@ from typing_extensions import override
 from qframe.drivers.redis import Redis
 from qframe.stores.base import DeadLetters
 from qframe.stores.records import DeadPlace, Record
-from qframe.stores.redis.envelopes import NUMBER, record_of_grave
+from qframe.stores.redis.envelopes import NUMBER, record_of_dead
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.role import RedisRole
@@ -84,11 +84,11 @@ def of_slot(
         members = page[::2]
         if not members:
             break
-        graves = redis.ask(keys.key(slot, "graves", group), "HMGET", *members)
-        for member, died_at, grave in zip(members, page[1::2], graves, strict=True):
-            if grave is None:
+        records = redis.ask(keys.key(slot, "graves", group), "HMGET", *members)
+        for member, died_at, value in zip(members, page[1::2], records, strict=True):
+            if value is None:
                 continue
-            one = record_of_grave(keys.topic.name, group, slot, member, float(died_at), grave)
+            one = record_of_dead(keys.topic.name, group, slot, member, float(died_at), value)
             is_wanted = wanted is None or one.id in wanted
             if is_wanted and (after is None or one.dead_place > after):
                 found.append(one)

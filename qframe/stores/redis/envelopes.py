@@ -1,4 +1,4 @@
-"""Messages as they lie in Redis: envelopes, and what heads and graves say beside them."""
+"""Messages as they lie in Redis: envelopes, and the facts of heads and dead letters beside them."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from qframe.stores.types import Entry
 
 META: Final = struct.Struct(">QQiQ")  # due, seq, priority, published at
 STATE: Final = struct.Struct(">QIIHB")  # seq, tries, lost, given, length of the receipt
-GRAVE: Final = struct.Struct(">QI")  # published at, length of the facts
+DEAD_LETTER: Final = struct.Struct(">QI")  # published at, length of the facts
 NUMBER: Final = struct.Struct(">Q")
 TICKET: Final = struct.Struct(">QQ")  # ticket, published at
 
@@ -88,30 +88,30 @@ def state_of(value: bytes | None) -> Attempts:
     return Attempts(tries, lost, given, receipt, *told_apart(last_words))
 
 
-def buried_in(grave: bytes, slot: int, seq: int) -> Delivery:
+def delivery_of_dead(value: bytes, slot: int, seq: int) -> Delivery:
     """The message of a dead letter."""
-    _, size = _begin_of_grave(grave)
-    return delivery_of(grave[GRAVE.size + size :], slot, seq)
+    _, size = _begin_of_dead(value)
+    return delivery_of(value[DEAD_LETTER.size + size :], slot, seq)
 
 
-def _begin_of_grave(grave: bytes) -> tuple[int, int]:
+def _begin_of_dead(value: bytes) -> tuple[int, int]:
     """When its message was published, and the length of the facts."""
-    published, size = GRAVE.unpack_from(grave) if len(grave) >= GRAVE.size else (0, 0)
+    published, size = DEAD_LETTER.unpack_from(value) if len(value) >= DEAD_LETTER.size else (0, 0)
     return published, size
 
 
-def record_of_grave(
+def record_of_dead(
     topic: str, group: str, slot: int, member: bytes, died_at: float, value: bytes
 ) -> Record:
     """A dead letter."""
     [seq] = NUMBER.unpack(member)
-    published, size = _begin_of_grave(value)
-    facts = value[GRAVE.size : GRAVE.size + size]
+    published, size = _begin_of_dead(value)
+    facts = value[DEAD_LETTER.size : DEAD_LETTER.size + size]
     try:
         subject, priority, attempts, error, traceback = unpack(facts)
     except (ValueError, TypeError):  # its subject is not a text
         subject, priority, attempts, error, traceback = None, 0, 0, NOT_TEXT, None
-    one = buried_in(value, slot, seq)
+    one = delivery_of_dead(value, slot, seq)
     if not traceback:  # its last attempt was lost; the text is that of a failure before
         error, traceback = told_apart(error or None)
     return Record(

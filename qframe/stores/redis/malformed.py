@@ -42,7 +42,7 @@ def of_line(
     """Buries what of a stream's line is malformed, and passes what is missing; the rest is sound.
 
     An offset is missing where another program has removed what was there, or has counted wrongly.
-    There is nothing to bury, so it counts as settled.
+    There is no dead letter to keep, so it counts as settled.
     """
     keys, slot, epoch = share.keys, share.ask.slot, share.ask.epoch
     calls: list[Call] = []

@@ -20,7 +20,7 @@ from qframe.stores.types import NO_EPOCH, Settlement, acks
 from qframe.topic import Kind, Topic
 
 _PARTLY: Final = ord("p")
-_ANSWERS: Final = {ord("s"): Settled.SETTLED, ord("t"): Settled.STALE, ord("a"): Settled.AWAY}
+_RESULTS: Final = {ord("s"): Settled.SETTLED, ord("t"): Settled.STALE, ord("a"): Settled.AWAY}
 
 
 class RedisSettling(RedisRole, Settling):
@@ -75,16 +75,16 @@ def acknowledge(
     replies = redis.run(calls + singles, partly=True)
     partly: list[int] = []
     for slot, flat, reply in zip(lines, ranges, replies[: len(lines)], strict=True):
-        letters = _letters(redis, keys, group, reply, len(flat) // 2)
-        if letters.count(b"s") == len(letters):
+        codes = _codes(redis, keys, group, reply, len(flat) // 2)
+        if codes.count(b"s") == len(codes):
             continue
         line = [
             (one.seq, number) for number, one in enumerate(deliveries)
             if one.slot == slot and one.subject is None and one.receipt == receipts[slot]
         ]  # fmt: skip
-        partly += _note_ranges(results, [number for _, number in sorted(line)], flat, letters)
+        partly += _note_ranges(results, [number for _, number in sorted(line)], flat, codes)
     for share, reply in zip(places, replies[len(lines) :], strict=True):
-        _note(results, share, _letters(redis, keys, group, reply, len(share)))
+        _note(results, share, _codes(redis, keys, group, reply, len(share)))
     if partly:
         # Rare: some of what was acknowledged as one range was settled before.
         settlements = acks([deliveries[number] for number in partly], epochs)
@@ -95,17 +95,17 @@ def acknowledge(
 
 
 def _note_ranges(
-    results: list[Settled], numbers: list[int], flat: list[int], letters: bytes
+    results: list[Settled], numbers: list[int], flat: list[int], codes: bytes
 ) -> list[int]:
     """Puts down what became of ranges; returns the numbers of those settled only partly."""
     partly: list[int] = []
     following = iter(numbers)
-    for first, end, letter in zip(flat[::2], flat[1::2], letters, strict=True):
+    for first, end, code in zip(flat[::2], flat[1::2], codes, strict=True):
         within = list(islice(following, end - first))
-        if letter == _PARTLY:
+        if code == _PARTLY:
             partly += within
         else:
-            _note(results, within, bytes([letter]) * len(within))
+            _note(results, within, bytes([code]) * len(within))
     return partly
 
 
@@ -136,7 +136,7 @@ def settle(
     results = [Settled.SETTLED] * len(settlements)
     calls, places = _calls(keys, group, dict(enumerate(settlements)), now)
     for numbers, reply in zip(places, redis.run(calls, partly=True), strict=True):
-        _note(results, numbers, _letters(redis, keys, group, reply, len(numbers)))
+        _note(results, numbers, _codes(redis, keys, group, reply, len(numbers)))
     return results
 
 
@@ -173,19 +173,19 @@ def _calls(
     return calls, places
 
 
-def _letters(redis: Redis, keys: SlotKeys, group: str, reply: Any, count: int) -> bytes:
-    """A letter for each of so many that a call was about: its reply, if it has come."""
+def _codes(redis: Redis, keys: SlotKeys, group: str, reply: Any, count: int) -> bytes:
+    """One code for each settlement of a call: its reply, if it has come."""
     if isinstance(reply, Missing):
         return b"a" * count
     known(redis, keys, group, reply)
     return bytes(reply)
 
 
-def _note(results: list[Settled], numbers: list[int], letters: bytes) -> None:
+def _note(results: list[Settled], numbers: list[int], codes: bytes) -> None:
     """Puts down what became of each, where it is not simply settled."""
-    if letters.count(b"s") < len(letters):
-        for number, letter in zip(numbers, letters, strict=True):
-            results[number] = _ANSWERS[letter]
+    if codes.count(b"s") < len(codes):
+        for number, code in zip(numbers, codes, strict=True):
+            results[number] = _RESULTS[code]
 
 
 def _acked(settlements: Iterable[Settlement]) -> Iterator[Argument]:

@@ -11,7 +11,7 @@ from qframe.drivers.redis import Redis
 from qframe.errors import BadUrl
 from qframe.forks import Forks
 from qframe.stores.base import Capabilities
-from qframe.stores.redis.bell import HeardBell
+from qframe.stores.redis.bell import SubscribedBell
 from qframe.stores.redis.controls import RedisControls
 from qframe.stores.redis.dead import RedisDeadLetters
 from qframe.stores.redis.groups import RedisGroups
@@ -49,7 +49,7 @@ class RedisStore(
         super().__init__(Redis(url), namespace, clock)
         self.url = self._redis.shown
         self.capabilities = _CAPABILITIES
-        self._bells: set[HeardBell] = set()
+        self._bells: set[SubscribedBell] = set()
         self._bells_guard = threading.Lock()
         Forks.add(self._begin_anew)
         try:
@@ -58,13 +58,13 @@ class RedisStore(
             self._redis.close()
             raise
 
-    def bell(self, topics: Sequence[Topic]) -> HeardBell:
+    def bell(self, topics: Sequence[Topic]) -> SubscribedBell:
         """A bell that rings when one of these topics may have something new."""
-        return self._heard([self._keys(topic).channel for topic in topics])
+        return self._subscribed([self._keys(topic).channel for topic in topics])
 
-    def roster_bell(self, topic: Topic, group: str) -> HeardBell:
+    def roster_bell(self, topic: Topic, group: str) -> SubscribedBell:
         """A bell that rings when the roster has changed, but for a lease that passes."""
-        return self._heard([self._keys(topic).roster_channel(group)])
+        return self._subscribed([self._keys(topic).roster_channel(group)])
 
     def reconnect(self) -> None:
         """Closes connections that nobody uses now, and finds servers anew."""
@@ -82,12 +82,12 @@ class RedisStore(
         self._bells = set()
         self._bells_guard = threading.Lock()
 
-    def _heard(self, channels: Sequence[str]) -> HeardBell:
-        def forget(bell: HeardBell) -> None:
+    def _subscribed(self, channels: Sequence[str]) -> SubscribedBell:
+        def forget(bell: SubscribedBell) -> None:
             with self._bells_guard:
                 self._bells.discard(bell)
 
-        bell = HeardBell(self._redis, channels, forget)
+        bell = SubscribedBell(self._redis, channels, forget)
         with self._bells_guard:
             self._bells.add(bell)
         return bell

@@ -14,12 +14,12 @@ LONGEST_S: Final = 0.025
 GROWTH: Final = 1.25
 
 
-class RungBell:
-    """Rings when it is told to, for slots or for all of them.
+class NotifiedBell:
+    """Rings when it is notified, of some slots or of any.
 
     Args:
-        topics: the numbers of the topics of which it wants to hear.
-        roster: the topic's number and the group of whose roster it wants to hear instead.
+        topics: the numbers of the topics for which it rings.
+        roster: the topic's number and the group of the roster for which it rings instead.
         release: called when it is closed.
     """
 
@@ -28,7 +28,7 @@ class RungBell:
         *,
         topics: Collection[int] = (),
         roster: tuple[int, str] | None = None,
-        release: Callable[[RungBell], None],
+        release: Callable[[NotifiedBell], None],
     ) -> None:
         self.topics = frozenset(topics)
         self.roster = roster
@@ -39,7 +39,7 @@ class RungBell:
         self._any = False
         self._closed = False
 
-    def hear(self, slots: frozenset[int] | None) -> None:
+    def notify(self, slots: frozenset[int] | None) -> None:
         """Rings for these slots; None where it may be any."""
         with self._guard:
             if slots is None:
@@ -65,7 +65,7 @@ class RungBell:
 
     def ring(self) -> None:
         """Ends a wait now, or the next one if there is none."""
-        self.hear(None)
+        self.notify(None)
 
     def close(self) -> None:
         """Frees what it holds; ends a wait."""
@@ -74,7 +74,7 @@ class RungBell:
         self._release(self)
 
 
-class WatchingBell(RungBell):
+class WatchedFileBell(NotifiedBell):
     """Rings as well when a file was changed by anybody, without asking for what is in it.
 
     It looks every 5 ms at first and every 25 ms when it has waited for a while. A look is
@@ -85,7 +85,7 @@ class WatchingBell(RungBell):
         release: called when it is closed.
     """
 
-    def __init__(self, watch: SqliteWatch, release: Callable[[RungBell], None]) -> None:
+    def __init__(self, watch: SqliteWatch, release: Callable[[NotifiedBell], None]) -> None:
         super().__init__(release=release)
         self._watch = watch
         self._seen = watch.version()

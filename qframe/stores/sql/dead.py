@@ -25,28 +25,30 @@ from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.records import record_of_dead
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, slots
-from qframe.stores.sql.schema import dead as graves
+from qframe.stores.sql.schema import dead as dead_letters
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind, Topic
 
 _IN_ORDER: Final = (
-    select(graves)
-    .where(graves.c.cursor >= bindparam("first"), graves.c.cursor < bindparam("end"))
-    .order_by(graves.c.died_at, graves.c.cursor, graves.c.seq)
+    select(dead_letters)
+    .where(dead_letters.c.cursor >= bindparam("first"), dead_letters.c.cursor < bindparam("end"))
+    .order_by(dead_letters.c.died_at, dead_letters.c.cursor, dead_letters.c.seq)
     .limit(bindparam("most"))
 )
 _DEAD: Final = Statement(_IN_ORDER, "first end most")
 _NEXT_DEAD: Final = Statement(
     _IN_ORDER.where(
-        graves.c.died_at >= bindparam("died"),
-        (graves.c.died_at > bindparam("died"))
-        | (graves.c.cursor > bindparam("at"))
-        | and_(graves.c.cursor == bindparam("at"), graves.c.seq > bindparam("s")),
+        dead_letters.c.died_at >= bindparam("died"),
+        (dead_letters.c.died_at > bindparam("died"))
+        | (dead_letters.c.cursor > bindparam("at"))
+        | and_(dead_letters.c.cursor == bindparam("at"), dead_letters.c.seq > bindparam("s")),
     ),
     "first end died died at at s most",
 )
 _REMOVE: Final = Statement(
-    delete(graves).where(graves.c.cursor == bindparam("at"), graves.c.seq == bindparam("s")),
+    delete(dead_letters).where(
+        dead_letters.c.cursor == bindparam("at"), dead_letters.c.seq == bindparam("s")
+    ),
     "at s",
 )
 _HEAD: Final = Statement(select(slots.c.head).where(slots.c.slot == bindparam("at")), "at")

@@ -23,7 +23,7 @@ from qframe.drivers.sql import Database, Statement, Transaction
 from qframe.errors import QFrameError
 from qframe.forks import Forks
 from qframe.service import Service
-from qframe.stores.sql.bell import RungBell, WatchingBell
+from qframe.stores.sql.bell import NotifiedBell, WatchedFileBell
 from qframe.stores.sql.notifications import topic_and_group, topic_and_slots
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import PER_TOPIC, slots
@@ -42,45 +42,45 @@ class NotificationHub:
 
     def __init__(self, database: Database) -> None:
         self._database = database
-        self._bells: set[RungBell] = set()
+        self._bells: set[NotifiedBell] = set()
         self._guard = threading.Lock()
         self._listener: Service | None = None
         Forks.add(self._begin_anew)
 
-    def of_topics(self, numbers: Sequence[int]) -> RungBell:
+    def of_topics(self, numbers: Sequence[int]) -> NotifiedBell:
         """A bell that rings when one of these topics may have something new."""
         watch = self._database.watch()
         if watch is not None:
-            return self._added(WatchingBell(watch, self._forget))
-        return self._added(RungBell(topics=numbers, release=self._forget))
+            return self._added(WatchedFileBell(watch, self._forget))
+        return self._added(NotifiedBell(topics=numbers, release=self._forget))
 
-    def of_roster(self, topic: int, group: str) -> RungBell | None:
+    def of_roster(self, topic: int, group: str) -> NotifiedBell | None:
         """A bell that rings when a roster may have changed; None where nobody can tell."""
         if not self._database.backend.notifies:
             return None
-        return self._added(RungBell(roster=(topic, group), release=self._forget))
+        return self._added(NotifiedBell(roster=(topic, group), release=self._forget))
 
     def on_committed(self, notifications: Sequence[str]) -> None:
-        """What this process has committed; where all processes hear it, so does this one."""
+        """What this process has committed; where all processes are notified, so is this one."""
         if not self._database.backend.notifies:
-            self.hear(notifications)
+            self.notify(notifications)
 
-    def hear(self, notifications: Sequence[str]) -> None:
-        """Rings those bells that want to hear of it."""
+    def notify(self, notifications: Sequence[str]) -> None:
+        """Rings the bells whose topic or roster they name."""
         for notification in notifications:
             messages, roster = topic_and_slots(notification), topic_and_group(notification)
             for bell in self.all():
-                if messages and (messages[0] in bell.topics or isinstance(bell, WatchingBell)):
-                    bell.hear(messages[1])
+                if messages and (messages[0] in bell.topics or isinstance(bell, WatchedFileBell)):
+                    bell.notify(messages[1])
                 elif roster and roster == bell.roster:
-                    bell.hear(None)
+                    bell.notify(None)
 
     def ring(self) -> None:
         """Rings all of them."""
         for bell in self.all():
             bell.ring()
 
-    def all(self) -> list[RungBell]:
+    def all(self) -> list[NotifiedBell]:
         """The bells that are open."""
         with self._guard:
             return list(self._bells)
@@ -96,11 +96,11 @@ class NotificationHub:
         self._bells, self._listener = set(), None
         self._guard = threading.Lock()
 
-    def _added(self, bell: RungBell) -> RungBell:
+    def _added(self, bell: NotifiedBell) -> NotifiedBell:
         with self._guard:
             self._bells.add(bell)
             listener = self._listener
-            if listener is None and not isinstance(bell, WatchingBell):
+            if listener is None and not isinstance(bell, WatchedFileBell):
                 sort = _NotificationListener if self._database.backend.notifies else _HeadPoller
                 listener = self._listener = sort(self, self._database)
         # What is committed from now on is to be heard.
@@ -111,7 +111,7 @@ class NotificationHub:
             listener.begin(bell.topics)
         return bell
 
-    def _forget(self, bell: RungBell) -> None:
+    def _forget(self, bell: NotifiedBell) -> None:
         with self._guard:
             self._bells.discard(bell)
             listener = None if self._bells else self._listener
@@ -149,7 +149,7 @@ class _NotificationListener(Service):
             self.has_begun.set()
             try:
                 while not self.stopping:
-                    self._bells.hear(listener.hear(LISTEN_S))
+                    self._bells.notify(listener.receive(LISTEN_S))
             except QFrameError:
                 self._bells.ring()
             finally:

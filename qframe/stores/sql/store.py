@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qframe.clock import Clock
 from qframe.drivers.sql import Database
 from qframe.stores.base import Capabilities
-from qframe.stores.sql.bell import RungBell
+from qframe.stores.sql.bell import NotifiedBell
 from qframe.stores.sql.controls import SqlControls
 from qframe.stores.sql.dead import SqlDeadLetters
 from qframe.stores.sql.groups import SqlGroups
@@ -58,11 +58,11 @@ class SqlStore(
             database.close()
             raise
 
-    def bell(self, topics: Sequence[Topic]) -> RungBell:
+    def bell(self, topics: Sequence[Topic]) -> NotifiedBell:
         """A bell that rings when one of these topics may have something new."""
         return self._bells.of_topics([self._ref(topic).id for topic in topics])
 
-    def roster_bell(self, topic: Topic, group: str) -> RungBell | None:
+    def roster_bell(self, topic: Topic, group: str) -> NotifiedBell | None:
         """A bell that rings when the roster may have changed; None where the server cannot say."""
         return self._bells.of_roster(self._ref(topic).id, group)
 

@@ -216,8 +216,8 @@ def test_what_waits_is_seen_while_the_store_is_away(program: Program, url: str) 
 def test_relays_try_again_at_once_when_they_are_asked_to(
     program: Program, engine: Engine, url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("qframe.outbox.pauses.FIRST_S", 3600.0)
-    monkeypatch.setattr("qframe.outbox.pauses.LONGEST_S", 3600.0)
+    monkeypatch.setattr("qframe.outbox.blocked_lines.FIRST_S", 3600.0)
+    monkeypatch.setattr("qframe.outbox.blocked_lines.LONGEST_S", 3600.0)
     outbox = Outbox(engine)
     blocked: list[str] = []
     refused = [each for each in left(engine) if not each.startswith("o-fine")]

@@ -201,7 +201,10 @@ def test_a_burst_ends_with_0_when_all_are_done(
         (["shop.numbers", "--store", "redis://127.0.0.1:1/0"], "cannot be reached"),
         (["shop.numbers", "--namespace", "a b"], "namespace 'a b'"),
         (["shop.numbers", "--wait", "long"], "it is not a duration"),
-        (["shop.numbers", "--number", "1", "--lifeline", "99"], "leave --lifeline out"),
+        (
+            ["shop.numbers", "--number", "1", "--supervisor-pipe", "99"],
+            "leave --supervisor-pipe out",
+        ),
     ],
 )
 def test_what_is_wrong_for_all_is_said_once(program: Program, words: list[str], shown: str) -> None:
@@ -227,7 +230,7 @@ def test_less_than_one_process_is_wrong_use(program: Program) -> None:
 def test_help_does_not_show_what_only_a_supervisor_says(program: Program) -> None:
     shown = program.ok("worker", "--help").out
     assert "--processes" in shown
-    assert "--lifeline" not in shown
+    assert "--supervisor-pipe" not in shown
     assert "--number" not in shown
 
 

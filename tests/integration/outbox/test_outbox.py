@@ -317,11 +317,11 @@ def test_on_postgres_a_commit_is_heard_elsewhere_and_a_rollback_is_not(
     outbox.create()
     words: list[int] = []
     listener = CommitListener(
-        engine, outbox.rows.channel, on_word=lambda: words.append(1), on_failure=print
+        engine, outbox.rows.channel, on_notification=lambda: words.append(1), on_failure=print
     )
     listener.start()
     eventually(lambda: words)  # whatever was missed before
-    assert listener.hears
+    assert listener.connected
     assert words == [1]
     with Session(engine) as session:
         outbox.publish(session, orders, 1, key="k")

@@ -18,7 +18,7 @@ if not roster then
 end
 local now = time_ms(given)
 local changed = drop_passed(roster, now)
-local answers = {}
+local replies = {}
 if redis.call('ZSCORE', roster.members, member) then
   local numbers, claimed = {}, {}
   for i = 5, #ARGV, 2 do
@@ -34,14 +34,14 @@ if redis.call('ZSCORE', roster.members, member) then
     else
       is_mine = string.match(owners[i], '^%d+ (.*)$') == epoch .. ' ' .. member
     end
-    answers[i] = is_mine and 'm' or 'o'
+    replies[i] = is_mine and 'm' or 'o'
   end
   call_many('HSET', roster.owners, claimed)
   changed = changed or #claimed > 0
 else
-  answers[1] = string.rep('o', (#ARGV - 4) / 2)
+  replies[1] = string.rep('o', (#ARGV - 4) / 2)
 end
 if changed then
   rename(roster, fresh)
 end
-return table.concat(answers)
+return table.concat(replies)

@@ -20,16 +20,16 @@ if cursor[1] ~= epoch or epoch == '0000000000000000' or cursor[4] ~= receipt or 
   return string.rep('t', total)
 end
 local floor, read, ranges = tonumber(cursor[2]), tonumber(cursor[3]), load_ranges(cursor[5])
-local answers, now = {}, time_ms(given)
+local replies, now = {}, time_ms(given)
 for number = 1, total do
   local offset, attempt = tonumber(ARGV[3 + 3 * number]), tonumber(ARGV[4 + 3 * number])
-  answers[number] = held(floor, read, ranges, offset, offset + 1)
-  if answers[number] == 's' then
+  replies[number] = held(floor, read, ranges, offset, offset + 1)
+  if replies[number] == 's' then
     local verdict, delay, at, error, traceback = unpack(cmsgpack.unpack(ARGV[2 + 3 * number]))
     each_message(slot .. 'log', offset, offset + 1, function(_, envelope, published)
       if verdict == 'dead' then
-        bury(group, '', { seq = offset, priority = 0, tries = attempt, published = published,
-                          envelope = envelope }, now, error, traceback)
+        add_dead_letter(group, '', { seq = offset, priority = 0, tries = attempt, published = published,
+                                       envelope = envelope }, now, error, traceback)
       elseif verdict == 'retry' then
         leave(group, offset, envelope, published, at or now + delay, 1, 0, error or '', now)
       else
@@ -42,4 +42,4 @@ end
 redis.call('HSET', group.cursor, 'floor', string.format('%.0f', floor),
   'settled', pack_ranges(ranges))
 ring(slot)
-return table.concat(answers)
+return table.concat(replies)

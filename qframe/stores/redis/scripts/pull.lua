@@ -33,7 +33,7 @@ local lost = take_back(group, now)
 if not promote(group, now) and (kind == 'ordered' or kind == 'priority') then
   return { 0, 0, 0, lost, gaps, {} }
 end
-local items, count_out, buried = hand_out(group, {
+local items, count_out, died = hand_out(group, {
   now = now, receipt = receipt, limit = limit, lease_until = now + lease,
   max_attempts = max_attempts, run = run,
 })
@@ -47,4 +47,4 @@ end
 if count_out <= 4 and count_out < limit and due ~= 0 then -- as stores.base.QUIET says
   redis.call('SET', slot .. 'asleep', 1)
 end
-return { 0, due, buried, lost, gaps, items }
+return { 0, due, died, lost, gaps, items }

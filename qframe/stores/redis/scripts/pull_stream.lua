@@ -25,7 +25,7 @@ end
 local now = time_ms(given)
 local floor, read = tonumber(cursor[2]), tonumber(cursor[3])
 local window, leased = cursor[4], tonumber(cursor[5])
-local lost, items, handed, buried = 0, {}, 0, 0
+local lost, items, handed, died = 0, {}, 0, 0
 local times = {}
 
 if floor < read and leased <= now then
@@ -39,7 +39,7 @@ if redis.call('EXISTS', later, body) > 0 then
   local group = group_of(slot, name, 'stream')
   lost = lost + take_back(group, now)
   promote(group, now)
-  items, handed, buried = hand_out(group, {
+  items, handed, died = hand_out(group, {
     now = now, receipt = receipt, limit = limit, lease_until = now + lease,
     max_attempts = max_attempts, run = 1,
   })
@@ -76,4 +76,4 @@ end
 if handed <= 4 and handed < limit and due ~= 0 then -- as stores.base.QUIET says
   redis.call('SET', slot .. 'asleep', 1)
 end
-return { 0, due, buried, lost, items, window, start, stop }
+return { 0, due, died, lost, items, window, start, stop }

@@ -24,7 +24,7 @@ for i = 5, #ARGV, 2 do
   subjects[#subjects + 1] = ARGV[i]
 end
 local states = read_many('HMGET', group.tries, subjects)
-local answers, renewed = {}, {}
+local replies, renewed = {}, {}
 for number, subject in ipairs(subjects) do
   local receipt, state = ARGV[4 + 2 * number], states[number]
   local held = false
@@ -40,7 +40,7 @@ for number, subject in ipairs(subjects) do
       renewed[#renewed + 1], renewed[#renewed + 2] = until_ms, subject
     end
   end
-  answers[number] = held and 's' or 't'
+  replies[number] = held and 's' or 't'
 end
 call_many('ZADD', group.doing, renewed)
-return table.concat(answers)
+return table.concat(replies)

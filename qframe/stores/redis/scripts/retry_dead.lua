@@ -16,15 +16,15 @@ end
 local now, done = time_ms(given), 0
 for i = 4, #ARGV do
   local member = ARGV[i]
-  local grave = redis.call('HGET', group.graves, member)
-  if grave then
+  local record = redis.call('HGET', group.graves, member)
+  if record then
     redis.call('ZREM', group.dead, member)
     redis.call('HDEL', group.graves, member)
     done = done + 1
-    local published, size = struct.unpack('>I8I4', grave)
-    local subject, priority = unpack(cmsgpack.unpack(string.sub(grave, 13, 12 + size)))
+    local published, size = struct.unpack('>I8I4', record)
+    local subject, priority = unpack(cmsgpack.unpack(string.sub(record, 13, 12 + size)))
     local head = { due = now, seq = struct.unpack('>I8', member), priority = priority,
-                   published = published, envelope = string.sub(grave, 13 + size),
+                   published = published, envelope = string.sub(record, 13 + size),
                    tries = 0, lost = 0, given = 0, receipt = '', error = '' }
     if kind == 'stream' then
       subject = string.format('%.0f', head.seq)

@@ -21,7 +21,7 @@ if owner ~= epoch or epoch == '0000000000000000' then
   return string.rep('t', total)
 end
 local now = time_ms(given)
-local answers, acked = {}, 0
+local replies, acked = {}, 0
 
 -- Settles one that is not simply acknowledged, with what is stored at this moment.
 local function settle_one(subject, seq, receipt, how)
@@ -53,7 +53,7 @@ local function settle_one(subject, seq, receipt, how)
     acked = acked + 1
     follow(group, subject, head, now, head.given - 1)
   elseif verdict == 'dead' then
-    bury(group, subject, head, now, error, traceback)
+    add_dead_letter(group, subject, head, now, error, traceback)
     follow(group, subject, head, now, head.given - 1)
   elseif verdict == 'retry' then
     head.due, head.lost, head.error = at or now + delay, 0, error or ''
@@ -77,7 +77,7 @@ local function finish(subjects)
   end
 end
 
--- Acknowledges the first `most` of a subject's run, which stand from ARGV[i] on; answers how many
+-- Acknowledges the first `most` of a subject's run, which stand from ARGV[i] on; returns how many
 -- it could.
 local function ack_run(subject, state, receipt, i, most)
   local seq, _, _, run, size = struct.unpack(STATE, state)
@@ -136,7 +136,7 @@ while number <= total do
   if how ~= '' or touched[subject] or rounds[number] or not state or receipt == '' then
     finish(finished)
     finished = {}
-    answers[number] = settle_one(subject, tonumber(ARGV[i + 2]), receipt, how)
+    replies[number] = settle_one(subject, tonumber(ARGV[i + 2]), receipt, how)
   elseif kind == 'ordered' then
     while number + step <= total and ARGV[i + 4 * step] == '' and ARGV[i + 4 * step + 1] == subject
         and ARGV[i + 4 * step + 3] == receipt do
@@ -145,10 +145,10 @@ while number <= total do
     local done = ack_run(subject, state, receipt, i, step)
     acked = acked + done
     for j = 0, done - 1 do
-      answers[number + j] = 's'
+      replies[number + j] = 's'
     end
     if done == 0 then
-      answers[number] = 't'
+      replies[number] = 't'
       done = 1
     end
     step = done
@@ -157,10 +157,10 @@ while number <= total do
     if string.sub(state, STATE_SIZE + 1, STATE_SIZE + size) == receipt
         and seq == tonumber(ARGV[i + 2]) then
       finished[#finished + 1] = subject
-      answers[number] = 's'
+      replies[number] = 's'
       acked = acked + 1
     else
-      answers[number] = 't'
+      replies[number] = 't'
     end
   end
   touched[subject] = true
@@ -171,4 +171,4 @@ count(group, 'acked', acked)
 if has_placed then
   ring(slot)
 end
-return table.concat(answers)
+return table.concat(replies)

@@ -32,16 +32,16 @@ if total == 1 and cursor[5] == '' then
 end
 
 --@include ranges
-local answers, ranges = {}, load_ranges(cursor[5])
+local replies, ranges = {}, load_ranges(cursor[5])
 for number = 1, total do
   local from, to = tonumber(ARGV[2 + 2 * number]), tonumber(ARGV[3 + 2 * number])
-  local answer = held(floor, read, ranges, from, to)
-  if answer == 's' then
+  local reply = held(floor, read, ranges, from, to)
+  if reply == 's' then
     acked = acked + to - from
     floor, ranges = raise_floor(floor, add_range(ranges, from, to))
   end
-  answers[number] = answer
+  replies[number] = reply
 end
 redis.call('HSET', cursor_key, 'floor', string.format('%.0f', floor),
   'settled', pack_ranges(ranges), 'acked', string.format('%.0f', acked))
-return table.concat(answers)
+return table.concat(replies)

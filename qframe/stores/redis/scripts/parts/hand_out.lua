@@ -2,7 +2,7 @@
 --   terms: now, receipt, limit, lease_until, max_attempts, run
 -- Answers items, flat: subject, head's value, attempt, lost; and how many went to dead.
 local function hand_out(group, terms)
-  local items, count_out, buried, running = {}, 0, 0, 0
+  local items, count_out, died, running = {}, 0, 0, 0
   local leases, states = {}, {}
   local lease_until = string.format('%.0f', terms.lease_until)
   -- What follows the seq in the state of a head that is handed out for the first time.
@@ -70,9 +70,9 @@ local function hand_out(group, terms)
         read_state(head, state)
         if head.tries >= terms.max_attempts then
           local error = head.error ~= '' and head.error or 'its worker ended without settling it'
-          bury(group, subject, head, terms.now, error, false)
+          add_dead_letter(group, subject, head, terms.now, error, false)
           follow(group, subject, head, terms.now, 0)
-          buried = buried + 1
+          died = died + 1
           break -- what follows may come before the others
         end
         head.tries, head.receipt, head.given = head.tries + 1, terms.receipt, 1
@@ -99,5 +99,5 @@ local function hand_out(group, terms)
   if ordered then
     count(group, 'running', running)
   end
-  return items, count_out, buried
+  return items, count_out, died
 end

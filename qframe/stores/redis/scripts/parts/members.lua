@@ -24,7 +24,7 @@ local function drop_passed(roster, now)
   return #passed > 0
 end
 
--- Gives a roster that has changed its new version, and tells those who listen.
+-- Gives a roster that has changed its new version, and notifies the subscribers.
 local function rename(roster, version)
   redis.call('SET', roster.key, version)
   ring_roster(roster)

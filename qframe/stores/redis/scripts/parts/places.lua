@@ -116,7 +116,7 @@ local function follow(group, subject, head, now, keeps)
 end
 
 -- Writes a message among the dead.
-local function bury(group, subject, head, now, error, traceback)
+local function add_dead_letter(group, subject, head, now, error, traceback)
   local member = struct.pack('>I8', head.seq)
   local queued = group.kind ~= 'stream' and subject
   local facts = cmsgpack.pack({ queued, head.priority, head.tries, error, traceback })

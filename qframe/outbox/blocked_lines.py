@@ -10,7 +10,7 @@ FIRST_S: Final = 0.1
 LONGEST_S: Final = 30.0
 
 
-class Pauses:
+class BlockedLines:
     """For lines of a topic, or a whole topic: until when, and how long the next pause is.
 
     Args:
@@ -31,20 +31,20 @@ class Pauses:
 
         Returns whether this is the first pause since the last success.
         """
-        place = (topic, line)
-        if place in self._until_s:
+        line_key = (topic, line)
+        if line_key in self._until_s:
             return False
-        known = self._length_s.get(place)
+        known = self._length_s.get(line_key)
         length_s = FIRST_S if known is None else min(LONGEST_S, known * 2)
-        self._length_s[place] = length_s
-        self._until_s[place] = self._clock.monotonic_s() + length_s
+        self._length_s[line_key] = length_s
+        self._until_s[line_key] = self._clock.monotonic_s() + length_s
         return known is None
 
     def end(self, topic: str, line: int) -> None:
         """It went well."""
         if self._length_s:
-            for place in ((topic, line), (topic, None)):
-                self._length_s.pop(place, None)
+            for line_key in ((topic, line), (topic, None)):
+                self._length_s.pop(line_key, None)
 
     def forget_if_new(self, asked: int) -> None:
         """Ends all pauses, and begins anew with short ones, if somebody has asked for that since.
@@ -64,7 +64,7 @@ class Pauses:
     def in_force(self) -> dict[str, set[int] | None]:
         """For each topic its paused lines, or None if it is paused whole; ends what is over."""
         now_s = self._clock.monotonic_s()
-        self._until_s = {place: end_s for place, end_s in self._until_s.items() if end_s > now_s}
+        self._until_s = {key: end_s for key, end_s in self._until_s.items() if end_s > now_s}
         paused: dict[str, set[int] | None] = {}
         for topic, line in self._until_s:
             lines = paused.setdefault(topic, set())

@@ -40,7 +40,7 @@ class Waiting(NamedTuple):
     remedy: str | None = None
 
 
-class Desk:
+class OutboxInspector:
     """Looks at one outbox, and changes what somebody has decided on.
 
     Args:
@@ -62,7 +62,7 @@ class Desk:
         """
         found: list[Waiting] = []
         with self._engine.connect() as connection:
-            for each in self._told(self._all(connection)):
+            for each in self._explained(self._all(connection)):
                 if each.refused or not refused:
                     found.append(each)
                     if len(found) == limit:
@@ -75,7 +75,7 @@ class Desk:
         with self._engine.connect() as connection:
             for row in self._rows.named(connection, ids):
                 line = self._rows.page(connection, of=row, limit=PAGE)
-                found.append(list(self._told([*line, row]))[-1])
+                found.append(list(self._explained([*line, row]))[-1])
         return found
 
     def drop(self, numbers: Collection[int]) -> int:
@@ -95,14 +95,14 @@ class Desk:
             yield from rows
             after = rows[-1].number
 
-    def _told(self, rows: Iterable[OutboxRow]) -> Iterator[Waiting]:
+    def _explained(self, rows: Iterable[OutboxRow]) -> Iterator[Waiting]:
         """Rows in order, each with what keeps it."""
-        refusals = None if self._store is None else _Refusals(self._store)
+        refusals = None if self._store is None else _RefusalFinder(self._store)
         for row in rows:
             yield Waiting(row) if refusals is None else refusals.of(row)
 
 
-class _Refusals:
+class _RefusalFinder:
     """Why rows are refused, told from those below them and from topics as they are in a store."""
 
     def __init__(self, store: Store) -> None:
