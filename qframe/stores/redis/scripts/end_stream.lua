@@ -28,8 +28,9 @@ for number = 1, total do
     local verdict, delay, at, error, traceback = unpack(cmsgpack.unpack(ARGV[2 + 3 * number]))
     each_message(slot .. 'log', offset, offset + 1, function(_, envelope, published)
       if verdict == 'dead' then
-        add_dead_letter(group, '', { seq = offset, priority = 0, tries = attempt, published = published,
-                                       envelope = envelope }, now, error, traceback)
+        local gone = { seq = offset, priority = 0, tries = attempt, published = published,
+                       envelope = envelope }
+        add_dead_letter(group, '', gone, now, error, traceback)
       elseif verdict == 'retry' then
         leave(group, offset, envelope, published, at or now + delay, 1, 0, error or '', now)
       else
