@@ -216,7 +216,7 @@ class Engine:
     def _still_here(self, unit: list[Attempt]) -> list[Attempt]:
         """Those that are this worker's, and open; the others are let go, or wait in their lane."""
         here = []
-        held = set(self._order.held(unit))
+        held = self._order.held(unit)
         certain = self._slots.certain()
         for attempt in unit:
             if not attempt.is_open:

@@ -116,12 +116,8 @@ class Finisher:
 
     def end(self, unit: list[Attempt], error: BaseException | None) -> Ended:
         """Ends what a handler was called with, and has returned or raised."""
-        late = [attempt for attempt in unit if attempt.overdue and attempt.is_open]
-        if late and isinstance(error, CancelledError):
-            error = self._time_limit.error_of(late[0])
+        error = self._outcome(unit, error)
         try:
-            if error is None:
-                error = self._reason_to_fail(unit)
             if error is not None:
                 return Ended([], self._end_badly(unit, error))
             return self._end_well(unit)
@@ -145,17 +141,18 @@ class Finisher:
         self._complete(ended.done)
         return ended.again
 
-    def _late(self, unit: list[Attempt]) -> list[Attempt]:
-        return [attempt for attempt in unit if attempt.overdue and not attempt.settled]
-
-    def _reason_to_fail(self, unit: list[Attempt]) -> BaseException | None:
-        """What attempts end with whose handler has returned, and should not have."""
-        if late := self._late(unit):
-            return self._time_limit.error_of(late[0])
+    def _outcome(self, unit: list[Attempt], error: BaseException | None) -> BaseException | None:
+        """The error that a call ends with: the handler's, or one for how it has returned."""
+        if self._time_limit.seconds is not None:
+            was_cancelled = isinstance(error, CancelledError)
+            for attempt in filter(lambda one: one.overdue, unit):
+                has_returned = error is None and not attempt.settled
+                if has_returned or (was_cancelled and attempt.is_open):
+                    return self._time_limit.error_of(attempt)
         ends_here = self._joins_batches or self._policy.in_loop
-        if ends_here and any(not one.auto_ack and not one.settled for one in unit):
+        if error is None and ends_here and any(not (one.auto_ack or one.settled) for one in unit):
             return NotSupported(f"auto_ack = False in {self._whose} transaction", RETURN)
-        return None
+        return error
 
     def _end_well(self, unit: list[Attempt]) -> Ended:
         """The handler has returned."""
@@ -279,10 +276,12 @@ class Finisher:
 
     def see_to(self, sorting: Sorting) -> None:
         """Sees to attempts that are not to be handled now."""
-        for attempt in sorting.done:
-            attempt.close()
-        self._complete([one.delivery for one in sorting.done] + self._ended(sorting.ended))
-        self._wait(sorting.waiting)
+        if sorting.done or sorting.ended:
+            for attempt in sorting.done:
+                attempt.close()
+            self._complete([one.delivery for one in sorting.done] + self._ended(sorting.ended))
+        if sorting.waiting:
+            self._wait(sorting.waiting)
         for attempt, error in sorting.failed:
             self._renewed([attempt])
             self._fail(attempt, error)

@@ -332,6 +332,8 @@ class BatchThreadExecutor:
 
 def _apart(unit: list[Attempt]) -> list[list[Attempt]]:
     """Cuts a batch, in its order, so that each suspect is alone."""
+    if not any(attempt.is_suspect for attempt in unit):
+        return [unit]
     parts: list[list[Attempt]] = []
     joins = False
     for attempt in unit:

@@ -108,6 +108,7 @@ class Batches:
         self._full: deque[Gathered] = deque()
         self._lanes: dict[str | int, Lane] = {}
         self._pauses: list[tuple[float, int, Attempt]] = []
+        self._paused: set[Delivery] = set()  # and not through yet: they alone make others wait
         self._waiting = 0
 
     def __len__(self) -> int:
@@ -185,6 +186,7 @@ class Batches:
             lane = self._lane(message)
             entry = None if lane is None else lane.through.get(message.delivery)
             if lane is not None and entry is not None:
+                self._paused.add(message.delivery)
                 if not lane.is_first(entry):
                     del lane.through[message.delivery]
                     insort(lane.behind, (entry.number, message))
@@ -199,6 +201,8 @@ class Batches:
 
     def held(self, messages: Iterable[Attempt]) -> list[Attempt]:
         """Those of a batch in hand that have to wait: one before them in their lane was paused."""
+        if not self._paused:
+            return []
         with self._changed:
             return [message for message in messages if self._is_held(message)]
 
@@ -250,6 +254,7 @@ class Batches:
                     left = set(gone)
                     lane.behind = deque(each for each in lane.behind if each[1] not in left)
             self._waiting -= len(taken)
+            self._paused.difference_update([message.delivery for message in taken])
             for message in taken[:let_through]:
                 self._let_go(message.delivery)
             return taken
@@ -326,6 +331,8 @@ class Batches:
         name = self.lane_of(delivery)
         lane = None if name is None else self._lanes.get(name)
         entry = None if lane is None else lane.through.pop(delivery, None)
+        if self._paused:
+            self._paused.discard(delivery)
         if lane is None or entry is None:
             return
         if lane.again == entry.number:

@@ -101,7 +101,8 @@ class Marks(CheckerPolicy):
                 attempt.effect.state = State.DONE
             self._tell_all("effect.committed", ended)
             sorting.ended += ended
-            self._claim_anew([attempt for attempt, is_kept in pairs if not is_kept], sorting)
+            if len(ended) < len(step):
+                self._claim_anew([attempt for attempt, is_kept in pairs if not is_kept], sorting)
 
     def _claim_anew(self, unit: list[Attempt], sorting: Sorting) -> None:
         """Other attempts have, or had, these effects; a new token learns what became of them.
