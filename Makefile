@@ -1,6 +1,6 @@
 # make help shows what there is. Every target sets up what it needs, in .venv, and only once.
 .DEFAULT_GOAL := help
-.PHONY: help demo check quick test matrix bench api clean
+.PHONY: help demo check quick test simulate matrix bench api clean
 
 READY := .venv/.ready
 SERVERS := .venv/.servers
@@ -45,6 +45,9 @@ ifdef ARGS
 else
 	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 6 $(IN_FILES); $(BOTH)
 endif
+
+simulate: $(READY) ## Runs simulated workers by seeds: ARGS="--minutes 60", "--seeds 0:2000", "--seed 81 --history".
+	@PYTHONPATH=tests:. $(VENV_PYTHON) -m simulation $(ARGS)
 
 matrix: $(SERVERS) ## Runs what fits each Python, server and package version, and prints the table; ARGS="redis-8" one row.
 	@$(ON_SCRATCH) $(VENV_PYTHON) scripts/matrix.py $(ARGS)

@@ -225,16 +225,16 @@ class Expiry(Service):
     def __init__(self, every_s: float, on_failure: OnFailure) -> None:
         super().__init__("qframe.expiry", on_failure)
         self._every_s = every_s
-        self._members: frozenset[MembershipService] = frozenset()
+        self._members: tuple[MembershipService, ...] = ()
 
     def watch(self, member: MembershipService) -> None:
         """Looks after a member."""
-        self._members |= {member}
+        self._members = (*self._members, member)
         self.start()
 
     def forget(self, member: MembershipService) -> None:
         """Looks after it no more."""
-        self._members -= {member}
+        self._members = tuple(each for each in self._members if each is not member)
 
     def run(self) -> None:
         """Looks until it is stopped."""

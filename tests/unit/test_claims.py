@@ -64,6 +64,32 @@ def test_what_is_given_up_is_released_at_once_and_not_at_the_next_renewal(bench:
     eventually(lambda: bench.is_free("a"))
 
 
+def test_an_effect_that_has_happened_and_is_given_up_is_marked_and_not_renewed(
+    bench: Bench,
+) -> None:
+    """Else its message waits for ever in the worker that has it next: found by simulation."""
+    one = bench.claimed("a")
+    one.handled = True
+    bench.claims.keep(one)
+    bench.claims.let_go([one])
+    bench.claims.release_let_go()
+    assert bench.claimed("a", "another").state is State.DONE
+    assert bench.claims._claims == set()
+
+
+def test_an_effect_that_has_happened_and_cannot_be_marked_passes_with_its_lease(
+    bench: Bench,
+) -> None:
+    one = bench.claimed("a")
+    one.handled = True
+    bench.claims.keep(one)
+    bench.claims.let_go([one])
+    bench.checker.before("finish_many", loses(AWAY))
+    bench.claims.release_let_go()
+    assert bench.claimed("a", "another").state is State.RUNNING
+    assert bench.claims._claims == set()
+
+
 def test_what_is_given_up_as_it_ends_is_released_before_it_has_ended(bench: Bench) -> None:
     one = bench.claimed("a")
     bench.claims.start()

@@ -131,8 +131,8 @@ class CheckerPolicy(ABC):
         self._tell_all("effect.refused", unit)
 
     def let_go(self, unit: list[Attempt]) -> None:
-        """Releases effects in the background: the caller must not wait for the checker."""
-        if claims := [claim for claim in _mine(unit) if not claim.handled]:
+        """Releases effects, or marks those that have happened, without making the caller wait."""
+        if claims := _mine(unit):
             self._claims.let_go(claims)
 
     def forget(self, effect: Any) -> None:

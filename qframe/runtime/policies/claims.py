@@ -106,12 +106,20 @@ class ClaimRenewal(Service):
                     self._renew(claims[start : start + STEP])
 
     def release_let_go(self) -> None:
-        """Releases now what was let go; what cannot be released passes with its lease."""
+        """Releases what was let go, or marks it, where its effect has happened.
+
+        A claim that can be neither released nor marked passes with its lease.
+        """
         with self._claims_guard:
             leaving, self._leaving = self._leaving, []
-        with suppress(CheckerUnavailable):  # they pass with their leases
-            for start in range(0, len(leaving), STEP):
-                self._checker.release_many(self._scope, leaving[start : start + STEP])
+        happened = [claim for claim in leaving if claim.handled]
+        others = [claim for claim in leaving if not claim.handled]
+        with suppress(CheckerUnavailable):
+            for start in range(0, len(happened), STEP):
+                self._checker.finish_many(self._scope, happened[start : start + STEP])
+        with suppress(CheckerUnavailable):
+            for start in range(0, len(others), STEP):
+                self._checker.release_many(self._scope, others[start : start + STEP])
 
     def _renew(self, claims: list[Claim]) -> None:
         try:

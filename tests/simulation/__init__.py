@@ -1,0 +1,45 @@
+"""Whole workers under one scheduler: the same seed, the same disaster.
+
+A run has three workers with every loop of the runtime (pull loop, engine, settler, lease renewer,
+membership, expiry, settings poller, sweeper, claim renewal, the threads of the executor), a store,
+those who publish, and operators. Nothing runs at the same time, and no time passes but virtual one:
+
+    plan ──► world ──► scheduler: whose turn is it?      history ──► printed, or shrunk first
+              │          │
+              │          ├── workers: a process each, that may freeze, die, be stopped, come back
+              │          ├── connections: calls that take time, get lost, come late, are cut in two
+              │          └── users, operators, faults
+              └── ledger: what has truly happened, held against the promises after each step
+
+* **The scheduler** (`scheduler`) has a heap of moments and one task for each thread. A task is a
+  greenlet: it hands over where it waits, and at every so many locks, as a thread whose turn is
+  over. Every moment bears a drawn jitter, so that tasks that wait for the same thing go on in any
+  order.
+* **No line of the runtime is written for this.** `threads` stands in place of `threading`,
+  `SimpleQueue` and the sources of chance in qframe's modules, so that its own `run` methods are
+  what runs. The pauses of three loops that look often are longer here; nothing else differs.
+* **A process** is a set of tasks, a clock (with a rate of its own, and a wall clock that is set)
+  and a connection. Frozen, its tasks wait and its clock goes on; killed, its tasks end where they
+  stand.
+* **A call** to the store (`store`) or to the database of effects (`database`) takes a drawn time
+  to get there and a drawn time back. In times of trouble it is refused, is lost on the way there
+  or on the way back, comes seconds late, or reaches some slots and is heard of others only. The
+  store is `stores.model`, behind a clock that stands still and goes back; its bells arrive late,
+  or never. Slots are shared through it by the leases of `coordination.lease`.
+* **A plan** (`plan`) is drawn from the seed alone: kind, slots, options, 50 messages with what
+  their handlers do call by call, and 10 faults. A third of the plans are gentle: they have only
+  faults after which a delivery may not count whose handler has not failed.
+* **The ledger** hears of each message that is stored, handed out and settled, and of each call of
+  a handler. It checks as that happens: no two handlers of a key while both their workers are
+  certain, order of each key, attempts, nothing before it is due, nothing acknowledged that was
+  not handled, each effect of a transaction once. Twice a second `verify` audits the store. When
+  the faults are over, all must be done within a bounded time; then dead letters are retried and
+  messages are published, and idle workers must have them within seconds; then no part may hold
+  anything more.
+* **Replaying**: a run draws from its seed only, so it is the same run on another machine. A
+  failing one is shrunk (`shrink`): fewer faults, fewer messages, fewer options, as long as it
+  fails alike.
+
+`make simulate ARGS="--minutes 60"` runs new seeds, `ARGS="--seed 81 --history"` one of them.
+Add a fault in `plan.HARSH` or `plan.GENTLE`, and what it does in `World._begin`.
+"""

@@ -1,0 +1,210 @@
+"""What has truly happened in a run, and the promises that it is held against."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from qframe.outcomes import Outcome, Settled, Verdict
+from simulation.plan import Plan
+
+if TYPE_CHECKING:
+    from simulation.worker import SimulatedWorker
+
+
+class Broken(AssertionError):
+    """Raised when a promise is broken."""
+
+
+class Call:
+    """One call of a handler with one message."""
+
+    def __init__(self, worker: SimulatedWorker, group: str, message: Any, unit: object) -> None:
+        self.worker = worker
+        self.group = group
+        self.message = message
+        self.unit = unit
+
+    @property
+    def is_certain(self) -> bool:
+        """Whether its worker is sure that nobody else may handle this message now."""
+        worker = self.worker
+        consumer = worker.consumers.get(self.group)
+        return (
+            not worker.process.dead
+            and not self.message.cancelled
+            and consumer is not None
+            and consumer.slots.certain_until_s > worker.process.monotonic_s()
+            and self.message.delivery in consumer.in_flight
+        )
+
+    def __str__(self) -> str:
+        it = self.message.delivery
+        return f"{it.id} (attempt {it.attempt}) in {self.worker.process.name}"
+
+
+class Ledger:
+    """Hears of each step, and ends the run where a promise is broken.
+
+    Args:
+        plan: the run's.
+        log: the history.
+        fail: ends the run.
+    """
+
+    def __init__(
+        self, plan: Plan, log: Callable[..., None], fail: Callable[[Broken], None]
+    ) -> None:
+        self.plan = plan
+        self.log = log
+        self._fail = fail
+        self.acts = {f"m{each.number}": each.acts for each in plan.messages}
+        self.key_of: dict[str, str] = {}
+        self.order: dict[str, list[str]] = defaultdict(list)
+        self.delayed: set[str] = set()
+        self.due_ms: dict[tuple[str, str], int] = {}
+        self.replaced: set[str] = set()
+        self.running: dict[tuple[str, str], list[Call]] = defaultdict(list)
+        self.calls: Counter[tuple[str, str]] = Counter()
+        self.failures: Counter[tuple[str, str]] = Counter()
+        self.started: set[tuple[str, str]] = set()
+        self.passed: set[tuple[str, str]] = set()
+        self.succeeded: set[tuple[str, str]] = set()
+        self.effects: Counter[tuple[str, str]] = Counter()
+        self.acked: set[tuple[str, str]] = set()
+        self.dead: set[tuple[str, str]] = set()
+        self.ids: dict[tuple[str, int, int], str] = {}
+        self.retried: set[tuple[str, str]] = set()
+        self.last_start_s: dict[str, float] = {}
+        self.is_over = False
+        self.is_sought = False
+
+    # From the store.
+
+    def stored(self, entries: Any, outcomes: list[Outcome], now_ms: int) -> None:
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            if outcome is Outcome.DUPLICATE:
+                continue
+            key = entry.key or entry.id
+            self.key_of[entry.id] = key
+            self.log("store", f"has {entry.id} of {key}, {outcome}")
+            if entry.delay_ms:
+                self.delayed.add(key)
+                for group in self.groups:
+                    self.due_ms[group, entry.id] = now_ms + entry.delay_ms
+            self.order[key].append(entry.id)
+
+    def handed_out(self, group: str, pulled: Any) -> None:
+        for one in pulled.deliveries:
+            self.ids[group, one.slot, one.seq] = one.id
+
+    def settled(self, group: str, settlements: Any, results: list[Settled]) -> None:
+        for one, result in zip(settlements, results, strict=True):
+            message = self.ids.get((group, one.slot, one.seq), "?")
+            self.log("store", f"{one.verdict} of {message} for {group}: {result}")
+            if result is not Settled.SETTLED:
+                continue
+            if one.verdict is Verdict.ACK:
+                self.acked.add((group, message))
+                if self.plan.effect != "first" and (group, message) not in self.succeeded:
+                    self._broken(f"{message} is acknowledged for {group}, and was never handled")
+            elif one.verdict is Verdict.DEAD:
+                self.dead.add((group, message))
+                self.passed.add((group, message))
+
+    @property
+    def groups(self) -> list[str]:
+        return [f"g{number}" for number in range(self.plan.groups)]
+
+    # From handlers.
+
+    def begins(self, call: Call) -> None:
+        """A handler is called with a message."""
+        it = call.message.delivery
+        name = call.group, it.id
+        self.log(call.worker.process.name, f"handles {it.id} of {it.key}, attempt {it.attempt}")
+        lane = call.group, it.key or it.id
+        if call.is_certain:
+            for other in self.running[lane]:
+                if other.unit is not call.unit and other.is_certain:
+                    self._broken(f"two handlers have {it.key} of {call.group}: {call} and {other}")
+        self.running[lane].append(call)
+        self._check_order(call, name)
+        self._check_attempt(call, name)
+        due_ms = self.due_ms.get(name)
+        now_ms = call.worker.connection.now_ms()
+        is_replaced = self.plan.kind not in ("stream", "ordered")
+        is_odd = self.plan.has("store goes back", "store stands still") or is_replaced
+        if due_ms is not None and now_ms < due_ms and not is_odd:
+            self._broken(f"{it.id} is handled {due_ms - now_ms} ms before it is due")
+        if self.plan.effect == "first" and name in self.started and not self.is_sought:
+            self._broken(f"{it.id} is handled twice, though it was settled first")
+        self.started.add(name)
+        self.last_start_s[it.id] = call.worker.process.scheduler.now
+
+    def next_act(self, group: str, message: str) -> Any:
+        """What the next call of a handler does; each call does the next one."""
+        acts = self.acts.get(message)
+        if acts is None:
+            return None
+        number = self.calls[group, message]
+        self.calls[group, message] += 1
+        return acts[-1] if self.is_over else acts[min(number, len(acts) - 1)]
+
+    def ends(self, call: Call, how: str, delay_ms: int = 0) -> None:
+        """A handler has ended, or is about to say how."""
+        name = call.group, call.message.id
+        self.log(call.worker.process.name, f"{how}: {call.message.id}")
+        lane = call.group, call.message.key or call.message.id
+        if how == "acks later" and not self.plan.options.get("batch"):
+            return  # its key waits for its user
+        if call in self.running[lane]:
+            self.running[lane].remove(call)
+        if how in ("returns", "acks"):
+            self.succeeded.add(name)
+            self.passed.add(name)
+        elif how in ("fails", "later", "forgets", "rejects"):
+            if how != "rejects" and call.is_certain:
+                self.failures[name] += 1
+            is_last = call.message.attempt >= self.plan.options["max_attempts"]
+            if self.plan.kind == "stream" or how == "rejects" or is_last:
+                self.passed.add(name)
+
+    def _check_order(self, call: Call, name: tuple[str, str]) -> None:
+        kind, it = self.plan.kind, call.message.delivery
+        if kind not in ("stream", "ordered") or name in self.started or it.key is None:
+            return
+        if self.is_sought:  # a reply that is lost just then leaves a part of the line for later
+            return
+        if kind == "stream" and it.key in self.delayed:
+            return
+        group = call.group
+        for earlier in self.order[it.key]:
+            if earlier == it.id:
+                return
+            before = group, earlier
+            if before in self.passed or self.is_dead(group, earlier):
+                continue
+            if any(
+                other.message.id == earlier and other.unit is call.unit
+                for other in self.running[group, it.key]
+            ):
+                continue
+            self._broken(f"{it.id} of {it.key} is handled by {group} before {earlier}")
+
+    def _check_attempt(self, call: Call, name: tuple[str, str]) -> None:
+        it = call.message.delivery
+        if it.attempt > self.plan.options["max_attempts"]:
+            self._broken(f"{call} has more attempts than it may")
+        is_exact = self.plan.is_gentle and not self.is_over and name not in self.retried
+        if is_exact and it.attempt > 1 + self.failures[name]:
+            self._broken(f"{call}, though its handler has failed {self.failures[name]} times")
+
+    def _broken(self, what: str) -> None:
+        """Ends the run: a handler's error would be its message's."""
+        self._fail(Broken(what))
+
+    def is_dead(self, group: str, message: str) -> bool:
+        """Whether a message was given up, or is no more, so that others need not wait for it."""
+        raise NotImplementedError

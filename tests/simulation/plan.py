@@ -1,0 +1,138 @@
+"""What a run consists of, drawn from its seed: messages, what their handlers do, and faults."""
+
+from __future__ import annotations
+
+from random import Random
+from typing import Any, Final
+
+import msgspec
+
+MESSAGES: Final = 50
+FAULTS: Final = 10
+WORKERS: Final = 3
+SPAN_S: Final = 8.0
+GENTLE: Final = ("stopped", "paused", "resized", "slow", "wall clock", "dead retried", "bells lost")
+"""Faults after which a delivery that ended with no handler's error must not count."""
+HARSH: Final = (
+    "refused", "lost before", "lost after", "cut", "late", "frozen", "killed", "store stands still",
+    "store goes back",
+)  # fmt: skip
+STREAMS_ONLY: Final = ("sought",)
+
+
+class Act(msgspec.Struct, frozen=True):
+    """What one call of a handler does: how long it takes, and how it ends."""
+
+    ends: str
+    takes_s: float
+
+
+class Sending(msgspec.Struct, frozen=True):
+    """One message: when it is published, and what its handlers do, call after call."""
+
+    number: int
+    at_s: float
+    key: int
+    delay_s: float
+    priority: int
+    acts: tuple[Act, ...]
+
+
+class Fault(msgspec.Struct, frozen=True):
+    """Something that goes wrong, or that somebody does: when, for how long, and to whom."""
+
+    what: str
+    at_s: float
+    lasts_s: float
+    worker: int
+    size: float
+
+
+class Plan(msgspec.Struct, frozen=True):
+    """A whole run."""
+
+    seed: str
+    kind: str
+    slots: int
+    groups: int
+    workers: int
+    threads: int
+    lease_s: float
+    session_s: float
+    grace_s: float
+    effect: str
+    options: dict[str, Any]
+    rates: tuple[float, ...]
+    messages: tuple[Sending, ...]
+    faults: tuple[Fault, ...]
+
+    @property
+    def is_gentle(self) -> bool:
+        """Whether none of its faults makes a delivery count whose handler has not failed."""
+        return all(fault.what in GENTLE for fault in self.faults)
+
+    def has(self, *names: str) -> bool:
+        """Whether it has one of these faults."""
+        return any(fault.what in names for fault in self.faults)
+
+
+def drawn(seed: int | str) -> Plan:
+    """The plan of a seed."""
+    draw = Random(f"{seed}/plan")
+    kind = draw.choices(["stream", "ordered", "delay", "priority", "merge"], [8, 7, 2, 2, 1])[0]
+    gentle = draw.random() < 0.3
+    effect = draw.choices(["direct", "marks", "transaction", "first"], [10, 3, 3, 1])[0]
+    faults = _faults(draw, kind, gentle)
+    options: dict[str, Any] = {"max_attempts": 16 if effect != "direct" else draw.choice([3, 16])}
+    if draw.random() < 0.15 and effect != "first":
+        options["batch"] = draw.choice([2, 5, 20])
+    elif draw.random() < 0.1:
+        options["serial"] = True
+    if draw.random() < 0.15 and "batch" not in options:
+        options["max_in_flight"] = draw.choice([1, 3, 8])
+    if draw.random() < 0.08:
+        options["rate_limit"] = draw.choice(["10/s", "50/s"])
+        options["over"] = draw.choice(["worker", "group"])
+    if draw.random() < 0.06:
+        options["breaker"] = draw.choice([2, 4])
+    return Plan(
+        str(seed), kind, draw.choice([1, 2, 4, 8]), draw.choices([1, 2], [4, 1])[0], WORKERS,
+        draw.choice([1, 2, 3]), draw.choice([2.0, 4.0]), draw.choice([1.0, 2.0]),
+        draw.choice([0.2, 2.0]), effect, options,
+        tuple(draw.uniform(0.99, 1.01) for _ in range(WORKERS + 1)),
+        tuple(_message(draw, number, kind, effect) for number in range(MESSAGES)), faults,
+    )  # fmt: skip
+
+
+def _message(draw: Random, number: int, kind: str, effect: str) -> Sending:
+    delay_s = draw.uniform(0.1, 4) if draw.random() < (0.5 if kind == "delay" else 0.05) else 0.0
+    acts: list[Act] = []
+    if effect == "direct" and draw.random() < 0.03:
+        acts.append(Act("forgets", _takes(draw)))
+    for _ in range(draw.choices([0, 1, 2], [7, 2, 1])[0]):
+        ends = draw.choice(["fails", "fails", "again", "later"])
+        acts.append(Act(ends, _takes(draw)))
+    last = "returns"
+    if effect == "direct":
+        last = draw.choices(["returns", "rejects", "acks later"], [40, 2, 3])[0]
+    acts.append(Act(last, _takes(draw)))
+    return Sending(
+        number, draw.uniform(0, SPAN_S), draw.randrange(12), delay_s, draw.randrange(3), tuple(acts)
+    )
+
+
+def _takes(draw: Random) -> float:
+    return draw.choices([0.0, draw.uniform(0, 0.05), draw.uniform(0.2, 2)], [60, 36, 4])[0]
+
+
+def _faults(draw: Random, kind: str, gentle: bool) -> tuple[Fault, ...]:
+    names = list(GENTLE if gentle else GENTLE + HARSH)
+    if kind == "stream" and not gentle:
+        names += STREAMS_ONLY
+    faults = []
+    for _ in range(FAULTS):
+        what = draw.choice(names)
+        lasts_s = draw.uniform(0.05, 1) if draw.random() < 0.6 else draw.uniform(1, 7)
+        worker = draw.randrange(-1, WORKERS)
+        faults.append(Fault(what, draw.uniform(0.5, SPAN_S), lasts_s, worker, draw.random()))
+    return tuple(sorted(faults, key=lambda fault: fault.at_s))

@@ -1,0 +1,204 @@
+"""The one thread of a run: tasks hand over to it where they wait, and it decides who is next."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from heapq import heappop, heappush
+from random import Random
+from typing import Any
+
+from greenlet import GreenletExit, getcurrent, greenlet
+
+MOST_STEPS = 400_000
+OFTEN = 40
+"""At every so many locks a task is made to wait, as a thread is whose turn is over."""
+
+
+class Stuck(AssertionError):
+    """Raised when tasks go on and on, and time does not."""
+
+
+class Process:
+    """What dies, or stands still, as one: its tasks and its clock.
+
+    Args:
+        name: for the history.
+        scheduler: the run's.
+        rate: how many seconds pass on its clock in one second of the run.
+
+    Attributes:
+        dead: whether it was killed, or has ended.
+        frozen_until: until when none of its tasks goes on.
+        jumped_ms: how far its wall clock was set, forward or back.
+    """
+
+    def __init__(self, name: str, scheduler: Scheduler, rate: float = 1.0) -> None:
+        self.name = name
+        self.scheduler = scheduler
+        self.rate = rate
+        self.dead = False
+        self.frozen_until = 0.0
+        self.jumped_ms = 0
+        self.tasks: list[Task] = []
+
+    # Its clock.
+
+    def now_ms(self) -> int:
+        return 1_700_000_000_000 + self.jumped_ms + int(self.scheduler.now * self.rate * 1000)
+
+    def monotonic_s(self) -> float:
+        return 1000.0 + self.scheduler.now * self.rate
+
+
+class Task:
+    """One thread of a process: a greenlet, and what it waits for."""
+
+    def __init__(self, process: Process, function: Callable[[], object], name: str) -> None:
+        self.process = process
+        self.name = name
+        self.token = 0
+        self.waits = False
+        self.ended = False
+        self.joiners: list[Task] = []
+        self._function = function
+        self.greenlet = greenlet(self._run, process.scheduler.hub)
+
+    def _run(self, _: object = None) -> None:
+        scheduler = self.process.scheduler
+        try:
+            self._function()
+        except GreenletExit:
+            pass
+        except BaseException as error:  # of the simulator's own, or of a part without last words
+            if not self.process.dead:
+                scheduler.failure = scheduler.failure or error
+        self.ended = True
+        for task in self.joiners:
+            scheduler.wake(task)
+
+
+class Scheduler:
+    """Virtual time, and whose turn it is: the same seed makes the same turns.
+
+    Args:
+        seed: of its draws.
+
+    Attributes:
+        now: seconds since the run began.
+        current: the task whose turn it is.
+        steps: how many turns there were.
+        failure: what has ended the run.
+    """
+
+    def __init__(self, seed: object) -> None:
+        self.now = 0.0
+        self.steps = 0
+        self.current: Task | None = None
+        self.failure: BaseException | None = None
+        self.random = Random(f"{seed}/turns")
+        self._draw = self.random.random
+        self.hub = getcurrent()
+        self._heap: list[tuple[float, int, Any, int, bool]] = []
+        self._pushed = 0
+        self._left = OFTEN
+        self._over = False
+
+    def spawn(self, process: Process, function: Callable[[], object], name: str) -> Task:
+        """Begins a task; it gets its first turn soon."""
+        task = Task(process, function, name)
+        process.tasks.append(task)
+        self._push(self.now + self._draw() * 1e-4, task, task.token, True)
+        return task
+
+    def at(self, when: float, action: Callable[[], object]) -> None:
+        """Has something done between two turns; it may not wait."""
+        self._push(max(self.now, when), action, -1, False)
+
+    # For tasks.
+
+    def block(self, timeout_s: float | None) -> bool:
+        """Waits until it is woken, or for so long on its process's clock; whether it was woken."""
+        task = self.current
+        assert task is not None, "nobody's turn"
+        process = task.process
+        if process.dead:
+            raise GreenletExit
+        task.waits = True
+        if timeout_s is not None:
+            tie = self._draw()
+            until = self.now + (timeout_s / process.rate if timeout_s > 0 else 0.0)
+            self._pushed += 1
+            heappush(self._heap, (until + tie * 1e-4, self._pushed, task, task.token, False))
+        woken: bool = self.hub.switch()
+        if process.dead:
+            raise GreenletExit
+        return woken
+
+    def sleep(self, seconds: float) -> None:
+        """Lets others go on for so long."""
+        self.block(seconds)
+
+    def wake(self, task: Task, after_s: float = 0.0) -> None:
+        """Ends a task's wait."""
+        if task.waits:
+            task.waits = False
+            task.token += 1
+            self._push(self.now + after_s + self._draw() * 5e-5, task, task.token, True)
+
+    def preempt(self) -> None:
+        """A place at which a thread may lose its turn to another one."""
+        self._left -= 1
+        if self._left <= 0:
+            self._left = 1 + int(-math.log(1.0 - self._draw()) * OFTEN)
+            if self.current is not None:
+                self.block(self._draw() ** 4 * 0.02)
+
+    # For whoever runs it.
+
+    def run(self) -> None:
+        """Gives turns until somebody calls `stop`, or something fails."""
+        heap = self._heap
+        while heap and not self._over:
+            at, number, task, token, woken = heappop(heap)
+            if token == -1:
+                self.now = max(self.now, at)
+                task()
+            elif token == task.token and not task.ended:
+                process = task.process
+                if process.dead:
+                    continue
+                if process.frozen_until > at:
+                    heappush(heap, (process.frozen_until, number, task, token, woken))
+                    continue
+                if at > self.now:
+                    self.now = at
+                self.steps += 1
+                task.waits = False
+                task.token += 1
+                self.current = task
+                task.greenlet.switch(woken)
+                self.current = None
+            if self.failure is not None:
+                raise self.failure
+            if self.steps > MOST_STEPS:
+                raise Stuck(f"{self.steps} turns, and the run is not over at {self.now:.3f} s")
+
+    def stop(self) -> None:
+        """Ends `run`."""
+        self._over = True
+
+    def kill(self, process: Process) -> None:
+        """Ends all tasks of a process where they stand; between two turns only."""
+        process.dead = True
+        for task in process.tasks:
+            task.token += 1
+            if not task.ended:
+                self.current = task
+                task.greenlet.throw(GreenletExit)
+                self.current = None
+        process.tasks.clear()
+
+    def _push(self, at: float, what: Any, token: int, woken: bool) -> None:
+        self._pushed += 1
+        heappush(self._heap, (at, self._pushed, what, token, woken))

@@ -1,0 +1,298 @@
+"""The store of a run, and each process's connection to it, over which everything takes time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from random import Random
+from typing import Any
+
+from qframe.errors import AnswerLost, SlotsAway, StoreUnavailable
+from qframe.outcomes import Settled
+from qframe.stores.model.store import ModelStore
+from qframe.stores.redis.pull import LOOK_AGAIN_MS
+from qframe.stores.types import PullResult, RenewResult, RevokeResult
+from qframe.topic import Topic
+from simulation.ledger import Ledger
+from simulation.scheduler import Process, Scheduler
+from simulation.threads import SimulatedEvent
+
+SHORT_S = 0.0008
+"""A way back that is shorter takes no turn of its own."""
+SLOW_S = 0.1
+PATIENCE_S = 1.0
+"""After so long a client gives a call up."""
+
+
+class SimulatedServer(ModelStore):
+    """The model, in a process of its own, which tells the ledger what it has done."""
+
+    def __init__(self, process: Process, ledger: Ledger) -> None:
+        super().__init__(clock=StoreClock(process))
+        self.ledger = ledger
+        self.rung: list[SimulatedBell] = []
+        self.roster_rung: list[SimulatedBell] = []
+        self._slots: frozenset[int] | None = None
+
+    def publish(self, topic: Topic, entries: Any) -> Any:
+        self._slots = frozenset(entry.slot for entry in entries)
+        outcomes = super().publish(topic, entries)
+        self.ledger.stored(entries, outcomes, self.now_ms())
+        return outcomes
+
+    def pull(self, topic: Topic, group: str, asks: Any, **terms: Any) -> PullResult:
+        pulled = super().pull(topic, group, asks, **terms)
+        self.ledger.handed_out(group, pulled)
+        return pulled
+
+    def settle(self, topic: Topic, group: str, settlements: Any) -> list[Settled]:
+        self._slots = frozenset(one.slot for one in settlements)
+        results = super().settle(topic, group, settlements)
+        self.ledger.settled(group, settlements, results)
+        return results
+
+    def _ring(self, bells: Any = None) -> None:
+        slots, self._slots = self._slots, None
+        for bell in self.rung if bells is None else self.roster_rung:
+            bell.rings(slots)
+
+
+class StoreClock:
+    """The store's clock, which may stand still, and go back."""
+
+    def __init__(self, process: Process) -> None:
+        self._process = process
+        self.stands_until = 0.0
+        self.stood_at_ms = 0
+
+    def stand(self, seconds: float) -> None:
+        self.stood_at_ms = self.now_ms()
+        self.stands_until = self._process.scheduler.now + seconds
+
+    def now_ms(self) -> int:
+        process = self._process
+        if self.stands_until:
+            if process.scheduler.now < self.stands_until:
+                return self.stood_at_ms
+            self.stands_until = 0.0  # it has stood still, and stays behind
+            process.jumped_ms += self.stood_at_ms - process.now_ms()
+        return process.now_ms()
+
+    def monotonic_s(self) -> float:
+        return self._process.monotonic_s()
+
+
+class SimulatedBell:
+    """A bell on the other side of a connection."""
+
+    def __init__(self, connection: Connection, bells: list[SimulatedBell]) -> None:
+        self._connection = connection
+        self._bells = bells
+        self._event = SimulatedEvent()
+        self._hints: set[int] | None = set()
+        bells.append(self)
+
+    def rings(self, slots: frozenset[int] | None) -> None:
+        """The store rings; that arrives later, or not at all."""
+        connection = self._connection
+        if connection.loses_bells():
+            return
+        connection.scheduler.at(
+            connection.scheduler.now + connection.latency_s(), lambda: self._arrive(slots)
+        )
+
+    def _arrive(self, slots: frozenset[int] | None) -> None:
+        if slots is None:
+            self._hints = None
+        elif self._hints is not None:
+            self._hints |= slots
+        self._event.set()
+
+    def wait(self, timeout_s: float) -> bool:
+        rung = self._event.wait(timeout_s)
+        self._event.clear()
+        return rung
+
+    def hints(self) -> frozenset[int] | None:
+        hints, self._hints = self._hints, set()
+        return None if hints is None else frozenset(hints)
+
+    def ring(self) -> None:
+        self._hints = None
+        self._event.set()
+
+    def close(self) -> None:
+        self._event.set()
+        if self in self._bells:
+            self._bells.remove(self)
+
+
+class Trouble:
+    """Something wrong with a connection until a moment."""
+
+    def __init__(self, what: str, until: float, size: float) -> None:
+        self.what, self.until, self.size = what, until, size
+
+
+class Connection:
+    """A process's way to the store, as the `Store` that its parts use.
+
+    Each call takes a drawn time to get there and a drawn time back. While there is trouble it is
+    refused, is lost on the way there or back, comes late, or reaches some slots only.
+    """
+
+    url = "simulated://"
+
+    def __init__(self, server: SimulatedServer, process: Process, seed: object) -> None:
+        self.server = server
+        self.process = process
+        self.scheduler: Scheduler = process.scheduler
+        self.capabilities = server.capabilities
+        self.troubles: list[Trouble] = []
+        self.log: Callable[..., None] = lambda *_: None
+        self._random = Random(f"{seed}/{process.name}")
+        self._draw = self._random.random
+
+    def latency_s(self) -> float:
+        """How long one way takes."""
+        return 0.0002 + self._draw() ** 4 * 0.01
+
+    def loses_bells(self) -> bool:
+        return bool(self.troubles) and self._trouble("bells lost") is not None
+
+    def bell(self, topics: Sequence[Topic]) -> SimulatedBell:
+        return SimulatedBell(self, self.server.rung)
+
+    def roster_bell(self, topic: Topic, group: str) -> SimulatedBell:
+        return SimulatedBell(self, self.server.roster_rung)
+
+    def now_ms(self) -> int:
+        return self.server.now_ms()
+
+    def reconnect(self) -> None:
+        """Has nothing that could be broken."""
+
+    def close(self) -> None:
+        """Has nothing to close."""
+
+    def __getattr__(self, name: str) -> Any:
+        operation = getattr(self.server, name)
+
+        def call(*args: Any, **more: Any) -> Any:
+            return self._call(name, operation, args, more)
+
+        setattr(self, name, call)
+        return call
+
+    def _trouble(self, *names: str) -> Trouble | None:
+        now = self.scheduler.now
+        self.troubles = [trouble for trouble in self.troubles if trouble.until > now]
+        found = [trouble for trouble in self.troubles if trouble.what in names]
+        return found[0] if found else None
+
+    def _call(self, name: str, operation: Callable[..., Any], args: Any, more: Any) -> Any:
+        sleep = self.scheduler.sleep
+        there_s, back_s = self.latency_s(), self.latency_s()
+        what = None
+        if self.troubles:
+            trouble = self._trouble("refused", "lost before", "lost after", "late", "slow", "cut")
+            if trouble is not None and self._draw() < 0.3 + 0.7 * trouble.size:
+                what = trouble.what
+                if what == "slow":
+                    there_s += self._draw() * SLOW_S
+                    back_s += self._draw() * SLOW_S
+                elif what == "late":
+                    there_s += self._draw() * 3
+                    back_s += self._draw() * 3
+                self.log(self.process.name, f"{name} is {what}")
+        sleep(there_s)
+        if what == "refused":
+            raise StoreUnavailable(self.url, "refused")
+        if what == "lost before":
+            sleep(PATIENCE_S * self._draw())
+            raise AnswerLost(self.url, "no reply")
+        if what == "cut" and (cut := getattr(self, f"_cut_{name}", None)) is not None:
+            result = cut(operation, *args, **more)
+        else:
+            result = operation(*args, **more)
+        if what == "lost after":
+            sleep(PATIENCE_S * self._draw())
+            raise AnswerLost(self.url, "no reply")
+        if what is not None or back_s > SHORT_S:
+            sleep(back_s)
+        return result
+
+    # Calls of which some slots hear nothing, or are not heard.
+
+    def _fates(self, slots: set[int]) -> dict[int, str]:
+        """What becomes of each slot's part: it is done, done and not heard, or not done."""
+        return {slot: self._random.choice(["done", "unheard", "away"]) for slot in sorted(slots)}
+
+    def _cut_pull(
+        self, pull: Callable[..., PullResult], topic: Topic, group: str, asks: Any, **terms: Any
+    ) -> PullResult:
+        fates = self._fates({ask.slot for ask in asks})
+        pulled = pull(topic, group, [a for a in asks if fates[a.slot] != "away"], **terms)
+        heard = [one for one in pulled.deliveries if fates[one.slot] == "done"]
+        fenced = [slot for slot in pulled.fenced if fates[slot] == "done"]
+        pulled.deliveries, pulled.fenced = heard, fenced
+        pulled.unreachable = [slot for slot, fate in fates.items() if fate == "away"]
+        if pulled.unreachable and not 0 <= (pulled.next_due_ms or 10**9) <= LOOK_AGAIN_MS:
+            pulled.next_due_ms = LOOK_AGAIN_MS
+        pulled.in_doubt = [slot for slot, fate in fates.items() if fate == "unheard"]
+        return pulled
+
+    def _cut_settle(
+        self, settle: Callable[..., list[Settled]], topic: Topic, group: str, settlements: Any
+    ) -> list[Settled]:
+        fates = self._fates({one.slot for one in settlements})
+        done = iter(settle(topic, group, [a for a in settlements if fates[a.slot] != "away"]))
+        results = []
+        for one in settlements:
+            result = Settled.AWAY if fates[one.slot] == "away" else next(done)
+            results.append(result if fates[one.slot] == "done" else Settled.AWAY)
+        return results
+
+    def _cut_acknowledge(
+        self, acknowledge: Callable[..., list[Settled]], topic: Topic, group: str,
+        deliveries: Any, epochs: Any,
+    ) -> list[Settled]:  # fmt: skip
+        def settle(topic: Topic, group: str, some: Any) -> list[Settled]:
+            return acknowledge(topic, group, some, epochs)
+
+        return self._cut_settle(settle, topic, group, deliveries)
+
+    def _cut_renew(
+        self, renew: Callable[..., RenewResult], topic: Topic, group: str, holds: Any, lease_ms: int
+    ) -> RenewResult:
+        fates = self._fates({hold.slot for hold in holds})
+        asked = [hold for hold in holds if fates[hold.slot] != "away"]
+        gone = renew(topic, group, asked, lease_ms).gone
+        return RenewResult(
+            [hold for hold in gone if fates[hold.slot] == "done"],
+            [hold for hold in holds if fates[hold.slot] != "done"],
+        )
+
+    def _cut_revoke(
+        self, revoke: Callable[..., RevokeResult], topic: Topic, group: str, asks: Any, receipt: str
+    ) -> RevokeResult:
+        fates = self._fates({ask.slot for ask in asks})
+        asked = [ask for ask in asks if fates[ask.slot] != "away"]
+        count = revoke(topic, group, asked, receipt).count
+        return RevokeResult(count, [slot for slot, fate in fates.items() if fate != "done"])
+
+    def _cut_take(
+        self, take: Callable[..., list[int]], topic: Topic, group: str, epochs: Any
+    ) -> list[int]:
+        fates = self._fates(set(epochs))
+        asked = {slot: epoch for slot, epoch in epochs.items() if fates[slot] != "away"}
+        taken = [slot for slot in take(topic, group, asked) if fates[slot] == "done"]
+        away = {slot: None for slot, fate in fates.items() if fate != "done"}
+        if away:
+            raise SlotsAway(self.url, taken, away)
+        return taken
+
+    def _cut_epochs(self, epochs: Callable[..., Any], topic: Topic, group: str) -> dict[int, str]:
+        found: dict[int, str] = epochs(topic, group)
+        fates = self._fates(set(found))
+        fates[min(found)] = "done"  # if none can be asked, it raises
+        return {slot: epoch for slot, epoch in found.items() if fates[slot] == "done"}

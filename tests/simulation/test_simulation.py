@@ -1,0 +1,71 @@
+"""Simulated runs: the promises hold in each, and each is the same run whenever it is run.
+
+`tests/simulation/__init__.py` says what a run is. One that fails prints its seed.
+"""
+
+from __future__ import annotations
+
+import gc
+import hashlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from simulation.__main__ import COLLECT_EVERY
+from simulation.plan import drawn
+from simulation.shrink import failure_of
+from simulation.threads import simulated
+from simulation.world import World
+
+pytestmark = pytest.mark.promise(1, 2, 3, 4, 6, 7, 9, on="model")
+
+RUNS, PARTS = 360, 4
+TESTS = Path(__file__).parent.parent
+
+
+@pytest.fixture(autouse=True)
+def in_simulation() -> Iterator[None]:
+    with simulated():
+        yield
+    gc.collect()
+
+
+def digest(seed: int) -> str:
+    """What happened in a run, to the last step."""
+    world = World(drawn(seed), tells=True)
+    world.run()
+    return hashlib.sha256(repr(world.history).encode()).hexdigest()
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_the_promises_hold_in_simulated_runs(part: int) -> None:
+    failed = {}
+    for number, seed in enumerate(range(part, RUNS, PARTS)):
+        error = failure_of(drawn(seed))
+        if error is not None:
+            failed[seed] = f"{type(error).__name__}: {error}"
+        if number % COLLECT_EVERY == 0:
+            gc.collect()
+    assert not failed, 'make simulate ARGS="--seed N --history" shows it: ' + str(failed)
+
+
+def test_a_run_is_the_same_in_another_process() -> None:
+    """Whatever hashes and addresses are there."""
+    seeds = range(0, 120, 12)
+    program = (
+        "from simulation.test_simulation import digest\n"
+        "from simulation.threads import simulated\n"
+        "ballast = [object() for _ in range(12345)]\n"
+        f"with simulated(): print(*[digest(seed) for seed in {list(seeds)}])\n"
+    )
+    paths = os.pathsep.join([str(TESTS), str(TESTS.parent)])
+    environment = {**os.environ, "PYTHONPATH": paths, "PYTHONHASHSEED": "7"}
+    said = subprocess.run(
+        [sys.executable, "-c", program], env=environment,
+        capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    assert said.stdout.split() == [digest(seed) for seed in seeds]

@@ -1,0 +1,239 @@
+"""A worker of a run: the runtime's own `Worker` with all its loops, in a process that may die."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from greenlet import GreenletExit
+
+from qframe.coordination.lease import LeaseCoordinator
+from qframe.errors import AlreadySettled, WorkerFailed
+from qframe.events import Events
+from qframe.idempotency.base import Scope
+from qframe.options.batch import Batch
+from qframe.options.consumer import ConsumerOptions, consumer_options
+from qframe.options.flow import Breaker, RateLimit
+from qframe.retry import Backoff, NeedRetry, Reject
+from qframe.runtime.consume.consumer import Consumer
+from qframe.runtime.consume.varieties import executor_of, policy_of
+from qframe.runtime.handler.spec import ConsumerSpec
+from qframe.runtime.process.live_settings import SettingsPoller
+from qframe.runtime.process.sweeper import Sweeper
+from qframe.runtime.process.worker import Worker
+from qframe.topic import Topic
+from simulation.database import SimulatedChecker
+from simulation.ledger import Call, Ledger
+from simulation.plan import Plan
+from simulation.scheduler import Process, Scheduler
+from simulation.store import Connection, SimulatedServer
+
+MAX_BYTES = 64 * 1024 * 1024
+BACKOFF_FIRST_S, BACKOFF_CAP_S = 0.5, 2.0
+
+
+def options_of(plan: Plan) -> ConsumerOptions:
+    """The options of a plan's consumers."""
+    given = dict(plan.options)
+    more: dict[str, Any] = {"max_attempts": given["max_attempts"]}
+    if size := given.get("batch"):
+        more["batch"] = Batch(size, 0.05)
+    if rate := given.get("rate_limit"):
+        more["rate_limit"] = RateLimit(rate, over=given["over"])
+    if failures := given.get("breaker"):
+        more["breaker"] = Breaker(failures=failures, pause=0.5, longest=2.0)
+    for name in ("serial", "max_in_flight"):
+        if name in given:
+            more[name] = given[name]
+    if plan.effect == "first":
+        more["at_most_once"] = True
+    return consumer_options(
+        threads=plan.threads, lease=plan.lease_s,
+        backoff=Backoff(BACKOFF_FIRST_S, cap=BACKOFF_CAP_S), **more,
+    )  # fmt: skip
+
+
+class SimulatedWorker:
+    """One start of a worker.
+
+    Args:
+        name: its id, another one for each start.
+        plan: the run's.
+        topic: the topic.
+        options: of its consumers.
+        server: the store.
+        scheduler: the run's.
+        ledger: hears of each call of a handler.
+        rate: of its clock.
+        on_end: called when it has ended by itself.
+    """
+
+    def __init__(
+        self, name: str, *, plan: Plan, topic: Topic, options: ConsumerOptions,
+        server: SimulatedServer, scheduler: Scheduler, ledger: Ledger, rate: float,
+        checker: SimulatedChecker | None, on_end: Callable[[], None], log: Callable[..., None],
+        events: Events,
+    ) -> None:  # fmt: skip
+        self.process = Process(name, scheduler, rate)
+        self.plan = plan
+        self.consumers: dict[str, Consumer] = {}
+        self.connection = Connection(server, self.process, plan.seed)
+        self.connection.log = log
+        self._topic = topic
+        self._options = options
+        self._ledger = ledger
+        self._scheduler = scheduler
+        self._checker = checker
+        self._on_end = on_end
+        self._log = log
+        self._events = events
+        self.worker: Worker | None = None
+        scheduler.spawn(self.process, self._main, "main")
+
+    def stop(self) -> None:
+        """Sends it a SIGTERM."""
+        if self.worker is not None:
+            self.worker.stop()
+
+    def kill(self) -> None:
+        """Sends it a SIGKILL."""
+        self._scheduler.kill(self.process)
+
+    # Its main thread.
+
+    def _main(self) -> None:
+        store: Any = self.connection
+        clock = self.process
+        worker = self.worker = Worker(
+            self.process.name,
+            make_consumers=self._make_consumers,
+            make_sweeper=lambda fail: Sweeper(topics=[self._topic], store=store, on_failure=fail),
+            make_settings_poller=lambda consumers, fail: SettingsPoller(
+                consumers=[(self._topic, each) for each in consumers], store=store,
+                events=self._events, on_failure=fail,
+            ),
+            grace_s=self.plan.grace_s, events=self._events, clock=clock,
+        )  # fmt: skip
+        try:
+            worker.run()
+            self._log(self.process.name, "has ended")
+        except WorkerFailed as error:
+            self._log(self.process.name, f"has failed: {error}")
+            if not self._may_fail(error):
+                raise
+        except Exception as error:
+            self._log(self.process.name, f"could not begin: {error}")
+            if not isinstance(error, _away()):
+                raise
+        self._coordinator.close()
+        self.process.dead = True
+        self._on_end()
+
+    def _may_fail(self, error: WorkerFailed) -> bool:
+        return isinstance(error.__cause__, _away())
+
+    def _make_consumers(self, fail: Callable[[str, BaseException], None]) -> list[Consumer]:
+        store: Any = self.connection
+        self._coordinator = LeaseCoordinator(
+            store, worker=self.process.name, session_s=self.plan.session_s, events=self._events,
+            clock=self.process, on_failure=fail,
+        )  # fmt: skip
+        return [self._make_consumer(group, store, fail) for group in self._ledger.groups]
+
+    def _make_consumer(
+        self, group: str, store: Any, fail: Callable[[str, BaseException], None]
+    ) -> Consumer:
+        options, topic, clock = self._options, self._topic, self.process
+
+        def handle(given: Any) -> None:
+            self._handle(group, given)
+
+        checker: Any = None
+        if self._checker is not None:
+            checker = self._checker.connected(self.process, self.connection)
+        scope = Scope("simulation", topic.name, group)
+        spec = ConsumerSpec(topic, group, _plain, handle, options)
+        consumer = self.consumers[group] = Consumer(
+            topic=topic, group=group, handler=handle, options=options,
+            make_policy=lambda settle_now: policy_of(
+                options, topic, scope, checker, settle_now, events=self._events, clock=clock,
+                on_failure=fail,
+            ),
+            make_executor=lambda place: executor_of(
+                spec, checker, None, place, clock=clock, on_failure=fail,  # type: ignore[arg-type]
+            ),
+            store=store, coordinator=self._coordinator, max_bytes=MAX_BYTES,
+            events=self._events, clock=clock, on_failure=fail,
+        )  # fmt: skip
+        return consumer
+
+    # Its handlers.
+
+    def _handle(self, group: str, given: Any) -> None:
+        if self.process.dead:
+            raise GreenletExit
+        messages = given if isinstance(given, list) else [given]
+        calls = [Call(self, group, message, given) for message in messages]
+        begun: list[Call] = []
+        for call in calls:
+            self._ledger.begins(call)
+            begun.append(call)
+        acts = [self._ledger.next_act(group, message.id) for message in messages]
+        takes_s = max((act.takes_s for act in acts if act is not None), default=0.0)
+        if takes_s:
+            self._scheduler.sleep(takes_s)
+        if self._checker is not None:
+            for message in messages:
+                self._checker.change(group, message)
+        bad = next((i for i, act in enumerate(acts) if act and act.ends in _RAISED), None)
+        if len(messages) > 1:
+            self._end_batch(calls, bad)
+            return
+        act = acts[0]
+        self._end(calls[0], act.ends if act is not None else "returns")
+
+    def _end_batch(self, calls: list[Call], bad: int | None) -> None:
+        how = "returns" if bad is None else "fails in a batch"
+        for call in calls:
+            self._ledger.ends(call, how)
+        if bad is not None:
+            raise ValueError("one of a batch")
+
+    def _end(self, call: Call, how: str) -> None:
+        message = call.message
+        if how in ("acks later", "forgets"):
+            message.auto_ack = False
+            self._ledger.ends(call, how)
+            if how == "acks later":
+                self._scheduler.spawn(self.process, lambda: self._ack(call), "user")
+            return
+        self._ledger.ends(call, how)
+        if how == "fails":
+            raise ValueError("as planned")
+        if how == "again":
+            raise NeedRetry
+        if how == "later":
+            raise NeedRetry(delay=1.0)
+        if how == "rejects":
+            raise Reject("as planned")
+
+    def _ack(self, call: Call) -> None:
+        self._scheduler.sleep(0.3)
+        self._ledger.ends(call, "acks")
+        try:
+            call.message.ack()
+        except AlreadySettled:
+            self._log(self.process.name, f"acks too late: {call.message.id}")
+
+
+_RAISED = ("fails", "again", "later", "rejects")
+
+
+def _plain(message: Any) -> None:
+    """Stands for the user's function, which nobody calls."""
+
+
+def _away() -> tuple[type[BaseException], ...]:
+    from qframe.errors import CheckerUnavailable, CoordinatorUnavailable, StoreUnavailable
+
+    return StoreUnavailable, CoordinatorUnavailable, CheckerUnavailable
