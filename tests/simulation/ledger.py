@@ -197,7 +197,7 @@ class Ledger:
         it = call.message.delivery
         if it.attempt > self.plan.options["max_attempts"]:
             self._broken(f"{call} has more attempts than it may")
-        is_exact = self.plan.is_gentle and not self.is_over and name not in self.retried
+        is_exact = self.plan.is_exact and not self.is_over and name not in self.retried
         if is_exact and it.attempt > 1 + self.failures[name]:
             self._broken(f"{call}, though its handler has failed {self.failures[name]} times")
 

@@ -12,11 +12,12 @@ FAULTS: Final = 10
 WORKERS: Final = 3
 SPAN_S: Final = 8.0
 GENTLE: Final = ("stopped", "paused", "resized", "slow", "wall clock", "dead retried", "bells lost")
-"""Faults after which a delivery that ended with no handler's error must not count."""
-HARSH: Final = (
-    "refused", "lost before", "lost after", "cut", "late", "frozen", "killed", "store stands still",
-    "store goes back",
-)  # fmt: skip
+FLAKY: Final = ("refused", "lost before", "lost after", "cut")
+HARSH: Final = ("late", "frozen", "killed", "store stands still", "store goes back")
+LEVELS: Final = {"gentle": GENTLE, "flaky": GENTLE + FLAKY, "harsh": GENTLE + FLAKY + HARSH}
+"""Of the first two, a delivery may not count that has ended with no handler's error."""
+SHORT_S: Final = 0.4
+"""Flaky faults do not last until a lease or a session could end."""
 STREAMS_ONLY: Final = ("sought",)
 
 
@@ -52,6 +53,7 @@ class Plan(msgspec.Struct, frozen=True):
     """A whole run."""
 
     seed: str
+    level: str
     kind: str
     slots: int
     groups: int
@@ -67,9 +69,9 @@ class Plan(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...]
 
     @property
-    def is_gentle(self) -> bool:
-        """Whether none of its faults makes a delivery count whose handler has not failed."""
-        return all(fault.what in GENTLE for fault in self.faults)
+    def is_exact(self) -> bool:
+        """Whether attempts are what its handlers' errors make them."""
+        return self.level != "harsh"
 
     def has(self, *names: str) -> bool:
         """Whether it has one of these faults."""
@@ -80,9 +82,9 @@ def drawn(seed: int | str) -> Plan:
     """The plan of a seed."""
     draw = Random(f"{seed}/plan")
     kind = draw.choices(["stream", "ordered", "delay", "priority", "merge"], [8, 7, 2, 2, 1])[0]
-    gentle = draw.random() < 0.3
+    level = draw.choices(list(LEVELS), [3, 3, 5])[0]
     effect = draw.choices(["direct", "marks", "transaction", "first"], [10, 3, 3, 1])[0]
-    faults = _faults(draw, kind, gentle)
+    faults = _faults(draw, kind, level)
     options: dict[str, Any] = {"max_attempts": 16 if effect != "direct" else draw.choice([3, 16])}
     if draw.random() < 0.15 and effect != "first":
         options["batch"] = draw.choice([2, 5, 20])
@@ -96,8 +98,9 @@ def drawn(seed: int | str) -> Plan:
     if draw.random() < 0.06:
         options["breaker"] = draw.choice([2, 4])
     return Plan(
-        str(seed), kind, draw.choice([1, 2, 4, 8]), draw.choices([1, 2], [4, 1])[0], WORKERS,
-        draw.choice([1, 2, 3]), draw.choice([2.0, 4.0]), draw.choice([1.0, 2.0]),
+        str(seed), level, kind, draw.choice([1, 2, 4, 8]), draw.choices([1, 2], [4, 1])[0], WORKERS,
+        draw.choice([1, 2, 3]), 4.0 if level == "flaky" else draw.choice([2.0, 4.0]),
+        2.0 if level != "harsh" else draw.choice([1.0, 2.0]),
         draw.choice([0.2, 2.0]), effect, options,
         tuple(draw.uniform(0.99, 1.01) for _ in range(WORKERS + 1)),
         tuple(_message(draw, number, kind, effect) for number in range(MESSAGES)), faults,
@@ -125,14 +128,16 @@ def _takes(draw: Random) -> float:
     return draw.choices([0.0, draw.uniform(0, 0.05), draw.uniform(0.2, 2)], [60, 36, 4])[0]
 
 
-def _faults(draw: Random, kind: str, gentle: bool) -> tuple[Fault, ...]:
-    names = list(GENTLE if gentle else GENTLE + HARSH)
-    if kind == "stream" and not gentle:
+def _faults(draw: Random, kind: str, level: str) -> tuple[Fault, ...]:
+    names = list(LEVELS[level])
+    if kind == "stream" and level == "harsh":
         names += STREAMS_ONLY
     faults = []
     for _ in range(FAULTS):
         what = draw.choice(names)
         lasts_s = draw.uniform(0.05, 1) if draw.random() < 0.6 else draw.uniform(1, 7)
+        if level == "flaky" and what in FLAKY:
+            lasts_s = min(lasts_s, SHORT_S)
         worker = draw.randrange(-1, WORKERS)
         faults.append(Fault(what, draw.uniform(0.5, SPAN_S), lasts_s, worker, draw.random()))
     return tuple(sorted(faults, key=lambda fault: fault.at_s))

@@ -148,6 +148,7 @@ class Connection:
         self.scheduler: Scheduler = process.scheduler
         self.capabilities = server.capabilities
         self.troubles: list[Trouble] = []
+        self.patience_s = PATIENCE_S
         self.log: Callable[..., None] = lambda *_: None
         self._random = Random(f"{seed}/{process.name}")
         self._draw = self._random.random
@@ -208,14 +209,14 @@ class Connection:
         if what == "refused":
             raise StoreUnavailable(self.url, "refused")
         if what == "lost before":
-            sleep(PATIENCE_S * self._draw())
+            sleep(self.patience_s * self._draw())
             raise AnswerLost(self.url, "no reply")
         if what == "cut" and (cut := getattr(self, f"_cut_{name}", None)) is not None:
             result = cut(operation, *args, **more)
         else:
             result = operation(*args, **more)
         if what == "lost after":
-            sleep(PATIENCE_S * self._draw())
+            sleep(self.patience_s * self._draw())
             raise AnswerLost(self.url, "no reply")
         if what is not None or back_s > SHORT_S:
             sleep(back_s)

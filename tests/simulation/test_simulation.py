@@ -21,8 +21,6 @@ from simulation.shrink import failure_of
 from simulation.threads import simulated
 from simulation.world import World
 
-pytestmark = pytest.mark.promise(1, 2, 3, 4, 6, 7, 9, on="model")
-
 RUNS, PARTS = 360, 4
 TESTS = Path(__file__).parent.parent
 

@@ -26,7 +26,7 @@ from simulation.database import SimulatedChecker
 from simulation.ledger import Call, Ledger
 from simulation.plan import Plan
 from simulation.scheduler import Process, Scheduler
-from simulation.store import Connection, SimulatedServer
+from simulation.store import PATIENCE_S, Connection, SimulatedServer
 
 MAX_BYTES = 64 * 1024 * 1024
 BACKOFF_FIRST_S, BACKOFF_CAP_S = 0.5, 2.0
@@ -79,6 +79,7 @@ class SimulatedWorker:
         self.consumers: dict[str, Consumer] = {}
         self.connection = Connection(server, self.process, plan.seed)
         self.connection.log = log
+        self.connection.patience_s = PATIENCE_S if plan.level == "harsh" else 0.2
         self._topic = topic
         self._options = options
         self._ledger = ledger
@@ -88,6 +89,7 @@ class SimulatedWorker:
         self._log = log
         self._events = events
         self.worker: Worker | None = None
+        self._is_ready = False
         scheduler.spawn(self.process, self._main, "main")
 
     def stop(self) -> None:
@@ -115,7 +117,7 @@ class SimulatedWorker:
             grace_s=self.plan.grace_s, events=self._events, clock=clock,
         )  # fmt: skip
         try:
-            worker.run()
+            worker.run(on_ready=self._ready)
             self._log(self.process.name, "has ended")
         except WorkerFailed as error:
             self._log(self.process.name, f"has failed: {error}")
@@ -123,14 +125,18 @@ class SimulatedWorker:
                 raise
         except Exception as error:
             self._log(self.process.name, f"could not begin: {error}")
-            if not isinstance(error, _away()):
+            if not isinstance(error, _away()) or self._is_ready:
                 raise
         self._coordinator.close()
         self.process.dead = True
         self._on_end()
 
+    def _ready(self) -> None:
+        self._is_ready = True
+
     def _may_fail(self, error: WorkerFailed) -> bool:
-        return isinstance(error.__cause__, _away())
+        """Whether it had not begun yet: a store that is away later is waited for."""
+        return isinstance(error.__cause__, _away()) and not self._is_ready
 
     def _make_consumers(self, fail: Callable[[str, BaseException], None]) -> list[Consumer]:
         store: Any = self.connection
