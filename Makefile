@@ -1,6 +1,6 @@
 # make help shows what there is. Every target sets up what it needs, in .venv, and only once.
 .DEFAULT_GOAL := help
-.PHONY: help demo check quick test simulate matrix bench api clean
+.PHONY: help demo check quick test simulate mutants matrix bench api clean
 
 READY := .venv/.ready
 SERVERS := .venv/.servers
@@ -48,6 +48,9 @@ endif
 
 simulate: $(READY) ## Runs simulated workers by seeds: ARGS="--minutes 60", "--seeds 0:2000", "--seed 81 --history".
 	@PYTHONPATH=tests:. $(VENV_PYTHON) -m simulation $(ARGS)
+
+mutants: $(READY) $(SERVERS) ## Plants faults one at a time, and says who finds them; ARGS="settler lanes" some.
+	@$(ON_SCRATCH) PYTHONPATH=tests:. $(VENV_PYTHON) -m mutants $(ARGS)
 
 matrix: $(SERVERS) ## Runs what fits each Python, server and package version, and prints the table; ARGS="redis-8" one row.
 	@$(ON_SCRATCH) $(VENV_PYTHON) scripts/matrix.py $(ARGS)

@@ -77,6 +77,7 @@ class Ledger:
         self.ids: dict[tuple[str, int, int], str] = {}
         self.retried: set[tuple[str, str]] = set()
         self.last_start_s: dict[str, float] = {}
+        self.cut_short: set[tuple[str, str]] = set()
         self.is_over = False
         self.is_sought = False
 
@@ -132,6 +133,7 @@ class Ledger:
         self.running[lane].append(call)
         self._check_order(call, name)
         self._check_attempt(call, name)
+        self._check_owned(call, name)
         due_ms = self.due_ms.get(name)
         now_ms = call.worker.connection.now_ms()
         is_replaced = self.plan.kind not in ("stream", "ordered")
@@ -161,6 +163,10 @@ class Ledger:
             return  # its key waits for its user
         if call in self.running[lane]:
             self.running[lane].remove(call)
+        if call.message.cancelled:
+            self.cut_short.add(name)
+            if self.plan.is_gentle and not call.worker.is_out_of_grace:
+                self._broken(f"{call} is cancelled, though its worker has it still")
         if how in ("returns", "acks"):
             self.succeeded.add(name)
             self.passed.add(name)
@@ -200,6 +206,17 @@ class Ledger:
         is_exact = self.plan.is_exact and not self.is_over and name not in self.retried
         if is_exact and it.attempt > 1 + self.failures[name]:
             self._broken(f"{call}, though its handler has failed {self.failures[name]} times")
+
+    def _check_owned(self, call: Call, name: tuple[str, str]) -> None:
+        worker = call.worker
+        if self.plan.is_direct and call.group in worker.consumers:
+            consumer = worker.consumers[call.group]
+            is_late = consumer.slots.certain_until_s <= worker.process.monotonic_s()
+            if is_late or call.message.delivery not in consumer.in_flight:
+                self._broken(f"{call} is handled, though it may be another worker's")
+        is_known = self.is_over or name in self.retried or name in self.cut_short
+        if self.plan.is_gentle and name in self.succeeded and not is_known:
+            self._broken(f"{call} is handled again, though its handler has returned")
 
     def _broken(self, what: str) -> None:
         """Ends the run: a handler's error would be its message's."""

@@ -73,6 +73,20 @@ class Plan(msgspec.Struct, frozen=True):
         """Whether attempts are what its handlers' errors make them."""
         return self.level != "harsh"
 
+    @property
+    def is_gentle(self) -> bool:
+        """Whether nothing is lost: what was handled is not handled again."""
+        return self.level == "gentle"
+
+    @property
+    def is_direct(self) -> bool:
+        """Whether nothing stands between a worker's last look at what it owns and its handler."""
+        return self.effect == "direct" and not self.options.keys() & {
+            "batch",
+            "rate_limit",
+            "breaker",
+        }
+
     def has(self, *names: str) -> bool:
         """Whether it has one of these faults."""
         return any(fault.what in names for fault in self.faults)
@@ -139,5 +153,5 @@ def _faults(draw: Random, kind: str, level: str) -> tuple[Fault, ...]:
         if level == "flaky" and what in FLAKY:
             lasts_s = min(lasts_s, SHORT_S)
         worker = draw.randrange(-1, WORKERS)
-        faults.append(Fault(what, draw.uniform(0.5, SPAN_S), lasts_s, worker, draw.random()))
+        faults.append(Fault(what, draw.uniform(0, SPAN_S), lasts_s, worker, draw.random()))
     return tuple(sorted(faults, key=lambda fault: fault.at_s))

@@ -90,10 +90,20 @@ class SimulatedWorker:
         self._events = events
         self.worker: Worker | None = None
         self._is_ready = False
+        self._stopped_s: float | None = None
         scheduler.spawn(self.process, self._main, "main")
+
+    @property
+    def is_out_of_grace(self) -> bool:
+        """Whether it was told to stop, and its handlers have had their time."""
+        stopped_s, grace_s = self._stopped_s, self.plan.grace_s
+        now_s = self.process.monotonic_s()
+        return stopped_s is not None and now_s >= stopped_s + grace_s - 0.05
 
     def stop(self) -> None:
         """Sends it a SIGTERM."""
+        if self._stopped_s is None:
+            self._stopped_s = self.process.monotonic_s()
         if self.worker is not None:
             self.worker.stop()
 
@@ -229,6 +239,7 @@ class SimulatedWorker:
         try:
             call.message.ack()
         except AlreadySettled:
+            self._ledger.succeeded.discard((call.group, call.message.id))
             self._log(self.process.name, f"acks too late: {call.message.id}")
 
 

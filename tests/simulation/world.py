@@ -22,6 +22,7 @@ from simulation.worker import SimulatedWorker, options_of
 LOOK_EVERY_S = 0.5
 RESTART_S = 0.4
 LONGEST_SLEEP_S = 125.0
+LATE_S = 6.0
 LINKS = ("refused", "lost before", "lost after", "late", "slow", "cut", "bells lost")
 
 History = list[tuple[float, str, str]]
@@ -66,10 +67,12 @@ class World:
         self.away = 0
         self.unsent = len(plan.messages)
         self.tells = tells
-        self.faults_until = max((each.at_s + each.lasts_s for each in plan.faults), default=0.0)
+        ends_s = [each.at_s + each.lasts_s for each in plan.faults]
+        self.faults_until = max(ends_s, default=0.0) + LATE_S * plan.has("late")
         self.stage: Callable[[], None] = self._await_all
         self.stage_since = 0.0
         self.probes: set[str] = set()
+        self.left_s: dict[str, float] = {}
 
     def _fail(self, error: Broken) -> None:
         self.scheduler.failure = self.scheduler.failure or error
@@ -153,10 +156,17 @@ class World:
 
     def _events(self, number: int) -> Events:
         events = Events()
+        if self.plan.is_gentle:
+            events.listen(self._hear)
         if self.tells:
             name = f"w{number}.{self.starts}"
             events.listen(lambda event, facts: self._tell(number, name, event, facts))
         return events
+
+    def _hear(self, event: str, facts: dict[str, Any]) -> None:
+        """Nothing is lost or refused in a gentle run."""
+        if event in ("delivery.cancelled", "delivery.stale", "slot.lost"):
+            self._fail(Broken(f"{event}, though nothing was lost: {facts}"))
 
     def _tell(self, number: int, name: str, event: str, facts: dict[str, Any]) -> None:
         worker = self.workers[number]
@@ -165,6 +175,9 @@ class World:
             self.log(name, f"{event} {shown}")
 
     def _ended(self, number: int) -> None:
+        worker = self.workers[number]
+        if worker is not None:
+            self.left_s[worker.process.name] = self.scheduler.now
         self.scheduler.at(self.scheduler.now + RESTART_S, lambda: self._start(number))
 
     # Faults.
@@ -246,8 +259,18 @@ class World:
     def _look(self) -> None:
         if wrong := self.server.verify(self.topic):
             raise Broken(f"the store is not sound: {wrong}")
+        if self.plan.is_gentle:
+            self._check_left()
         self.stage()
         self.scheduler.at(self.scheduler.now + LOOK_EVERY_S, self._look)
+
+    def _check_left(self) -> None:
+        """Slots of a worker that has left are free at once."""
+        for group in self.ledger.groups:
+            roster = self.server.roster(self.topic, group)
+            for owner in roster.owners.values() if roster else ():
+                if self.scheduler.now > self.left_s.get(owner.member, 1e9) + 1.0:
+                    raise Broken(f"{owner.member} has left, and owns slot {owner.slot} still")
 
     def _left(self) -> list[Any]:
         """The slots in which there is anything to be done."""

@@ -271,6 +271,24 @@ def test_a_bell_for_slots_of_others_wakes_nothing_unless_there_are_slots_to_take
     assert lacking.slept == [AWAY_SLEEP_S] * 2
 
 
+def test_a_slot_whose_bell_was_lost_is_asked_in_time_though_another_slots_rings() -> None:
+    """Each bell began the longest sleep anew: found by simulation."""
+    line = Line()
+
+    def another_rings() -> None:
+        line.clock.advance(60_000)
+        line.rung = frozenset({1})
+
+    def is_lost() -> None:
+        line.publish(0, 7)
+        another_rings()
+
+    line.run(is_lost, another_rings)
+    assert line.asked[:3] == [[0, 1], [1], [0, 1]]
+    assert line.slept[:2] == [LONGEST_SLEEP_WITH_BELL_S, LONGEST_SLEEP_WITH_BELL_S - 60]
+    assert line.bodies == [7]
+
+
 def test_it_sleeps_until_the_first_of_all_slots_is_due_though_another_was_asked_last() -> None:
     line = Line("delay")
     line.publish(0, 1, delay_ms=300)

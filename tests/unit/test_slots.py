@@ -162,6 +162,18 @@ def test_slots_that_leave_are_open_no_more_and_are_told_of_once_nothing_is_in_ha
     assert bench.told[-1] == ("slot.left", 2)
 
 
+def test_slots_that_were_left_are_not_told_as_lost_by_who_sees_it_first(bench: Bench) -> None:
+    """The pull loop may look while the membership has not told yet: found by simulation."""
+    bench.member.owns(s0=FIRST, s1=FIRST)
+    bench.slots.open()
+    bench.member.owns(s0=FIRST, s1=FIRST, leaving=[1])
+    bench.slots.open()
+    bench.member.on_change = lambda: None  # its thread has no turn yet
+    bench.member.owns(s0=FIRST)
+    bench.slots.open()
+    assert bench.told[-1] == ("slot.left", 1)
+
+
 def test_a_store_that_has_forgotten_who_took_what_is_told_again(bench: Bench) -> None:
     bench.member.owns(s0=FIRST)
     bench.slots.open()

@@ -101,6 +101,7 @@ class PullLoop(Service):
         bell_rings = store.capabilities.bell
         self._longest_s = LONGEST_SLEEP_WITH_BELL_S if bell_rings else LONGEST_SLEEP_S
         self._busy_since_s: float | None = None
+        self._look_everywhere_at_s = 0.0
         self.idle = False
 
     def busy_s(self) -> float:
@@ -122,6 +123,7 @@ class PullLoop(Service):
         failures = 0
         unknown: UnknownGroup | None = None
         planner = self._planner
+        self._look_everywhere_at_s = self._clock.monotonic_s() + self._longest_s
         while not self.stopping:
             self._busy_since_s = self._clock.monotonic_s()
             asks: list[PullRequest] = []
@@ -177,13 +179,16 @@ class PullLoop(Service):
     def _wait(self, timeout_s: float, *, all_are_quiet: bool = False) -> None:
         """Waits for the bell.
 
-        Only if all slots were quiet the bell names every slot that has something now.
+        Only if all slots were quiet the bell names every slot that has something now. A bell may be
+        lost while those of other slots arrive: so all slots are asked now and then, whatever rings.
         """
         self._busy_since_s = None
         has_rung = self._bell.wait(timeout_s)
-        self._busy_since_s = self._clock.monotonic_s()
+        self._busy_since_s = now_s = self._clock.monotonic_s()
         hints = self._bell.hints()
-        self._planner.woken(hints if has_rung and all_are_quiet else None)
+        if not (has_rung and all_are_quiet and now_s < self._look_everywhere_at_s):
+            hints, self._look_everywhere_at_s = None, now_s + self._longest_s
+        self._planner.woken(hints)
 
     def _is_rung_for_others(self, owned: Mapping[int, str]) -> bool:
         """Whether the bell rang for none of its slots, and it has none to take either."""
@@ -218,9 +223,9 @@ class PullLoop(Service):
         """Until something falls due, but not for ever: the bell is a hint."""
         longest_s = AWAY_SLEEP_S if self._receiver.lacks() else self._longest_s
         sleep_s = self._in_doubt.at_most(longest_s)
-        if (due_s := self._planner.due_s) is None:
-            return sleep_s
-        return min(sleep_s, max(0.0, due_s - self._clock.monotonic_s()))
+        due_s, everywhere_s = self._planner.due_s, self._look_everywhere_at_s
+        at_s = everywhere_s if due_s is None else min(due_s, everywhere_s)
+        return min(sleep_s, max(0.0, at_s - self._clock.monotonic_s()))
 
     def _report(self, error: StoreUnavailable) -> None:
         self._context.unavailable(self.name, error)

@@ -127,8 +127,8 @@ class Slots:
                 self._open = found
             if assignment is not self._assignment:
                 self._assignment = assignment
-                self._drained &= assignment.leaving
                 self._changed()  # reports slots that were lost meanwhile
+                self._drained &= assignment.leaving
         self.drain()
         return self._open
 
@@ -197,9 +197,9 @@ class Slots:
             gone = {slot for slot, epoch in self._held.items() if owned.get(slot) != epoch}
             for slot in gone:
                 del self._held[slot]
-        if gone:
             left = gone & self._drained
             self._drained -= gone
+        if gone:
             self._on_lost(gone)
             self._report("slot.left", left)
             self._report("slot.lost", gone - left)
