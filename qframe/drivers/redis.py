@@ -221,13 +221,14 @@ class Redis:
             try:
                 facts = server.info("everything")
             except FAILURES as error:
-                told = self._translated(error)
-                if isinstance(told, StoreDamaged):  # no key was asked for: it refused the client
+                translated = self._translated(error)
+                # No key was asked for: it refused the client.
+                if isinstance(translated, StoreDamaged):
                     remedy = "check the database and the options of the URL"
-                    told = BadUrl("store", self.shown, f"it refuses access ({error})", remedy)
+                    translated = BadUrl("store", self.shown, f"it refuses access ({error})", remedy)
                 away += 1
-                if not isinstance(told, StoreUnavailable) or away == len(servers):
-                    raise told from error
+                if not isinstance(translated, StoreUnavailable) or away == len(servers):
+                    raise translated from error
             else:
                 check(facts)
 
@@ -335,9 +336,9 @@ class Redis:
         some_will_do = partly and len(failed) < len(replies)
         for reply in failed:
             if isinstance(reply, Exception) and not isinstance(reply, OutOfMemoryError):
-                told = self._translated(reply)
-                if not (some_will_do and isinstance(told, StoreDamaged)):
-                    raise told from reply
+                translated = self._translated(reply)
+                if not (some_will_do and isinstance(translated, StoreDamaged)):
+                    raise translated from reply
         is_full = any(isinstance(reply, OutOfMemoryError) for reply in failed)
         if some_will_do and not is_full:
             return [

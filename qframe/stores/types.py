@@ -1,6 +1,6 @@
-"""What passes between a store and those who use it: what is handed in, and what is answered.
+"""Request and response types of the store protocol.
 
-`qframe.stores` tells what the operations do with it.
+`qframe.stores` describes the operations.
 """
 
 from __future__ import annotations

@@ -87,7 +87,7 @@ class Crashes:
             return list(self._plans)
 
 
-class Life:
+class WorkerLife:
     """One simulated worker's: over once a crash has struck.
 
     Args:
@@ -103,14 +103,14 @@ class Life:
         self._thread = threading.get_ident()
         self.over = False
         self.ends = False
-        # The garbage collector may stir, whatever lock is held: no Event is safe there.
-        self._words: SimpleQueue[None] = SimpleQueue()
+        # The garbage collector may wake it, whatever lock is held: no Event is safe there.
+        self._wakes: SimpleQueue[None] = SimpleQueue()
 
     def goes_on(self, point: Point, topic: str, group: str) -> bool:
         """Comes by a point; returns whether the worker lives on.
 
         Raises:
-            Lost: if it does not, unless this is another thread, which is the user's.
+            SimulatedCrash: if it does not, unless this is another thread, which is the user's.
         """
         if not (self.over or self.ends) and self._crashes.strikes(point, topic, group):
             self.over = True
@@ -118,16 +118,16 @@ class Life:
             raise SimulatedCrash(point)
         return not self.over
 
-    def stir(self) -> None:
-        """Says, from any thread, that there may be something to do."""
-        self._words.put(None)
+    def wake(self) -> None:
+        """Says that there may be something to do; from any thread."""
+        self._wakes.put(None)
 
-    def hears(self, timeout_s: float) -> bool:
-        """Whether somebody has stirred since this was asked, or does so in time."""
-        heard = False
+    def is_woken(self, timeout_s: float) -> bool:
+        """Whether `wake` was called since this was last asked, or is called in time."""
+        woken = False
         with suppress(Empty):
-            self._words.get(timeout=min(max(0.0, timeout_s), threading.TIMEOUT_MAX))
-            heard = True
+            self._wakes.get(timeout=min(max(0.0, timeout_s), threading.TIMEOUT_MAX))
+            woken = True
             while True:
-                self._words.get_nowait()
-        return heard
+                self._wakes.get_nowait()
+        return woken

@@ -17,7 +17,7 @@ from qframe.producing.outgoing import MessageOptions
 from qframe.retry import checked_times
 from qframe.testing.clock import SteppedClock
 from qframe.testing.comparison import check_equal, listed
-from qframe.testing.crashes import Crashes, Life
+from qframe.testing.crashes import Crashes, WorkerLife
 from qframe.testing.journal import (
     End,
     Handing,
@@ -139,7 +139,7 @@ class Harness:
             if worker.lost:
                 self._lose(worker)
             self._journal.raise_interruption()
-            if not moved and not worker.hears(until_s - SYSTEM_CLOCK.monotonic_s()):
+            if not moved and not worker.is_woken(until_s - SYSTEM_CLOCK.monotonic_s()):
                 break
             handed_out = self._journal.tally().handed_out - before.handed_out
             if handed_out > at_most:
@@ -353,7 +353,7 @@ class Harness:
         wiring = self._wired()
         if self._takeover_ms is not None and self._clock.now_ms() >= self._takeover_ms:
             self._takeover_ms = None
-            self._worker = SteppedWorker(self.app, wiring, Life(self._crashes), self._journal)
+            self._worker = SteppedWorker(self.app, wiring, WorkerLife(self._crashes), self._journal)
         if self._worker is not None:
             self._worker.look_for_consumers()
 

@@ -15,7 +15,7 @@ from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.batch_executor import BatchThreadExecutor, BatchWorker, PlainHandler
 from qframe.runtime.executors.thread_executor import RunWorker
 from qframe.runtime.handler.attempt import Attempt
-from qframe.testing.crashes import Life
+from qframe.testing.crashes import WorkerLife
 
 MAX_PAUSES: Final = 16
 
@@ -44,7 +44,7 @@ class InlineExecutor:
         life: the worker's, which hears of what comes.
     """
 
-    def __init__(self, place: ExecutorParts, life: Life) -> None:
+    def __init__(self, place: ExecutorParts, life: WorkerLife) -> None:
         self._work = place.work
         self._life = life
         self._worker = RunWorker()
@@ -88,7 +88,7 @@ class InlineExecutor:
         """Holds attempts, from any thread."""
         with self._held:
             self._inbox.extend(attempts)
-        self._life.stir()
+        self._life.wake()
 
     def pause(self, attempt: Attempt, seconds: float) -> None:  # noqa: ARG002 - costs no time
         """Holds an attempt again, or lays it aside."""
@@ -96,7 +96,7 @@ class InlineExecutor:
             self._patience[attempt.delivery] += 1
             is_patient = self._patience[attempt.delivery] <= MAX_PAUSES
             (self._inbox if is_patient else self._aside).append(attempt)
-        self._life.stir()
+        self._life.wake()
 
     def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Attempt]:
         """Takes back the attempts wanted that no handler has in hand, in order."""
@@ -147,7 +147,7 @@ class InlineBatchExecutor:
     """
 
     def __init__(
-        self, place: ExecutorParts, handler: PlainHandler, *, clock: Clock, life: Life
+        self, place: ExecutorParts, handler: PlainHandler, *, clock: Clock, life: WorkerLife
     ) -> None:
         if place.batches is None:
             raise TypeError("a consumer without batch=")
@@ -194,7 +194,7 @@ class InlineBatchExecutor:
     def dispatch(self, attempts: list[Attempt]) -> None:
         """Gathers attempts, from any thread."""
         self._batches.add(attempts)
-        self._life.stir()
+        self._life.wake()
 
     def pause(self, attempt: Attempt, seconds: float) -> None:  # noqa: ARG002 - costs no time
         """Gathers an attempt again, or lays it aside."""
@@ -202,7 +202,7 @@ class InlineBatchExecutor:
         is_patient = self._patience[attempt.delivery] <= MAX_PAUSES
         self._batches.pause(attempt, 0.0 if is_patient else math.inf)
         self._batches.resume()
-        self._life.stir()
+        self._life.wake()
 
     def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Attempt]:
         """Takes back the attempts wanted that no handler has in hand, in order."""

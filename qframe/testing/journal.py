@@ -77,8 +77,8 @@ class Handing(msgspec.Struct, eq=False, kw_only=True):
     traceback: str | None = None
 
     def __str__(self) -> str:
-        told = f"{self.topic}/{self.group} {self.body!r} attempt {self.attempt}: {self.outcome}"
-        return told if self.error is None else f"{told} ({summary(self.error)})"
+        text = f"{self.topic}/{self.group} {self.body!r} attempt {self.attempt}: {self.outcome}"
+        return text if self.error is None else f"{text} ({summary(self.error)})"
 
 
 class Publication(msgspec.Struct, eq=False, kw_only=True):
@@ -143,8 +143,8 @@ class Standing(msgspec.Struct, eq=False, kw_only=True):
         )  # fmt: skip
 
     def __str__(self) -> str:
-        told = f"{self.topic}/{self.group} {self.body!r}: {self.state}, attempts: {self.attempts}"
-        return told if self.error is None else f"{told} ({self.error})"
+        text = f"{self.topic}/{self.group} {self.body!r}: {self.state}, attempts: {self.attempts}"
+        return text if self.error is None else f"{text} ({self.error})"
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
@@ -171,7 +171,7 @@ Place = tuple[str, str, int, int, str]
 
 
 class Journal:
-    """What the store was told and what handlers have done; any thread may write it.
+    """What the store received and what handlers have done; any thread may write it.
 
     Attributes:
         handings: in the order in which they were handed out.

@@ -12,7 +12,7 @@ from qframe.outcomes import Settled
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.settler import Leak, Settler
 from qframe.runtime.handler.retry_policy import Disposition
-from qframe.testing.crashes import Life, Point
+from qframe.testing.crashes import Point, WorkerLife
 
 
 class DirectSettler(Settler):
@@ -24,7 +24,7 @@ class DirectSettler(Settler):
         settler: the arguments of `Settler`.
     """
 
-    def __init__(self, context: ConsumerContext, *, life: Life, **settler: Any) -> None:
+    def __init__(self, context: ConsumerContext, *, life: WorkerLife, **settler: Any) -> None:
         super().__init__(context, **settler)
         self._life = life
         self._telling = threading.RLock()
@@ -40,12 +40,12 @@ class DirectSettler(Settler):
         """
         if isinstance(item, Leak):
             self._inbox.put(item)
-            self._life.stir()
+            self._life.wake()
             return
         try:
             self._tell_store(item)
         finally:
-            self._life.stir()
+            self._life.wake()
 
     def settle_now(self, deliveries: list[Delivery]) -> list[Settled]:
         """Tells the store, unless the worker is lost before that."""

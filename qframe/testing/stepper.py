@@ -14,7 +14,7 @@ from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.process.live_settings import LiveSettings
 from qframe.stores.base import Store
 from qframe.stores.types import PullRequest
-from qframe.testing.crashes import Life, Point
+from qframe.testing.crashes import Point, WorkerLife
 from qframe.testing.inline import SteppedExecutor
 from qframe.testing.settling import DirectSettler
 from qframe.topic import Topic
@@ -55,7 +55,7 @@ class Stepper:
         settler: DirectSettler,
         store: Store,
         clock: Clock,
-        life: Life,
+        life: WorkerLife,
         release: Callable[[], None],
         on_end: Callable[[], None],
         settings: LiveSettings,

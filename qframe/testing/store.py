@@ -55,8 +55,8 @@ class JournalledStore(ModelStore):
 
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         """Settles each, in order; one whose epoch or receipt is not in force is `stale`."""
-        told = [self._journal.instead_of(topic.name, group, one) for one in settlements]
-        results = super().settle(topic, group, told)
-        for one, result in zip(told, results, strict=True):
+        settlements = [self._journal.instead_of(topic.name, group, one) for one in settlements]
+        results = super().settle(topic, group, settlements)
+        for one, result in zip(settlements, results, strict=True):
             self._journal.settled(topic.name, group, one, result)
         return results

@@ -30,7 +30,7 @@ from qframe.runtime.policies.checked import CheckerPolicy
 from qframe.runtime.process.live_settings import LiveSettings
 from qframe.stores.base import Store
 from qframe.testing.clock import StandingClock, SteppedClock
-from qframe.testing.crashes import Life, Point, SimulatedCrash
+from qframe.testing.crashes import Point, SimulatedCrash, WorkerLife
 from qframe.testing.inline import InlineBatchExecutor, InlineExecutor, SteppedExecutor
 from qframe.testing.journal import Journal
 from qframe.testing.settling import DirectSettler
@@ -148,7 +148,7 @@ class Wiring:
         return self._app._catalog.resolve(topic)
 
     def stepper(
-        self, consumer: ConsumerSpec, topic: Topic, life: Life, journal: Journal
+        self, consumer: ConsumerSpec, topic: Topic, life: WorkerLife, journal: Journal
     ) -> Stepper:
         """A consumer's line as a worker would have it, but for its threads."""
         options = consumer.options
@@ -255,7 +255,7 @@ def plain(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def watched(
-    handler: Callable[[Any], object], topic: str, group: str, life: Life, journal: Journal
+    handler: Callable[[Any], object], topic: str, group: str, life: WorkerLife, journal: Journal
 ) -> Callable[[Any], None]:
     """A handler whose calls are noted, and whose worker may be lost when it has returned."""
 

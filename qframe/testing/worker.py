@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qframe.app.qframe import QFrame
-from qframe.testing.crashes import Life, SimulatedCrash
+from qframe.testing.crashes import SimulatedCrash, WorkerLife
 from qframe.testing.journal import Journal
 from qframe.testing.stepper import Stepper
 from qframe.testing.wiring import Wiring, let_go, relay_all
@@ -24,7 +24,7 @@ class SteppedWorker:
         journal: where it is noted what handlers do.
     """
 
-    def __init__(self, app: QFrame, wiring: Wiring, life: Life, journal: Journal) -> None:
+    def __init__(self, app: QFrame, wiring: Wiring, life: WorkerLife, journal: Journal) -> None:
         self._app = app
         self._wiring = wiring
         self._life = life
@@ -65,9 +65,9 @@ class SteppedWorker:
             moved = True
         return moved
 
-    def hears(self, timeout_s: float) -> bool:
+    def is_woken(self, timeout_s: float) -> bool:
         """Whether another thread settles something in time, if it can: something is in hand."""
-        return self._life.hears(timeout_s if self._holding() else 0.0)
+        return self._life.is_woken(timeout_s if self._holding() else 0.0)
 
     def end(self) -> None:
         """Cancels what is in hand, and leaves."""

@@ -173,7 +173,7 @@ def test_a_thread_gets_what_was_gathered_when_its_time_has_come() -> None:
     ("wake", "found"),
     [
         (lambda batches: batches.add([message(None, 1)]), [0, 1]),
-        (lambda batches: batches.hasten(), [0]),
+        (lambda batches: batches.close_open(), [0]),
         (None, None),
     ],
 )
@@ -196,7 +196,7 @@ def test_a_thread_that_waits_is_woken_by_a_full_batch_by_haste_and_when_it_is_to
         wake(batches)
     else:
         is_to_go.set()
-        batches.rouse()
+        batches.wake_all()
     thread.join(60)
     assert answers == [found]
 

@@ -190,7 +190,7 @@ class BatchThreadExecutor:
         self._awake = threading.Event()
         self._threads = WorkerThreads(
             name=name, size=threads, make_worker=BatchWorker, serve=self._serve,
-            wake_workers=lambda _: batches.rouse(), monitor=self._monitor,
+            wake_workers=lambda _: batches.wake_all(), monitor=self._monitor,
             wake_monitor=self._awake.set, clock=clock, on_failure=on_failure,
         )  # fmt: skip
 
@@ -249,7 +249,7 @@ class BatchThreadExecutor:
     def flush(self) -> None:
         """Hands out what was gathered, unless what is in hand may make room for more."""
         if not any(worker.attempts for worker in self._threads.workers):
-            self._batches.hasten()
+            self._batches.close_open()
 
     def cancel_lost(self) -> None:
         """Cancels calls of an async handler of which nothing is this worker's any more."""

@@ -16,14 +16,14 @@ from qframe.message import Delivery
 from qframe.runtime.handler.attempt import Attempt
 
 
-class Taker(Protocol):
+class BatchReceiver(Protocol):
     """A thread that takes batches."""
 
     def take(self, attempts: list[Attempt]) -> None:
         """Has a batch in hand from now on."""
 
 
-class Gathered:
+class PendingBatch:
     """A batch that waits: for more messages, or for a thread."""
 
     __slots__ = ("due_s", "messages")
@@ -37,7 +37,7 @@ class LaneEntry(NamedTuple):
     """A message's number, by which its lane is ordered, and the batch that it was put into last."""
 
     number: int
-    batch: Gathered
+    batch: PendingBatch
 
 
 class Lane:
@@ -55,9 +55,9 @@ class Lane:
 
     def __init__(self) -> None:
         self.through: dict[Delivery, LaneEntry] = {}
-        self.batch: Gathered | None = None
+        self.batch: PendingBatch | None = None
         self.again: int | None = None
-        self.turn: Gathered | None = None
+        self.turn: PendingBatch | None = None
         self.behind: deque[tuple[int, Attempt]] = deque()
 
     def is_first(self, entry: LaneEntry) -> bool:
@@ -104,8 +104,8 @@ class Batches:
         self._clock = clock
         self._changed = threading.Condition()
         self._numbers = count()
-        self._open: Gathered | None = None
-        self._full: deque[Gathered] = deque()
+        self._open: PendingBatch | None = None
+        self._full: deque[PendingBatch] = deque()
         self._lanes: dict[str | int, Lane] = {}
         self._pauses: list[tuple[float, int, Attempt]] = []
         self._paused: set[Delivery] = set()  # and not through yet: they alone make others wait
@@ -122,18 +122,18 @@ class Batches:
                 self._waiting += 1
                 self._enter(next(self._numbers), message)
 
-    def take(self, taker: Taker, *, unless: Callable[[], bool] = lambda: False) -> bool:
+    def take(self, receiver: BatchReceiver, *, unless: Callable[[], bool] = lambda: False) -> bool:
         """Gives a thread the next batch, once it is full or due; False if it may take none."""
         with self._changed:
             while not unless():
                 wait_s: float | None = None
-                gathered = self._full.popleft() if self._full else None
-                if gathered is None and self._open is not None:
+                batch = self._full.popleft() if self._full else None
+                if batch is None and self._open is not None:
                     wait_s = self._open.due_s - self._clock.monotonic_s()
                     if wait_s <= 0:
-                        gathered, self._open = self._open, None
-                if gathered is not None:
-                    self._give(gathered, taker)
+                        batch, self._open = self._open, None
+                if batch is not None:
+                    self._give(batch, receiver)
                     if self._full or self._open is not None:
                         self._changed.notify()  # somebody has to wait for that one now
                     return True
@@ -141,14 +141,14 @@ class Batches:
             self._changed.notify()  # what this thread was woken for is another's
             return False
 
-    def take_now(self, taker: Taker, *, full_only: bool) -> bool:
+    def take_now(self, receiver: BatchReceiver, *, full_only: bool) -> bool:
         """Gives the next batch without waiting; returns whether there was one."""
         with self._changed:
             if not full_only and not self._full and self._open is not None:
                 self._close()
             if not self._full:
                 return False
-            self._give(self._full.popleft(), taker)
+            self._give(self._full.popleft(), receiver)
             return True
 
     def behind(self) -> list[Delivery]:
@@ -157,13 +157,13 @@ class Batches:
             lanes = [lane for lane in self._lanes.values() if lane.behind]
             return [message.delivery for lane in lanes for _, message in lane.behind]
 
-    def hasten(self) -> None:
+    def close_open(self) -> None:
         """Has the open batch handed out as it is: nothing more will come to it."""
         with self._changed:
             if self._open is not None:
                 self._close()
 
-    def rouse(self) -> None:
+    def wake_all(self) -> None:
         """Wakes all threads that wait."""
         with self._changed:
             self._changed.notify_all()
@@ -172,7 +172,7 @@ class Batches:
         """Hears of deliveries that are through: where they were a lane's last, the next may go."""
         with self._changed:
             for delivery in deliveries:
-                self._let_go(delivery)
+                self._release(delivery)
 
     # Messages that are handed out again.
 
@@ -233,15 +233,15 @@ class Batches:
                 return wanted(message.delivery) and not (last and self._precedes(message, last))
 
             taken: list[Attempt] = []
-            for gathered in [*self._full, *([self._open] if self._open is not None else [])]:
-                gathered.messages, gone = _parted(gathered.messages, goes)
+            for batch in [*self._full, *([self._open] if self._open is not None else [])]:
+                batch.messages, gone = _partition(batch.messages, goes)
                 taken += gone
             self._full = deque(each for each in self._full if each.messages)
             if self._open is not None and not self._open.messages:
                 self._open = None
             if self._pauses:
                 pauses = sorted(self._pauses)  # what is sorted is a heap
-                _, gone = _parted([each[2] for each in pauses], goes)
+                _, gone = _partition([each[2] for each in pauses], goes)
                 taken += gone
                 left = set(gone)
                 self._pauses = [each for each in pauses if each[2] not in left]
@@ -256,14 +256,14 @@ class Batches:
             self._waiting -= len(taken)
             self._paused.difference_update([message.delivery for message in taken])
             for message in taken[:let_through]:
-                self._let_go(message.delivery)
+                self._release(message.delivery)
             return taken
 
     # Inside: the lock is held.
 
-    def _give(self, gathered: Gathered, taker: Taker) -> None:
-        messages, gathered.messages = gathered.messages, []  # lanes remember the batch
-        taker.take(messages)  # before it counts as gone, so that it is never nowhere
+    def _give(self, batch: PendingBatch, receiver: BatchReceiver) -> None:
+        messages, batch.messages = batch.messages, []  # lanes remember the batch
+        receiver.take(messages)  # first, so that the messages are always counted somewhere
         self._waiting -= len(messages)
 
     def _lane(self, message: Attempt) -> Lane | None:
@@ -310,16 +310,16 @@ class Batches:
         lane.batch = self._append(message)
         lane.through[message.delivery] = LaneEntry(number, lane.batch)
 
-    def _append(self, message: Attempt) -> Gathered:
+    def _append(self, message: Attempt) -> PendingBatch:
         """Puts a message into the open batch, which may be full then; returns that batch."""
-        gathered = self._open
-        if gathered is None:
-            gathered = self._open = Gathered(self._clock.monotonic_s() + self._within_s)
+        batch = self._open
+        if batch is None:
+            batch = self._open = PendingBatch(self._clock.monotonic_s() + self._within_s)
             self._changed.notify()
-        gathered.messages.append(message)
-        if len(gathered.messages) >= self._size:
+        batch.messages.append(message)
+        if len(batch.messages) >= self._size:
             self._close()
-        return gathered
+        return batch
 
     def _close(self) -> None:
         if self._open is not None:
@@ -327,7 +327,7 @@ class Batches:
             self._open = None
             self._changed.notify()
 
-    def _let_go(self, delivery: Delivery) -> None:
+    def _release(self, delivery: Delivery) -> None:
         name = self.lane_of(delivery)
         lane = None if name is None else self._lanes.get(name)
         entry = None if lane is None else lane.through.pop(delivery, None)
@@ -372,7 +372,7 @@ class Batches:
                 self._join(lane, *lane.behind.popleft())
 
 
-def _parted(
+def _partition(
     messages: list[Attempt], goes: Callable[[Attempt], bool]
 ) -> tuple[list[Attempt], list[Attempt]]:
     """Those that stay, and those that go."""

@@ -68,8 +68,8 @@ class TagFilter(Lanes):
     def offer(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Puts what is wanted into its lane, in order; returns those whose lane was free."""
         if self._in_order:
-            return self._sifted(super().offer(deliveries))
-        wanted, unwanted = self._parted(deliveries)
+            return self._filtered(super().offer(deliveries))
+        wanted, unwanted = self._partitioned(deliveries)
         if unwanted:
             self._skip(unwanted)
         return super().offer(wanted)
@@ -77,18 +77,18 @@ class TagFilter(Lanes):
     def free(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Frees the lanes of deliveries that are through; returns the next wanted one of each."""
         following = super().free(deliveries)
-        return self._sifted(following) if self._in_order else following
+        return self._filtered(following) if self._in_order else following
 
-    def _sifted(self, deliveries: list[Delivery]) -> list[Delivery]:
+    def _filtered(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Of deliveries whose turn has come, those that are wanted, or else who comes after."""
-        through, unwanted = self._parted(deliveries)
+        through, unwanted = self._partitioned(deliveries)
         while unwanted:
             self._skip(unwanted)  # before its lane is free, so that it is settled first
-            wanted, unwanted = self._parted(super().free(unwanted))
+            wanted, unwanted = self._partitioned(super().free(unwanted))
             through += wanted
         return through
 
-    def _parted(self, deliveries: Iterable[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
+    def _partitioned(self, deliveries: Iterable[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
         return partitioned(deliveries, self._matches)
 
 

@@ -123,7 +123,7 @@ class Writes:
             head = known.get(subject)
             outcome = Outcome.STORED
             if head is None:
-                state, rank = heads.stand(kind, one.due, one.priority, now_ms)
+                state, rank = heads.position_of(kind, one.due, one.priority, now_ms)
                 known[subject] = KnownHead(state, one.due, 0)
                 fresh[subject] = [
                     cursor, subject, state, rank, one.due, one.seq, one.priority,
@@ -137,7 +137,7 @@ class Writes:
             elif head.state != HeadState.DOING:
                 outcome = Outcome.MERGED if kind is Kind.MERGE else Outcome.REPLACED
                 head.due = rules.replaced_due(kind, head.due, one.due, now_ms)
-                state, rank = heads.stand(kind, head.due, one.priority, now_ms)
+                state, rank = heads.position_of(kind, head.due, one.priority, now_ms)
                 row = fresh.get(subject)
                 if row is not None:
                     row[2:5] = [state, rank, head.due]

@@ -83,7 +83,7 @@ def changed(head: HeadRow) -> Row:
     return (*row[2:], *row[:2])
 
 
-def stand(kind: Kind, due_ms: int, priority: int, now_ms: int) -> tuple[int, int]:
+def position_of(kind: Kind, due_ms: int, priority: int, now_ms: int) -> tuple[int, int]:
     """Returns the state and rank of a head that is not in doing."""
     if kind in rules.RANKED and due_ms <= now_ms:
         return HeadState.TODO, rules.rank_of(kind, priority)
@@ -104,7 +104,7 @@ def requeue(transaction: Transaction, kind: Kind, head: HeadRow, now_ms: int) ->
         head.id, head.key, head.headers, head.body, head.published_at = row[5:]
         absorbed = 1
     rules.end_lease(head)
-    head.state, head.rank = stand(kind, head.due_ms, head.priority, now_ms)
+    head.state, head.rank = position_of(kind, head.due_ms, head.priority, now_ms)
     save(transaction, head)
     return absorbed
 
@@ -137,7 +137,7 @@ def promote_next(
     head.behind = int(len(behind) > 1)
     rules.promote_next(head, kind, seq=seq, due_ms=due_ms, now_ms=now_ms, keeps=keeps)
     if not keeps:
-        head.state, head.rank = stand(kind, head.due_ms, head.priority, now_ms)
+        head.state, head.rank = position_of(kind, head.due_ms, head.priority, now_ms)
 
 
 class Unreadable(dict[str, str]):

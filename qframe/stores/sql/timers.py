@@ -78,7 +78,7 @@ def move(transaction: Transaction, ref: TopicRef, subject: str, at_ms: int) -> M
     def moved(head: HeadRow) -> None:
         now_ms = transaction.now_ms()
         head.due_ms = at_ms
-        head.state, head.rank = heads.stand(ref.topic.kind, at_ms, head.priority, now_ms)
+        head.state, head.rank = heads.position_of(ref.topic.kind, at_ms, head.priority, now_ms)
         heads.save(transaction, head)
         notify_messages(transaction, ref, [head.cursor % PER_TOPIC])
 

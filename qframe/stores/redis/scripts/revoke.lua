@@ -23,7 +23,7 @@ for i, state in ipairs(#doing > 0 and read_many('HMGET', group.tries, doing) or 
     if kind == 'stream' then
       head.due = 0
     end
-    come_back(group, doing[i], head, now)
+    requeue(group, doing[i], head, now)
     count_back = count_back + 1
   end
 end

@@ -51,19 +51,19 @@ local function settle_one(subject, seq, receipt, how)
   end
   if verdict == 'ack' then
     acked = acked + 1
-    follow(group, subject, head, now, head.given - 1)
+    advance(group, subject, head, now, head.given - 1)
   elseif verdict == 'dead' then
     add_dead_letter(group, subject, head, now, error, traceback)
-    follow(group, subject, head, now, head.given - 1)
+    advance(group, subject, head, now, head.given - 1)
   elseif verdict == 'retry' then
     head.due, head.lost, head.error = at or now + delay, 0, error or ''
-    come_back(group, subject, head, now)
+    requeue(group, subject, head, now)
   else
     head.tries = head.tries - 1
     if kind == 'stream' then
       head.due = 0
     end
-    come_back(group, subject, head, now)
+    requeue(group, subject, head, now)
   end
   return 's'
 end

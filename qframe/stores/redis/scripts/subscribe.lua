@@ -63,7 +63,7 @@ local function hand_over(group, is_last)
   end
 end
 
--- Answers whether the group is new, and what the other slots follow.
+-- Returns whether the group is new, and what the other slots follow.
 local function subscribe(name, start, before)
   local group = group_of(slot, name, kind)
   if expires then

@@ -71,7 +71,7 @@ local function hand_out(group, terms)
         if head.tries >= terms.max_attempts then
           local error = head.error ~= '' and head.error or 'its worker ended without settling it'
           add_dead_letter(group, subject, head, terms.now, error, false)
-          follow(group, subject, head, terms.now, 0)
+          advance(group, subject, head, terms.now, 0)
           died = died + 1
           break -- what follows may come before the others
         end

@@ -63,7 +63,7 @@ local function replace(group, head, newer, now)
 end
 
 -- Takes a head out of doing; a next round replaces it.
-local function come_back(group, subject, head, now)
+local function requeue(group, subject, head, now)
   redis.call('ZREM', group.doing, subject)
   if group.kind == 'ordered' then
     count(group, 'running', -head.given)
@@ -82,7 +82,7 @@ end
 
 -- Puts the next message in place of a head that is settled, or removes the subject; `keeps` is how
 -- many messages of its run are still handed out.
-local function follow(group, subject, head, now, keeps)
+local function advance(group, subject, head, now, keeps)
   local value
   if group.kind == 'ordered' then
     value = redis.call('LPOP', behind_of(group, subject))
@@ -134,7 +134,7 @@ local function lose(group, subjects, now)
       if group.kind == 'stream' then
         head.due = 0
       end
-      come_back(group, subject, head, now)
+      requeue(group, subject, head, now)
     else -- somebody else has removed it
       redis.call('ZREM', group.doing, subject)
     end
