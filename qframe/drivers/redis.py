@@ -123,7 +123,8 @@ class Redis:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._servers, self.shown = servers_of(url)
+        self._servers, shown = servers_of(url)
+        self.shown: str = shown
         self._pause = Event()
         Forks.add(self._begin_anew)
 
@@ -221,14 +222,13 @@ class Redis:
             try:
                 facts = server.info("everything")
             except FAILURES as error:
-                translated = self._translated(error)
-                # No key was asked for: it refused the client.
-                if isinstance(translated, StoreDamaged):
+                fault = self._translated(error)
+                if isinstance(fault, StoreDamaged):  # no key was asked for: it refused the client
                     remedy = "check the database and the options of the URL"
-                    translated = BadUrl("store", self.shown, f"it refuses access ({error})", remedy)
+                    fault = BadUrl("store", self.shown, f"it refuses access ({error})", remedy)
                 away += 1
-                if not isinstance(translated, StoreUnavailable) or away == len(servers):
-                    raise translated from error
+                if not isinstance(fault, StoreUnavailable) or away == len(servers):
+                    raise fault from error
             else:
                 check(facts)
 
@@ -257,7 +257,7 @@ class Redis:
     def _begin_anew(self) -> None:
         """Has connections of its own in the child of a fork."""
         Forks.keep(self._servers)
-        self._servers, self.shown = servers_of(self._url)
+        self._servers, _ = servers_of(self._url)
         self._pause = Event()
 
     def _round(
@@ -336,9 +336,9 @@ class Redis:
         some_will_do = partly and len(failed) < len(replies)
         for reply in failed:
             if isinstance(reply, Exception) and not isinstance(reply, OutOfMemoryError):
-                translated = self._translated(reply)
-                if not (some_will_do and isinstance(translated, StoreDamaged)):
-                    raise translated from reply
+                fault = self._translated(reply)
+                if not (some_will_do and isinstance(fault, StoreDamaged)):
+                    raise fault from reply
         is_full = any(isinstance(reply, OutOfMemoryError) for reply in failed)
         if some_will_do and not is_full:
             return [
@@ -380,10 +380,9 @@ class Redis:
             return StoreFull(self.shown, "its maxmemory is reached")
         if isinstance(error, (*BROKEN, RedisClusterException, AskError, *_AGAIN)):
             return StoreUnavailable(self.shown, str(error) or type(error).__name__)
-        if isinstance(error, ResponseError) and str(error).startswith(_AGAIN_TEXTS):
-            return StoreUnavailable(self.shown, str(error))
         if isinstance(error, ResponseError):
-            return StoreDamaged(self.shown, str(error))
+            may_work_later = str(error).startswith(_AGAIN_TEXTS)
+            return (StoreUnavailable if may_work_later else StoreDamaged)(self.shown, str(error))
         return error
 
 

@@ -44,11 +44,11 @@ class Backend(ABC):
     def __init__(
         self, shown: str, dialect: Dialect, pool: Pool, failures: tuple[type[Exception], ...]
     ) -> None:
-        self.shown = shown
-        self.dialect = dialect
+        self.shown: str = shown
+        self.dialect: Dialect = dialect
         self.pool: Pool = pool
         self.failures: tuple[type[Exception], ...] = (*failures, NoneFree)
-        self.may_migrate = True
+        self.may_migrate: bool = True
 
     def writing(self) -> AbstractContextManager[Any]:
         """What a transaction that writes holds in this process."""

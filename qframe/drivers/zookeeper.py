@@ -93,7 +93,7 @@ class ZooKeeper:
         self._on_state = on_state
         self.shown: str = self._servers.shown
         self.root: str = self._servers.root
-        self.acl = _acl(self._servers)
+        self.acl: list[ACL] | None = _acl(self._servers)
         self._open: _Open | None = None
 
     def start(self, timeout_s: float) -> None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Callable
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import msgspec
 
@@ -19,8 +20,8 @@ DEAD_LETTER: Final = struct.Struct(">QI")  # published at, length of the facts
 NUMBER: Final = struct.Struct(">Q")
 TICKET: Final = struct.Struct(">QQ")  # ticket, published at
 
-pack = msgspec.msgpack.Encoder().encode
-unpack = msgspec.msgpack.Decoder().decode
+pack: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder().encode
+unpack: Final[Callable[[bytes], Any]] = msgspec.msgpack.Decoder().decode
 _FIELDS: Final = attrgetter("id", "key", "headers", "body")
 
 

@@ -32,11 +32,11 @@ class SlotKeys:
     __slots__ = ("channel", "slots", "topic")
 
     def __init__(self, namespace: str, topic: Topic) -> None:
-        self.topic = topic
-        self.slots = [
+        self.topic: Topic = topic
+        self.slots: list[bytes] = [
             f"qf:{{{namespace}:{topic.name}:{slot}}}:".encode() for slot in range(topic.slots)
         ]
-        self.channel = f"qf:bell:{namespace}:{topic.name}"
+        self.channel: str = f"qf:bell:{namespace}:{topic.name}"
 
     def call(self, name: str, slot: int, *arguments: Argument) -> Call:
         """A script's call for a slot."""

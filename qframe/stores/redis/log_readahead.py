@@ -37,12 +37,13 @@ class SlotReadahead:
     __slots__ = ("at", "breaks", "end", "epoch", "rest", "size", "sound")
 
     def __init__(self, epoch: str, end: int, breaks: int) -> None:
-        self.epoch = epoch
-        self.at = self.end = end
-        self.breaks = breaks
+        self.epoch: str = epoch
+        self.at: int = end
+        self.end: int = end
+        self.breaks: int = breaks
         self.rest: list[Delivery] = []
-        self.sound = True
-        self.size = FIRST_GUESS
+        self.sound: bool = True
+        self.size: int = FIRST_GUESS
 
     def add(self, slot: int, entries: Iterable[Any]) -> None:
         """Takes in entries of the log, of which the first holds `end` unless that is missing."""

@@ -47,8 +47,8 @@ class RedisStore(
 
     def __init__(self, url: str, *, namespace: str = "qframe", clock: Clock | None = None) -> None:
         super().__init__(Redis(url), namespace, clock)
-        self.url = self._redis.shown
-        self.capabilities = _CAPABILITIES
+        self.url: str = self._redis.shown
+        self.capabilities: Capabilities = _CAPABILITIES
         self._bells: set[SubscribedBell] = set()
         self._bells_guard = threading.Lock()
         Forks.add(self._begin_anew)

@@ -30,8 +30,8 @@ class NotifiedBell:
         roster: tuple[int, str] | None = None,
         release: Callable[[NotifiedBell], None],
     ) -> None:
-        self.topics = frozenset(topics)
-        self.roster = roster
+        self.topics: frozenset[int] = frozenset(topics)
+        self.roster: tuple[int, str] | None = roster
         self._release = release
         self._rung = threading.Event()
         self._guard = threading.Lock()

@@ -43,7 +43,7 @@ _ON_MYSQL: Final[dict[str, Any]] = {
     for what, value in (("engine", "InnoDB"), ("charset", "utf8mb4"))
 }
 
-metadata = MetaData()
+metadata: MetaData = MetaData()
 
 
 class HeadState(IntEnum):
@@ -124,7 +124,7 @@ def is_there(column: Column[int]) -> ColumnElement[bool]:
     return column >= literal_column("0")
 
 
-topics = Table(
+topics: Table = Table(
     PREFIX + "topics",
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
@@ -138,7 +138,7 @@ topics = Table(
 )
 
 # A topic with subjects has a group "" from the start, which keeps what comes before any other.
-groups = Table(
+groups: Table = Table(
     PREFIX + "groups",
     metadata,
     Column("id", BigInteger, primary_key=True, autoincrement=False),
@@ -149,13 +149,13 @@ groups = Table(
 )
 
 # When a group is dropped that expires, by the group's number; since version 3.
-expiries = _table("expiries", _integer("id", key=True), _integer("at"))
+expiries: Table = _table("expiries", _integer("id", key=True), _integer("at"))
 
 # The next offset of a stream, or the next seq; its row is the lock of those who publish.
-slots = _table("slots", _integer("slot", key=True), _integer("head", default=0))
+slots: Table = _table("slots", _integer("slot", key=True), _integer("head", default=0))
 
 # What a group has done of a slot; its row is the lock of those who pull and settle.
-cursors = _table(
+cursors: Table = _table(
     "cursors",
     _integer("cursor", key=True),
     _name("epoch", TOKEN),
@@ -171,7 +171,7 @@ cursors = _table(
 )
 
 # `joined_at` grows with `seq`; `published_at` need not, since what was delayed joins later.
-log = _table(
+log: Table = _table(
     "log",
     _integer("slot", key=True),
     _integer("seq", key=True),
@@ -182,7 +182,7 @@ log = _table(
 # Heads of subjects, and messages that have left the line of a stream. `rank` orders within a
 # state: 0 in waiting, -priority (or 0) in todo, when the lease ends in doing. `behind` says only
 # whether something stands in the backlog, so that a long queue costs no update per message.
-subjects = _table(
+subjects: Table = _table(
     "subjects",
     _integer("cursor", key=True),
     _name("subject", MAX_KEY_BYTES, key=True),
@@ -199,7 +199,7 @@ subjects = _table(
     _long("error", nullable=True),
     *_envelope(),
 )
-subjects_order = _second_index(
+subjects_order: Index = _second_index(
     "subjects_order",
     subjects.c.cursor,
     subjects.c.state,
@@ -210,7 +210,7 @@ subjects_order = _second_index(
 )
 
 # What stands behind a head: the others of an ordered subject, or the next round of another kind.
-backlog = _table(
+backlog: Table = _table(
     "backlog",
     _integer("cursor", key=True),
     _name("subject", MAX_KEY_BYTES, key=True),
@@ -220,7 +220,7 @@ backlog = _table(
     *_envelope(),
 )
 
-dead = _table(
+dead: Table = _table(
     "dead",
     _integer("cursor", key=True),
     _integer("seq", key=True),
@@ -234,7 +234,7 @@ dead = _table(
 )
 
 # Delayed messages of a stream, until they join the log.
-later = _table(
+later: Table = _table(
     "later",
     _integer("slot", key=True),
     _integer("number", key=True),
@@ -243,17 +243,19 @@ later = _table(
 )
 Index(PREFIX + "later_due", later.c.slot, later.c.due, later.c.id)
 
-marks = _table(
+marks: Table = _table(
     "marks", _integer("slot", key=True), _name("mark", ID, key=True), _integer("expires")
 )
-marks_expires = _second_index("marks_expires", marks.c.slot, marks.c.expires, only=marks.c.expires)
+marks_expires: Index = _second_index(
+    "marks_expires", marks.c.slot, marks.c.expires, only=marks.c.expires
+)
 
-sequences = _table(
+sequences: Table = _table(
     "sequences", _integer("slot", key=True), _name("key", MAX_KEY_BYTES, key=True), _integer("next")
 )
 
 # Messages behind a gap in their key's sequence.
-held = _table(
+held: Table = _table(
     "held",
     _integer("slot", key=True),
     _name("key", MAX_KEY_BYTES, key=True),
@@ -265,13 +267,13 @@ held = _table(
     _bytes("body"),
     _integer("published_at"),
 )
-held_due = _second_index("held_due", held.c.slot, held.c.due, only=held.c.due)
+held_due: Index = _second_index("held_due", held.c.slot, held.c.due, only=held.c.due)
 
 # Who takes part in a group, and which slots are whose, since version 2. A group that nobody has
 # ever attended has no row in `rosters`.
-rosters = _table("rosters", _integer("group_id", key=True), _integer("version"))
+rosters: Table = _table("rosters", _integer("group_id", key=True), _integer("version"))
 
-members = _table(
+members: Table = _table(
     "members",
     _integer("group_id", key=True),
     _name("member", MEMBER, key=True),
@@ -280,7 +282,7 @@ members = _table(
 )
 Index(PREFIX + "members_until", members.c.group_id, members.c.until)
 
-owners = _table(
+owners: Table = _table(
     "owners",
     _integer("group_id", key=True),
     _integer("slot", key=True),
@@ -292,13 +294,15 @@ owners = _table(
 # The last number that a topic or a group was given, since version 4: none is given twice, so what
 # was read of a group that is dropped meanwhile never leads to another's rows. A row is the lock of
 # those who take a number.
-numbers = _table("numbers", _integer("sort", key=True), _integer("last"))
+numbers: Table = _table("numbers", _integer("sort", key=True), _integer("last"))
 
 # What is tuned of a group, and its bucket of tokens (`level` in millionths), since version 5.
-tunings = _table(
+tunings: Table = _table(
     "tunings", _integer("group_id", key=True), _name("name", NAME, key=True), _long("value")
 )
 
-buckets = _table("buckets", _integer("group_id", key=True), _integer("level"), _integer("at"))
+buckets: Table = _table(
+    "buckets", _integer("group_id", key=True), _integer("level"), _integer("at")
+)
 
-versions = Table(PREFIX + "version", metadata, _integer("version", key=True), **_ON_MYSQL)
+versions: Table = Table(PREFIX + "version", metadata, _integer("version", key=True), **_ON_MYSQL)

@@ -46,9 +46,9 @@ class SqlStore(
     def __init__(self, url: str, *, namespace: str = "qframe", clock: Clock | None = None) -> None:
         database = Database(url, clock=clock, on_notified=self._on_notified)
         super().__init__(database, namespace)
-        self.url = database.shown
+        self.url: str = database.shown
         backend = database.backend
-        self.capabilities = Capabilities(
+        self.capabilities: Capabilities = Capabilities(
             durable=True, shared=backend.has_clock, bell=backend.notifies, transactional=True
         )
         self._bells = NotificationHub(database)
