@@ -144,7 +144,7 @@ class MariaDb(Backend):
         is_mariadb = "mariadb" in version.lower()
         self._check(version, is_mariadb)
         if is_mariadb and self.dialect.name != "mariadb":
-            self.dialect = _dialect("mariadb", self._pymysql)
+            self.dialect: Dialect = _dialect("mariadb", self._pymysql)
         cursor.execute(
             _SESSION if is_mariadb else _SESSION.replace("tx_isolation", "transaction_isolation")
         )

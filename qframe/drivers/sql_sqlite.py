@@ -51,7 +51,7 @@ class Sqlite(Backend):
         engine = create_engine(url, paramstyle="qmark", pool_size=8, max_overflow=64)
         shown = shown_of(url)
         super().__init__(shown, engine.dialect, engine.pool, (sqlite3.Error,))
-        self.may_migrate = yes_or_no(shown, "migrate", options.get("migrate", ""), True)
+        self.may_migrate: bool = yes_or_no(shown, "migrate", options.get("migrate", ""), True)
 
         @event.listens_for(engine.pool, "connect")
         def on_connect(connection: sqlite3.Connection, _: object) -> None:
