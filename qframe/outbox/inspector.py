@@ -7,7 +7,7 @@ rows and from the topics as they are now, by the same rules.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 from sqlalchemy import Connection, inspect
@@ -16,7 +16,7 @@ from qframe.errors import BadInput, TopicMismatch, UnknownTopic
 from qframe.outbox.entries import entry_of, facts_of
 from qframe.outbox.outbox import Outbox
 from qframe.outbox.rows import OutboxRow
-from qframe.stores.base import Store
+from qframe.stores.base import Inspecting, Topics
 from qframe.topic import Topic, checked_name
 
 PAGE: Final = 500
@@ -40,6 +40,10 @@ class Waiting(NamedTuple):
     remedy: str | None = None
 
 
+class InspectedStore(Topics, Inspecting, Protocol):
+    """The roles of a store that explain why it refuses a row."""
+
+
 class OutboxInspector:
     """Looks at one outbox, and changes what somebody has decided on.
 
@@ -48,7 +52,7 @@ class OutboxInspector:
         store: where its topics are; None if it cannot be asked now, and then no reason is told.
     """
 
-    def __init__(self, outbox: Outbox, store: Store | None) -> None:
+    def __init__(self, outbox: Outbox, store: InspectedStore | None) -> None:
         self._engine = outbox.engine
         self._rows = outbox.rows
         self._store = store
@@ -105,7 +109,7 @@ class OutboxInspector:
 class _RefusalFinder:
     """Why rows are refused, told from those below them and from topics as they are in a store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: InspectedStore) -> None:
         self._store = store
         self._topics: dict[str, Topic | None] = {}
         self._rooms: dict[str, dict[int, int]] = {}

@@ -9,7 +9,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from typing import Final
+from typing import Final, Protocol
 
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
@@ -37,7 +37,7 @@ from qframe.producing.producer import Producer
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.slots import Slots
 from qframe.service import Service
-from qframe.stores.base import Store
+from qframe.stores.base import Groups, Inspecting, Topics
 from qframe.stores.types import Entry
 from qframe.topic import INTERNAL, Kind, Topic
 
@@ -54,6 +54,13 @@ LONG_TROUBLE_S: Final = 5.0
 TRUSTED: Final = 0.8
 
 _Away = (StoreUnavailable, StoreFull, PublishUnknown, CoordinatorUnavailable)
+
+
+class RelayStore(Topics, Groups, Inspecting, Protocol):
+    """The roles of a store that a relay uses, and its connections."""
+
+    def reconnect(self) -> None:
+        """Lets go of connections that may be broken."""
 
 
 class Relay(Service):
@@ -74,7 +81,7 @@ class Relay(Service):
         self,
         outbox: Outbox,
         *,
-        store: Store,
+        store: RelayStore,
         producer: Producer,
         catalog: TopicCatalog,
         coordinator: Coordinator,

@@ -9,7 +9,7 @@ from typing import Protocol
 from qframe.errors import BadTopic, UnknownTopic
 from qframe.forks import Forks
 from qframe.options.consumer import ConsumerOptions
-from qframe.stores.base import Store
+from qframe.stores.base import SubscribingStore
 from qframe.topic import Topic, checked_name
 
 
@@ -44,7 +44,7 @@ class TopicCatalog:
         consumers: the app's; the list may grow, and `forget` is called when it does.
     """
 
-    def __init__(self, store: Store, consumers: Sequence[OwnConsumer] = ()) -> None:
+    def __init__(self, store: SubscribingStore, consumers: Sequence[OwnConsumer] = ()) -> None:
         self._store = store
         self._consumers = consumers
         self._known: dict[str, Topic] = {}

@@ -33,7 +33,7 @@ from qframe.producing.bulk import plain_entries
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing
 from qframe.retry import checked_times
-from qframe.stores.base import Store
+from qframe.stores.base import Publishing
 from qframe.stores.types import Entry
 from qframe.topic import Kind, Topic, checked_key, duration_ms
 
@@ -57,7 +57,7 @@ class Producer:
 
     def __init__(
         self,
-        store: Store,
+        store: Publishing,
         *,
         catalog: TopicCatalog,
         max_body: int,

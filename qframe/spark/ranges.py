@@ -13,7 +13,7 @@ from qframe.errors import MessagesGone
 from qframe.message import Delivery
 from qframe.spark.deliveries import Table
 from qframe.spark.options import LATEST, ReadOptions, TopicAddress
-from qframe.stores.base import Store
+from qframe.stores.base import Groups
 
 PAGE: Final = 5_000
 FIRST_PAGE: Final = 100
@@ -47,17 +47,17 @@ class Range(InputPartition):
         return self.since_ms <= message.published_at_ms <= self.until_ms
 
 
-def heads(store: Store, address: TopicAddress) -> dict[int, int]:
+def heads(store: Groups, address: TopicAddress) -> dict[int, int]:
     """The next offset of each slot."""
     return store.offsets_at(address.topic, _ALWAYS_MS)
 
 
-def firsts(store: Store, address: TopicAddress) -> dict[int, int]:
+def firsts(store: Groups, address: TopicAddress) -> dict[int, int]:
     """The first kept offset of each slot."""
     return store.offsets_at(address.topic, 0)
 
 
-def begins(store: Store, address: TopicAddress, asked: str | Mapping[int, int]) -> dict[int, int]:
+def begins(store: Groups, address: TopicAddress, asked: str | Mapping[int, int]) -> dict[int, int]:
     """The start, as `startingOffsets` says; in a slot that it does not name, at the first."""
     if asked == LATEST:
         return heads(store, address)
@@ -65,7 +65,7 @@ def begins(store: Store, address: TopicAddress, asked: str | Mapping[int, int]) 
     return found if isinstance(asked, str) else found | dict(asked)
 
 
-def ends(store: Store, address: TopicAddress, asked: str | Mapping[int, int]) -> dict[int, int]:
+def ends(store: Groups, address: TopicAddress, asked: str | Mapping[int, int]) -> dict[int, int]:
     """The end, as `endingOffsets` says; in a slot that it does not name, behind the last."""
     found = heads(store, address)
     if isinstance(asked, str):

@@ -17,7 +17,7 @@ from pyspark.sql.streaming.datasource import (
 from qframe.errors import BadOption, MessagesGone, TopicMismatch
 from qframe.spark.options import ReadOptions, TopicAddress
 from qframe.spark.ranges import Range, begins, firsts, heads, read_range
-from qframe.stores.base import Store
+from qframe.stores.base import Groups, Store
 from qframe.stores.types import NO_EPOCH
 
 Offsets = dict[str, int]  # by slot, as JSON has it
@@ -125,7 +125,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._opened = opened
         return self._opened
 
-    def _follow(self, store: Store, group: str) -> None:
+    def _follow(self, store: Groups, group: str) -> None:
         """Subscribes the group; one that workers have used would be moved under their hands."""
         topic = self._address.topic
         store.subscribe(topic, group, _EARLIEST)

@@ -182,6 +182,10 @@ class Groups(Protocol):
         """
 
 
+class SubscribingStore(Topics, Groups, Protocol):
+    """The roles of a store that declare topics and subscribe groups."""
+
+
 class Rosters(Protocol):
     """Which workers take part, and which slots are whose, by leases on the store's clock.
 

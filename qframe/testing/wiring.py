@@ -28,7 +28,7 @@ from qframe.runtime.handler.binding import raise_returned
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checked import CheckerPolicy
 from qframe.runtime.process.live_settings import LiveSettings
-from qframe.stores.base import Store
+from qframe.stores.base import Settling, Store
 from qframe.testing.clock import StandingClock, SteppedClock
 from qframe.testing.crashes import Point, SimulatedCrash, WorkerLife
 from qframe.testing.inline import InlineBatchExecutor, InlineExecutor, SteppedExecutor
@@ -179,7 +179,7 @@ class Wiring:
             return executors[0]
 
         def make_settler(
-            context: ConsumerContext, /, *, store: Store, in_flight: InFlight,
+            context: ConsumerContext, /, *, store: Settling, in_flight: InFlight,
             epochs: Callable[[], Mapping[int, str]], on_settled: Callable[[], None],
             on_leaked: Callable[[Delivery], None],
         ) -> DirectSettler:  # fmt: skip

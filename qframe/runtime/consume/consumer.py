@@ -36,7 +36,7 @@ from qframe.runtime.order.lanes import Lanes
 from qframe.runtime.order.tag_filter import lanes_of
 from qframe.runtime.policies.base import EffectPolicy
 from qframe.runtime.policies.settle_first import SettleFirst
-from qframe.stores.base import Store
+from qframe.stores.base import Settling, Store
 from qframe.topic import Kind, Topic
 
 LAST_WORDS_S: Final = 5.0
@@ -68,7 +68,7 @@ class SettlerMaker(Protocol):
         context: ConsumerContext,
         /,
         *,
-        store: Store,
+        store: Settling,
         in_flight: InFlight,
         epochs: Callable[[], Mapping[int, str]],
         on_settled: Callable[[], None],

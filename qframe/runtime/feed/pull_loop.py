@@ -16,12 +16,21 @@ from qframe.runtime.feed.in_doubt import InDoubt
 from qframe.runtime.flow.admission import LONGEST_SLEEP_S, AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.service import Service
-from qframe.stores.base import Bell, Store
+from qframe.stores.base import Bell, Capabilities, Pulling
 from qframe.stores.types import PullRequest, PullResult
 
 PULL_AT_MOST: Final = 2048
 LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
 AWAY_SLEEP_S: Final = 1.0
+
+
+class PullStore(Pulling, Protocol):
+    """The role of a store that hands messages out, and its connections."""
+
+    capabilities: Capabilities
+
+    def reconnect(self) -> None:
+        """Lets go of connections that may be broken."""
 
 
 class PullReceiver(Protocol):
@@ -70,7 +79,7 @@ class PullLoop(Service):
         self,
         context: ConsumerContext,
         *,
-        store: Store,
+        store: PullStore,
         bell: Bell,
         receiver: PullReceiver,
         in_flight: InFlight,

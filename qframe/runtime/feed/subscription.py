@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Final, Protocol
+from typing import Final
 
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.context import ConsumerContext
 from qframe.service import Service
-from qframe.stores.base import Groups, Topics
+from qframe.stores.base import SubscribingStore
 
 SELDOM_S: Final = 3600.0
-
-
-class SubscribingStore(Topics, Groups, Protocol):
-    """The roles of a store that a subscription uses."""
 
 
 class Subscription(Service):

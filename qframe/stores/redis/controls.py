@@ -9,7 +9,7 @@ from typing_extensions import override
 from qframe.drivers.redis import Command, Missing, Redis
 from qframe.stores.base import Controls
 from qframe.stores.bucket import DrawTerms
-from qframe.stores.redis.groups import known
+from qframe.stores.redis.groups import ask_group, known
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import DrawResult
@@ -41,8 +41,7 @@ def tune(redis: Redis, keys: SlotKeys, group: str, values: Mapping[str, str | No
         word for name, value in values.items()
         for word in (name, 0 if value is None else 1, value or "")
     ]  # fmt: skip
-    [reply] = redis.run([keys.call("tune", 0, group, *words)])
-    known(redis, keys, group, reply)
+    ask_group(redis, keys, group, "tune", group, *words)
 
 
 def tunings(redis: Redis, asked: Sequence[tuple[SlotKeys, str]]) -> list[dict[str, str] | None]:

@@ -10,7 +10,7 @@ from typing_extensions import override
 from qframe.drivers.redis import Call, Command, Missing, Redis
 from qframe.errors import SlotsAway, StoreDamaged, UnknownGroup
 from qframe.stores.base import Groups
-from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
+from qframe.stores.redis.keys import UNCLAIMED, Argument, SlotKeys
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import NO_EPOCH
 from qframe.topic import Topic
@@ -64,6 +64,13 @@ def known(redis: Redis, keys: SlotKeys, group: str, reply: Any) -> int:
     if reply == _NO_GROUP:
         raise UnknownGroup(keys.topic.name, group, names(redis, keys))
     return reply if isinstance(reply, int) else 0
+
+
+def ask_group(redis: Redis, keys: SlotKeys, group: str, name: str, *arguments: Argument) -> Any:
+    """The reply of a script under slot 0's prefix; refuses a group that there is not."""
+    [reply] = redis.run([keys.call(name, 0, *arguments)])
+    known(redis, keys, group, reply)
+    return reply
 
 
 def require(redis: Redis, keys: SlotKeys, group: str) -> None:

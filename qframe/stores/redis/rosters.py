@@ -9,7 +9,7 @@ from typing_extensions import override
 from qframe.drivers.redis import Redis
 from qframe.roster import Member, Owner, Roster, fresh_version
 from qframe.stores.base import Rosters
-from qframe.stores.redis.groups import known
+from qframe.stores.redis.groups import ask_group
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.role import RedisRole
 from qframe.topic import Topic
@@ -45,15 +45,13 @@ def heartbeat(
     redis: Redis, keys: SlotKeys, group: str, member: str, lease_ms: int, now: str
 ) -> int:
     """Joins a member, or makes its lease begin anew; returns the version."""
-    [reply] = redis.run([keys.call("heartbeat", 0, now, group, fresh_version(), member, lease_ms)])
-    known(redis, keys, group, reply)
-    return int(reply)
+    words = (now, group, fresh_version(), member, lease_ms)
+    return int(ask_group(redis, keys, group, "heartbeat", *words))
 
 
 def snapshot(redis: Redis, keys: SlotKeys, group: str, seen: int | None, now: str) -> Roster | None:
-    """The living and what is theirs; None if that is what was seen."""
-    [reply] = redis.run([keys.call("roster", 0, now, group, "" if seen is None else seen)])
-    known(redis, keys, group, reply)
+    """Live members and their slots; None if the version is still `seen`."""
+    reply = ask_group(redis, keys, group, "roster", now, group, "" if seen is None else seen)
     if isinstance(reply, int):
         return None
     version, living, joined, owned = reply
@@ -73,25 +71,20 @@ def claim(
 ) -> list[int]:
     """Makes free slots the member's; returns those that are, under these epochs."""
     words = [word for pair in epochs.items() for word in pair]
-    [reply] = redis.run([keys.call("claim", 0, now, group, fresh_version(), member, *words)])
-    known(redis, keys, group, reply)
-    return [slot for slot, letter in zip(epochs, reply, strict=True) if letter == _MINE]
+    reply = ask_group(redis, keys, group, "claim", now, group, fresh_version(), member, *words)
+    return [slot for slot, code in zip(epochs, reply, strict=True) if code == _MINE]
 
 
 def release_slots(
     redis: Redis, keys: SlotKeys, group: str, member: str, slots: Sequence[int], now: str
 ) -> None:
     """Frees those of the slots that are the member's."""
-    [reply] = redis.run(
-        [keys.call("release_slots", 0, now, group, fresh_version(), member, *slots)]
-    )
-    known(redis, keys, group, reply)
+    ask_group(redis, keys, group, "release_slots", now, group, fresh_version(), member, *slots)
 
 
 def leave(redis: Redis, keys: SlotKeys, group: str, member: str, now: str) -> None:
     """Takes a member out, with what it owns."""
-    [reply] = redis.run([keys.call("leave", 0, now, group, fresh_version(), member)])
-    known(redis, keys, group, reply)
+    ask_group(redis, keys, group, "leave", now, group, fresh_version(), member)
 
 
 def _pairs(flat: Sequence[bytes]) -> list[tuple[bytes, bytes]]:
