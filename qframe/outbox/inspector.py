@@ -40,7 +40,7 @@ class Waiting(NamedTuple):
     remedy: str | None = None
 
 
-class InspectedStore(Topics, Inspecting, Protocol):
+class InspectingStore(Topics, Inspecting, Protocol):
     """The roles of a store that explain why it refuses a row."""
 
 
@@ -52,7 +52,7 @@ class OutboxInspector:
         store: where its topics are; None if it cannot be asked now, and then no reason is told.
     """
 
-    def __init__(self, outbox: Outbox, store: InspectedStore | None) -> None:
+    def __init__(self, outbox: Outbox, store: InspectingStore | None) -> None:
         self._engine = outbox.engine
         self._rows = outbox.rows
         self._store = store
@@ -109,7 +109,7 @@ class OutboxInspector:
 class _RefusalFinder:
     """Why rows are refused, told from those below them and from topics as they are in a store."""
 
-    def __init__(self, store: InspectedStore) -> None:
+    def __init__(self, store: InspectingStore) -> None:
         self._store = store
         self._topics: dict[str, Topic | None] = {}
         self._rooms: dict[str, dict[int, int]] = {}
