@@ -8,13 +8,29 @@ import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import unquote, urlsplit
-
-from kazoo.handlers.threading import SequentialThreadingHandler
 
 from qframe.errors import BadUrl
 from qframe.redaction import shown_url
+
+Ready = tuple[list[Any], list[Any], list[Any]]
+
+if TYPE_CHECKING:
+
+    class _Handler:
+        """The part of kazoo's handler that is used here: kazoo has no types."""
+
+        sleep_func: Callable[[float], None]
+
+        def select(
+            self, rlist: list[Any], wlist: list[Any], xlist: list[Any], timeout: float | None = None
+        ) -> Ready:
+            """The files of each list that are ready."""
+            raise NotImplementedError
+
+else:
+    from kazoo.handlers.threading import SequentialThreadingHandler as _Handler
 
 PORT: Final = 2181
 CONNECT_TIMEOUT_S: Final = 3.0
@@ -180,7 +196,7 @@ def _choice(options: dict[str, str], name: str, yes: str, no: str) -> bool:
     return value == yes
 
 
-class Connections(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has no types
+class Connections(_Handler):
     """kazoo's threads and sockets, with what kazoo lacks.
 
     It would give each server the time of a whole session to accept a connection, leave sockets open
@@ -239,14 +255,12 @@ class Connections(SequentialThreadingHandler):  # type: ignore[misc] # kazoo has
 
     def select(
         self, rlist: list[Any], wlist: list[Any], xlist: list[Any], timeout: float | None = None
-    ) -> tuple[list[Any], list[Any], list[Any]]:
+    ) -> Ready:
         """What is ready; also what TLS has read and nobody has fetched yet."""
         read = [each for each in rlist if isinstance(each, ssl.SSLSocket) and each.pending()]
         if read:
             return read, [], []
-        ready: tuple[list[Any], list[Any], list[Any]]
-        ready = super().select(rlist, wlist, xlist, timeout)
-        return ready
+        return super().select(rlist, wlist, xlist, timeout)
 
     def spawn(self, func: Callable[..., None], *args: Any, **kwargs: Any) -> threading.Thread:
         """A thread of its own for one of kazoo's loops."""
