@@ -1,14 +1,30 @@
-"""An app in a test: what it tells, what it has settled, and its handlers' two kinds."""
+"""An app in a test: its worker, what it tells, what it has settled, its handlers' two kinds."""
 
 from __future__ import annotations
 
 import asyncio
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from qframe import Message, QFrame, Topic
+
+
+@contextmanager
+def running(app: QFrame, *gates: threading.Event) -> Iterator[None]:
+    """The app's worker, in a thread, until the block ends and its handlers' gates are opened."""
+    worker = threading.Thread(target=app.run)
+    worker.start()
+    try:
+        yield
+    finally:
+        for gate in gates:
+            gate.set()
+        while worker.is_alive():  # it may not have begun yet
+            app.stop()
+            worker.join(0.1)
 
 
 def told(app: QFrame, errors: list[Any] | None = None) -> Counter[str]:

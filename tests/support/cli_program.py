@@ -79,8 +79,8 @@ class Program:
         )
         return Ran(done.returncode, done.stdout, done.stderr)
 
-    def ok(self, *words: str, stdin: str = "", **variables: str) -> Ran:
-        ran = self.run(*words, stdin=stdin, **variables)
+    def ok(self, *words: str, stdin: str = "", module: str = "qframe", **variables: str) -> Ran:
+        ran = self.run(*words, stdin=stdin, module=module, **variables)
         assert ran.code == 0, ran
         return ran
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running
 from business import engine_of
 from cli_program import Program
 from eventually import eventually
@@ -226,16 +226,10 @@ def test_relays_try_again_at_once_when_they_are_asked_to(
             lambda name, facts: blocked.append(facts["topic"]) if name == "outbox.blocked" else None
         )
         app.relay(outbox)
-        worker = threading.Thread(target=app.run)
-        worker.start()
-        try:
+        with running(app):
             eventually(lambda: set(blocked) >= {"later", "ranked", "orders", "small"})
             eventually(lambda: left(engine) == refused)
             app.declare(Topic("later"))
             program.ok("outbox", "retry", url)
             eventually(lambda: left(engine) == refused[1:])
             eventually(lambda: blocked.count("ranked") == 2)
-        finally:
-            app.stop()
-            worker.join(60)
-        assert not worker.is_alive()

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import handler, running, told
 from eventually import eventually
 from processes import Running
 from servers import Proxy, RedisServer
-from support.apps import handler, told
 
 from qframe import (
     AlreadySettled,
@@ -237,12 +237,8 @@ def test_what_outlasts_the_grace_of_a_stop_does_not_come_again(
     with QFrame(redis_server.url, namespace=tmp_path.name, grace=0.2) as app:
         app.consumer(topic, "g", at_most_once=True)(stays_async if is_async else stays)
         app.publish_many(topic, [Outgoing(body, key="k") for body in ("first", "second")])
-        worker = threading.Thread(target=app.run)
-        worker.start()
-        assert entered.wait(60)
-        app.stop()
-        worker.join(60)
-        assert not worker.is_alive()
+        with running(app):
+            assert entered.wait(60)
         assert held[0].cancelled
         assert begun == ["first"]
         go_on.set()
@@ -331,17 +327,12 @@ def test_workers_that_are_frozen_or_killed_have_no_message_handled_twice(
             if is_killed:
                 beside.code()
             app.publish_many(topic, [Outgoing(n, key=f"k{n % 200}") for n in range(4000, 8000)])
-            worker = threading.Thread(target=app.run)
-            worker.start()
-            try:
+            with running(app):
                 eventually(lambda: totals(app, topic)[0] == 8000)
                 if not is_killed:
                     beside.signal(signal.SIGCONT)
                     beside.signal(signal.SIGTERM)
                     beside.code()
-            finally:
-                app.stop()
-                worker.join()
         seen = Counter(handled + [int(line) for line in beside.lines if line.isdigit()])
         assert max(seen.values()) == 1
         # Lost is what was settled and not handled: of each of four threads one run at most.
@@ -407,13 +398,8 @@ def test_lost_answers_repeat_no_message(
         direct.declare(topic)
         direct.store.subscribe(topic, "g")
         direct.publish_many(topic, [Outgoing(n, key=f"k{n % 40}") for n in range(1500)])
-        worker = threading.Thread(target=app.run)
-        worker.start()
-        try:
+        with running(app):
             eventually(lambda: totals(direct, topic)[0] == 1500)
-        finally:
-            app.stop()
-            worker.join()
         assert max(seen.values()) == 1
         # What is lost is what was settled by a call whose answer was lost: one call each time.
         assert len(seen) > 1500 - 64 * 4 * (1500 // 97 + 1)

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import asyncio
-import threading
 from contextvars import ContextVar, Token
 from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import handler, running
 from eventually import eventually
 from sqlalchemy import Connection, create_engine, text
-from support.apps import handler
 
 from qframe import (
     BadOption,
@@ -185,16 +184,11 @@ def test_after_says_that_the_handler_has_returned_whoever_settles(each_app: QFra
     opened: list[Message] = []
     each_app.consumer(TOPIC, "g", middleware=noting, auto_ack=False)(handler(False, opened.append))
     each_app.publish(TOPIC, "x", key="k")
-    worker = threading.Thread(target=each_app.run)
-    worker.start()
-    try:
+    with running(each_app):
         eventually(lambda: ("after", "x") in noting.calls)
         assert sum(one.settled for one in each_app.store.stats(TOPIC, "g")) == 0
         opened.pop().ack()
         eventually(lambda: sum(one.settled for one in each_app.store.stats(TOPIC, "g")) == 1)
-    finally:
-        each_app.stop()
-        worker.join()
     assert noting.calls == [("before", "x", 1, 0), ("after", "x")]
 
 

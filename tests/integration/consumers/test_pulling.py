@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running, settled, told
 from eventually import eventually
-from support.apps import settled, told
 
 from qframe import (
     AlreadySettled,
@@ -233,9 +233,7 @@ def test_a_pull_shares_its_group_with_workers_and_leaves_it_to_them(each_app: QF
         roster = each_app.store.roster(topic, "g")
         return roster.members if roster is not None else ()
 
-    worker = threading.Thread(target=each_app.run)
-    worker.start()
-    try:
+    with running(each_app):
         with each_app.pull(topic, "g") as messages:
             eventually(lambda: len(members()) == 2)
             pulled: list[int] = []
@@ -249,9 +247,6 @@ def test_a_pull_shares_its_group_with_workers_and_leaves_it_to_them(each_app: QF
                     message.ack()
         eventually(lambda: settled(each_app, topic) == number)
         assert sorted(handled + pulled) == list(range(number))
-    finally:
-        each_app.stop()
-        worker.join()
 
 
 def test_a_loop_that_waits_ends_when_its_pull_or_its_app_is_closed(each_app: QFrame) -> None:

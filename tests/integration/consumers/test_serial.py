@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running
 from eventually import eventually
 from servers import RedisServer
 
@@ -167,16 +168,11 @@ def test_a_slot_waits_for_a_message_that_was_taken_over_until_its_user_settles_i
         taken.append(message)
 
     app.publish_many(topic, items(4))
-    worker = threading.Thread(target=app.run)
-    worker.start()
-    try:
+    with running(app):
         for number in range(4):
             eventually(lambda count=number + 1: len(taken) == count)
             eventually(lambda left=4 - number: app.admin.lag(topic, "g") == left)
             taken[number].ack()
-    finally:
-        app.stop()
-        worker.join()
     assert [message.body for message in taken] == [0, 1, 2, 3]
 
 

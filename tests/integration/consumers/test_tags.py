@@ -6,9 +6,9 @@ import threading
 from typing import Any
 
 import pytest
+from apps import running, told
 from eventually import eventually
 from sqlalchemy import create_engine
-from support.apps import told
 
 from qframe import AllOf, Backoff, Batch, DatabaseChecker, Message, Outgoing, QFrame, Topic
 from qframe.testing import Harness
@@ -114,16 +114,10 @@ def test_on_a_stream_a_slow_key_does_not_hold_up_what_is_skipped(each_app: QFram
 
     each_app.publish(topic, "slow", key="k", tags=["red"])
     each_app.publish_many(topic, [Outgoing(number, key="k") for number in range(20)])
-    worker = threading.Thread(target=each_app.run)
-    worker.start()
-    try:
+    with running(each_app, go_on):
         assert entered.wait(60)
         eventually(lambda: events["delivery.skipped"] == 20)
         eventually(lambda: each_app.store.stats(topic, "g")[0].settled == 20)
-    finally:
-        go_on.set()
-        each_app.stop()
-        worker.join()
 
 
 def test_a_checker_is_not_asked_about_what_is_skipped(each_app: QFrame, tmp_path: Any) -> None:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running
 from eventually import eventually
 
 from qframe import (
@@ -130,15 +131,12 @@ def test_a_plain_handler_that_is_overdue_keeps_its_lane_until_it_has_returned(
     app.publish(topic, "stuck", key="k", id="m")
     app.publish(topic, "behind", key="k")
     app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(20)])
-    worker = threading.Thread(target=app.run)
-    worker.start()
-    others = set(range(20))
-    eventually(lambda: any(told["id"] == "m" for told in overdue) and others <= bodies(seen))
-    assert bodies(seen) == others
-    gate.set()
-    eventually(lambda: app.admin.lag(topic, "g") == 0)
-    app.stop()
-    worker.join()
+    with running(app):
+        others = set(range(20))
+        eventually(lambda: any(told["id"] == "m" for told in overdue) and others <= bodies(seen))
+        assert bodies(seen) == others
+        gate.set()
+        eventually(lambda: app.admin.lag(topic, "g") == 0)
     # Any other may be overdue as well, and tried again, where the machine stands still.
     assert {("behind", 1), ("stuck", 1), ("stuck", 2)} <= set(seen)
     assert bodies(seen) == others | {"behind", "stuck"}

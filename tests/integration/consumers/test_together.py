@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import batched, handler, running, settled, told
 from eventually import eventually
 from sqlalchemy import Connection, NullPool, create_engine
-from support.apps import batched, handler, settled, told
 
 from qframe import (
     Backoff,
@@ -270,16 +270,10 @@ def test_behind_a_list_handler_that_runs_an_unwanted_message_waits_for_its_turn(
 
     app.publish_many(topic, [Outgoing("slow", key="a", tags=["red"]), Outgoing(1, key="a"),
                              Outgoing(2, key="b")])  # fmt: skip
-    worker = threading.Thread(target=app.run)
-    worker.start()
-    try:
+    with running(app, go_on):
         assert entered.wait(60)
         eventually(lambda: settled(app, topic) == 1)
         eventually(lambda: events["delivery.skipped"] == 1)
-    finally:
-        go_on.set()
-        app.stop()
-        worker.join()
     app.run(burst=True)
     assert (settled(app, topic), events["delivery.skipped"]) == (3, 2)
 
@@ -370,15 +364,10 @@ def test_what_waits_for_a_token_for_an_hour_follows_when_another_rate_is_set(
         batched(False, work) if how == "batch" else handler(how == "async", work)
     )
     app.publish(topic, 1)
-    worker = threading.Thread(target=app.run)
-    worker.start()
-    try:
+    with running(app):
         eventually(lambda: any(group.doing for group in app.admin.topic(topic).groups))
         app.admin.tune(topic, "g", rate="1000/s")
         eventually(lambda: seen)
-    finally:
-        app.stop()
-        worker.join()
 
 
 # Hooks around batches.

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running
 from database_servers import PostgresServer
 from eventually import eventually
 from servers import RedisServer
@@ -123,15 +124,10 @@ def test_an_outage_costs_few_attempts_and_loses_nothing_and_keeps_the_order_of_k
     items = [Outgoing(number, key=f"k{number % KEYS}") for number in range(400)]
     downstream.away.set()
     app.publish_many(topic, items)
-    thread = threading.Thread(target=app.run)
-    thread.start()
-    try:
+    with running(app):
         eventually(lambda: downstream.told["consumer.tripped"] >= 3)
         downstream.away.clear()
         eventually(lambda: downstream.handled >= len(items))
-    finally:
-        app.stop()
-        thread.join()
     # Each probe is one call, and what two threads had in hand when it opened may have failed too.
     trips = downstream.told["consumer.tripped"]
     # A batch that fails is called again in halves, until its messages have failed alone.
@@ -162,19 +158,13 @@ def test_a_slow_handler_that_asks_for_a_retry_in_place_does_not_stand_before_the
 
     downstream.away.set()
     app.publish_many(topic, [Outgoing(number, key="slow") for number in range(20)])
-    thread = threading.Thread(target=app.run)
-    thread.start()
-    try:
+    with running(app, go_on):
         assert begun.wait(60)
         app.publish_many(topic, [Outgoing(100 + number, key="k") for number in range(20)])
         eventually(lambda: downstream.told["consumer.probing"] >= 2)
         go_on.set()
         downstream.away.clear()
         eventually(lambda: downstream.handled >= 40)
-    finally:
-        go_on.set()
-        app.stop()
-        thread.join()
     assert sorted(downstream.done["slow"]) == list(range(20))
     assert sorted(downstream.done["k"]) == list(range(100, 120))
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import sqlite3
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Self
 
 import pytest
-from business import engine_of
 from eventually import eventually
 from sqlalchemy import Column, Engine, Integer, MetaData, Table, create_engine, insert, select, text
 from sqlalchemy.orm import Session, scoped_session, sessionmaker
@@ -31,28 +30,11 @@ orders = Topic("orders", kind="ordered", slots=4)
 bills = Table("bills", MetaData(), Column("number", Integer, primary_key=True))
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty business database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/business.db"
-    found: str = request.getfixturevalue(request.param).new_database()
-    return found
-
-
 @pytest.fixture
-def engine(url: str) -> Iterator[Engine]:
-    engine = engine_of(url)
+def engine(engine: Engine) -> Engine:
+    """The business database, with its table."""
     bills.metadata.create_all(engine)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Iterator[Engine]:
-    engine = engine_of(f"sqlite:///{tmp_path}/business.db")
-    yield engine
-    engine.dispose()
+    return engine
 
 
 class Reading:

@@ -8,10 +8,9 @@ import itertools
 import signal
 import threading
 from collections.abc import Callable, Iterator
-from pathlib import Path
 
 import pytest
-from business import Reader, Writers, check, engine_of
+from business import Reader, Writers, check
 from eventually import eventually
 from nursery import Child, Nursery
 from processes import state_of
@@ -25,27 +24,6 @@ pytestmark = pytest.mark.promise(1, 3)
 Relay = Callable[..., Child]
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
-def business(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty business database."""
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/business.db"
-    url: str = request.getfixturevalue(request.param).new_database()
-    return url
-
-
-@pytest.fixture
-def engine(business: str) -> Iterator[Engine]:
-    engine = engine_of(business)
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/qframe.db?synchronous=normal"
-
-
 @pytest.fixture(scope="module")
 def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
     with Nursery("relaying", tmp_path_factory.mktemp("nursery") / "log") as nursery:
@@ -53,12 +31,12 @@ def nursery(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Nursery]:
 
 
 @pytest.fixture
-def relay(nursery: Nursery, business: str, store: str) -> Iterator[Relay]:
+def relay(nursery: Nursery, url: str, store: str) -> Iterator[Relay]:
     """Starts a relay that sends itself a signal when it comes to a step for the nth time."""
     started: list[Child] = []
 
     def relay(step: str, count: int, how: int = signal.SIGKILL) -> Child:
-        started.append(nursery.start(business, store, step, str(count), str(int(how))))
+        started.append(nursery.start(url, store, step, str(count), str(int(how))))
         return started[-1]
 
     yield relay

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import threading
 from collections import Counter, defaultdict
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, Self
 
@@ -38,18 +37,6 @@ NONSENSE: list[dict[str, Any]] = [
     {"id": "not an id"},
     {"key": ""},
 ]
-
-
-@pytest.fixture
-def local(tmp_path: Path) -> Iterator[Engine]:
-    engine = engine_of(f"sqlite:///{tmp_path}/business.db")
-    yield engine
-    engine.dispose()
-
-
-@pytest.fixture
-def store(tmp_path: Path) -> str:
-    return f"sqlite:///{tmp_path}/qframe.db"
 
 
 class Worker:

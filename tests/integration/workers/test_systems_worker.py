@@ -8,6 +8,7 @@ from pathlib import Path
 from zlib import crc32
 
 import pytest
+from apps import running
 from eventually import eventually
 
 from qframe import AllOf, Message, Outgoing, QFrame, Topic
@@ -73,14 +74,10 @@ def test_qmq_thread_pools_changed_while_running(tmp_path: Path) -> None:
             gate.wait(60)
 
         app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(5)])
-        worker = threading.Thread(target=app.run)
-        worker.start()
-        eventually(lambda: len(at_once) == 1)
-        app.admin.tune(topic, "g", threads=5)
-        eventually(lambda: len(at_once) == 5)
-        gate.set()
-        app.stop()
-        worker.join()
+        with running(app, gate):
+            eventually(lambda: len(at_once) == 1)
+            app.admin.tune(topic, "g", threads=5)
+            eventually(lambda: len(at_once) == 5)
 
 
 def test_equeue_the_producer_routes_by_its_own_function_and_rmq_by_a_slot_basis(

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running
 from eventually import eventually
 from servers import RedisServer
 
@@ -63,27 +62,6 @@ class Place:
             self.told.append((name, facts["slot"]))
 
 
-@contextmanager
-def serving(app: QFrame) -> Iterator[None]:
-    """The app's worker, in a thread; it must not end by itself."""
-    failures: list[BaseException] = []
-
-    def run() -> None:
-        try:
-            app.run()
-        except BaseException as error:
-            failures.append(error)
-
-    thread = threading.Thread(target=run)
-    thread.start()
-    try:
-        yield
-    finally:
-        assert failures == []
-        app.stop()
-        thread.join(60)
-
-
 @pytest.fixture(params=KINDS)
 def place(
     request: pytest.FixtureRequest, redis_server: RedisServer, tmp_path: Path
@@ -107,7 +85,7 @@ def test_a_key_of_another_type_is_named_and_its_slot_alone_stands_still(
     assert any(f"its key {name} is a list, and should be a {TYPES[name]}" in fault
                for fault in place.verify())  # fmt: skip
     place.publish(0, 10, 11)
-    with serving(place.app):
+    with running(place.app):
         eventually(lambda: {10, 11} <= set(place.seen))
         place.publish(0, 12)
         eventually(lambda: 12 in place.seen)
@@ -136,7 +114,7 @@ def test_a_stream_that_was_tampered_with_is_not_called_clean_and_stops_no_worker
         place.ask(name, *words)
         assert fault in "\n".join(place.verify())
         place.publish(0, 10)
-        with serving(place.app):
+        with running(place.app):
             eventually(lambda: 10 in place.seen)
             if words[1:2] != ("garbage",) and "floor" not in words:
                 place.publish(1, 20)

@@ -5,10 +5,10 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from apps import running
 from eventually import eventually
 from servers import RedisServer
 
@@ -16,18 +16,6 @@ from qframe import Message, NeedRetry, QFrame, Topic
 from qframe.runtime.feed import pull_loop
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
-
-
-@contextmanager
-def running(app: QFrame) -> Iterator[None]:
-    """The app's worker, in a thread."""
-    thread = threading.Thread(target=app.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        app.stop()
-        thread.join()
 
 
 @pytest.fixture

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import random
 import threading
-from collections.abc import Iterator
 
 import pytest
 from databases import EPOCH, Together, begun, entry, pulled
@@ -21,19 +20,6 @@ pytestmark = pytest.mark.promise(1, 3)
 PRODUCERS = 4
 EACH = 40
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
-
-
-@pytest.fixture(params=["postgres", "mariadb"])
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(request.param).new_database()
-    return found
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[SqlStore]:
-    store = SqlStore(url)
-    yield store
-    store.close()
 
 
 def test_a_reader_passes_no_gap_though_producers_sleep_inside_their_transactions(

@@ -8,8 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from checking import DATABASES, database_url
 from cli_program import WITHIN_S, warm
-from servers import MariaDbServer, PostgresServer
 from sqlalchemy import Engine, create_engine, inspect, text
 
 from qframe.tables import tables
@@ -27,12 +27,9 @@ OURS = {"qframe_effects", "qframe_outbox", "qframe_lines"}
 Alembic = Callable[..., str]
 
 
-@pytest.fixture(params=["sqlite", "postgres", "mariadb"])
+@pytest.fixture(params=DATABASES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    if request.param == "sqlite":
-        return f"sqlite:///{tmp_path / 'shop.db'}"
-    server: PostgresServer | MariaDbServer = request.getfixturevalue(request.param)
-    return server.new_database()
+    return database_url(request, request.param, tmp_path)
 
 
 @pytest.fixture

@@ -15,14 +15,6 @@ from qframe.stores.sql.migrate import MIGRATIONS
 from qframe.stores.sql.migrate import sql as statements_of
 from qframe.stores.sql.store import SqlStore
 
-STORES = ("postgres", "mariadb")
-
-
-@pytest.fixture(params=STORES)
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(request.param).new_database()
-    return found
-
 
 def does(url: str, *texts: str) -> None:
     """Does behind the store's back what the store never does."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from contextlib import suppress
 
 import pytest
@@ -18,27 +17,8 @@ from qframe.stores.sql import groups
 from qframe.stores.sql.cursors import lock_slots
 from qframe.stores.sql.store import SqlStore
 
-Server = PostgresServer | MariaDbServer
 # Those of one database: a session of another test's may take its time to end.
 LISTENING = "FROM pg_stat_activity WHERE datname = '{}' AND query LIKE 'LISTEN%'"
-
-
-@pytest.fixture(params=["postgres", "mariadb"])
-def server(request: pytest.FixtureRequest) -> Server:
-    found: Server = request.getfixturevalue(request.param)
-    return found
-
-
-@pytest.fixture
-def url(server: Server) -> str:
-    return server.new_database()
-
-
-@pytest.fixture
-def store(url: str) -> Iterator[SqlStore]:
-    store = SqlStore(url)
-    yield store
-    store.close()
 
 
 def test_of_two_who_wait_for_each_other_one_is_run_again_and_both_are_done(

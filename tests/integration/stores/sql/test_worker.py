@@ -4,34 +4,15 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager
 
 import pytest
+from apps import running
 from eventually import eventually
 
 from qframe import Message, NeedRetry, QFrame, Topic
 from qframe.runtime.feed import pull_loop
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
-
-
-@contextmanager
-def running(app: QFrame) -> Iterator[None]:
-    """The app's worker, in a thread."""
-    thread = threading.Thread(target=app.run)
-    thread.start()
-    try:
-        yield
-    finally:
-        while thread.is_alive():  # it may not have begun yet
-            app.stop()
-            thread.join(0.1)
-
-
-@pytest.fixture(params=["postgres", "mariadb"])
-def url(request: pytest.FixtureRequest) -> str:
-    found: str = request.getfixturevalue(request.param).new_database()
-    return found
 
 
 @pytest.fixture
