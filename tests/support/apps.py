@@ -7,9 +7,12 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, TypeVar
 
-from qframe import Message, QFrame, Topic
+from qframe import Message, QFrame, Topic, WorkerFailed
+from qframe.stores.records import Record
+
+AnyShop = TypeVar("AnyShop", bound="Shop")
 
 
 @contextmanager
@@ -25,6 +28,55 @@ def running(app: QFrame, *gates: threading.Event) -> Iterator[None]:
         while worker.is_alive():  # it may not have begun yet
             app.stop()
             worker.join(0.1)
+
+
+class Shop:
+    """An app, what its handlers have seen, its events and errors, and a worker in a thread."""
+
+    def __init__(self, store: str, **options: Any) -> None:
+        self.app = QFrame(store, **{"grace": 5, **options})
+        self.seen: list[Any] = []
+        self.errors: list[BaseException] = []
+        self.events = told(self.app, self.errors)
+        self.failure: BaseException | None = None
+        self._worker: threading.Thread | None = None
+
+    def start(self) -> None:
+        """Runs a worker in a thread, until `stop`."""
+        self._worker = threading.Thread(target=self._run)
+        self._worker.start()
+
+    def stop(self) -> None:
+        """Stops the worker, and waits for its end."""
+        self.app.stop()
+        self.join()
+
+    def join(self) -> None:
+        """Waits for the worker's end."""
+        if self._worker is not None:
+            self._worker.join(60)
+            assert not self._worker.is_alive()
+
+    def dead(self, topic: Topic, group: str = "g") -> list[Record]:
+        """A group's dead letters."""
+        return self.app.admin.dead(topic, group)
+
+    def _run(self) -> None:
+        try:
+            self.app.run()
+        except WorkerFailed as error:
+            self.failure = error
+
+
+@contextmanager
+def audited(shop: AnyShop) -> Iterator[AnyShop]:
+    """Closes a shop in the end, when no worker has failed and the store's audit finds nothing."""
+    with shop.app:
+        yield shop
+        shop.stop()
+        assert shop.failure is None
+        for topic in shop.app.store.topics():
+            assert shop.app.store.verify(topic) == []
 
 
 def told(app: QFrame, errors: list[Any] | None = None) -> Counter[str]:

@@ -66,27 +66,6 @@ def test_a_published_message_is_handled_in_the_thread_of_the_test(
     assert harness.run_until_idle() == Tally()
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_kind_is_served_and_comes_again_after_a_failure(kind: str) -> None:
-    app = QFrame(store="sqlite:////nowhere/at/all.db")
-    topic = Topic(kind, kind=kind, slots=2)
-    calls: list[Any] = []
-
-    @app.consumer(topic, group="g")
-    def fails_once(body: str, message: Message) -> None:
-        calls.append(body)
-        if message.attempt == 1:
-            raise ValueError(body)
-
-    with Harness(app) as harness:
-        for body in ("a", "b"):
-            harness.publish(topic, body, key=body)
-        assert harness.run_until_idle() == Tally(handed_out=2, retried=2)
-        assert harness.drain() == Tally(handed_out=2, acked=2)
-        harness.assert_all_done()
-    assert sorted(calls) == ["a", "a", "b", "b"]
-
-
 def test_what_a_handler_publishes_is_handled_too_and_seen(app: QFrame, harness: Harness) -> None:
     @app.consumer(ORDERS, group="billing")
     def bill(body: int) -> None:
@@ -286,16 +265,6 @@ def test_a_message_in_hand_is_kept_by_its_lease_and_its_ack_settles_it(
     held[0].ack()
     assert harness.deliveries[0].outcome is End.ACKED
     harness.assert_all_done()
-
-
-def test_a_forgotten_message_comes_back(app: QFrame, harness: Harness) -> None:
-    @app.consumer(ORDERS, group="g", auto_ack=False)
-    def forgets_once(message: Message) -> None:
-        if message.attempt == 2:
-            message.ack()
-
-    harness.publish(ORDERS, "x")
-    assert harness.run_until_idle() == Tally(handed_out=2, retried=1, acked=1)
 
 
 def test_broadcast_and_serial_consumers_are_served(app: QFrame, harness: Harness) -> None:

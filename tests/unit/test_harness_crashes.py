@@ -14,7 +14,6 @@ from sqlalchemy.orm import Session
 from qframe import (
     DatabaseChecker,
     Message,
-    NeedRetry,
     Outbox,
     QFrame,
     Topic,
@@ -105,41 +104,6 @@ def test_a_message_that_kills_every_worker_ends_as_dead(app: QFrame) -> None:
         harness.assert_dead(ORDERS, "g", "poison")
 
 
-@pytest.mark.promise(3)
-def test_a_key_is_in_order_though_its_worker_is_lost(app: QFrame) -> None:
-    seen: list[int] = []
-
-    @app.consumer(ORDERS, group="g")
-    def handle(body: int) -> None:
-        seen.append(body)
-
-    with Harness(app) as harness:
-        for number in range(4):
-            harness.publish(ORDERS, number, key="k")
-        harness.crash_after("handler", times=2)
-        harness.drain()
-    assert seen == [0, 0, 0, 1, 2, 3]
-
-
-@pytest.mark.promise(2)
-@pytest.mark.parametrize("point", POINTS)
-@pytest.mark.parametrize("times", [1, 3])
-def test_a_transactional_checker_changes_the_database_once_wherever_the_worker_is_lost(
-    app: QFrame, engine: Engine, point: str, times: int
-) -> None:
-    @app.consumer(BILLS, group="g", idempotent_checker=TransactionalChecker(engine))
-    def bill(body: str, session: Session) -> None:
-        session.execute(effects.insert().values(body=body))
-
-    with Harness(app) as harness:
-        harness.crash_after(point, times=times)
-        for body in "abc":
-            harness.publish(BILLS, body, key="k")
-        harness.drain()
-        harness.assert_all_done()
-    assert written(engine) == ["a", "b", "c"]
-
-
 @pytest.mark.promise(2)
 def test_without_a_transaction_a_worker_lost_behind_its_handler_shows_the_effect_twice(
     app: QFrame, engine: Engine
@@ -186,39 +150,6 @@ def test_what_a_lost_worker_has_claimed_and_not_done_is_free_for_the_next(
         assert [message.attempt for message in held] == [1, 2]
         held[1].ack()
         harness.assert_all_done()
-
-
-@pytest.mark.promise(2)
-def test_a_message_that_its_checker_knows_is_acknowledged_without_a_call(
-    app: QFrame, engine: Engine
-) -> None:
-    checker = TransactionalChecker(engine, key="order")
-
-    @app.consumer(ORDERS, group="g", idempotent_checker=checker)
-    def bill(body: dict[str, Any], session: Session) -> None:
-        session.execute(effects.insert().values(body=body["order"]))
-
-    with Harness(app) as harness:
-        harness.publish(ORDERS, {"order": "o-1", "click": 1})
-        harness.publish(ORDERS, {"order": "o-1", "click": 2})
-        assert harness.run_until_idle() == Tally(handed_out=2, acked=2)
-        assert sorted(each.calls for each in harness.deliveries) == [0, 1]
-    assert written(engine) == ["o-1"]
-
-
-def test_a_failed_handler_leaves_nothing_in_its_transaction(app: QFrame, engine: Engine) -> None:
-    @app.consumer(ORDERS, group="g", idempotent_checker=TransactionalChecker(engine))
-    def bill(body: str, message: Message, session: Session) -> None:
-        session.execute(effects.insert().values(body=f"{body}{message.attempt}"))
-        if message.attempt == 1:
-            raise ValueError(body)
-        if message.local_retries == 0:
-            raise NeedRetry
-
-    with Harness(app) as harness:
-        harness.publish(ORDERS, "a")
-        harness.drain()
-    assert written(engine) == ["a2"]
 
 
 @pytest.mark.parametrize("point", ["commit", "settle"])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qframe import Backoff, Batch, Breaker, Message, NeedRetry, QFrame, RateLimit, Topic
+from qframe import Backoff, Breaker, Message, NeedRetry, QFrame, RateLimit, Topic
 from qframe.testing import Harness
 
 EVENTS = Topic("events", slots=2)
@@ -75,19 +75,3 @@ def test_in_place_a_retry_waits_for_its_token_too(app: QFrame) -> None:
         harness.publish(EVENTS, 1)
         assert harness.run_until_idle().acked == 0
         assert harness.drain().acked == 1
-
-
-def test_batches_are_limited_too(app: QFrame) -> None:
-    sizes: list[int] = []
-
-    @app.consumer(EVENTS, "g", rate_limit=RateLimit("10/s", burst=4), batch=Batch(8, "1s"))
-    def handle(messages: list[Message]) -> None:
-        sizes.append(len(messages))
-
-    with Harness(app) as harness:
-        for number in range(12):
-            harness.publish(EVENTS, number)
-        harness.run_until_idle()
-        assert sum(sizes) == 4
-        harness.drain()
-        assert sum(sizes) == 12

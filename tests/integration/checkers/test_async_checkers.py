@@ -11,11 +11,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running, told
 from checking import MARKING, checker_of, engine_of
 from eventually import eventually
 from sqlalchemy import create_engine
 from sqlalchemy.orm import Session
-from support.apps import told
 
 from qframe import (
     Backoff,
@@ -132,20 +132,17 @@ def test_a_checker_that_is_slow_or_away_holds_up_neither_the_loop_nor_other_keys
 
     shop.consume(pay, checker)
     shop.publish("slow", key="k")
-    worker = threading.Thread(target=shop.app.run)
-    worker.start()
-    assert checker.asked.wait(60)
-    shop.publish("a", "b", "c")
-    eventually(lambda: shop.paid == {"a": 1, "b": 1, "c": 1})
-    checker.away = True
-    checker.gate.set()
-    shop.publish("d")
-    eventually(lambda: shop.events["checker.unavailable"] >= 2)
-    checker.away = False
-    eventually(lambda: shop.lag() == 0)
-    assert shop.paid == {"a": 1, "b": 1, "c": 1, "d": 1, "slow": 1}
-    shop.app.stop()
-    worker.join()
+    with running(shop.app):
+        assert checker.asked.wait(60)
+        shop.publish("a", "b", "c")
+        eventually(lambda: shop.paid == {"a": 1, "b": 1, "c": 1})
+        checker.away = True
+        checker.gate.set()
+        shop.publish("d")
+        eventually(lambda: shop.events["checker.unavailable"] >= 2)
+        checker.away = False
+        eventually(lambda: shop.lag() == 0)
+        assert shop.paid == {"a": 1, "b": 1, "c": 1, "d": 1, "slow": 1}
     engine.dispose()
 
 
@@ -163,11 +160,8 @@ def test_what_outlasts_the_grace_is_cancelled_and_its_claim_released(
 
     shop.consume(pay, checker, lease=60)
     shop.publish("a")
-    worker = threading.Thread(target=shop.app.run)
-    worker.start()
-    assert begun.wait(60)
-    shop.app.stop()
-    worker.join()
+    with running(shop.app):
+        assert begun.wait(60)
     assert (shop.paid, shop.lag()) == ({}, 1)
     shop.app.run(burst=True)  # no claim is in its way
     assert shop.paid == {"a": 1}
@@ -203,11 +197,8 @@ def test_a_handler_that_outlasts_its_cancellation_does_not_fail_its_worker(
         with shop.app:
             shop.consume(pay, DatabaseChecker(engine))
             shop.publish("p")
-            worker = threading.Thread(target=shop.app.run)
-            worker.start()
-            begun.wait(60)
-            shop.app.stop()
-            worker.join(60)
+            with running(shop.app):
+                begun.wait(60)
             assert shop.lag() == 1
     assert shop.events["worker.stopped"] == 1
     assert not shop.events["part.failed"]

@@ -12,12 +12,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running, told
 from eventually import eventually
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError
 from sqlalchemy.ext.asyncio import AsyncConnection, AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
-from support.apps import told
 
 from qframe import (
     Backoff,
@@ -172,11 +172,8 @@ def test_what_outlasts_the_grace_is_rolled_back_and_done_by_the_next_worker(shop
 
     shop.consume(slow)
     shop.publish("a")
-    worker = threading.Thread(target=shop.app.run)
-    worker.start()
-    assert begun.wait(60)
-    shop.app.stop()
-    worker.join()
+    with running(shop.app):
+        assert begun.wait(60)
     assert shop.paid() == {}
     shop.app.run(burst=True)
     assert shop.paid() == {"a": 1}
@@ -226,13 +223,10 @@ def test_a_worker_sweeps_what_may_be_forgotten_in_its_loop(shop: Shop) -> None:
     shop.app.run(burst=True)
     with shop.engine.begin() as connection:
         connection.execute(text("UPDATE qframe_effects SET expires_at = 1"))
-    worker = threading.Thread(target=shop.app.run)
-    worker.start()
 
     def marks() -> int:
         with shop.engine.connect() as connection:
             return int(connection.execute(text("SELECT count(*) FROM qframe_effects")).scalar_one())
 
-    eventually(lambda: marks() == 0)
-    shop.app.stop()
-    worker.join()
+    with running(shop.app):
+        eventually(lambda: marks() == 0)

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running, told
 from checking import DATABASES, MARKING, TRANSACTIONAL, checker_of, database_url, engine_of
 from eventually import eventually
 from servers import RedisServer
@@ -31,7 +32,6 @@ from sqlalchemy import (
 )
 from sqlalchemy.exc import DBAPIError, IntegrityError, InvalidRequestError
 from sqlalchemy.orm import Session, sessionmaker
-from support.apps import told
 
 from qframe import (
     AlreadySettled,
@@ -225,19 +225,6 @@ def test_a_message_that_is_dead_leaves_no_mark_and_is_handled_when_it_is_retried
     assert small.paid() == Counter({"1": 1})
 
 
-def test_a_retry_in_place_begins_a_new_transaction(small: Shop) -> None:
-    def handle(message: Message, session: Session) -> None:
-        pay(message, session)
-        if message.local_retries < 2:
-            raise NeedRetry
-
-    small.consume(handle, TransactionalChecker(small.engine))
-    small.publish(1)
-    small.run()
-    assert small.paid() == Counter({"1": 1})
-    assert small.events["delivery.claimed"] == 3
-
-
 def test_a_retry_in_place_keeps_its_claim(small: Shop) -> None:
     seen = []
 
@@ -308,12 +295,9 @@ def test_a_message_that_is_taken_over_and_forgotten_is_rolled_back_and_handed_ba
 
     shop.consume(handle, TransactionalChecker(shop.engine), lease="60s")
     shop.publish(*range(3))
-    worker = threading.Thread(target=shop.app.run)
-    worker.start()
-    eventually(lambda: gc.collect() >= 0 and sum(shop.paid().values()) == 3)
-    eventually(lambda: shop.app.admin.lag(TOPIC, "g") == 0)
-    shop.app.stop()
-    worker.join()
+    with running(shop.app):
+        eventually(lambda: gc.collect() >= 0 and sum(shop.paid().values()) == 3)
+        eventually(lambda: shop.app.admin.lag(TOPIC, "g") == 0)
     assert shop.paid() == Counter({str(number): 1 for number in range(3)})
     assert shop.events["delivery.leaked"] == 3
 
@@ -477,14 +461,11 @@ def test_a_repeat_waits_for_the_first_and_is_acknowledged_only_then(
         small.consume(handle, checker, max_attempts=2)
         small.publish(1)
         small.publish(1)
-        worker = threading.Thread(target=small.app.run)
-        worker.start()
-        eventually(lambda: small.events["delivery.awaited"] >= 5)
-        assert not small.events["delivery.settled"]
-        gate.set()
-        eventually(lambda: small.app.admin.lag(TOPIC, "g") == 0)
-        small.app.stop()
-        worker.join()
+        with running(small.app):
+            eventually(lambda: small.events["delivery.awaited"] >= 5)
+            assert not small.events["delivery.settled"]
+            gate.set()
+            eventually(lambda: small.app.admin.lag(TOPIC, "g") == 0)
     assert len(seen) == 1
     assert small.events["delivery.duplicate"] == 1
     assert not small.events["delivery.dead"]
@@ -590,12 +571,9 @@ def test_what_is_taken_over_and_not_ended_in_time_is_rolled_back_and_given_back_
         shop.consume(handle, TransactionalChecker(engine))
         shop.publish(1)
         with shop.app:
-            worker = threading.Thread(target=shop.app.run)
-            worker.start()
-            eventually(lambda: taken)
-            eventually(lambda: shop.app._worker._consumers[0]._acks)
-            shop.app.stop()
-            worker.join()
+            with running(shop.app):
+                eventually(lambda: taken)
+                eventually(lambda: shop.app._worker._consumers[0]._acks)
             assert taken[0].cancelled
             assert shop.paid() == Counter()
             with pytest.raises(AlreadySettled):
@@ -626,14 +604,11 @@ def test_a_run_whose_claims_are_asked_for_at_the_end_of_the_grace_is_given_back_
             shop.consume(handle, RedisChecker(redis_server.url, key=key), threads=1)
             # Runs are long once the handler is known to be quick.
             shop.app.publish_many(TOPIC, range(300))
-            worker = threading.Thread(target=shop.app.run)
-            worker.start()
-            eventually(lambda: len(handled) == 300)
-            gate.clear()
-            shop.app.publish_many(TOPIC, range(300, 340))
-            asking.wait(60)
-            shop.app.stop()
-            worker.join()
+            with running(shop.app):
+                eventually(lambda: len(handled) == 300)
+                gate.clear()
+                shop.app.publish_many(TOPIC, range(300, 340))
+                asking.wait(60)
             assert sum(each.doing for each in shop.app.store.stats(TOPIC, "g")) == 0
             gate.set()
             shop.run()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import threading
+import uuid
 from collections import Counter
 from collections.abc import Iterator
 from contextvars import ContextVar
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import Shop, audited
 from eventually import eventually
 from servers import RedisServer
-from support.apps import told
 
 from qframe import (
     AlreadySettled,
@@ -24,68 +25,29 @@ from qframe import (
     Message,
     NeedRetry,
     Outgoing,
-    QFrame,
     Reject,
     Topic,
-    WorkerFailed,
 )
 
 SOON = Backoff(0.02, cap=0.02)
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
 
 
-class Shop:
-    """An app, what its handlers have seen, and its events."""
-
-    def __init__(self, url: str, **options: Any) -> None:
-        self.app = QFrame(store=url, **options)
-        self.seen: list[Any] = []
-        self.events = told(self.app)
-        self.failure: BaseException | None = None
-        self._worker: threading.Thread | None = None
-
-    def start(self) -> None:
-        """Runs a worker in a thread, until `stop`."""
-
-        def run() -> None:
-            try:
-                self.app.run()
-            except WorkerFailed as error:
-                self.failure = error
-
-        self._worker = threading.Thread(target=run)
-        self._worker.start()
-
-    def stop(self) -> None:
-        self.app.stop()
-        if self._worker is not None:
-            self._worker.join(30)
-            assert not self._worker.is_alive()
-
-
-def shop_on(url: str, **options: Any) -> Iterator[Shop]:
-    shop = Shop(url, **{"grace": 5, **options})
-    yield shop
-    shop.stop()
-    assert shop.failure is None
-    for topic in shop.app.store.topics():
-        assert shop.app.store.verify(topic) == []
-    shop.app.close()
-
-
 @pytest.fixture
 def shop(tmp_path: Path) -> Iterator[Shop]:
-    yield from shop_on(f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal")
+    with audited(Shop(f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal")) as shop:
+        yield shop
 
 
 @pytest.fixture(params=["sqlite", "redis"])
 def either(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
     """An app on SQLite, and one on Redis."""
-    if request.param == "sqlite":
-        yield from shop_on(f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal")
-    else:
+    url = f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal"
+    if request.param == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
-        yield from shop_on(server.url, namespace=tmp_path.name)
+        url = server.url
+    with audited(Shop(url, namespace=f"n{uuid.uuid4().hex}")) as shop:
+        yield shop
 
 
 @pytest.mark.promise(3, 4)

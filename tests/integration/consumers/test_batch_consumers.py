@@ -11,14 +11,15 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apps
 import pytest
+from apps import audited, running
 from checking import MARKING, TRANSACTIONAL, checker_of, database_url
 from eventually import eventually
 from servers import RedisServer
 from sqlalchemy import Connection, Engine, NullPool, create_engine, text
 from sqlalchemy.exc import IntegrityError
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
-from support.apps import told
 
 from qframe import (
     Backoff,
@@ -35,15 +36,12 @@ SOON = Backoff(0.01, cap=0.05)
 STREAM = Topic("stream", slots=4)
 
 
-class Shop:
-    """An app, what its handlers saw, its events, and a worker in a thread."""
+class Shop(apps.Shop):
+    """An app whose handlers take batches, and their calls."""
 
-    def __init__(self, store: str, namespace: str, grace: float = 5) -> None:
-        self.app = QFrame(store, namespace=namespace, grace=grace)
+    def __init__(self, store: str, **options: Any) -> None:
+        super().__init__(store, **{"namespace": f"n{uuid.uuid4().hex}", **options})
         self.calls: list[list[Any]] = []
-        self.errors: list[BaseException] = []
-        self.events = told(self.app, self.errors)
-        self._worker: threading.Thread | None = None
 
     @property
     def bodies(self) -> list[Any]:
@@ -56,18 +54,8 @@ class Shop:
         options = {"threads": 3, "backoff": SOON, **options}
         self.app.consumer(topic, "g", batch=batch, **options)(handler)
 
-    def start(self) -> None:
-        self._worker = threading.Thread(target=self.app.run)
-        self._worker.start()
-
-    def stop(self) -> None:
-        self.app.stop()
-        if self._worker is not None:
-            self._worker.join(60)
-            assert not self._worker.is_alive()
-
-    def dead(self, topic: Topic = STREAM) -> list[Any]:
-        return sorted(json.loads(each.body) for each in self.app.admin.dead(topic, "g"))
+    def dead_bodies(self, topic: Topic = STREAM) -> list[Any]:
+        return sorted(json.loads(each.body) for each in self.dead(topic))
 
 
 @pytest.fixture(params=["sqlite", "redis"])
@@ -76,21 +64,14 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
     if request.param == "redis":
         server: RedisServer = request.getfixturevalue("redis_server")
         url = server.url
-    yield from shop_on(url)
+    with audited(Shop(url)) as shop:
+        yield shop
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Iterator[Shop]:
-    yield from shop_on(f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal")
-
-
-def shop_on(url: str) -> Iterator[Shop]:
-    made = Shop(url, f"n{uuid.uuid4().hex}")
-    with made.app:
-        yield made
-        made.stop()
-        for topic in made.app.store.topics():
-            assert made.app.store.verify(topic) == []
+    with audited(Shop(f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal")) as shop:
+        yield shop
 
 
 @pytest.mark.promise(3, 4)
@@ -183,24 +164,16 @@ def test_what_was_gathered_is_kept_for_longer_than_its_lease(small: Shop) -> Non
 
 
 def test_a_batch_does_not_wait_for_messages_that_there_is_no_room_for(tmp_path: Path) -> None:
-    for shop in shop_on(f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"):
-        app = QFrame(
-            shop.app.settings.store, namespace=shop.app.settings.namespace,
-            max_in_flight_bytes=65_536,
-        )  # fmt: skip
-        with app:
-            sizes: list[int] = []
+    url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"
+    with QFrame(url, max_in_flight_bytes=65_536) as app:
 
-            @app.consumer(STREAM, "g", batch=Batch(100, "1h"))
-            def handle(messages: list[Message], sizes: Any = sizes) -> None:
-                sizes.append(len(messages))
+        @app.consumer(STREAM, "g", batch=Batch(100, "1h"))
+        def handle(messages: list[Message]) -> None: ...
 
-            app.publish_many(STREAM, ["x" * 20_000] * 12)
-            worker = threading.Thread(target=app.run)
-            worker.start()
-            eventually(lambda app=app: app.admin.lag(STREAM, "g") < 3)
-            app.stop()
-            worker.join(60)
+        app.publish_many(STREAM, ["x" * 20_000] * 12)
+        with running(app):
+            eventually(lambda: app.admin.lag(STREAM, "g") < 3)
+        assert app.store.verify(STREAM) == []
 
 
 def engine_with_table(request: pytest.FixtureRequest, database: str, folder: Path) -> Engine:
@@ -246,7 +219,7 @@ def test_one_poison_message_dies_and_all_others_are_done_once(
         with checker_of(request, name, tmp_path) as checker:
             run(checker, alone)
     poison = [7, 57, 107, 157]
-    assert small.dead() == poison
+    assert small.dead_bodies() == poison
     with engine.connect() as connection:
         done = sorted(connection.execute(text("SELECT number FROM done")).scalars())
     assert done == [number for number in range(200) if number not in poison]
@@ -277,7 +250,7 @@ def test_what_another_worker_has_in_hand_waits_and_the_others_go_on(
     gate = threading.Event()
     url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"
     namespace = f"n{uuid.uuid4().hex}"
-    one, two = Shop(url, namespace), Shop(url, namespace)
+    one, two = Shop(url, namespace=namespace), Shop(url, namespace=namespace)
     topic = Topic("one-slot", slots=1)
 
     def slow(messages: list[Message], connection: Connection | None = None) -> None:
@@ -356,7 +329,7 @@ def test_messages_that_are_taken_over_are_acked_after_the_handler_by_anybody(sho
 def test_a_stop_gives_a_running_batch_its_grace_and_then_gives_it_back(tmp_path: Path) -> None:
     begun, gate = threading.Event(), threading.Event()
     url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"
-    shop = Shop(url, "n", grace=0.2)
+    shop = Shop(url, grace=0.2)
 
     def handle(messages: list[Message]) -> None:
         begun.set()
@@ -385,7 +358,7 @@ def test_a_batch_whose_transaction_outlasts_the_grace_is_given_back_and_not_comm
         gate.wait(60)
 
     engine = engine_with_table(request, "sqlite", tmp_path)
-    shop = Shop(f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal", "n", grace=0.2)
+    shop = Shop(f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal", grace=0.2)
     shop.consume(
         handle, Batch(1, "10ms"), threads=1, idempotent_checker=TransactionalChecker(engine)
     )
@@ -417,7 +390,7 @@ def test_an_async_handler_gets_batches_in_the_workers_loop(shop: Shop) -> None:
     shop.app.publish_many(STREAM, [Outgoing(number, key=f"k{number % 3}") for number in range(50)])
     shop.app.run(burst=True)
     assert threads == {"qframe.loop"}
-    assert shop.dead() == [5]
+    assert shop.dead_bodies() == [5]
     assert set(shop.bodies) == set(range(50))
 
 
@@ -445,7 +418,7 @@ def test_a_stop_cancels_an_async_batch_after_its_grace_and_gives_it_back(tmp_pat
     begun = threading.Event()
     ended: list[str] = []
     url = f"sqlite:///{tmp_path / 'queue.db'}?synchronous=normal"
-    shop = Shop(url, "n", grace=0.2)
+    shop = Shop(url, grace=0.2)
 
     async def handle(messages: list[Message]) -> None:
         begun.set()
@@ -463,7 +436,7 @@ def test_a_stop_cancels_an_async_batch_after_its_grace_and_gives_it_back(tmp_pat
         assert ended == ["cancelled"]
         assert sum(each.doing for each in shop.app.store.stats(STREAM, "g")) == 0
         assert shop.app.admin.lag(STREAM, "g") == 4
-        assert shop.dead() == []
+        assert shop.dead_bodies() == []
 
 
 @pytest.mark.parametrize("database", ["sqlite", "postgres"])
@@ -482,7 +455,7 @@ def test_an_async_session_is_the_transaction_of_a_batch(
     small.consume(handle, Batch(8, "10ms"), max_attempts=2, idempotent_checker=checker)
     small.app.publish_many(STREAM, range(40))
     small.app.run(burst=True)
-    assert small.dead() == [7]
+    assert small.dead_bodies() == [7]
     with engine.connect() as connection:
         done = sorted(connection.execute(text("SELECT number FROM done")).scalars())
     assert done == [number for number in range(40) if number != 7]

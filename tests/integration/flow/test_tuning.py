@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running
 from eventually import eventually
 from servers import PostgresServer, Proxy, RedisServer
 from sqlalchemy import create_engine, text
@@ -153,24 +154,21 @@ def test_async_handlers_are_tuned_too(app: QFrame) -> None:
         handled.append(message.body)
 
     publish(app, range(100))
-    thread = threading.Thread(target=app.run)
-    thread.start()
-    eventually(lambda: at_once == 2)
-    app.admin.tune("work", "g", threads=2000)
-    eventually(lambda: at_once == 100)
-    app.admin.tune("work", "g", threads=1)
-    eventually(lambda: app._worker._consumers[0].executor.size == 1)  # type: ignore[union-attr]
-    gate.set()
-    eventually(lambda: len(handled) == 100)
-    gate.clear()
-    publish(app, range(100, 110))
-    eventually(lambda: at_once == 1)
-    app.admin.tune("work", "g", threads="reset")
-    eventually(lambda: at_once == 2)
-    gate.set()
-    eventually(lambda: len(handled) == 110)
-    app.stop()
-    thread.join()
+    with running(app):
+        eventually(lambda: at_once == 2)
+        app.admin.tune("work", "g", threads=2000)
+        eventually(lambda: at_once == 100)
+        app.admin.tune("work", "g", threads=1)
+        eventually(lambda: app._worker._consumers[0].executor.size == 1)  # type: ignore[union-attr]
+        gate.set()
+        eventually(lambda: len(handled) == 100)
+        gate.clear()
+        publish(app, range(100, 110))
+        eventually(lambda: at_once == 1)
+        app.admin.tune("work", "g", threads="reset")
+        eventually(lambda: at_once == 2)
+        gate.set()
+        eventually(lambda: len(handled) == 110)
     assert sorted(handled) == list(range(110))
 
 
@@ -207,19 +205,16 @@ def test_what_a_handler_asks_to_be_tried_again_at_once_waits_for_the_end_of_a_pa
     publish(app, range(1))
     told: list[str] = []
     app.events.listen(lambda name, facts: told.append(name))
-    thread = threading.Thread(target=app.run)
-    thread.start()
-    assert begun.wait(60)
-    app.admin.pause("work", "g")
-    eventually(lambda: "consumer.paused" in told)
-    go_on.set()
-    eventually(lambda: app.admin.topic("work").groups[0].todo == 1)
-    assert calls == [1]
-    app.admin.resume("work", "g")
-    eventually(lambda: calls == [1, 1])
-    eventually(lambda: app.admin.lag("work", "g") == 0)
-    app.stop()
-    thread.join()
+    with running(app):
+        assert begun.wait(60)
+        app.admin.pause("work", "g")
+        eventually(lambda: "consumer.paused" in told)
+        go_on.set()
+        eventually(lambda: app.admin.topic("work").groups[0].todo == 1)
+        assert calls == [1]
+        app.admin.resume("work", "g")
+        eventually(lambda: calls == [1, 1])
+        eventually(lambda: app.admin.lag("work", "g") == 0)
 
 
 @pytest.mark.parametrize("how", ["burst", "drain"])
@@ -305,18 +300,15 @@ def test_under_a_checker_a_pause_repeats_no_effect(
     def handle(message: Message) -> None:
         handled.append(message.body)
 
-    thread = threading.Thread(target=app.run)
-    thread.start()
-    for start in range(0, 300, 100):
-        app.publish_many(topic, range(start, start + 100))
-        app.admin.pause(topic, "g")
-        eventually(lambda count=start // 100 + 1: told.count("consumer.paused") == count)
-        app.admin.resume(topic, "g")
-        eventually(lambda count=start // 100 + 1: told.count("consumer.resumed") == count)
-    eventually(lambda: len(handled) == 300)
-    eventually(lambda: app.admin.lag(topic, "g") == 0)
-    app.stop()
-    thread.join()
+    with running(app):
+        for start in range(0, 300, 100):
+            app.publish_many(topic, range(start, start + 100))
+            app.admin.pause(topic, "g")
+            eventually(lambda count=start // 100 + 1: told.count("consumer.paused") == count)
+            app.admin.resume(topic, "g")
+            eventually(lambda count=start // 100 + 1: told.count("consumer.resumed") == count)
+        eventually(lambda: len(handled) == 300)
+        eventually(lambda: app.admin.lag(topic, "g") == 0)
     assert sorted(handled) == list(range(300))
     assert app.admin.dead(topic, "g") == []
 
@@ -397,27 +389,24 @@ def test_handlers_of_batches_are_tuned_and_paused_too(app: QFrame) -> None:
             handled.extend(message.body for message in messages)
 
     publish(app, range(100))
-    thread = threading.Thread(target=app.run)
-    thread.start()
-    eventually(lambda: at_once == 1)
-    app.admin.tune("work", "g", threads=4)
-    eventually(lambda: at_once == 4)
-    app.admin.pause("work", "g")
-    eventually(lambda: "consumer.paused" in told)
-    # What no handler has in hand is given back: after that was told, and before the gate opens.
-    eventually(lambda: 0 < app.admin.topic("work").groups[0].doing <= 4 * 5)
-    app.admin.tune("work", "g", threads=2)
-    gate.set()
-    eventually(lambda: app.admin.topic("work").groups[0].doing == 0)
-    before = len(handled)
-    assert 0 < before < 100
-    eventually(lambda: app._worker._consumers[0].executor.size == 2)  # type: ignore[union-attr]
-    assert len(handled) == before
-    gate.clear()
-    app.admin.resume("work", "g")
-    eventually(lambda: at_once == 2)
-    gate.set()
-    eventually(lambda: app.admin.lag("work", "g") == 0)
-    app.stop()
-    thread.join()
+    with running(app):
+        eventually(lambda: at_once == 1)
+        app.admin.tune("work", "g", threads=4)
+        eventually(lambda: at_once == 4)
+        app.admin.pause("work", "g")
+        eventually(lambda: "consumer.paused" in told)
+        # What no handler has in hand is given back: after that was told, and before the gate opens.
+        eventually(lambda: 0 < app.admin.topic("work").groups[0].doing <= 4 * 5)
+        app.admin.tune("work", "g", threads=2)
+        gate.set()
+        eventually(lambda: app.admin.topic("work").groups[0].doing == 0)
+        before = len(handled)
+        assert 0 < before < 100
+        eventually(lambda: app._worker._consumers[0].executor.size == 2)  # type: ignore[union-attr]
+        assert len(handled) == before
+        gate.clear()
+        app.admin.resume("work", "g")
+        eventually(lambda: at_once == 2)
+        gate.set()
+        eventually(lambda: app.admin.lag("work", "g") == 0)
     assert sorted(handled) == list(range(100))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import gc
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -11,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import Shop, audited
 from eventually import eventually
-from support.apps import told
 
 from qframe import (
     AlreadySettled,
@@ -32,41 +31,6 @@ KINDS = ("stream", "ordered", "delay", "priority", "merge")
 SOON = Backoff(0.02, cap=0.02)
 
 
-class Shop:
-    """An app, what it was told to record, and its events."""
-
-    def __init__(self, url: str) -> None:
-        self.app = QFrame(store=url, grace=5)
-        self.seen: list[Any] = []
-        self.events = told(self.app)
-        self._worker: threading.Thread | None = None
-        self.failure: BaseException | None = None
-
-    def start(self) -> None:
-        """Runs a worker in a thread, until `stop`."""
-
-        def run() -> None:
-            try:
-                self.app.run()
-            except WorkerFailed as error:
-                self.failure = error
-
-        self._worker = threading.Thread(target=run)
-        self._worker.start()
-
-    def stop(self) -> None:
-        self.app.stop()
-        self.join()
-
-    def join(self) -> None:
-        if self._worker is not None:
-            self._worker.join(60)
-            assert not self._worker.is_alive()
-
-    def dead(self, topic: Topic) -> list[Any]:
-        return self.app.admin.dead(topic, "g")
-
-
 @pytest.fixture
 def url(tmp_path: Path) -> str:
     return f"sqlite:///{tmp_path / 'shop.db'}?synchronous=normal"
@@ -74,28 +38,8 @@ def url(tmp_path: Path) -> str:
 
 @pytest.fixture
 def shop(url: str) -> Iterator[Shop]:
-    shop = Shop(url)
-    yield shop
-    shop.stop()
-    for topic in shop.app.store.topics():
-        assert shop.app.store.verify(topic) == []
-    shop.app.close()
-
-
-@pytest.mark.promise(1)
-@pytest.mark.parametrize("kind", KINDS)
-def test_every_message_of_every_kind_is_handled_once(shop: Shop, kind: str) -> None:
-    topic = Topic("t", kind=kind, slots=8)
-
-    @shop.app.consumer(topic, group="g")
-    def handle(message: Message) -> None:
-        shop.seen.append(message.body)
-
-    shop.app.publish_many(topic, [Outgoing(number, key=f"k{number}") for number in range(500)])
-    shop.app.run(burst=True)
-    assert sorted(shop.seen) == list(range(500))
-    [totals] = shop.app.admin.topic(topic).groups
-    assert (totals.settled, totals.lag) == (500, 0)
+    with audited(Shop(url)) as shop:
+        yield shop
 
 
 @pytest.mark.promise(1)
@@ -188,21 +132,6 @@ def test_on_a_stream_a_delayed_retry_gives_up_its_place(shop: Shop) -> None:
     shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(4)])
     shop.app.run(burst=True)
     assert shop.seen == [1, 2, 3, 0]
-
-
-@pytest.mark.promise(3)
-def test_a_plain_need_retry_is_tried_in_place_three_times_and_keeps_order(shop: Shop) -> None:
-    topic = Topic("t", slots=1)
-
-    @shop.app.consumer(topic, group="g", backoff=SOON)
-    def handle(message: Message) -> None:
-        shop.seen.append((message.body, message.attempt, message.local_retries))
-        if message.body == 0 and message.attempt == 1:
-            raise NeedRetry
-
-    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
-    shop.app.run(burst=True)
-    assert shop.seen == [(0, 1, 0), (0, 1, 1), (0, 1, 2), (0, 1, 3), (1, 1, 0), (0, 2, 0)]
 
 
 def test_a_handler_may_count_its_local_retries_and_then_ask_for_a_delay(shop: Shop) -> None:
@@ -397,25 +326,6 @@ def test_an_error_after_the_ack_changes_nothing_any_more(shop: Shop) -> None:
     assert shop.seen == [1]
     assert not shop.dead(topic)
     assert shop.events["delivery.failed"] == 1
-
-
-@pytest.mark.promise(1, 2)
-@pytest.mark.parametrize("kind", ["stream", "ordered"])
-def test_a_message_that_was_taken_over_and_forgotten_is_handed_back_and_counted(
-    shop: Shop, kind: str
-) -> None:
-    topic = Topic("t", kind=kind, slots=1)
-
-    @shop.app.consumer(topic, group="g", lease="60s")
-    def handle(message: Message) -> None:
-        shop.seen.append((message.body, message.attempt))
-        message.auto_ack = message.attempt > 1
-
-    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
-    shop.start()
-    eventually(lambda: gc.collect() >= 0 and shop.app.admin.lag(topic, "g") == 0)
-    assert sorted(shop.seen) == [(0, 1), (0, 2), (1, 1), (1, 2)]
-    assert shop.events["delivery.leaked"] == 2
 
 
 @pytest.mark.promise(4)
@@ -712,21 +622,6 @@ def test_a_message_published_while_its_equal_is_handled_is_one_more_round(shop: 
     gate.set()
     eventually(lambda: shop.app.admin.lag(topic, "g") == 0)
     assert shop.seen == [1, 3]
-
-
-@pytest.mark.promise(6)
-def test_a_system_exit_in_a_handler_is_a_failure_of_its_message_only(shop: Shop) -> None:
-    topic = Topic("t", slots=1)
-
-    @shop.app.consumer(topic, group="g", threads=1, backoff=SOON)
-    def handle(message: Message) -> None:
-        if message.attempt == 1:
-            raise SystemExit(3)
-        shop.seen.append(message.body)
-
-    shop.app.publish_many(topic, range(3))
-    shop.app.run(burst=True)
-    assert sorted(shop.seen) == [0, 1, 2]
 
 
 @pytest.mark.promise(6)
