@@ -37,13 +37,23 @@ def noted(folder: Path, what: str) -> int:
     return len(list((folder / "checkpoint" / what).glob("[0-9]*")))
 
 
+def died_of_its_own(folder: Path) -> None:
+    """Refuses the death of a query that nobody has killed, unless it is Spark's own doing.
+
+    Spark gives a Python process ten seconds to connect, which a busy machine does not always keep.
+    """
+    said = (folder / "log").read_text()[-3000:]
+    assert "Python worker failed to connect back" in said, said
+
+
 def kill_when_it_has_gone_on(folder: Path, space: Space, what: str) -> None:
     """Starts the query and kills all of it once it has begun, or done, one batch more."""
     before = noted(folder, what)
     process = started(folder, space)
     try:
         eventually(lambda: noted(folder, what) > before or process.poll() is not None, within=180)
-        assert process.poll() is None, (folder / "log").read_text()[-3000:]
+        if process.poll() is not None:
+            died_of_its_own(folder)
     finally:
         os.killpg(process.pid, signal.SIGKILL)
         process.wait()
@@ -67,8 +77,8 @@ def test_a_query_killed_again_and_again_delivers_every_offset_once(
     redis_space.fill(topic, COUNT)
     for number in range(KILLS):
         kill_when_it_has_gone_on(tmp_path, redis_space, ("offsets", "commits")[number % 2])
-    last = started(tmp_path, redis_space)
-    assert last.wait(timeout=300) == 0, (tmp_path / "log").read_text()[-3000:]
+    while started(tmp_path, redis_space).wait(timeout=300) != 0:
+        died_of_its_own(tmp_path)
 
     batches = sunk(tmp_path)
     offsets = Counter(each for rows in batches.values() for each in rows)
