@@ -275,20 +275,6 @@ KEPT = [
     ),
     # Beginning and ending.
     Mutant(
-        "a handler is called with what is lost",
-        "runtime/consume/engine.py",
-        "            if now_s() >= until_s or attempt.delivery not in present:\n",
-        "            if now_s() >= until_s:\n",
-        WORKER,
-    ),
-    Mutant(
-        "a handler is called by a worker that is not certain",
-        "runtime/consume/engine.py",
-        "            elif not certain or attempt.delivery not in self._in_flight:\n",
-        "            elif attempt.delivery not in self._in_flight:\n",
-        WORKER,
-    ),
-    Mutant(
         "a retry here frees no lane",
         "runtime/consume/finisher.py",
         "        self._tell_store(self._failures.disposition_of(attempt, error))\n"

@@ -130,6 +130,8 @@ def _message(draw: Random, number: int, kind: str, effect: str) -> Sending:
         ends = draw.choice(["fails", "fails", "again", "later"])
         acts.append(Act(ends, _takes(draw)))
     last = "returns"
+    if effect == "marks" and draw.random() < 0.1:
+        last = "acks later"
     if effect == "direct":
         last = draw.choices(["returns", "rejects", "acks later"], [40, 2, 3])[0]
     acts.append(Act(last, _takes(draw)))

@@ -8,7 +8,7 @@ from typing import Any
 from greenlet import GreenletExit
 
 from qframe.coordination.lease import LeaseCoordinator
-from qframe.errors import AlreadySettled, WorkerFailed
+from qframe.errors import AlreadySettled, CommitRefused, NotSupported, WorkerFailed
 from qframe.events import Events
 from qframe.idempotency.base import Scope
 from qframe.options.batch import Batch
@@ -92,6 +92,15 @@ class SimulatedWorker:
         self._is_ready = False
         self._stopped_s: float | None = None
         scheduler.spawn(self.process, self._main, "main")
+
+    @property
+    def parts(self) -> list[Any]:
+        """Its parts that have a thread as long as it lives."""
+        found = [part for one in self.consumers.values()
+                 for part in (one.pull_loop, one.settler, one.renewal)]  # fmt: skip
+        if self.worker is not None:
+            found += [self.worker._settings_poller, self.worker._sweeper]
+        return found
 
     @property
     def is_out_of_grace(self) -> bool:
@@ -227,6 +236,7 @@ class SimulatedWorker:
         if how == "fails":
             raise ValueError("as planned")
         if how == "again":
+            message.auto_ack = False  # of this call alone
             raise NeedRetry
         if how == "later":
             raise NeedRetry(delay=1.0)
@@ -238,9 +248,9 @@ class SimulatedWorker:
         self._ledger.ends(call, "acks")
         try:
             call.message.ack()
-        except AlreadySettled:
+        except (AlreadySettled, NotSupported, CommitRefused) as error:
             self._ledger.succeeded.discard((call.group, call.message.id))
-            self._log(self.process.name, f"acks too late: {call.message.id}")
+            self._log(self.process.name, f"cannot acknowledge {call.message.id}: {error}")
 
 
 _RAISED = ("fails", "again", "later", "rejects")

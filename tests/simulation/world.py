@@ -362,6 +362,9 @@ class World:
         for worker in self.workers:
             if worker is None or worker.process.dead:
                 continue
+            for part in worker.parts:
+                if not part.alive:
+                    raise Broken(f"{part.name} of {worker.process.name} has ended")
             for consumer in worker.consumers.values():
                 for part, kept in kept_by(consumer):
                     if kept:

@@ -201,6 +201,18 @@ def test_nobody_is_certain_of_slots_of_which_a_look_has_just_found_that_they_are
     assert mine.certain()
 
 
+def test_a_slot_that_it_owns_under_another_epoch_than_it_believes_is_lost(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    session = session_of(store, topic, clock)
+    session.look({})
+    owned = session.claim([0, 1])
+    session._rung = True
+    view = session.look({0: owned[0], 1: f"{1:016x}"})
+    assert view is not None
+    assert view.lost == {1}
+
+
 def test_who_is_told_that_a_member_is_not_certain_finds_all_dropped(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:
