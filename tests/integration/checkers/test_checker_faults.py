@@ -12,6 +12,7 @@ from typing import Any
 from zlib import crc32
 
 import pytest
+from apps import told
 from checking import DATABASES, MARKING, checker_of, database_url, engine_of
 from eventually import eventually
 from paying import GROUP, META, PAID, TOPIC
@@ -20,7 +21,6 @@ from servers import MariaDbServer, PostgresServer, RedisCluster3, RedisServer, S
 from sqlalchemy import func, insert, select, text
 from sqlalchemy.exc import OperationalError
 from sqlalchemy.orm import Session
-from support.apps import told
 
 from qframe import (
     Backoff,
