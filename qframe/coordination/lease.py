@@ -146,6 +146,7 @@ class LeaseSession:
         if beats:
             # Only now: had the lease passed before, the roster has told what was lost by that.
             self._heartbeat_s = now_s
+        self._free_unknown(owned)
         return None if roster is None else self._view(roster, owned)
 
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
@@ -209,6 +210,21 @@ class LeaseSession:
         for member in dead:
             self._store.leave(self._topic, self._group, member)
         return bool(dead)
+
+    def _free_unknown(self, owned: Mapping[int, str]) -> None:
+        """Frees its slots of which it does not know, and that it should not have any more.
+
+        The reply to their claim was lost, and others have joined since.
+        """
+        roster = self._roster
+        unknown = {
+            slot: owner.epoch for slot, owner in roster.owners.items()
+            if owner.member == self._worker and slot not in owned
+        }  # fmt: skip
+        if unknown:
+            wanted = self._view(roster, owned).wanted
+            if orphans := {slot: unknown[slot] for slot in unknown if slot not in wanted}:
+                self.let_go(orphans)
 
     def _view(self, roster: Roster, owned: Mapping[int, str]) -> SessionView:
         current = {slot: owner.member for slot, owner in roster.owners.items()}

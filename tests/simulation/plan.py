@@ -71,7 +71,8 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def is_exact(self) -> bool:
         """Whether attempts are what its handlers' errors make them."""
-        return self.level != "harsh"
+        # What a lost reply has of a stream's line counts if the slot is handed over then.
+        return self.level == "gentle" or (self.level == "flaky" and self.kind != "stream")
 
     @property
     def is_gentle(self) -> bool:

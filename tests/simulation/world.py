@@ -5,6 +5,7 @@ from __future__ import annotations
 import gc
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
 from typing import Any
 
 from qframe.errors import PublishUnknown, StoreUnavailable
@@ -157,14 +158,17 @@ class World:
     def _events(self, number: int) -> Events:
         events = Events()
         if self.plan.is_gentle:
-            events.listen(self._hear)
+            events.listen(partial(self._hear, number))
         if self.tells:
             name = f"w{number}.{self.starts}"
             events.listen(lambda event, facts: self._tell(number, name, event, facts))
         return events
 
-    def _hear(self, event: str, facts: dict[str, Any]) -> None:
-        """Nothing is lost or refused in a gentle run."""
+    def _hear(self, number: int, event: str, facts: dict[str, Any]) -> None:
+        """Nothing is lost or refused in a gentle run, but at the end of a grace."""
+        worker = self.workers[number]
+        if worker is not None and worker.is_out_of_grace:
+            return
         if event in ("delivery.cancelled", "delivery.stale", "slot.lost"):
             self._fail(Broken(f"{event}, though nothing was lost: {facts}"))
 

@@ -213,6 +213,23 @@ def test_a_slot_that_it_owns_under_another_epoch_than_it_believes_is_lost(
     assert view.lost == {1}
 
 
+def test_slots_whose_claim_was_not_answered_are_freed_once_another_should_have_them(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    """They were nobody's as long as their member lived: found by simulation."""
+    late = Late(store).after("claim", loses(StoreUnavailable("store", "the reply was lost")))
+    sessions = [session_of(late, topic, clock), session_of(store, topic, clock, "other")]
+    mine, other = (member_of(session, topic, clock) for session in sessions)
+    with pytest.raises(StoreUnavailable):
+        mine._turn()
+    for member in (other, mine, other):
+        for session in sessions:
+            session._rung = True
+        member._turn()
+    owned = [*mine.assignment().owned, *other.assignment().owned]
+    assert sorted(owned) == list(range(SLOTS))
+
+
 def test_who_is_told_that_a_member_is_not_certain_finds_all_dropped(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:
