@@ -33,7 +33,7 @@ class SystemClock:
         """Wall time in milliseconds since 1970-01-01 UTC."""
         return time.time_ns() // 1_000_000
 
-    monotonic_s = staticmethod(_elapsed_s)
+    monotonic_s: staticmethod[[], float] = staticmethod(_elapsed_s)
 
 
 class VirtualClock:

@@ -116,11 +116,14 @@ class MessagesGone(QFrameError):
 
     def __init__(self, topic: str, slot: int, first: int, kept: int) -> None:
         super().__init__(
-            f"offsets {first} to {kept - 1} of slot {slot} of topic {topic!r} are gone: they were "
-            "removed before they were read; set failOnDataLoss to false to go on without them, "
-            "and give the reader a group, or the topic a longer retain"
+            f"offsets {first} to {kept - 1} of slot {slot} of topic {topic!r} were removed before "
+            "they were read; give the reader a group, or the topic a longer retain, or set "
+            "failOnDataLoss to false to go on without them"
         )
-        self.topic, self.slot, self.first, self.kept = topic, slot, first, kept
+        self.topic = topic
+        self.slot = slot
+        self.first = first
+        self.kept = kept
 
 
 class NotSupported(QFrameError):
@@ -128,7 +131,8 @@ class NotSupported(QFrameError):
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what} is not supported in this version; {remedy}")
-        self.what, self.remedy = what, remedy
+        self.what = what
+        self.remedy = remedy
 
 
 class TopicFull(QFrameError):
@@ -153,18 +157,21 @@ class TopicFull(QFrameError):
 class StoreUnavailable(QFrameError):
     """Raised when the store cannot be reached; nothing was changed."""
 
+    _what = "cannot be reached"
+    _remedy = "check that it runs, and its URL"
+
     def __init__(self, store: str, why: str) -> None:
-        super().__init__(f"store {store} cannot be reached: {why}; check that it runs, and its URL")
+        super().__init__(f"store {store} {self._what}: {why}; {self._remedy}")
         self.store = store
+        self.why = why
 
 
 class CoordinatorUnavailable(QFrameError):
     """Raised when the coordinator cannot be reached, or refuses the user of its URL."""
 
     def __init__(self, coordinator: str, why: str) -> None:
-        super().__init__(
-            f"coordinator {coordinator} cannot be reached: {why}; check that it runs, and its URL"
-        )
+        remedy = "check that it runs, and its URL"
+        super().__init__(f"coordinator {coordinator} cannot be reached: {why}; {remedy}")
         self.coordinator = coordinator
 
 
@@ -177,40 +184,36 @@ class SlotsAway(AnswerLost):
 
     def __init__(self, store: str, taken: Sequence[int], away: Mapping[int, str | None]) -> None:
         super().__init__(store, f"slots {', '.join(map(str, away))} are away")
-        self.taken, self.away = taken, away
+        self.taken = taken
+        self.away = away
 
 
 class StoreDamaged(StoreUnavailable):
     """Raised when keys of the store hold what qframe did not write; other slots are not touched."""
 
-    def __init__(self, store: str, why: str) -> None:
-        QFrameError.__init__(
-            self, f"store {store} is damaged: {why}; run qframe verify to see where"
-        )
-        self.store, self.why = store, why
+    _what = "is damaged"
+    _remedy = "run qframe verify to see where"
 
 
 class StoreFull(StoreUnavailable):
     """Raised when the store has no room left; nothing was written."""
 
-    def __init__(self, store: str, why: str) -> None:
-        QFrameError.__init__(self, f"store {store} has no room: {why}; free space, or add more")
-        self.store = store
+    _what = "has no room"
+    _remedy = "free space, or add more"
 
 
 class SchemaMismatch(QFrameError):
     """Raised when a database's qframe tables are of a version that this code cannot use."""
 
     def __init__(self, store: str, found: int, known: int) -> None:
-        what = (
-            f"the tables in {store} are at version {found}, and this qframe supports up to {known}"
-        )
+        what = f"the tables in {store} are at version {found}, while qframe knows up to {known}"
         remedy = "run: qframe migrate" if found < known else "upgrade qframe"
         if not found:
             what = f"the database {store} has no tables of qframe yet"
             remedy += ", or name another store"
         super().__init__(f"{what}; {remedy}")
-        self.found, self.known = found, known
+        self.found = found
+        self.known = known
 
 
 class PublishUnknown(QFrameError):
@@ -223,8 +226,8 @@ class PublishUnknown(QFrameError):
     def __init__(self, topic: str, ids: Sequence[str]) -> None:
         shown = ids[0] if len(ids) == 1 else f"{ids[0]} and {len(ids) - 1} more"
         super().__init__(
-            f"whether {shown} was stored in topic {topic!r} is unknown: the store's reply was "
-            "lost; publish it again with the same id= (a duplicate is recognised)"
+            f"whether {shown} was stored in topic {topic!r} is unknown: the store's reply "
+            "was lost; publish it again with the same id= (a duplicate is recognised)"
         )
         self.topic = topic
         self.ids: list[str] = list(ids)
@@ -261,11 +264,10 @@ class HandlerTimeout(QFrameError):
     """Raised for nobody: the error of a message whose handler ran for longer than `timeout=`."""
 
     def __init__(self, message_id: str, timeout_s: float) -> None:
-        super().__init__(
-            f"the handler of message {message_id} ran longer than timeout={timeout_s:g}; "
-            "make it faster, or raise the timeout"
-        )
-        self.message_id, self.timeout_s = message_id, timeout_s
+        why = f"ran longer than timeout={timeout_s:g}; make it faster, or raise the timeout"
+        super().__init__(f"the handler of message {message_id} {why}")
+        self.message_id = message_id
+        self.timeout_s = timeout_s
 
 
 class CheckerUnavailable(QFrameError):
@@ -296,8 +298,8 @@ class CommitRefused(QFrameError):
     def __init__(self, how: str) -> None:
         super().__init__(
             f"the handler has {how} the transaction of its TransactionalChecker, which commits it "
-            "together with the mark when the message is acknowledged; remove commit(), "
-            "rollback() and close(); raise to roll back, and use begin_nested() for a part"
+            "with the mark when the message is acknowledged; remove commit(), rollback() and "
+            "close(); raise to roll back, and use begin_nested() for a part"
         )
         self.how = how
 
@@ -317,16 +319,16 @@ class BadRoute(BadInput):
             f"route of batcher {batcher!r}", answer, f"its channels are 0 to {channels - 1}",
             f"return one of these, such as hash % {channels}",
         )  # fmt: skip
-        self.batcher, self.channels = batcher, channels
+        self.batcher = batcher
+        self.channels = channels
 
 
 class BatcherClosed(QFrameError):
     """Raised when an item is given to a batcher that was closed; it was not taken."""
 
     def __init__(self, batcher: str) -> None:
-        super().__init__(
-            f"batcher {batcher!r} is closed; put items before you close it, or create another one"
-        )
+        remedy = "put items before you close it, or create another one"
+        super().__init__(f"batcher {batcher!r} is closed; {remedy}")
         self.batcher = batcher
 
 
@@ -334,10 +336,8 @@ class BatcherForked(QFrameError):
     """Raised when a batcher that was made before a fork is used in the child; nothing was taken."""
 
     def __init__(self, batcher: str) -> None:
-        super().__init__(
-            f"batcher {batcher!r} was created before a fork, and its threads stayed in the parent; "
-            "create one in the child"
-        )
+        why = "was created before a fork, and its threads stayed in the parent"
+        super().__init__(f"batcher {batcher!r} {why}; create one in the child")
         self.batcher = batcher
 
 
@@ -349,7 +349,8 @@ class QueueFull(QFrameError):
             f"batcher {batcher!r} is full with {queue_size} items waiting ({why}); "
             "put it again later, wait longer, or give the batcher more threads or queue_size"
         )
-        self.batcher, self.queue_size = batcher, queue_size
+        self.batcher = batcher
+        self.queue_size = queue_size
 
 
 class NotProcessed(QFrameError):
@@ -381,7 +382,8 @@ class NeverIdle(QFrameError):
             f"it does not finish ({option}: {limit}):\n{what}\n"
             "look for a handler that publishes what it handles, or a message that nobody settles"
         )
-        self.what, self.limit = what, limit
+        self.what = what
+        self.limit = limit
 
 
 class WorkerFailed(QFrameError):

@@ -77,52 +77,52 @@ class Message(msgspec.Struct, eq=False, weakref=True):
             too.
     """
 
-    delivery: Delivery
-    acknowledger: Acknowledger
+    _delivery: Delivery
+    _acknowledger: Acknowledger
     auto_ack: bool = True
     local_retries: int = 0
     cancelled: bool = False
-    decoded: Any = msgspec.UNSET
+    _decoded: Any = msgspec.UNSET
 
     @property
     def id(self) -> str:
         """The id it was published under."""
-        return self.delivery.id
+        return self._delivery.id
 
     @property
     def topic(self) -> str:
         """The name of its topic."""
-        return self.acknowledger.topic
+        return self._acknowledger.topic
 
     @property
     def group(self) -> str:
         """The group it was handed to."""
-        return self.acknowledger.group
+        return self._acknowledger.group
 
     @property
     def key(self) -> str | None:
         """Messages of one key are handled in order, one at a time; None without a key."""
-        return self.delivery.key
+        return self._delivery.key
 
     @property
     def slot(self) -> int:
         """The slot it came from."""
-        return self.delivery.slot
+        return self._delivery.slot
 
     @property
     def attempt(self) -> int:
         """How often it was handed out to this group, this time included; from 1."""
-        return self.delivery.attempt
+        return self._delivery.attempt
 
     @property
     def published_at(self) -> datetime:
         """When the store took it, by the store's clock, in UTC."""
-        return datetime.fromtimestamp(self.delivery.published_at_ms / 1000, UTC)
+        return datetime.fromtimestamp(self._delivery.published_at_ms / 1000, UTC)
 
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers it was published with, without those of qframe's own."""
-        headers = self.delivery.headers
+        headers = self._delivery.headers
         if not headers:
             return {}
         return {name: value for name, value in headers.items() if not name.startswith("qf-")}
@@ -130,7 +130,7 @@ class Message(msgspec.Struct, eq=False, weakref=True):
     @property
     def tags(self) -> tuple[str, ...]:
         """The tags it was published with."""
-        return tags_of(self.delivery.headers)
+        return tags_of(self._delivery.headers)
 
     @property
     def body(self) -> Any:
@@ -139,11 +139,11 @@ class Message(msgspec.Struct, eq=False, weakref=True):
         Raises:
             UndecodableBody: if it is not JSON; left alone, it sends the message to dead.
         """
-        body = self.decoded
+        body = self._decoded
         if body is msgspec.UNSET:
-            delivery = self.delivery
+            delivery = self._delivery
             try:
-                body = self.decoded = decode_body(delivery.body, delivery.headers)
+                body = self._decoded = decode_body(delivery.body, delivery.headers)
             except msgspec.DecodeError as error:
                 raise UndecodableBody(delivery.id, "JSON", error) from error
         return body
@@ -160,7 +160,7 @@ class Message(msgspec.Struct, eq=False, weakref=True):
             BadOption: if one of these is not as described; nothing is settled then.
         """
         _check_ending(elapsed, error)
-        self.acknowledger.acknowledge(self, elapsed, error)
+        self._acknowledger.acknowledge(self, elapsed, error)
 
     def extend(self, seconds: float | str) -> None:
         """Keeps it hidden for so long from now; leases are renewed anyway while a handler runs.
@@ -171,7 +171,7 @@ class Message(msgspec.Struct, eq=False, weakref=True):
         Raises:
             BadOption: if it is no such time.
         """
-        self.acknowledger.extend(self, duration_ms(seconds, "seconds") / 1000)
+        self._acknowledger.extend(self, duration_ms(seconds, "seconds") / 1000)
 
     def __repr__(self) -> str:
         where = f"{self.topic}/{self.slot}"

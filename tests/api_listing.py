@@ -34,7 +34,8 @@ def _described(name: str, thing: Any) -> Iterator[str]:
     bases = ", ".join(base.__name__ for base in thing.__bases__ if base is not object)
     yield f"{name}({bases}){_signature(thing)}" if bases else f"{name}{_signature(thing)}"
     for field in getattr(thing, "__struct_fields__", ()):
-        yield f"    {name}.{field}"
+        if not field.startswith("_"):
+            yield f"    {name}.{field}"
     for attribute, value in sorted(vars(thing).items()):
         if attribute.startswith("_"):
             continue
@@ -46,9 +47,12 @@ def _described(name: str, thing: Any) -> Iterator[str]:
 
 def _signature(thing: Any) -> str:
     try:
-        return str(inspect.signature(thing))
+        signature = inspect.signature(thing)
     except (TypeError, ValueError):
         return "(…)"
+    if any(parameter.startswith("_") for parameter in signature.parameters):
+        return ""  # users are given it, and do not make it
+    return str(signature)
 
 
 if __name__ == "__main__":

@@ -29,6 +29,7 @@ from sqlalchemy.dialects import mysql, postgresql, sqlite
 from sqlalchemy.ext.compiler import compiles
 from sqlalchemy.sql.expression import ColumnElement
 from sqlalchemy.sql.functions import GenericFunction
+from sqlalchemy.types import TypeEngine
 
 from qframe.tables import Tables
 
@@ -43,9 +44,9 @@ STEP: Final = 256
 class now_ms(GenericFunction[int]):  # noqa: N801 - SQLAlchemy knows a function by its class's name
     """Milliseconds since 1970 by the database's clock, when the statement runs."""
 
-    type = BigInteger()
+    type: TypeEngine[int] = BigInteger()
     name = "qframe_now_ms"
-    inherit_cache = True
+    inherit_cache: bool = True
 
 
 @compiles(now_ms, "sqlite")

@@ -101,7 +101,7 @@ class WorkerLife:
     def __init__(self, crashes: Crashes) -> None:
         self._crashes = crashes
         self._thread = threading.get_ident()
-        self.over = False
+        self.over: bool = False
         self.ends = False
         # The garbage collector may wake it, whatever lock is held: no Event is safe there.
         self._wakes: SimpleQueue[None] = SimpleQueue()

@@ -21,8 +21,8 @@ class SoleMembership:
         on_change: called when epochs are others.
     """
 
-    paused = False
-    certain_until_s = float("inf")
+    paused: bool = False
+    certain_until_s: float = float("inf")
 
     def __init__(
         self, store: Store, topic: Topic, group: str, on_change: Callable[[], None]

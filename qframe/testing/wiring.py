@@ -45,7 +45,9 @@ class Sound(Backoff):
     """A backoff that waits its whole bound: without jitter a test can say when."""
 
     def __init__(self, other: Backoff) -> None:
-        self.first_ms, self.factor, self.cap_ms = other.first_ms, other.factor, other.cap_ms
+        self.first_ms: int = other.first_ms
+        self.factor: float = other.factor
+        self.cap_ms: int = other.cap_ms
 
     def delay_ms(self, attempt: int) -> int:
         """The longest wait after delivery number `attempt`."""

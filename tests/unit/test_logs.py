@@ -18,6 +18,7 @@ from qframe.message import Delivery, Message
 from qframe.options.settings import Settings
 from qframe.redaction import redacted
 from qframe.retry import NeedRetry, Reject
+from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import bind, raise_returned
 from qframe.telemetry.lines import make_logger
 from qframe.telemetry.logs import INTERVAL_S, EventLog, log_events
@@ -227,7 +228,7 @@ def test_a_wish_that_a_handler_returned_has_no_place_in_qframe() -> None:
     def ask(message: Message) -> NeedRetry:
         return NeedRetry(delay=1)
 
-    message = Message(Delivery("m-1", None, None, b"1"), None)  # type: ignore[arg-type]
+    message = Attempt(Delivery("m-1", None, None, b"1"), None)  # type: ignore[arg-type]
     with pytest.raises(NeedRetry) as caught:
         raise_returned(bind(ask)(message))
     caught.value.__traceback__ = caught.tb.tb_next
@@ -299,7 +300,7 @@ def test_a_body_that_cannot_be_decoded_is_told_by_its_field_and_without_its_data
         raise AssertionError(orders)
 
     handler = bind(take_all if body.startswith(b"[") else take)
-    message = Message(Delivery("m-1", None, None, body), None)  # type: ignore[arg-type]
+    message = Attempt(Delivery("m-1", None, None, body), None)  # type: ignore[arg-type]
     with pytest.raises(UndecodableBody) as caught:
         handler(message)
     lines = Lines()

@@ -118,7 +118,7 @@ class Consumer:
         make_settler: SettlerMaker = Settler,
         flow_clock: Clock | None = None,
     ) -> None:
-        self.topic = topic.name
+        self.topic: str = topic.name
         self.group = group
         self._where: dict[str, Any] = {"topic": topic.name, "group": group}
         self._coordinator = coordinator
@@ -131,31 +131,31 @@ class Consumer:
             topic=topic, group=group, events=events, clock=flow_clock or clock, fail=on_failure
         )
         self._subscription = Subscription(context, options=options, store=store)
-        self.in_flight = InFlight(
+        self.in_flight: InFlight = InFlight(
             max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=bell.ring
         )
-        self.flow = AdmissionControl(
+        self.flow: AdmissionControl = AdmissionControl(
             of_flow, options=options, store=store, in_flight=self.in_flight,
             give_back=self.give_back, wake=bell.ring,
         )  # fmt: skip
-        self.slots = Slots(
+        self.slots: Slots = Slots(
             context, store=store, busy=self.in_flight.slots, give_back=self.give_back,
             on_lost=lambda slots: self.lose(self.in_flight.of(slots)), on_change=bell.ring,
         )  # fmt: skip
-        self.settler = make_settler(
+        self.settler: Settler = make_settler(
             context, store=store, in_flight=self.in_flight, epochs=lambda: self.slots.epochs,
             on_settled=self.slots.drain,
             on_leaked=lambda delivery: self._finisher.leaked(delivery),
         )  # fmt: skip
-        self.renewal = LeaseRenewer(
+        self.renewal: LeaseRenewer = LeaseRenewer(
             context, store=store, in_flight=self.in_flight, lease_ms=options.lease_ms,
             epochs=lambda: self.slots.epochs, sending=self._being_settled, on_lost=self.lose,
         )  # fmt: skip
-        self.pull_loop = PullLoop(
+        self.pull_loop: PullLoop = PullLoop(
             context, store=store, bell=bell, receiver=self, in_flight=self.in_flight,
             flow=self.flow, lease_ms=options.lease_ms, max_attempts=options.max_attempts,
         )  # fmt: skip
-        self.policy = make_policy(self.settler.settle_now)
+        self.policy: EffectPolicy = make_policy(self.settler.settle_now)
         self._first = self.policy if isinstance(self.policy, SettleFirst) else None
         time_limit = TimeLimit(context, options.timeout)
         time_limit.is_measured = self.policy.blocks
@@ -178,7 +178,7 @@ class Consumer:
             flow=self.flow, in_flight=self.in_flight, slots=self.slots, time_limit=time_limit,
             finisher=self._finisher, clock=clock,
         )  # fmt: skip
-        self.executor = make_executor(
+        self.executor: Executor = make_executor(
             ExecutorParts(f"qframe.pool.{self.topic}.{group}", engine, batches, time_limit)
         )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import suppress
 from typing import Final, cast
 
@@ -9,6 +10,7 @@ from qframe.clock import Clock
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.finisher import Finisher
+from qframe.runtime.executors.base import Ended
 from qframe.runtime.executors.thread_executor import RunWorker
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
@@ -47,7 +49,7 @@ class Engine:
         clock: measures waits.
 
     Attributes:
-        end, end_batch, drop, complete, is_mine: those of the finisher.
+        end, drop, complete, is_mine: those of the finisher.
     """
 
     def __init__(
@@ -76,11 +78,10 @@ class Engine:
         self._clock = clock
         self._is_direct = isinstance(policy, Direct)
         self._first = policy if isinstance(policy, SettleFirst) else None
-        self.end = finisher.end
-        self.end_batch = finisher.end_batch
-        self.drop = finisher.drop
-        self.complete = finisher.complete
-        self.is_mine = finisher.is_mine
+        self.end: Callable[[list[Attempt], BaseException | None], Ended] = finisher.end
+        self.drop: Callable[[list[Attempt]], None] = finisher.drop
+        self.complete: Callable[[list[Delivery]], list[Attempt]] = finisher.complete
+        self.is_mine: Callable[[Attempt], bool] = finisher.is_mine
 
     # In threads, one by one.
 
@@ -263,6 +264,12 @@ class Engine:
             longest_s = max([self._flow.gather_s, *[wait_s for _, wait_s in waiting]])
             waiting = [(attempt, longest_s) for attempt, _ in waiting]
         return here, waiting
+
+    def end_batch(
+        self, unit: list[Attempt], error: BaseException | None, *, is_cancelled: bool
+    ) -> list[list[Attempt]]:
+        """Ends a batch by the finisher; returns in which parts it is tried again, at once."""
+        return self._finisher.end_batch(unit, error, is_cancelled=is_cancelled)
 
     # For a loop of the user's own.
 

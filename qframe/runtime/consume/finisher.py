@@ -389,7 +389,7 @@ class Finisher:
 
     def extend(self, message: Message, seconds: float) -> None:
         """Renews one message's lease, now, to end in `seconds` or later."""
-        self._extend(message.delivery, seconds)
+        self._extend(cast("Attempt", message).delivery, seconds)
 
     def leaked(self, delivery: Delivery) -> None:
         """Hands back an attempt that its user let go unsettled: at once, and it counts."""

@@ -24,7 +24,7 @@ class ManualAcks:
 
     def __init__(self, on_leak: Callable[[Delivery], None]) -> None:
         self._on_leak = on_leak
-        self.guard = threading.Lock()
+        self.guard: threading.Lock = threading.Lock()
         self._held: dict[Delivery, tuple[weakref.ref[Attempt], Any]] = {}
         self._ending = 0
 

@@ -42,8 +42,8 @@ class BatchWorker:
         self.batch: list[Attempt] = []
         self.part: list[Attempt] = []
         self._parts: deque[list[Attempt]] = deque()
-        self.given_up = False
-        self.free = threading.Event()
+        self.given_up: bool = False
+        self.free: threading.Event = threading.Event()
         self.free.set()
         self._guard = threading.Lock()
         self._call: BatchCall | None = None

@@ -35,12 +35,12 @@ class HandlerTask:
     __slots__ = ("attempt", "calling", "ended", "stopped", "task", "timer")
 
     def __init__(self, attempt: Attempt) -> None:
-        self.attempt = attempt
+        self.attempt: Attempt = attempt
         self.task: Task[None] | None = None
         self.timer: TimerHandle | None = None
-        self.calling = False
-        self.ended = False
-        self.stopped = False
+        self.calling: bool = False
+        self.ended: bool = False
+        self.stopped: bool = False
 
     @property
     def being_handled(self) -> list[Attempt]:
@@ -105,7 +105,8 @@ class LoopExecutor:
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
         self.name = name
-        self.size = self._own_size = limit
+        self.size: int = limit
+        self._own_size = limit
         self._time_limit = time_limit
         self._event_loop = event_loop
         self._handler = handler

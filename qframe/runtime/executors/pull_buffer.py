@@ -41,7 +41,7 @@ class PullBuffer:
         self._changed = threading.Condition()
         self._waiting: deque[Attempt] = deque()
         self._taken: list[Attempt] = []
-        self.closed = False
+        self.closed: bool = False
 
     @property
     def busy(self) -> bool:

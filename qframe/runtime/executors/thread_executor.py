@@ -48,11 +48,11 @@ class RunWorker:
         self.asked: list[Attempt] = []
         self.attempt: Attempt | None = None
         self.done: deque[Delivery] = deque()
-        self.handled = 0
-        self.seen = -1
-        self.since_s = 0.0
-        self.waited_s = 0.0
-        self.works = False
+        self.handled: int = 0
+        self.seen: int = -1
+        self.since_s: float = 0.0
+        self.waited_s: float = 0.0
+        self.works: bool = False
 
     @property
     def being_handled(self) -> list[Attempt]:

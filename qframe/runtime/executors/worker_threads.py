@@ -64,7 +64,7 @@ class WorkerThreads(Service, Generic[WorkerT]):
         self._surplus = 0
         self._started = self._ended = False
         self.workers: list[WorkerT] = []
-        self.size = 0
+        self.size: int = 0
         self._own_size = size
         self._add(size)
 

@@ -111,7 +111,7 @@ class PullLoop(Service):
         self._longest_s = LONGEST_SLEEP_WITH_BELL_S if bell_rings else LONGEST_SLEEP_S
         self._busy_since_s: float | None = None
         self._look_everywhere_at_s = 0.0
-        self.idle = False
+        self.idle: bool = False
 
     def busy_s(self) -> float:
         """How long it has been at one thing other than waiting."""

@@ -82,7 +82,7 @@ class Settler(Service):
         self._kept: list[One] = []
         self._tries = 0
         self._again_s = 0.0
-        self.settled = 0
+        self.settled: int = 0
         self.sending: list[Delivery] = []
 
     def put(self, item: list[Delivery] | Disposition | Leak) -> None:

@@ -54,7 +54,7 @@ class Slots:
         self._membership: Membership | None = None
         self._assignment = NOTHING
         self._open: Mapping[int, str] = {}
-        self.lacks = False
+        self.lacks: bool = False
         self._held: dict[int, str] = {}
         self._drained: set[int] = set()
         self._guard = threading.Lock()

@@ -76,7 +76,7 @@ class AdmissionControl:
         self._ready: set[Delivery] = set()
         self._leaving: set[Delivery] = set()
         self._starved = False
-        self.again_s = LONGEST_SLEEP_S
+        self.again_s: float = LONGEST_SLEEP_S
         self.gate: Callable[[Delivery], float] | None = None
         self._limit_to(self._own_limit)
 

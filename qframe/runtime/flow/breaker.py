@@ -58,8 +58,8 @@ class CircuitBreaker:
         self._sought = 0
         self._look_s = 0.0
         self._probe: Delivery | None = None
-        self.closed = True
-        self.again_s = LOOK_EVERY_S
+        self.closed: bool = True
+        self.again_s: float = LOOK_EVERY_S
 
     # For handlers, from any thread.
 

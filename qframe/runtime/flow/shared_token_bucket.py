@@ -37,7 +37,7 @@ class SharedTokenBucket:
         clock: whose monotonic time counts.
     """
 
-    gather_s = 0.0  # tokens that were drawn would expire meanwhile
+    gather_s: float = 0.0  # tokens that were drawn would expire meanwhile
 
     def __init__(
         self,

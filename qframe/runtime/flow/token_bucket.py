@@ -52,7 +52,7 @@ class LocalTokenBucket:
         clock: whose monotonic time counts.
     """
 
-    gather_s = REFILL_S
+    gather_s: float = REFILL_S
 
     def __init__(self, limit: RateLimit, clock: Clock) -> None:
         self._per_s = limit.per_s

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from enum import Enum, auto
-from typing import Any, Final
+from typing import Any, ClassVar, Final, Protocol
 
 from qframe.errors import AlreadySettled
-from qframe.message import Message
+from qframe.message import Delivery, Message
 
 
 class AttemptState(Enum):
@@ -33,6 +33,13 @@ _HELD: Final = AttemptState.HELD
 _ENDED: Final = AttemptState.ENDED
 
 
+class _DeliverySlot(Protocol):
+    """Where a message keeps its delivery."""
+
+    def __get__(self, message: Any, owner: type | None = None) -> Delivery:
+        """Returns the delivery of a message."""
+
+
 class Attempt(Message, eq=False, weakref=True):
     """A message with the state of its delivery; only the methods here write that state.
 
@@ -48,6 +55,7 @@ class Attempt(Message, eq=False, weakref=True):
     called under the lock of `ManualAcks`. What one thread alone has needs no lock.
 
     Attributes:
+        delivery: its delivery, which a message does not show to its user.
         state: where it stands.
         effect: its claim under an idempotent checker.
         overdue: whether its handler has run for longer than `timeout=`.
@@ -56,6 +64,7 @@ class Attempt(Message, eq=False, weakref=True):
             tried alone: gathered with others again, it would make them fail in their turn.
     """
 
+    delivery: ClassVar[_DeliverySlot] = vars(Message)["_delivery"]
     state: AttemptState = _OPEN
     effect: Any = None
     overdue: bool = False
@@ -99,8 +108,8 @@ class Attempt(Message, eq=False, weakref=True):
 
     def retry_here(self, *, auto_ack: bool) -> None:
         """Begins anew, in this worker, at its handler's wish."""
-        self.local_retries += 1
-        self.auto_ack = auto_ack
+        self.local_retries: int = self.local_retries + 1
+        self.auto_ack: bool = auto_ack
 
     def suspect(self) -> None:
         """Has it tried alone from now on."""
@@ -161,7 +170,7 @@ class Attempt(Message, eq=False, weakref=True):
 
     def cancel(self) -> None:
         """Tells its handler to stop."""
-        self.cancelled = True
+        self.cancelled: bool = True
 
     def lose(self) -> None:
         """It is not this worker's any more, and nobody here may settle it."""

@@ -12,6 +12,7 @@ from qframe.message import Delivery, Message
 from qframe.options.consumer import ConsumerOptions
 from qframe.outcomes import Verdict
 from qframe.retry import Backoff, NeedRetry
+from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.retry_policy import Disposition, disposition_of
 
 NO_RETRY: Final = "raise another exception, or leave out at_most_once= to allow retries"
@@ -43,7 +44,7 @@ class FailureHandler:
         self._events = events
         self._on_failed = on_failed
 
-    def disposition_of(self, message: Message, error: BaseException) -> Disposition:
+    def disposition_of(self, message: Attempt, error: BaseException) -> Disposition:
         """The retry or the death of a message; `on_dead` is called for its death."""
         self._on_failed(message.delivery, error)
         options = self._options

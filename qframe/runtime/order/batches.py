@@ -30,7 +30,7 @@ class PendingBatch:
 
     def __init__(self, due_s: float) -> None:
         self.messages: list[Attempt] = []
-        self.due_s = due_s
+        self.due_s: float = due_s
 
 
 class LaneEntry(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterable
 
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
@@ -34,10 +34,10 @@ class KeyOrder:
         self._by_run = by_run
         self._gone = gone
         self._put = put
-        self.offer = lanes.offer
-        self.free = lanes.free
-        self.withdraw = lanes.withdraw
-        self.forget = lanes.forget
+        self.offer: Callable[[Iterable[Delivery]], list[Delivery]] = lanes.offer
+        self.free: Callable[[Iterable[Delivery]], list[Delivery]] = lanes.free
+        self.withdraw: Callable[[Callable[[Delivery], bool]], list[Delivery]] = lanes.withdraw
+        self.forget: Callable[[Collection[Delivery]], None] = lanes.forget
 
     def lane_of(self, delivery: Delivery) -> str | int | None:  # noqa: ARG002 - of the protocol
         """Matters within a batch alone."""

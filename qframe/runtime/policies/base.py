@@ -25,8 +25,8 @@ class Sorting:
     def __init__(
         self, *, go: list[Attempt] | None = None, ended: list[Attempt] | None = None
     ) -> None:
-        self.go = [] if go is None else go
-        self.ended = [] if ended is None else ended
+        self.go: list[Attempt] = [] if go is None else go
+        self.ended: list[Attempt] = [] if ended is None else ended
         self.done: list[Attempt] = []
         self.waiting: list[tuple[Attempt, float]] = []
         self.failed: list[tuple[Attempt, BaseException]] = []

@@ -54,7 +54,7 @@ class CheckerPolicy(ABC):
         self._lease_ms = lease_ms
         self._events = events
         self._tokens = Tokens()
-        self.in_loop = is_in_loop(checker)
+        self.in_loop: bool = is_in_loop(checker)
         # Threads take turns by runs, not by messages: to hand a turn over costs as much as one.
         self.turns: threading.Lock | None = None
         self._claims = ClaimRenewal(

@@ -26,7 +26,7 @@ class SettleRequest:
     __slots__ = ("deliveries", "results")
 
     def __init__(self, deliveries: list[Delivery]) -> None:
-        self.deliveries = deliveries
+        self.deliveries: list[Delivery] = deliveries
         self.results: list[Settled] = []
 
 
