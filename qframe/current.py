@@ -1,4 +1,4 @@
-"""Which message a thread or task has in hand, for whoever asks from within a handler.
+"""The message that the current thread or task handles.
 
 A thread says once which hand is its own, and a task which flight; what is in them is looked up when
 somebody asks. So a message costs nothing for it.

@@ -1,4 +1,4 @@
-"""What users may have called: handlers, and what is around them."""
+"""The types of the user's functions: handlers and middleware."""
 
 from __future__ import annotations
 
@@ -16,9 +16,10 @@ class Middleware:
     """Is told of each call of a handler: inherit from it, and override what is wanted.
 
     Several are called in their order before a handler, and in the reverse order after it, those of
-    the app around those of the consumer. Whoever's `before` has returned hears of the end, by
-    `after` or by `on_failure`; all three are called in the handler's thread (or task), so that a
-    context variable that `before` sets is the handler's too. Hooks of async handlers may be async.
+    the app around those of the consumer. A middleware whose `before` has returned is told of the
+    end, by `after` or by `on_failure`; all three are called in the handler's thread (or task), so
+    that a context variable that `before` sets is the handler's too. Hooks of async handlers may be
+    async.
     """
 
     def before(self, message: Message) -> Awaitable[None] | None:

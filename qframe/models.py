@@ -96,7 +96,7 @@ def _validated(kind: Any, body: bytes) -> Any:
 
 
 def _reason(kind: Any, error: Exception) -> str:
-    """Which fields are wrong, and how, without any value: errors are logged, and bodies are not."""
+    """Names the wrong fields and why, without values: errors are logged, and bodies are not."""
     list_errors = getattr(error, "errors", None)
     if not callable(list_errors):
         return str(error) if isinstance(error, msgspec.DecodeError) else type(error).__name__

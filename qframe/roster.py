@@ -26,7 +26,7 @@ class Member(msgspec.Struct, frozen=True):
 
 
 class Owner(msgspec.Struct, frozen=True):
-    """Whose a slot is.
+    """The owner of a slot.
 
     Attributes:
         slot: the slot.

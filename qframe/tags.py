@@ -1,4 +1,4 @@
-"""Which messages a consumer wants, by the tags that they were published with."""
+"""Chooses a consumer's messages by the tags that they were published with."""
 
 from __future__ import annotations
 

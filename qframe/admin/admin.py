@@ -1,7 +1,7 @@
-"""What a person on call does: look where messages stand, decide on dead letters, move groups.
+"""The operations for a person on call: find messages, settle dead letters, move groups.
 
-Every operation names its topic and group, and refuses one that there is not before it does
-anything else. Reading changes nothing.
+Every operation takes a topic and a group, and first refuses names that do not exist. Reading
+changes nothing.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ _DEAD_PLACE: Final = re.compile(r"[0-9]{1,18}-[0-9]{1,4}-[0-9]{1,18}")
 
 
 class Admin:
-    """Served as `app.admin`.
+    """Looks at topics and groups, and changes them: `app.admin`.
 
-    Topics are given by name, or as a `Topic`, whose name then counts.
+    A topic is given by its name or as a `Topic`; only the name counts.
 
     Args:
         store: where the messages are.
-        roster: returns who takes part in a topic's group.
+        roster: returns the members of a topic's group.
     """
 
     def __init__(self, store: Store, *, roster: Callable[[Topic, str], Roster]) -> None:
@@ -54,12 +54,12 @@ class Admin:
         return self._store.groups(self._topic(topic))
 
     def stats(self, topic: Topic | str, group: str | None = None) -> list[Stats]:
-        """Counts slot by slot, for each group, or for one."""
+        """Counts per slot, for each group or for one."""
         found = self._topic(topic)
         return self._store.stats(found, None if group is None else self._group(found, group))
 
     def lag(self, topic: Topic | str, group: str) -> int:
-        """How many messages a group has still to settle: waiting, due, and in hand."""
+        """The number of messages that a group has not settled: waiting, due and in hand."""
         return summed(group, self.stats(topic, group)).lag
 
     def peek(
@@ -70,7 +70,7 @@ class Admin:
         states: Sequence[str] = ("waiting", "todo", "doing"),
         limit: int = 20,
     ) -> list[Record]:
-        """Messages that stand in one of these states for a group, slot by slot, next ones first."""
+        """A group's messages in one of these states, slot by slot, the next ones first."""
         found = self._topic(topic)
         self._group(found, group)
         for state in states:
@@ -84,7 +84,7 @@ class Admin:
         return self._store.peek(found, group, states=states, limit=checked_limit(limit))
 
     def explain(self, topic: Topic | str, message_id: str) -> list[Record]:
-        """Where a message stands now: a record for each place; empty if it is in none."""
+        """Finds a message: one record for each place that holds it; empty if none does."""
         return self._store.explain(self._topic(topic), message_id)
 
     def verify(self, topic: Topic | str | None = None) -> list[str]:
@@ -144,16 +144,16 @@ class Admin:
         return self._in_steps(self._store.drop_dead, found, group, ids)
 
     def drop_group(self, topic: Topic | str, group: str, *, force: bool = False) -> None:
-        """Forgets a group and all that stands for it; other groups keep theirs.
+        """Deletes a group and all that it holds; other groups keep their messages.
 
         Args:
             topic: the topic.
             group: the group.
-            force: whether to drop it even while workers of it are alive. They make it again, and
-                it begins where a new one begins.
+            force: whether to drop it even while its workers are alive. They create it again, and
+                it starts where a new group starts.
 
         Raises:
-            BadOption: if workers of it are alive, and `force` is not given.
+            BadOption: if its workers are alive and `force` is not given.
         """
         found = self._topic(topic)
         self._group(found, group)
@@ -174,9 +174,9 @@ class Admin:
         offset: int | Mapping[int, int] | None = None,
         time: datetime | float | None = None,
     ) -> dict[int, int]:
-        """Moves a group of a stream: what it handles next is what was published from there on.
+        """Moves a group of a stream: it handles next the messages published from there on.
 
-        Retries that wait are dropped, dead letters stay.
+        Waiting retries are dropped; dead letters stay.
 
         Args:
             topic: a stream.
@@ -212,7 +212,7 @@ class Admin:
     def workers(
         self, topic: Topic | str | None = None, group: str | None = None
     ) -> list[WorkerInfo]:
-        """The workers that live, of all topics, of one, or of one group of it.
+        """The live workers of all topics, of one topic, or of one group.
 
         Raises:
             CoordinatorUnavailable: if whoever shares out slots cannot be reached.
@@ -226,7 +226,7 @@ class Admin:
         )
 
     def owners(self, topic: Topic | str, group: str | None = None) -> list[OwnerInfo]:
-        """Whose each slot is, for each group of a topic or for one; also slots that nobody owns.
+        """The owner of each slot, for each group of a topic or for one; slots without an owner too.
 
         Raises:
             CoordinatorUnavailable: if whoever shares out slots cannot be reached.
@@ -234,10 +234,10 @@ class Admin:
         return owners_of(self._group_rosters(self._topic(topic), group))
 
     def pause(self, topic: Topic | str, group: str) -> None:
-        """Pauses a group: within 2 s its workers handle nothing more, until it is resumed.
+        """Pauses a group: within 2 s its workers stop handling messages, until it is resumed.
 
-        What handlers have in hand they finish; the rest is given back uncounted. The group goes on
-        to collect what is published.
+        Handlers finish the messages in hand; the others are given back, uncounted. The group still
+        collects new messages.
         """
         self._tune(topic, group, {"paused": YES})
 
@@ -256,7 +256,8 @@ class Admin:
     ) -> None:
         """Changes a group's running consumers within 2 s, and those that start later.
 
-        What is left out stays as it is; `"reset"` is what the code says. See docs/tuning.md.
+        An option that is left out stays as it is; `"reset"` restores the value in the code. See
+        docs/tuning.md.
 
         Args:
             topic: the topic.
@@ -266,12 +267,12 @@ class Admin:
             in_flight: how many messages each worker holds at once.
 
         Raises:
-            BadOption: if a value would be refused of `@consumer` as well.
+            BadOption: if `@consumer` would refuse the value too.
         """
         self._tune(topic, group, texts_of(threads, rate, in_flight))
 
     def tuned(self, topic: Topic | str, group: str) -> Tuning:
-        """What is set for a group's running consumers."""
+        """The settings of a group's running consumers."""
         found = self._topic(topic)
         [tuning] = self._tunings(found, [self._group(found, group)])
         return tuning

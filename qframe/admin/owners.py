@@ -1,4 +1,4 @@
-"""Who works, and who owns which slot: what the rosters of groups say together."""
+"""Workers, and the owner of each slot, read from the rosters of groups."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ class WorkerInfo(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class OwnerInfo(msgspec.Struct, kw_only=True, frozen=True):
-    """Whose a slot of a group is.
+    """A slot of a group, and its owner.
 
     Attributes:
         topic: the topic's name.

@@ -17,7 +17,7 @@ from qframe.topic import Kind, Topic, checked_key, checked_name
 
 
 class Publisher(Protocol):
-    """What timers need of a producer."""
+    """The part of a producer that timers need."""
 
     def publish(
         self,
@@ -35,7 +35,7 @@ class Publisher(Protocol):
 
 
 class Timers:
-    """Served as `app.timers`; for every kind of topic but `stream`, whose messages have no name.
+    """Sets, finds and changes timers: `app.timers`. A `stream` has none: its messages have no name.
 
     A timer is found by the message's key, or, where it has none, by the `subject` that `find`
     shows. Times are datetimes with a time zone, or seconds since 1970; delays are seconds, a text
@@ -43,7 +43,7 @@ class Timers:
 
     Args:
         store: where timers are kept.
-        producer: what publishes them.
+        producer: publishes them.
         max_body: the largest body, in bytes.
     """
 
@@ -110,7 +110,7 @@ class Timers:
         headers: Mapping[str, str] | None = None,
         tags: Iterable[str] | None = None,
     ) -> Moved:
-        """Gives it another body, and these headers and tags in place of the old; returns as `move`.
+        """Replaces its body, headers and tags; returns the same as `move`.
 
         Raises:
             BadBody: if the body cannot be encoded, or is too large.
@@ -122,14 +122,14 @@ class Timers:
         )
 
     def cancel(self, topic: Topic | str, key: str) -> Moved:
-        """Takes it out for every group, counted as cancelled; returns as `move`.
+        """Removes it for every group, counted as cancelled; returns the same as `move`.
 
-        On `ordered` all messages of the key are taken out.
+        In an `ordered` topic it removes all messages of the key.
         """
         return self._store.cancel(self._found(topic), checked_key(key))
 
     def get(self, topic: Topic | str, key: str) -> list[Record]:
-        """Where it stands: a record for each group that has it; empty if none has."""
+        """One record for each group that has it; empty if none has."""
         return self._store.timer(self._found(topic), checked_key(key))
 
     def find(
@@ -140,7 +140,7 @@ class Timers:
         until: datetime | float | None = None,
         limit: int = 100,
     ) -> list[Record]:
-        """What waits and is due from `since` up to, and not including, `until`; the next first."""
+        """The timers due from `since` up to but not including `until`, the next one first."""
         found = self._found(topic)
         _, from_ms = checked_times(None, since)
         _, until_ms = checked_times(None, until)

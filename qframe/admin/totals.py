@@ -1,4 +1,4 @@
-"""Where a topic's messages stand for its groups, summed over all slots, and how those are tuned."""
+"""Totals of a topic: its messages for each group, summed over all slots."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COUNTS: Final = (
 
 
 class Totals(msgspec.Struct, kw_only=True, frozen=True):
-    """Where a topic's messages stand for a group, all slots together.
+    """The counts of a topic's messages for a group, summed over all slots.
 
     The group is `""` for what is kept in a topic that no group has subscribed to yet. `retrying`
     are those of the waiting that were handed out before; `oldest_ms` is when the oldest of those
@@ -38,7 +38,7 @@ class Totals(msgspec.Struct, kw_only=True, frozen=True):
 
     @property
     def lag(self) -> int:
-        """How many messages the group has still to settle."""
+        """The number of messages that the group has not settled."""
         return self.waiting + self.todo + self.doing
 
 

@@ -1,4 +1,4 @@
-"""What a worker is made of: a consumer for each that is registered, a relay for each outbox."""
+"""Builds a worker: one consumer for each registered handler, one relay for each outbox."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ if TYPE_CHECKING:
 
 
 class Assembly(msgspec.Struct, frozen=True, kw_only=True):
-    """What an app gives to its worker, and how the worker's parts are put together.
+    """Builds an app's worker from the app's parts.
 
     Attributes:
         settings: the app's.

@@ -31,12 +31,12 @@ def consumer(
 
 
 def middleware(given: Given) -> Given:
-    """Has a `Middleware` called around the default app's handlers: see `QFrame.middleware`."""
+    """Calls a `Middleware` around the default app's handlers: see `QFrame.middleware`."""
     return default_app().middleware(given)
 
 
 def pull(topic: Topic | str, group: str, **options: Unpack[PullKeywords]) -> Pull:
-    """Messages for a loop of one's own, through the default app: see `Pull`."""
+    """Messages for a loop of your own, through the default app: see `Pull`."""
     return default_app().pull(topic, group, **options)
 
 

@@ -1,4 +1,4 @@
-"""What an app publishes with: the calls of `QFrame` that need nothing but a producer."""
+"""The methods of `QFrame` that publish; they need only a producer."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class PublishMethods(ABC):
     @property
     @abstractmethod
     def producer(self) -> Producer:
-        """What publishes."""
+        """The app's producer."""
 
     def publish(
         self, topic: Topic[Body] | str, body: Body, **options: Unpack[MessageOptions]

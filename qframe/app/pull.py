@@ -1,9 +1,9 @@
 """`app.pull`: messages for a loop of the user's own.
 
-A pull is a worker of one consumer, in threads of its own, whose handler is the user's loop. It
-shares the slots of its group with all other workers, and all that holds for them holds for it:
-order per key, leases that are renewed, fencing, retries, dead letters. Leaving its block is a stop
-without grace: what was not settled is given back, uncounted.
+A pull is a worker with one consumer; the user's loop is its handler. It shares the slots of its
+group with all other workers and keeps the same promises: order per key, renewed leases, fencing,
+retries, dead letters. Leaving the block stops it without grace: messages that are not settled are
+given back, uncounted.
 """
 
 from __future__ import annotations
@@ -183,7 +183,7 @@ class Pull:
                 pull's own.
 
         Raises:
-            BadOption: if it is called outside of the block, or the time is none.
+            BadOption: if it is called outside of the block, or `timeout` is not a duration.
             WorkerFailed: if a part of the pull has failed.
         """
         limit_s = self._timeout_s if timeout is None else _seconds(timeout)
@@ -245,7 +245,7 @@ class Pull:
 
 
 class _Loop:
-    """One `for` over a pull. It holds no message itself: who lets one go is to be noticed."""
+    """One `for` over a pull. It holds no message itself, so that a message let go is noticed."""
 
     def __init__(self, pull: Pull) -> None:
         self._pull = pull
@@ -263,7 +263,7 @@ class _Loop:
 
 
 def _consumer(topic: Topic | str, group: str, options: dict[str, Any]) -> ConsumerSpec:
-    """Whom a pull stands for, checked."""
+    """Checks the options of a pull, and returns them as those of a consumer."""
     if not isinstance(topic, Topic):
         checked_name(topic, "topic")
     checked_name(group, "group")

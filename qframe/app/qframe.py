@@ -142,16 +142,16 @@ class QFrame(PublishMethods):
         self._checkers.register(name, checker)
 
     def middleware(self, given: Given) -> Given:
-        """Has a `Middleware` called around all handlers; it may decorate the class of one.
+        """Calls a `Middleware` around all handlers; may decorate its class.
 
         Raises:
-            BadOption: if it is no middleware.
+            BadOption: if it is not a `Middleware`.
         """
         self._middleware += middleware_given(given)
         return given
 
     def relay(self, outbox: Outbox) -> Outbox:
-        """Makes this app's workers send what an outbox holds, shared out among them; returns it.
+        """Has this app's workers share the sending of an outbox's messages; returns the outbox.
 
         Raises:
             BadOption: if it is not an outbox, its engine is async, or it has a relay already.
@@ -192,7 +192,7 @@ class QFrame(PublishMethods):
             self.events.emit("part.failed", part=part, error=error)
 
     def pull(self, topic: Topic | str, group: str, **options: Unpack[PullKeywords]) -> Pull:
-        """Messages for a loop of one's own, in a `with` block: see `Pull`.
+        """Messages for a loop of your own, in a `with` block: see `Pull`.
 
         Raises:
             BadOption: if an option is unknown or wrong.
@@ -205,7 +205,7 @@ class QFrame(PublishMethods):
     def run(self, *, burst: bool = False, drain: bool = False) -> None:
         """Serves the app's consumers until `stop`, or SIGTERM or SIGINT in the main thread.
 
-        What fails is logged on stderr, unless somebody listens to the app's events.
+        Failures are logged on stderr, unless the app's events have a listener.
 
         Args:
             burst: return when nothing is due, leased or waiting for a retry.
@@ -254,7 +254,7 @@ class QFrame(PublishMethods):
             worker.stop()
 
     def close(self) -> None:
-        """Sends what is buffered and frees all connections; using the app opens them again."""
+        """Sends buffered messages and closes all connections; later use opens them again."""
         self.stop()
         self._pulls.close()
         self._buffers.close()
@@ -281,7 +281,7 @@ class QFrame(PublishMethods):
 
     @property
     def serves(self) -> bool:
-        """Whether a worker has something to do for it."""
+        """Whether it has a consumer or an outbox to serve."""
         return bool(self.consumers or self.outboxes)
 
     @property
@@ -296,7 +296,7 @@ class QFrame(PublishMethods):
 
     @property
     def coordinator(self) -> Coordinator:
-        """Who shares out slots: the running worker's, else one that only looks."""
+        """The running worker's coordinator; without a worker, one that only reads."""
         with self._guard:
             if self._coordinator is not None:
                 return self._coordinator
@@ -313,7 +313,7 @@ class QFrame(PublishMethods):
 
     @property
     def producer(self) -> Producer:
-        """What publishes."""
+        """The app's producer."""
         producer = self._producer
         if producer is None:
             with self._guard:
@@ -326,12 +326,12 @@ class QFrame(PublishMethods):
 
     @property
     def admin(self) -> Admin:
-        """Looking and intervening by hand."""
+        """The operations for a person on call."""
         return Admin(self.store, roster=lambda topic, group: self.coordinator.roster(topic, group))
 
     @property
     def timers(self) -> Timers:
-        """Messages that wait for their time."""
+        """Timers: messages that are due later."""
         return Timers(self.store, self.producer, max_body=self.settings.max_body)
 
     def _make_worker(self) -> Worker:

@@ -1,7 +1,7 @@
 """The only module-level mutable state: the apps of this process, and which is the default one.
 
 Apps are added as they are made, so that `qframe worker MODULE` finds those of the modules that it
-has imported. They are known by weak references: an app that nobody holds any more is none.
+has imported. It holds them by weak references, so an unused app is collected.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ from weakref import WeakValueDictionary
 
 
 class Registry:
-    """What apps there are; any thread may ask."""
+    """The apps of this process; any thread may use it."""
 
     def __init__(self) -> None:
         self._guard = threading.RLock()

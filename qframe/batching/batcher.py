@@ -1,4 +1,4 @@
-"""What all batchers have in common: the lock, the threads, and the end."""
+"""The base of all batchers: the lock, the threads, and closing."""
 
 from __future__ import annotations
 
@@ -160,9 +160,9 @@ class Batcher(Generic[T]):
     def close(self, timeout: float | str | None = None) -> list[T]:
         """Takes nothing more, processes what waits at once, and waits until that is done.
 
-        What runs when the time is over is not reported: it ends as it would have. Inside `process`
-        it does not wait, and the threads finish the rest. It may be called again. In the child of a
-        fork it does nothing.
+        Items that are being processed at the timeout are not returned: their batch ends as usual.
+        Inside `process` it does not wait, and the threads finish the rest. It may be called again.
+        In the child of a fork it does nothing.
 
         Args:
             timeout: how long to wait: seconds, or a text such as "30s"; without one, as long as

@@ -99,7 +99,7 @@ class Gathering(Generic[T]):
     def take(self, *, everything: bool) -> tuple[Channel[T], list[T]] | None:
         """The next batch that is full or due, or is there at all where `everything` is asked for.
 
-        Who takes one gives it back by `done`.
+        The caller returns it by `done`.
         """
         self._list_due(everything)
         if not self._ready:

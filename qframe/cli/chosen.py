@@ -1,4 +1,4 @@
-"""Which consumers of its modules a worker serves: all, or those of some topics and groups."""
+"""Chooses the consumers that a worker serves: all, or those of some topics and groups."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ def choose(
 ) -> list[QFrame]:
     """Has apps serve only the consumers of these topics and groups; all where none are named.
 
-    What an app publishes is still kept for the groups of its other consumers, and outboxes are
-    relayed.
+    The groups of the other consumers still collect messages, and outboxes are relayed.
 
     Returns:
         The apps that have something to serve.

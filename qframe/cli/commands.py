@@ -1,4 +1,4 @@
-"""How commands are shown and found: plain usage lines, and what a wrong option is told."""
+"""How commands are shown and found: plain usage lines, and errors for unknown options."""
 
 from __future__ import annotations
 

@@ -100,7 +100,7 @@ def main() -> None:
 def _make_writable() -> None:
     """Sees that any text can be written to stdout and stderr.
 
-    What the shell has closed nobody wants to read; what an encoding lacks is escaped.
+    Discards output whose pipe the shell has closed; escapes characters that the encoding lacks.
     """
     for name in ("stdout", "stderr"):
         if getattr(sys, name) is None:

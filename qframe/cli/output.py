@@ -72,8 +72,7 @@ def drawn_table(
 ) -> RenderableType:
     """Rows in columns, numbers to the right; a cell that is a `Text` keeps its colour.
 
-    Where a terminal is too narrow for columns that can be read, the cells of a row stand below
-    each other.
+    On a terminal too narrow for readable columns, the cells of a row stand below each other.
 
     Args:
         columns: the columns' names.

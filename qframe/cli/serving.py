@@ -18,9 +18,9 @@ def serve(apps: Sequence[QFrame], *, burst: bool, drain: bool, supervised: bool 
         apps: the apps.
         burst: return when nothing is due, leased or waiting for a retry.
         drain: return when nothing waits at all.
-        supervised: whether signals after the first one are ignored. Who stops a supervisor may
-            stop its children as well, and an echo must not end one in the midst of its work; it
-            is the supervisor that kills.
+        supervised: whether signals after the first one are ignored. A signal to a supervisor may
+            reach its children twice, and must not end a child that is stopping: only the
+            supervisor kills.
 
     Raises:
         QFrameError: what the first one that failed has raised, once all have stopped.

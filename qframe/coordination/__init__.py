@@ -1,4 +1,4 @@
-"""Who owns which slot: each has one owner, so that each key has one serial worker.
+"""Ownership of slots: each slot has one owner, so each key has one serial worker.
 
 A worker *joins* each (topic, group) that it consumes and is told which slots are its own, each
 under an *epoch* that only grows. It takes them in the store under that epoch, and the store refuses
@@ -20,8 +20,8 @@ sooner: so two allocations that differ for a moment cost time, and never an over
 Two thirds of a session after the last answered sign of life was *sent*, by the own monotonic clock,
 the member is in doubt: its handlers' messages are cancelled, its slots dropped. It does so by
 itself, since nobody can tell it while it is cut off; the last third is the margin for clocks that
-run unevenly and for a thread that wakes late. What the settler has in hand it still sends under the
-old epoch: the store knows whether somebody else has taken the slot since, and judges.
+run unevenly and for a thread that wakes late. The settler still sends its settlements under the old
+epoch: the store knows whether another member has taken the slot since, and refuses them then.
 
     heard ──connection lost──► paused ──2/3 of a session──► in doubt ──heard again──► joins anew
       ▲                          │

@@ -1,4 +1,4 @@
-"""Which member should own which slot: a pure function, the same for every member."""
+"""Assigns slots to members: a pure function, the same for every member."""
 
 from __future__ import annotations
 

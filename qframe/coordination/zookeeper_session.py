@@ -32,7 +32,7 @@ PATIENCE_S: Final = 0.25
 
 
 class AssignmentPlan(msgspec.Struct):
-    """Which member should own which slot.
+    """The slots that each member should own.
 
     Attributes:
         members: the names of the members.

@@ -21,9 +21,9 @@ that it leaves no mark. The effect is finished before the acknowledgement goes t
 
 Three checkers, by what they promise when a worker dies (or is frozen, and wakes as one of two):
 
-* `RedisChecker`: the mark is a key of Redis, which ends by itself. Done again is what was handled
-  and not marked yet: the moment between a handler's return and the answer of Redis. What Redis
-  forgets is forgotten.
+* `RedisChecker`: the mark is a key of Redis, which ends by itself. A message that was handled and
+  not marked yet is handled again: the moment between a handler's return and the reply of Redis. A
+  mark that Redis forgets is lost.
 * `DatabaseChecker`: the mark is a row, written in transactions of its own; the same moment.
 * `TransactionalChecker`: the mark is the first row of the handler's own transaction, in the state
   done. Until the commit nobody sees it, and who would write it too is told that it is running,
@@ -39,7 +39,8 @@ Three checkers, by what they promise when a worker dies (or is frozen, and wakes
 Failures:
 
 * The checker cannot be asked: its messages wait as running ones do, and `checker.unavailable` is
-  told. What is handled already is not handled again, only marked, unless its worker dies first.
+  told. Messages that were handled are not handled again, only marked, unless their worker dies
+  first.
 * The answer to a COMMIT is lost: the effect is claimed again, and the mark decides.
 * A deadlock or a serialization failure: the transaction is rolled back and the handler called
   again in place, up to 16 times, which costs no attempt; `effect.conflict` is told.
@@ -50,7 +51,7 @@ Failures:
   (PostgreSQL would roll back at COMMIT and say nothing; SQLite), or noted when it came (MySQL).
 * The claim has passed to another worker (a freeze longer than the lease): its end is refused, the
   message waits, and is acknowledged once the other one is done.
-* What is kept for less than a message's retries may last is refused at start.
+* A retention shorter than a message's retries may last is refused at start.
 
 Told as events, for listeners: `delivery.claimed`, `effect.committing`, `effect.committed`,
 `effect.refused`, `effect.passed`, `effect.conflict`, `delivery.duplicate`, `delivery.awaited`,

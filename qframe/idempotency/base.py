@@ -1,4 +1,4 @@
-"""What every checker can do, and the words for it."""
+"""The protocol of checkers, and its types."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ class State(Enum):
 
 
 class Scope(NamedTuple):
-    """Whose effects: the same key in another scope is another effect."""
+    """A topic and a group; the same key in another scope is another effect."""
 
     namespace: str
     topic: str
@@ -87,7 +87,7 @@ class Claim:
 
 
 class Terms(NamedTuple):
-    """What a consumer asks of its checker.
+    """The options of a consumer that concern its checker.
 
     Attributes:
         lease_ms: how long a claim lasts unless it is renewed.
@@ -138,7 +138,7 @@ class Checker(Protocol):
         """Makes claims last longer; false where the claim has passed."""
 
     def passing(self, error: BaseException) -> CheckerUnavailable | None:
-        """What a handler's error means, if it is its transaction's, and is to be tried again."""
+        """Returns the error of the handler's transaction, if the handler should be called again."""
 
     def sweep(self, limit: int) -> int:
         """Removes up to so many of what may be forgotten; returns how many."""

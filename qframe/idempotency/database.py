@@ -1,4 +1,4 @@
-"""What was done, kept in a database."""
+"""Marks of finished effects in a database."""
 
 from __future__ import annotations
 

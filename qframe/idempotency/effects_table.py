@@ -121,7 +121,7 @@ class EffectsTable:
 
 @contextmanager
 def asking(shown: str) -> Iterator[None]:
-    """Whatever the database says against a statement of ours is not the handler's fault.
+    """An error of a statement of ours is not the handler's fault.
 
     Raises:
         CheckerUnavailable: in place of the driver's errors.
@@ -134,7 +134,7 @@ def asking(shown: str) -> Iterator[None]:
 
 
 def refusal(shown: str, error: BaseException) -> CheckerUnavailable:
-    """What the database's word against a statement of ours is told as."""
+    """Translates the database's error of a statement of ours."""
     what = EffectConflict if is_conflict(error) else CheckerUnavailable
     return what(shown, in_one_line(error))
 
@@ -153,7 +153,7 @@ def is_conflict(error: BaseException) -> bool:
 
 
 def passing(shown: str, error: BaseException) -> CheckerUnavailable | None:
-    """What an error means that is no fault of the statement, and may not come again.
+    """Translates an error that may pass by itself; None for other errors.
 
     Args:
         shown: the checker, for people.
@@ -202,6 +202,6 @@ def has_ended(error: BaseException | None) -> bool:
 
 
 def in_one_line(error: BaseException) -> str:
-    """What a driver says, without SQLAlchemy's statement and parameters."""
+    """A driver's error in one line, without SQLAlchemy's statement and parameters."""
     cause = error.orig if isinstance(error, DBAPIError) and error.orig is not None else error
     return f"{type(cause).__name__}: {cause}".strip().splitlines()[0][:200]

@@ -20,7 +20,7 @@ _REMEDY: Final = "publish it with that field, or give the checker another key="
 
 
 def key_of(option: object) -> Key:
-    """What makes the effect key of a message, by a checker's `key=`.
+    """Returns the function that makes a message's effect key, from a checker's `key=`.
 
     Raises:
         BadOption: if the option is not a field, several fields, a function, or None.

@@ -168,7 +168,7 @@ class Mark:
         }  # fmt: skip
 
     def _found(self, connection: Connection, scope: Scope, claims: list[Claim]) -> list[State]:
-        """What is there now: rows of ours, rows that are committed, and none where one runs."""
+        """Reads the marks: rows of ours, committed rows, and no row where an effect is running."""
         columns = self._rows.c
         tokens: dict[str, str] = {}
         for start in range(0, len(claims), STEP):
@@ -217,8 +217,8 @@ class Mark:
         """An advisory lock of the transaction tells who has written a mark and not committed it.
 
         It is let go after the commit, so who gets it sees the row. Most often there is neither lock
-        nor row; the longer statement is asked only where one of them is there, and says which. Who
-        has the lock gets it again.
+        nor row; the longer statement is asked only where one of them is there, and says which. The
+        holder of the lock can take it again.
         """
         given["number"] = self._number(given)
         written = self._opening.write(connection, given)
@@ -268,7 +268,7 @@ class Mark:
         return written
 
     def _write_on_mysql(self, connection: Connection, given: dict[str, Any]) -> State:
-        """Who meets a mark that is not committed is told so at once; on MySQL, after a second."""
+        """A mark that is not committed is reported at once; on MySQL, after a second."""
         try:
             if getattr(connection.dialect, "is_mariadb", False):
                 self._on_mariadb.run(connection, given)
@@ -293,5 +293,5 @@ class Mark:
 
 
 def _code(error: DBAPIError) -> object:
-    """What MySQL calls an error by."""
+    """An error's MySQL number."""
     return error.orig.args[0] if error.orig is not None and error.orig.args else None

@@ -1,4 +1,4 @@
-"""What was done, kept in Redis."""
+"""Marks of finished effects in Redis."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class RedisChecker:
     lease, `d<token>` once it is done, which ends with the ttl. So nothing has to be swept.
 
     A handler's own changes are not part of the mark: if the worker dies between them, they are
-    done again. What Redis forgets (a failover, a power loss), this checker forgets.
+    done again. If Redis loses a mark (a failover, a power loss), its message is handled again.
 
     Args:
         url: of a Redis as a store's URL may be: `redis://`, `rediss://`, `redis+sentinel://`,

@@ -1,4 +1,4 @@
-"""What was done, kept in the transaction that does it."""
+"""Marks of finished effects in the transactions of their handlers."""
 
 from __future__ import annotations
 
@@ -278,7 +278,7 @@ class TransactionalChecker:
     def claim_together(self, scope: Scope, claims: list[Claim]) -> None:
         """Begins one transaction for all claims that can be had; sets the state of each.
 
-        Whoever finishes or releases one of them ends it for all.
+        Finishing or releasing one of them ends the transaction for all.
         """
         self._begin(scope, claims)
 
@@ -311,7 +311,7 @@ class TransactionalChecker:
         return [claim.transaction is not None for claim in claims]
 
     def passing(self, error: BaseException) -> CheckerUnavailable | None:
-        """What a handler's error means, if it is the database's, which asks to try again."""
+        """Translates a handler's error if it is the database's request to try again."""
         return passing(self.shown, error)
 
     def sweep(self, limit: int) -> int:

@@ -1,4 +1,4 @@
-"""What a consumer of batches asks for."""
+"""The option `batch=` of a consumer."""
 
 from __future__ import annotations
 

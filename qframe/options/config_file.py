@@ -1,4 +1,4 @@
-"""Where options are written: `qframe.toml`, or the file that a variable names."""
+"""The config file: `qframe.toml`, or the file that a variable names."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def config_path() -> Path | None:
 
 
 def read_config() -> dict[str, Any]:
-    """What the file says, if there is one; it is checked together with all else."""
+    """The content of the file, if there is one; it is checked with all other options."""
     path = config_path()
     if path is None:
         return {}

@@ -1,4 +1,4 @@
-"""What options have in common: their types, their rules in words, and what a wrong one is told."""
+"""The base of all options: types, rules in words, and error messages."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ MOST_AT_ONCE: Final = 100_000
 
 
 class Rule(NamedTuple):
-    """What a value must be, in words, where its type does not say it; and a value that is."""
+    """The rule of a value in words, where its type does not say it, and a valid example."""
 
     text: str
     example: str = ""
@@ -100,7 +100,7 @@ def _remedy(field: FieldInfo) -> str:
 
 
 def _rule(field: FieldInfo) -> str:
-    """What a value of an option must be, in words: its type and its bounds."""
+    """An option's rule in words: its type and its bounds."""
     words = _type_in_words(field)
     bounds = [
         (word, getattr(limit, attribute))

@@ -4,8 +4,8 @@
 
     keyword arguments  >  QFRAME_<NAME> in the environment  >  qframe.toml  >  the default
 
-`qframe.toml` is looked for in the current directory, or at the path in `QFRAME_CONFIG`. Those of
-one consumer are in `options.consumer`.
+`qframe.toml` is looked for in the current directory, or at the path in `QFRAME_CONFIG`.
+`options.consumer` has the options of a consumer.
 """
 
 from __future__ import annotations

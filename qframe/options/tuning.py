@@ -1,4 +1,4 @@
-"""What can be changed of a group's consumers while they run, as the store keeps it: texts by name.
+"""Settings of a group's running consumers, which the store keeps as texts by name.
 
 The same checks hold for who sets it and for the workers that read it, since a row may have been
 written by hand, or by a later version.
@@ -22,7 +22,7 @@ Reset = Literal["reset"]
 
 
 class Tuning(msgspec.Struct, frozen=True, kw_only=True):
-    """What is set for a group's running consumers; None is what their code says.
+    """The settings of a group's running consumers; None is the value in their code.
 
     Attributes:
         threads: how many handlers run at once in each worker.
@@ -40,7 +40,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
 def texts_of(
     threads: int | Reset | None, rate: str | Reset | None, in_flight: int | Reset | None
 ) -> dict[str, str | None]:
-    """What a store is to set; what is None stays as it is, `"reset"` is what the code says.
+    """The texts for a store to set; None changes nothing, `"reset"` restores the value in the code.
 
     Raises:
         BadOption: if a value would be refused of `@consumer` as well.
@@ -54,7 +54,7 @@ def texts_of(
 
 
 def tuning_of(texts: Mapping[str, str]) -> tuple[Tuning, list[BadOption]]:
-    """What a store's texts mean, and what is wrong with those that are left out."""
+    """Reads a store's texts; returns the settings, and what is wrong with the texts left out."""
     values: dict[str, object] = {}
     wrong = []
     for name, text in texts.items():

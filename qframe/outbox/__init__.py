@@ -24,25 +24,26 @@ a relay never asks for what is above the last seen, but for what is there, the l
 
 One transaction of the relay deletes what the last batch has brought into the topic, reads the next
 batch, and marks it: `sent_at` is when a row was first handed to the store. Then the batch is
-published under the rows' own ids. What comes of a crash, or of an answer that was lost:
+published under the rows' own ids. The results of a crash, or of a lost reply, are these:
 
 - before the mark: nothing has happened.
 - between mark and delete: the rows are read and published again, and the topic knows their ids.
 - the same, and nobody comes by for longer than the topic's `dedupe_window`: rows whose mark is
-  nearly as old are looked up in the store first (`explain`). What it still knows is not published
-  again. What it does not know is, since it may never have come there: at least once.
+  nearly as old are looked up in the store first (`explain`). Ids that it still knows are not
+  published again. Ids that it does not know are, since they may never have come there: at least
+  once.
 
-**Who relays.** The lines are shared out in 16 slots, by the app's coordinator, over an internal
+**Relays.** The lines are shared out in 16 slots, by the app's coordinator, over an internal
 topic that never has a message, `qframe.outbox.<prefix>-<identity>`, group `relay`. A slot has one
 relay. One that was frozen and wakes up looks first whether it may still; the moment that lies
 between that look and the store's answer can only repeat what is known by its id, in the same order:
 every relay begins with the lowest rows of a line.
 
-**What is refused** (`TopicFull`, `UnknownTopic`, `TopicMismatch`) stays, and pauses its topic's
-line, or the whole topic if that is what is wrong; all others go on. What is refused is seen, and
-dropped, by `inspector`, whose reasons are worked out anew; the count in the row -2 of `lines` grows
-when relays are to try at once what is paused. If the store or the database is
-away, the relay waits, and goes on. One that hangs or has died ends its worker:
+**Refused messages.** A row that the store refuses (`TopicFull`, `UnknownTopic`, `TopicMismatch`)
+stays, and pauses its topic's line, or the whole topic if that is what is wrong; all others go on.
+`inspector` shows and drops refused rows, and works out the reasons anew; the count in the row -2 of
+`lines` grows when relays are to try at once what is paused. If the store or the database is away,
+the relay waits, and goes on. One that hangs or has died ends its worker:
 `runtime.process.watchdog`.
 
 **Waking.** A commit in the relay's own process rings its bell; on PostgreSQL every commit notifies

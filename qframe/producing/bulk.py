@@ -29,7 +29,7 @@ FEW: Final = 8  # for which it is not worth while
 def plain_entries(
     topic: Topic, items: Sequence[Any], token: str, place: int, max_body: int
 ) -> list[Entry] | None:
-    """What each of a batch's items becomes; None where one is not plain, and where they are few.
+    """The entries of a batch's items; None if one is not plain, or they are few.
 
     Args:
         topic: where they go.
@@ -93,5 +93,5 @@ def _columns(items: Sequence[Any]) -> tuple[Sequence[Any], list[Any] | None] | N
 
 @lru_cache(maxsize=16)
 def _suffixes(first: int, count: int) -> tuple[str, ...]:
-    """What follows the token in the ids of a piece: joining texts is cheaper than making them."""
+    """The ends of the ids of a piece: joining texts is cheaper than making them."""
     return tuple([f"-{number}" for number in range(first, first + count)])

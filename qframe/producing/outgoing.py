@@ -62,7 +62,7 @@ class MessageOptions(TypedDict, total=False):
 
 
 def outgoing(body: Any, options: MessageOptions) -> Outgoing:
-    """What `publish` was asked for, as one thing.
+    """The arguments of `publish` as one object.
 
     Raises:
         BadOption: if an option is not one of `MessageOptions`.

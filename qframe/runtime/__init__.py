@@ -44,12 +44,13 @@ One `Consumer` per handler, of four parts with a thread or more each, joined by 
   event loop. `BatchThreadExecutor` has threads that take batches. `PullBuffer` holds attempts for a
   loop of the user's own. A harness has one that works in the test's thread.
 * Where blocking is allowed: a policy may wait for its server in a thread of the executor, or in a
-  thread beside the event loop; never in the loop, in the pull loop or in the settler. What tells of
-  a loss lets claims go in the background.
+  thread beside the event loop; never in the loop, in the pull loop or in the settler. A part that
+  reports a loss releases claims in the background.
 * A `time_limit` marks the messages of handlers that run for longer than `timeout=`.
 * The **settler** gathers settlements for up to 10 ms or 256 deliveries and sends them in one call.
   It repeats what failed: a settlement whose reply was lost is stale the second time and harms
-  nothing. What of several servers one cannot take is kept for another try; the rest goes on.
+  nothing. Settlements that one of several servers cannot take are kept for another try; the rest
+  goes on.
 * The **lease renewer** prolongs leases every third of their length, on a connection of its own.
 
 * An attempt whose handler has returned without settling it is in `ManualAcks` until its user
@@ -59,7 +60,7 @@ One `Consumer` per handler, of four parts with a thread or more each, joined by 
 * The **subscription** makes the group collect, and where it expires (a broadcast consumer's) says
   from time to time that it is served still.
 
-What a delivery can become (`handler/retry_policy.py`): acknowledged; handed to its handler again
+The ends of a delivery (`handler/retry_policy.py`): acknowledged; handed to its handler again
 after a short pause, its lane waiting; given back for a delayed retry; dead; or, when the worker
 stops or loses the slot, given back uncounted. In a topic with subjects a delayed retry gives back
 all that waits in the lane, so that order holds; in a stream what is behind it goes on.
@@ -75,7 +76,7 @@ some, or in a burst when nothing more is due. A thread works a batch off in *par
                                                             ├─ one message: its own error
                                                             └─ several: two halves, tried at once
 
-* What is unwanted by its tags is acknowledged before it is gathered. A message takes its token
+* A message that its tags exclude is acknowledged before it is gathered. A message takes its token
   when its claim is had and its handler is called. Under a rate or a breaker a failed batch is cut
   into single messages at once: halves that had to wait would be gathered with others.
 * A delivery counts once, however many parts it was in. A message that pauses (a retry in place, a

@@ -16,7 +16,7 @@ streaming query again after a restart. So an id is a function of what is written
 attempt: of the row (column `id`, or `idColumns`), or of job, partition and row number
 (`naming.py`). Rows go to the store in batches cut by their position, which Arrow's batches have no
 say in; a batch has one mark in each slot, and a slot takes its share of it whole or not at all.
-Who comes second finds the mark. In a topic with `max_length` a slot may take a part of a batch, so
+A second task finds the mark. In a topic with `max_length` a slot may take a part of a batch, so
 there each message has a mark of its own. A streaming query's job is its id and the number of its
 batch, which Spark keeps in the checkpoint.
 

@@ -138,7 +138,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _older(self, begin: Mapping[int, int], end: Mapping[int, int]) -> dict[int, int]:
         """The ends of slots that are behind what was read of them.
 
-        What is published next has offsets that the query takes for read: it would be left out.
+        The query would skip the next messages, since it has read their offsets already.
         """
         older = {slot: offset for slot, offset in end.items() if offset < begin[slot]}
         if older and self._options.fail_on_loss:

@@ -12,8 +12,8 @@ and place only, because people write bodies into messages of exceptions (and so 
 libraries). Its text is kept with the message: `qframe explain`, `qframe dead show`. On a terminal,
 where a developer sits, it is shown with its traceback (`log_errors`).
 
-What can come thousands of times a second (failures, retries, stale settlements) comes at once the
-first time, and from then on once per interval with the number of times that it came.
+An event that can come thousands of times a second (a failure, a retry, a stale settlement) is
+logged at once the first time, and then once per interval with its count.
 
 Failures: a line that cannot be written (a closed pipe) is dropped; logging ends no worker.
 """

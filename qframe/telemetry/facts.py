@@ -88,7 +88,7 @@ def _is_in_words(error: BaseException) -> bool:
 
 
 def _undecodable(error: UndecodableBody) -> str:
-    """Which field of a body is wrong and how, without what is in it."""
+    """Names the wrong field of a body and the reason, without its value."""
     cause = error.__cause__
     if cause is None:
         return error.why

@@ -2,7 +2,7 @@
 
 A `Harness` rewires an app while a `with` block lasts: its store is one in memory (`stores.model`,
 the specification of all the others), its clock stands still until the test moves it, and one worker
-owns every slot. What the app publishes goes there, whoever publishes it. Nothing runs by itself and
+owns every slot. Everything that the app publishes goes there. Nothing runs by itself and
 nothing sleeps: handlers are called in the thread of the test, one message at a time, in an order
 that is always the same.
 
@@ -21,10 +21,10 @@ pulls.
 * **Time.** `run_until_idle` handles what is due now. `advance` goes from one moment at which
   something falls due to the next. Pauses inside a worker (a local retry) cost no time. A backoff
   waits its whole bound, without jitter, so that a test can say when a message comes again.
-* **Crashes.** A lost worker calls no handler more and tells the store nothing more. What it had in
-  hand comes back, counted, when the next one takes over: after `session_timeout`, by `advance`.
-  Its transactions are rolled back at once, and its claims of other checkers are given up.
-* **What is not here.** Threads, several workers at once, a bell, sweeping. Times of databases and
+* **Crashes.** A lost worker calls no handler more and tells the store nothing more. Its messages
+  come back, counted, when the next one takes over: after `session_timeout`, by `advance`. Its
+  transactions are rolled back at once, and its claims of other checkers are given up.
+* **Not simulated.** Threads, several workers at once, a bell, sweeping. Times of databases and
   of Redis (a checker's leases, an outbox's rows) are real ones.
 
 `plugin` has the fixtures for pytest.

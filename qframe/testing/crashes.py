@@ -82,7 +82,7 @@ class Crashes:
         return False
 
     def pending(self) -> list[Plan]:
-        """What has not happened yet."""
+        """The crashes that have not happened yet."""
         with self._guard:
             return list(self._plans)
 

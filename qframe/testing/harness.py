@@ -219,7 +219,7 @@ class Harness:
     ) -> None:  # fmt: skip
         """Loses the worker at a point, the next time that a message comes by it.
 
-        What it had in hand comes back when the next worker takes over: `advance` by the app's
+        Its messages come back when the next worker takes over: `advance` by the app's
         `session_timeout` (10 s by default) or more.
 
         Args:
@@ -252,22 +252,22 @@ class Harness:
         return list(self._journal.handings)
 
     def deliveries_of(self, topic: Topic | str, group: str) -> list[Handing]:
-        """Those of one topic and group."""
+        """The deliveries of one topic and group."""
         name = _name(topic)
         return [each for each in self.deliveries if (each.topic, each.group) == (name, group)]
 
     def published(self, topic: Topic | str) -> list[Publication]:
-        """What was published into a topic, by whomever, in order; duplicates too."""
+        """Everything that was published into a topic, in order; duplicates too."""
         name = _name(topic)
         return [each for each in self._journal.publications if each.topic == name]
 
     def dead(self, topic: Topic | str, group: str) -> list[Standing]:
-        """What a group has given up, the longest dead first."""
+        """A group's dead letters, the longest dead first."""
         found = self._found(topic)
         return [Standing.of(each) for each in self._store.dead(found, group, limit=EVERYTHING)]
 
     def waiting(self, topic: Topic | str, group: str | None = None) -> list[Standing]:
-        """What is not settled for a group, or for any: due, not yet due, or in hand."""
+        """Messages that a group, or any group, has not settled: due, not yet due, or in hand."""
         found = self._found(topic)
         groups = self._store.groups(found) if group is None else [group]
         states = ("doing", "todo", "waiting")
@@ -290,7 +290,7 @@ class Harness:
     def assert_published(self, topic: Topic | str, *bodies: Any) -> None:
         """Fails unless these bodies, and no others, were published into a topic, in this order.
 
-        What was a duplicate, or refused by a full topic, was not.
+        Duplicates, and messages that a full topic refused, do not count.
         """
         __tracebackhide__ = True
         refused = (Outcome.DUPLICATE, Outcome.FULL)

@@ -1,4 +1,4 @@
-"""What happened: every publication, every handing of a message, and how each ended."""
+"""The journal of a harness: every publication, every handing of a message, and how each ended."""
 
 from __future__ import annotations
 
@@ -134,7 +134,7 @@ class Standing(msgspec.Struct, eq=False, kw_only=True):
 
     @classmethod
     def of(cls, record: Record) -> Self:
-        """What a store's record says; one in hand in a stream's line has no count of its own."""
+        """Made of a store's record; one in hand in a stream's line has no count of its own."""
         return cls(
             topic=record.topic, group=record.group or "", id=record.id, key=record.key,
             body=_decoded(record.body, record.headers), state=record.state,
@@ -148,7 +148,7 @@ class Standing(msgspec.Struct, eq=False, kw_only=True):
 
 
 class Tally(msgspec.Struct, frozen=True, kw_only=True):
-    """What a run has brought: how many deliveries ended how.
+    """The result of a run: how many deliveries ended in which way.
 
     Attributes:
         handed_out: deliveries that were handed out.
@@ -171,7 +171,7 @@ Place = tuple[str, str, int, int, str]
 
 
 class Journal:
-    """What the store received and what handlers have done; any thread may write it.
+    """A record of the store's calls and the handlers' results; any thread may write it.
 
     Attributes:
         handings: in the order in which they were handed out.
@@ -199,7 +199,7 @@ class Journal:
     def settles_first(self, topic: str, group: str) -> None:
         """Notes that a group's messages are settled before they are handled.
 
-        None of them is to be handed out twice: its handler would never be called twice.
+        Such a message is never handed out twice: its handler is never called twice.
         """
         self._once.add((topic, group))
 
@@ -236,7 +236,7 @@ class Journal:
             self._counts[End.DEAD] += count
 
     def instead_of(self, topic: str, group: str, one: Settlement) -> Settlement:
-        """What the store is to be told: a first acknowledgement may be one that never came."""
+        """The settlement to send: a first acknowledgement may be one that never arrived."""
         with self._guard:
             handing = self._open.get(_place(topic, group, one))
             if not self.hands_out_twice or one.verdict is not Verdict.ACK or handing is None:
@@ -306,7 +306,7 @@ class Journal:
             raise interruption
 
     def tally(self) -> Tally:
-        """What has happened so far."""
+        """The tally so far."""
         with self._guard:
             return Tally(**{field: self._counts[field] for field in Tally.__struct_fields__})
 
@@ -318,7 +318,7 @@ class Journal:
 def without_traceback(error: BaseException) -> BaseException:
     """An error that keeps no messages: one of a batch may be let go unsettled, and must be heard.
 
-    Where it cannot be copied it is the error itself.
+    Returns the error itself if it cannot be copied.
     """
     try:
         twin = copy.copy(error)
@@ -328,7 +328,7 @@ def without_traceback(error: BaseException) -> BaseException:
 
 
 def difference(later: Tally, earlier: Tally) -> Tally:
-    """What has happened between two tallies."""
+    """The difference of two tallies."""
     fields = Tally.__struct_fields__
     return Tally(**{each: getattr(later, each) - getattr(earlier, each) for each in fields})
 

@@ -3,8 +3,8 @@
 A change is one conditional UPDATE, so it is the database that judges, row by row, whatever other
 writers do: `apply_if_newer` where the row's version is older, `apply_next` where it is the one
 before. Where nothing matched, a look that locks the row tells why; a row that is absent is
-inserted, and an insert that finds that somebody was faster begins again with the UPDATE. What was
-answered holds when the caller's transaction commits; qframe neither commits nor rolls back.
+inserted, and an insert that finds that somebody was faster begins again with the UPDATE. The result
+holds when the caller's transaction commits; qframe neither commits nor rolls back.
 
 A row that is NULL in its version column has had no event yet. InnoDB locks the gap in which it has
 looked for a row and found none, and two writers who hold a gap and insert into it wait for each
@@ -58,9 +58,9 @@ def apply_if_newer(
     Each event must tell the row's whole state, since an older one that comes later is left out.
 
     Args:
-        session: whose transaction the change is part of; with an AsyncSession:
-            `await session.run_sync(lambda session: apply_if_newer(session, …))`. What is pending
-            in a session is flushed first, and an object of the model that is the row is refreshed.
+        session: whose transaction the change is part of; with an AsyncSession: `await
+            session.run_sync(lambda session: apply_if_newer(session, …))`. Pending changes of the
+            session are flushed first, and the row's object in it is refreshed.
         table: a table, or an ORM model that has one table.
         key: which row: a value for each column of the primary key, or of a unique constraint.
         version: the event's version: a number, a text, a date, or a datetime (kept in UTC where
@@ -223,7 +223,7 @@ class _Change:
         return found.first() is not None
 
     def _standing(self, follows: ColumnElement[bool], old: ColumnElement[bool]) -> Applied | None:
-        """What there is to do with the row as it is now, or None where there is none."""
+        """The result for the row as it is now; None if there is no row."""
         look = select(follows.label("follows"), old.label("old")).select_from(self._row.table)
         found = self._connection.execute(look.where(self._row.where()).with_for_update()).first()
         if found is None:

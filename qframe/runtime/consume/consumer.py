@@ -45,7 +45,7 @@ SettleNow = Callable[[list[Delivery]], list[Settled]]
 
 
 class ExecutorParts(NamedTuple):
-    """What a consumer's executor is made of.
+    """The parts of a consumer that its executor is given.
 
     Attributes:
         name: `qframe.pool.<topic>.<group>`.
@@ -80,8 +80,8 @@ class SettlerMaker(Protocol):
 class Consumer:
     """Everything that one consumer of one worker needs between the store and its handler.
 
-    What varies is handed in: the policy, the executor, and for tests the settler. It takes what the
-    pull loop gets, and sees to what is lost, given back, or left at a stop.
+    The policy, the executor, and for tests the settler are handed in. It takes the deliveries of
+    the pull loop, and handles those that are lost, given back, or left at a stop.
 
     Args:
         topic: the topic, as declared.
@@ -362,7 +362,7 @@ class Consumer:
                 self._finisher.free(delivery)
 
     def _being_settled(self) -> list[Delivery]:
-        """What the store may know to be settled, though it is in flight still."""
+        """Deliveries in flight that the store may have settled already."""
         settled = () if self._first is None else self._first.settled.copy()
         return [*self.settler.sending, *settled]
 

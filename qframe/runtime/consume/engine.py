@@ -1,4 +1,4 @@
-"""What happens to an attempt: it begins, its handler is called, and it ends."""
+"""The life of an attempt: it begins, its handler is called, and it ends."""
 
 from __future__ import annotations
 
@@ -215,7 +215,7 @@ class Engine:
         return sorting.go
 
     def _still_here(self, unit: list[Attempt]) -> list[Attempt]:
-        """Those that are this worker's, and open; the others are let go, or wait in their lane."""
+        """Attempts that are open and this worker's; drops the others, or has them wait."""
         here = []
         held = self._order.held(unit)
         certain = self._slots.certain()
@@ -233,7 +233,7 @@ class Engine:
         return here
 
     def _admitted(self, unit: list[Attempt]) -> list[Attempt]:
-        """Those that may begin now; the others wait here, unclaimed, in their order."""
+        """Attempts that may begin now; the others wait here, unclaimed, in their order."""
         if self._flow.gate is None:
             return unit
         here, waiting = self._admission(unit)
@@ -243,7 +243,7 @@ class Engine:
         return here
 
     def _admission(self, unit: list[Attempt]) -> tuple[list[Attempt], list[tuple[Attempt, float]]]:
-        """Those that may begin now, and the others, with how long each waits."""
+        """Attempts that may begin now, and the others, with how long each waits."""
         gate = self._flow.gate
         if gate is None:
             return unit, []

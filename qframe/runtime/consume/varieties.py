@@ -1,4 +1,4 @@
-"""Which policy and which executor a consumer has, by its options, its handler and its checker."""
+"""Chooses a consumer's policy and executor, by its options, its handler and its checker."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def policy_of(
     options: ConsumerOptions, topic: Topic, scope: Scope, checker: Checker | None,
     settle_now: SettleNow, *, events: Events, clock: Clock, on_failure: OnFailure,
 ) -> EffectPolicy:  # fmt: skip
-    """What stands around a handler: settling first, its checker, or nothing."""
+    """The policy around a handler: settling first, its checker, or none."""
     if options.at_most_once:
         # In a topic with subjects, what is unwanted has to be settled in its turn.
         is_filter = options.tags is not None and topic.has_subjects
@@ -59,7 +59,7 @@ def executor_of(
     spec: ConsumerSpec, checker: Checker | None, event_loop: EventLoop, place: ExecutorParts, *,
     clock: Clock, on_failure: OnFailure,
 ) -> Executor:  # fmt: skip
-    """What calls a handler: threads, the event loop, or a loop of the user's own."""
+    """The executor of a handler: threads, the event loop, or a loop of the user's own."""
     options = spec.options
     if spec.is_pulled:
         return PullBuffer(clock, place.work)

@@ -1,4 +1,4 @@
-"""What a consumer asks of whoever calls its handler."""
+"""The protocol of executors."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from qframe.runtime.handler.attempt import Attempt
 
 
 class Ended(NamedTuple):
-    """What is left to do after a handler's call.
+    """The work left after a handler's call.
 
     Attributes:
         done: deliveries to be acknowledged, whose lanes are to be freed.

@@ -57,7 +57,7 @@ class BatchWorker:
 
     @property
     def being_handled(self) -> list[Attempt]:
-        """What its handler was called with."""
+        """The attempts that its handler was called with."""
         return self.part
 
     def take(self, attempts: list[Attempt]) -> None:
@@ -133,7 +133,7 @@ class BatchWorker:
 
 
 class BatchWork(Protocol):
-    """What the executor does with batches: the engine."""
+    """The engine, as this executor uses it."""
 
     def begin(self, unit: list[Attempt]) -> list[Attempt]:
         """Returns those attempts whose handler is to be called now."""

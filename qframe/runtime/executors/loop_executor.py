@@ -49,7 +49,7 @@ class HandlerTask:
 
 
 class LoopWork(Protocol):
-    """What the executor does with attempts: the engine."""
+    """The engine, as this executor uses it."""
 
     def begin(self, unit: list[Attempt]) -> list[Attempt]:
         """Returns those attempts whose handler is to be called now."""
@@ -74,8 +74,8 @@ class LoopExecutor:
     and has context variables of its own. Attempts that end in one turn of the loop are acknowledged
     in one list, and what waits begins in the same turn.
 
-    `_tasks` and `_done` change in the loop's thread alone. What waits is guarded, so that it can
-    be taken back from any thread.
+    `_tasks` and `_done` change in the loop's thread alone. A lock guards waiting attempts, so that
+    any thread can take them back.
 
     An attempt that is lost, and one that outlasts the grace of a stop, has its handler cancelled.
     Until the handler has ended its lane stays busy, and in the latter case it is not given back, so

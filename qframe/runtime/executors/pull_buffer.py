@@ -15,7 +15,7 @@ LONGEST_WAIT_S: Final = 3600.0  # what a lock can wait for at once has a bound
 
 
 class PullWork(Protocol):
-    """What the buffer does with attempts: the engine."""
+    """The engine, as this buffer uses it."""
 
     def begins_in_s(self, delivery: Delivery) -> float:
         """Returns 0 if a delivery may be taken now, else after how long to ask again."""

@@ -62,7 +62,7 @@ class RunWorker:
 
 
 class RunWork(Protocol):
-    """What the executor does with runs: the engine."""
+    """The engine, as this executor uses it."""
 
     def run(self, worker: RunWorker) -> None:
         """Takes attempts off `worker.run` one by one and calls the handler for each."""

@@ -14,7 +14,7 @@ _SURVIVED_S: Final = 0.05
 
 
 class InFlight:
-    """What was pulled and is not settled yet, counted in messages and in bytes.
+    """Messages that were pulled and are not settled yet, counted in messages and in bytes.
 
     Args:
         max_messages: how many there may be.
@@ -92,7 +92,7 @@ class InFlight:
         return {one.slot for one in self.all()}
 
     def of(self, slots: Collection[int]) -> list[Delivery]:
-        """What is in flight of these slots."""
+        """The deliveries of these slots that are in flight."""
         return [one for one in self.all() if one.slot in slots]
 
     def _room(self) -> int:

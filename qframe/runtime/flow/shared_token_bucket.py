@@ -21,9 +21,9 @@ AGAIN_S: Final = 0.02
 class SharedTokenBucket:
     """Draws a few tokens at a time from the store, for handlers that begin.
 
-    What was drawn is good for 100 ms, so that a worker that dies or falls idle keeps little from
-    the others, and since the bucket in the store is smaller than the burst by what comes in 100 ms,
-    no more handlers begin in any time than burst and rate allow.
+    Tokens that were drawn are good for 100 ms, so that a worker that dies or falls idle keeps
+    little from the others, and since the bucket in the store is smaller than the burst by what
+    comes in 100 ms, no more handlers begin in any time than burst and rate allow.
 
     It draws for what was pulled, so that looking for messages costs nobody a token. It pulls one at
     first, and twice as many each time that all tokens were used, up to what 100 ms bring; as many

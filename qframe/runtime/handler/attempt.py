@@ -52,7 +52,7 @@ class Attempt(Message, eq=False, weakref=True):
 
     `lose` leads from OPEN, HELD and OWED to LOST. A user may settle an attempt
     from any thread while its handler returns, so `hold`, `begin_ending`, `owe` and `leave` are
-    called under the lock of `ManualAcks`. What one thread alone has needs no lock.
+    called under the lock of `ManualAcks`. An attempt that only one thread can reach needs no lock.
 
     Attributes:
         delivery: its delivery, which a message does not show to its user.

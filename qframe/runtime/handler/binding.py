@@ -281,7 +281,7 @@ def _awaits_transaction(annotation: Any) -> bool | None:
 
 
 def _filler(name: str, parameter: str, annotation: Any) -> Callable[[Attempt], Any]:
-    """What makes the value of one parameter."""
+    """The function that makes the value of one parameter."""
     if annotation is Message:
         return _the_message
     if is_async_connection(annotation):

@@ -1,4 +1,4 @@
-"""What becomes of a delivery whose handler raised: the rules of retrying, as one pure function."""
+"""The rules of retrying, as one pure function of a delivery and its error."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a consumer asks of the order of its deliveries: of their handling, and of their ends."""
+"""The protocol of orders: in which order deliveries are handled and settled."""
 
 from __future__ import annotations
 

@@ -78,7 +78,7 @@ class BatchOrder:
         return self._batches.held(unit)
 
     def behind(self) -> list[Delivery]:
-        """What waits behind others of its lane."""
+        """Deliveries that wait behind others of their lane."""
         return self._batches.behind()
 
     def acknowledge(self, deliveries: list[Delivery]) -> None:

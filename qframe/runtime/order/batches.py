@@ -78,10 +78,10 @@ class Lane:
 class Batches:
     """The batches of a line: one that is open, and those that are full and wait for a thread.
 
-    What comes goes into the open batch, unless a message of its lane is in another one: then it
-    waits behind that, and joins the open batch when all those before it are through. So two
-    handlers never have messages of one lane, and in a batch they stand in order. A message without
-    a key has no lane among keys.
+    A message joins the open batch, unless one of its lane is in another batch: then it waits behind
+    that one, and joins the open batch when all those before it are through. So two handlers never
+    have messages of one lane, and in a batch they stand in order. A message without a key has no
+    lane among keys.
 
     Args:
         size: how many messages a batch has at most.
@@ -152,7 +152,7 @@ class Batches:
             return True
 
     def behind(self) -> list[Delivery]:
-        """What waits behind others of its lane."""
+        """Deliveries that wait behind others of their lane."""
         with self._changed:
             lanes = [lane for lane in self._lanes.values() if lane.behind]
             return [message.delivery for lane in lanes for _, message in lane.behind]
@@ -200,7 +200,7 @@ class Batches:
             heapq.heappush(self._pauses, (until_s, next(self._numbers), message))
 
     def held(self, messages: Iterable[Attempt]) -> list[Attempt]:
-        """Those of a batch in hand that have to wait: one before them in their lane was paused."""
+        """Messages of a batch in hand that must wait: one before them in their lane was paused."""
         if not self._paused:
             return []
         with self._changed:
@@ -223,8 +223,8 @@ class Batches:
     ) -> list[Attempt]:
         """Takes back the messages wanted that no thread has, in order, and frees their lanes.
 
-        What stands before one that is in hand stays: else that one would not be held any more, and
-        be handled before what comes again.
+        Messages before one that is in hand stay: else that one would not be held any more, and
+        would be handled before them.
         """
         with self._changed:
             last = self._last(in_hand)
@@ -375,7 +375,7 @@ class Batches:
 def _partition(
     messages: list[Attempt], goes: Callable[[Attempt], bool]
 ) -> tuple[list[Attempt], list[Attempt]]:
-    """Those that stay, and those that go."""
+    """Splits messages into those that stay and those that go."""
     stay: list[Attempt] = []
     gone: list[Attempt] = []
     for message in messages:

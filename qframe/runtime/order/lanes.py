@@ -66,8 +66,8 @@ class Lanes:
     def drop(self, delivery: Delivery) -> list[Delivery]:
         """Takes out what waits behind a delivery as its subject's, under its receipt.
 
-        Its lane stays busy. What else waits there is of another receipt, or of another subject
-        of the same slot.
+        Its lane stays busy. The others that wait there have another receipt, or another subject of
+        the same slot.
         """
         lane = self._lane_of(delivery)
         if lane is None:

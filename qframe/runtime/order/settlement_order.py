@@ -61,7 +61,7 @@ class SettlementOrder:
     def release(self, deliveries: Collection[Delivery]) -> list[Delivery]:
         """Forgets what goes back to the store; returns what goes back with it.
 
-        Those are the ones behind it that were ended, and had not had their turn.
+        These are the ones behind it that had ended before their turn.
         """
         rest = []
         with self._guard:

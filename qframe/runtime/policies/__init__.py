@@ -1,4 +1,4 @@
-"""What is asked before a handler, and told after it, so that an effect happens once.
+"""Policies: called before and after a handler, so that its effect happens once.
 
 `base` says what a policy is: it is asked about a unit, which is an attempt or a batch, and returns
 what is to become of each attempt. `direct` asks nobody, `settle_first` settles before the handler,

@@ -1,4 +1,4 @@
-"""What may stand around a handler's call, so that its effect happens as often as it should."""
+"""The protocol of policies, which are called before and after a handler."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from qframe.runtime.handler.attempt import Attempt
 
 
 class Sorting:
-    """What is to become of a unit's attempts, by a policy's word.
+    """A policy's decision about the attempts of a unit.
 
     Attributes:
         go: their handler is to be called.

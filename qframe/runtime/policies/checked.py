@@ -1,4 +1,4 @@
-"""What the policies have in common that ask an idempotent checker."""
+"""The base of the policies that ask an idempotent checker."""
 
 from __future__ import annotations
 
@@ -168,7 +168,7 @@ class CheckerPolicy(ABC):
         attempt.claim(Claim(self._checker.key(attempt), self._tokens.new()))
 
     def _sort_out(self, unit: list[Attempt], sorting: Sorting) -> list[Attempt]:
-        """Those that are claimed; what was done is done, what another one has waits."""
+        """Returns the claimed attempts; sorts out those done before and those claimed elsewhere."""
         mine = []
         for attempt in unit:
             state = attempt.effect.state

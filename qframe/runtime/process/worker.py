@@ -26,7 +26,7 @@ _LAST_WORDS_S: Final = 5.0
 
 
 class Background(Watched, Protocol):
-    """What a worker runs beside its consumers."""
+    """A part that a worker runs beside its consumers."""
 
     def start(self) -> None:
         """Starts it."""
