@@ -1,1 +1,1 @@
-"""What qframe does per second, beside a bare loop on the same machine in the same run."""
+"""Measures qframe beside a bare loop, on the same machine and in the same run."""

@@ -1,4 +1,4 @@
-"""What an idempotent checker costs a handler that writes one row, in one worker.
+"""Measures the cost of an idempotent checker for a handler that writes one row, in one worker.
 
 The messages lie on a Redis server of the benchmark's own; the rows go into an SQLite file or a
 PostgreSQL server of its own. The bare writes are the same worker and the same insert in a
@@ -38,7 +38,7 @@ Turn = AbstractContextManager[Any]
 
 
 def row_of(message: Message) -> dict[str, object]:
-    """What is written of a message."""
+    """The row of a message."""
     return {"id": message.id, "number": message.body["order"]}
 
 

@@ -87,12 +87,12 @@ def panel(axis: Any, title: str, bars: list[Bar]) -> None:
 
 
 def consume_bars(facts: dict[str, Any]) -> list[Bar]:
-    """Who consumes how fast."""
+    """The rates of consuming."""
     return [*own_bars(facts, "consume"), *peer_bars(facts, "consume")]
 
 
 def publish_bars(facts: dict[str, Any]) -> list[Bar]:
-    """Who publishes how fast."""
+    """The rates of publishing."""
     return [*own_bars(facts, "publish"), *peer_bars(facts, "publish")]
 
 
@@ -109,7 +109,7 @@ def own_bars(facts: dict[str, Any], measure: str) -> list[Bar]:
 
 
 def label(row: dict[str, Any]) -> str:
-    """What a row's bar is called."""
+    """The label of a row's bar."""
     return (
         row["what"]
         .replace(" consume", "")
@@ -119,7 +119,7 @@ def label(row: dict[str, Any]) -> str:
 
 
 def bare_name(row: dict[str, Any]) -> str:
-    """What the bar of a row's bare loop is called."""
+    """The label of the bar of a row's bare loop."""
     if "one by one" in row["what"]:
         return "bare XADD, one by one"
     name = "bare stream" if row["what"].startswith("stream") else "bare subjects"

@@ -59,7 +59,7 @@ def measure(server: PostgresServer, kind: str, count: int) -> tuple[Seconds, Sec
 
 
 def procrastinate(server: PostgresServer, count: int) -> dict[str, Any]:
-    """What procrastinate does a second on the same server."""
+    """The rate of procrastinate on the same server."""
     environment = os.environ | {
         "BENCH_POSTGRES": server.new_database(), "BENCH_COUNT": str(count),
     }  # fmt: skip

@@ -1,4 +1,4 @@
-"""What qframe does on Redis, measure by measure, in turns with bare loops on the same server."""
+"""Measures qframe on Redis, in turns with bare loops on the same server."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ class Bench:
         return (self.options.store or self.server.url).format(self.stores)
 
     def rounds(self, measure: Callable[[], Any]) -> list[Any]:
-        """What a measure found, round by round."""
+        """The results of a measure, round by round."""
         return [measure() for _ in range(self.options.rounds)]
 
 
@@ -185,7 +185,7 @@ def consume(bench: Bench) -> list[Row]:
 
 
 def bare(bench: Bench, kind: str) -> tuple[Reading, Reading]:
-    """What publishing and consuming cost the bare loop that does what a kind needs."""
+    """The cost of publishing and consuming in the bare loop of a kind."""
     bench.server.empty()
     loop = redis_bare.stream if kind == "stream" else redis_bare.subjects
     return loop(bench.server, bench.count)
@@ -268,7 +268,7 @@ def start(program: Callable[..., None], *given: Any) -> tuple[Any, Connection]:
 
 
 def hear(pipe: Connection) -> Any:
-    """What a process has to say."""
+    """The report of a process."""
     try:
         return pipe.recv()
     except EOFError:
@@ -402,7 +402,7 @@ def process_cpu_s(pid: int) -> float:
 
 
 def memory(bench: Bench) -> list[Row]:
-    """What a waiting message takes of the server's memory."""
+    """The memory of the server that a waiting message takes."""
     rows: list[Row] = []
     for kind in bench.options.kinds:
         beside = bare(bench, kind)[0].bytes_each

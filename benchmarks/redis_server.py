@@ -19,7 +19,7 @@ STARTS_WITHIN_S = 10
 
 @dataclass
 class Reading:
-    """What some work cost: its seconds, and the server's CPU seconds and bytes of memory."""
+    """The cost of some work: its seconds, and the server's CPU seconds and bytes of memory."""
 
     count: int
     seconds: float = 0.0

@@ -1,4 +1,4 @@
-"""What was measured: as rows, as a table, as JSON."""
+"""The report: as rows, as a table, as JSON."""
 
 from __future__ import annotations
 
@@ -111,7 +111,7 @@ def number_of(value: float) -> str:
 
 
 def machine() -> dict[str, Any]:
-    """What the figures depend on."""
+    """The facts that the figures depend on."""
     return {
         "python": platform.python_version(), "system": platform.system(),
         "processor": platform.machine(), "cores": os.cpu_count(),

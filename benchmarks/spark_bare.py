@@ -1,4 +1,4 @@
-"""What Spark users write without qframe: a loop for each partition, and a bare Arrow writer."""
+"""The programs of Spark users without qframe: a loop for each partition, a bare Arrow writer."""
 
 from __future__ import annotations
 

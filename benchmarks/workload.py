@@ -1,4 +1,4 @@
-"""What every benchmark publishes and handles.
+"""The messages and the handler of every benchmark.
 
 Bodies are of about 100 bytes; 5,000 keys (`stream` and `ordered`) or a key per message (the other
 kinds, where an equal subject would be replaced); 16 slots; 500 messages to a call; 8 threads.

@@ -1,4 +1,4 @@
-"""What the examples' command lines have in common: one URL that may be left out."""
+"""The command line of all examples: one URL, which may be left out."""
 
 from __future__ import annotations
 

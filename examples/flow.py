@@ -30,7 +30,7 @@ payments = Topic("payments", kind="ordered", slots=16)
 
 
 class Bank:
-    """What the payments need: calls are lines of a file, which all processes write."""
+    """The payment service: each call is a line of a file that all processes write."""
 
     def __init__(self, ledger: Path) -> None:
         self._ledger = ledger

@@ -58,7 +58,7 @@ def buy(cents: int, *, twice: bool = False) -> str:
 
 
 def balances() -> tuple[int, int]:
-    """What payer and payee have more than in the beginning."""
+    """The changes of the balances of payer and payee."""
     with Session(engine()) as session:
         payer, payee = (session.get_one(Account, number).cents for number in (1, 2))
         return payer - OPENING_CENTS, payee - OPENING_CENTS

@@ -66,7 +66,7 @@ class Server:
 
 @dataclass(frozen=True)
 class Row:
-    """What is run with what.
+    """One row of the matrix: versions, and the tests to run.
 
     Attributes:
         name: names the row on the command line.
@@ -217,7 +217,7 @@ def found(version: str) -> str:
 
 
 def server_of(row: Row, folder: Path) -> tuple[dict[str, str], list[str]]:
-    """What names the row's server to the tests, and its version."""
+    """The environment that names the row's server to the tests, and its version."""
     server = row.server
     if server is None:
         return {}, []
@@ -274,7 +274,7 @@ def versions_of(row: Row, python: str) -> Iterator[str]:
 
 
 def done(*command: str) -> str:
-    """What a command prints; its failure ends the run."""
+    """The output of a command; its failure ends the run."""
     ended = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=False)
     if ended.returncode:
         raise SystemExit(f"failed: {' '.join(command)}\n{ended.stdout}{ended.stderr}")

@@ -1,4 +1,4 @@
-"""What the peers' programs share: where the server is, how many messages, and the counting."""
+"""The shared part of the peers' programs: server, number of messages, counting."""
 
 from __future__ import annotations
 

@@ -19,7 +19,7 @@ class PeerFailed(Exception):
 
 
 def measure(server: RedisServer, name: str, count: int | None = None) -> tuple[Reading, Reading]:
-    """What publishing to a peer and working it off cost.
+    """The cost of publishing to a peer and of consuming.
 
     Raises:
         PeerFailed: if it is not installed, ends with an error or does not end.

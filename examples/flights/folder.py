@@ -1,4 +1,4 @@
-"""Where a run keeps its messages and its statistics."""
+"""The folder of a run: its messages and its statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a person sees while the handlers work."""
+"""The progress line while the handlers work."""
 
 from __future__ import annotations
 

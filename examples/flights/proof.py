@@ -27,7 +27,7 @@ class Claim:
 
 @dataclass
 class Truth:
-    """What the data set says: of each airport departures, cancelled, minutes of delay, miles."""
+    """The sums of the data set, per airport: departures, cancelled, minutes of delay, miles."""
 
     departures: int
     with_a_plane: int

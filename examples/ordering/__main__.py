@@ -33,7 +33,7 @@ WAYS = {"as-it-comes": as_it_comes, "by-state": by_state, "by-time": by_time,
 
 @dataclass
 class Result:
-    """What a way has come to."""
+    """The result of one way."""
 
     way: str
     right: int

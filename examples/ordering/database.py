@@ -25,6 +25,6 @@ def open_database(folder: Path) -> Engine:
 
 
 def column_of(engine: Engine, table: Table, name: str) -> dict[str, object]:
-    """What a column says of each payment."""
+    """The value of a column for each payment."""
     with engine.connect() as connection:
         return {row[0]: row[1] for row in connection.execute(select(table.c.id, table.c[name]))}

@@ -1,4 +1,4 @@
-"""What happens to payments, and how badly it arrives."""
+"""Events of payments, shuffled and doubled."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ PLOTS = (
 
 @dataclass
 class PaymentEvent:
-    """What a payment has become.
+    """The final state of a payment.
 
     `version` counts a payment's events from 1; `cents` is what this event adds to its balance.
     """

@@ -1,4 +1,4 @@
-"""What is done with a transfer and with a receipt: each exactly once, whatever is killed."""
+"""The handlers of transfers and receipts: each has its effect exactly once, whatever is killed."""
 
 from __future__ import annotations
 

@@ -21,7 +21,7 @@ class Base(DeclarativeBase):
 
 
 class Account(Base):
-    """What somebody has. No constraint keeps a balance from being wrong: the code has to."""
+    """An account and its balance. No constraint keeps a balance right: the code has to."""
 
     __tablename__ = "accounts"
     id: Mapped[int] = mapped_column(primary_key=True, autoincrement=False)
@@ -29,7 +29,7 @@ class Account(Base):
 
 
 class Order(Base):
-    """What somebody has bought: `placed`, then `paid` or `refused`."""
+    """An order: `placed`, then `paid` or `refused`."""
 
     __tablename__ = "orders"
     id: Mapped[str] = mapped_column(String(36), primary_key=True)

@@ -47,7 +47,7 @@ def place(session: Session, transfer: Transfer, *, twice: bool = False) -> None:
 
 
 def shopping(orders: int, seed: int) -> list[Transfer]:
-    """What will be bought: some of it by people who cannot pay."""
+    """Makes the orders, some of them by people who cannot pay."""
     chance = random.Random(seed)
     return [
         Transfer(f"order-{number}", *chance.sample(range(ACCOUNTS), 2), chance.randint(1, 5_000))

@@ -1,4 +1,4 @@
-"""What must be true when nothing is left to do, asked of the tables alone."""
+"""Checks the tables when nothing is left to do."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What kills: workers at any moment, the connections of the database, and the database itself."""
+"""The storm: kills workers at any moment, connections of the database, and the database itself."""
 
 from __future__ import annotations
 

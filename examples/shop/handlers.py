@@ -1,7 +1,7 @@
 """The consumers: `qframe worker examples.shop.handlers` runs them, and relays the outbox.
 
-The checker keeps its mark in the shop's own database. What a handler changes through its session
-commits together with the mark, or not at all, so a message that is delivered twice has one effect.
+The checker keeps its mark in the shop's own database. Changes through a handler's session
+commit together with the mark, or not at all, so a message that is delivered twice has one effect.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""`qframe dead`: what was given up, until somebody decides."""
+"""`qframe dead`: shows dead letters, retries and drops them."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask, check_chosen
+from qframe.cli.commands import Commands
 from qframe.cli.flags import AsJson, GroupName, Limit, TopicName
 from qframe.cli.look import say_record
 from qframe.cli.output import counted, say, say_json, table
@@ -15,7 +16,9 @@ from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import second
 from qframe.cli.target import Target, targeted
 
-dead: Final = typer.Typer(no_args_is_help=True, help="Shows, retries and drops dead letters.")
+dead: Final = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Shows, retries and drops dead letters."
+)
 
 Ids = Annotated[list[str] | None, typer.Argument(metavar="ID", help="The messages' ids.")]
 After = Annotated[

@@ -25,8 +25,8 @@ def drop_group(
 ) -> None:
     """Drops a group with its messages; asks first.
 
-    Other groups keep theirs. It is refused while workers of the group are alive: they would make
-    the group again, and begin where a new one begins.
+    Other groups keep theirs. It is refused while workers of the group are alive: they would create
+    it again, and start where a new group starts.
     """
     with target.opened() as app:
         left = summed(group, app.admin.stats(topic, group))

@@ -1,4 +1,4 @@
-"""`qframe outbox`: what waits in an outbox, what is refused there and why, until it is mended."""
+"""`qframe outbox`: shows the messages of an outbox, retries and drops refused ones."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 
 from qframe.cli.asking import ask, check_chosen
 from qframe.cli.bodies import body_as_json, body_as_text, own_headers
+from qframe.cli.commands import Commands
 from qframe.cli.flags import AsJson, Limit
 from qframe.cli.output import counted, facts, say, say_json, table
 from qframe.cli.records import moment
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 _MOST: Final = 100_000
 
 outbox: Final = typer.Typer(
-    no_args_is_help=True, help="Shows, retries and drops messages of an outbox."
+    cls=Commands, no_args_is_help=True, help="Shows, retries and drops messages of an outbox."
 )
 
 Where = Annotated[
@@ -50,7 +51,7 @@ def list_waiting(
     prefix: Prefix = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists the messages of an outbox, the oldest first, and which are refused.
+    """Lists the messages of an outbox, the refused ones marked.
 
     A refused message holds back the later messages of its key, or of its whole topic.
     """

@@ -50,4 +50,5 @@ def _position(to: str, slot: int | None) -> dict[str, Any]:
         raise BadOption("slot", slot, f"{to!r} is not an offset", "leave --slot out")
     if to in ("earliest", "latest"):
         return {"to": to}
-    return {"time": moment_of(to, "to")}
+    remedy = "use earliest, latest, an offset, or a time such as 2026-01-31T10:00:00Z"
+    return {"time": moment_of(to, "to", remedy)}

@@ -7,6 +7,7 @@ from typing import Final
 
 from qframe.errors import BadOption
 
+A_TIME: Final = "use a time such as 2026-01-31T10:00:00Z"
 _UNITS: Final = (("d", 86_400), ("h", 3600), ("min", 60))
 
 
@@ -20,7 +21,7 @@ def duration_of(text: str | None) -> float | str | None:
         return text
 
 
-def moment_of(text: str, what: str) -> datetime | float:
+def moment_of(text: str, what: str, remedy: str = A_TIME) -> datetime | float:
     """A moment: ISO 8601, or seconds since 1970.
 
     Raises:
@@ -33,9 +34,7 @@ def moment_of(text: str, what: str) -> datetime | float:
     try:
         return datetime.fromisoformat(text)
     except ValueError:
-        raise BadOption(
-            what, text, "it is not a time", "use a time such as 2026-01-31T10:00:00Z"
-        ) from None
+        raise BadOption(what, text, "it is not a time", remedy) from None
 
 
 def length(seconds: float) -> str:

@@ -19,7 +19,7 @@ from qframe.topic import Kind, KindName, SubjectRule, Topic, is_internal
 topics: Final = typer.Typer(
     cls=TopicCommands,
     invoke_without_command=True,
-    help="Lists topics, shows the one that is named, or declares one.",
+    help="Lists topics, shows one, or declares one.",
     subcommand_metavar="[TOPIC | COMMAND ...]",
 )
 
@@ -118,7 +118,7 @@ def groups(
     topic: TopicName,
     as_json: AsJson = False,
 ) -> None:
-    """Lists a topic's groups and how far each of them is."""
+    """Lists a topic's groups, and how far each one is."""
     with target.opened() as app:
         found = app.admin.topic(topic)
         names = app.admin.groups(topic)

@@ -44,16 +44,27 @@ def refused(*words: str) -> str:
     return str(caught.value)
 
 
-@pytest.mark.parametrize("command", typer.main.get_command(cli).list_commands(None))  # type: ignore[attr-defined, arg-type]
-def test_help_names_arguments_plainly_and_cuts_no_word(app: QFrame, command: str) -> None:
-    text = shown(command, "--help")
+def commands(group: Any = None, words: tuple[str, ...] = ()) -> Iterator[tuple[str, ...]]:
+    """The words of every command, and of every command of a group."""
+    group = typer.main.get_command(cli) if group is None else group
+    for name, command in group.commands.items():
+        if not command.hidden:
+            yield (*words, name)
+        yield from commands(command, (*words, name)) if hasattr(command, "commands") else ()
+
+
+@pytest.mark.parametrize("command", list(commands()), ids=" ".join)
+def test_help_names_arguments_plainly_and_cuts_no_word(
+    app: QFrame, command: tuple[str, ...]
+) -> None:
+    text = shown(*command, "--help")
     usage = text.split("\n\n")[0]
     assert "{" not in usage
     assert "<" not in text
     assert all(len(line) <= 80 for line in text.splitlines())
-    (row,) = [
-        line for line in shown("--help").splitlines() if line.startswith(f"  {command} ")
-    ]  # fmt: skip
+    *group, name = command
+    rows = shown(*group, "--help").splitlines()
+    (row,) = [line for line in rows if line.startswith(f"  {name} ")]
     assert not row.endswith("...")
 
 
