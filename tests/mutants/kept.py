@@ -466,8 +466,8 @@ KEPT = [
     Mutant(
         "auto_ack is not set back before a retry here",
         "runtime/handler/attempt.py",
-        "        self.local_retries += 1\n        self.auto_ack = auto_ack\n",
-        "        self.local_retries += 1\n",
+        "        self.auto_ack: bool = auto_ack\n\n    def suspect",
+        "\n    def suspect",
         UNIT + "test_local_retries.py",
     ),
     Mutant(
