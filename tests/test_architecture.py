@@ -158,7 +158,7 @@ def test_a_planted_fault_is_found(tmp_path: Path, place: str, text: str, fault: 
 
 
 DRIVERS = {"sqlalchemy", "redis", "hiredis", "kazoo", "psycopg", "pymysql"}
-EDGES = {"pyspark", "pyarrow", "structlog", "typer", "rich", "starlette", "fastapi", "flask"}
+EDGES = {"fastapi", "flask", "pyarrow", "pydantic", "pyspark", "rich", "structlog", "typer"}
 OPENED = """
 from contextlib import suppress
 from qframe import QFrame, StoreUnavailable, Topic

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, Iterator
+from dataclasses import replace
 from types import TracebackType
 from typing import Any, Final, Literal, NoReturn, Self, TypedDict, cast
 
@@ -221,7 +222,7 @@ class Pull:
 
     def _make_worker(self) -> Worker:
         assembly = self._make_assembly(self._join)
-        settings = assembly.settings.model_copy(update={"grace": 0.0})
+        settings = replace(assembly.settings, grace=0.0)
         alone = msgspec.structs.replace(
             assembly, consumers=[self._consumer], outboxes=(), settings=settings
         )

@@ -8,6 +8,7 @@ from typer.core import TyperCommand, TyperGroup
 
 from qframe.errors import BadOption
 from qframe.options.consumer import ConsumerOptions
+from qframe.options.rules import options_of
 
 _TUNED: Final = {"threads": "--threads", "rate_limit": "--rate", "max_in_flight": "--in-flight"}
 
@@ -59,7 +60,7 @@ class WorkerCommand(TyperCommand):
                 break
             flag = word.partition("=")[0]
             name = flag.removeprefix("--").replace("-", "_")
-            if flag.startswith("--") and flag not in own and name in ConsumerOptions.model_fields:
+            if flag.startswith("--") and flag not in own and name in options_of(ConsumerOptions):
                 raise BadOption("option", flag, "it is an option of each consumer", _where(name))
         return super().parse_args(ctx, args)
 

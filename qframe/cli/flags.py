@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from qframe.options.config_file import CONFIG_VARIABLE
-from qframe.options.rules import option_table
+from qframe.options.rules import options_of
 from qframe.options.settings import PREFIX, Settings
 
 
 def _help_of(name: str) -> str:
-    option = next(option for option in option_table(Settings) if option.name == name)
-    default = option.default.strip("'")
+    option = options_of(Settings)[name]
+    default = option.shown_default.strip("'")
     shown = f"; default: {default}" if default else ""
     return f"{option.help} [{PREFIX}{name.upper()}{shown}]"
 

@@ -3,16 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Sequence
-from typing import Annotated, Any, ClassVar, Final, Literal, TypedDict
-
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from dataclasses import dataclass, field
+from typing import Annotated, Any, Final, Literal, TypedDict
 
 from qframe.errors import BadOption
 from qframe.hooks import Middleware, is_async, middleware_given
 from qframe.message import Message
 from qframe.options.batch import Batch
 from qframe.options.flow import Breaker, RateLimit, rate_limit_of
-from qframe.options.rules import MaybeSeconds, Rule, Seconds, refuse_unknown, translated
+from qframe.options.rules import (
+    CALLABLE,
+    FLAG,
+    CheckedOptions,
+    Rule,
+    checked_options,
+    instance,
+    maybe,
+    one_of,
+    options_of,
+    refuse_unknown,
+    seconds,
+    whole,
+)
 from qframe.retry import Backoff
 from qframe.tags import AllOf, Tags, tags_wanted
 
@@ -22,109 +34,107 @@ AWAITED_AT_ONCE: Final = 100
 
 OnDead = Callable[[Message, BaseException], object]
 
-_CHECKER_RULE = Rule("a checker, or the name of one registered with app.checker")
-_TAGS_RULE = Rule("a tag, a list of tags of which any will do, or AllOf(…)", '"gold"')
-_MIDDLEWARE_RULE = Rule("a Middleware, or a list of them")
-_BACKOFF_RULE = Rule("a Backoff, or its first wait: seconds, or a string such as '2s'")
-_BREAKER_RULE = Rule('a Breaker, such as Breaker(failures=10, pause="30s")', "Breaker()")
-_BYTES_RULE = Rule("a whole number", "67108864")
-_RATE_RULE = Rule('a RateLimit, or a rate such as "100/s", "6000/m", "50/h"', '"100/s"')
-
-
-_BATCH_RULE = Rule("a Batch, such as Batch(500, '50ms')", "Batch(500, '50ms')")
-
 
 def _backoff(value: Any) -> Any:
     return value if isinstance(value, Backoff) else Backoff(first=value)
 
 
-class ConsumerOptions(BaseModel):
+@dataclass(frozen=True, kw_only=True)
+class ConsumerOptions(CheckedOptions):
     """The options of one consumer, checked; made by `consumer_options`."""
 
-    model_config: ClassVar[ConfigDict] = ConfigDict(
-        arbitrary_types_allowed=True, extra="forbid", frozen=True, strict=True
-    )
-
-    threads: int = Field(
-        8, ge=1, le=100_000,
-        description=f"How many handlers run at once, at most {MOST_THREADS} plain ones; "
+    threads: Annotated[
+        int,
+        whole(1, 100_000),
+        f"How many handlers run at once, at most {MOST_THREADS} plain ones; "
         f"by default {AWAITED_AT_ONCE} async ones.",
-    )  # fmt: skip
-    max_attempts: int = Field(
-        16, ge=1, le=1000, description="How many deliveries a message gets before it is dead."
-    )
-    backoff: Annotated[Backoff, BeforeValidator(_backoff), _BACKOFF_RULE] = Field(
-        default_factory=Backoff,
-        description="How long a message waits after a failure.",
-    )
-    lease: Seconds = Field(
-        30.0, ge=0.2, le=86_400,
-        description="How long after its worker's death a message is due again, in seconds.",
-    )  # fmt: skip
-    auto_ack: bool = Field(
-        True, description="Whether a message is settled when its handler returns."
-    )
-    max_in_flight: int = Field(
-        3000, ge=1, le=MOST_IN_FLIGHT,
-        description="How many messages a worker holds at once; more with batch=.",
-    )  # fmt: skip
-    start: Literal["earliest", "latest"] = Field(
-        "earliest", description="Where a new group begins."
-    )
-    broadcast: bool = Field(
-        False, description="Whether every instance gets every message, by default from latest on."
-    )
-    broadcast_expires: Seconds = Field(
-        604_800.0, ge=60, le=366 * 86_400,
-        description="How long the group of an unused broadcast instance is kept, in seconds.",
-    )  # fmt: skip
-    serial: bool = Field(
-        False,
-        description="Whether a slot's messages are handled one at a time, whatever their keys.",
-    )
-    on_dead: OnDead | None = Field(
-        None,
-        description="Called with the message and its error when it becomes a dead letter.",
-    )
-    idempotent_checker: Annotated[Any, _CHECKER_RULE] = Field(
-        None, description="Recognises repeated messages and acknowledges them unhandled."
-    )
-    timeout: MaybeSeconds = Field(
-        None, ge=0.001, le=86_400,
-        description="How long a handler may run before it is cancelled: see docs/async.md.",
-    )  # fmt: skip
-    rate_limit: Annotated[RateLimit | None, BeforeValidator(rate_limit_of), _RATE_RULE] = Field(
-        None, description="How often the handler may start: see docs/flow.md."
-    )
-    breaker: Annotated[Breaker | None, _BREAKER_RULE] = Field(
-        None,
-        description="Pauses the consumer after some failures in a row: see docs/flow.md.",
-    )
-    max_in_flight_bytes: Annotated[int | None, _BYTES_RULE] = Field(
-        None, ge=65_536, le=2**40,
-        description="How many bytes of bodies it holds at once; by default the app's option.",
-    )  # fmt: skip
-    batch: Annotated[Batch | None, _BATCH_RULE] = Field(
-        None, description="How many messages the handler gets at once: see docs/batching.md."
-    )
-    tags: Annotated[Tags | None, BeforeValidator(tags_wanted), _TAGS_RULE] = Field(
-        None,
-        description="Which messages are handled, by their tags; others are acknowledged unhandled.",
-    )
+    ] = 8
+    max_attempts: Annotated[
+        int, whole(1, 1000), "How many deliveries a message gets before it is dead."
+    ] = 16
+    backoff: Annotated[
+        Backoff,
+        Rule("a Backoff, or its first wait: seconds, or a string such as '2s'", _backoff),
+        "How long a message waits after a failure.",
+    ] = field(default_factory=Backoff)
+    lease: Annotated[
+        float,
+        seconds(0.2, 86_400),
+        "How long after its worker's death a message is due again, in seconds.",
+    ] = 30.0
+    auto_ack: Annotated[bool, FLAG, "Whether a message is settled when its handler returns."] = True
+    max_in_flight: Annotated[
+        int, whole(1, MOST_IN_FLIGHT), "How many messages a worker holds at once; more with batch=."
+    ] = 3000
+    start: Annotated[
+        Literal["earliest", "latest"], one_of("earliest", "latest"), "Where a new group begins."
+    ] = "earliest"
+    broadcast: Annotated[
+        bool, FLAG, "Whether every instance gets every message, by default from latest on."
+    ] = False
+    broadcast_expires: Annotated[
+        float,
+        seconds(60, 366 * 86_400),
+        "How long the group of an unused broadcast instance is kept, in seconds.",
+    ] = 604_800.0
+    serial: Annotated[
+        bool, FLAG, "Whether a slot's messages are handled one at a time, whatever their keys."
+    ] = False
+    on_dead: Annotated[
+        OnDead | None,
+        maybe(CALLABLE),
+        "Called with the message and its error when it becomes a dead letter.",
+    ] = None
+    idempotent_checker: Annotated[
+        Any,
+        Rule("a checker, or the name of one registered with app.checker", lambda value: value),
+        "Recognises repeated messages and acknowledges them unhandled.",
+    ] = None
+    timeout: Annotated[
+        float | None,
+        maybe(seconds(0.001, 86_400)),
+        "How long a handler may run before it is cancelled: see docs/async.md.",
+    ] = None
+    rate_limit: Annotated[
+        RateLimit | None,
+        Rule('a RateLimit, or a rate such as "100/s", "6000/m", "50/h"', rate_limit_of, '"100/s"'),
+        "How often the handler may start: see docs/flow.md.",
+    ] = None
+    breaker: Annotated[
+        Breaker | None,
+        maybe(
+            instance(Breaker, 'a Breaker, such as Breaker(failures=10, pause="30s")', "Breaker()")
+        ),
+        "Pauses the consumer after some failures in a row: see docs/flow.md.",
+    ] = None
+    max_in_flight_bytes: Annotated[
+        int | None,
+        maybe(whole(65_536, 2**40, "67108864")),
+        "How many bytes of bodies it holds at once; by default the app's option.",
+    ] = None
+    batch: Annotated[
+        Batch | None,
+        maybe(instance(Batch, "a Batch, such as Batch(500, '50ms')", "Batch(500, '50ms')")),
+        "How many messages the handler gets at once: see docs/batching.md.",
+    ] = None
+    tags: Annotated[
+        Tags | None,
+        Rule("a tag, a list of tags of which any will do, or AllOf(…)", tags_wanted, '"gold"'),
+        "Which messages are handled, by their tags; others are acknowledged unhandled.",
+    ] = None
     middleware: Annotated[
-        tuple[Middleware, ...], BeforeValidator(middleware_given), _MIDDLEWARE_RULE
-    ] = Field(
-        (),
-        description="Called around the handler, inside the app's middleware: "
-        "see docs/middleware.md.",
-    )
-    local_retries: int = Field(
-        3, ge=0, le=1_000_000,
-        description="How often NeedRetry() calls the handler again in this worker, at most.",
-    )  # fmt: skip
-    at_most_once: bool = Field(
-        False, description="Whether a message is settled before its handler is called."
-    )
+        tuple[Middleware, ...],
+        Rule("a Middleware, or a list of them", middleware_given),
+        "Called around the handler, inside the app's middleware: see docs/middleware.md.",
+    ] = ()
+    local_retries: Annotated[
+        int,
+        whole(0, 1_000_000),
+        "How often NeedRetry() calls the handler again in this worker, at most.",
+    ] = 3
+    at_most_once: Annotated[
+        bool, FLAG, "Whether a message is settled before its handler is called."
+    ] = False
 
     @property
     def lease_ms(self) -> int:
@@ -178,10 +188,10 @@ def consumer_options(**given: Any) -> ConsumerOptions:
     Raises:
         BadOption: if one is unknown or out of its bounds.
     """
-    fields = ConsumerOptions.model_fields
+    known = options_of(ConsumerOptions)
     for name in given:
-        if name not in fields:
-            refuse_unknown("consumer option", name, fields)
+        if name not in known:
+            refuse_unknown("consumer option", name, known)
     if given.get("broadcast") is True:
         given.setdefault("start", "latest")
     elif "broadcast_expires" in given:
@@ -190,10 +200,7 @@ def consumer_options(**given: Any) -> ConsumerOptions:
             "expires", "add broadcast=True, or leave it out",
         )  # fmt: skip
     _allow_for_batches(given)
-    try:
-        options = ConsumerOptions(**given)
-    except ValidationError as error:
-        raise translated(ConsumerOptions, error, lambda name: (name, given[name])) from None
+    options = checked_options(ConsumerOptions, {name: (name, given[name]) for name in given})
     if options.at_most_once:
         _check_alone(options)
     if is_async(options.on_dead):

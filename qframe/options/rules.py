@@ -1,15 +1,12 @@
-"""The base of all options: types, rules in words, and error messages."""
+"""Rules of options: how each is written down, checked, shown, and refused."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
+from dataclasses import dataclass, field
 from difflib import get_close_matches
-from types import NoneType
-from typing import Annotated, Any, Final, Literal, NamedTuple, NoReturn, get_args, get_origin
-
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ValidationError
-from pydantic.fields import FieldInfo
+from typing import Annotated, Any, Final, NamedTuple, NoReturn, TypeVar, get_origin, get_type_hints
 
 from qframe.errors import BadOption
 from qframe.topic import checked_name, duration_ms
@@ -17,50 +14,173 @@ from qframe.topic import checked_name, duration_ms
 MOST_AT_ONCE: Final = 100_000
 
 
+@dataclass(frozen=True, kw_only=True)
+class CheckedOptions:
+    """Options of something, each a field `name: Annotated[type, Rule, help] = default`.
+
+    Attributes:
+        given: the names of those that were given, and are no defaults.
+    """
+
+    given: frozenset[str] = field(default=frozenset(), repr=False, compare=False)
+
+
+Checked = TypeVar("Checked", bound=CheckedOptions)
+
+
 class Rule(NamedTuple):
-    """The rule of a value in words, where its type does not say it, and a valid example."""
+    """The rule that a value follows.
+
+    Attributes:
+        text: what it must be, in words.
+        check: returns the value as it is kept; raises a `ValueError` if it is not allowed.
+        example: a value that is allowed, for options whose default shows none.
+    """
 
     text: str
+    check: Callable[[Any], Any]
     example: str = ""
 
 
-def _seconds(value: Any) -> float:
-    """Seconds, from a number of them, also one in a text, or from a text with a unit."""
-    if isinstance(value, str):
-        with suppress(ValueError):
-            value = float(value)
-    return duration_ms(value, "duration") / 1000
+def whole(least: int, most: int, example: str = "", *, written: bool = False) -> Rule:
+    """A whole number; if `written`, also in a text, as environment variables have it."""
+
+    def check(value: Any) -> int:
+        if written and isinstance(value, str | float) and float(value).is_integer():
+            value = int(float(value))
+        _require(isinstance(value, int) and not isinstance(value, bool) and least <= value <= most)
+        return int(value)
+
+    return Rule(f"a whole number from {least} to {most}", check, example)
 
 
-_NAME_RULE = Rule("1 to 64 of the characters A-Z a-z 0-9 _ . -")
-_DURATION_RULE = Rule('seconds, or a string such as "500ms", "30s", "24h",', '"30s"')
+def seconds(least: float, most: float) -> Rule:
+    """A duration, kept in seconds; in a text a number without a unit is one of seconds."""
 
-Seconds = Annotated[float, BeforeValidator(_seconds), _DURATION_RULE]
-MaybeSeconds = Annotated[
-    float | None, BeforeValidator(lambda value: value and _seconds(value)), _DURATION_RULE
-]
-Name = Annotated[str, AfterValidator(lambda name: checked_name(name, "namespace")), _NAME_RULE]
-MaybeName = Annotated[
-    str, AfterValidator(lambda name: name and checked_name(name, "instance")), _NAME_RULE
-]
+    def check(value: Any) -> float:
+        if isinstance(value, str):
+            with suppress(ValueError):
+                value = float(value)
+        kept = duration_ms(value, "duration") / 1000
+        _require(least <= kept <= most)
+        return kept
+
+    text = 'seconds, or a string such as "500ms", "30s", "24h",'
+    return Rule(f"{text} from {least} to {most}", check, '"30s"')
+
+
+def one_of(*values: str, written: bool = False) -> Rule:
+    """One of a few texts; if `written`, in any case."""
+
+    def check(value: Any) -> str:
+        if written and isinstance(value, str):
+            value = value.lower()
+        _require(value in values)
+        return str(value)
+
+    return Rule(f"one of {', '.join(values)}", check)
+
+
+def text(*, least: int = 0) -> Rule:
+    """A text of at least so many characters."""
+
+    def check(value: Any) -> str:
+        _require(isinstance(value, str) and len(value) >= least)
+        return str(value)
+
+    return Rule("a string", check)
+
+
+def named(what: str, *, required: bool = True) -> Rule:
+    """A name, as a namespace has one; an empty one is allowed if none is required."""
+
+    def check(value: Any) -> str:
+        return "" if value == "" and not required else checked_name(value, what)
+
+    return Rule("1 to 64 of the characters A-Z a-z 0-9 _ . -", check)
+
+
+def instance(kind: type, text: str, example: str = "") -> Rule:
+    """An object of a type."""
+
+    def check(value: Any) -> Any:
+        _require(isinstance(value, kind))
+        return value
+
+    return Rule(text, check, example)
+
+
+def maybe(rule: Rule) -> Rule:
+    """A rule, or None."""
+    return rule._replace(check=lambda value: None if value is None else rule.check(value))
+
+
+def _called(value: Any) -> Any:
+    _require(callable(value))
+    return value
+
+
+FLAG: Final = instance(bool, "True or False")
+CALLABLE: Final = Rule("a callable", _called)
+
+
+def _require(is_allowed: bool) -> None:
+    if not is_allowed:
+        raise ValueError
 
 
 class Option(NamedTuple):
-    """One line of the table of options, for the CLI's help and the docs."""
+    """One of them, for checks, the CLI's help and the docs."""
 
     name: str
-    rule: str
-    default: str
+    rule: Rule
+    default: Any
     help: str
 
+    @property
+    def shown_default(self) -> str:
+        """The default, as code has it; nothing for one that is not simple."""
+        if isinstance(self.default, float):
+            return f"{self.default:g}"
+        return repr(self.default) if isinstance(self.default, int | str) else ""
 
-def option_table(model: type[BaseModel]) -> list[Option]:
-    """Every option of `Settings` or `ConsumerOptions` that is described, in order."""
-    return [
-        Option(name, _rule(field), _shown_default(field), field.description)
-        for name, field in model.model_fields.items()
-        if field.description
-    ]
+    @property
+    def remedy(self) -> str:
+        """What to do about a value that is not allowed."""
+        allowed = self.shown_default or self.rule.example
+        return f"use {allowed}, or leave it out" if allowed else "leave it out for no value"
+
+
+def options_of(model: type[CheckedOptions]) -> Mapping[str, Option]:
+    """Options by their names, in order."""
+    found = {}
+    for name, hint in get_type_hints(model, include_extras=True).items():
+        if get_origin(hint) is Annotated:
+            rule, text = hint.__metadata__
+            found[name] = Option(name, rule, getattr(model, name, None), text)
+    return found
+
+
+def checked_options(model: type[Checked], given: Mapping[str, tuple[str, Any]]) -> Checked:
+    """The options that were given, each checked; defaults stand for the others.
+
+    Args:
+        model: the class of the options.
+        given: by each option's name, the name and the value as their source spells them.
+
+    Raises:
+        BadOption: for the first that is not allowed.
+    """
+    values = {}
+    for option in options_of(model).values():
+        if option.name not in given:
+            continue
+        name, value = given[option.name]
+        try:
+            values[option.name] = option.rule.check(value)
+        except ValueError:
+            raise BadOption(name, value, f"it must be {option.rule.text}", option.remedy) from None
+    return model(**values, given=frozenset(given))
 
 
 def checked_limit(limit: object) -> int:
@@ -80,57 +200,3 @@ def refuse_unknown(what: str, name: str, known: Iterable[str]) -> NoReturn:
     close = get_close_matches(name, known, n=1)
     remedy = f"did you mean {close[0]!r}?" if close else f"there are: {', '.join(known)}"
     raise BadOption(what, name, "there is no such option", remedy)
-
-
-def translated(
-    model: type[BaseModel], error: ValidationError, source: Callable[[str], tuple[str, Any]]
-) -> BadOption:
-    """The first of pydantic's complaints, in our words."""
-    option = str(error.errors(include_url=False)[0]["loc"][0])
-    name, value = source(option)
-    field = model.model_fields[option]
-    return BadOption(name, value, f"it must be {_rule(field)}", _remedy(field))
-
-
-def _remedy(field: FieldInfo) -> str:
-    """A value that is allowed: the default, or else an example."""
-    examples = [each.example for each in field.metadata if isinstance(each, Rule) and each.example]
-    allowed = _shown_default(field) or next(iter(examples), "")
-    return f"use {allowed}, or leave it out" if allowed else "leave it out for no value"
-
-
-def _rule(field: FieldInfo) -> str:
-    """An option's rule in words: its type and its bounds."""
-    words = _type_in_words(field)
-    bounds = [
-        (word, getattr(limit, attribute))
-        for word, attribute in (("from", "ge"), ("to", "le"))
-        for limit in field.metadata
-        if getattr(limit, attribute, None) is not None
-    ]
-    return " ".join([words, *(f"{word} {_number(bound)}" for word, bound in bounds)])
-
-
-def _type_in_words(field: FieldInfo) -> str:
-    for each in field.metadata:
-        if isinstance(each, Rule):
-            return each.text
-    kind = field.annotation
-    parts = [part for part in get_args(kind) if part is not NoneType]
-    if get_origin(kind) is Literal:
-        return f"one of {', '.join(parts)}"
-    if kind is not None and NoneType in get_args(kind):
-        return "a callable" if get_origin(parts[0]) is Callable else "a value"
-    simple: dict[Any, str] = {int: "a whole number", bool: "True or False", str: "a string"}
-    return simple.get(kind, "a value")
-
-
-def _shown_default(field: FieldInfo) -> str:
-    default = field.default
-    if isinstance(default, float):
-        return _number(default)
-    return repr(default) if isinstance(default, int | str) else ""
-
-
-def _number(value: float) -> str:
-    return str(value) if isinstance(value, int) else f"{value:g}"

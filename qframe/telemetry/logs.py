@@ -189,7 +189,7 @@ def log_unless_heard(events: Events, settings: Settings) -> Callable[[], None]:
     """
     if events:
         return lambda: None
-    level = None if "log_level" in settings.model_fields_set else "warning"
+    level = None if "log_level" in settings.given else "warning"
     return log_events(events, settings, level=level)
 
 

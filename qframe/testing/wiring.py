@@ -6,6 +6,7 @@ import asyncio
 import functools
 import inspect
 from collections.abc import Callable, Coroutine, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
 import msgspec
@@ -100,7 +101,7 @@ class Wiring:
             "_store": store, "_clock": clock, "_coordinator": coordinator, "_producer": None,
             "_topics": None, "_worker": Occupied(), "_pulls": NoPulls(),
             # Whoever closes the app and goes on must not open its own store.
-            "settings": app.settings.model_copy(update={"store": store.url}),
+            "settings": replace(app.settings, store=store.url),
         }  # fmt: skip
         with app._guard:
             if app._worker is not None:
@@ -155,7 +156,7 @@ class Wiring:
         """A consumer's line as a worker would have it, but for its threads."""
         options = consumer.options
         if type(options.backoff) is Backoff:
-            options = options.model_copy(update={"backoff": Sound(options.backoff)})
+            options = replace(options, backoff=Sound(options.backoff))
         group = consumer.group_of(self._app.settings.instance)
         if options.at_most_once:
             journal.settles_first(topic.name, group)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -63,7 +64,7 @@ def subscription(
 
 def hasty() -> ConsumerOptions:
     """A time below what users may ask for."""
-    return consumer_options(broadcast=True).model_copy(update={"broadcast_expires": 0.01})
+    return replace(consumer_options(broadcast=True), broadcast_expires=0.01)
 
 
 @pytest.mark.parametrize(

@@ -70,7 +70,7 @@ def executor_of(
             time_limit=place.time_limit, clock=clock, work=place.work, on_failure=on_failure,
         )  # fmt: skip
     if spec.is_async:
-        limit = options.threads if "threads" in options.model_fields_set else AWAITED_AT_ONCE
+        limit = options.threads if "threads" in options.given else AWAITED_AT_ONCE
         return LoopExecutor(
             name=place.name, limit=limit, time_limit=place.time_limit, event_loop=event_loop,
             handler=cast("Any", spec.handler), work=place.work,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -444,7 +444,7 @@ def in_hand(shop: Shop, topic: Topic) -> int:
 def test_stopping_finishes_what_runs_and_gives_the_rest_back_uncounted(
     shop: Shop, url: str
 ) -> None:
-    shop.app.settings = shop.app.settings.model_copy(update={"grace": 60.0})
+    shop.app.settings = replace(shop.app.settings, grace=60.0)
     stream, ordered = Topic("s", slots=2), Topic("o", kind="ordered", slots=2)
     gate = threading.Event()
     attempts: Counter[tuple[str, int]] = Counter()
@@ -479,7 +479,7 @@ def test_stopping_finishes_what_runs_and_gives_the_rest_back_uncounted(
 @pytest.mark.promise(9)
 def test_what_outlasts_the_grace_is_cancelled_and_given_back(url: str) -> None:
     shop = Shop(url)
-    shop.app.settings = shop.app.settings.model_copy(update={"grace": 0.2})
+    shop.app.settings = replace(shop.app.settings, grace=0.2)
     topic = Topic("t", slots=1)
     gate, cancelled = threading.Event(), []
 
