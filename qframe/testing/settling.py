@@ -4,76 +4,86 @@ from __future__ import annotations
 
 import threading
 from contextlib import suppress
-from queue import Empty
-from typing import Any
+from queue import Empty, SimpleQueue
 
 from qframe.message import Delivery
 from qframe.outcomes import Settled
 from qframe.runtime.context import ConsumerContext
-from qframe.runtime.feed.settler import Leak, Settler
-from qframe.runtime.handler.retry_policy import Disposition
+from qframe.runtime.feed.settlement_sender import SettlementSender
+from qframe.runtime.feed.settler import Leak, OnLeaked, Settlements
 from qframe.testing.crashes import Point, WorkerLife
 
 
-class DirectSettler(Settler):
-    """A settler without a thread: whoever settles tells the store.
+class DirectSettler:
+    """Stands in place of a settler, without a thread: whoever settles tells the store.
 
     Args:
-        life: the worker's; once it is over the store hears nothing more.
         context: the consumer's.
-        settler: the arguments of `Settler`.
+        sender: tells the store.
+        on_leaked: called for a message that was dropped unsettled.
+        life: the worker's; once it is over the store hears nothing more.
     """
 
-    def __init__(self, context: ConsumerContext, *, life: WorkerLife, **settler: Any) -> None:
-        super().__init__(context, **settler)
+    def __init__(
+        self,
+        context: ConsumerContext,
+        sender: SettlementSender,
+        on_leaked: OnLeaked,
+        life: WorkerLife,
+    ) -> None:
+        self._where = (context.topic.name, context.group)
+        self._sender = sender
+        self._on_leaked = on_leaked
         self._life = life
         self._telling = threading.RLock()
+        self._leaks: SimpleQueue[Leak] = SimpleQueue()
+        self.alive: bool = False
 
     def start(self) -> None:
         """Has no thread."""
 
-    def put(self, item: list[Delivery] | Disposition | Leak) -> None:
+    def stop(self, _timeout_s: float | None = None, /) -> bool:
+        """Has nothing to send."""
+        return True
+
+    def abandon(self) -> None:
+        """Keeps nothing."""
+
+    def put(self, item: Settlements) -> None:
         """Tells the store, unless the worker is lost before that.
 
         A message that was let go is heard later: the garbage collector tells of it, whatever lock
         is held.
         """
         if isinstance(item, Leak):
-            self._inbox.put(item)
+            self._leaks.put(item)
             self._life.wake()
             return
         try:
-            self._tell_store(item)
+            if self._life.over:
+                return
+            if isinstance(item, list) and not self._life.goes_on(Point.COMMIT, *self._where):
+                return
+            with self._telling:
+                self._sender.send([*item] if isinstance(item, list) else [item])
+            self._life.goes_on(Point.SETTLE, *self._where)
         finally:
             self._life.wake()
 
     def settle_now(self, deliveries: list[Delivery]) -> list[Settled]:
         """Tells the store, unless the worker is lost before that."""
-        where = (self._topic.name, self._group)
-        if self._life.over or not self._life.goes_on(Point.COMMIT, *where):
+        if self._life.over or not self._life.goes_on(Point.COMMIT, *self._where):
             return [Settled.STALE] * len(deliveries)
         with self._telling:
-            results = super().settle_now(deliveries)
-        self._life.goes_on(Point.SETTLE, *where)
+            results = self._sender.settle_now(deliveries)
+        self._life.goes_on(Point.SETTLE, *self._where)
         return results
-
-    def _tell_store(self, item: list[Delivery] | Disposition) -> None:
-        if self._life.over:
-            return
-        where = (self._topic.name, self._group)
-        if isinstance(item, list) and not self._life.goes_on(Point.COMMIT, *where):
-            return
-        with self._telling:
-            self._send([*item] if isinstance(item, list) else [item])
-        self._life.goes_on(Point.SETTLE, *where)
 
     def hear_of_leaks(self) -> bool:
         """Hands back what was let go unsettled; returns whether there was any."""
         heard = False
         with suppress(Empty):
             while True:
-                item = self._inbox.get_nowait()
-                if isinstance(item, Leak):
-                    self._on_leaked(item.delivery)
-                    heard = True
+                self._on_leaked(self._leaks.get_nowait().delivery)
+                heard = True
         return heard

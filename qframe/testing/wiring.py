@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import functools
 import inspect
-from collections.abc import Callable, Coroutine, Mapping
+from collections.abc import Callable, Coroutine
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,18 +18,18 @@ from qframe.coordination.base import Coordinator
 from qframe.errors import BadOption, NotSupported, UnknownTopic
 from qframe.hooks import is_async
 from qframe.idempotency.base import Checker
-from qframe.message import Delivery
 from qframe.retry import Backoff
 from qframe.runtime.consume.consumer import Consumer, ExecutorParts
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.event_loop import EventLoop, in_event_loop
-from qframe.runtime.flow.in_flight import InFlight
+from qframe.runtime.feed.settlement_sender import SettlementSender
+from qframe.runtime.feed.settler import OnLeaked
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import raise_returned
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checked import CheckerPolicy
 from qframe.runtime.process.live_settings import LiveSettings
-from qframe.stores.base import Settling, Store
+from qframe.stores.base import Store
 from qframe.testing.clock import StandingClock, SteppedClock
 from qframe.testing.crashes import Point, SimulatedCrash, WorkerLife
 from qframe.testing.inline import InlineBatchExecutor, InlineExecutor, SteppedExecutor
@@ -182,16 +182,11 @@ class Wiring:
             return executors[0]
 
         def make_settler(
-            context: ConsumerContext, /, *, store: Settling, in_flight: InFlight,
-            epochs: Callable[[], Mapping[int, str]], on_settled: Callable[[], None],
-            on_leaked: Callable[[Delivery], None],
-        ) -> DirectSettler:  # fmt: skip
-            settlers.append(
-                DirectSettler(
-                    context, life=life, store=store, in_flight=in_flight, epochs=epochs,
-                    on_settled=on_settled, on_leaked=on_leaked,
-                )
-            )  # fmt: skip
+            context: ConsumerContext,
+            sender: SettlementSender,
+            on_leaked: OnLeaked,
+        ) -> DirectSettler:
+            settlers.append(DirectSettler(context, sender, on_leaked, life))
             return settlers[0]
 
         spec = msgspec.structs.replace(

@@ -101,28 +101,28 @@ KEPT = [
     # Settlements.
     Mutant(
         "a settlement that could not be sent is dropped",
-        "runtime/feed/settler.py",
-        "            self._kept += [one for one, result in pairs if result is Settled.AWAY]\n",
+        "runtime/feed/settlement_sender.py",
+        "            self.kept += [one for one, result in pairs if result is Settled.AWAY]\n",
         "",
         SETTLER,
     ),
     Mutant(
         "what was kept waits for the next settlement",
         "runtime/feed/settler.py",
-        "        if not self._kept:\n            return self._inbox.get()\n",
+        "        if not self._sender.kept:\n            return self._inbox.get()\n",
         "        if True:\n            return self._inbox.get()\n",
         SETTLER,
     ),
     Mutant(
         "leaving slots are not emptied after a flush",
-        "runtime/feed/settler.py",
+        "runtime/feed/settlement_sender.py",
         "            self._on_settled()\n",
         "",
         f"{SETTLER} {WORKER}",
     ),
     Mutant(
         "a flush that is under way counts as nothing",
-        "runtime/feed/settler.py",
+        "runtime/feed/settlement_sender.py",
         "        self.sending = [_delivery(one) for one in batch]\n",
         "",
         f"{SETTLER} {RENEWER}",
@@ -130,7 +130,7 @@ KEPT = [
     Mutant(
         "a stopped settler leaves what is kept",
         "runtime/feed/settler.py",
-        "            is_done = not self._kept or self._abandoned.is_set()\n",
+        "            is_done = not self._sender.kept or self._abandoned.is_set()\n",
         "            is_done = True\n",
         SETTLER,
     ),
@@ -317,7 +317,7 @@ KEPT = [
         "a consumer is quiet while attempts change hands",
         "runtime/consume/consumer.py",
         "        return not self.settler.alive or "
-        "self.in_flight.deliveries <= self.settler.holds\n",
+        "self.in_flight.deliveries <= self._sender.holds\n",
         "        return True\n",
         WORKER,
     ),

@@ -394,9 +394,9 @@ def kept_by(consumer: Any) -> list[tuple[str, Any]]:
     return [
         ("in flight", consumer.in_flight.deliveries),
         ("bytes in flight", consumer.in_flight._bytes),
-        ("settler", consumer.settler._kept),
+        ("settler", consumer._sender.kept),
         ("settler's inbox", consumer.settler._inbox._items),
-        ("sending", consumer.settler.sending),
+        ("sending", consumer._sender.sending),
         ("lanes", {} if lanes is None else lanes._waiting),
         ("acks", consumer._acks._held),
         ("acks' endings", consumer._acks._ending),

@@ -15,6 +15,7 @@ from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
+from qframe.runtime.feed.settlement_sender import SettlementSender
 from qframe.runtime.feed.settler import Settler
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.retry_policy import Disposition, summary
@@ -78,11 +79,12 @@ class Bench:
         store: Any = self.keeper
         events = Events()
         events.listen(self._listen)
-        self.settler = Settler(
-            context_of(events=events, fail=lambda _, error: self.failures.append(error)),
-            store=store, in_flight=self.in_flight, epochs=lambda: {0: "e", 1: "e"},
-            on_settled=self._drain, on_leaked=lambda _: None,
+        context = context_of(events=events, fail=lambda _, error: self.failures.append(error))
+        self.sender = SettlementSender(
+            context, store=store, in_flight=self.in_flight, epochs=lambda: {0: "e", 1: "e"},
+            on_settled=self._drain,
         )  # fmt: skip
+        self.settler = Settler(context, self.sender, lambda _: None)
 
     def _drain(self) -> None:
         self.drained += 1
@@ -222,7 +224,7 @@ def test_a_group_that_was_dropped_has_nothing_that_is_kept() -> None:
     eventually(lambda: bench.stale == 2)
     assert bench.settler.stop(60)
     assert (len(bench.in_flight), bench.settled) == (0, 0)
-    assert bench.settler.holds == set()
+    assert bench.sender.holds == set()
 
 
 def test_slots_are_looked_at_after_each_flush_when_nothing_of_it_is_in_flight(bench: Bench) -> None:
@@ -243,11 +245,11 @@ def test_what_the_store_is_told_of_is_seen_from_before_it_knows_until_it_is_not_
     seen: list[tuple[set[int], set[int]]] = []
 
     def look() -> None:
-        sending = {one.seq for one in bench.settler.sending}
+        sending = {one.seq for one in bench.sender.sending}
         seen.append((sending, {one.seq for one in bench.in_flight.all()}))
 
     late: Any = Late(bench.keeper).before("acknowledge", look).after("acknowledge", look)
-    bench.settler._store = late
+    bench.sender._store = late
     remove = bench.in_flight.remove
 
     def removing(deliveries: list[Delivery]) -> list[Delivery]:
@@ -260,7 +262,7 @@ def test_what_the_store_is_told_of_is_seen_from_before_it_knows_until_it_is_not_
     bench.await_settled(1, 2)
     assert bench.settler.stop(60)
     assert seen == [({1, 2}, {1, 2})] * 3
-    assert bench.settler.sending == []
+    assert bench.sender.sending == []
 
 
 def test_what_cannot_be_settled_at_once_is_its_callers_to_try_again(bench: Bench) -> None:
@@ -278,31 +280,31 @@ def test_what_cannot_be_settled_at_once_is_its_callers_to_try_again(bench: Bench
 
 def test_after_an_outage_the_first_pause_is_short_again() -> None:
     bench = Bench()
-    settler = bench.settler
+    sender = bench.sender
     for _ in range(2):
         bench.keeper.away = {0}
-        settler._again_s = 0.0
+        sender.again_s = 0.0
         for _ in range(5):
-            settler._send(settler._sendable([delivery_of(2)] if not settler._kept else []))
-            longest_s = settler._again_s - SYSTEM_CLOCK.monotonic_s()
-            settler._again_s = 0.0
+            sender.send(sender.sendable([delivery_of(2)] if not sender.kept else []))
+            longest_s = sender.again_s - SYSTEM_CLOCK.monotonic_s()
+            sender.again_s = 0.0
         assert longest_s > 0.5
         bench.keeper.away.clear()
-        settler._send(settler._sendable([]))
-        assert settler._kept == []
+        sender.send(sender.sendable([]))
+        assert sender.kept == []
     bench.keeper.away = {0}
-    settler._send([delivery_of(2)])
-    assert settler._again_s - SYSTEM_CLOCK.monotonic_s() <= 0.05
+    sender.send([delivery_of(2)])
+    assert sender.again_s - SYSTEM_CLOCK.monotonic_s() <= 0.05
 
 
 def test_what_was_kept_goes_before_what_comes_just_when_it_is_tried_again() -> None:
     bench = Bench()
-    settler = bench.settler
+    sender = bench.sender
     bench.keeper.away = {0}
-    settler._send([delivery_of(2), delivery_of(4)])
+    sender.send([delivery_of(2), delivery_of(4)])
     bench.keeper.away.clear()
-    settler._again_s = 0.0
-    settler._send(settler._sendable([delivery_of(6), delivery_of(1)]))
+    sender.again_s = 0.0
+    sender.send(sender.sendable([delivery_of(6), delivery_of(1)]))
     assert bench.keeper.settled == [2, 4, 6, 1]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, NamedTuple
 
 from qframe.clock import Clock
 from qframe.coordination.base import Coordinator
@@ -19,7 +19,8 @@ from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.feed.lease_renewer import LeaseRenewer
 from qframe.runtime.feed.pull_loop import PullLoop
-from qframe.runtime.feed.settler import Leak, Settler
+from qframe.runtime.feed.settlement_sender import SettlementSender
+from qframe.runtime.feed.settler import Leak, OnLeaked, SettlementReceiver, Settler
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.feed.subscription import Subscription
 from qframe.runtime.flow.admission import AdmissionControl
@@ -36,12 +37,13 @@ from qframe.runtime.order.lanes import Lanes
 from qframe.runtime.order.tag_filter import lanes_of
 from qframe.runtime.policies.base import EffectPolicy
 from qframe.runtime.policies.settle_first import SettleFirst
-from qframe.stores.base import Settling, Store
+from qframe.stores.base import Store
 from qframe.topic import Kind, Topic
 
 LAST_WORDS_S: Final = 5.0
 
 SettleNow = Callable[[list[Delivery]], list[Settled]]
+SettlerMaker = Callable[[ConsumerContext, SettlementSender, OnLeaked], SettlementReceiver]
 
 
 class ExecutorParts(NamedTuple):
@@ -58,23 +60,6 @@ class ExecutorParts(NamedTuple):
     work: Engine
     batches: Batches | None
     time_limit: TimeLimit
-
-
-class SettlerMaker(Protocol):
-    """Makes a consumer's settler."""
-
-    def __call__(
-        self,
-        context: ConsumerContext,
-        /,
-        *,
-        store: Settling,
-        in_flight: InFlight,
-        epochs: Callable[[], Mapping[int, str]],
-        on_settled: Callable[[], None],
-        on_leaked: Callable[[Delivery], None],
-    ) -> Settler:
-        """Makes it."""
 
 
 class Consumer:
@@ -142,11 +127,13 @@ class Consumer:
             context, store=store, busy=self.in_flight.slots, give_back=self.give_back,
             on_lost=lambda slots: self.lose(self.in_flight.of(slots)), on_change=bell.ring,
         )  # fmt: skip
-        self.settler: Settler = make_settler(
+        self._sender = SettlementSender(
             context, store=store, in_flight=self.in_flight, epochs=lambda: self.slots.epochs,
             on_settled=self.slots.drain,
-            on_leaked=lambda delivery: self._finisher.leaked(delivery),
         )  # fmt: skip
+        self.settler: SettlementReceiver = make_settler(
+            context, self._sender, lambda delivery: self._finisher.leaked(delivery)
+        )
         self.renewal: LeaseRenewer = LeaseRenewer(
             context, store=store, in_flight=self.in_flight, lease_ms=options.lease_ms,
             epochs=lambda: self.slots.epochs, sending=self._being_settled, on_lost=self.lose,
@@ -315,7 +302,7 @@ class Consumer:
         """
         if self.executor.busy or self._acks:
             return False
-        return not self.settler.alive or self.in_flight.deliveries <= self.settler.holds
+        return not self.settler.alive or self.in_flight.deliveries <= self._sender.holds
 
     def is_done(self, *, drained: bool) -> bool:
         """Whether it is paused, or nothing is due, in doing, tried again, or (drained) waits."""
@@ -364,7 +351,7 @@ class Consumer:
     def _being_settled(self) -> list[Delivery]:
         """Deliveries in flight that the store may have settled already."""
         settled = () if self._first is None else self._first.settled.copy()
-        return [*self.settler.sending, *settled]
+        return [*self._sender.sending, *settled]
 
     def _in_hand(self) -> list[Attempt]:
         """The attempts that handlers have in hand, and those that their users settle."""
