@@ -159,8 +159,10 @@ class Ledger:
         name = call.group, call.message.id
         self.log(call.worker.process.name, f"{how}: {call.message.id}")
         lane = call.group, call.message.key or call.message.id
-        if how == "acks later" and not self.plan.options.get("batch"):
-            return  # its key waits for its user
+        if how == "acks later":
+            if not self.plan.options.get("batch"):
+                return  # its key waits for its user
+            self.passed.add(name)  # in a batch, the next part has the next of its key
         if call in self.running[lane]:
             self.running[lane].remove(call)
         if call.message.cancelled:
