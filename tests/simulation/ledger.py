@@ -192,7 +192,7 @@ class Ledger:
             if earlier == it.id:
                 return
             before = group, earlier
-            if before in self.passed or self.is_dead(group, earlier):
+            if before in self.passed | self.retried or self.is_dead(group, earlier):
                 continue
             if any(
                 other.message.id == earlier and other.unit is call.unit
