@@ -146,7 +146,7 @@ class Option(NamedTuple):
 
     @property
     def remedy(self) -> str:
-        """What to do about a value that is not allowed."""
+        """A value that is allowed, and how to leave the option out."""
         allowed = self.shown_default or self.rule.example
         return f"use {allowed}, or leave it out" if allowed else "leave it out for no value"
 

@@ -20,8 +20,8 @@ One = Delivery | Disposition
 class SettlementSender:
     """Sends settlements in its caller's thread, for one thread at a time.
 
-    What cannot be sent is kept and sent again, with growing pauses; what comes meanwhile waits
-    behind it if it is of the same slot, else it is sent.
+    It keeps a settlement that it cannot send, and tries again after growing pauses. Later ones of
+    the same slot wait behind it; those of other slots are sent.
 
     A settlement that the store cannot take ends its own message: it becomes a dead letter, with the
     reason.
