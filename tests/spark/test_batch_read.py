@@ -171,7 +171,7 @@ def test_what_was_removed_is_an_error_or_left_out(spark: SparkSession, space: Sp
     asked = {"startingOffsets": '{"0": 4}'}
     source = QFrameDataSource(given(**space.options(topic, **asked)))
     reader = source.reader(source.schema())
-    with pytest.raises(MessagesGone, match="offsets 4 to 9 of slot 0 of topic 'old' are gone"):
+    with pytest.raises(MessagesGone, match="offsets 4 to 9 of slot 0 of topic 'old' were removed"):
         [list(reader.read(part)) for part in reader.partitions()]
     left = space.read(spark, topic, failOnDataLoss="false", **asked)
     assert numbers(left) == [10, 11, 12, 13, 14]
