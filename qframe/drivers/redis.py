@@ -356,7 +356,7 @@ class Redis:
         return str(self._translated(reply)) if isinstance(reply, Exception) else None
 
     def _translated(self, error: BaseException) -> BaseException:
-        """What a driver's error means here."""
+        """The meaning of a driver's error here."""
         if isinstance(error, RedisClusterException) and error.__cause__ is not None:
             error = error.__cause__  # why the last of its nodes could not be asked
         if isinstance(error, AuthenticationError | AuthorizationError) or "NOAUTH" in str(error):

@@ -2,8 +2,8 @@
 
 Schema and statements are SQLAlchemy's, and so are the pools of connections. A `Statement` is
 compiled once for the database's dialect and then run with plain tuples on the driver's own cursor,
-which costs a fraction of SQLAlchemy's execution and keeps one text for all databases. What tells
-one database from another is its `Backend`.
+which costs a fraction of SQLAlchemy's execution and keeps one text for all databases. A `Backend`
+tells one database from another.
 """
 
 from __future__ import annotations
@@ -219,7 +219,7 @@ class Database:
         return self._repeated(lambda stage: self._transact(act, stage, writes=None))
 
     def watch(self) -> SqliteWatch | None:
-        """What says whether anything was committed to a file; None where there is a server.
+        """The watch that tells of commits to a file; None where there is a server.
 
         Raises:
             StoreUnavailable: if the file cannot be opened.

@@ -1,4 +1,4 @@
-"""What tells one database from another: its URL, its connections, its errors, its clock."""
+"""The differences between databases: URL, connections, errors, clock."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ class Backend(ABC):
         self.may_migrate: bool = True
 
     def writing(self) -> AbstractContextManager[Any]:
-        """What a transaction that writes holds in this process."""
+        """The lock that a writing transaction holds in this process."""
         return nullcontext()
 
     def locks_over_fork(self) -> Iterable[Any]:
@@ -118,7 +118,7 @@ class Backend(ABC):
 
     @abstractmethod
     def refusal(self, error: Exception) -> Exception | None:
-        """What an error means that is neither a conflict nor a lost connection, if we know."""
+        """The meaning of an error that is no conflict and no lost connection, if it is known."""
 
     def undo(self, connection: PoolProxiedConnection) -> bool:
         """Rolls back after a failure; returns whether it is sure that nothing was changed."""
@@ -133,7 +133,7 @@ class Backend(ABC):
         return True
 
     def translated(self, error: Exception, *, unknown: bool) -> Exception:
-        """What a driver's error means here."""
+        """The meaning of a driver's error here."""
         if unknown:
             return AnswerLost(self.shown, text_of(error))
         return self.refusal(error) or StoreUnavailable(self.shown, text_of(error))

@@ -129,7 +129,7 @@ class Sqlite(Backend):
         return False
 
     def translated(self, error: Exception, *, unknown: bool) -> Exception:
-        """What a driver's error means here.
+        """The meaning of a driver's error here.
 
         A commit for which the disk has no room has not written its last page, without which the
         others count for nothing.
@@ -163,7 +163,7 @@ class SqliteWatch:
         Forks.add(self._begin_anew, before=self._before_fork, locks=self._locks_over_fork)
 
     def version(self) -> tuple[int, int]:
-        """What changes when another connection has committed; nothing once released."""
+        """A number that changes when another connection has committed; nothing once released."""
         with self._guard:
             if not self._is_open:
                 return 0, 0

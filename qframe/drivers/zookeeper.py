@@ -9,8 +9,9 @@ session lives until CONNECTED (it does if `session_id` is the same) or LOST (it 
          └──────► LOST ──► CONNECTED   another session
 
 Requests that are on their way when the connection breaks fail with ConnectionLoss: they may or may
-not have been done. Those made while it is broken wait, and go to the next server that is found,
-however late: an answer is waited for with a timeout, and is no proof that it was asked just now.
+not have been done. Calls made while it is broken wait, and go to the next server that is found,
+however late: a caller waits for a reply with a timeout, and a reply is no proof that it was asked
+for just now.
 """
 
 from __future__ import annotations
@@ -52,7 +53,7 @@ _AGAIN: Final = (ConnectionLoss, SessionExpiredError, OperationTimeoutError)
 
 
 class _Session(NamedTuple):
-    """What a server has granted."""
+    """The session that a server has granted."""
 
     id: int
     silence_s: float
@@ -64,8 +65,8 @@ _NO_SESSION: Final = _Session(0, 0.0)
 class ZooKeeper:
     """A session with ZooKeeper, begun anew when it has ended.
 
-    One thread starts and closes it. What was started before a fork is not there after it: the child
-    starts its own session, and the parent's stays as it is.
+    One thread starts and closes it. A session does not outlive a fork in the child: the child
+    starts its own, and the parent's stays as it is.
 
     Args:
         url: `zookeeper://host:port,host:port/chroot`, or `zookeepers://` for TLS; with
@@ -147,7 +148,7 @@ class ZooKeeper:
 
     @property
     def trouble(self) -> str:
-        """What has gone wrong last, in a line; empty if nothing has."""
+        """The last failure, in a line; empty if there was none."""
         here = self._here
         return here.trouble if here is not None else ""
 
@@ -163,7 +164,7 @@ class ZooKeeper:
 
     @property
     def _here(self) -> _Open | None:
-        """What was started in this process and is not closed."""
+        """The sessions that this process has started and not closed."""
         opened = self._open
         return opened if opened is not None and opened.pid == os.getpid() else None
 

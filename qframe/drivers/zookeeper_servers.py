@@ -45,7 +45,7 @@ OPTIONS: Final = (
 
 @dataclass(frozen=True)
 class ZooKeeperUrl:
-    """What a URL says.
+    """The parts of a URL.
 
     Attributes:
         shown: the URL without its secrets.
@@ -69,7 +69,7 @@ class ZooKeeperUrl:
 
 
 def servers_of(url: str) -> ZooKeeperUrl:
-    """What a URL says of the servers; reads the certificates that it names, and asks nobody.
+    """Reads what a URL says of the servers, and the certificates that it names; asks nobody.
 
     Raises:
         BadUrl: if it cannot be used. No password is in the message.
@@ -82,7 +82,7 @@ def servers_of(url: str) -> ZooKeeperUrl:
 
 
 def _parsed(url: str, shown: str) -> ZooKeeperUrl:
-    """What a URL says; the errors name no part of it, since that may be one of a password."""
+    """Reads a URL; the errors name no part of it, since that may be part of a password."""
     if not url.isprintable() or " " in url:
         raise ValueError("it has a space or an unprintable character")
     scheme, _, rest = url.partition("://")
@@ -256,7 +256,7 @@ class Connections(_Handler):
     def select(
         self, rlist: list[Any], wlist: list[Any], xlist: list[Any], timeout: float | None = None
     ) -> Ready:
-        """What is ready; also what TLS has read and nobody has fetched yet."""
+        """The ready sockets; also those of which TLS holds bytes that nobody has fetched."""
         read = [each for each in rlist if isinstance(each, ssl.SSLSocket) and each.pending()]
         if read:
             return read, [], []

@@ -19,11 +19,12 @@ The life of a message, for one group:
 
 **Streams.** A slot is a log of messages at offsets 0, 1, 2 …; a group has a *read* position (the
 next offset to hand out), a *floor* (all below is settled) and the set of offsets settled above it.
-What lies between floor and read is its *window*, under one receipt and one lease, since a slot has
-one owner; when the lease passes, or a new epoch is taken, what is unsettled in the window leaves
-the line. What left the line (a retry, a release, a loss) is queued for itself, under the text of
-its offset as its subject: those that were released or lost at the front, by offset, the retried by
-due time. Nothing new is handed out from the line while one of the front waits, so keys keep order.
+Between floor and read lies its *window*, under one receipt and one lease, since a slot has one
+owner; when the lease passes, or a new epoch is taken, the messages in the window that are not
+settled leave the line. A message that left the line (a retry, a release, a loss) is queued for
+itself, under the text of its offset as its subject: released and lost ones at the front, by offset,
+retried ones by due time. Nothing new is handed out from the line while one of the front waits, so
+keys keep order.
 
 **Subjects.** The other kinds queue subjects. A subject's *head* is the message to hand out, and
 stands in one place: waiting, todo or doing. Behind it wait the others (`ordered`), or at most one
@@ -65,10 +66,10 @@ for every group.
 Messages of a stream that were delayed join the log in the order of their due times, then ids. How
 old a message of the log is counts from when it joined, so that the oldest are the first.
 
-**Groups.** Messages of subjects fan out per group at publish. What is published before there is a
-group is kept for the first that subscribes with `start="earliest"`, or whole for each of those that
-do so in one call. Where groups differ, an outcome is `stored` if the message is one of its own for
-any of them.
+**Groups.** Messages of subjects fan out per group at publish. Messages published before there is a
+group are kept for the first that subscribes with `start="earliest"`, or whole for each of those
+that do so in one call. Where groups differ, an outcome is `stored` if the message is one of its own
+for any of them.
 
 **Attempts** count when a message is handed out, and are taken back by a release. A message that
 was handed out `max_attempts` times goes to dead in the pull that would hand it out again, with the
@@ -101,6 +102,6 @@ that mean something to the worker and nothing to the store. They go with the gro
 **Buckets.** For each group the store can keep a bucket of tokens, full when it is first drawn from.
 It fills by `rate` tokens every `per_ms` up to `burst`, on the store's clock, and all workers of the
 group draw from it. Rate and burst come with each draw, and those of the last one count: so over any
-time t no more than `burst + rate * t` are granted, whoever asks. What was granted to an answer that
-was lost is gone.
+time t no more than `burst + rate * t` are granted, whoever asks. Tokens granted in a reply that was
+lost are gone.
 """

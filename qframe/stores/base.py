@@ -1,4 +1,4 @@
-"""What a store offers: one small protocol for each role, and all of them together.
+"""The contract of a store: one small protocol for each role, and all of them together.
 
 `qframe.stores` is the contract that stands behind these; a store implements every role.
 """
@@ -28,7 +28,7 @@ from qframe.topic import Topic
 
 
 class Capabilities(msgspec.Struct, frozen=True):
-    """What a store can do beyond the contract, and where it is weaker.
+    """A store's abilities beyond the contract, and where it is weaker.
 
     Attributes:
         durable: whether a publish that returned survives the loss of power.
@@ -157,9 +157,9 @@ class Groups(Protocol):
     def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
         """Moves a stream's group to an offset in each slot named (cut to what is kept).
 
-        What was handed out is fenced off, what left the line (retries) is dropped. Dead letters
-        below the offset stay; the others are dropped, as the line hands them out again. The
-        offsets for a time are found with `offsets_at`.
+        Messages that were handed out are fenced off; those that left the line (retries) are
+        dropped. Dead letters below the offset stay; the others are dropped, as the line hands them
+        out again. The offsets for a time are found with `offsets_at`.
         """
 
     def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
@@ -222,13 +222,13 @@ class Rosters(Protocol):
 
 
 class Controls(Protocol):
-    """What may be changed of a group while its workers run, and what they share."""
+    """Settings of a group that may change while its workers run, and what the workers share."""
 
     def tune(self, topic: Topic, group: str, values: Mapping[str, str | None]) -> None:
-        """Sets values by name, in one step; None takes one back. What is not named stays."""
+        """Sets values by name, in one step; None takes one back. The others stay."""
 
     def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
-        """What is set for each group, in one round trip (on a cluster one to each node).
+        """The settings of each group, in one round trip (on a cluster one to each node).
 
         It is empty also for a group that there is not; None where it cannot be known now.
         """
@@ -270,7 +270,7 @@ class StoredTimers(Protocol):
 
 
 class DeadLetters(Protocol):
-    """What was given up, until somebody decides. Ids name messages, `ids=None` means all."""
+    """Messages given up until an operator decides. Ids name messages; `ids=None` means all."""
 
     def dead(
         self,
@@ -335,8 +335,8 @@ class Logs(Protocol):
         """A slot's messages from an offset on, in order, at most `limit`; nothing is changed.
 
         Offsets are dense but for what was removed, so the first may lie behind `first`. Fewer than
-        `limit` are all there are. They are no deliveries to settle: they bear no receipt. What is
-        not a stream has no log.
+        `limit` are all there are. They are no deliveries to settle: they bear no receipt. Only a
+        stream has a log.
         """
 
 
@@ -347,8 +347,9 @@ class Bell(Protocol):
     what a settlement or a `seek` has made the next, or due at some time, and a slot that another
     has taken.
 
-    Who waits has looked first: a store rings for what comes into a slot after a pull has emptied it
-    (handed out less than its limit, and `QUIET` messages at most). It may ring more often.
+    A waiting worker has looked first: a store rings for messages that come into a slot after a pull
+    has emptied it (handed out less than its limit, and `QUIET` messages at most). It may ring more
+    often.
     """
 
     def wait(self, timeout_s: float) -> bool:

@@ -10,7 +10,7 @@ PARTS = 1_000_000
 
 
 class Bucket(NamedTuple):
-    """What a bucket held at a moment, in millionths of a token."""
+    """The tokens of a bucket at a moment, in millionths."""
 
     level: int
     at_ms: int
@@ -26,7 +26,7 @@ class DrawTerms(NamedTuple):
 
 
 def drawn(before: Bucket | None, terms: DrawTerms, now_ms: int) -> tuple[DrawResult, Bucket | None]:
-    """What a draw is granted, and the bucket after it; None where it stays as it was.
+    """The grant of a draw, and the bucket after it; None where it stays as it was.
 
     A bucket is written only when something was granted, so what it has earned is rounded down once
     for each token at most, and asking often earns no less. Where the clock has gone back, it earns

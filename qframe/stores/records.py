@@ -1,6 +1,6 @@
 """Where messages stand, for people: one by one, and counted.
 
-What a worker passes to a store and gets from it is in `stores.types`.
+The types that a worker passes to a store and gets from it are in `stores.types`.
 """
 
 from __future__ import annotations
@@ -70,9 +70,9 @@ def told_apart(last_words: str | None) -> tuple[str | None, str | None]:
 class Stats(msgspec.Struct, kw_only=True):
     """Where the messages of one slot stand for one group; counts of messages, not of subjects.
 
-    What stands behind a head counts as the head does; behind a head in doing, what belongs to its
-    run is doing too and the rest is todo. What is held behind a gap, or delayed before it joins a
-    stream, is waiting.
+    Messages behind a head count as the head does; behind a head in doing, those of its run are
+    doing too, and the rest is todo. A message that is held behind a gap, or delayed before it joins
+    a stream, is waiting.
 
     `published = waiting + todo + doing + settled + dead + cancelled`, always. For a stream,
     `published` counts from where the group started or was last moved to. `retrying` are those of

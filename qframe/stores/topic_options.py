@@ -1,4 +1,4 @@
-"""What of a topic may be changed after it was declared, as a store keeps it."""
+"""Options of a topic that may change after it was declared, as a store keeps them."""
 
 from __future__ import annotations
 

@@ -59,16 +59,16 @@ class Entry(msgspec.Struct, gc=False, eq=False):
 
 
 class PullRequest(NamedTuple):
-    """What a pull wants of one slot; a pull names each slot once.
+    """The request of a pull to one slot; a pull names each slot once.
 
     Attributes:
         slot: the slot.
         epoch: the epoch under which the caller owns it.
         limit: how many deliveries at most.
         position: in a stream, the offset behind the last one of the line that the caller has
-            received under this epoch, 0 before the first. What lies between it, or the floor if
-            that is higher, and the group's read position was handed out in a reply that was lost,
-            and is handed out again, uncounted. None asks for nothing again.
+            received under this epoch, 0 before the first. The messages between it, or the floor if
+            that is higher, and the group's read position were handed out in a reply that was lost,
+            and are handed out again, uncounted. None asks for nothing again.
     """
 
     slot: int

@@ -1,4 +1,4 @@
-"""What is tuned of a group, and its bucket of tokens."""
+"""The tuned settings of a group, and its bucket of tokens."""
 
 from __future__ import annotations
 

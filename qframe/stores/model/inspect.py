@@ -119,7 +119,7 @@ def records(state: TopicState, group: str, number: int, now_ms: int) -> Iterator
 
 
 def kept_back(state: TopicState, number: int) -> Iterator[Record]:
-    """What no group has seen yet: delayed before a stream, held behind gaps."""
+    """Messages that no group has seen yet: delayed before a stream, held behind gaps."""
     slot = state.slots[number]
     where: dict[str, object] = {"topic": state.topic.name, "group": None, "slot": number}
     for message in sorted(slot.later, key=lambda each: (each.due_ms, each.id)):
@@ -175,7 +175,7 @@ def explain(state: TopicState, message_id: str, now_ms: int) -> list[Record]:
 
 
 def verify(state: TopicState, now_ms: int) -> list[str]:
-    """What is wrong, in sentences; nothing if nothing is."""
+    """The faults, in sentences; nothing if there is none."""
     wrong = []
     for one in stats(state, None, now_ms) if state.groups else []:
         where = f"{state.topic.name}/{one.group} slot {one.slot}"

@@ -168,7 +168,7 @@ def leave(
 def _bring_in(
     state: TopicState, number: int, cursor: GroupCursor, now_ms: int, pulled: PullResult
 ) -> None:
-    """What was delayed joins the log, gaps are passed, lost leases are taken back."""
+    """Delayed messages join the log, gaps are passed, lost leases are taken back."""
     slot = state.slots[number]
     joining = [message for message in slot.later if message.due_ms <= now_ms]
     for message in sorted(joining, key=lambda each: (each.due_ms, each.id)):

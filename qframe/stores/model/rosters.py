@@ -1,4 +1,4 @@
-"""Who takes part, and which slots are whose."""
+"""Members of a group, and the slots of each."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ from qframe.stores.model.state import Held, Slot, StoredMessage
 def released(
     slot: Slot, message: StoredMessage, sequence: int, now_ms: int, gap_timeout_ms: int
 ) -> list[StoredMessage]:
-    """What goes on when a numbered message arrives: it and others, or nothing yet."""
+    """Messages that go on when a numbered one arrives: it and others, or nothing yet."""
     key = message.subject
     held = slot.held.setdefault(key, {})
     going: list[StoredMessage] = []
@@ -26,7 +26,7 @@ def released(
 
 
 def overdue(slot: Slot, now_ms: int) -> tuple[list[StoredMessage], int]:
-    """What goes on because gaps have been waited for long enough, and how many gaps."""
+    """Messages whose gaps have been waited for long enough, and how many gaps."""
     going: list[StoredMessage] = []
     gaps = 0
     while late := sorted(

@@ -1,4 +1,4 @@
-"""What the store holds."""
+"""The contents of the store."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ class DeadLetter(msgspec.Struct, eq=False):
 
 
 class GroupCursor(msgspec.Struct, eq=False):
-    """What a group has done of a slot."""
+    """A group's progress in a slot."""
 
     epoch: str = NO_EPOCH
     floor: int = 0

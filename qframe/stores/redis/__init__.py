@@ -32,8 +32,8 @@ it all, and each operation on it is one script. Each that changes it publishes t
 A head's member stands in exactly one of the four sorted sets, its value in `body` wherever it
 stands, so a change of state moves a few bytes and never the message, and each count is one ZCARD.
 Equal scores sort by member, bytes in order: so todo is ordered by rank, then due, then seq, without
-a score that would have to hold all three. What stands behind heads that wait (`parked`) or are
-handed out (`running`) is counted in the cursor. Numbers are big-endian (`parts/head.lua`).
+a score that would have to hold all three. The cursor counts what stands behind heads that wait
+(`parked`) or are handed out (`running`). Numbers are big-endian (`parts/head.lua`).
 
 A message is an envelope, `[id, key, headers, body]` in msgpack, from the producer to the handler.
 Its time of publishing is the server's and its body opaque, so what only the server knows stands
@@ -50,26 +50,26 @@ offset, and goes through the sorted sets by itself, with due 0 and its offset as
 else, in order.
 
 A script is one atomic step. It checks the epoch in the cursor, and the receipt in `tries` or in the
-cursor, before it changes anything, and takes the time from its server, once. Who publishes gives
-one mark for a batch (or an id, where it was named) and finds in the same step whether it was there.
+cursor, before it changes anything, and takes the time from its server, once. A publisher gives one
+mark for a batch (or an id, where it was named) and finds in the same step whether it was there.
 
 The bell: a pull that finds nothing sets `asleep`, in the same step; what brings something deletes
 it, and where it was there publishes to `qf:bell:<namespace>:<topic>`. A busy slot publishes
-nothing. What falls due by itself rings nothing: who sleeps was told when that will be.
+nothing. A message that falls due by itself rings nothing: a sleeper was told when that will be.
 
-Failures. What a server refused undone is tried again for a few seconds (`drivers/redis.py`). A
-reply that never came is told as `AnswerLost`; then publishing is repeated by its marks, settling by
-its receipts, pulling by position or after `revoke`. A call about several slots may be done in some.
-What a worker does all the time (pull, renew, revoke, settle) waits for no server: it is done where
-it can be, and what is away is answered for the worker to repeat, so that no node waits for another.
-At `maxmemory` Redis refuses the scripts that bring or change messages (`#!lua`) before
+Failures. A call that a server refused undone is tried again for a few seconds (`drivers/redis.py`).
+A reply that never came is told as `AnswerLost`; then publishing is repeated by its marks, settling
+by its receipts, pulling by position or after `revoke`. A call about several slots may be done in
+some. The frequent calls of a worker (pull, renew, revoke, settle) wait for no server: they are done
+where they can be, and the reply names what is away, for the worker to repeat, so that no node waits
+for another. At `maxmemory` Redis refuses the scripts that bring or change messages (`#!lua`) before
 they begin, as `StoreFull`; all others may pass it (`flags=allow-oom`), since they free memory. A
 subscription that broke off is repeated: slot 0 decides who gets what was kept, the others follow
 it. A group is dropped from the last slot to the first, in steps, and what is left is removed before
 one of its name subscribes again. `sweep` removes passed marks, old entries and groups that have
 expired, 500 at a time; each slot knows for itself when a group expires, so what a sweep that broke
-off has left is found by the next one. What a server loses, by power or failover, is lost here too:
-docs/guarantees.md tells how much that is.
+off has left is found by the next one. Messages that a server loses, by power or failover, are lost
+here too: docs/guarantees.md tells how many that may be.
 
 Files. Each role has the module of its name, as in the other stores. Beside them are `keys` (names
 of keys, calls of scripts), `envelopes` and `reading` (messages to bytes and back), `log_readahead`,

@@ -42,10 +42,10 @@ _UNREADABLE: Final = (StoreDamaged, struct.error, ValueError, TypeError, IndexEr
 
 
 def verify(redis: Redis, keys: SlotKeys, now: str) -> list[str]:
-    """What is wrong, in sentences; nothing if nothing is.
+    """The faults, in sentences; nothing if there is none.
 
-    A slot is read in pages, while others may work on it. What looks wrong while its counts move is
-    looked at again, and told only if it looks so each time.
+    A slot is read in pages, while others may work on it. A slot that looks wrong while its counts
+    move is looked at again, and told of only if it looks so each time.
     """
     try:
         groups: list[str | None] = [*names(redis, keys)]
@@ -66,7 +66,7 @@ def verify(redis: Redis, keys: SlotKeys, now: str) -> list[str]:
 
 
 def _faults(redis: Redis, keys: SlotKeys, group: str | None, slot: int, now: str) -> Iterable[str]:
-    """What is wrong with a slot for a group; for none of them, with what all groups share."""
+    """The faults of a slot for a group; for no group, those of what all groups share."""
     whose = keys.topic.name if group is None else f"{keys.topic.name}/{group}"
     where = f"{whose} slot {slot}"
     if found := list(_types(redis, keys, group, slot, where)):

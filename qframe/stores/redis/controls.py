@@ -1,4 +1,4 @@
-"""What is tuned of a group, and its bucket of tokens. It all lies under slot 0's prefix."""
+"""The tuned settings of a group, and its bucket of tokens. It all lies under slot 0's prefix."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def tune(redis: Redis, keys: SlotKeys, group: str, values: Mapping[str, str | No
 
 
 def tunings(redis: Redis, asked: Sequence[tuple[SlotKeys, str]]) -> list[dict[str, str] | None]:
-    """What is set for each group; None where its server does not reply now."""
+    """The settings of each group; None where its server does not reply now."""
     if not asked:
         return []
     hashes = [keys.key(0, "tuned", group) for keys, group in asked]

@@ -36,7 +36,7 @@ class QueuedMessage(NamedTuple):
 
 
 class Attempts(NamedTuple):
-    """What is known of a head that was handed out."""
+    """The facts of a head that was handed out."""
 
     tries: int = 0
     lost: int = 0
@@ -80,7 +80,7 @@ def shown(text: bytes) -> str:
 
 
 def state_of(value: bytes | None) -> Attempts:
-    """What `tries` has of a subject."""
+    """The entry of a subject in `tries`."""
     if value is None or len(value) < STATE.size:
         return Attempts()
     _, tries, lost, given, size = STATE.unpack_from(value)

@@ -81,7 +81,7 @@ def records_of_heads(
 def _heads(
     redis: Redis, keys: SlotKeys, group: str, slot: int, subjects: Sequence[bytes]
 ) -> list[_StandingHead]:
-    """What is known of each that there is."""
+    """The facts of each one that there is."""
     if not subjects:
         return []
     bodies, states, leases = redis.ask_many(
@@ -164,7 +164,7 @@ class SlotReader:
         )
 
     def line(self, state: str) -> Iterator[Record]:
-        """What of a stream's line is handed out, or still to come."""
+        """The parts of a stream's line that are handed out, or still to come."""
         cursor = cursor_of(self._redis, self._place, self._group, self._slot)
         start = cursor.floor if state == "doing" else cursor.read
         if state == "doing" and cursor.floor == cursor.read:
@@ -217,7 +217,7 @@ class SlotReader:
                 )  # fmt: skip
 
     def behind(self, subject: bytes) -> list[bytes]:
-        """What stands behind a head."""
+        """The messages behind a head."""
         keys, slot = self._place, self._slot
         if keys.topic.kind == "ordered":
             key = keys.key(slot, "behind:", self._group) + subject
@@ -227,7 +227,7 @@ class SlotReader:
         return [] if following is None else [following]
 
     def kept_back(self) -> Iterator[Record]:
-        """What no group has seen yet: delayed before a stream, held behind gaps."""
+        """Messages that no group has seen yet: delayed before a stream, held behind gaps."""
         keys, slot = self._place, self._slot
         later = self._redis.ask(keys.key(slot, "later"), "ZRANGE", 0, self._at_most, "WITHSCORES")
         for member, due in zip(later[::2], later[1::2], strict=True):

@@ -1,4 +1,4 @@
-"""What a topic's keys are called, and how its scripts are called.
+"""The names of a topic's keys, and the calls of its scripts.
 
 All keys of a slot begin with `qf:{namespace:topic:slot}:`, so that a cluster keeps them on one node
 and every script is legal there. A script is given that prefix as its one key and makes the others'
@@ -43,7 +43,7 @@ class SlotKeys:
         return Call(of(name), self.slots[slot], arguments)
 
     def roster_channel(self, group: str) -> str:
-        """What the bell of a group's roster rings on."""
+        """The channel on which the bell of a group's roster rings."""
         return f"{self.channel}:{group}:roster"
 
     def key(self, slot: int, name: str, group: str | None = None) -> bytes:

@@ -1,4 +1,4 @@
-"""What was read of streams' logs and not yet handed out.
+"""Messages that were read from streams' logs and not yet handed out.
 
 A pull is one round trip: the script says which offsets are handed out, and the log is read beside
 it from where the last pull's reading ended, since who pulls from a slot reads it in order. The log

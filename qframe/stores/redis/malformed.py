@@ -1,4 +1,4 @@
-"""What a pull does with messages that cannot be read: it ends them, as dead and at once.
+"""Messages that cannot be read: a pull ends them, as dead and at once.
 
 No handler could do anything with them, and each pull would find them again. So they are settled
 under the pull's own receipt before it returns, and their neighbours go on to their handlers.
@@ -22,7 +22,7 @@ _RELEASE = pack((str(Verdict.RELEASE), 0, False, False, False))
 
 
 class SlotPull(NamedTuple):
-    """What a pull has asked of one slot, and where."""
+    """The request of a pull to one slot, and where the slot is."""
 
     redis: Redis
     keys: SlotKeys
@@ -102,7 +102,7 @@ def _death(one: Malformed) -> bytes:
 
 
 def _gaps(line: list[Delivery], start: int, stop: int) -> Iterator[tuple[int, int]]:
-    """What of a span no message has."""
+    """The offsets of a span that no message has."""
     for one in line:
         if one.seq > start:
             yield start, one.seq

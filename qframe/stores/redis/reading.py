@@ -1,8 +1,8 @@
 """Reading envelopes: also those that another program has written otherwise than it should.
 
-What is no envelope is `Malformed`: its body is the bytes that stand there. A pull buries it at
-once, and whoever looks is shown the bytes. Of an entry of a log it must be known where one ends and
-the next begins; `scripts/parts/log.lua` cuts as this does.
+Anything else than an envelope is `Malformed`: its body is the bytes that stand there. A pull buries
+it at once, and whoever looks is shown the bytes. Of an entry of a log it must be known where one
+ends and the next begins; `scripts/parts/log.lua` cuts as this does.
 """
 
 from __future__ import annotations
@@ -57,7 +57,7 @@ def delivery_of(value: bytes, slot: int, seq: int) -> Delivery:
 
 
 def malformed(value: bytes, slot: int, seq: int, why: str) -> Malformed:
-    """What stands in an envelope's place, under its own id or one that tells its place."""
+    """The value in an envelope's place, under its own id or one that tells its place."""
     try:
         name = checked_id(_decode_name(value).id)
     except _FAILURES:
@@ -66,7 +66,7 @@ def malformed(value: bytes, slot: int, seq: int, why: str) -> Malformed:
 
 
 def header(count: int) -> bytes:
-    """What msgpack writes before the items of an array."""
+    """The bytes that msgpack writes before the items of an array."""
     if count < 16:
         return bytes((0x90 | count,))
     if count < 65536:

@@ -1,4 +1,4 @@
-"""Who takes part in a group, and which slots are whose. It all lies under slot 0's prefix."""
+"""Members of a group, and the slots of each. It all lies under slot 0's prefix."""
 
 from __future__ import annotations
 

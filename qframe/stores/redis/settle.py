@@ -195,7 +195,7 @@ def _acked(settlements: Iterable[Settlement]) -> Iterator[Argument]:
 
 
 def _ended(settlements: Iterable[Settlement]) -> Iterator[Argument]:
-    """What ends otherwise than by an ack, and how."""
+    """Endings other than an ack."""
     for one in settlements:
         yield from (pack(_how(one)), one.seq, one.attempt)
 

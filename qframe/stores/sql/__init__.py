@@ -8,12 +8,12 @@ group, and which slots are whose); `tunings` and `buckets` (what is tuned of a g
 tokens); `numbers` (none is given twice). The numbers of slots and cursors make all those of a topic
 or group one range of a primary key, so that a pull sees all slots at one glance (`slot_overview`).
 
-Isolation. What writes runs under READ COMMITTED: each statement sees what is committed, so after a
-lock one looks again. What reads one state (stats, verify) runs under REPEATABLE READ and takes no
-lock; what needs one statement only (a glance before a pull) is in no transaction at all. The time
-is the server's, read once the locks are held: so `joined_at` grows with `seq`. SQLite has no clock
-and takes this machine's, and one writer at a time: `BEGIN IMMEDIATE`, with a lock of this process
-in front of it.
+Isolation. Operations that write run under READ COMMITTED: each statement sees what is committed, so
+after a lock one looks again. Operations that read one state (stats, verify) run under REPEATABLE
+READ and take no lock; those of one statement (the look before a pull) are in no transaction at all.
+The time is the server's, read once the locks are held: so `joined_at` grows with `seq`. SQLite has
+no clock and takes this machine's, and one writer at a time: `BEGIN IMMEDIATE`, with a lock of this
+process in front of it.
 
 Locks are taken in one order, each sort ascending, and only on what an operation uses:
 
@@ -24,7 +24,7 @@ Locks are taken in one order, each sort ascending, and only on what an operation
     cursor   who pulls, renews, settles, takes, moves, or puts into its queue (publishing to
              subjects does); so epoch and receipt are checked in the transaction that acts
 
-Whoever finds a cursor gone once it waited for it knows that the group was dropped: publishing
+An operation that waited for a cursor and finds it gone knows that the group was dropped: publishing
 leaves that group out, all else says `UnknownGroup`. Pulling needs no `SKIP LOCKED`, since a cursor
 has one owner, and what another does with it (publish, renew) is short; sweeping has it, so that it
 makes nobody wait and waits for nobody. Deadlocks that remain (a group that is dropped while
@@ -57,7 +57,7 @@ Files. Each role has the module of its name, as in the other stores. Beside them
     the end        `dead_letters`, `malformed` (rows that others have changed), `sweep`
     for people     `counts`, `audit`
 
-Failures. A transaction is done whole or not at all. What fails before its commit is told as
+Failures. A transaction is done whole or not at all. A failure before the commit is told as
 `StoreUnavailable` or `StoreFull`; a commit that failed without saying how, as `AnswerLost`, and
 everything can then be repeated: publishing by its marks, settling by its receipts, pulling by
 position or after `revoke`. A server that ends a session whose transaction is idle for 30 s frees

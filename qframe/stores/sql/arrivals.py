@@ -75,7 +75,7 @@ class Arrival(msgspec.Struct, gc=False):
 
 
 class Writes:
-    """What arriving messages write, gathered over all slots and groups of an operation.
+    """The rows that arriving messages write, gathered over all slots and groups of an operation.
 
     A few large `executemany` cost half of what many small ones do. Nothing that an operation reads
     is among what it has gathered, since a subject is in one slot and its head in `known`.

@@ -38,7 +38,7 @@ _LINE: Final = Statement(
 
 
 def verify(transaction: Transaction, ref: TopicRef) -> list[str]:
-    """What is wrong in a topic's tables, in sentences; nothing if nothing is."""
+    """The faults in a topic's tables, in sentences; nothing if there is none."""
     wrong: list[str] = []
     for number, name in transaction.rows(GROUPS, (ref.id,)):
         span = ref.cursor_range(number)
@@ -111,7 +111,7 @@ def _queues(transaction: Transaction, ref: TopicRef, span: tuple[int, int], who:
 
 
 def _faults(kind: Kind, head: HeadRow, behind: int) -> list[str]:
-    """What is wrong with one head."""
+    """The faults of one head."""
     faults = []
     if head.state == HeadState.DOING:
         if head.receipt is None or head.rank <= 0:

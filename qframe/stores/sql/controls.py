@@ -1,6 +1,6 @@
-"""What is tuned of a group, and its bucket of tokens.
+"""The tuned settings of a group, and its bucket of tokens.
 
-Who tunes locks the group's row; who draws, the bucket's, so that draws wait for draws alone.
+Tuning locks the group's row, drawing the bucket's, so that draws wait for draws alone.
 """
 
 from __future__ import annotations
@@ -95,7 +95,7 @@ def tune(
 def tuned(
     transaction: Transaction, namespace: str, asked: Sequence[tuple[Topic, str]]
 ) -> list[dict[str, str] | None]:
-    """What is set for each group."""
+    """The settings of each group."""
     found: dict[tuple[str, str], dict[str, str]] = {}
     for topic, group, name, text in transaction.rows(_TUNED, (namespace,)):
         found.setdefault((topic, group), {})[name] = text

@@ -121,7 +121,7 @@ def _unclaimed(transaction: Transaction, ref: TopicRef) -> list[Stats]:
 
 
 def _first(rows: Sequence[Any], column: int) -> Any:
-    """What the first row says, if there is one: it may have gone since it was counted."""
+    """The value of the first row, if there is one: it may have gone since it was counted."""
     return rows[0][column] if rows else None
 
 

@@ -109,7 +109,7 @@ class CursorRow(msgspec.Struct):
         return self.floor < self.read
 
     def row(self) -> Row:
-        """What `SET_CURSOR` takes."""
+        """The arguments of `SET_CURSOR`."""
         return (
             self.floor, self.read, self.settled, self.receipt, self.lease_until, self.acked,
             self.cursor,

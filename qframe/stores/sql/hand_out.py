@@ -136,7 +136,7 @@ def write_claims(transaction: Transaction, pulling: PullInProgress) -> None:
 
 
 class _Runs:
-    """What stands behind heads that are handed out, looked up for many of them at once."""
+    """The messages behind heads that are handed out, looked up for many of them at once."""
 
     def __init__(self, transaction: Transaction, rows: Sequence[Row], longest: int) -> None:
         self._transaction = transaction
@@ -146,7 +146,7 @@ class _Runs:
         self._cut: tuple[int, str] | None = None  # of which there may be more than was found
 
     def behind(self, number: int, left: int) -> Sequence[Row]:
-        """What may be handed out with one of the heads, where so much is left to hand out."""
+        """The messages that may go out with one of the heads, where so much is left to hand out."""
         row = self._rows[number]
         most = min(self._longest, left) - 1
         if most <= 0 or not _has_run(row):

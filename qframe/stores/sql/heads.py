@@ -78,7 +78,7 @@ def save(transaction: Transaction, head: HeadRow) -> None:
 
 
 def changed(head: HeadRow) -> Row:
-    """What `SET` takes."""
+    """The arguments of `SET`."""
     row = head.row()
     return (*row[2:], *row[:2])
 

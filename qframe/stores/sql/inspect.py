@@ -175,7 +175,7 @@ def _with_behind(
 
 
 def _kept_back(transaction: Transaction, ref: TopicRef, slot: int, limit: int) -> Iterator[Record]:
-    """What no group has seen yet: delayed before a stream, held behind gaps."""
+    """Messages that no group has seen yet: delayed before a stream, held behind gaps."""
     at = ref.slot_number(slot)
     for row in transaction.rows(_LATER, (at, limit)):
         record = record_of_log(ref, None, slot, "waiting", (None, *row[3:]))

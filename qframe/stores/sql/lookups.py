@@ -50,7 +50,7 @@ class _Heads:
         self._together = Statement(select(h).select_from(w.join(h, true())), "cursors subjects")
 
     def rows(self, transaction: Transaction, wanted: Wanted) -> Iterator[Row]:
-        """Those that there are."""
+        """The ones that there are."""
         if transaction.takes_arrays:
             at = [cursor for cursor, names in wanted.items() for _ in names]
             of = [name for names in wanted.values() for name in names]
@@ -83,7 +83,7 @@ _BEHIND: Final = _behind_together()
 
 
 class KnownHead(msgspec.Struct, gc=False):
-    """What publishing must know of a head."""
+    """The facts of a head that publishing needs."""
 
     state: int
     due: int
@@ -91,7 +91,7 @@ class KnownHead(msgspec.Struct, gc=False):
 
 
 def known_heads(transaction: Transaction, wanted: Wanted) -> dict[int, dict[str, KnownHead]]:
-    """Those of the wanted subjects that have a head, by cursor; each cursor is there."""
+    """The wanted subjects that have a head, by cursor; each cursor is there."""
     found: dict[int, dict[str, KnownHead]] = {cursor: {} for cursor in wanted}
     for row in _KNOWN.rows(transaction, wanted):
         found[row[0]][row[1]] = KnownHead(*row[2:])
@@ -115,7 +115,7 @@ def whole_heads(transaction: Transaction, wanted: Wanted) -> list[HeadRow]:
 def behind(
     transaction: Transaction, wanted: Sequence[tuple[int, str, int]], limit: int = EVERYTHING
 ) -> dict[tuple[int, str], list[Row]]:
-    """What stands behind heads, in order.
+    """The messages behind heads, in order.
 
     Args:
         transaction: the transaction.

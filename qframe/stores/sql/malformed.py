@@ -1,4 +1,4 @@
-"""What becomes of rows that somebody else has changed such that they cannot be read.
+"""Rows that somebody else has changed such that they cannot be read: what becomes of them.
 
 No handler could do anything with them, and each pull would find them again. So a pull ends them as
 dead at once, and their neighbours go on to their handlers.

@@ -32,7 +32,7 @@ NAMES: Final = "ats ofs"
 
 
 def found(table: Table, columns: str = "", numbers: str = "") -> Subquery:
-    """Those of the named rows that there are.
+    """The named rows that there are.
 
     Args:
         table: its primary key is a number and a text.

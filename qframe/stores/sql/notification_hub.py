@@ -1,12 +1,12 @@
 """All bells of a store, and what makes them ring.
 
 - SQLite: each bell watches the file.
-- PostgreSQL: one connection listens for all of them. What a transaction says is heard by all
-  processes once it is committed. When that connection breaks, and again when there is a new one,
-  all ring, since words may have been missed.
+- PostgreSQL: one connection listens for all of them. All processes hear what a transaction says
+  once it is committed. When that connection breaks, and again when there is a new one, all ring,
+  since words may have been missed.
 - MariaDB and MySQL, whose servers pass on nothing: one thread looks for all of them, with one query
   for the heads of all their topics, every 5 ms after it has seen something new and ever more seldom
-  while it has not, up to every 250 ms. What this process has committed rings at once.
+  while it has not, up to every 250 ms. A commit of this process rings at once.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class NotificationHub:
         return self._added(NotifiedBell(roster=(topic, group), release=self._forget))
 
     def on_committed(self, notifications: Sequence[str]) -> None:
-        """What this process has committed; where all processes are notified, so is this one."""
+        """Notes a commit of this process; where all processes are notified, so is this one."""
         if not self._database.backend.notifies:
             self.notify(notifications)
 

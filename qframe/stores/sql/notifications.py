@@ -1,4 +1,4 @@
-"""What transactions notify waiting bells of: slots of a topic, or a group's roster."""
+"""Notifications of transactions to waiting bells: slots of a topic, or a group's roster."""
 
 from __future__ import annotations
 

@@ -212,7 +212,7 @@ def _not_seen(
 
 
 def _marks(transaction: Transaction, at: int, wanted: Sequence[str]) -> list[Row]:
-    """Those of the marks that a slot has, and when they expire."""
+    """The given marks that a slot has, and when they expire."""
     if transaction.takes_arrays:
         return transaction.rows(_MARKED, ([at] * len(wanted), wanted)) if wanted else []
     return [

@@ -166,7 +166,7 @@ def _lock(
 ) -> tuple[int, set[int]]:
     """Locks what a pull may change; returns the group, and the slots in which something may join.
 
-    What was delayed or held goes to every group, so of these slots the head is locked first, and
+    Delayed and held messages go to every group, so of these slots the head is locked first, and
     then the cursors of all groups.
     """
     number = known_group(transaction, ref, group)
@@ -253,7 +253,7 @@ def _join(transaction: Transaction, ref: TopicRef, slot: int, head: int, now_ms:
 
 
 def _pass_gaps(transaction: Transaction, ref: TopicRef, slot: int, head: int, now_ms: int) -> int:
-    """What was held behind gaps whose time has passed goes to every group."""
+    """Messages behind gaps whose time has passed go to every group."""
     at = ref.slot_number(slot)
     going, gaps = sequences.overdue(transaction, at, now_ms)
     for one in going:

@@ -47,7 +47,7 @@ def count(ranges: Ranges) -> int:
 
 
 def gaps(floor: int, end: int, ranges: Ranges) -> Iterator[tuple[int, int]]:
-    """What of [floor, end) is in none of the ranges, as ranges."""
+    """The parts of [floor, end) that are in none of the ranges, as ranges."""
     for start, stop in ranges:
         if floor < min(start, end):
             yield floor, min(start, end)

@@ -1,4 +1,4 @@
-"""Who takes part in a group, and which slots are whose.
+"""Members of a group, and the slots of each.
 
 The row of the group is the lock of those who change its roster.
 """

@@ -55,7 +55,7 @@ class HeadState(IntEnum):
 
 
 class Sort(IntEnum):
-    """What has numbers of its own."""
+    """The tables that have numbers of their own."""
 
     TOPICS = 1
     GROUPS = 2
@@ -120,7 +120,7 @@ def _second_index(name: str, *columns: Column[Any], only: Column[int]) -> Index:
 
 
 def is_there(column: Column[int]) -> ColumnElement[bool]:
-    """What is true of every row, and says that a column's second index may be used."""
+    """A condition that is true of every row, and says that a column's second index may be used."""
     return column >= literal_column("0")
 
 

@@ -57,7 +57,7 @@ _OVERDUE: Final = Statement(
 def released(
     transaction: Transaction, at: int, one: Arrival, sequence: int, now_ms: int, gap_ms: int
 ) -> list[Arrival]:
-    """What goes on when a numbered message arrives at a slot: it and others, or nothing yet."""
+    """Messages that go on when a numbered one arrives at a slot: it and others, or nothing yet."""
     key = one.key or ""
     going: list[Arrival] = []
     while True:
@@ -79,7 +79,7 @@ def released(
 
 
 def overdue(transaction: Transaction, at: int, now_ms: int) -> tuple[list[Arrival], int]:
-    """What goes on in a slot because gaps have been waited for long enough, and how many gaps.
+    """Messages of a slot whose gaps have been waited for long enough, and how many gaps.
 
     Where that is very much the next pull has the rest.
     """

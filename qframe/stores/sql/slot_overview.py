@@ -1,4 +1,4 @@
-"""What there is in the slots of a group, seen at one glance."""
+"""The contents of a group's slots, seen at one glance."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ _OVERVIEW: Final = Statement(
 
 
 class SlotOverview(msgspec.Struct):
-    """What there is in a slot, seen at one glance: its cursor, and the first of each sort."""
+    """The contents of a slot, seen at one glance: its cursor, and the first of each sort."""
 
     cursor: CursorRow
     head: int

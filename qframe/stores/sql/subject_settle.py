@@ -118,7 +118,7 @@ def settle(
 class _Changes:
     """The rows to write once all is settled: few large batches cost less than many small ones.
 
-    None of them is read before: a subject is settled once in an operation.
+    No row is read before: a subject is settled once in an operation.
     """
 
     def __init__(self) -> None:
