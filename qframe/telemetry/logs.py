@@ -70,6 +70,7 @@ _LEVELS: Final = {
     "outbox.blocked": "warning",
     "outbox.doubted": "warning",
     "part.failed": "error",
+    "http.failed": "error",
 }
 _UNTOLD: Final = frozenset({"delivery.acknowledged", "delivery.settled"})
 _LINES_PER_INTERVAL: Final = {"delivery.dead": 10}  # of the others one
