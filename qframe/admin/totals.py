@@ -19,8 +19,9 @@ class Totals(msgspec.Struct, kw_only=True, frozen=True):
     """The counts of a topic's messages for a group, summed over all slots.
 
     The group is `""` for what is kept in a topic that no group has subscribed to yet. `retrying`
-    are those of the waiting that were handed out before; `oldest_ms` is when the oldest of those
-    that are next in their slots was published, in milliseconds since 1970. `tuning` is what is set
+    are those of the waiting that were handed out before; `oldest_ms` is since when
+    the one is due that has waited longest of all that may be handed out now, in milliseconds since
+    1970; None where there is none. `tuning` is what is set
     for the group's running consumers.
     """
 

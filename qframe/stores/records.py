@@ -76,9 +76,10 @@ class Stats(msgspec.Struct, kw_only=True):
 
     `published = waiting + todo + doing + settled + dead + cancelled`, always. For a stream,
     `published` counts from where the group started or was last moved to. `retrying` are those of
-    the waiting that were handed out before: they wait for a retry. `next_ms` is when that
-    message was published which is next to be handed out: of the heads that are todo, else of the
-    line.
+    the waiting that were handed out before: they wait for a retry. `next_ms` is since when
+    the message is due that has waited longest of those that may be handed out: a head since it
+    could first be handed out, a message of a stream's line since it joined the log, or could have.
+    A delayed message is not late before its time, and a low priority whose turn never comes shows.
 
     The group is `""` where none has subscribed: what is kept for the first one. Of a stream that is
     its log, which a group reads that begins at `earliest`.

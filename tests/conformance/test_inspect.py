@@ -86,6 +86,40 @@ def test_before_there_is_a_group_what_is_kept_is_shown_without_a_name(bench: Ben
     assert (one.group, one.todo) == ("", 1)
 
 
+def test_it_is_told_since_when_the_oldest_message_is_due(bench: Bench) -> None:
+    for kind in KINDS:
+        topic = bench.topic(kind, "g")
+        published = bench.store.now_ms()
+        bench.publish(topic, "later", "a", delay_ms=300)
+        assert bench.store.stats(topic)[0].next_ms is None
+        bench.advance(400)
+        assert bench.store.stats(topic)[0].next_ms == published + 300
+        bench.publish(topic, "now", "b")
+        assert bench.store.stats(topic)[0].next_ms == published + 300
+
+
+def test_a_retry_is_late_from_the_moment_for_which_it_was_asked(bench: Bench) -> None:
+    for kind in KINDS:
+        topic = bench.topic(kind, "g")
+        bench.publish(topic, 1, "a")
+        [delivery] = bench.got(topic)
+        retried = bench.store.now_ms()
+        bench.retry(topic, delivery, delay_ms=100)
+        bench.advance(5000)
+        due = bench.store.stats(topic)[0].next_ms
+        assert due is not None
+        assert retried + 100 <= due < retried + 5000
+
+
+def test_a_low_priority_whose_turn_never_comes_shows_in_the_oldest_due(bench: Bench) -> None:
+    topic = bench.topic("priority", "g")
+    began = bench.store.now_ms()
+    for priority in (0, 5, 9):
+        bench.publish(topic, priority, str(priority), priority=priority)
+        bench.advance(10)
+    assert bench.store.stats(topic)[0].next_ms == began
+
+
 def test_it_is_told_when_the_next_message_was_published(bench: Bench) -> None:
     for kind in KINDS:
         topic = bench.topic(kind, "g")

@@ -71,26 +71,24 @@ def _stats_of(state: TopicState, name: str, number: int, cursor: GroupCursor, no
         published=cursor.published + waiting, dead=len(cursor.dead), cancelled=cursor.cancelled,
         head=slot.head,
     )  # fmt: skip
-    line: list[int] = []
-    due: list[QueuedHead] = []
+    since = [each.due_ms for each in slot.later if each.due_ms <= now_ms]
     if not state.topic.has_subjects:
         one.floor = cursor.floor
         one.published += slot.head - cursor.base
         one.todo = slot.head - cursor.read
         one.doing = cursor.read - cursor.floor - len(cursor.settled)
-        line = [slot.log[cursor.read].published_at_ms] if one.todo else []
+        since += [slot.log[cursor.read].joined_at_ms] if one.todo else []
     for head in cursor.heads.values():
         if head.in_doing:
             one.doing += head.given
             one.todo += 1 + len(head.behind) - head.given
         elif head.due_ms <= now_ms:
             one.todo += 1 + len(head.behind)
-            due.append(head)
+            since.append(head.due_ms or head.message.published_at_ms)
         else:
             one.waiting += 1 + len(head.behind)
             one.retrying += head.tries > 0
-    due.sort(key=lambda head: head.order(state.topic.kind))
-    one.next_ms = next(iter([head.message.published_at_ms for head in due] + line), None)
+    one.next_ms = min(since, default=None)
     return one
 
 

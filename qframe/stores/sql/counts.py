@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from typing import Final
 
 from sqlalchemy import bindparam, case, func, select
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.records import Stats, unclaimed
-from qframe.stores.sql import ranges, window
+from qframe.stores.rules import FRONT
+from qframe.stores.sql import ranges
 from qframe.stores.sql.cursors import (
     CURSORS,
     GROUPS,
@@ -38,18 +38,19 @@ _HEADS: Final = Statement(
         case((_c.tries > 0, 1), else_=0).label("tried"),
         func.count(),
         func.sum(_c.given),
+        func.min(case((_c.due > FRONT, _c.due), else_=_c.published_at)),
     )
     .where(_c.cursor >= bindparam("first"), _c.cursor < bindparam("end"))
     .group_by(_c.cursor, _c.state, "is_due", "tried"),
     "now first end",
 )
 
-_NEXT: Final = Statement(
-    select(_c.published_at)
-    .where(_c.cursor == bindparam("at"), _c.state != HeadState.DOING, _c.due <= bindparam("now"))
-    .order_by(-_c.priority, _c.due, _c.seq)
+_JOINED: Final = Statement(
+    select(log.c.joined_at)
+    .where(log.c.slot == bindparam("at"), log.c.seq >= bindparam("start"))
+    .order_by(log.c.seq)
     .limit(1),
-    "at now",
+    "at start",
 )
 
 _BEHIND: Final = Statement(
@@ -82,6 +83,7 @@ _SLOTS: Final = Statement(
         .scalar_subquery(),
         select(func.count()).select_from(held).where(held.c.slot == slots.c.slot)
         .scalar_subquery(),
+        select(func.min(later.c.due)).where(later.c.slot == slots.c.slot).scalar_subquery(),
     )
     .where(slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end"))
     .order_by(slots.c.slot),
@@ -112,17 +114,12 @@ def stats(transaction: Transaction, ref: TopicRef, group: str | None) -> list[St
 def _unclaimed(transaction: Transaction, ref: TopicRef) -> list[Stats]:
     """The counts of a stream that no group reads yet."""
     found = []
-    for at, head, delayed, _ in transaction.rows(_SLOTS, ref.slot_range()):
+    for at, head, delayed, _, _ in transaction.rows(_SLOTS, ref.slot_range()):
         first = transaction.rows(_FIRST_KEPT, (at,))[0][0]
         kept_from = head if first is None else first
         slot = at - ref.slot_number(0)
         found.append(unclaimed(slot, head=head, first=kept_from, waiting=delayed))
     return found
-
-
-def _first(rows: Sequence[Any], column: int) -> Any:
-    """The value of the first row, if there is one: it may have gone since it was counted."""
-    return rows[0][column] if rows else None
 
 
 def _stats_of(
@@ -132,13 +129,15 @@ def _stats_of(
     by_slot: dict[int, Stats] = {}
     first = ref.slot_number(0)
     cursors = {row[0] - span[0]: CursorRow(*row) for row in transaction.rows(CURSORS, span)}
-    for at, head, delayed, held_back in transaction.rows(_SLOTS, ref.slot_range()):
+    since: dict[int, list[int]] = {}
+    for at, head, delayed, held_back, joins_at in transaction.rows(_SLOTS, ref.slot_range()):
         cursor = cursors[at - first]
         one = by_slot[at - first] = Stats(
             slot=at - first, group=name, epoch=cursor.epoch, waiting=delayed + held_back,
             published=cursor.published + delayed + held_back, settled=cursor.acked,
             cancelled=cursor.cancelled, head=head,
         )  # fmt: skip
+        since[at - first] = [joins_at] if joins_at is not None and joins_at <= now_ms else []
         if not ref.topic.has_subjects:
             one.floor = cursor.floor
             one.published += head - cursor.base
@@ -146,10 +145,12 @@ def _stats_of(
             settled = ranges.count(ranges.load(cursor.settled))
             one.doing = cursor.read - cursor.floor - settled
             if one.todo:
-                one.next_ms = _first(transaction.rows(window.READ, (at, cursor.read, 1)), 5)
+                rows = transaction.rows(_JOINED, (at, cursor.read))
+                since[at - first] += [joined_ms for (joined_ms,) in rows]
     for at, count in transaction.rows(_DEAD, span):
         by_slot[at - span[0]].dead = count
-    for at, state, is_due, tried, count, given in transaction.rows(_HEADS, (now_ms, *span)):
+    heads = transaction.rows(_HEADS, (now_ms, *span))
+    for at, state, is_due, tried, count, given, since_ms in heads:
         one = by_slot[at - span[0]]
         if state == HeadState.DOING:
             # What of a run stands in the backlog is counted there as todo.
@@ -157,7 +158,7 @@ def _stats_of(
             one.todo -= int(given) - count
         elif state == HeadState.TODO or is_due:
             one.todo += count
-            one.next_ms = _first(transaction.rows(_NEXT, (at, now_ms)), 0)
+            since[at - span[0]].append(since_ms)
         else:
             one.waiting += count
             one.retrying += count if tried else 0
@@ -167,4 +168,6 @@ def _stats_of(
             one.waiting += count
         else:
             one.todo += count
+    for slot, one in by_slot.items():
+        one.next_ms = min(since[slot], default=None)
     return [by_slot[slot] for slot in sorted(by_slot)]
