@@ -4,41 +4,76 @@ from __future__ import annotations
 
 import argparse
 import os
+import shlex
 import shutil
 import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
+from typing import Final
 
-from mutants.kept import KEPT, Mutant
+from mutants.kept import KEPT
+from mutants.mutant import Mutant
 
-ROOT = Path(__file__).parent.parent.parent
-SIMULATOR_S = 600
-TESTS_S = 600
-SERVERS = "postgres or mariadb or redis-cluster or redis-sentinel"
-QUICK = ["tests/conformance", "tests/unit", "-k", f"not ({SERVERS})"]
+ROOT: Final = Path(__file__).parent.parent.parent
+FINDERS: Final = ("tests", "simulator", "quick")
+TESTS_S: Final = 300
+SIMULATOR_S: Final = 600
+QUICK_S: Final = 1800
+PYTEST: Final = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")
+SERVERS: Final = "postgres or mariadb or redis-cluster or redis-sentinel"
+QUICK: Final = ("tests/conformance", "tests/unit", "-k", f"not ({SERVERS})")
+FAILED: Final = 1
 
 
 def main() -> int:
     """Returns 1 if a fault has survived."""
     parser = argparse.ArgumentParser(prog="python -m mutants", description=__doc__)
-    parser.add_argument("words", nargs="*", help="parts of names; all faults without")
+    parser.add_argument("words", nargs="*", help="parts of names and files; all faults without")
     parser.add_argument("--seeds", default="0:400", help="which runs of the simulator")
-    parser.add_argument("--quick", action="store_true", help="runs the quick suite last")
+    parser.add_argument("--only", choices=FINDERS, help="asks nobody else")
+    parser.add_argument("--jobs", type=int, default=3, help="how many faults at once")
     asked = parser.parse_args()
     chosen = [each for each in KEPT if _is_asked(each, asked.words)]
-    survived = []
+    benches: SimpleQueue[Bench] = SimpleQueue()
     with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
-        copy = _copied(Path(folder))
-        for mutant in chosen:
-            started = time.monotonic()
-            found = _found(copy, mutant, seeds=asked.seeds, quick=asked.quick)
-            if found is None:
-                survived.append(mutant.name)
-            say(f"{found or 'SURVIVES':32}  {time.monotonic() - started:4.0f} s  {mutant.name}")
-    say(f"{len(chosen) - len(survived)} of {len(chosen)} are found")
-    return int(bool(survived))
+        for number in range(asked.jobs):
+            benches.put(Bench(Path(folder, str(number)), seeds=asked.seeds, only=asked.only))
+        with ThreadPoolExecutor(asked.jobs) as jobs:
+            if asked.only != "simulator":
+                list(jobs.map(partial(_check, benches), sorted({each.tests for each in chosen})))
+            finders = list(jobs.map(partial(_found, benches), chosen))
+    counts = Counter(filter(None, finders))
+    shares = ", ".join(f"{count} by the {finder}" for finder, count in counts.items())
+    say(f"{counts.total()} of {len(chosen)} are found: {shares}")
+    return int(None in finders)
+
+
+def _check(benches: SimpleQueue[Bench], tests: str) -> None:
+    """Raises if tests fail without a fault: they would find any."""
+    bench = benches.get()
+    try:
+        if bench.fails_tests(tests):
+            raise RuntimeError(f"without a planted fault these fail: {tests}")
+    finally:
+        benches.put(bench)
+
+
+def _found(benches: SimpleQueue[Bench], mutant: Mutant) -> str | None:
+    bench, started = benches.get(), time.monotonic()
+    try:
+        finder = bench.finder_of(mutant)
+    finally:
+        benches.put(bench)
+    took_s = time.monotonic() - started
+    say(f"{finder or 'SURVIVES':10}  {took_s:4.0f} s  {mutant.path}: {mutant.name}")
+    return finder
 
 
 def say(text: str) -> None:
@@ -49,58 +84,91 @@ def _is_asked(mutant: Mutant, words: list[str]) -> bool:
     return not words or any(word in mutant.name or word in mutant.path for word in words)
 
 
-def _copied(folder: Path) -> Path:
-    """A copy of what is tracked, changed files as they are."""
+class Bench:
+    """A copy of the project, in which one fault at a time is planted.
+
+    Args:
+        folder: where the copy is made.
+        seeds: which runs of the simulator.
+        only: who alone looks for faults, of `FINDERS`; all do if it is None.
+    """
+
+    def __init__(self, folder: Path, *, seeds: str, only: str | None) -> None:
+        self._copy = folder
+        self._seeds = seeds
+        self._only = only
+        for name in _tracked():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(ROOT / name, folder / name)
+
+    def finder_of(self, mutant: Mutant) -> str | None:
+        """Who finds a fault, the cheapest first: its tests, the simulator, or the quick suite."""
+        path = self._copy / "qframe" / mutant.path
+        before = path.read_text(encoding="utf-8")
+        path.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
+        _forget_bytecode(path)
+        looks: dict[str, Callable[[], bool]] = {
+            "tests": lambda: self.fails_tests(mutant.tests),
+            "simulator": lambda: _is_simulated(mutant) and self._fails(self._runs, SIMULATOR_S),
+            "quick": lambda: self._fails(
+                [*PYTEST, "-n", "3", "--dist", "loadfile", *QUICK], QUICK_S
+            ),
+        }
+        try:
+            asked = FINDERS if self._only is None else (self._only,)
+            return next((finder for finder in asked if looks[finder]()), None)
+        finally:
+            path.write_text(before, encoding="utf-8")
+            _forget_bytecode(path)
+
+    @property
+    def _runs(self) -> list[str]:
+        return ["-m", "simulation", "--seeds", self._seeds, "--stop", "--whole"]
+
+    def fails_tests(self, tests: str) -> bool:
+        """Whether some tests fail now."""
+        return self._fails([*PYTEST, *shlex.split(tests)], TESTS_S)
+
+    def _fails(self, words: list[str], within_s: float) -> bool:
+        """Whether something fails, or hangs.
+
+        Raises:
+            RuntimeError: if it could not be run, or no test was chosen.
+        """
+        paths = os.pathsep.join([str(self._copy / "tests"), str(self._copy)])
+        environment = {**os.environ, "PYTHONPATH": paths}
+        environment.pop("PYTHONDONTWRITEBYTECODE", None)
+        try:
+            done = subprocess.run(
+                [sys.executable, *words], cwd=self._copy, env=environment, timeout=within_s,
+                check=False, capture_output=True, text=True,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            return True
+        if done.returncode > FAILED:
+            raise RuntimeError(f"{shlex.join(words)}: {done.stdout[-2000:]}{done.stderr[-2000:]}")
+        return done.returncode != 0
+
+
+def _tracked() -> list[str]:
+    """The files of the project, those that are not committed too."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True,
         capture_output=True, text=True,
     )  # fmt: skip
-    for name in listed.stdout.splitlines():
-        if (ROOT / name).is_file():
-            (folder / name).parent.mkdir(parents=True, exist_ok=True)
-            shutil.copy2(ROOT / name, folder / name)
-    return folder
+    return [name for name in listed.stdout.splitlines() if (ROOT / name).is_file()]
 
 
-def _found(copy: Path, mutant: Mutant, *, seeds: str, quick: bool) -> str | None:
-    """Who finds a fault: the simulator, its tests, the quick suite, or nobody."""
-    path = copy / "qframe" / mutant.path
-    before = path.read_text(encoding="utf-8")
-    path.write_text(before.replace(mutant.old, mutant.new), encoding="utf-8")
-    _forget_bytecode(path)
-    try:
-        simulate = ["-m", "simulation", "--seeds", seeds, "--stop", "--whole"]
-        if not mutant.path.startswith("stores/") and _fails(copy, simulate, SIMULATOR_S):
-            return "the simulator"
-        pytest = ["-m", "pytest", "-q", "-x", "-p", "no:cacheprovider"]
-        if _fails(copy, [*pytest, *mutant.tests.split()], TESTS_S):
-            return mutant.tests.split()[0].removeprefix("tests/")
-        if quick and _fails(copy, [*pytest, "-n", "3", "--dist", "loadfile", *QUICK], 3 * TESTS_S):
-            return "the quick suite"
-    finally:
-        path.write_text(before, encoding="utf-8")
-        _forget_bytecode(path)
-    return None
+def _is_simulated(mutant: Mutant) -> bool:
+    """Whether the simulator runs what the fault is in."""
+    begins = ("runtime/", "coordination/")
+    return mutant.path.startswith(begins) and "zookeeper" not in mutant.path
 
 
 def _forget_bytecode(path: Path) -> None:
     """A source of the same size and second is taken for the same one."""
     for each in (path.parent / "__pycache__").glob(f"{path.stem}.*.pyc"):
         each.unlink()
-
-
-def _fails(copy: Path, words: list[str], within_s: float) -> bool:
-    """Whether something fails, or hangs."""
-    environment = {**os.environ, "PYTHONPATH": f"{copy / 'tests'}{os.pathsep}{copy}"}
-    environment.pop("PYTHONDONTWRITEBYTECODE", None)
-    try:
-        done = subprocess.run(
-            [sys.executable, *words], cwd=copy, env=environment, timeout=within_s, check=False,
-            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
-        )  # fmt: skip
-    except subprocess.TimeoutExpired:
-        return True
-    return done.returncode not in (0, 5)  # 5: no test was chosen
 
 
 if __name__ == "__main__":

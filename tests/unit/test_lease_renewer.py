@@ -40,6 +40,15 @@ class Keeper:
         return RenewResult(self.gone, [hold for hold in holds if hold.slot in self.slots_away])
 
 
+class SetClock(VirtualClock):
+    """One whose wall time somebody sets."""
+
+    set_by_ms = 0
+
+    def now_ms(self) -> int:
+        return super().now_ms() + self.set_by_ms
+
+
 def renewal_of(
     keeper: Keeper | Late,
     clock: VirtualClock,
@@ -111,6 +120,23 @@ def test_a_lease_is_counted_from_when_its_renewal_was_sent_and_not_from_the_answ
     renewal.renew([one], 300)
     keeper.away = True
     clock.advance(49)
+    renewal.renew([one], 300)
+    assert lost == []
+    clock.advance(1)
+    renewal.renew([one], 300)
+    assert lost == [one]
+
+
+@pytest.mark.promise(4)
+@pytest.mark.parametrize("by_ms", [-3_600_000, 3_600_000])
+def test_a_wall_clock_that_is_set_neither_keeps_a_lease_nor_ends_it(by_ms: int) -> None:
+    keeper, clock, lost = Keeper(), SetClock(), []
+    renewal = renewal_of(keeper, clock, lost)
+    one = delivery(1)
+    renewal.renew([one], 300)
+    keeper.away = True
+    clock.set_by_ms = by_ms
+    clock.advance(299)
     renewal.renew([one], 300)
     assert lost == []
     clock.advance(1)

@@ -12,6 +12,7 @@ from typing import Any
 import pytest
 from apps import Shop, audited
 from eventually import eventually
+from late import Late
 
 from qframe import (
     AlreadySettled,
@@ -282,6 +283,30 @@ def test_a_line_is_not_quiet_before_an_ack_from_another_thread_has_reached_its_s
     taken.pop().ack(elapsed=0.1)
     shop.stop()
     assert quiet == [False]
+
+
+def test_a_worker_is_not_quiet_while_an_ack_hands_on_what_follows_in_its_lane(shop: Shop) -> None:
+    """Else a worker could stop between the two, and nobody would give that message back."""
+    topic, taken, quiet = Topic("t", slots=1), [], []
+
+    @shop.app.consumer(topic, group="g")
+    def handle(message: Message) -> None:
+        message.auto_ack = False
+        taken.append(message)
+
+    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
+    shop.start()
+    eventually(lambda: taken)
+    consumer: Any = shop.app._worker._consumers[0]  # type: ignore[union-attr]
+    eventually(lambda: consumer._acks and len(consumer.in_flight) == 2)
+    consumer.executor = Late(consumer.executor).before(
+        "dispatch", lambda: quiet.append((len(consumer._acks), consumer.is_quiet()))
+    )
+    taken.pop().ack()
+    eventually(lambda: taken)
+    taken.pop().ack()
+    shop.stop()
+    assert quiet == [(0, False)]
 
 
 def test_acknowledging_with_an_error_counts_as_raising_it(shop: Shop) -> None:

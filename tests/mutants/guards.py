@@ -1,0 +1,87 @@
+"""Guards against faults that chaos or the simulator has found, taken away one at a time."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.mutant import MEMBER, SLOTS, UNIT, WORKER, Mutant, conforms
+
+GUARDS: Final = [
+    Mutant(
+        "keys stand still once their slot has left and come back",
+        "runtime/feed/slots.py",
+        "self._held.items() if owned.get(slot) != epoch}\n",
+        "self._held.items() if epoch and slot not in owned}\n",
+        SLOTS,
+    ),
+    Mutant(
+        "a worker that was just thawed begins a handler",
+        "runtime/consume/engine.py",
+        "            if now_s() >= until_s or attempt.delivery not in present:\n",
+        "            if attempt.delivery not in present:\n",
+        WORKER,
+    ),
+    Mutant(
+        "a worker that was just thawed begins a batch",
+        "runtime/consume/engine.py",
+        "            elif not certain or attempt.delivery not in self._in_flight:\n",
+        "            elif attempt.delivery not in self._in_flight:\n",
+        WORKER,
+    ),
+    Mutant(
+        "Redis rings no bell for what a settlement has made due",
+        "stores/redis/scripts/settle.lua",
+        "if has_placed then\n  ring(slot)\nend\n",
+        "",
+        conforms("bell", "redis", "settlement"),
+    ),
+    Mutant(
+        "a publish in doubt is called unwritten",
+        "producing/producer.py",
+        "                if lost is None:\n                    raise\n",
+        "                raise\n",
+        "tests/chaos/test_redis_doubt.py",
+    ),
+    Mutant(
+        "a handler is called for what was lost while it was claimed",
+        "runtime/consume/engine.py",
+        "unit = self._still_here(self._sorted_out(policy.begin(unit)))  # that",
+        "unit = self._sorted_out(policy.begin(unit))  # that",
+        "tests/integration/checkers/test_late_claims.py",
+    ),
+    Mutant(
+        "a handler gets a transaction for what was lost while it was claimed",
+        "runtime/consume/engine.py",
+        "lost = [attempt for attempt in unit if not self.is_mine(attempt)]  # it",
+        "lost: list[Attempt] = []  # it",
+        "tests/integration/checkers/test_late_claims.py",
+    ),
+    Mutant(
+        "what stands before one in hand is withdrawn, and comes after it",
+        "runtime/order/batches.py",
+        "return wanted(message.delivery) and not (last and self._precedes(message, last))\n",
+        "return wanted(message.delivery)\n",
+        UNIT + "test_batches.py",
+    ),
+    Mutant(
+        "an executor of batches does not say what is in hand when it withdraws",
+        "runtime/executors/batch_executor.py",
+        "        return self._batches.withdraw(wanted, in_hand) + parts\n",
+        "        return self._batches.withdraw(wanted) + parts\n",
+        UNIT + "test_batch_line.py",
+    ),
+    Mutant(
+        "who is not certain is asked twice, and has dropped nothing",
+        "coordination/member.py",
+        "        return not self.drop_if_doubtful()\n",
+        "        self.drop_if_doubtful()\n        return not self._doubtful\n",
+        MEMBER,
+    ),
+    Mutant(
+        "slots whose claim was not answered stay nobody's",
+        "coordination/lease.py",
+        "        self._free_unknown(owned)\n        return None",
+        "        return None",
+        MEMBER,
+    ),
+]

@@ -1,0 +1,41 @@
+"""One planted fault, and where tests are that may find it."""
+
+from __future__ import annotations
+
+from typing import Final, NamedTuple
+
+
+class Mutant(NamedTuple):
+    """One change that a later hand might make.
+
+    Attributes:
+        name: what it does.
+        path: the module, below `qframe/`.
+        old: what stands there, once.
+        new: what stands there then.
+        tests: the tests that are to find it, as arguments of pytest.
+    """
+
+    name: str
+    path: str
+    old: str
+    new: str
+    tests: str
+
+
+UNIT: Final = "tests/unit/"
+PULL: Final = f"{UNIT}test_pull_steps.py {UNIT}test_pull_loop.py"
+SETTLER: Final = UNIT + "test_settler.py"
+RENEWER: Final = UNIT + "test_lease_renewer.py"
+SLOTS: Final = UNIT + "test_slots.py"
+MEMBER: Final = f"{UNIT}test_member.py {UNIT}test_sharing.py {UNIT}test_handover.py"
+WORKER: Final = "tests/integration/workers/test_worker.py"
+SESSIONS: Final = "tests/integration/coordination/test_coordinator_sessions.py"
+RELAY: Final = "tests/integration/outbox/test_relay.py"
+
+
+def conforms(role: str, store: str, words: str = "") -> str:
+    """The conformance tests of a role on one store, those with some words in their names."""
+    alone = f"{store} and not cluster" if store == "redis" else store
+    words = f" and {words}" if words else ""
+    return f"tests/conformance/test_{role}.py -k '{alone}{words}'"

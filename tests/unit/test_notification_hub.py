@@ -1,0 +1,65 @@
+"""Bells ring for what was committed while their connection was away."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any
+
+from qframe.errors import StoreUnavailable
+from qframe.stores.sql.notification_hub import NotificationHub
+
+
+class Listening:
+    """A connection that hears nothing, and breaks when it is told to."""
+
+    def __init__(self) -> None:
+        self.ended = threading.Event()
+        self.breaks = False
+
+    def receive(self, timeout_s: float) -> list[str]:
+        self.ended.wait(timeout_s)
+        if self.breaks:
+            raise StoreUnavailable("database", "cut")
+        return []
+
+    def wake(self) -> None:
+        self.ended.set()
+
+    def close(self) -> None:
+        """Has nothing to close."""
+
+
+class Notifying:
+    """A database whose connections are told what happens while they are opened."""
+
+    notifies = True
+
+    def __init__(self) -> None:
+        self.backend = self
+        self.meanwhile: Callable[[], object] = lambda: None
+        self.opened: list[Listening] = []
+
+    def watch(self) -> None:
+        """Has no file."""
+
+    def listener(self) -> Listening:
+        self.meanwhile()
+        self.opened.append(Listening())
+        return self.opened[-1]
+
+
+def test_a_bell_rings_once_it_is_heard_again_for_what_was_committed_before() -> None:
+    database: Any = Notifying()
+    hub = NotificationHub(database)
+    bell = hub.of_topics([1])
+    assert bell.wait(60)
+    heard: list[bool] = []
+    # The loss itself has rung: who looks then finds nothing, and sleeps when somebody commits.
+    database.meanwhile = lambda: heard.append(bell.wait(60))
+    database.opened[0].breaks = True
+    database.opened[0].wake()
+    assert bell.wait(60)
+    assert heard == [True]
+    assert bell.hints() is None
+    hub.close()
