@@ -65,6 +65,7 @@ from qframe.options.flow import Breaker, RateLimit
 from qframe.outcomes import Applied, Moved, Outcome, Published
 from qframe.producing.outgoing import Outgoing
 from qframe.retry import Backoff, NeedRetry, Reject
+from qframe.runtime.process.health import Health
 from qframe.tags import AllOf
 from qframe.topic import Kind, Topic
 
@@ -110,6 +111,7 @@ __all__ = [
     "Flusher",
     "Group",
     "HandlerTimeout",
+    "Health",
     "Kind",
     "Message",
     "MessagesGone",

@@ -90,7 +90,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         ) -> SettingsPoller:
             return SettingsPoller(
                 consumers=list(zip(topics, consumers, strict=True)), store=self.store,
-                events=self.events, on_failure=on_failure,
+                clock=self.clock, events=self.events, on_failure=on_failure,
             )  # fmt: skip
 
         def make_relays(on_failure: OnFailure) -> list[Relay]:

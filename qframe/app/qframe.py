@@ -32,6 +32,7 @@ from qframe.runtime.executors.event_loop import in_event_loop, stopped_by_cancel
 from qframe.runtime.handler.binding import bind, bind_batch, name_of
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checkers import Checkers
+from qframe.runtime.process.health import Health
 from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
@@ -252,6 +253,11 @@ class QFrame(PublishMethods):
         worker = self._worker
         if worker is not None:
             worker.stop()
+
+    def health(self) -> Health:
+        """How the app's running worker is; from any thread, at once, without asking the store."""
+        worker = self._worker
+        return Health(state="idle") if worker is None else worker.health()
 
     def close(self) -> None:
         """Sends buffered messages and closes all connections; later use opens them again."""

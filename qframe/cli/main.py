@@ -20,6 +20,7 @@ from qframe.cli.migrate import migrate
 from qframe.cli.outbox import outbox
 from qframe.cli.output import say, say_error
 from qframe.cli.ownership import slots, workers
+from qframe.cli.ping import ping
 from qframe.cli.publish import publish
 from qframe.cli.seek import seek
 from qframe.cli.target import Target, coordinated
@@ -42,6 +43,7 @@ cli.command(cls=WorkerCommand)(worker)
 cli.command()(publish)
 cli.add_typer(topics, name="topics")
 cli.command()(groups)
+cli.command()(ping)
 cli.command()(workers)
 cli.command()(slots)
 cli.command()(peek)

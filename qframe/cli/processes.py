@@ -11,8 +11,8 @@ import os
 import signal
 import socket
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager
 from functools import partial
 from typing import Any
 
@@ -23,14 +23,17 @@ from qframe.cli.modules import refuse_absent
 from qframe.clock import SYSTEM_CLOCK
 from qframe.events import Events
 from qframe.options.settings import PREFIX, Settings
+from qframe.runtime.process.health import Health
+from qframe.runtime.process.probes import Systemd
 from qframe.runtime.process.supervisor import Supervisor
 from qframe.runtime.process.supervisor_pipe import SupervisorPipe
 from qframe.telemetry.logs import log_events
 
 
 def supervise(
-    modules: Sequence[str], settings: Settings, *, processes: int, ends: bool, words: Sequence[str]
-) -> int:
+    modules: Sequence[str], settings: Settings, *, processes: int, ends: bool, words: Sequence[str],
+    told: Callable[[Callable[[], Health]], AbstractContextManager[None]],
+) -> int:  # fmt: skip
     """Runs so many workers until they are stopped or done; returns the exit code.
 
     Args:
@@ -39,6 +42,7 @@ def supervise(
         processes: how many.
         ends: whether a worker that ends with exit code 0 is done.
         words: further options for each of them, free of secrets.
+        told: a context in which others are told of the health that is looked at.
 
     Raises:
         BadModule: if there can be no such module.
@@ -60,15 +64,18 @@ def supervise(
         return [*started, "worker", *modules, *words, *numbered, "--supervisor-pipe", str(fd)]
 
     def environment(number: int) -> dict[str, str]:
-        return {**os.environ, f"{PREFIX}INSTANCE": f"{instance}-{number}"}
+        kept = {name: text for name, text in os.environ.items() if name not in Systemd.VARIABLES}
+        return {**kept, f"{PREFIX}INSTANCE": f"{instance}-{number}"}
 
     events = Events()
     end_log = log_events(events, settings)
     try:
-        return Supervisor(
+        supervisor = Supervisor(
             processes=processes, command=command, environment=environment, ends=ends,
             events=events, clock=SYSTEM_CLOCK,
-        ).run()  # fmt: skip
+        )  # fmt: skip
+        with told(supervisor.health):
+            return supervisor.run()
     finally:
         end_log()
 

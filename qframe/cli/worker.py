@@ -6,12 +6,14 @@ import sys
 import threading
 from collections.abc import Iterable, Sequence
 from contextlib import ExitStack
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.chosen import choose
+from qframe.cli.health import HealthFilePath, HealthPort, reported, told
 from qframe.cli.modules import apps_of
 from qframe.cli.processes import held, name_worker, program, say_when_ready, supervise
 from qframe.cli.reload import reload
@@ -23,6 +25,7 @@ from qframe.errors import BadOption, CoordinatorUnavailable, StoreUnavailable
 from qframe.events import Events
 from qframe.options.settings import Settings
 from qframe.redaction import redacted
+from qframe.runtime.process.health import Health, combined
 from qframe.telemetry.logs import log_events
 from qframe.telemetry.root_log import log_records
 from qframe.topic import duration_ms
@@ -61,6 +64,8 @@ def worker(
         bool,
         typer.Option("--reload", help="Restart when a file changes; for development."),
     ] = False,
+    health_port: HealthPort = None,
+    health_file: HealthFilePath = None,
     wait: Annotated[
         str,
         typer.Option(
@@ -88,10 +93,15 @@ def worker(
     words += [f"--topic={name}" for name in topics or ()]
     words += [f"--group={name}" for name in groups or ()]
     words += [f"--flag={name}" for name in given]
+    tells = partial(told, settings=settings, port=health_port, file=health_file, routes={})
     if watched:
+        words += [] if health_port is None else [f"--health-port={health_port}"]
+        words += [] if health_file is None else [f"--health-file={health_file}"]
         raise typer.Exit(_reload([*modules, f"--processes={processes}", *words], modules, settings))
     if processes > 1 and supervisor_pipe is None:
-        code = supervise(modules, settings, processes=processes, ends=burst or drain, words=words)
+        code = supervise(
+            modules, settings, processes=processes, ends=burst or drain, words=words, told=tells
+        )
         raise typer.Exit(code)
     name_worker(modules, number, processes)
     with ExitStack() as stack:
@@ -101,7 +111,12 @@ def worker(
             else stack.enter_context(held(supervisor_pipe, settings))
         )
         apps = choose(apps_of(modules), topics or (), groups or ())
+
+        def look() -> Health:
+            return combined([app.health() for app in apps])
+
         log_records(settings, sys.stderr)
+        stack.enter_context(tells(look) if line is None else reported(look, line.report))
         for app in apps:
             _refuse_overruled(given, settings, app.settings)
             stack.callback(app.close)

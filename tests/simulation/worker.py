@@ -131,7 +131,7 @@ class SimulatedWorker:
             make_sweeper=lambda fail: Sweeper(topics=[self._topic], store=store, on_failure=fail),
             make_settings_poller=lambda consumers, fail: SettingsPoller(
                 consumers=[(self._topic, each) for each in consumers], store=store,
-                events=self._events, on_failure=fail,
+                clock=clock, events=self._events, on_failure=fail,
             ),
             grace_s=self.plan.grace_s, events=self._events, clock=clock,
         )  # fmt: skip

@@ -71,6 +71,11 @@ class Slots:
         if self._membership is not None:
             self._membership.leave()
 
+    @property
+    def joined(self) -> bool:
+        """Whether it takes part in the sharing of slots, and hears the coordinator."""
+        return self._membership is not None and not self._membership.paused
+
     def fenced(self, slots: Collection[int]) -> None:
         """The store has refused the epochs of these slots."""
         if self._membership is not None:

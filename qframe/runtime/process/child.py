@@ -9,8 +9,11 @@ import subprocess
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
+import msgspec
+
 from qframe.clock import Clock
 from qframe.retry import Backoff
+from qframe.runtime.process.health import LIVE_WITHIN_S, Health
 
 
 class Child:
@@ -18,8 +21,8 @@ class Child:
 
     It is executed anew, never forked from a running interpreter, so it shares no connection. It is
     the head of a process group of its own, so that Ctrl-C in a terminal does not reach it. A pair
-    of sockets joins the two: it writes a line there when it serves, and reads the end of the
-    stream when the supervisor is gone.
+    of sockets joins the two: it writes a line there when it serves, then its health again and again
+    if that is wanted, and reads the end of the stream when the supervisor is gone.
 
     Args:
         number: its number, from 1.
@@ -44,7 +47,10 @@ class Child:
         self._process: subprocess.Popen[bytes] | None = None
         self._line: socket.socket | None = None
         self._hears = False
+        self._unread = b""
         self._ready_at_s: float | None = None
+        self._reported: Health | None = None
+        self._reported_at_s = 0.0
         self._failures = 0
 
     @property
@@ -54,7 +60,7 @@ class Child:
 
     @property
     def line(self) -> socket.socket | None:
-        """Where its word that it serves is awaited; None if it is not, or not any more."""
+        """Where its words are awaited; None if there will be no more."""
         return self._line if self._hears else None
 
     def start(self) -> int:
@@ -79,7 +85,8 @@ class Child:
                 ours.close()
                 raise
         ours.setblocking(False)
-        self._line, self._hears, self._ready_at_s = ours, True, None
+        self._line, self._hears, self._unread = ours, True, b""
+        self._ready_at_s = self._reported = None
         return self._process.pid
 
     def poll(self) -> int | None:
@@ -99,17 +106,46 @@ class Child:
         return self._ready_at_s is not None
 
     def _hear(self) -> None:
-        if self._line is None or not self._hears:
-            return
-        try:
-            said = self._line.recv(64)
-        except BlockingIOError:
-            return
-        except OSError:
-            said = b""
-        self._hears = False
-        if said:
-            self._ready_at_s = self._clock.monotonic_s()
+        while self._line is not None and self._hears:
+            try:
+                said = self._line.recv(65_536)
+            except BlockingIOError:
+                return
+            except OSError:
+                said = b""
+            if not said:
+                self._hears = False
+                return
+            if self._ready_at_s is None:
+                self._ready_at_s = self._clock.monotonic_s()
+            *lines, self._unread = (self._unread + said).split(b"\n")
+            self._note(lines)
+
+    def _note(self, lines: Sequence[bytes]) -> None:
+        """Keeps the last report of these lines, if there is one."""
+        for line in reversed(lines):
+            with suppress(msgspec.DecodeError):
+                self._reported = msgspec.json.decode(line, type=Health)
+                self._reported_at_s = self._clock.monotonic_s()
+                return
+
+    def health(self) -> Health | None:
+        """How it is, as far as its supervisor knows; None if it has ended for good."""
+        if self._process is None:
+            if self.starts_at_s is None:
+                return None
+            return Health.of("starting", lacking=[f"worker {self.number} is to be restarted"])
+        if self._ready_at_s is None:
+            return Health.of("starting", lacking=[f"worker {self.number} is starting"])
+        told_at_s = self._ready_at_s if self._reported is None else self._reported_at_s
+        silent_s = self._clock.monotonic_s() - told_at_s
+        if silent_s >= LIVE_WITHIN_S:
+            silence = f"worker {self.number} has said nothing for {silent_s:.0f} s"
+            return Health.of("serving", standing=[silence])
+        if self._reported is None:
+            return Health.of("serving", lacking=[f"worker {self.number} has not reported yet"])
+        named = [f"worker {self.number}: {fault}" for fault in self._reported.faults]
+        return msgspec.structs.replace(self._reported, faults=named)
 
     def plan_restart(self, backoff: Backoff, healthy_s: float) -> float:
         """Plans its next start, later with each failure in a row; returns the wait in seconds.

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final
+from typing import Final, Protocol
 
+from qframe.clock import Clock
 from qframe.errors import BadOption, StoreUnavailable
 from qframe.events import Events
 from qframe.options.tuning import Tuning, tuning_of
 from qframe.runtime.consume.consumer import Consumer
 from qframe.service import Service
-from qframe.stores.base import Controls
+from qframe.stores.base import Controls, Inspecting
 from qframe.topic import Topic
 
 EVERY_S: Final = 1.0
+
+
+class SettingsStore(Controls, Inspecting, Protocol):
+    """The roles of a store that is polled."""
 
 
 class LiveSettings:
@@ -74,6 +79,7 @@ class SettingsPoller(Service):
     Args:
         consumers: the worker's consumers, each with its topic.
         store: has the settings.
+        clock: tells when the store was heard.
         events: hears what was changed.
         on_failure: called when it ends by an error.
     """
@@ -82,12 +88,15 @@ class SettingsPoller(Service):
         self,
         *,
         consumers: Sequence[tuple[Topic, Consumer]],
-        store: Controls,
+        store: SettingsStore,
+        clock: Clock,
         events: Events,
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
         super().__init__("qframe.tuner", on_failure)
         self._store = store
+        self._clock = clock
+        self._heard_s: float | None = None
         self._asked = [(topic, consumer.group) for topic, consumer in consumers]
         self._settings = [LiveSettings(consumer, events) for _, consumer in consumers]
 
@@ -108,8 +117,17 @@ class SettingsPoller(Service):
             except StoreUnavailable:
                 continue  # the consumers report it, and keep their last settings
 
+    @property
+    def unheard_s(self) -> float:
+        """How long ago the store has replied, in seconds; it is asked every second."""
+        heard_s = self._heard_s
+        return float("inf") if heard_s is None else self._clock.monotonic_s() - heard_s
+
     def _poll(self) -> None:
         found = self._store.tunings(self._asked) if self._asked else []
+        if not self._asked:
+            self._store.now_ms()
+        self._heard_s = self._clock.monotonic_s()
         for settings, texts in zip(self._settings, found, strict=True):
             if texts is not None and not self.stopping:
                 settings.apply(texts)

@@ -32,6 +32,7 @@ from qframe.errors import WorkerFailed
 from qframe.events import Events
 from qframe.retry import Backoff
 from qframe.runtime.process.child import Child
+from qframe.runtime.process.health import Health, combined
 
 BACKOFF: Final = Backoff(first=0.5, factor=2.0, cap=30.0)
 HEALTHY_S: Final = 60.0
@@ -100,6 +101,13 @@ class Supervisor:
             finally:
                 for child in self._children:
                     child.close()
+
+    def health(self) -> Health:
+        """How its children are; from any thread, at once."""
+        if self._stopping:
+            return Health(state="stopping")
+        found = [child.health() for child in self._children]
+        return combined([health for health in found if health is not None])
 
     def _supervise(self, wake: socket.socket) -> int:
         self._start(self._children[0])

@@ -6,7 +6,10 @@ import socket
 from collections.abc import Callable
 from contextlib import suppress
 
+import msgspec
+
 from qframe.errors import BadOption
+from qframe.runtime.process.health import Health
 from qframe.service import Service
 
 
@@ -33,6 +36,7 @@ class SupervisorPipe(Service):
     ) -> None:
         super().__init__("qframe.supervisor-pipe", on_failure)
         self._on_lost = on_lost
+        self._is_ready = False
         try:
             self._socket = socket.socket(fileno=fd)
         except OSError:
@@ -48,6 +52,13 @@ class SupervisorPipe(Service):
         """Tells the supervisor that this process serves."""
         with suppress(OSError):  # it is gone, which the thread notices
             self._socket.sendall(b"ready\n")
+        self._is_ready = True
+
+    def report(self, health: Health) -> None:
+        """Tells the supervisor how this process is, once it serves; never waits for a reader."""
+        with suppress(OSError):
+            if self._is_ready:  # the first word of all says that it serves
+                self._socket.send(msgspec.json.encode(health) + b"\n", socket.MSG_DONTWAIT)
 
     def run(self) -> None:
         """Waits for the end of the pipe; the supervisor never writes to it."""

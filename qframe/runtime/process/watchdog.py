@@ -12,6 +12,7 @@ from qframe.events import Events
 ASLEEP_S: Final = 10.0
 DOUBTFUL_S: Final = 20.0
 STALLED_S: Final = 60.0
+MAIN_LOOP: Final = "main loop"
 
 
 class Watched(Protocol):
@@ -69,8 +70,20 @@ class Watchdog:
         for part in self._parts:
             self._look_at(part, now_s - self._awake_since_s)
 
+    def ages_s(self) -> dict[str, float]:
+        """How long each part has been at its present step, by name; for any thread.
+
+        If `look` was not called for a while, that is what stands still, or the process was frozen.
+        """
+        now_s = self._clock.monotonic_s()
+        unseen_s = now_s - self._looked_s
+        if unseen_s > ASLEEP_S:
+            return {MAIN_LOOP: unseen_s}
+        awake_s = now_s - self._awake_since_s
+        return {part.name: _busy_s(part, awake_s) for part in self._parts}
+
     def _look_at(self, part: Watched, awake_s: float) -> None:
-        busy_s = min(part.busy_s(), awake_s) if part.alive else 0.0
+        busy_s = _busy_s(part, awake_s)
         if busy_s > STALLED_S:
             self._on_stalled(part.name, WorkerFailed(part.name, "it is stuck"))
         elif busy_s > DOUBTFUL_S and part.name not in self._slow:
@@ -80,3 +93,8 @@ class Watchdog:
             part.reconnect()
         elif busy_s < DOUBTFUL_S:
             self._slow.discard(part.name)
+
+
+def _busy_s(part: Watched, awake_s: float) -> float:
+    """How long a part is at its step, of the time in which the process was awake."""
+    return min(part.busy_s(), awake_s) if part.alive else 0.0

@@ -15,6 +15,7 @@ from qframe.clock import Clock
 from qframe.errors import QFrameError, WorkerFailed
 from qframe.events import Events
 from qframe.runtime.consume.consumer import Consumer
+from qframe.runtime.process.health import HEARD_WITHIN_S, LIVE_WITHIN_S, Health, State
 from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.shutdown import terminate
 from qframe.runtime.process.sweeper import Sweeper
@@ -57,6 +58,7 @@ class Worker:
         events: told of its start, that it is ready, and its stop.
         clock: the clock.
         store: where its messages are, for the log; without a password.
+        live_within_s: how long a loop may be at one step until it counts as standing still.
     """
 
     def __init__(
@@ -71,12 +73,15 @@ class Worker:
         clock: Clock,
         make_background: Callable[[OnFailure], Sequence[Background]] = lambda _: (),
         store: str = "",
+        live_within_s: float = LIVE_WITHIN_S,
     ) -> None:
         self.id = worker_id
         self._store = store
         self._events = events
         self._clock = clock
         self._grace_s = grace_s
+        self._live_within_s = live_within_s
+        self._state: State = "starting"
         # A signal handler may interrupt whoever waits: no Event is safe there, a SimpleQueue is.
         self._stopping = False
         self._words: SimpleQueue[None] = SimpleQueue()
@@ -120,6 +125,8 @@ class Worker:
                 self._sweeper.start()
                 for part in self._background:
                     part.start()
+                self._state = "serving"
+                self._watchdog.look()
                 if self._events:
                     self._events.emit("worker.ready", worker=self.id)
                 on_ready()
@@ -155,7 +162,31 @@ class Worker:
             and all(part.is_done() for part in self._background)
         )
 
+    def health(self) -> Health:
+        """How it is now; from any thread, at once."""
+        if self._state != "serving" or self._stopping:
+            return Health.of("stopping" if self._stopping else self._state)
+        ages = self.progress_ages_s()
+        standing = [
+            f"{part} stands still for {age_s:.0f} s"
+            for part, age_s in ages.items()
+            if age_s >= self._live_within_s
+        ]
+        lacking = [
+            f"{consumer.topic}/{consumer.group} has not joined, or does not hear the coordinator"
+            for consumer in self._consumers
+            if not consumer.slots.joined
+        ]
+        if self._settings_poller.unheard_s > HEARD_WITHIN_S:
+            lacking.append("the store does not reply")
+        return Health.of("serving", standing=standing, lacking=lacking)
+
+    def progress_ages_s(self) -> dict[str, float]:
+        """How long each of its loops has been at its present step, in seconds, by name."""
+        return self._watchdog.ages_s()
+
     def _terminate(self) -> None:
+        self._state = "stopping"
         if self._events:
             self._events.emit("worker.stopping", worker=self.id, grace_s=self._grace_s)
         self._sweeper.ask_to_stop()

@@ -1,0 +1,143 @@
+"""`qframe worker --health-port` and `--health-file`, and a real store that is away."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import sys
+import threading
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import pytest
+from cli_program import Program
+from eventually import eventually
+from ports import free_port
+from processes import WITHIN_S, Running, title_of
+from servers import RedisServer
+
+import qframe_ping
+from qframe import Message, QFrame, Topic
+from qframe.clock import SYSTEM_CLOCK
+
+NUMBERS = """
+from qframe import Topic, consumer
+
+@consumer(Topic("numbers", slots=2), group="g")
+def note(number: int) -> None: ...
+"""
+
+
+class Said(NamedTuple):
+    status: int
+    value: Any
+
+
+def ask(port: int, path: str) -> Said:
+    connection = HTTPConnection("127.0.0.1", port, timeout=WITHIN_S)
+    try:
+        connection.request("GET", path)
+        reply = connection.getresponse()
+        return Said(reply.status, json.loads(reply.read()))
+    finally:
+        connection.close()
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    program = Program(tmp_path)
+    program.write("numbers_of.py", NUMBERS)
+    return program
+
+
+def test_one_port_and_one_file_tell_of_all_workers_of_a_supervisor(program: Program) -> None:
+    port, file = free_port(), program.directory / "health"
+    command = [
+        sys.executable, "-m", "qframe", "worker", "numbers_of", "--processes", "2",
+        "--health-port", f"127.0.0.1:{port}",
+    ]  # fmt: skip
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
+        manager.bind(str(program.directory / "notify"))
+        manager.settimeout(WITHIN_S)
+        environment = program.environment(
+            QFRAME_HEALTH_FILE=str(file), NOTIFY_SOCKET=manager.getsockname()
+        )
+        with Running(command, program.directory, environment) as running:
+            running.wait_for("supervisor.started")
+            assert ask(port, "/livez").status == 200
+            eventually(lambda: ask(port, "/readyz").status == 200, within=WITHIN_S)
+            assert ask(port, "/startupz").value == {
+                "state": "serving", "live": True, "ready": True, "faults": []
+            }  # fmt: skip
+            eventually(lambda: qframe_ping.run(file=str(file), ready=True) == 0, within=WITHIN_S)
+            eventually(lambda: manager.recv(64) == b"READY=1", within=WITHIN_S)
+
+            (victim,) = (pid for pid in running.children if "1/2" in title_of(pid))
+            os.kill(victim, signal.SIGKILL)
+            running.wait_for("worker.died")
+            eventually(lambda: ask(port, "/readyz").status == 503, within=WITHIN_S)
+            assert ask(port, "/livez").status == 200
+            assert ask(port, "/startupz").status == 200
+            eventually(lambda: ask(port, "/readyz").status == 200, within=WITHIN_S)
+
+            running.signal(signal.SIGTERM)
+            eventually(lambda: manager.recv(64) == b"STOPPING=1", within=WITHIN_S)
+            assert running.code() == 0
+    assert not file.exists()
+
+
+def test_a_port_that_is_taken_is_refused_in_one_line(program: Program) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        said = program.refused("worker", "numbers_of", "--health-port", f"127.0.0.1:{port}")
+    assert "it cannot be bound: Address already in use" in said
+    assert "choose a free port" in said
+
+
+@pytest.mark.parametrize("way", ["stopped", "frozen"])
+def test_a_store_that_is_away_restarts_nothing(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """The limits are scaled: the store is away for several times as long as each of them."""
+    monkeypatch.setattr("qframe.runtime.process.worker.HEARD_WITHIN_S", 0.5)
+    monkeypatch.setattr("qframe.runtime.process.live_settings.EVERY_S", 0.05)
+    seen: list[int] = []
+    topic = Topic("numbers", slots=2)
+    with (
+        RedisServer(tmp_path, aof=True) as server,
+        QFrame(f"{server.url}?socket_timeout=0.2", grace=1, session_timeout=0.5) as app,
+    ):
+
+        @app.consumer(topic, group="g")
+        def note(message: Message) -> None:
+            seen.append(message.body)
+
+        app.events.listen(lambda name, facts: None)
+        serving = threading.Thread(target=app.run)
+        serving.start()
+        eventually(lambda: app.health().ready)
+        worker = app._worker
+        assert worker is not None
+        worker._live_within_s = 0.5
+        server.stop() if way == "stopped" else server.freeze()
+        eventually(lambda: len(app.health().faults) == 2)
+        looks: list[bool] = []
+        until_s = SYSTEM_CLOCK.monotonic_s() + 2.0
+
+        def look() -> bool:
+            health = app.health()
+            looks.append(health.live and not health.ready)
+            return SYSTEM_CLOCK.monotonic_s() > until_s
+
+        eventually(look)
+        assert all(looks)
+        server.restart() if way == "stopped" else server.thaw()
+        eventually(lambda: app.health().ready)
+        app.publish(topic, 7)
+        eventually(lambda: seen == [7])
+        assert serving.is_alive()
+        app.stop()
+        serving.join(WITHIN_S)
