@@ -13,7 +13,10 @@ from qframe import spark, testing
 
 
 def listing() -> str:
-    """Every public name with its signature; classes with their public methods and properties."""
+    """Every public name with its signature; classes with their public methods and properties.
+
+    `Admin` is the sum of its parts, which nobody uses by themselves: it is listed as one class.
+    """
     lines: list[str] = []
     for name in qframe.__all__:
         lines += list(_described(name, getattr(qframe, name)))
@@ -31,12 +34,14 @@ def _described(name: str, thing: Any) -> Iterator[str]:
     if issubclass(thing, enum.Enum):
         yield f"{name}: {', '.join(member.value for member in thing)}"
         return
-    bases = ", ".join(base.__name__ for base in thing.__bases__ if base is not object)
+    parts = [base for base in thing.__mro__[1:] if base.__module__.startswith("qframe.admin.")]
+    bases = ", ".join(base.__name__ for base in thing.__bases__ if base not in (object, *parts))
     yield f"{name}({bases}){_signature(thing)}" if bases else f"{name}{_signature(thing)}"
     for field in getattr(thing, "__struct_fields__", ()):
         if not field.startswith("_"):
             yield f"    {name}.{field}"
-    for attribute, value in sorted(vars(thing).items()):
+    found = {name: value for one in [*reversed(parts), thing] for name, value in vars(one).items()}
+    for attribute, value in sorted(found.items()):
         if attribute.startswith("_"):
             continue
         if isinstance(value, property):

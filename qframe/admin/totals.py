@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 import msgspec
 
 from qframe.options.tuning import Tuning
 from qframe.stores.records import Stats
+from qframe.topic import Topic
 
 _COUNTS: Final = (
     "published", "waiting", "retrying", "todo", "doing", "settled", "dead", "cancelled",
@@ -59,3 +60,14 @@ def summed(group: str, stats: Sequence[Stats], tuning: Tuning | None = None) -> 
     return Totals(
         group=group, oldest_ms=min(oldest, default=None), tuning=tuning or Tuning(), **counts
     )
+
+
+def totals_of(
+    topic: Topic, by_group: Mapping[str, Sequence[Stats]], tunings: Sequence[Tuning]
+) -> TopicTotals:
+    """The totals of a topic, of the counts and tunings of its groups."""
+    groups = [
+        summed(group, stats, tuning)
+        for (group, stats), tuning in zip(by_group.items(), tunings, strict=True)
+    ]
+    return TopicTotals(name=topic.name, kind=topic.kind, slots=topic.slots, groups=groups)

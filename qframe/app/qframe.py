@@ -333,7 +333,10 @@ class QFrame(PublishMethods):
     @property
     def admin(self) -> Admin:
         """The operations for a person on call."""
-        return Admin(self.store, roster=lambda topic, group: self.coordinator.roster(topic, group))
+        return Admin(
+            self.store, roster=lambda topic, group: self.coordinator.roster(topic, group),
+            events=self.events,
+        )  # fmt: skip
 
     @property
     def timers(self) -> Timers:

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Final, Literal
+import sys
+from typing import Annotated, Final, Literal, Self
 
+import msgspec
 import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask, check_chosen
 from qframe.cli.commands import Commands
-from qframe.cli.flags import AsJson, GroupName, Limit, TopicName
+from qframe.cli.flags import AsJson, By, GroupName, Limit, TopicName, Yes
 from qframe.cli.look import say_record
 from qframe.cli.output import counted, say, say_json, table
 from qframe.cli.records import as_json as record_as_json
@@ -25,7 +27,17 @@ After = Annotated[
     str | None,
     typer.Option(metavar="PLACE", help="Only those after this dead_place, from --json."),
 ]
-All = Annotated[bool, typer.Option("--all", help="All dead letters of the group.")]
+All = Annotated[
+    bool, typer.Option("--all", help="All that are dead now; what dies meanwhile is left alone.")
+]
+Until = Annotated[
+    str | None,
+    typer.Option(metavar="PLACE", help="With --all: only up to this dead_place, from --json."),
+]
+Cause = Annotated[
+    str | None,
+    typer.Option(metavar="CAUSE", help="All of this cause, by its name in `qframe dead causes`."),
+]
 
 
 @dead.command("list")
@@ -79,18 +91,58 @@ def show(
 
 @dead.command()
 @targeted
+def causes(
+    target: Target,
+    topic: TopicName,
+    group: GroupName,
+    limit: Limit = 10_000,
+    as_json: AsJson = False,
+) -> None:
+    """Groups dead letters by cause.
+
+    A cause is the class of the error and the line that raised it.
+    """
+    with target.opened() as app:
+        found = app.admin.dead_causes(topic, group, limit)
+    if as_json:
+        say_json({"topic": topic, "group": group, **msgspec.to_builtins(found)})
+    elif not found.causes:
+        say(f"no dead letters in {topic}/{group}")
+    else:
+        table(
+            ("cause", "dead", "last hour", "hour before", "last died", "error", "at"),
+            [
+                (each.name, each.count, each.last_hour, each.hour_before, second(each.last_ms),
+                 each.error, each.place)
+                for each in found.causes
+            ],
+            cut=True,
+        )  # fmt: skip
+        if not found.is_all:
+            say(f"these are the first {found.looked_at}; look at more with --limit")
+        say(f"retry those of one: qframe dead retry {topic} {group} --cause NAME")
+
+
+@dead.command()
+@targeted
 def retry(
     target: Target,
     topic: TopicName,
     group: GroupName,
     ids: Ids = None,
     everything: All = False,
+    until: Until = None,
+    cause: Cause = None,
+    by: By = None,
 ) -> None:
-    """Makes dead letters due again, their attempts from zero."""
-    with target.opened() as app:
-        chosen = _chosen("dead retry", app, topic, group, ids, everything)
-        done = app.admin.dead_retry(topic, group, chosen)
-    say(f"{counted(done, 'message')} of {topic}/{group} due again")
+    """Makes dead letters due again, their attempts from zero.
+
+    It works in steps of 500, and can be stopped by Ctrl-C.
+    """
+    with target.acting(by) as (app, admin):
+        chosen = _chosen("dead retry", app, topic, group, ids, everything or cause is not None)
+        with _Steps(f"of {topic}/{group} due again") as steps:
+            admin.dead_retry(topic, group, chosen, until=until, cause=cause, on_progress=steps.tell)
 
 
 @dead.command()
@@ -101,16 +153,54 @@ def drop(
     group: GroupName,
     ids: Ids = None,
     everything: All = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    until: Until = None,
+    cause: Cause = None,
+    yes: Yes = False,
+    by: By = None,
 ) -> None:
-    """Removes dead letters for good; asks first, unless --yes."""
-    with target.opened() as app:
-        chosen = _chosen("dead drop", app, topic, group, ids, everything)
+    """Removes dead letters for good; asks first, unless --yes.
+
+    It works in steps of 500, and can be stopped by Ctrl-C.
+    """
+    with target.acting(by) as (app, admin):
+        chosen = _chosen("dead drop", app, topic, group, ids, everything or cause is not None)
         if not yes:
-            what = "all dead letters" if chosen == "all" else counted(len(chosen), "dead letter")
+            which = "" if cause is None else f" of cause {cause}"
+            what = (
+                f"all dead letters{which}" if chosen == "all"
+                else counted(len(chosen), "dead letter")
+            )  # fmt: skip
             ask(f"Drop {what} of {topic}/{group} for good?")
-        done = app.admin.dead_drop(topic, group, chosen)
-    say(f"{counted(done, 'message')} of {topic}/{group} dropped")
+        with _Steps(f"of {topic}/{group} dropped") as steps:
+            admin.dead_drop(topic, group, chosen, until=until, cause=cause, on_progress=steps.tell)
+
+
+class _Steps:
+    """Says how far a command has come, also when it is stopped."""
+
+    def __init__(self, done: str) -> None:
+        self._words = done
+        self._done = 0
+
+    def tell(self, done: int) -> None:
+        """Notes a step; says so on a terminal."""
+        self._done = done
+        if sys.stderr.isatty():
+            sys.stderr.write(f"\r{done} …")
+            sys.stderr.flush()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if kind is not None and not issubclass(kind, KeyboardInterrupt):
+            if self._done:
+                sys.stderr.write(f"{counted(self._done, 'message')} {self._words} before this:\n")
+            return
+        say(f"{counted(self._done, 'message')} {self._words}")
+        if kind is not None:
+            sys.stderr.write("stopped: the others are still dead\n")
+            raise typer.Exit(130)
 
 
 def _chosen(

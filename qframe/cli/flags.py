@@ -40,5 +40,11 @@ Limit = Annotated[
     int, typer.Option("--limit", min=1, max=100_000, metavar="N", help="At most this many.")
 ]
 
+By = Annotated[
+    str | None,
+    typer.Option("--by", metavar="NAME", help="Who acts, for the audit; default: user@host."),
+]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="The topic's name.")]
 GroupName = Annotated[str, typer.Argument(metavar="GROUP", help="The group's name.")]

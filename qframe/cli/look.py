@@ -6,7 +6,7 @@ from typing import Annotated
 
 import typer
 
-from qframe.admin.admin import STATES
+from qframe.admin.looking import STATES
 from qframe.cli.bodies import own_headers
 from qframe.cli.flags import AsJson, GroupName, Limit, TopicName
 from qframe.cli.output import facts, say, say_json, table

@@ -15,6 +15,7 @@ import typer
 from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.dead import dead
 from qframe.cli.drop_group import drop_group
+from qframe.cli.holds import holds, pause, resume
 from qframe.cli.look import explain, peek, verify
 from qframe.cli.migrate import migrate
 from qframe.cli.outbox import outbox
@@ -25,7 +26,7 @@ from qframe.cli.publish import publish
 from qframe.cli.seek import seek
 from qframe.cli.target import Target, coordinated
 from qframe.cli.topics import groups, topics
-from qframe.cli.tune import pause, resume, tune
+from qframe.cli.tune import tune
 from qframe.cli.worker import worker
 from qframe.errors import QFrameError
 
@@ -55,6 +56,7 @@ cli.command()(seek)
 cli.command()(tune)
 cli.command()(pause)
 cli.command()(resume)
+cli.command()(holds)
 cli.command()(drop_group)
 cli.command()(migrate)
 

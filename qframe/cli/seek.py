@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
+import msgspec
 import typer
 
-from qframe.cli.flags import AsJson, GroupName, TopicName
-from qframe.cli.output import say, say_json
+from qframe.admin.groups import SeekPreview
+from qframe.cli.flags import AsJson, By, GroupName, TopicName
+from qframe.cli.output import counted, say, say_json
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import moment_of
 from qframe.errors import BadOption
@@ -25,6 +27,10 @@ def seek(
     slot: Annotated[
         int | None, typer.Option(min=0, metavar="N", help="Only this slot; with an offset.")
     ] = None,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Only say how many messages would come again.")
+    ] = False,
+    by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Moves a group of a stream to another place in it.
@@ -33,14 +39,31 @@ def seek(
     2026-01-31T10:00:00Z. Retries that wait are dropped.
     """
     position = _position(to, slot)
-    with target.opened() as app:
-        positions = app.admin.seek(topic, group, **position)
+    with target.acting(by) as (_, admin):
+        if preview:
+            _say_preview(admin.seek_preview(topic, group, **position), topic, group, as_json)
+            return
+        positions = admin.seek(topic, group, **position)
     if as_json:
         say_json({"topic": topic, "group": group, "offsets": positions})
         return
     say(f"{topic}/{group} continues at:")
     for moved, offset in sorted(positions.items()):
         say(f"  slot {moved}: {offset}")
+
+
+def _say_preview(found: SeekPreview, topic: str, group: str, as_json: bool) -> None:
+    if as_json:
+        say_json({"topic": topic, "group": group, **msgspec.to_builtins(found)})
+        return
+    say(f"{topic}/{group} would continue at, and nothing is changed:")
+    for slot, offset in sorted(found.offsets.items()):
+        say(f"  slot {slot}: {offset}")
+    say(
+        f"{counted(found.coming, 'message')} would be handed out, {found.again} of them again; "
+        f"{found.passed} unsettled would be passed, {found.retries} waiting for a retry "
+        f"dropped, {found.doing} in hand fenced off"
+    )
 
 
 def _position(to: str, slot: int | None) -> dict[str, Any]:

@@ -9,6 +9,7 @@ from contextlib import contextmanager, suppress
 from functools import wraps
 from typing import Any, Final, NamedTuple
 
+from qframe.admin.admin import Admin
 from qframe.app.qframe import QFrame
 from qframe.cli.flags import Config, Coordinator, Namespace, Store
 from qframe.cli.reading import looked_at
@@ -16,6 +17,7 @@ from qframe.errors import QFrameError, UnknownTopic
 from qframe.options.config_file import CONFIG_VARIABLE
 from qframe.options.settings import PREFIX, Settings
 from qframe.redaction import redacted
+from qframe.telemetry.logs import log_events
 
 _COORDINATOR: Final = "coordinator"
 _FLAGS: Final = {
@@ -59,6 +61,16 @@ class Target(NamedTuple):
                     names = names or [topic.name for topic in app.store.topics()]
                 where = f"{redacted(settings.store)}, namespace {settings.namespace}"
                 raise UnknownTopic(str(error.value), names, where) from None
+
+    @contextmanager
+    def acting(self, by: str | None) -> Iterator[tuple[QFrame, Admin]]:
+        """The app, and its verbs in somebody's name; the audit's line goes to stderr."""
+        with self.opened() as app:
+            stop = log_events(app.events, app.settings, level="info")
+            try:
+                yield app, app.admin.acting(by=by)
+            finally:
+                stop()
 
 
 def targeted(command: Callable[..., None], *, coordinated: bool = False) -> Callable[..., None]:

@@ -1,4 +1,4 @@
-"""`qframe tune`, `qframe pause`, `qframe resume`: a group's workers changed while they run."""
+"""`qframe tune`: a group's workers changed while they run."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ import msgspec
 import typer
 
 from qframe.app.qframe import QFrame
-from qframe.cli.flags import AsJson, GroupName, TopicName
-from qframe.cli.output import say, say_json
+from qframe.cli.flags import AsJson, By, GroupName, TopicName
+from qframe.cli.output import counted, say, say_json
 from qframe.cli.target import Target, targeted
 from qframe.errors import BadOption
 from qframe.options.tuning import RESET, Tuning
@@ -42,6 +42,7 @@ def tune(
     rate: Rate = None,
     in_flight: InFlight = None,
     reset: Reset = False,
+    by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Changes or shows how a group's workers run.
@@ -55,39 +56,10 @@ def tune(
     if reset:
         given = {name: RESET if value is None else value for name, value in given.items()}
     changes = any(value is not None for value in given.values())
-    with target.opened() as app:
+    with target.acting(by) as (app, admin):
         if changes:
-            app.admin.tune(topic, group, **given)
-        _show(app, topic, group, as_json=as_json, changed=changes)
-
-
-@targeted
-def pause(
-    target: Target,
-    topic: TopicName,
-    group: GroupName,
-    as_json: AsJson = False,
-) -> None:
-    """Pauses a group's workers until it is resumed.
-
-    Handlers finish the messages in hand. Nothing is lost: the group keeps collecting messages.
-    """
-    with target.opened() as app:
-        app.admin.pause(topic, group)
-        _show(app, topic, group, as_json=as_json, changed=True)
-
-
-@targeted
-def resume(
-    target: Target,
-    topic: TopicName,
-    group: GroupName,
-    as_json: AsJson = False,
-) -> None:
-    """Ends a group's pause."""
-    with target.opened() as app:
-        app.admin.resume(topic, group)
-        _show(app, topic, group, as_json=as_json, changed=True)
+            admin.tune(topic, group, **given)
+        show_tuning(app, topic, group, as_json=as_json, changed=changes)
 
 
 def marked(name: str, *, paused: bool) -> str:
@@ -101,10 +73,13 @@ def in_words(tuning: Tuning) -> str:
         "threads": tuning.threads, "rate": tuning.rate, "in flight": tuning.in_flight
     }  # fmt: skip
     words = [f"{name} {value}" for name, value in values.items() if value is not None]
+    if tuning.keys:
+        words.append(f"{counted(len(tuning.keys), 'key')} paused")
     return ", ".join(["paused"] * tuning.paused + words)
 
 
-def _show(app: QFrame, topic: str, group: str, *, as_json: bool, changed: bool) -> None:
+def show_tuning(app: QFrame, topic: str, group: str, *, as_json: bool, changed: bool) -> None:
+    """Shows what is set for a group."""
     tuning = app.admin.tuned(topic, group)
     if as_json:
         say_json({"topic": topic, "group": group, **msgspec.to_builtins(tuning)})

@@ -14,6 +14,7 @@ import msgspec
 from qframe.errors import BadOption
 from qframe.options.consumer import consumer_options
 from qframe.options.flow import RateLimit
+from qframe.options.hold import HOLD, Hold, hold_of
 
 RESET: Final = "reset"
 YES: Final = "yes"
@@ -29,12 +30,21 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
         rate: how often a handler may begin, such as "100/s".
         in_flight: how many messages each worker holds at once.
         paused: whether nothing is handled until somebody resumes the group.
+        hold: who paused the group, why, and since when; None where it is not paused.
+        keys: the keys that are paused, by key: nothing of them is handled.
     """
 
     threads: int | None = None
     rate: str | None = None
     in_flight: int | None = None
     paused: bool = False
+    hold: Hold | None = None
+    keys: dict[str, Hold] = {}
+
+    @property
+    def holds(self) -> list[Hold]:
+        """The pause of the group, if there is one, and those of its keys."""
+        return [*([self.hold] if self.hold is not None else ()), *self.keys.values()]
 
 
 def texts_of(
@@ -56,13 +66,20 @@ def texts_of(
 def tuning_of(texts: Mapping[str, str]) -> tuple[Tuning, list[BadOption]]:
     """Reads a store's texts; returns the settings, and what is wrong with the texts left out."""
     values: dict[str, object] = {}
+    keys: dict[str, Hold] = {}
     wrong = []
     for name, text in texts.items():
         try:
-            values[name] = _read(name, text)
+            if name.partition(".")[0] != HOLD:
+                values[name] = _read(name, text)
+            elif (hold := hold_of(name, text)).key is None:
+                values["hold"] = hold
+            else:
+                keys[hold.key] = hold
         except BadOption as error:
             wrong.append(error)
-    return msgspec.convert(values, Tuning), wrong
+    values["hold"] = values.get("hold", Hold()) if values.get("paused") else None
+    return Tuning(**values, keys=keys), wrong  # type: ignore[arg-type] # each was checked
 
 
 def _read(name: str, text: str) -> object:

@@ -270,7 +270,11 @@ class StoredTimers(Protocol):
 
 
 class DeadLetters(Protocol):
-    """Messages given up until an operator decides. Ids name messages; `ids=None` means all."""
+    """Messages given up until an operator decides.
+
+    Ids name messages; `ids=None` means all. `after` leaves out those up to a place, `until` those
+    behind one, so that a death meanwhile is left alone. The longest dead come first.
+    """
 
     def dead(
         self,
@@ -281,11 +285,12 @@ class DeadLetters(Protocol):
         limit: int = 100,
         after: DeadPlace | None = None,
     ) -> list[Record]:
-        """Dead messages, the longest dead first; `after` leaves out those up to a place."""
+        """Dead messages, as they are asked for."""
 
     def retry_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
-    ) -> int:
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
+        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
+    ) -> int:  # fmt: skip
         """Makes dead messages due again at once, attempts from zero; returns how many.
 
         In a stream they come back alone, as a retry does. Where subjects are queued, each is
@@ -294,8 +299,9 @@ class DeadLetters(Protocol):
         """
 
     def drop_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
-    ) -> int:
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
+        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
+    ) -> int:  # fmt: skip
         """Removes dead messages for good, counted as cancelled; returns how many."""
 
 

@@ -5,6 +5,7 @@ The types that a worker passes to a store and gets from it are in `stores.types`
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import msgspec
@@ -21,6 +22,15 @@ class DeadPlace(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.died_at_ms}-{self.slot}-{self.seq}"
+
+
+class ChosenDead(NamedTuple):
+    """The dead letters of a group that are meant, as `base.DeadLetters` chooses them."""
+
+    ids: Sequence[str] | None = None
+    limit: int = 2**31
+    after: DeadPlace | None = None
+    until: DeadPlace | None = None
 
 
 class Record(msgspec.Struct, kw_only=True):

@@ -16,6 +16,7 @@ from qframe.telemetry.lines import is_for_people, make_logger
 INTERVAL_S: Final = 10.0
 
 _LEVELS: Final = {
+    "admin.action": "info",
     "worker.started": "info",
     "worker.stopping": "info",
     "worker.stopped": "info",
@@ -41,6 +42,7 @@ _LEVELS: Final = {
     "tuning.ignored": "warning",
     "consumer.paused": "info",
     "consumer.resumed": "info",
+    "consumer.held": "info",
     "consumer.tripped": "error",
     "consumer.probing": "info",
     "consumer.recovered": "info",

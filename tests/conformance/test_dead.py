@@ -279,3 +279,23 @@ def test_what_is_dead_is_handed_out_to_nobody_and_lost_by_nobody(bench: Bench, k
     pulled = bench.pull(topic)
     assert (pulled.deliveries, pulled.lost, pulled.next_due_ms) == ([], 0, None)
     assert bench.total(topic).dead == 1
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_retry_and_drop_keep_to_the_places_between_which_they_were_asked(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    for number in range(6):
+        bench.publish(topic, number, key=f"k{number}", id=f"m-{number}")
+        bench.kill(topic, *bench.got(topic), error="boom")
+        bench.advance(number % 2)  # some die at one moment
+    dead = bench.store.dead(topic, "g")
+    places = [each.dead_place for each in dead]
+    retried = bench.store.retry_dead(topic, "g", after=places[0], until=places[2])
+    assert retried == 2
+    assert bench.store.drop_dead(topic, "g", [dead[0].id, dead[5].id], until=places[4]) == 1
+    assert bench.store.drop_dead(topic, "g", until=places[2]) == 0
+    assert [each.id for each in bench.store.dead(topic, "g")] == [each.id for each in dead[3:]]
+    assert bench.store.drop_dead(topic, "g", limit=2, until=places[4]) == 2
+    assert [each.id for each in bench.store.dead(topic, "g")] == [dead[5].id]

@@ -119,6 +119,11 @@ CALLS: list[Callable[[Admin, str, str], Any]] = [
     lambda admin, topic, group: admin.dead_drop(topic, group, ["m-1"]),
     lambda admin, topic, group: admin.drop_group(topic, group),
     lambda admin, topic, group: admin.seek(topic, group, "earliest"),
+    lambda admin, topic, group: admin.seek_preview(topic, group, "earliest"),
+    lambda admin, topic, group: admin.dead_causes(topic, group),
+    lambda admin, topic, group: admin.pause(topic, group),
+    lambda admin, topic, group: admin.resume(topic, group, key="k"),
+    lambda admin, topic, group: admin.holds(topic, group),
 ]
 
 
@@ -278,7 +283,8 @@ def test_what_is_left_out_stays_and_reset_is_what_the_code_says(bench: Bench) ->
     bench.admin.pause("orders", "billing")
     bench.admin.pause("orders", "billing")
     [totals] = bench.admin.topic("orders").groups
-    assert totals.tuning == Tuning(rate="100/s", in_flight=60, paused=True)
+    (hold,) = bench.admin.holds("orders", "billing")["billing"]
+    assert totals.tuning == Tuning(rate="100/s", in_flight=60, paused=True, hold=hold)
     assert [each.tuning.paused for topic in bench.admin.topics() for each in topic.groups] == [
         False, True,
     ]  # fmt: skip

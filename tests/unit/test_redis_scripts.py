@@ -28,6 +28,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.roster import LARGEST_VERSION
 from qframe.stores.bucket import DrawTerms
+from qframe.stores.records import ChosenDead
 from qframe.stores.redis import (
     controls,
     counts,
@@ -226,7 +227,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "draw": (
         lambda r: controls.draw(r, DELAY, "a group", DrawTerms(3, 10, 1000, 20), "a time"), 0,
     ),
-    "drop_dead": (lambda r: dead.drop(r, DELAY, "a group", None, 9), 1),
+    "drop_dead": (lambda r: dead.drop(r, DELAY, "a group", ChosenDead(limit=9)), 1),
     "drop_group": (lambda r: groups.drop(r, DELAY, "a group"), 0),
     "release_slots": (
         lambda r: rosters.release_slots(r, DELAY, "a group", "a member", [0, 5, 7], "a time"), 3,
@@ -250,7 +251,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
             400, "a time",
         ), 2,
     ),
-    "retry_dead": (lambda r: dead.retry(r, DELAY, "a group", None, 9, "a time"), 1),
+    "retry_dead": (lambda r: dead.retry(r, DELAY, "a group", ChosenDead(limit=9), "a time"), 1),
     "roster": (lambda r: rosters.snapshot(r, DELAY, "a group", 77, "a time"), 0),
     "seek": (lambda r: groups.seek(r, STREAM, "a group", {0: 5}), 0),
     "settle": (

@@ -305,9 +305,14 @@ class Consumer:
         return not self.settler.alive or self.in_flight.deliveries <= self._sender.holds
 
     def is_done(self, *, drained: bool) -> bool:
-        """Whether it is paused, or nothing is due, in doing, tried again, or (drained) waits."""
+        """Whether it is paused, or nothing is due, in doing, tried again, or (drained) waits.
+
+        Messages of paused keys are not waited for.
+        """
         if self.pull_loop.idle:  # nothing more is due now: a batch does not wait for more
             self.executor.flush()
+        if self.flow.holds(self.in_flight.deliveries):
+            return self.pull_loop.idle
         if len(self.in_flight) or not self.is_quiet():
             return False
         if self.flow.paused or not (self.pull_loop.idle or self.flow.seeks):

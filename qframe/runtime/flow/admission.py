@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from functools import partial
 from typing import Final
 
@@ -21,15 +21,15 @@ LONGEST_SLEEP_S: Final = 5.0
 RAMPING_UP_SLEEP_S: Final = 0.02
 PARKED_S: Final = 0.05
 GIVING_BACK_S: Final = 0.01
-HELD_BACK_S: Final = 1.0  # no longer: an operator may set another rate meanwhile
+HELD_BACK_S: Final = 1.0  # no longer: an operator may set another rate, or resume a key, meanwhile
 
 
 class AdmissionControl:
     """Says how much the pull loop may pull, and whether a handler may begin.
 
-    Without a rate and a breaker nothing stands before the handler. With a rate a message that is
-    pulled takes its token when its handler begins, and only as many are pulled as there are tokens
-    that no message is ready to take.
+    Without a rate, a breaker and paused keys nothing stands before the handler. With a rate a
+    message that is pulled takes its token when its handler begins, and only as many are pulled as
+    there are tokens that no message is ready to take.
 
     Only the pull loop's thread gives anything back, and until the store has taken that back nothing
     new is pulled: a key's next message could come before the one that is on its way back. A message
@@ -75,6 +75,7 @@ class AdmissionControl:
             self._breaker = CircuitBreaker(context, options.breaker, in_flight=in_flight, wake=wake)
         self._ready: set[Delivery] = set()
         self._leaving: set[Delivery] = set()
+        self._held_keys: frozenset[str] = frozenset()
         self._starved = False
         self.again_s: float = LONGEST_SLEEP_S
         self.gate: Callable[[Delivery], float] | None = None
@@ -105,6 +106,24 @@ class AdmissionControl:
         """Ends a pause."""
         self._pause(False, "consumer.resumed")
 
+    def hold(self, keys: frozenset[str]) -> None:
+        """Begins no message of these keys until they are named no more; the others go on.
+
+        A message of such a key waits in its lane, and those behind it with it.
+        """
+        with self._guard:
+            if keys == self._held_keys:
+                return
+            self._held_keys = keys
+            self._choose_gate()
+        self._context.emit("consumer.held", count=len(keys))
+        self._wake()
+
+    def holds(self, deliveries: Collection[Delivery]) -> bool:
+        """Whether there are deliveries, and each of them waits for its key to be resumed."""
+        keys = self._held_keys
+        return bool(keys and deliveries) and all(one.key in keys for one in list(deliveries))
+
     def set_rate(self, rate: str | None) -> None:
         """Overrides the rate limit; None restores the one in the code.
 
@@ -131,7 +150,10 @@ class AdmissionControl:
     def _limit_to(self, limit: RateLimit | None) -> None:
         self._limit = limit
         self._bucket = None if limit is None else self._make_bucket(limit)
-        is_free = self._bucket is None and self._breaker is None
+        self._choose_gate()
+
+    def _choose_gate(self) -> None:
+        is_free = self._bucket is None and self._breaker is None and not self._held_keys
         self.gate = None if is_free else self._admit
 
     # For the pull loop.
@@ -230,6 +252,9 @@ class AdmissionControl:
 
     def _admit(self, delivery: Delivery) -> float:
         """Takes a message's token: 0 if it may begin, else after how long to ask again."""
+        if delivery.key in self._held_keys:
+            self._ready.discard(delivery)  # its token is for another
+            return HELD_BACK_S
         if (breaker := self._breaker) is not None and not breaker.begins(delivery):
             self._wake()
             return PARKED_S

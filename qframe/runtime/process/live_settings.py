@@ -57,6 +57,7 @@ class LiveSettings:
             wrong.append(error)
             consumer.flow.set_rate(None)
         consumer.in_flight.resize(tuning.in_flight)
+        consumer.flow.hold(frozenset(tuning.keys))
         if tuning.paused:
             consumer.flow.pause()
         else:

@@ -36,20 +36,25 @@ class ModelDeadLetters(ModelRole, DeadLetters):
 
     @override
     def retry_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
-    ) -> int:
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
+        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
+    ) -> int:  # fmt: skip
         with self._lock:
             cursors = self._group(topic, group)
-            count = retry(self._state(topic), cursors, ids, limit, self._now_ms())
+            found = chosen(cursors, ids, limit, after, until)
+            retry(self._state(topic), found, self._now_ms())
         self._ring()
-        return count
+        return len(found)
 
     @override
     def drop_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
-    ) -> int:
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
+        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
+    ) -> int:  # fmt: skip
         with self._lock:
-            return drop(self._group(topic, group), ids, limit)
+            found = chosen(self._group(topic, group), ids, limit, after, until)
+            drop(found)
+        return len(found)
 
 
 def listed(
@@ -64,24 +69,29 @@ def listed(
 
 
 def chosen(
-    group: list[GroupCursor], ids: Sequence[str] | None, limit: int
+    group: list[GroupCursor],
+    ids: Sequence[str] | None,
+    limit: int,
+    after: DeadPlace | None,
+    until: DeadPlace | None,
 ) -> list[tuple[int, GroupCursor, DeadLetter]]:
     """Dead messages with slot and cursor, the longest dead first."""
     found = [
-        (dead_letter.died_at_ms, number, dead_letter.seq, cursor, dead_letter)
+        (DeadPlace(dead_letter.died_at_ms, number, dead_letter.seq), cursor, dead_letter)
         for number, cursor in enumerate(group)
         for dead_letter in cursor.dead
         if ids is None or dead_letter.message.id in ids
     ]
-    found.sort(key=lambda each: each[:3])
-    return [(number, cursor, dead_letter) for _, number, _, cursor, dead_letter in found[:limit]]
+    found.sort(key=lambda each: each[0])
+    return [
+        (place.slot, cursor, dead_letter)
+        for place, cursor, dead_letter in found
+        if (after is None or place > after) and (until is None or place <= until)
+    ][:limit]
 
 
-def retry(
-    state: TopicState, group: list[GroupCursor], ids: Sequence[str] | None, limit: int, now_ms: int
-) -> int:
+def retry(state: TopicState, found: list[tuple[int, GroupCursor, DeadLetter]], now_ms: int) -> None:
     """Makes dead messages due again."""
-    found = chosen(group, ids, limit)
     for number, cursor, dead_letter in found:
         cursor.dead.remove(dead_letter)
         if not state.topic.has_subjects:
@@ -95,13 +105,10 @@ def retry(
             seq = state.slots[number].take_number()
             again = msgspec.structs.replace(message, due_ms=now_ms, seq=seq)
             queue(cursor, state.topic.kind, again, now_ms)
-    return len(found)
 
 
-def drop(group: list[GroupCursor], ids: Sequence[str] | None, limit: int) -> int:
+def drop(found: list[tuple[int, GroupCursor, DeadLetter]]) -> None:
     """Removes dead messages for good."""
-    found = chosen(group, ids, limit)
     for _, cursor, dead_letter in found:
         cursor.dead.remove(dead_letter)
         cursor.cancelled += 1
-    return len(found)

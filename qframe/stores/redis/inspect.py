@@ -11,7 +11,7 @@ from typing_extensions import override
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
 from qframe.stores.base import Inspecting
-from qframe.stores.records import Record, Stats
+from qframe.stores.records import ChosenDead, Record, Stats
 from qframe.stores.redis import dead
 from qframe.stores.redis.audit import verify
 from qframe.stores.redis.counts import cursor_of, stats, stats_of
@@ -160,7 +160,7 @@ class SlotReader:
         yield from self.heads("waiting")
         yield from self.kept_back()
         yield from dead.of_slot(
-            self._redis, self._place, self._group, self._slot, None, self._at_most
+            self._redis, self._place, self._group, self._slot, ChosenDead(limit=self._at_most)
         )
 
     def line(self, state: str) -> Iterator[Record]:
@@ -316,4 +316,4 @@ def _standing(
     """Heads, what is behind them, and the dead."""
     for state in ("doing", "todo", "waiting"):
         yield from reader.heads(state)
-    yield from dead.of_slot(redis, keys, group, slot, None, 2**31)
+    yield from dead.of_slot(redis, keys, group, slot, ChosenDead())

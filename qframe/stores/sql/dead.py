@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.base import DeadLetters
-from qframe.stores.records import DeadPlace, Record
+from qframe.stores.records import ChosenDead, DeadPlace, Record
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
 from qframe.stores.sql.arrivals import Arrival
@@ -31,11 +31,15 @@ from qframe.topic import Kind, Topic
 
 _IN_ORDER: Final = (
     select(dead_letters)
-    .where(dead_letters.c.cursor >= bindparam("first"), dead_letters.c.cursor < bindparam("end"))
+    .where(
+        dead_letters.c.cursor >= bindparam("first"),
+        dead_letters.c.cursor < bindparam("end"),
+        dead_letters.c.died_at <= bindparam("last"),
+    )
     .order_by(dead_letters.c.died_at, dead_letters.c.cursor, dead_letters.c.seq)
     .limit(bindparam("most"))
 )
-_DEAD: Final = Statement(_IN_ORDER, "first end most")
+_DEAD: Final = Statement(_IN_ORDER, "first end last most")
 _NEXT_DEAD: Final = Statement(
     _IN_ORDER.where(
         dead_letters.c.died_at >= bindparam("died"),
@@ -43,7 +47,7 @@ _NEXT_DEAD: Final = Statement(
         | (dead_letters.c.cursor > bindparam("at"))
         | and_(dead_letters.c.cursor == bindparam("at"), dead_letters.c.seq > bindparam("s")),
     ),
-    "first end died died at at s most",
+    "first end last died died at at s most",
 )
 _REMOVE: Final = Statement(
     delete(dead_letters).where(
@@ -67,43 +71,32 @@ class SqlDeadLetters(SqlRole, DeadLetters):
         limit: int = 100,
         after: DeadPlace | None = None,
     ) -> list[Record]:
-        return self._read(topic, listed, group, ids, limit, after)
+        return self._read(topic, listed, group, ChosenDead(ids, limit, after))
 
     @override
     def retry_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
-    ) -> int:
-        return self._write(topic, retry, group, ids, limit)
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
+        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
+    ) -> int:  # fmt: skip
+        return self._write(topic, retry, group, ChosenDead(ids, limit, after, until))
 
     @override
     def drop_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500
-    ) -> int:
-        return self._write(topic, drop, group, ids, limit)
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
+        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
+    ) -> int:  # fmt: skip
+        return self._write(topic, drop, group, ChosenDead(ids, limit, after, until))
 
 
-def listed(
-    transaction: Transaction,
-    ref: TopicRef,
-    group: str,
-    ids: Sequence[str] | None,
-    limit: int,
-    after: DeadPlace | None,
-) -> list[Record]:
+def listed(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> list[Record]:
     """Dead messages, the longest dead first."""
-    rows = _chosen(transaction, ref, group, ids, limit, after)
+    rows = _chosen(transaction, ref, group, chosen)
     return [record_of_dead(ref, group, row) for row in rows]
 
 
-def retry(
-    transaction: Transaction,
-    ref: TopicRef,
-    group: str,
-    ids: Sequence[str] | None,
-    limit: int,
-) -> int:
+def retry(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> int:
     """Makes dead messages due again."""
-    rows = _locked(transaction, ref, group, ids, limit)
+    rows = _locked(transaction, ref, group, chosen)
     now_ms = transaction.now_ms()
     for row in rows:
         cursor, seq, subject, priority = row[:4]
@@ -120,11 +113,9 @@ def retry(
     return len(rows)
 
 
-def drop(
-    transaction: Transaction, ref: TopicRef, group: str, ids: Sequence[str] | None, limit: int
-) -> int:
+def drop(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> int:
     """Removes dead messages for good."""
-    rows = _locked(transaction, ref, group, ids, limit)
+    rows = _locked(transaction, ref, group, chosen)
     transaction.run_many(_REMOVE, [row[:2] for row in rows])
     transaction.run_many(arrive.COUNT, [(0, 0, 1, row[0]) for row in rows])
     return len(rows)
@@ -155,35 +146,31 @@ def _publish_again(
     writes.flush()
 
 
-def _locked(
-    transaction: Transaction, ref: TopicRef, group: str, ids: Sequence[str] | None, limit: int
-) -> list[Row]:
+def _locked(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> list[Row]:
     """The chosen rows once their slots and cursors are locked: another may have been faster."""
-    slots = {row[0] % PER_TOPIC for row in _chosen(transaction, ref, group, ids, limit)}
+    slots = {row[0] % PER_TOPIC for row in _chosen(transaction, ref, group, chosen)}
     if ref.topic.has_subjects:
         lock_slots(transaction, ref, slots)
     locked = {at.cursor for at in lock_group_cursors(transaction, ref, group, slots).values()}
-    return [row for row in _chosen(transaction, ref, group, ids, limit) if row[0] in locked]
+    return [row for row in _chosen(transaction, ref, group, chosen) if row[0] in locked]
 
 
-def _chosen(
-    transaction: Transaction,
-    ref: TopicRef,
-    group: str,
-    ids: Sequence[str] | None,
-    limit: int,
-    after: DeadPlace | None = None,
-) -> list[Row]:
+def _chosen(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> list[Row]:
     first, end = ref.cursor_range(known_group(transaction, ref, group))
+    ids, limit, after, until = chosen
     most = limit if ids is None else EVERYTHING
+    last = EVERYTHING if until is None else until.died_at_ms
     if after is None:
-        rows = transaction.rows(_DEAD, (first, end, most))
+        rows = transaction.rows(_DEAD, (first, end, last, most))
     else:
         at = first + after.slot
         died_at_ms = after.died_at_ms
         rows = transaction.rows(
-            _NEXT_DEAD, (first, end, died_at_ms, died_at_ms, at, at, after.seq, most)
+            _NEXT_DEAD, (first, end, last, died_at_ms, died_at_ms, at, at, after.seq, most)
         )
+    if until is not None:
+        final = (until.died_at_ms, first + until.slot, until.seq)
+        rows = [row for row in rows if (row[7], row[0], row[1]) <= final]
     if ids is None:
         return rows
     wanted = set(ids)

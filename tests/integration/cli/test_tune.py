@@ -46,11 +46,16 @@ def test_what_is_set_is_shown_and_is_what_the_code_says_after_a_reset(shop: Prog
 
 def test_json_tells_what_is_set(shop: Program) -> None:
     ran = shop.ok("tune", "orders", "billing", "--threads", "16", "--json")
-    nothing_else = {"topic": "orders", "group": "billing", "rate": None, "in_flight": None}
+    nothing_else = {
+        "topic": "orders", "group": "billing", "rate": None, "in_flight": None, "hold": None,
+        "keys": {},
+    }  # fmt: skip
     assert ran.json == {**nothing_else, "threads": 16, "paused": False}
     assert shop.ok("pause", "orders", "billing", "--json").json["paused"] is True
-    assert shop.ok("groups", "orders", "--json").json[0]["tuning"] == {
-        "threads": 16, "rate": None, "in_flight": None, "paused": True,
+    tuning = shop.ok("groups", "orders", "--json").json[0]["tuning"]
+    assert set(tuning.pop("hold")) == {"by", "since_ms"}
+    assert tuning == {
+        "threads": 16, "rate": None, "in_flight": None, "paused": True, "keys": {},
     }  # fmt: skip
     assert shop.ok("resume", "orders", "billing", "--json").json["paused"] is False
 

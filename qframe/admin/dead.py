@@ -1,0 +1,239 @@
+"""Dead letters: looked at, grouped by cause, retried and dropped in steps."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+from typing import Final, Literal, Protocol
+
+from qframe.admin.causes import CauseCounts, DeadCauses, cause_of
+from qframe.admin.context import AdminRole
+from qframe.errors import BadOption
+from qframe.options.rules import checked_limit
+from qframe.stores.records import DeadPlace, Record
+from qframe.topic import Topic
+
+STEP: Final = 500
+_DEAD_PLACE: Final = re.compile(r"[0-9]{1,18}-[0-9]{1,4}-[0-9]{1,18}")
+
+Progress = Callable[[int], object]
+
+
+class DeadStep(Protocol):
+    """A store's `retry_dead` or `drop_dead`."""
+
+    def __call__(
+        self,
+        topic: Topic,
+        group: str,
+        ids: Sequence[str] | None,
+        limit: int,
+        /,
+        *,
+        after: DeadPlace | None = None,
+        until: DeadPlace | None = None,
+    ) -> int:
+        """Settles dead letters; returns how many."""
+
+
+class DeadAdmin(AdminRole):
+    """Dead letters, as the groups left them."""
+
+    def dead(
+        self, topic: Topic | str, group: str, limit: int = 100, *, after: Record | str | None = None
+    ) -> list[Record]:
+        """A group's dead letters, the longest dead first.
+
+        Args:
+            topic: the topic.
+            group: the group.
+            limit: how many at most.
+            after: the last of those that were listed before, or its `dead_place` as a text; it may
+                have been retried or dropped meanwhile.
+
+        Raises:
+            BadOption: if `limit` or `after` is not as described.
+        """
+        found = self._context.topic(topic)
+        self._context.group(found, group)
+        place = None if after is None else dead_place(after)
+        return self._context.store.dead(found, group, limit=checked_limit(limit), after=place)
+
+    def dead_show(self, topic: Topic | str, group: str, message_id: str) -> Record:
+        """One dead letter, with its error and traceback.
+
+        Raises:
+            BadOption: if it is not among the group's dead letters.
+        """
+        context = self._context
+        found = context.topic(topic)
+        records = context.store.dead(found, context.group(found, group), ids=[message_id], limit=1)
+        if not records:
+            raise BadOption(
+                "message", message_id, f"it is not a dead letter of {found.name}/{group}",
+                f"see: qframe dead list {found.name} {group}",
+            )  # fmt: skip
+        return records[0]
+
+    def dead_causes(self, topic: Topic | str, group: str, limit: int = 10_000) -> DeadCauses:
+        """A group's dead letters by cause: the class of the error, and the line that raised it.
+
+        Args:
+            topic: the topic.
+            group: the group.
+            limit: how many dead letters are looked at, the longest dead first.
+        """
+        found = self._context.topic(topic)
+        self._context.group(found, group)
+        most = checked_limit(limit)
+        now_ms = self._context.store.now_ms()
+        counts = CauseCounts(now_ms)
+        looked_at, last = 0, None
+        for page in self._pages(found, group, until=None):
+            for record in page[: most - looked_at]:
+                counts.add(record)
+                last = record.dead_place
+            looked_at += len(page)
+            if looked_at >= most:
+                break
+        return DeadCauses(
+            causes=counts.by_frequency(), looked_at=min(looked_at, most),
+            is_all=looked_at < most, until=None if last is None else str(last),
+        )  # fmt: skip
+
+    def dead_retry(
+        self,
+        topic: Topic | str,
+        group: str,
+        ids: Sequence[str] | Literal["all"],
+        *,
+        until: Record | str | None = None,
+        cause: str | None = None,
+        on_progress: Progress | None = None,
+    ) -> int:
+        """Makes dead messages due again, their attempts from zero; returns how many.
+
+        It works in steps of 500. A message that dies meanwhile stays dead.
+
+        Args:
+            topic: the topic.
+            group: the group.
+            ids: the messages' ids; `"all"` for those that are dead when it begins.
+            until: of all, only those up to this dead letter, or its `dead_place`: the last one that
+                was seen.
+            cause: of all, only those of this cause, by its name from `dead_causes`.
+            on_progress: called after each step with how many were done so far; it may raise to
+                stop.
+
+        Raises:
+            BadOption: if `ids`, `until` or `cause` is not as described.
+        """
+        return self._decide(
+            "dead_retry", topic, group, ids, until=until, cause=cause, on_progress=on_progress
+        )
+
+    def dead_drop(
+        self,
+        topic: Topic | str,
+        group: str,
+        ids: Sequence[str] | Literal["all"],
+        *,
+        until: Record | str | None = None,
+        cause: str | None = None,
+        on_progress: Progress | None = None,
+    ) -> int:
+        """Removes dead messages for good, counted as cancelled; returns how many.
+
+        Its arguments are those of `dead_retry`.
+        """
+        return self._decide(
+            "dead_drop", topic, group, ids, until=until, cause=cause, on_progress=on_progress
+        )
+
+    def _decide(
+        self,
+        verb: Literal["dead_retry", "dead_drop"],
+        topic: Topic | str,
+        group: str,
+        ids: Sequence[str] | Literal["all"],
+        *,
+        until: Record | str | None,
+        cause: str | None,
+        on_progress: Progress | None,
+    ) -> int:
+        """Retries or drops dead letters in steps; returns how many."""
+        context = self._context
+        found = context.topic(topic)
+        context.group(found, group)
+        if isinstance(ids, str) and ids != "all":
+            raise BadOption("ids", ids, "it is a single string", f'use ids=[{ids!r}], or "all"')
+        store = context.store
+        step: DeadStep = store.retry_dead if verb == "dead_retry" else store.drop_dead
+        last = DeadPlace(store.now_ms(), 2**20, 2**60) if until is None else dead_place(until)
+        if ids != "all":
+            steps = _steps_by_id(step, found, group, ids)
+        elif cause is None:
+            steps = _steps_of_all(step, found, group, last)
+        else:
+            steps = self._steps_of_cause(step, found, group, last, cause)
+        done = 0
+        try:
+            for changed in steps:
+                done += changed
+                if on_progress is not None and changed:
+                    on_progress(done)
+        finally:  # also of one that was stopped on its way
+            if done:
+                named = None if ids == "all" else list(ids[:STEP])
+                context.audit.record(verb, found, group, count=done, ids=named, cause=cause)
+        return done
+
+    def _steps_of_cause(
+        self, step: DeadStep, topic: Topic, group: str, until: DeadPlace, cause: str
+    ) -> Iterator[int]:
+        """Settles those of one cause, page by page."""
+        after: DeadPlace | None = None
+        for page in self._pages(topic, group, until):
+            ids = [record.id for record in page if cause_of(record).name == cause]
+            place = page[-1].dead_place
+            yield step(topic, group, ids, STEP, after=after, until=place) if ids else 0
+            after = place
+
+    def _pages(self, topic: Topic, group: str, until: DeadPlace | None) -> Iterator[list[Record]]:
+        """Dead letters up to a place, in pages."""
+        after: DeadPlace | None = None
+        while True:
+            page = self._context.store.dead(topic, group, limit=STEP, after=after)
+            if until is not None:
+                page = [record for record in page if record.dead_place <= until]
+            if not page:
+                return
+            after = page[-1].dead_place
+            yield page
+
+
+def _steps_of_all(step: DeadStep, topic: Topic, group: str, until: DeadPlace) -> Iterator[int]:
+    """Settles all up to a place, in steps; a death meanwhile stands behind it."""
+    while changed := step(topic, group, None, STEP, until=until):
+        yield changed
+
+
+def _steps_by_id(step: DeadStep, topic: Topic, group: str, ids: Sequence[str]) -> Iterator[int]:
+    for first in range(0, len(ids), STEP):
+        yield step(topic, group, ids[first : first + STEP], STEP)
+
+
+def dead_place(after: object) -> DeadPlace:
+    """The place of a dead letter, from itself or from a text.
+
+    Raises:
+        BadOption: if it is neither.
+    """
+    if isinstance(after, Record) and after.state == "dead":
+        return after.dead_place
+    if not isinstance(after, str) or not _DEAD_PLACE.fullmatch(after):
+        raise BadOption(
+            "after", after, "it is neither a dead letter nor the place of one",
+            "give the last dead letter of the previous page, or its dead_place",
+        )  # fmt: skip
+    return DeadPlace(*map(int, after.split("-")))

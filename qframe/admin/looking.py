@@ -1,0 +1,116 @@
+"""Looking at topics, groups, messages and workers, and changing nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from qframe.admin.context import AdminRole
+from qframe.admin.owners import OwnerInfo, WorkerInfo, owners_of, workers_of
+from qframe.admin.totals import TopicTotals, summed, totals_of
+from qframe.errors import BadOption
+from qframe.options.rules import checked_limit
+from qframe.options.tuning import Tuning
+from qframe.stores.records import Record, Stats
+from qframe.topic import Topic
+
+STATES: Final = ("waiting", "todo", "doing", "dead")
+
+
+class LookingAdmin(AdminRole):
+    """Counts, messages, workers and owners."""
+
+    def topics(self) -> list[TopicTotals]:
+        """All topics, by name, with the totals of each group."""
+        return [self._totals(topic) for topic in self._context.store.topics()]
+
+    def topic(self, topic: Topic | str) -> TopicTotals:
+        """One topic, with the totals of each group."""
+        return self._totals(self._context.topic(topic))
+
+    def groups(self, topic: Topic | str) -> list[str]:
+        """The names of the groups that have subscribed to a topic."""
+        return self._context.store.groups(self._context.topic(topic))
+
+    def stats(self, topic: Topic | str, group: str | None = None) -> list[Stats]:
+        """Counts per slot, for each group or for one."""
+        context = self._context
+        found = context.topic(topic)
+        return context.store.stats(found, None if group is None else context.group(found, group))
+
+    def lag(self, topic: Topic | str, group: str) -> int:
+        """The number of messages that a group has not settled: waiting, due and in hand."""
+        return summed(group, self.stats(topic, group)).lag
+
+    def peek(
+        self,
+        topic: Topic | str,
+        group: str,
+        *,
+        states: Sequence[str] = ("waiting", "todo", "doing"),
+        limit: int = 20,
+    ) -> list[Record]:
+        """A group's messages in one of these states, slot by slot, the next ones first."""
+        found = self._context.topic(topic)
+        self._context.group(found, group)
+        for state in states:
+            if state not in STATES:
+                raise BadOption(
+                    "state",
+                    state,
+                    "there is no such state",
+                    f"use one or more of {', '.join(STATES)}",
+                )
+        return self._context.store.peek(found, group, states=states, limit=checked_limit(limit))
+
+    def explain(self, topic: Topic | str, message_id: str) -> list[Record]:
+        """Finds a message: one record for each place that holds it; empty if none does."""
+        return self._context.store.explain(self._context.topic(topic), message_id)
+
+    def verify(self, topic: Topic | str | None = None) -> list[str]:
+        """Audits one topic or all; returns what is wrong, in sentences, or nothing."""
+        topics = self._context.store.topics() if topic is None else [self._context.topic(topic)]
+        return [
+            f"topic {each.name}: {fault}"
+            for each in topics
+            for fault in self._context.store.verify(each)
+        ]
+
+    def workers(
+        self, topic: Topic | str | None = None, group: str | None = None
+    ) -> list[WorkerInfo]:
+        """The live workers of all topics, of one topic, or of one group.
+
+        Raises:
+            CoordinatorUnavailable: if whoever shares out slots cannot be reached.
+        """
+        if topic is not None:
+            return workers_of(self._context.rosters(self._context.topic(topic), group))
+        if group is not None:
+            raise BadOption("group", group, "it needs its topic", "give topic= as well")
+        return workers_of(
+            roster
+            for each in self._context.store.topics()
+            for roster in self._context.rosters(each)
+        )
+
+    def owners(self, topic: Topic | str, group: str | None = None) -> list[OwnerInfo]:
+        """The owner of each slot, for each group of a topic or for one; slots without an owner too.
+
+        Raises:
+            CoordinatorUnavailable: if whoever shares out slots cannot be reached.
+        """
+        return owners_of(self._context.rosters(self._context.topic(topic), group))
+
+    def tuned(self, topic: Topic | str, group: str) -> Tuning:
+        """The settings of a group's running consumers, and what is paused."""
+        found = self._context.topic(topic)
+        [tuning] = self._context.tunings(found, [self._context.group(found, group)])
+        return tuning
+
+    def _totals(self, topic: Topic) -> TopicTotals:
+        context = self._context
+        by_group: dict[str, list[Stats]] = {}
+        for stats in context.store.stats(topic):
+            by_group.setdefault(stats.group, []).append(stats)
+        return totals_of(topic, by_group, context.tunings(topic, list(by_group)))

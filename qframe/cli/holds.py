@@ -1,0 +1,105 @@
+"""`qframe pause`, `qframe resume`, `qframe holds`: topics, groups and keys that are not handled."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import msgspec
+import typer
+
+from qframe.app.qframe import QFrame
+from qframe.cli.flags import AsJson, By, TopicName
+from qframe.cli.output import say, say_json, table
+from qframe.cli.records import second
+from qframe.cli.target import Target, targeted
+from qframe.cli.tune import show_tuning
+
+Group = Annotated[
+    str | None, typer.Argument(metavar="[GROUP]", help="The group; all of the topic if left out.")
+]
+Key = Annotated[
+    str | None, typer.Option("--key", metavar="KEY", help="Only the messages of this key.")
+]
+
+
+@targeted
+def pause(
+    target: Target,
+    topic: TopicName,
+    group: Group = None,
+    key: Key = None,
+    why: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A reason, for those who find it paused.")
+    ] = None,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Pauses a topic, a group or a key until it is resumed.
+
+    Handlers finish the messages in hand. Nothing is lost: the group keeps collecting messages.
+    """
+    with target.acting(by) as (app, admin):
+        admin.pause(topic, group, key=key, why=why)
+        _show(app, topic, group, as_json=as_json)
+
+
+@targeted
+def resume(
+    target: Target,
+    topic: TopicName,
+    group: Group = None,
+    key: Key = None,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Ends a pause of a topic, a group or a key.
+
+    Keys that are paused singly stay so until they are resumed by --key.
+    """
+    with target.acting(by) as (app, admin):
+        admin.resume(topic, group, key=key)
+        _show(app, topic, group, as_json=as_json)
+
+
+@targeted
+def holds(
+    target: Target,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="All if left out.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists what is paused.
+
+    By whom, why and since when, for groups and keys of all topics or of one.
+    """
+    with target.opened() as app:
+        names = [each.name for each in app.store.topics()] if topic is None else [topic]
+        found = [
+            (name, group, hold)
+            for name in names
+            for group, holds in app.admin.holds(name).items()
+            for hold in holds
+        ]
+    if as_json:
+        say_json(
+            [
+                {"topic": name, "group": group, "key": None, "by": None, "why": None,
+                 "since_ms": None, **msgspec.to_builtins(hold)}
+                for name, group, hold in found
+            ]
+        )  # fmt: skip
+    elif not found:
+        say("nothing is paused")
+    else:
+        table(
+            ("topic", "group", "key", "since", "by", "why"),
+            [
+                (name, group, hold.key or "(all)", second(hold.since_ms), hold.by, hold.why)
+                for name, group, hold in found
+            ],
+            cut=True,
+        )
+
+
+def _show(app: QFrame, topic: str, group: str | None, *, as_json: bool) -> None:
+    for each in app.admin.groups(topic) if group is None else [group]:
+        show_tuning(app, topic, each, as_json=as_json, changed=True)
