@@ -78,6 +78,7 @@ class Engine:
         self._clock = clock
         self._is_direct = isinstance(policy, Direct)
         self._first = policy if isinstance(policy, SettleFirst) else None
+        self._asks_in_runs = policy.blocks and not policy.is_joint
         self.end: Callable[[list[Attempt], BaseException | None], Ended] = finisher.end
         self.drop: Callable[[list[Attempt]], None] = finisher.drop
         self.complete: Callable[[list[Delivery]], list[Attempt]] = finisher.complete
@@ -146,11 +147,13 @@ class Engine:
             worker.attempt = attempt
             started_s = self._clock.monotonic_s()
             is_begun = bool(self.begin([attempt]))
-            if self._first is not None:
-                worker.waited_s += self._clock.monotonic_s() - started_s
+            self._has_waited(worker, started_s)
             if is_begun:
-                worker.done.extend(self.end([attempt], self._call(attempt)).done)
-            worker.attempt = attempt = None  # type: ignore[assignment] # let it go
+                error = self._call(attempt)
+                returned_s = self._clock.monotonic_s()
+                worker.done.extend(self.end([attempt], error).done)
+                self._has_waited(worker, returned_s)
+            worker.attempt = attempt = error = None  # type: ignore[assignment] # let it go
             worker.handled += 1
 
     def _prepare(self, worker: RunWorker) -> None:
@@ -161,9 +164,15 @@ class Engine:
         started_s = self._clock.monotonic_s()
         worker.run.extend(self._sorted_out(self._policy.prepare(self._still_here(worker.asked))))
         worker.asked = []
-        if self._first is not None:
-            # Else a slow store would make runs short, and there would be a call for each attempt.
-            worker.waited_s += self._clock.monotonic_s() - started_s
+        self._has_waited(worker, started_s)
+
+    def _has_waited(self, worker: RunWorker, since_s: float) -> None:
+        """Counts no time of a policy's server as the handler's.
+
+        Else a slow server would make runs short, and there would be a call for each attempt.
+        """
+        if self._asks_in_runs:
+            worker.waited_s += self._clock.monotonic_s() - since_s
 
     def _call(self, attempt: Attempt) -> BaseException | None:
         """Calls the handler; returns what it has raised."""
