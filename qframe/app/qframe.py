@@ -1,41 +1,32 @@
-"""The wiring: the only place that builds parts."""
+"""`QFrame`: what a user registers, and calls."""
 
 from __future__ import annotations
 
 import asyncio
-import threading
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from qframe.admin.admin import Admin
 from qframe.admin.timers import Timers
-from qframe.app.assembly import Assembly
+from qframe.app.parts import AppParts
 from qframe.app.publishing import PublishMethods
-from qframe.app.pull import Pull, PullKeywords, Pulls
+from qframe.app.pull import Pull, PullKeywords
 from qframe.app.registry import REGISTRY
-from qframe.clock import SYSTEM_CLOCK
 from qframe.coordination.base import Coordinator
-from qframe.coordination.open import open_coordinator
 from qframe.errors import BadOption, ConsumerExists
 from qframe.events import Events
-from qframe.forks import Forks
 from qframe.hooks import Middleware, middleware_given
 from qframe.idempotency.base import Checker
-from qframe.identity import new_worker_id
 from qframe.options.consumer import ConsumerKeywords, consumer_options
 from qframe.options.settings import AppKeywords, Settings
 from qframe.outbox.open import check_relayed
-from qframe.producing.buffered import CAPACITY, BufferedProducer, Buffers
-from qframe.producing.catalog import TopicCatalog
+from qframe.producing.buffered import CAPACITY, BufferedProducer
 from qframe.producing.producer import Producer
 from qframe.runtime.executors.event_loop import in_event_loop, stopped_by_cancel
 from qframe.runtime.handler.binding import bind, bind_batch, name_of
 from qframe.runtime.handler.spec import ConsumerSpec
-from qframe.runtime.policies.checkers import Checkers
 from qframe.runtime.process.health import Health
-from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.stores.base import Store
-from qframe.stores.open import open_store
 from qframe.telemetry.logs import log_unless_heard
 from qframe.topic import Topic, checked_name
 
@@ -69,26 +60,13 @@ class QFrame(PublishMethods):
         namespace: str | None = None,
         **options: Unpack[AppKeywords],
     ) -> None:
-        self.settings: Settings = Settings.load(
-            store=store, coordinator=coordinator, namespace=namespace, **options
+        self.parts: AppParts = AppParts(
+            Settings.load(store=store, coordinator=coordinator, namespace=namespace, **options)
         )
-        self.events: Events = Events()
-        self.consumers: list[ConsumerSpec] = []
-        self.outboxes: list[Outbox] = []
-        self._clock = SYSTEM_CLOCK
-        self._guard = threading.RLock()
-        self._checkers = Checkers()
-        self._middleware: list[Middleware] = []
-        self._pulls = Pulls()
-        self._buffers = Buffers(self._clock, self._part_failed)
-        self._store: Store | None = None
-        self._producer: Producer | None = None
-        self._topics: TopicCatalog | None = None
-        self._worker: Worker | None = None
-        self._coordinator: Coordinator | None = None  # the running worker's
-        self._looking: Coordinator | None = None
+        self.events: Events = self.parts.events
+        self.consumers: list[ConsumerSpec] = self.parts.consumers
+        self.outboxes: list[Outbox] = self.parts.outboxes
         REGISTRY.add(self)
-        Forks.add(self._begin_anew)
 
     # What the user registers.
 
@@ -117,19 +95,18 @@ class QFrame(PublishMethods):
             checked_name(topic, "topic")
         checked_name(group, "group")
         checked = consumer_options(**options)
-        checker = self._checkers.checked(checked.idempotent_checker)
+        checker = self.parts.checkers.checked(checked.idempotent_checker)
 
         def register(function: Function) -> Function:
             handler = bind(function) if checked.batch is None else bind_batch(function)
             consumer = ConsumerSpec(topic, group, function, handler, checked)
-            self._checkers.check(function, checker, checked)
-            with self._guard:
+            self.parts.checkers.check(function, checker, checked)
+            with self.parts.guard:
                 for other in self.consumers:
                     if (other.topic_name, other.group) == (consumer.topic_name, group):
                         raise ConsumerExists(other.topic_name, group, name_of(other.function))
                 self.consumers.append(consumer)
-                if self._topics is not None:
-                    self._topics.forget()  # the next publish subscribes the new group first
+                self.parts.forget_topics()  # the next publish subscribes the new group first
             return function
 
         return register
@@ -140,7 +117,7 @@ class QFrame(PublishMethods):
         Raises:
             BadOption: if the name is taken or not allowed, or it is not a checker.
         """
-        self._checkers.register(name, checker)
+        self.parts.checkers.register(name, checker)
 
     def middleware(self, given: Given) -> Given:
         """Calls a `Middleware` around all handlers; may decorate its class.
@@ -148,7 +125,7 @@ class QFrame(PublishMethods):
         Raises:
             BadOption: if it is not a `Middleware`.
         """
-        self._middleware += middleware_given(given)
+        self.parts.middleware += middleware_given(given)
         return given
 
     def relay(self, outbox: Outbox) -> Outbox:
@@ -157,7 +134,7 @@ class QFrame(PublishMethods):
         Raises:
             BadOption: if it is not an outbox, its engine is async, or it has a relay already.
         """
-        with self._guard:
+        with self.parts.guard:
             check_relayed(outbox, self.outboxes)
             self.outboxes.append(outbox)
         return outbox
@@ -168,7 +145,7 @@ class QFrame(PublishMethods):
         Raises:
             TopicMismatch: if it was declared with another kind or slot count.
         """
-        return self._catalog.declare(topic)
+        return self.parts.catalog().declare(topic)
 
     # What the user calls, beside what `PublishMethods` has.
 
@@ -186,11 +163,7 @@ class QFrame(PublishMethods):
             BadOption: if one of these is not as described.
         """
         size = self.settings.publish_batch if batch is None else batch
-        return self._buffers.open(self.producer, linger=linger, batch=size, capacity=capacity)
-
-    def _part_failed(self, part: str, error: BaseException) -> None:
-        if self.events:
-            self.events.emit("part.failed", part=part, error=error)
+        return self.parts.buffers.open(self.producer, linger=linger, batch=size, capacity=capacity)
 
     def pull(self, topic: Topic | str, group: str, **options: Unpack[PullKeywords]) -> Pull:
         """Messages for a loop of your own, in a `with` block: see `Pull`.
@@ -199,8 +172,8 @@ class QFrame(PublishMethods):
             BadOption: if an option is unknown or wrong.
         """
         return Pull(
-            topic, group, options, pulls=self._pulls, make_assembly=self._assembly,
-            open_coordinator=self._open_coordinator,
+            topic, group, options, pulls=self.parts.opened.pulls,
+            make_assembly=self.parts.assembly, open_coordinator=self.parts.open_coordinator,
         )  # fmt: skip
 
     def run(self, *, burst: bool = False, drain: bool = False) -> None:
@@ -234,48 +207,29 @@ class QFrame(PublishMethods):
     def _run(self, *, burst: bool, drain: bool) -> None:
         if not self.serves:
             raise BadOption("consumers", [], "none is registered", "use @app.consumer or app.relay")
-        with self._guard:
-            if self._worker is not None:
-                raise BadOption("run", "twice", "this app is already running", "stop() it first")
-            self._worker = worker = self._make_worker()
+        worker = self.parts.worker()
         end_log = log_unless_heard(self.events, self.settings)
         try:
             worker.run(burst=burst, drain=drain)
         finally:
             end_log()
-            self._worker = None
-            coordinator, self._coordinator = self._coordinator, None
-            if coordinator is not None:
-                coordinator.close()
+            self.parts.worker_ended()
 
     def stop(self) -> None:
         """Asks a running worker to stop, from any thread; `run` returns when it has."""
-        worker = self._worker
+        worker = self.parts.opened.worker
         if worker is not None:
             worker.stop()
 
     def health(self) -> Health:
         """How the app's running worker is; from any thread, at once, without asking the store."""
-        worker = self._worker
+        worker = self.parts.opened.worker
         return Health(state="idle") if worker is None else worker.health()
 
     def close(self) -> None:
         """Sends buffered messages and closes all connections; later use opens them again."""
         self.stop()
-        self._pulls.close()
-        self._buffers.close()
-        self._look_no_more()
-        with self._guard:
-            store, self._store = self._store, None
-            self._producer = self._topics = None
-        if store is not None:
-            store.close()
-
-    def _begin_anew(self) -> None:
-        """Runs nothing in the child of a fork, where it may run anew."""
-        Forks.keep(self._worker, self._coordinator, self._looking)
-        self._worker = self._coordinator = self._looking = None
-        self._guard = threading.RLock()
+        self.parts.close()
 
     def __enter__(self) -> Self:
         return self
@@ -286,6 +240,11 @@ class QFrame(PublishMethods):
     # The parts.
 
     @property
+    def settings(self) -> Settings:
+        """The options: as given, else of `qframe.toml` or `QFRAME_*`, else the defaults."""
+        return self.parts.opened.settings
+
+    @property
     def serves(self) -> bool:
         """Whether it has a consumer or an outbox to serve."""
         return bool(self.consumers or self.outboxes)
@@ -293,42 +252,17 @@ class QFrame(PublishMethods):
     @property
     def store(self) -> Store:
         """The store; opened when it is first asked for."""
-        with self._guard:
-            if self._store is None:
-                settings = self.settings
-                name = settings.namespace
-                self._store = open_store(settings.store, namespace=name, clock=self._clock)
-            return self._store
+        return self.parts.store()
 
     @property
     def coordinator(self) -> Coordinator:
         """The running worker's coordinator; without a worker, one that only reads."""
-        with self._guard:
-            if self._coordinator is not None:
-                return self._coordinator
-            if self._looking is None:
-                self._looking = self._open_coordinator(new_worker_id(), self._part_failed)
-            return self._looking
-
-    @property
-    def _catalog(self) -> TopicCatalog:
-        with self._guard:
-            if self._topics is None:
-                self._topics = TopicCatalog(self.store, self.consumers)
-            return self._topics
+        return self.parts.coordinator()
 
     @property
     def producer(self) -> Producer:
         """The app's producer."""
-        producer = self._producer
-        if producer is None:
-            with self._guard:
-                settings = self.settings
-                producer = self._producer = Producer(
-                    self.store, catalog=self._catalog, max_body=settings.max_body,
-                    batch=settings.publish_batch, clock=self._clock,
-                )  # fmt: skip
-        return producer
+        return self.parts.producer()
 
     @property
     def admin(self) -> Admin:
@@ -342,35 +276,3 @@ class QFrame(PublishMethods):
     def timers(self) -> Timers:
         """Timers: messages that are due later."""
         return Timers(self.store, self.producer, max_body=self.settings.max_body)
-
-    def _make_worker(self) -> Worker:
-        worker_id = new_worker_id()
-
-        def open_coordinator(on_failure: OnFailure) -> Coordinator:
-            self._look_no_more()
-            self._coordinator = self._open_coordinator(worker_id, on_failure)
-            return self._coordinator
-
-        return self._assembly(open_coordinator).worker(worker_id)
-
-    def _assembly(self, open_coordinator: Callable[[OnFailure], Coordinator]) -> Assembly:
-        return Assembly(
-            settings=self.settings, consumers=self.consumers, outboxes=self.outboxes,
-            checkers=self._checkers, store=self.store, producer=self.producer,
-            catalog=self._catalog, open_coordinator=open_coordinator, events=self.events,
-            clock=self._clock, middleware=list(self._middleware),
-        )  # fmt: skip
-
-    def _look_no_more(self) -> None:
-        """Closes the coordinator that only looks, if there is one."""
-        with self._guard:
-            looking, self._looking = self._looking, None
-        if looking is not None:
-            looking.close()
-
-    def _open_coordinator(self, worker_id: str, on_failure: OnFailure) -> Coordinator:
-        return open_coordinator(
-            self.settings.coordinator, self.store, namespace=self.settings.namespace,
-            worker=worker_id, session_s=self.settings.session_timeout, events=self.events,
-            clock=self._clock, on_failure=on_failure,
-        )  # fmt: skip

@@ -161,7 +161,7 @@ class Relay(Service):
                     self._wait_s = 0.0  # what it rang for may not be committed yet
         finally:
             self._busy_since_s = None  # who stops a worker waits for each part for so long only
-            self._leave()
+            self.leave()
 
     def _step(self) -> None:
         """It gets on: what follows is something else than what was before."""
@@ -170,7 +170,7 @@ class Relay(Service):
     def _turn_or_trouble(self) -> float:
         """One turn; returns how long to wait until the next."""
         try:
-            busy = self._turn()
+            busy = self.turn()
         except self._database_errors as error:
             return self._in_trouble("outbox.unavailable", error)
         except _Away as error:
@@ -195,7 +195,7 @@ class Relay(Service):
         self._stopping.wait(self._trouble_s)  # a bell rings all the time where others publish
         return 0.0
 
-    def _turn(self) -> bool:
+    def turn(self) -> bool:
         """Relays what is due; returns whether anything was published."""
         slots = self._joined().open()
         self._step()
@@ -361,7 +361,8 @@ class Relay(Service):
         if self._slots is not None:
             self._slots.forget()
 
-    def _leave(self) -> None:
+    def leave(self) -> None:
+        """Ends what listens, and gives its slots back."""
         self._unlisten()
         if self._listener is not None:
             self._listener.stop()

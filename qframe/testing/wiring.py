@@ -1,4 +1,4 @@
-"""An app's parts, exchanged while a harness has it: the only place that reaches into an app."""
+"""An app's parts, exchanged while a harness has it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qframe.app.assembly import Assembly
+from qframe.app.parts import Opened
 from qframe.app.pull import Pull, Pulls
 from qframe.app.qframe import QFrame
 from qframe.coordination.base import Coordinator
@@ -28,6 +29,7 @@ from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import raise_returned
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checked import CheckerPolicy
+from qframe.runtime.process.health import Health
 from qframe.runtime.process.live_settings import LiveSettings
 from qframe.stores.base import Store
 from qframe.testing.clock import StandingClock, SteppedClock
@@ -76,6 +78,10 @@ class Occupied:
     def stop(self) -> None:
         """Has nothing to stop."""
 
+    def health(self) -> Health:
+        """Has nothing that runs."""
+        return Health(state="idle")
+
 
 class Wiring:
     """An app whose store, clock and coordinator are a test's, until it is given back.
@@ -97,26 +103,18 @@ class Wiring:
         self._store = store
         self._clock = clock
         self._coordinator = coordinator
-        parts: dict[str, Any] = {
-            "_store": store, "_clock": clock, "_coordinator": coordinator, "_producer": None,
-            "_topics": None, "_worker": Occupied(), "_pulls": NoPulls(),
-            # Whoever closes the app and goes on must not open its own store.
-            "settings": replace(app.settings, store=store.url),
-        }  # fmt: skip
-        with app._guard:
-            if app._worker is not None:
-                raise BadOption("app", app, "it is already running", "stop() it before the test")
-            self._before = {name: getattr(app, name) for name in parts}
-            for name, part in parts.items():
-                setattr(app, name, part)
+        # Whoever closes the app and goes on must not open its own store.
+        settings = replace(app.settings, store=store.url)
+        self._before = app.parts.exchange(
+            Opened(
+                settings, clock=clock, store=store, worker=Occupied(), coordinator=coordinator,
+                pulls=NoPulls(),
+            )
+        )  # fmt: skip
 
     def give_back(self) -> None:
         """Makes the app what it was."""
-        with self._app._guard:
-            for name, part in self._before.items():
-                setattr(self._app, name, part)
-            if self._app._topics is not None:
-                self._app._topics.forget()  # a group that was new here is not known there
+        self._app.parts.give_back(self._before)
 
     def check_runs(self) -> None:
         """Refuses a run that could only look as if all was well, or could not await handlers.
@@ -138,7 +136,7 @@ class Wiring:
     def topic_of(self, consumer: ConsumerSpec) -> Topic | None:
         """A consumer's topic; None if it is a name that nobody has declared yet."""
         try:
-            return self._app._catalog.resolve(consumer.topic)
+            return self._app.parts.catalog().resolve(consumer.topic)
         except UnknownTopic:
             return None
 
@@ -148,7 +146,7 @@ class Wiring:
         Raises:
             UnknownTopic: if there is none of this name.
         """
-        return self._app._catalog.resolve(topic)
+        return self._app.parts.catalog().resolve(topic)
 
     def stepper(
         self, consumer: ConsumerSpec, topic: Topic, life: WorkerLife, journal: Journal
@@ -163,7 +161,7 @@ class Wiring:
         assembly = self._assembly()
         # Inside of what is watched: when a worker is lost, no hook is called either.
         handler = watched(assembly.hooked(consumer).handler, topic.name, group, life, journal)
-        checker: Checker | None = self._app._checkers.of(consumer.function, options)
+        checker: Checker | None = self._app.parts.checkers.of(consumer.function, options)
         if getattr(checker, "is_async", False):
             raise NotSupported(
                 "a TransactionalChecker of an AsyncEngine in a Harness",
@@ -211,7 +209,7 @@ class Wiring:
         return [assembly.relay(outbox, self._coordinator, _raise) for outbox in self._app.outboxes]
 
     def _assembly(self) -> Assembly:
-        return self._app._assembly(lambda _: self._coordinator)
+        return self._app.parts.assembly(lambda _: self._coordinator)
 
 
 def release_claims(consumer: Consumer) -> None:
@@ -230,14 +228,14 @@ def give_up_claims(consumer: Consumer) -> None:
 def relay_all(relay: Relay) -> bool:
     """Brings what waits in an outbox into its topics; returns whether there was anything."""
     brought = False
-    while relay._turn():
+    while relay.turn():
         brought = True
     return brought
 
 
 def let_go(relay: Relay) -> None:
     """Ends a relay that has never run."""
-    relay._leave()
+    relay.leave()
 
 
 def plain(function: Callable[..., Any]) -> Callable[..., Any]:

@@ -71,10 +71,10 @@ def work(text: str) -> None:
         ) as app,
     ):
         app.events.listen(facts.listen)
-        app._store = Watched(app.store, facts)  # type: ignore[assignment]
+        app.parts.opened.store = Watched(app.store, facts)  # type: ignore[assignment]
         began_ns = time.monotonic_ns
         if job.ways.manner == PLAIN and not job.ways.business:  # its thread looks, and then calls
-            app._clock = looks = Looks()  # type: ignore[assignment]
+            app.parts.opened.clock = looks = Looks()  # type: ignore[assignment]
             began_ns = looks.taken_ns
         desk = Desk(
             job.ways, facts, keeps_order_when_delayed=job.kind == "ordered", began_ns=began_ns

@@ -165,7 +165,7 @@ def test_all_is_settled_whoever_stands_still(
         apps = []
         for _ in range(run.workers):
             app = stack.enter_context(QFrame(store=url, grace=20, session_timeout=run.session_s))
-            app._clock = HaltingClock(chance, run.standing)
+            app.parts.opened.clock = HaltingClock(chance, run.standing)
             app.consumer(run.topic, group=GROUP, **run.options)(handler_of(run, done, others))
             apps.append(app)
         threads = [threading.Thread(target=work, args=(app,), daemon=True) for app in apps]

@@ -51,12 +51,12 @@ class Shop:
     @property
     def epochs(self) -> dict[int, str]:
         """The slots that it may pull from, and their epochs."""
-        worker = self.app._worker
+        worker = self.app.parts.opened.worker
         return {} if worker is None else dict(worker._consumers[0].slots.open())
 
     @property
     def roster(self) -> Roster:
-        coordinator = self.app._coordinator
+        coordinator = self.app.parts.opened.coordinator
         assert coordinator is not None
         return coordinator.roster(self.topic, GROUP)
 
@@ -74,7 +74,7 @@ class Shop:
 
     def __enter__(self) -> Self:
         self._thread.start()
-        eventually(lambda: self.app._coordinator is not None)
+        eventually(lambda: self.app.parts.opened.coordinator is not None)
         return self
 
     def __exit__(self, *_: object) -> None:

@@ -256,7 +256,7 @@ def test_a_full_database_refuses_the_batch_whole_and_goes_on_when_there_is_room(
         connection.execute(f"PRAGMA max_page_count={pages + 5 if small[0] else 10**6}")
 
     app = QFrame(store=f"sqlite:///{path}")
-    app._store = store
+    app.parts.opened.store = store
     topic = Topic("t", slots=1)
     app.declare(topic)
     app.store.subscribe(topic, "g")
@@ -431,7 +431,7 @@ def steps(app: QFrame, topic: Topic, clock: VirtualClock) -> list[tuple[int, int
 def moved(path: Path) -> Iterator[tuple[QFrame, VirtualClock]]:
     clock = VirtualClock()
     with QFrame(store=f"sqlite:///{path}?synchronous=normal") as app:
-        app._clock = clock
+        app.parts.opened.clock = clock
         yield app, clock
 
 

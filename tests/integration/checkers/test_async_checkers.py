@@ -150,7 +150,7 @@ def test_a_checker_that_is_slow_or_away_holds_up_neither_the_loop_nor_other_keys
 def test_what_outlasts_the_grace_is_cancelled_and_its_claim_released(
     shop: Shop, checker: Any
 ) -> None:
-    shop.app.settings = replace(shop.app.settings, grace=0.1)
+    shop.app.parts.opened.settings = replace(shop.app.settings, grace=0.1)
     begun = threading.Event()
 
     async def pay(message: Message) -> None:
@@ -194,7 +194,7 @@ def test_a_handler_that_outlasts_its_cancellation_does_not_fail_its_worker(
 
     with engine_of(f"sqlite:///{tmp_path / 'shop.db'}") as engine:
         shop = Shop(tmp_path)
-        shop.app.settings = replace(shop.app.settings, grace=0.1)
+        shop.app.parts.opened.settings = replace(shop.app.settings, grace=0.1)
         with shop.app:
             shop.consume(pay, DatabaseChecker(engine))
             shop.publish("p")

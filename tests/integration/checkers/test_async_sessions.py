@@ -162,7 +162,7 @@ def test_a_rollback_in_sql_is_refused_and_the_effect_is_done_by_the_next_attempt
 
 @pytest.mark.promise(2, 9)
 def test_what_outlasts_the_grace_is_rolled_back_and_done_by_the_next_worker(shop: Shop) -> None:
-    shop.app.settings = replace(shop.app.settings, grace=0.1)
+    shop.app.parts.opened.settings = replace(shop.app.settings, grace=0.1)
     begun = threading.Event()
 
     async def slow(message: Message, session: AsyncSession) -> None:

@@ -381,8 +381,12 @@ def test_a_run_is_claimed_in_one_call_and_given_up_with_its_messages(
     with checker_of(request, name, tmp_path, key="n") as checker:
         app = work(handle, checker).app
         app.declare(TOPIC)
-        consumer = app._assembly(lambda _: app.coordinator).consumer(
-            app.consumers[0], TOPIC, app.coordinator, app._part_failed, EventLoop(app._part_failed)
+        consumer = app.parts.assembly(lambda _: app.coordinator).consumer(
+            app.consumers[0],
+            TOPIC,
+            app.coordinator,
+            app.parts.part_failed,
+            EventLoop(app.parts.part_failed),
         )
         policy = consumer.policy
         assert isinstance(policy, Marks)

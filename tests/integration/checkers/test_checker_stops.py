@@ -38,7 +38,7 @@ def test_a_worker_stops_though_the_database_of_a_message_taken_over_answers_no_m
         worker = threading.Thread(target=app.run, daemon=True)
         worker.start()
         eventually(lambda: taken)
-        eventually(lambda: app._worker._consumers[0]._acks)
+        eventually(lambda: app.parts.opened.worker._consumers[0]._acks)
         server.freeze()
         try:
             app.stop()

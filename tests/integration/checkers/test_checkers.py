@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -48,6 +49,8 @@ from qframe import (
     Topic,
     TransactionalChecker,
 )
+from qframe.idempotency.base import Claim, Scope
+from qframe.runtime.executors.thread_executor import RUN_TARGET_S
 
 TOPIC = Topic("payments", slots=2)
 QUICK = Backoff(0.01, cap=0.05)
@@ -573,7 +576,7 @@ def test_what_is_taken_over_and_not_ended_in_time_is_rolled_back_and_given_back_
         with shop.app:
             with running(shop.app):
                 eventually(lambda: taken)
-                eventually(lambda: shop.app._worker._consumers[0]._acks)
+                eventually(lambda: shop.app.parts.opened.worker._consumers[0]._acks)
             assert taken[0].cancelled
             assert shop.paid() == Counter()
             with pytest.raises(AlreadySettled):
@@ -613,6 +616,34 @@ def test_a_run_whose_claims_are_asked_for_at_the_end_of_the_grace_is_given_back_
             gate.set()
             shop.run()
             assert sorted(handled) == [(number, 1) for number in range(340)]
+
+
+def test_claims_of_quick_handlers_are_asked_for_by_runs_however_slow_their_server_is(
+    small: Shop, redis_server: RedisServer
+) -> None:
+    calls: list[int] = []
+
+    class SlowChecker(RedisChecker):
+        def claim_many(self, scope: Scope, claims: list[Claim], lease_ms: int) -> None:
+            calls.append(len(claims))
+            time.sleep(2 * RUN_TARGET_S)
+            super().claim_many(scope, claims, lease_ms)
+
+        def finish_many(self, scope: Scope, claims: list[Claim]) -> list[bool]:
+            time.sleep(2 * RUN_TARGET_S)
+            return super().finish_many(scope, claims)
+
+    handled: list[object] = []
+
+    def handle(message: Message) -> None:
+        handled.append(message.body)
+
+    small.consume(handle, SlowChecker(redis_server.url), threads=1)
+    small.app.publish_many(TOPIC, range(200))
+    small.run()
+    assert sorted(handled) == list(range(200))  # type: ignore[type-var]
+    assert sum(calls) == 200
+    assert len(calls) < 100
 
 
 def test_groups_have_effects_of_their_own(small: Shop) -> None:

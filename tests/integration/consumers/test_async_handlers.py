@@ -459,7 +459,7 @@ def test_the_loop_that_lines_share_runs_until_all_of_them_have_left(tmp_path: Pa
             shop.app.consumer(Topic("t", slots=1), group=group)(handle)
         shop.start()
         eventually(lambda: shop.events["worker.ready"])
-        for consumer in shop.app._worker._consumers:  # type: ignore[union-attr]
+        for consumer in shop.app.parts.opened.worker._consumers:  # type: ignore[union-attr]
 
             def leave(consumer: Any = consumer, leave: Any = consumer.leave) -> None:
                 leave()

@@ -86,7 +86,7 @@ def test_a_session_that_has_expired_owns_nothing_and_the_worker_joins_anew(
     with ground.shop(zookeeper_url) as shop:
         eventually(lambda: owns_all(shop))
         before = shop.epochs
-        coordinator = shop.app._coordinator
+        coordinator = shop.app.parts.opened.coordinator
         assert isinstance(coordinator, ZooKeeperCoordinator)
         zookeeper.expire(*coordinator._zookeeper.client.client_id)
         eventually(lambda: owns_all(shop) and shop.epochs != before, within=WITHIN_S)

@@ -39,8 +39,10 @@ def running(app: QFrame) -> Iterator[AdmissionControl]:
     thread = threading.Thread(target=app.run)
     thread.start()
     try:
-        eventually(lambda: app._worker is not None and bool(app._worker._consumers))
-        worker: Any = app._worker
+        eventually(
+            lambda: app.parts.opened.worker is not None and bool(app.parts.opened.worker._consumers)
+        )
+        worker: Any = app.parts.opened.worker
         yield worker._consumers[0].flow
     finally:
         app.stop()

@@ -106,7 +106,7 @@ def test_threads_and_in_flight_are_what_is_set_and_then_what_the_code_says_again
         eventually(lambda: worker.at_once == 3)
         app.admin.tune("work", "g", threads=20, in_flight=100)
         eventually(lambda: worker.at_once == 20)
-        [line] = app._worker._consumers  # type: ignore[union-attr]
+        [line] = app.parts.opened.worker._consumers  # type: ignore[union-attr]
         threads: Any = line.executor._threads  # type: ignore[attr-defined]
         eventually(lambda: 50 < len(line.in_flight) <= 100)
         app.admin.tune("work", "g", threads="reset", in_flight=5)
@@ -127,7 +127,7 @@ def test_threads_and_in_flight_are_what_is_set_and_then_what_the_code_says_again
 
 def test_a_rate_is_what_is_set_and_then_what_the_code_says_again(app: QFrame) -> None:
     with Worker(app, rate_limit="1000/s") as worker:
-        flow = app._worker._consumers[0].flow  # type: ignore[union-attr]
+        flow = app.parts.opened.worker._consumers[0].flow  # type: ignore[union-attr]
         app.admin.tune("work", "g", rate="1/h")
         eventually(lambda: flow.limit is not None and flow.limit.per_ms == 3_600_000)
         worker.gate.set()
@@ -159,7 +159,7 @@ def test_async_handlers_are_tuned_too(app: QFrame) -> None:
         app.admin.tune("work", "g", threads=2000)
         eventually(lambda: at_once == 100)
         app.admin.tune("work", "g", threads=1)
-        eventually(lambda: app._worker._consumers[0].executor.size == 1)  # type: ignore[union-attr]
+        eventually(lambda: app.parts.opened.worker._consumers[0].executor.size == 1)  # type: ignore[union-attr]
         gate.set()
         eventually(lambda: len(handled) == 100)
         gate.clear()
@@ -264,7 +264,7 @@ def test_a_wrong_value_is_told_once_and_ignored_and_the_others_count(app: QFrame
         assert worker.await_told("consumer.tuned")["in_flight"] == 40
         app.store.tune(TOPIC, "g", dict.fromkeys(wrong) | {"threads": "1025"})
         assert "1024 or fewer" in worker.await_told("tuning.ignored", 5)["error"]
-        [line] = app._worker._consumers  # type: ignore[union-attr]
+        [line] = app.parts.opened.worker._consumers  # type: ignore[union-attr]
         assert line.executor.size == 2
         assert app.admin.tuned("work", "g").in_flight == 40
         app.admin.tune("work", "g", threads=6)
@@ -330,7 +330,7 @@ def test_while_the_store_is_away_a_worker_goes_on_as_it_was_told_last(
                 proxy.reset_all()
                 worker.await_told("store.unavailable")
                 near.admin.tune("work", "g", threads=7)
-                [line] = far._worker._consumers  # type: ignore[union-attr]
+                [line] = far.parts.opened.worker._consumers  # type: ignore[union-attr]
                 assert line.executor.size == 3
                 proxy.accept()
                 eventually(lambda: worker.at_once == 7)
@@ -402,7 +402,7 @@ def test_handlers_of_batches_are_tuned_and_paused_too(app: QFrame) -> None:
         eventually(lambda: app.admin.topic("work").groups[0].doing == 0)
         before = len(handled)
         assert 0 < before < 100
-        eventually(lambda: app._worker._consumers[0].executor.size == 2)  # type: ignore[union-attr]
+        eventually(lambda: app.parts.opened.worker._consumers[0].executor.size == 2)  # type: ignore[union-attr]
         assert len(handled) == before
         gate.clear()
         app.admin.resume("work", "g")

@@ -209,14 +209,14 @@ class Served:
         self.seat = Seated()
         self.producer: Any = Late(app.producer)
         self.relay = Relay(
-            outbox, store=app.store, producer=self.producer, catalog=app._catalog,
+            outbox, store=app.store, producer=self.producer, catalog=app.parts.catalog(),
             coordinator=self.seat, events=Events(), clock=SYSTEM_CLOCK,
             on_failure=lambda *_: None,
         )  # fmt: skip
 
     def turn(self, epoch: str, *slots: int) -> None:
         self.seat.owns(**{f"s{slot}": epoch for slot in slots})
-        self.relay._turn()
+        self.relay.turn()
 
 
 def test_a_relay_takes_no_mark_back_of_what_was_anothers_to_send_meanwhile(
@@ -244,7 +244,7 @@ def test_a_relay_takes_no_mark_back_of_what_was_anothers_to_send_meanwhile(
         assert outbox.pending() == 0
         assert sum(each.published for each in app.store.stats(brief, "g")) == 1
         for each in (one, other):
-            each.relay._leave()
+            each.relay.leave()
 
 
 @pytest.mark.promise(5)

@@ -268,7 +268,7 @@ def test_a_line_is_not_quiet_before_an_ack_from_another_thread_has_reached_its_s
 
     def look(name: str, facts: dict[str, Any]) -> None:
         if name == "delivery.acknowledged":
-            quiet.append(shop.app._worker._consumers[0].is_quiet())  # type: ignore[union-attr]
+            quiet.append(shop.app.parts.opened.worker._consumers[0].is_quiet())  # type: ignore[union-attr]
 
     @shop.app.consumer(topic, group="g")
     def handle(message: Message) -> None:
@@ -279,7 +279,7 @@ def test_a_line_is_not_quiet_before_an_ack_from_another_thread_has_reached_its_s
     shop.app.publish(topic, 1)
     shop.start()
     eventually(lambda: taken)
-    eventually(lambda: shop.app._worker._consumers[0]._acks)  # type: ignore[union-attr]
+    eventually(lambda: shop.app.parts.opened.worker._consumers[0]._acks)  # type: ignore[union-attr]
     taken.pop().ack(elapsed=0.1)
     shop.stop()
     assert quiet == [False]
@@ -469,7 +469,7 @@ def in_hand(shop: Shop, topic: Topic) -> int:
 def test_stopping_finishes_what_runs_and_gives_the_rest_back_uncounted(
     shop: Shop, url: str
 ) -> None:
-    shop.app.settings = replace(shop.app.settings, grace=60.0)
+    shop.app.parts.opened.settings = replace(shop.app.settings, grace=60.0)
     stream, ordered = Topic("s", slots=2), Topic("o", kind="ordered", slots=2)
     gate = threading.Event()
     attempts: Counter[tuple[str, int]] = Counter()
@@ -504,7 +504,7 @@ def test_stopping_finishes_what_runs_and_gives_the_rest_back_uncounted(
 @pytest.mark.promise(9)
 def test_what_outlasts_the_grace_is_cancelled_and_given_back(url: str) -> None:
     shop = Shop(url)
-    shop.app.settings = replace(shop.app.settings, grace=0.2)
+    shop.app.parts.opened.settings = replace(shop.app.settings, grace=0.2)
     topic = Topic("t", slots=1)
     gate, cancelled = threading.Event(), []
 

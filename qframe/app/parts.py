@@ -1,0 +1,235 @@
+"""An app's parts: opened when they are first needed, and closed with the app."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Protocol
+
+from qframe.app.assembly import Assembly
+from qframe.app.pull import Pulls
+from qframe.clock import SYSTEM_CLOCK, Clock
+from qframe.coordination.base import Coordinator
+from qframe.coordination.open import open_coordinator
+from qframe.errors import BadOption
+from qframe.events import Events
+from qframe.forks import Forks
+from qframe.hooks import Middleware
+from qframe.identity import new_worker_id
+from qframe.options.settings import Settings
+from qframe.producing.buffered import Buffers
+from qframe.producing.catalog import TopicCatalog
+from qframe.producing.producer import Producer
+from qframe.runtime.handler.spec import ConsumerSpec
+from qframe.runtime.policies.checkers import Checkers
+from qframe.runtime.process.health import Health
+from qframe.runtime.process.worker import OnFailure, Worker
+from qframe.stores.base import Store
+from qframe.stores.open import open_store
+
+if TYPE_CHECKING:
+    from qframe.outbox.outbox import Outbox
+
+
+class RunningWorker(Protocol):
+    """A running worker, as its app sees it."""
+
+    def stop(self) -> None:
+        """Asks it to stop."""
+
+    def health(self) -> Health:
+        """How it is."""
+
+
+@dataclass
+class Opened:
+    """The parts of an app that are open now, and by which settings and clock the next ones open.
+
+    Attributes:
+        settings: the app's.
+        clock: of all parts.
+        store, producer, catalog: once they were needed.
+        worker: the one that runs.
+        coordinator: that worker's.
+        reading_coordinator: used where no worker runs; it only reads.
+        pulls: those in use.
+    """
+
+    settings: Settings
+    clock: Clock = SYSTEM_CLOCK
+    store: Store | None = None
+    producer: Producer | None = None
+    catalog: TopicCatalog | None = None
+    worker: RunningWorker | None = None
+    coordinator: Coordinator | None = None
+    reading_coordinator: Coordinator | None = None
+    pulls: Pulls = field(default_factory=Pulls)
+
+
+class AppParts:
+    """Opens an app's parts, and hands them to each other. A harness exchanges them for its own.
+
+    Args:
+        settings: the app's.
+
+    Attributes:
+        events: told of what happens in all parts.
+        consumers, outboxes, middleware, checkers: what the app has registered.
+        buffers: its buffered producers.
+        guard: held while parts are opened and closed.
+        opened: the parts that are open.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self.events: Events = Events()
+        self.consumers: list[ConsumerSpec] = []
+        self.outboxes: list[Outbox] = []
+        self.middleware: list[Middleware] = []
+        self.checkers: Checkers = Checkers()
+        self.guard = threading.RLock()
+        self.opened: Opened = Opened(settings)
+        self.buffers: Buffers = Buffers(self.opened.clock, self.part_failed)
+        Forks.add(self._begin_anew)
+
+    def exchange(self, others: Opened) -> Opened:
+        """Uses other parts from now on; returns those of before, which stay open.
+
+        Raises:
+            BadOption: if a worker runs.
+        """
+        with self.guard:
+            if self.opened.worker is not None:
+                raise BadOption(
+                    "app", "running", "it is already running", "stop() it before the test"
+                )
+            before, self.opened = self.opened, others
+        return before
+
+    def give_back(self, before: Opened) -> None:
+        """Uses the parts of before an exchange again."""
+        with self.guard:
+            self.opened = before
+            self.forget_topics()  # a group that was new meanwhile is not known to this store
+
+    def close(self) -> None:
+        """Sends buffered messages and closes all connections; later use opens them again."""
+        self.opened.pulls.close()
+        self.buffers.close()
+        self._close_reading()
+        with self.guard:
+            store, self.opened.store = self.opened.store, None
+            self.opened.producer = self.opened.catalog = None
+        if store is not None:
+            store.close()
+
+    def forget_topics(self) -> None:
+        """Has the next publish look for new groups first, and subscribe them."""
+        if self.opened.catalog is not None:
+            self.opened.catalog.forget()
+
+    def store(self) -> Store:
+        """The store."""
+        with self.guard:
+            opened = self.opened
+            if opened.store is None:
+                settings = opened.settings
+                opened.store = open_store(
+                    settings.store, namespace=settings.namespace, clock=opened.clock
+                )
+            return opened.store
+
+    def catalog(self) -> TopicCatalog:
+        """Finds and declares topics."""
+        with self.guard:
+            opened = self.opened
+            if opened.catalog is None:
+                opened.catalog = TopicCatalog(self.store(), self.consumers)
+            return opened.catalog
+
+    def producer(self) -> Producer:
+        """The producer."""
+        producer = self.opened.producer
+        if producer is None:
+            with self.guard:
+                opened = self.opened
+                producer = opened.producer = Producer(
+                    self.store(), catalog=self.catalog(), max_body=opened.settings.max_body,
+                    batch=opened.settings.publish_batch, clock=opened.clock,
+                )  # fmt: skip
+        return producer
+
+    def coordinator(self) -> Coordinator:
+        """The running worker's coordinator; without a worker, one that only reads."""
+        with self.guard:
+            opened = self.opened
+            if opened.coordinator is not None:
+                return opened.coordinator
+            if opened.reading_coordinator is None:
+                opened.reading_coordinator = self.open_coordinator(
+                    new_worker_id(), self.part_failed
+                )
+            return opened.reading_coordinator
+
+    def worker(self) -> Worker:
+        """A new worker; its coordinator becomes the app's.
+
+        Raises:
+            BadOption: if one runs already.
+        """
+        with self.guard:
+            if self.opened.worker is not None:
+                raise BadOption("run", "twice", "this app is already running", "stop() it first")
+            worker_id = new_worker_id()
+
+            def coordinator_of_worker(on_failure: OnFailure) -> Coordinator:
+                self._close_reading()
+                coordinator = self.open_coordinator(worker_id, on_failure)
+                self.opened.coordinator = coordinator
+                return coordinator
+
+            self.opened.worker = worker = self.assembly(coordinator_of_worker).worker(worker_id)
+            return worker
+
+    def worker_ended(self) -> None:
+        """Closes the worker's coordinator."""
+        self.opened.worker = None
+        coordinator, self.opened.coordinator = self.opened.coordinator, None
+        if coordinator is not None:
+            coordinator.close()
+
+    def assembly(self, opens_coordinator: Callable[[OnFailure], Coordinator]) -> Assembly:
+        """Makes what builds workers out of these parts."""
+        return Assembly(
+            settings=self.opened.settings, consumers=self.consumers, outboxes=self.outboxes,
+            checkers=self.checkers, store=self.store(), producer=self.producer(),
+            catalog=self.catalog(), open_coordinator=opens_coordinator, events=self.events,
+            clock=self.opened.clock, middleware=list(self.middleware),
+        )  # fmt: skip
+
+    def open_coordinator(self, worker_id: str, on_failure: OnFailure) -> Coordinator:
+        """Opens a coordinator for a worker."""
+        settings = self.opened.settings
+        return open_coordinator(
+            settings.coordinator, self.store(), namespace=settings.namespace, worker=worker_id,
+            session_s=settings.session_timeout, events=self.events, clock=self.opened.clock,
+            on_failure=on_failure,
+        )  # fmt: skip
+
+    def part_failed(self, part: str, error: BaseException) -> None:
+        """Tells that a part outside of a worker has failed."""
+        if self.events:
+            self.events.emit("part.failed", part=part, error=error)
+
+    def _close_reading(self) -> None:
+        with self.guard:
+            reading, self.opened.reading_coordinator = self.opened.reading_coordinator, None
+        if reading is not None:
+            reading.close()
+
+    def _begin_anew(self) -> None:
+        """Runs nothing in the child of a fork, where it may run anew."""
+        opened = self.opened
+        Forks.keep(opened.worker, opened.coordinator, opened.reading_coordinator)
+        opened.worker = opened.coordinator = opened.reading_coordinator = None
+        self.guard = threading.RLock()
