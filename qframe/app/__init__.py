@@ -1,7 +1,7 @@
 """The wiring: the only folder that builds parts and hands them to each other.
 
-* `qframe` is `QFrame`, the app of a user: it registers consumers. `publishing` are those of its calls
-  that need only a producer.
+* `qframe` is `QFrame`, the app of a user: it registers consumers. `publishing` are those of its
+  calls that need only a producer.
 * `parts` opens what an app is made of when it is first needed: its store, producer and coordinator.
 * `assembly` builds a worker for the app's consumers and outboxes.
 * `pull` serves messages to a loop of the user's own: `app.pull`.
