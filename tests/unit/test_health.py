@@ -423,7 +423,7 @@ def test_a_pull_loop_that_is_frozen_in_its_store_is_not_live_within_the_limit(
         """Nothing is published."""
 
     serving = Serving(f"sqlite:///{tmp_path / 'q.db'}", handle)
-    worker = serving.app._worker
+    worker = serving.app.parts.opened.worker
     assert worker is not None
     worker._live_within_s = 0.1
     pull_loop = worker.consumers[0].pull_loop
@@ -454,7 +454,7 @@ def test_a_handler_that_runs_longer_than_the_limit_leaves_its_worker_live(tmp_pa
     serving = Serving(f"sqlite:///{tmp_path / 'q.db'}", handle)
     serving.app.publish("numbers", 1)
     assert begun.wait(60)
-    worker = serving.app._worker
+    worker = serving.app.parts.opened.worker
     assert worker is not None
     pull_loop = worker.consumers[0].pull_loop
     eventually(lambda: pull_loop._busy_since_s is None)

@@ -119,7 +119,7 @@ def test_a_store_that_is_away_restarts_nothing(
         serving = threading.Thread(target=app.run)
         serving.start()
         eventually(lambda: app.health().ready)
-        worker = app._worker
+        worker = app.parts.opened.worker
         assert worker is not None
         worker._live_within_s = 0.5
         server.stop() if way == "stopped" else server.freeze()

@@ -297,7 +297,7 @@ def test_a_worker_is_not_quiet_while_an_ack_hands_on_what_follows_in_its_lane(sh
     shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
     shop.start()
     eventually(lambda: taken)
-    consumer: Any = shop.app._worker._consumers[0]  # type: ignore[union-attr]
+    consumer: Any = shop.app.parts.opened.worker._consumers[0]  # type: ignore[union-attr]
     eventually(lambda: consumer._acks and len(consumer.in_flight) == 2)
     consumer.executor = Late(consumer.executor).before(
         "dispatch", lambda: quiet.append((len(consumer._acks), consumer.is_quiet()))
