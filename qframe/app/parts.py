@@ -32,7 +32,7 @@ if TYPE_CHECKING:
     from qframe.outbox.outbox import Outbox
 
 
-class LiveWorker(Protocol):
+class AppWorker(Protocol):
     """A running worker, as its app sees it."""
 
     def stop(self) -> None:
@@ -61,7 +61,7 @@ class Opened:
     store: Store | None = None
     producer: Producer | None = None
     catalog: TopicCatalog | None = None
-    worker: LiveWorker | None = None
+    worker: AppWorker | None = None
     coordinator: Coordinator | None = None
     reading_coordinator: Coordinator | None = None
     pulls: Pulls = field(default_factory=Pulls)
