@@ -43,7 +43,7 @@ class AppWorker(Protocol):
 
 
 @dataclass
-class Opened:
+class OpenParts:
     """The parts of an app that are open now, and by which settings and clock the next ones open.
 
     Attributes:
@@ -88,11 +88,11 @@ class AppParts:
         self.middleware: list[Middleware] = []
         self.checkers: Checkers = Checkers()
         self.guard = threading.RLock()
-        self.opened: Opened = Opened(settings)
+        self.opened: OpenParts = OpenParts(settings)
         self.buffers: Buffers = Buffers(self.opened.clock, self.part_failed)
         Forks.add(self._begin_anew)
 
-    def exchange(self, others: Opened) -> Opened:
+    def exchange(self, others: OpenParts) -> OpenParts:
         """Uses other parts from now on; returns those of before, which stay open.
 
         Raises:
@@ -106,7 +106,7 @@ class AppParts:
             before, self.opened = self.opened, others
         return before
 
-    def give_back(self, before: Opened) -> None:
+    def give_back(self, before: OpenParts) -> None:
         """Uses the parts of before an exchange again."""
         with self.guard:
             self.opened = before

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qframe.app.assembly import Assembly
-from qframe.app.parts import Opened
+from qframe.app.parts import OpenParts
 from qframe.app.pull import Pull, Pulls
 from qframe.app.qframe import QFrame
 from qframe.coordination.base import Coordinator
@@ -106,7 +106,7 @@ class Wiring:
         # Whoever closes the app and goes on must not open its own store.
         settings = replace(app.settings, store=store.url)
         self._before = app.parts.exchange(
-            Opened(
+            OpenParts(
                 settings, clock=clock, store=store, worker=Occupied(), coordinator=coordinator,
                 pulls=NoPulls(),
             )
