@@ -7,6 +7,7 @@ from typing import Final
 
 from qframe.admin.context import AdminRole
 from qframe.admin.owners import OwnerInfo, WorkerInfo, owners_of, workers_of
+from qframe.admin.scale import PER_WORKER, Scale, scale_of
 from qframe.admin.totals import TopicTotals, summed, totals_of
 from qframe.errors import BadOption
 from qframe.options.rules import checked_limit
@@ -41,6 +42,31 @@ class LookingAdmin(AdminRole):
     def lag(self, topic: Topic | str, group: str) -> int:
         """The number of messages that a group has not settled: waiting, due and in hand."""
         return summed(group, self.stats(topic, group)).lag
+
+    def scale(
+        self, topic: Topic | str, group: str, *, per_worker: int = PER_WORKER,
+        before: Scale | None = None,
+    ) -> Scale:  # fmt: skip
+        """A group's load, and how many workers it has use for.
+
+        Args:
+            topic: the topic.
+            group: the group.
+            per_worker: how many messages, due or in flight, one worker is to have, from 1.
+            before: an earlier look, from which the rates are told; without it they are None.
+
+        Raises:
+            CoordinatorUnavailable: if whoever shares out slots cannot be reached.
+        """
+        context = self._context
+        found = context.topic(topic)
+        stats = context.store.stats(found, context.group(found, group))
+        [tuning] = context.tunings(found, [group])
+        return scale_of(
+            found.name, summed(group, stats, tuning), slots=found.slots,
+            workers=context.alive(found, group), now_ms=context.store.now_ms(),
+            per_worker=per_worker, before=before,
+        )  # fmt: skip
 
     def peek(
         self,

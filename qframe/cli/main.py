@@ -23,6 +23,7 @@ from qframe.cli.output import say, say_error
 from qframe.cli.ownership import slots, workers
 from qframe.cli.ping import ping
 from qframe.cli.publish import publish
+from qframe.cli.scale import scale
 from qframe.cli.seek import seek
 from qframe.cli.target import Target, coordinated
 from qframe.cli.topics import groups, topics
@@ -45,6 +46,7 @@ cli.command()(publish)
 cli.add_typer(topics, name="topics")
 cli.command()(groups)
 cli.command()(ping)
+cli.command()(scale)
 cli.command()(workers)
 cli.command()(slots)
 cli.command()(peek)

@@ -11,12 +11,14 @@ from typing import Annotated
 
 import typer
 
+from qframe.app.default import default_app
 from qframe.app.qframe import QFrame
 from qframe.cli.chosen import choose
 from qframe.cli.health import HealthFilePath, HealthPort, reported, told
 from qframe.cli.modules import apps_of
 from qframe.cli.processes import held, name_worker, program, say_when_ready, supervise
 from qframe.cli.reload import reload
+from qframe.cli.scale import ScaleRoute
 from qframe.cli.serving import serve
 from qframe.cli.target import Target, coordinated
 from qframe.cli.times import duration_of
@@ -93,14 +95,19 @@ def worker(
     words += [f"--topic={name}" for name in topics or ()]
     words += [f"--group={name}" for name in groups or ()]
     words += [f"--flag={name}" for name in given]
-    tells = partial(told, settings=settings, port=health_port, file=health_file, routes={})
+    tells = partial(told, settings=settings, port=health_port, file=health_file)
     if watched:
         words += [] if health_port is None else [f"--health-port={health_port}"]
         words += [] if health_file is None else [f"--health-file={health_file}"]
         raise typer.Exit(_reload([*modules, f"--processes={processes}", *words], modules, settings))
     if processes > 1 and supervisor_pipe is None:
         code = supervise(
-            modules, settings, processes=processes, ends=burst or drain, words=words, told=tells
+            modules,
+            settings,
+            processes=processes,
+            ends=burst or drain,
+            words=words,
+            told=partial(tells, routes=ScaleRoute(lambda: [default_app()]).routes()),
         )
         raise typer.Exit(code)
     name_worker(modules, number, processes)
@@ -116,7 +123,10 @@ def worker(
             return combined([app.health() for app in apps])
 
         log_records(settings, sys.stderr)
-        stack.enter_context(tells(look) if line is None else reported(look, line.report))
+        routes = ScaleRoute(lambda: apps).routes()
+        stack.enter_context(
+            tells(look, routes=routes) if line is None else reported(look, line.report)
+        )
         for app in apps:
             _refuse_overruled(given, settings, app.settings)
             stack.callback(app.close)
