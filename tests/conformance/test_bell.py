@@ -14,7 +14,7 @@ from qframe.stores.base import Bell
 from qframe.stores.types import PullRequest
 from qframe.topic import Topic
 
-LONG_S = 60.0
+LONG_S = 30.0
 
 
 class Waiting:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import MEMBER, SLOTS, UNIT, WORKER, Mutant, conforms
+from mutants.mutant import MEMBER, SLOTS, UNIT, Mutant, conforms
 
 GUARDS: Final = [
     Mutant(
@@ -19,14 +19,14 @@ GUARDS: Final = [
         "runtime/consume/engine.py",
         "            if now_s() >= until_s or attempt.delivery not in present:\n",
         "            if attempt.delivery not in present:\n",
-        WORKER,
+        UNIT + "test_certainty.py",
     ),
     Mutant(
-        "a worker that was just thawed begins a batch",
+        "a worker that was just thawed begins a handler that has to be admitted",
         "runtime/consume/engine.py",
         "            elif not certain or attempt.delivery not in self._in_flight:\n",
         "            elif attempt.delivery not in self._in_flight:\n",
-        WORKER,
+        UNIT + "test_certainty.py",
     ),
     Mutant(
         "Redis rings no bell for what a settlement has made due",
@@ -68,7 +68,7 @@ GUARDS: Final = [
         "runtime/executors/batch_executor.py",
         "        return self._batches.withdraw(wanted, in_hand) + parts\n",
         "        return self._batches.withdraw(wanted) + parts\n",
-        UNIT + "test_batch_line.py",
+        UNIT + "test_pool.py",
     ),
     Mutant(
         "who is not certain is asked twice, and has dropped nothing",

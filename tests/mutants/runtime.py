@@ -254,7 +254,7 @@ RUNTIME: Final = [
         "        self._tell_store(self._failures.disposition_of(attempt, error))\n"
         "        self.free(attempt.delivery)\n",
         "        self._tell_store(self._failures.disposition_of(attempt, error))\n",
-        WORKER,
+        f"{UNIT}test_harness.py {UNIT}test_local_retries.py {WORKER}",
     ),
     Mutant(
         "what its user settles frees no lane",
@@ -336,7 +336,7 @@ RUNTIME: Final = [
         "runtime/process/live_settings.py",
         "            except StoreUnavailable:\n                continue",
         "            except StoreUnavailable:\n                return",
-        UNIT + "test_tuning.py",
+        UNIT + "test_live_settings.py",
     ),
     # Effects.
     Mutant(
@@ -345,7 +345,7 @@ RUNTIME: Final = [
         "                sorting.waiting.append((attempt, self.wait_s(attempt)))\n"
         "            elif state is State.CLAIMED",
         "                sorting.done.append(attempt)\n            elif state is State.CLAIMED",
-        UNIT + "test_checkers.py",
+        "tests/integration/checkers/test_checkers.py",
     ),
     Mutant(
         "an effect whose mark alone is missing happens again",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,7 @@ from qframe.events import Events
 from qframe.idempotency.base import Claim, State
 from qframe.idempotency.database import DatabaseChecker
 from qframe.runtime.policies.claims import ClaimRenewal
+from qframe.runtime.policies.marks import Marks
 
 LEASE_MS = 600_000
 AWAY = CheckerUnavailable("checker", "away")
@@ -75,6 +77,23 @@ def test_an_effect_that_has_happened_and_is_given_up_is_marked_and_not_renewed(
     bench.claims.release_let_go()
     assert bench.claimed("a", "another").state is State.DONE
     assert bench.claims._claims == set()
+
+
+def test_a_policy_that_gives_up_an_effect_that_has_happened_has_it_marked(bench: Bench) -> None:
+    policy = Marks(
+        bench.checker, scope=bench.scope, lease_ms=LEASE_MS, events=Events(), clock=SYSTEM_CLOCK,
+        on_failure=lambda *_: None,
+    )  # fmt: skip
+    one, other = bench.claimed("a"), bench.claimed("b")
+    one.handled = True
+    for claim in (one, other):
+        policy._claims.keep(claim)
+    unit: Any = [SimpleNamespace(effect=claim) for claim in (one, other, None)]
+    policy.let_go(unit)
+    policy.release_now()
+    assert policy._claims._claims == set()
+    assert bench.claimed("a", "another").state is State.DONE
+    assert bench.is_free("b")
 
 
 def test_an_effect_that_has_happened_and_cannot_be_marked_passes_with_its_lease(

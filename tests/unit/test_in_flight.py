@@ -68,6 +68,15 @@ def test_bytes_bound_what_is_in_flight_but_one_message_is_always_let_through() -
     assert held.room(10) == 1
 
 
+def test_bytes_of_what_is_settled_are_free_for_others() -> None:
+    held, rung = in_flight(size=1000)
+    there = [delivery(seq, size=400) for seq in range(2)]
+    held.add(there)
+    assert held.room(10) == 0
+    held.remove(there[:1])
+    assert (rung, held.room(10)) == ([1], 1)
+
+
 def test_removing_answers_only_what_was_there() -> None:
     held, _ = in_flight()
     one, other = delivery(1), delivery(2)

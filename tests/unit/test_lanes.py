@@ -7,6 +7,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qframe.message import Delivery
+from qframe.outcomes import Verdict
+from qframe.runtime.handler.retry_policy import Disposition
+from qframe.runtime.order.key_order import KeyOrder
 from qframe.runtime.order.lanes import Lanes
 
 
@@ -121,3 +124,19 @@ def test_forgetting_takes_out_only_what_is_lost() -> None:
     lanes.offer([first, second, third])
     lanes.forget({second})
     assert lanes.free([first]) == [third]
+
+
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.RELEASE, Verdict.DEAD])
+def test_what_waits_behind_one_that_the_store_parks_with_its_subject_goes_back_with_it(
+    verdict: Verdict,
+) -> None:
+    gone: list[Delivery] = []
+    order = KeyOrder(
+        Lanes(by_subject=True), by_run=True, gone=gone.extend, put=lambda settlement: None
+    )
+    first, second, other = delivery("a", 1), delivery("a", 2), delivery("b", 3)
+    order.offer([first, other, second])
+    order.end(Disposition(first, verdict))
+    assert gone == ([] if verdict is Verdict.DEAD else [second])
+    assert order.free([first]) == ([second] if verdict is Verdict.DEAD else [])

@@ -11,7 +11,7 @@ from late import Late, loses
 from qframe.clock import VirtualClock
 from qframe.coordination.lease import LeaseSession
 from qframe.coordination.member import MembershipService
-from qframe.errors import AnswerLost, UnknownGroup
+from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
@@ -83,6 +83,17 @@ def test_a_claim_whose_answer_was_lost_is_found_again_under_its_epoch(bench: Ben
     assert len(claimed) == SLOTS
     bench.member._turn()
     assert bench.member.assignment().owned == claimed
+
+
+@pytest.mark.parametrize("what", ["heartbeat", "roster", "claim"])
+def test_a_membership_goes_on_when_the_store_was_away(bench: Bench, what: str) -> None:
+    waited: list[float] = []
+    bench.member._stopping.wait = waited.append  # type: ignore[method-assign,assignment]
+    bench.store.before(what, loses(StoreUnavailable("store", "away")))
+    bench.run()
+    assert len(waited) == 1
+    assert bench.member.assignment().owned == bench.owned()
+    assert len(bench.owned()) == SLOTS
 
 
 @pytest.mark.parametrize("lost", ["before", "after"])

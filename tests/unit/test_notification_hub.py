@@ -53,13 +53,13 @@ def test_a_bell_rings_once_it_is_heard_again_for_what_was_committed_before() -> 
     database: Any = Notifying()
     hub = NotificationHub(database)
     bell = hub.of_topics([1])
-    assert bell.wait(60)
+    assert bell.wait(20)
     heard: list[bool] = []
     # The loss itself has rung: who looks then finds nothing, and sleeps when somebody commits.
-    database.meanwhile = lambda: heard.append(bell.wait(60))
+    database.meanwhile = lambda: heard.append(bell.wait(20))
     database.opened[0].breaks = True
     database.opened[0].wake()
-    assert bell.wait(60)
+    assert bell.wait(20)
     assert heard == [True]
     assert bell.hints() is None
     hub.close()

@@ -324,6 +324,27 @@ def test_a_pool_of_batches_is_resized_as_well(sizes: list[int], seed: int) -> No
     assert work.handled == Counter(range(number))
 
 
+@pytest.mark.promise(3)
+def test_what_a_batch_has_set_aside_is_not_given_back_while_one_behind_it_is_in_hand() -> None:
+    """Else that one would come first."""
+    work = BatchHandlers()
+    failures: list[BaseException] = []
+    pool = batch_pool("qframe.pool.t.b", 1, work, failures, size=3, within_s=0)
+    unit = [
+        Attempt(Delivery(f"id-{n}", "k", None, b"1", seq=n), Handlers(), True) for n in range(3)
+    ]
+    pool.start()
+    pool.dispatch(unit)
+    eventually(lambda: pool.in_hand() == unit)
+    pool.pause(unit[0], 3600)
+    assert pool.withdraw(lambda _: True) == []
+    work.gate.set()
+    eventually(lambda: not pool.in_hand())
+    assert pool.withdraw(lambda _: True) == unit[:1]
+    assert pool.stop(60)
+    assert failures == []
+
+
 class Landing(threading.Event):
     """Has the last flight land after a stop has seen it, and before the stop waits for it."""
 
@@ -415,6 +436,6 @@ def test_what_is_paused_from_outside_while_nobody_works_is_handled_when_its_paus
     pool.start()
     assert bell.waits.wait(60)
     pool.pause(messages(Handlers(), range(1))[0], 0.001)
-    eventually(lambda: work.handled[0])
+    eventually(lambda: work.handled[0], 30)
     assert pool.stop(60)
     assert failures == []

@@ -213,6 +213,27 @@ def test_a_slot_that_it_owns_under_another_epoch_than_it_believes_is_lost(
     assert view.lost == {1}
 
 
+def test_slots_are_claimed_above_every_epoch_that_the_store_has_seen_of_the_group(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    last = f"{7 << 40:016x}"
+    store.take(topic, GROUP, {3: last})
+    claimed = session_of(store, topic, clock)
+    claimed.look({})
+    assert all(epoch > last for epoch in claimed.claim(range(SLOTS)).values())
+
+
+def test_who_leaves_takes_its_rows_along(
+    store: ModelStore, topic: Topic, clock: VirtualClock
+) -> None:
+    member = member_of(session_of(store, topic, clock), topic, clock)
+    member._turn()
+    member.leave()
+    roster = store.roster(topic, GROUP)
+    assert roster is not None
+    assert (roster.members, roster.owners) == ([], {})
+
+
 def test_slots_whose_claim_was_not_answered_are_freed_once_another_should_have_them(
     store: ModelStore, topic: Topic, clock: VirtualClock
 ) -> None:

@@ -309,6 +309,41 @@ def test_a_worker_is_not_quiet_while_an_ack_hands_on_what_follows_in_its_lane(sh
     assert quiet == [(0, False)]
 
 
+def test_a_key_goes_on_when_what_waited_for_a_thread_is_lost(shop: Shop) -> None:
+    topic, begun, gate = Topic("t", slots=1), threading.Event(), threading.Event()
+
+    @shop.app.consumer(topic, group="g", threads=1)
+    def handle(message: Message) -> None:
+        begun.set()
+        gate.wait(60)
+        shop.seen.append(message.body)
+
+    shop.app.publish_many(topic, [Outgoing("first", key="a"), Outgoing("lost", key="b")])
+    shop.start()
+    assert begun.wait(60)
+    consumer: Any = shop.app._worker._consumers[0]  # type: ignore[union-attr]
+    eventually(lambda: len(consumer.in_flight) == 2)
+    consumer.lose([one for one in consumer.in_flight.all() if one.key == "b"])
+    shop.app.publish(topic, "next", key="b")
+    gate.set()
+    eventually(lambda: shop.seen == ["first", "next"], 20)
+    shop.stop()
+
+
+def test_a_message_that_its_user_forgets_comes_again_though_its_key_had_it(shop: Shop) -> None:
+    topic = Topic("t", slots=1)
+
+    @shop.app.consumer(topic, group="g", backoff=SOON)
+    def handle(message: Message) -> None:
+        message.auto_ack = message.attempt > 1
+        shop.seen.append((message.body, message.attempt))
+
+    shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(2)])
+    shop.start()
+    eventually(lambda: {(0, 2), (1, 2)} <= set(shop.seen), 20)
+    shop.stop()
+
+
 def test_acknowledging_with_an_error_counts_as_raising_it(shop: Shop) -> None:
     topic = Topic("t", slots=1)
 
