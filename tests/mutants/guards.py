@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import MEMBER, SLOTS, UNIT, Mutant, conforms
+from mutants.mutant import MEMBER, RELAY, SESSIONS, SLOTS, UNIT, Mutant, conforms
 
 GUARDS: Final = [
     Mutant(
@@ -83,5 +83,21 @@ GUARDS: Final = [
         "        self._free_unknown(owned)\n        return None",
         "        return None",
         MEMBER,
+    ),
+    Mutant(
+        "a session that has passed leaves a seat that nobody sits on",
+        "coordination/zookeeper_session.py",
+        "        if self._zookeeper.session_id != self._session_id:\n"
+        "            # Its session has expired",
+        "        if self._zookeeper.session_id != self._zookeeper.session_id:\n"
+        "            # Its session has expired",
+        SESSIONS,
+    ),
+    Mutant(
+        "a relay takes a mark back of what was another's to send meanwhile",
+        "outbox/relay.py",
+        "            self._untaken.clear()  # who had some",
+        "            pass  # who had some",
+        f"{RELAY} -k takes_no_mark_back",
     ),
 ]

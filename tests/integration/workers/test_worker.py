@@ -321,7 +321,7 @@ def test_a_key_goes_on_when_what_waited_for_a_thread_is_lost(shop: Shop) -> None
     shop.app.publish_many(topic, [Outgoing("first", key="a"), Outgoing("lost", key="b")])
     shop.start()
     assert begun.wait(60)
-    consumer: Any = shop.app._worker._consumers[0]  # type: ignore[union-attr]
+    consumer: Any = shop.app.parts.opened.worker._consumers[0]  # type: ignore[union-attr]
     eventually(lambda: len(consumer.in_flight) == 2)
     consumer.lose([one for one in consumer.in_flight.all() if one.key == "b"])
     shop.app.publish(topic, "next", key="b")
