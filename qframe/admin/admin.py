@@ -14,6 +14,7 @@ from qframe.admin.context import AdminContext
 from qframe.admin.dead import DeadAdmin
 from qframe.admin.groups import GroupAdmin
 from qframe.admin.holds import HoldAdmin
+from qframe.admin.keys import KeyAdmin
 from qframe.admin.looking import LookingAdmin
 from qframe.events import Events
 from qframe.roster import Roster
@@ -21,7 +22,7 @@ from qframe.stores.base import Store
 from qframe.topic import Topic
 
 
-class Admin(LookingAdmin, DeadAdmin, GroupAdmin, HoldAdmin):
+class Admin(LookingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin):
     """Looks at topics and groups, and changes them: `app.admin`.
 
     A topic is given by its name or as a `Topic`; only the name counts. Each verb that changes

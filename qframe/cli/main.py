@@ -16,6 +16,7 @@ from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.dead import dead
 from qframe.cli.drop_group import drop_group
 from qframe.cli.holds import holds, pause, resume
+from qframe.cli.keys import skip, unblock
 from qframe.cli.look import explain, peek, verify
 from qframe.cli.migrate import migrate
 from qframe.cli.outbox import outbox
@@ -59,6 +60,8 @@ cli.command()(tune)
 cli.command()(pause)
 cli.command()(resume)
 cli.command()(holds)
+cli.command()(skip)
+cli.command()(unblock)
 cli.command()(drop_group)
 cli.command()(migrate)
 

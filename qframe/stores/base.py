@@ -13,7 +13,8 @@ import msgspec
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
-from qframe.stores.records import DeadPlace, Record, Stats
+from qframe.stores.acts import DeadLetters, Unblocking
+from qframe.stores.records import Record, Stats
 from qframe.stores.types import (
     DrawResult,
     Entry,
@@ -269,42 +270,6 @@ class StoredTimers(Protocol):
         """The heads that are waiting and due in `[from_ms, until_ms)`, by due time, then seq."""
 
 
-class DeadLetters(Protocol):
-    """Messages given up until an operator decides.
-
-    Ids name messages; `ids=None` means all. `after` leaves out those up to a place, `until` those
-    behind one, so that a death meanwhile is left alone. The longest dead come first.
-    """
-
-    def dead(
-        self,
-        topic: Topic,
-        group: str,
-        *,
-        ids: Sequence[str] | None = None,
-        limit: int = 100,
-        after: DeadPlace | None = None,
-    ) -> list[Record]:
-        """Dead messages, as they are asked for."""
-
-    def retry_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
-        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
-    ) -> int:  # fmt: skip
-        """Makes dead messages due again at once, attempts from zero; returns how many.
-
-        In a stream they come back alone, as a retry does. Where subjects are queued, each is
-        published to this group anew: appended in `ordered`, and elsewhere absorbed by an equal
-        subject that is there already, which is the newer one.
-        """
-
-    def drop_dead(
-        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
-        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
-    ) -> int:  # fmt: skip
-        """Removes dead messages for good, counted as cancelled; returns how many."""
-
-
 class Inspecting(Protocol):
     """Looking, and changing nothing."""
 
@@ -372,8 +337,8 @@ class Bell(Protocol):
 
 
 class Store(
-    Topics, Publishing, Pulling, Settling, Groups, Rosters, Controls, StoredTimers, DeadLetters,
-    Inspecting, Logs, Protocol,
+    Topics, Publishing, Pulling, Settling, Groups, Rosters, Controls, StoredTimers, Unblocking,
+    DeadLetters, Inspecting, Logs, Protocol,
 ):  # fmt: skip
     """All of them, in one place."""
 

@@ -25,7 +25,7 @@ class DeadPlace(NamedTuple):
 
 
 class ChosenDead(NamedTuple):
-    """The dead letters of a group that are meant, as `base.DeadLetters` chooses them."""
+    """The dead letters of a group that are meant, as `acts.DeadLetters` chooses them."""
 
     ids: Sequence[str] | None = None
     limit: int = 2**31

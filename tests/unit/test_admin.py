@@ -124,6 +124,8 @@ CALLS: list[Callable[[Admin, str, str], Any]] = [
     lambda admin, topic, group: admin.pause(topic, group),
     lambda admin, topic, group: admin.resume(topic, group, key="k"),
     lambda admin, topic, group: admin.holds(topic, group),
+    lambda admin, topic, group: admin.skip(topic, group, "k"),
+    lambda admin, topic, group: admin.unblock(topic, group, "k"),
 ]
 
 

@@ -242,3 +242,47 @@ def test_a_preview_of_a_seek_says_how_many_would_come_again_and_changes_nothing(
     assert desk.admin.seek_preview("events", "billing", "latest").passed == 4
     desk.admin.seek("events", "billing", "earliest")
     assert desk.admin.lag("events", "billing") == 14
+
+
+def test_a_key_is_unblocked_or_its_first_message_skipped_with_who_and_why(desk: Desk) -> None:
+    orders = Topic("orders", kind="ordered", slots=1)
+    desk.store.declare(orders)
+    desk.store.subscribe(orders, "billing")
+    desk.store.take(orders, "billing", {0: EPOCH})
+    entries = [Entry(0, "k", f"o-{n}", f"o-{n}", "k", None, b"1") for n in range(3)]
+    desk.store.publish(orders, entries)
+    pulls = [PullRequest(0, EPOCH, 1)]
+
+    def pull(receipt: str) -> Any:
+        pulled = desk.store.pull(
+            orders, "billing", pulls, receipt=receipt, lease_ms=30_000, max_attempts=16
+        )
+        return pulled.deliveries[0]
+
+    one = pull("r1")
+    with pytest.raises(BadOption, match="a worker has its message o-0 in hand"):
+        desk.admin.skip("orders", "billing", "k")
+    desk.store.settle(
+        orders, "billing",
+        [Settlement(0, "k", one.seq, "r1", 1, EPOCH, Verdict.RETRY, 60_000, error="E: no")],
+    )  # fmt: skip
+    assert desk.admin.unblock("orders", "billing", "k") == 1
+    assert desk.admin.unblock("orders", "billing", "k") == 0  # it is due already
+    admin = desk.admin.acting(by="ada")
+    assert admin.skip("orders", "billing", "k", why="a bad price").id == "o-0"
+    [dead] = admin.dead("orders", "billing")
+    assert (dead.error, dead.traceback) == ("skipped by ada: a bad price", "E: no")
+    assert pull("r2").id == "o-1"
+    admin.pause("orders", "billing", key="k")
+    assert admin.skip("orders", "billing", "k").id == "o-1"  # a paused one has not begun
+    assert admin.skip("orders", "billing", "k", force=True).id == "o-2"
+    with pytest.raises(BadOption, match="in orders/billing no message of it is there"):
+        admin.skip("orders", "billing", "k")
+    with pytest.raises(BadOption, match="nothing of it waits for a retry"):
+        admin.unblock("events", "billing", "k")
+    verbs = [(each["verb"], each.get("ids")) for each in desk.audit]
+    assert verbs == [
+        ("unblock", ["o-0"]), ("skip", ["o-0"]), ("pause", None), ("skip", ["o-1"]),
+        ("skip", ["o-2"]),
+    ]  # fmt: skip
+    assert admin.verify() == []

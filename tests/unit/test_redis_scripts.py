@@ -41,6 +41,7 @@ from qframe.stores.redis import (
     settle,
     timers,
     topics,
+    unblock,
 )
 from qframe.stores.redis.envelopes import META, envelope
 from qframe.stores.redis.keys import SlotKeys
@@ -178,7 +179,7 @@ class Recorder:
             "draw": [0, 1],
             "stats": [b"0" * 16, *[0] * 9, -1, -1], "declare": b"", "offsets_at": b"0",
         }  # fmt: skip
-        if name in ("change", "move", "cancel"):
+        if name in ("change", "move", "cancel", "hasten", "skip"):
             return b"absent"
         if name in (
             "publish_stream",
@@ -214,6 +215,12 @@ EPOCHS = {0: "an epoch"}
 
 # For each script: what makes the store call it, and for how many items. `r` is the recorder.
 USES: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "hasten": (lambda r: unblock.hasten(r, DELAY, "a group", 0, "a subject", 7, "a time"), 0),
+    "skip": (
+        lambda r: unblock.skip(
+            r, DELAY, "a group", 0, "a subject", 7, "an error", True, "a time"
+        ), 0,
+    ),
     "heartbeat": (lambda r: rosters.heartbeat(r, DELAY, "a group", "a member", 400, "a time"), 0),
     "cancel": (lambda r: timers.cancel(r, DELAY, "a subject"), 0),
     "change": (lambda r: timers.change(r, DELAY, "a subject", b"1", None), 0),
@@ -276,6 +283,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
 # What the store must give where a head names one of these.
 GIVEN: dict[str, Container[Any]] = {
     "fresh": range(1, LARGEST_VERSION + 1), "member": ("a member",), "seen": (77,),
+    "seq": (7,), "error": ("an error",), "force": (1,),
     "given": ("a time",), "epoch": ("an epoch",),
     "receipt": ("a receipt",), "subject": ("a subject",), "kind": ("delay",), "lease": (400,),
     "max_attempts": (16,), "run": (32,), "position": (3,), "due": (5,), "time": (5,),

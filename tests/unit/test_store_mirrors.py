@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 import qframe.stores
-from qframe.stores import base
+from qframe.stores import acts, base
 from qframe.stores.model.store import ModelStore
 from qframe.stores.redis.store import RedisStore
 from qframe.stores.sql.store import SqlStore
@@ -24,7 +24,8 @@ ROLES = {
     base.Rosters: "rosters",
     base.Controls: "controls",
     base.StoredTimers: "timers",
-    base.DeadLetters: "dead",
+    acts.Unblocking: "unblock",
+    acts.DeadLetters: "dead",
     base.Inspecting: "inspect",
     base.Logs: "logs",
 }
@@ -56,7 +57,9 @@ def test_a_planted_fault_is_found() -> None:
 
 
 def test_the_roles_are_all_that_a_store_offers() -> None:
-    protocols = {each for each in base.Store.__mro__ if each.__module__ == base.__name__}
+    protocols = {
+        each for each in base.Store.__mro__ if each.__module__ in (acts.__name__, base.__name__)
+    }
     assert protocols - {base.Store} == set(ROLES)
 
 

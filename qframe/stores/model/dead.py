@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import msgspec
 from typing_extensions import override
 
-from qframe.stores.base import DeadLetters
+from qframe.stores.acts import DeadLetters
 from qframe.stores.model import inspect
 from qframe.stores.model.queues import queue
 from qframe.stores.model.role import ModelRole

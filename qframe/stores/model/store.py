@@ -19,6 +19,7 @@ from qframe.stores.model.rosters import ModelRosters
 from qframe.stores.model.settle import ModelSettling
 from qframe.stores.model.timers import ModelTimers
 from qframe.stores.model.topics import ModelTopics
+from qframe.stores.model.unblock import ModelUnblocking
 from qframe.topic import Topic
 
 _CAPABILITIES: Final = Capabilities(durable=False, shared=False, bell=True, transactional=False)
@@ -26,7 +27,7 @@ _CAPABILITIES: Final = Capabilities(durable=False, shared=False, bell=True, tran
 
 class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelRosters,
-    ModelControls, ModelTimers, ModelDeadLetters, ModelInspecting, ModelLogs,
+    ModelControls, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelInspecting, ModelLogs,
 ):  # fmt: skip
     """Messages in this process's memory.
 

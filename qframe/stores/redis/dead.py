@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing_extensions import override
 
 from qframe.drivers.redis import Redis
-from qframe.stores.base import DeadLetters
+from qframe.stores.acts import DeadLetters
 from qframe.stores.records import ChosenDead, DeadPlace, Record
 from qframe.stores.redis.envelopes import NUMBER, record_of_dead
 from qframe.stores.redis.groups import known, require

@@ -23,6 +23,7 @@ from qframe.stores.redis.rosters import RedisRosters
 from qframe.stores.redis.settle import RedisSettling
 from qframe.stores.redis.timers import RedisTimers
 from qframe.stores.redis.topics import RedisTopics
+from qframe.stores.redis.unblock import RedisUnblocking
 from qframe.topic import Topic
 
 OLDEST: Final = 7
@@ -31,7 +32,7 @@ _CAPABILITIES: Final = Capabilities(durable=False, shared=True, bell=True, trans
 
 class RedisStore(
     RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisRosters,
-    RedisControls, RedisTimers, RedisDeadLetters, RedisInspecting, RedisLogs,
+    RedisControls, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisInspecting, RedisLogs,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.
 

@@ -9,7 +9,7 @@ from sqlalchemy import and_, bindparam, delete, select
 from typing_extensions import override
 
 from qframe.drivers.sql import Row, Statement, Transaction
-from qframe.stores.base import DeadLetters
+from qframe.stores.acts import DeadLetters
 from qframe.stores.records import ChosenDead, DeadPlace, Record
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads

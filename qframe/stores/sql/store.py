@@ -21,12 +21,13 @@ from qframe.stores.sql.rosters import SqlRosters
 from qframe.stores.sql.settle import SqlSettling
 from qframe.stores.sql.timers import SqlTimers
 from qframe.stores.sql.topics import SqlTopics
+from qframe.stores.sql.unblock import SqlUnblocking
 from qframe.topic import Topic
 
 
 class SqlStore(
     SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlRosters, SqlControls,
-    SqlTimers, SqlDeadLetters, SqlInspecting, SqlLogs,
+    SqlTimers, SqlUnblocking, SqlDeadLetters, SqlInspecting, SqlLogs,
 ):  # fmt: skip
     """Messages in the tables of a database.
 

@@ -1,0 +1,110 @@
+"""Keys that are blocked: their first message skipped, or its retry made due now."""
+
+from __future__ import annotations
+
+from qframe.admin.context import AdminRole
+from qframe.errors import BadOption
+from qframe.options.hold import checked_why
+from qframe.outcomes import Moved
+from qframe.stores.records import Record
+from qframe.topic import Topic, checked_key
+
+
+class KeyAdmin(AdminRole):
+    """Messages that stand first for their key."""
+
+    def skip(
+        self,
+        topic: Topic | str,
+        group: str,
+        key: str,
+        *,
+        why: str | None = None,
+        force: bool = False,
+    ) -> Record:
+        """Writes the message that blocks a key among the dead letters; the next one follows.
+
+        Its error says who skipped it and why, its traceback what it failed with before. On a
+        stream, where nothing blocks a key, it is the oldest of its messages that wait for a retry.
+
+        Args:
+            topic: the topic.
+            group: the group.
+            key: the key.
+            why: a reason, for those who find the dead letter.
+            force: whether to skip it even while a worker has it in hand. Its handler runs on, and
+                cannot settle it; in this worker the key's next message waits until it has ended.
+                A message of a paused key has not begun, and needs no force.
+
+        Returns:
+            The message that was skipped.
+
+        Raises:
+            BadOption: if the key has no message to skip, or a worker has it in hand.
+        """
+        context = self._context
+        found = context.topic(topic)
+        context.group(found, group)
+        reason = checked_why(why)
+        [tuning] = context.tunings(found, [group])
+        may_force = force or key in tuning.keys
+        record = self._first(found, group, key)
+        error = f"skipped by {context.audit.by}{f': {reason}' if reason else ''}"
+        moved = context.store.skip(
+            found, group, record.slot, record.subject or "", record.seq or 0, error,
+            force=may_force,
+        )  # fmt: skip
+        if moved is Moved.DOING:
+            raise BadOption(
+                "key", key, f"a worker has its message {record.id} in hand",
+                "wait until its handler ends, pause the key first, or skip it by force",
+            )  # fmt: skip
+        if moved is Moved.ABSENT:
+            raise BadOption(
+                "key", key, f"its message {record.id} has just been settled", "look again"
+            )
+        context.audit.record(
+            "skip", found, group, count=1, key=key, ids=[record.id], why=reason,
+            force=force or None,
+        )  # fmt: skip
+        return record
+
+    def unblock(self, topic: Topic | str, group: str, key: str) -> int:
+        """Makes a key's waiting retries due now; returns how many messages that were.
+
+        Where keys are in order it is the first message, and 0 if that is due or in hand already. On
+        a stream it is every message of the key that waits for a retry, 100 at most.
+
+        Raises:
+            BadOption: if the group has no message of the key.
+        """
+        context = self._context
+        found = context.topic(topic)
+        context.group(found, group)
+        waiting = [each for each in self._all_first(found, group, key) if each.state == "waiting"]
+        done = 0
+        for each in waiting:
+            named = each.slot, each.subject or "", each.seq or 0
+            done += context.store.hasten(found, group, *named) is Moved.DONE
+        if done:
+            ids = [each.id for each in waiting]
+            context.audit.record("unblock", found, group, count=done, key=key, ids=ids)
+        return done
+
+    def _first(self, topic: Topic, group: str, key: str) -> Record:
+        found = self._all_first(topic, group, key)
+        return next((each for each in found if each.state == "waiting"), found[0])
+
+    def _all_first(self, topic: Topic, group: str, key: str) -> list[Record]:
+        found = self._context.store.first_of_key(topic, group, checked_key(key))
+        if not found:
+            what = (
+                "of its messages stands before others: nothing of it waits for a retry"
+                if not topic.has_subjects
+                else "message of it is there"
+            )
+            raise BadOption(
+                "key", key, f"in {topic.name}/{group} no {what}",
+                f"see: qframe peek {topic.name} {group}",
+            )  # fmt: skip
+        return found

@@ -1,0 +1,73 @@
+"""The roles of a store by which a person frees keys and settles dead letters."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Protocol
+
+from qframe.outcomes import Moved
+from qframe.stores.records import DeadPlace, Record
+from qframe.topic import Topic
+
+
+class Unblocking(Protocol):
+    """Messages that stand first for a key of a group: looked up, made due, given up.
+
+    These are a subject's head where subjects are queued, and in a stream the key's messages that
+    left the line. Each is named by slot, subject and seq, so that only what was seen is changed.
+    """
+
+    def first_of_key(self, topic: Topic, group: str, key: str, limit: int = 100) -> list[Record]:
+        """The messages that stand first for a key, by slot and seq."""
+
+    def hasten(self, topic: Topic, group: str, slot: int, subject: str, seq: int) -> Moved:
+        """Makes a message due now; one that is due already stays as it is.
+
+        `doing`, and nothing is changed, if a worker has it; `absent` if it is not there any more.
+        """
+
+    def skip(
+        self, topic: Topic, group: str, slot: int, subject: str, seq: int, error: str,
+        *, force: bool = False,
+    ) -> Moved:  # fmt: skip
+        """Writes a message among the dead, and lets its subject go on; returns as `hasten`.
+
+        Its traceback is what it failed with before. With `force` also one that a worker has, which
+        cannot settle it any more; the rest of its run is given back.
+        """
+
+
+class DeadLetters(Protocol):
+    """Messages given up until an operator decides.
+
+    Ids name messages; `ids=None` means all. `after` leaves out those up to a place, `until` those
+    behind one, so that a death meanwhile is left alone. The longest dead come first.
+    """
+
+    def dead(
+        self,
+        topic: Topic,
+        group: str,
+        *,
+        ids: Sequence[str] | None = None,
+        limit: int = 100,
+        after: DeadPlace | None = None,
+    ) -> list[Record]:
+        """Dead messages, as they are asked for."""
+
+    def retry_dead(
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
+        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
+    ) -> int:  # fmt: skip
+        """Makes dead messages due again at once, attempts from zero; returns how many.
+
+        In a stream they come back alone, as a retry does. Where subjects are queued, each is
+        published to this group anew: appended in `ordered`, and elsewhere absorbed by an equal
+        subject that is there already, which is the newer one.
+        """
+
+    def drop_dead(
+        self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
+        *, after: DeadPlace | None = None, until: DeadPlace | None = None,
+    ) -> int:  # fmt: skip
+        """Removes dead messages for good, counted as cancelled; returns how many."""

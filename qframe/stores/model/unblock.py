@@ -1,0 +1,64 @@
+"""Messages that stand first for a key: looked up, made due, given up."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from qframe.outcomes import Moved
+from qframe.stores import rules
+from qframe.stores.acts import Unblocking
+from qframe.stores.model import inspect
+from qframe.stores.model.queues import add_dead_letter, advance
+from qframe.stores.model.role import ModelRole
+from qframe.stores.model.state import GroupCursor, QueuedHead
+from qframe.stores.records import Record
+from qframe.topic import Topic
+
+
+class ModelUnblocking(ModelRole, Unblocking):
+    """Heads of a group."""
+
+    @override
+    def first_of_key(self, topic: Topic, group: str, key: str, limit: int = 100) -> list[Record]:
+        with self._lock:
+            cursors, state = self._group(topic, group), self._state(topic)
+            found = [
+                inspect.record_of_head(state, group, number, subject, head, self._now_ms())
+                for number, cursor in enumerate(cursors)
+                for subject, head in sorted(cursor.heads.items(), key=lambda each: each[1].seq)
+                if (subject if topic.has_subjects else head.message.key) == key
+            ]
+        return found[:limit]
+
+    @override
+    def hasten(self, topic: Topic, group: str, slot: int, subject: str, seq: int) -> Moved:
+        with self._lock:
+            moved, head = find(self._group(topic, group)[slot], subject, seq)
+            if head is not None and moved is Moved.DONE:
+                head.due_ms = min(head.due_ms, self._now_ms())
+        self._ring()
+        return moved
+
+    @override
+    def skip(
+        self, topic: Topic, group: str, slot: int, subject: str, seq: int, error: str,
+        *, force: bool = False,
+    ) -> Moved:  # fmt: skip
+        with self._lock:
+            cursor = self._group(topic, group)[slot]
+            moved, head = find(cursor, subject, seq)
+            if head is not None and (force or moved is Moved.DONE):
+                moved = Moved.DONE
+                rules.end_lease(head)
+                add_dead_letter(cursor, head, self._now_ms(), error, head.error)
+                advance(cursor, topic.kind, head, self._now_ms())
+        self._ring()
+        return moved
+
+
+def find(cursor: GroupCursor, subject: str, seq: int) -> tuple[Moved, QueuedHead | None]:
+    """The head of that number, if it is there, and whether it may be changed."""
+    head = cursor.heads.get(subject)
+    if head is None or head.seq != seq:
+        return Moved.ABSENT, None
+    return Moved.DOING if head.in_doing else Moved.DONE, head

@@ -1,0 +1,93 @@
+"""Messages that stand first for a key: looked up, made due, given up."""
+
+from __future__ import annotations
+
+from itertools import islice
+from typing import Final
+
+from typing_extensions import override
+
+from qframe.drivers.redis import Redis
+from qframe.outcomes import Moved
+from qframe.stores.acts import Unblocking
+from qframe.stores.records import Record
+from qframe.stores.redis.groups import known, require
+from qframe.stores.redis.inspect import SlotReader, records_of_heads
+from qframe.stores.redis.keys import Argument, SlotKeys
+from qframe.stores.redis.role import RedisRole
+from qframe.topic import Topic
+
+LOOKED_AT: Final = 10_000
+
+
+class RedisUnblocking(RedisRole, Unblocking):
+    """Heads of a group, each by a script of its own."""
+
+    @override
+    def first_of_key(self, topic: Topic, group: str, key: str, limit: int = 100) -> list[Record]:
+        return self._call(topic, first_of_key, group, key, limit, self._now_ms())
+
+    @override
+    def hasten(self, topic: Topic, group: str, slot: int, subject: str, seq: int) -> Moved:
+        return self._call(topic, hasten, group, slot, subject, seq, self._now())
+
+    @override
+    def skip(
+        self, topic: Topic, group: str, slot: int, subject: str, seq: int, error: str,
+        *, force: bool = False,
+    ) -> Moved:  # fmt: skip
+        return self._call(topic, skip, group, slot, subject, seq, error, force, self._now())
+
+
+def first_of_key(
+    redis: Redis, keys: SlotKeys, group: str, key: str, limit: int, now_ms: int
+) -> list[Record]:
+    """A subject's head by its name; of a stream's slot, the first 10,000 in each state."""
+    require(redis, keys, group)
+    found: list[Record] = []
+    for slot in range(keys.topic.slots):
+        if keys.topic.has_subjects:
+            found += records_of_heads(redis, keys, group, slot, [key.encode()], now_ms)
+            continue
+        reader = SlotReader(redis, keys, group, slot, now_ms=now_ms, at_most=LOOKED_AT)
+        of_key = [
+            record
+            for state in ("doing", "todo", "waiting")
+            for record in islice(reader.heads(state), LOOKED_AT)
+            if record.key == key
+        ]
+        found += sorted(of_key, key=lambda record: record.seq or 0)
+    return found[:limit]
+
+
+def hasten(
+    redis: Redis, keys: SlotKeys, group: str, slot: int, subject: str, seq: int, now: str
+) -> Moved:
+    """Makes a message due now."""
+    kind = str(keys.topic.kind)
+    return _changed(redis, keys, group, slot, "hasten", now, kind, group, subject, seq)
+
+
+def skip(
+    redis: Redis,
+    keys: SlotKeys,
+    group: str,
+    slot: int,
+    subject: str,
+    seq: int,
+    error: str,
+    force: bool,
+    now: str,
+) -> Moved:
+    """Writes a message among the dead, and lets its subject go on."""
+    kind = str(keys.topic.kind)
+    words = (now, kind, group, subject, seq, error, int(force))
+    return _changed(redis, keys, group, slot, "skip", *words)
+
+
+def _changed(
+    redis: Redis, keys: SlotKeys, group: str, slot: int, script: str, *arguments: Argument
+) -> Moved:
+    [reply] = redis.run([keys.call(script, slot, *arguments)])
+    known(redis, keys, group, reply)
+    return Moved(reply.decode())

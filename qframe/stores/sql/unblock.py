@@ -1,0 +1,128 @@
+"""Messages that stand first for a key: looked up, made due, given up."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from sqlalchemy import bindparam, select
+from typing_extensions import override
+
+from qframe.drivers.sql import Statement, Transaction
+from qframe.outcomes import Moved
+from qframe.stores import rules
+from qframe.stores.acts import Unblocking
+from qframe.stores.records import Record
+from qframe.stores.sql import heads
+from qframe.stores.sql.cursors import known_group, lock_cursors
+from qframe.stores.sql.dead_letters import add_dead_letter
+from qframe.stores.sql.heads import HeadRow
+from qframe.stores.sql.notifications import notify_messages
+from qframe.stores.sql.records import record_of_head
+from qframe.stores.sql.role import SqlRole
+from qframe.stores.sql.schema import HeadState, subjects
+from qframe.stores.sql.topic_ref import TopicRef
+from qframe.topic import Kind, Topic
+
+_OF_KEY: Final = Statement(
+    select(subjects)
+    .where(
+        subjects.c.cursor >= bindparam("first"),
+        subjects.c.cursor < bindparam("end"),
+        subjects.c.key == bindparam("k"),
+    )
+    .order_by(subjects.c.cursor, subjects.c.seq)
+    .limit(bindparam("most")),
+    "first end k most",
+)
+
+
+class SqlUnblocking(SqlRole, Unblocking):
+    """Rows of subjects."""
+
+    @override
+    def first_of_key(self, topic: Topic, group: str, key: str, limit: int = 100) -> list[Record]:
+        return self._read(topic, first_of_key, group, key, limit)
+
+    @override
+    def hasten(self, topic: Topic, group: str, slot: int, subject: str, seq: int) -> Moved:
+        return self._write(topic, hasten, group, slot, subject, seq)
+
+    @override
+    def skip(
+        self, topic: Topic, group: str, slot: int, subject: str, seq: int, error: str,
+        *, force: bool = False,
+    ) -> Moved:  # fmt: skip
+        return self._write(topic, skip, group, slot, subject, seq, error, force=force)
+
+
+def first_of_key(
+    transaction: Transaction, ref: TopicRef, group: str, key: str, limit: int
+) -> list[Record]:
+    """A subject's head by primary key; in a stream those that left the line, which are few."""
+    number, now_ms = known_group(transaction, ref, group), transaction.now_ms()
+    found: list[HeadRow] = []
+    if ref.topic.has_subjects:
+        for slot in range(ref.topic.slots):
+            head = heads.fetched(transaction, ref.cursor_number(number, slot), key)
+            found += [] if head is None else [head]
+    else:
+        first, end = ref.cursor_range(number)
+        found = [HeadRow(*row) for row in transaction.rows(_OF_KEY, (first, end, key, limit))]
+    return [record_of_head(ref, group, head, now_ms) for head in found[:limit]]
+
+
+def hasten(
+    transaction: Transaction, ref: TopicRef, group: str, slot: int, subject: str, seq: int
+) -> Moved:
+    """Makes a message due now."""
+    head = _locked(transaction, ref, group, slot, subject, seq)
+    if head is None:
+        return Moved.ABSENT
+    if head.state == HeadState.DOING:
+        return Moved.DOING
+    now_ms = transaction.now_ms()
+    if head.due_ms > now_ms:
+        head.due_ms = now_ms
+        head.state, head.rank = heads.position_of(ref.topic.kind, now_ms, head.priority, now_ms)
+        heads.save(transaction, head)
+        notify_messages(transaction, ref, [slot])
+    return Moved.DONE
+
+
+def skip(
+    transaction: Transaction,
+    ref: TopicRef,
+    group: str,
+    slot: int,
+    subject: str,
+    seq: int,
+    error: str,
+    *,
+    force: bool,
+) -> Moved:
+    """Writes a message among the dead, and lets its subject go on."""
+    head = _locked(transaction, ref, group, slot, subject, seq)
+    if head is None:
+        return Moved.ABSENT
+    if head.state == HeadState.DOING and not force:
+        return Moved.DOING
+    now_ms, kind = transaction.now_ms(), ref.topic.kind
+    add_dead_letter(
+        transaction, head.cursor, seq=head.seq, subject=None if kind is Kind.STREAM else subject,
+        priority=head.priority, attempts=head.tries, error=error, traceback=head.error,
+        died_at_ms=now_ms, envelope=head.envelope(),
+    )  # fmt: skip
+    rules.end_lease(head)
+    heads.advance(transaction, kind, head, now_ms)
+    notify_messages(transaction, ref, [slot])
+    return Moved.DONE
+
+
+def _locked(
+    transaction: Transaction, ref: TopicRef, group: str, slot: int, subject: str, seq: int
+) -> HeadRow | None:
+    """The head of that number, once its cursor is locked."""
+    at = ref.cursor_number(known_group(transaction, ref, group), slot)
+    lock_cursors(transaction, [at])
+    head = heads.fetched(transaction, at, subject)
+    return head if head is not None and head.seq == seq else None
