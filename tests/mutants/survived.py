@@ -98,9 +98,9 @@ SURVIVED: Final = [
     Mutant(
         "SQL counts the dead letters that were there to be dropped before they were locked",
         "stores/sql/dead.py",
-        "    rows = _locked(transaction, ref, group, ids, limit)\n    transaction.run_many",
-        "    rows = _chosen(transaction, ref, group, ids, limit)\n"
-        "    _locked(transaction, ref, group, ids, limit)\n    transaction.run_many",
+        "    rows = _locked(transaction, ref, group, chosen)\n    transaction.run_many",
+        "    rows = _chosen(transaction, ref, group, chosen)\n"
+        "    _locked(transaction, ref, group, chosen)\n    transaction.run_many",
         conforms("meanwhile", "postgres", "operators"),
     ),
     Mutant(

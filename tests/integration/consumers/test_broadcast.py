@@ -310,7 +310,7 @@ def test_people_on_call_can_name_such_a_group(
     def qframe(*words: str) -> Any:
         answer = CliRunner().invoke(cli, [*words, "--json"], catch_exceptions=False)
         assert answer.exit_code == 0, answer.output
-        return json.loads(answer.output)
+        return json.loads(answer.stdout)
 
     [shown] = qframe("groups", "prices")
     assert (shown["group"], shown["lag"], shown["dead"]) == ("audit@pod-1", 1, 1)
