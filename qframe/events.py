@@ -19,6 +19,12 @@ class Events:
 
     def __init__(self) -> None:
         self._listeners: tuple[Listener, ...] = ()
+        self._counters: tuple[Listener, ...] = ()
+
+    @property
+    def is_told(self) -> bool:
+        """Whether somebody listens who may tell people, and does not only count."""
+        return len(self._listeners) > len(self._counters)
 
     def __bool__(self) -> bool:
         return bool(self._listeners)
@@ -31,6 +37,11 @@ class Events:
             self._listeners = tuple(each for each in self._listeners if each is not listener)
 
         return stop
+
+    def count(self, counter: Listener) -> None:
+        """Adds a listener that only counts: without another one, an app still writes its log."""
+        self._counters = (*self._counters, counter)
+        self.listen(counter)
 
     def emit(self, name: str, **facts: Any) -> None:
         """Tells every listener that `name` happened, with its facts."""

@@ -35,6 +35,8 @@ class Delivery(msgspec.Struct, array_like=True, gc=False, eq=False):
         receipt: without it the delivery cannot be settled.
         attempt: how often the message was handed out to the group, this time included.
         lost: how many of its last deliveries in a row ended without a word from their worker.
+        due_ms: since when it could be handed out, by the store's clock; 0 where that is when it was
+            published, or not known.
     """
 
     id: str
@@ -48,6 +50,7 @@ class Delivery(msgspec.Struct, array_like=True, gc=False, eq=False):
     receipt: str = ""
     attempt: int = 1
     lost: int = 0
+    due_ms: int = 0
 
 
 class Acknowledger(Protocol):

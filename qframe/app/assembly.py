@@ -30,6 +30,8 @@ from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.stores.base import Store
+from qframe.telemetry.consumer_meter import ConsumerMeter
+from qframe.telemetry.meters import Meters
 from qframe.topic import Topic
 
 if TYPE_CHECKING:
@@ -52,6 +54,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         events: told of what happens.
         clock: the clock.
         middleware: the app's, around that of each consumer.
+        meters: counts what its workers do, if somebody wants to know.
     """
 
     settings: Settings
@@ -65,6 +68,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     events: Events
     clock: Clock
     middleware: Sequence[Middleware] = ()
+    meters: Meters | None = None
 
     def worker(self, worker_id: str) -> Worker:
         """Makes a worker; its consumers are joined to a coordinator of its own."""
@@ -135,9 +139,12 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     ) -> Consumer:
         """A consumer, with the policy and the executor that its spec asks for."""
         options, group = spec.options, spec.group_of(self.settings.instance)
+        meter = None if self.meters is None else self.meters.of(topic.name, group)
+        if meter is not None:
+            spec = measured(spec, meter)
         checker = self.checker(spec, event_loop)
         scope = Scope(self.settings.namespace, topic.name, group)
-        return Consumer(
+        made = Consumer(
             topic=topic, group=group, handler=spec.handler, options=options,
             make_policy=lambda settle_now: policy_of(
                 options, topic, scope, checker, settle_now, events=self.events, clock=self.clock,
@@ -149,8 +156,11 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             store=self.store, coordinator=coordinator,
             max_bytes=options.max_in_flight_bytes or self.settings.max_in_flight_bytes,
             events=self.events, clock=self.clock, on_failure=on_failure,
-            make_settler=make_settler, flow_clock=flow_clock,
+            make_settler=make_settler, flow_clock=flow_clock, meter=meter,
         )  # fmt: skip
+        if meter is not None:
+            meter.watch(made)
+        return made
 
     def checker(self, spec: ConsumerSpec, event_loop: EventLoop) -> Any:
         """A consumer's checker, if it has one, as threads can call it."""
@@ -166,3 +176,11 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             outbox, store=self.store, producer=self.producer, catalog=self.catalog,
             coordinator=coordinator, events=self.events, clock=self.clock, on_failure=on_failure,
         )  # fmt: skip
+
+
+def measured(consumer: ConsumerSpec, meter: ConsumerMeter) -> ConsumerSpec:
+    """A consumer whose handler is measured at each call, where no executor measures its runs."""
+    if consumer.is_pulled or not (consumer.is_async or consumer.options.batch):
+        return consumer
+    handler = meter.around(consumer.handler, is_async=consumer.is_async)
+    return msgspec.structs.replace(consumer, handler=handler)

@@ -27,6 +27,7 @@ from qframe.runtime.process.health import Health
 from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
+from qframe.telemetry.meters import Meters
 
 if TYPE_CHECKING:
     from qframe.outbox.outbox import Outbox
@@ -79,6 +80,7 @@ class AppParts:
         buffers: its buffered producers.
         guard: held while parts are opened and closed.
         opened: the parts that are open.
+        meters: counts what its workers do, if somebody wants to know.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -88,6 +90,7 @@ class AppParts:
         self.middleware: list[Middleware] = []
         self.checkers: Checkers = Checkers()
         self.guard = threading.RLock()
+        self.meters: Meters | None = None
         self.opened: OpenParts = OpenParts(settings)
         self.buffers: Buffers = Buffers(self.opened.clock, self.part_failed)
         Forks.add(self._begin_anew)
@@ -128,15 +131,26 @@ class AppParts:
         if self.opened.catalog is not None:
             self.opened.catalog.forget()
 
+    def measure(self, meters: Meters | None) -> Meters:
+        """Counts from now on, there if `meters` is given, unless it counts already."""
+        with self.guard:
+            if self.meters is None:
+                opened = self.opened
+                self.meters = Meters(opened.clock) if meters is None else meters
+                self.events.count(self.meters)
+                if opened.store is not None:
+                    opened.store = self.meters.timed(opened.store)
+                    opened.producer = opened.catalog = None
+            return self.meters
+
     def store(self) -> Store:
         """The store."""
         with self.guard:
             opened = self.opened
             if opened.store is None:
                 settings = opened.settings
-                opened.store = open_store(
-                    settings.store, namespace=settings.namespace, clock=opened.clock
-                )
+                store = open_store(settings.store, namespace=settings.namespace, clock=opened.clock)
+                opened.store = store if self.meters is None else self.meters.timed(store)
             return opened.store
 
     def catalog(self) -> TopicCatalog:
@@ -204,7 +218,7 @@ class AppParts:
             settings=self.opened.settings, consumers=self.consumers, outboxes=self.outboxes,
             checkers=self.checkers, store=self.store(), producer=self.producer(),
             catalog=self.catalog(), open_coordinator=opens_coordinator, events=self.events,
-            clock=self.opened.clock, middleware=list(self.middleware),
+            clock=self.opened.clock, middleware=list(self.middleware), meters=self.meters,
         )  # fmt: skip
 
     def open_coordinator(self, worker_id: str, on_failure: OnFailure) -> Coordinator:

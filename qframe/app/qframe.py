@@ -28,6 +28,7 @@ from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.process.health import Health
 from qframe.stores.base import Store
 from qframe.telemetry.logs import log_unless_heard
+from qframe.telemetry.meters import Meters
 from qframe.topic import Topic, checked_name
 
 if TYPE_CHECKING:
@@ -214,6 +215,18 @@ class QFrame(PublishMethods):
         finally:
             end_log()
             self.parts.worker_ended()
+
+    def measure(self, meters: Meters | None = None) -> Meters:
+        """Counts what its workers do from now on; called before `run`. Once it counts, it stays so.
+
+        `qframe worker --metrics-port` calls it for you. To show the numbers among your own:
+        `prometheus_client.REGISTRY.register(FamilyCollector(app.measure().families))`, where
+        `FamilyCollector` is of `qframe.telemetry.prometheus`.
+
+        Args:
+            meters: where it counts, if other apps count there too.
+        """
+        return self.parts.measure(meters)
 
     def stop(self) -> None:
         """Asks a running worker to stop, from any thread; `run` returns when it has."""

@@ -18,6 +18,7 @@ from qframe.cli.drop_group import drop_group
 from qframe.cli.holds import holds, pause, resume
 from qframe.cli.keys import skip, unblock
 from qframe.cli.look import explain, peek, verify
+from qframe.cli.metrics import metrics
 from qframe.cli.migrate import migrate
 from qframe.cli.outbox import outbox
 from qframe.cli.output import say, say_error
@@ -63,6 +64,7 @@ cli.command()(holds)
 cli.command()(skip)
 cli.command()(unblock)
 cli.command()(drop_group)
+cli.command()(metrics)
 cli.command()(migrate)
 
 

@@ -15,6 +15,7 @@ from qframe.app.default import default_app
 from qframe.app.qframe import QFrame
 from qframe.cli.chosen import choose
 from qframe.cli.health import HealthFilePath, HealthPort, reported, told
+from qframe.cli.metrics import METRICS_PORT, MetricsPort, added_up, counted
 from qframe.cli.modules import apps_of
 from qframe.cli.processes import held, name_worker, program, say_when_ready, supervise
 from qframe.cli.reload import reload
@@ -68,14 +69,16 @@ def worker(
     ] = False,
     health_port: HealthPort = None,
     health_file: HealthFilePath = None,
+    metrics_port: MetricsPort = None,
     wait: Annotated[
         str,
         typer.Option(
             metavar="DURATION", help="How long to wait for the store and the coordinator."
         ),
     ] = "0",
-    number: Annotated[int, typer.Option(min=0, hidden=True)] = 0,  # these three a supervisor adds
+    number: Annotated[int, typer.Option(min=0, hidden=True)] = 0,  # these four a supervisor adds
     supervisor_pipe: Annotated[int | None, typer.Option(min=3, hidden=True)] = None,
+    metrics_folder: Annotated[str | None, typer.Option(hidden=True)] = None,
     flags: Annotated[list[str] | None, typer.Option("--flag", hidden=True)] = None,
 ) -> None:
     """Serves the consumers of modules, until SIGTERM or Ctrl-C.
@@ -99,16 +102,18 @@ def worker(
     if watched:
         words += [] if health_port is None else [f"--health-port={health_port}"]
         words += [] if health_file is None else [f"--health-file={health_file}"]
+        words += [] if metrics_port is None else [f"{METRICS_PORT}={metrics_port}"]
         raise typer.Exit(_reload([*modules, f"--processes={processes}", *words], modules, settings))
     if processes > 1 and supervisor_pipe is None:
-        code = supervise(
-            modules,
-            settings,
-            processes=processes,
-            ends=burst or drain,
-            words=words,
-            told=partial(tells, routes=ScaleRoute(lambda: [default_app()]).routes()),
-        )
+        with added_up(metrics_port) as more:
+            code = supervise(
+                modules,
+                settings,
+                processes=processes,
+                ends=burst or drain,
+                words=words + more,
+                told=partial(tells, routes=ScaleRoute(lambda: [default_app()]).routes()),
+            )
         raise typer.Exit(code)
     name_worker(modules, number, processes)
     with ExitStack() as stack:
@@ -127,6 +132,7 @@ def worker(
         stack.enter_context(
             tells(look, routes=routes) if line is None else reported(look, line.report)
         )
+        stack.enter_context(counted(apps, port=metrics_port, folder=metrics_folder, number=number))
         for app in apps:
             _refuse_overruled(given, settings, app.settings)
             stack.callback(app.close)

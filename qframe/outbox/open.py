@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from qframe.errors import BadOption
 
 if TYPE_CHECKING:
+    from qframe.outbox.inspector import InspectingStore, OutboxInspector
     from qframe.outbox.outbox import Outbox
     from qframe.outbox.relay import Relay
 
@@ -17,6 +18,13 @@ def relay_class() -> type[Relay]:
     from qframe.outbox.relay import Relay
 
     return Relay
+
+
+def inspector_of(outbox: Outbox, store: InspectingStore) -> OutboxInspector:
+    """An `OutboxInspector`."""
+    from qframe.outbox.inspector import OutboxInspector
+
+    return OutboxInspector(outbox, store)
 
 
 def check_relayed(outbox: object, others: Iterable[Outbox]) -> None:

@@ -190,7 +190,7 @@ def log_unless_heard(events: Events, settings: Settings) -> Callable[[], None]:
 
     The answer ends it.
     """
-    if events:
+    if events.is_told:
         return lambda: None
     level = None if "log_level" in settings.given else "warning"
     return log_events(events, settings, level=level)

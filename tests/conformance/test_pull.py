@@ -441,3 +441,22 @@ def test_nothing_is_revoked_under_another_epoch_or_receipt(bench: Bench, kind: s
     assert bench.store.revoke(topic, "g", [PullRequest(0, "f" * 16, 9)], "mine").count == 0
     assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9)], "other").count == 0
     assert bench.ack(topic, one) == SETTLED
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_delivery_tells_since_when_it_could_be_handed_out(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    at_ms = bench.store.now_ms() + 200
+    bench.publish(topic, "delayed", "a", at_ms=at_ms)
+    bench.advance(250)
+    [delivery] = bench.got(topic)
+    assert at_ms <= delivery.due_ms <= bench.store.now_ms()
+    bench.retry(topic, delivery, delay_ms=300)
+    asked_ms = bench.store.now_ms()
+    bench.advance(400)
+    [again] = bench.got(topic)
+    assert asked_ms <= again.due_ms <= bench.store.now_ms()
+    bench.ack(topic, again)
+    bench.publish(topic, "at once", "b")
+    [delivery] = bench.got(topic)
+    assert (delivery.due_ms or delivery.published_at_ms) == delivery.published_at_ms

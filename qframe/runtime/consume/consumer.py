@@ -28,6 +28,7 @@ from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import BatchHandler, Handler
 from qframe.runtime.handler.failure_handler import FailureHandler
+from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.base import Order
 from qframe.runtime.order.batch_order import BatchOrder
@@ -54,12 +55,14 @@ class ExecutorParts(NamedTuple):
         work: begins and ends attempts.
         batches: where a handler of batches gets them from.
         time_limit: how long a handler may run.
+        meter: counts the handler's calls, if somebody wants to know.
     """
 
     name: str
     work: Engine
     batches: Batches | None
     time_limit: TimeLimit
+    meter: Meter | None
 
 
 class Consumer:
@@ -83,6 +86,7 @@ class Consumer:
         on_failure: called with a part's name and the error that ended it.
         make_settler: makes what tells the store of settlements.
         flow_clock: the clock of rates, pauses and the breaker, if it is another one.
+        meter: counts what it does, if somebody wants to know.
     """
 
     def __init__(
@@ -102,6 +106,7 @@ class Consumer:
         on_failure: Callable[[str, BaseException], None],
         make_settler: SettlerMaker = Settler,
         flow_clock: Clock | None = None,
+        meter: Meter | None = None,
     ) -> None:
         self.topic: str = topic.name
         self.group = group
@@ -129,7 +134,7 @@ class Consumer:
         )  # fmt: skip
         self._sender = SettlementSender(
             context, store=store, in_flight=self.in_flight, epochs=lambda: self.slots.epochs,
-            on_settled=self.slots.drain,
+            on_settled=self.slots.drain, meter=meter,
         )  # fmt: skip
         self.settler: SettlementReceiver = make_settler(
             context, self._sender, lambda delivery: self._finisher.leaked(delivery)
@@ -166,7 +171,7 @@ class Consumer:
             finisher=self._finisher, clock=clock,
         )  # fmt: skip
         self.executor: Executor = make_executor(
-            ExecutorParts(f"qframe.pool.{self.topic}.{group}", engine, batches, time_limit)
+            ExecutorParts(f"qframe.pool.{self.topic}.{group}", engine, batches, time_limit, meter)
         )
 
     def _make_order(

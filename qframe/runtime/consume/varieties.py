@@ -78,7 +78,7 @@ def executor_of(
         )  # fmt: skip
     return ThreadExecutor(
         name=place.name, threads=options.threads, time_limit=place.time_limit, clock=clock,
-        work=place.work, on_failure=on_failure,
+        work=place.work, on_failure=on_failure, meter=place.meter,
     )  # fmt: skip
 
 

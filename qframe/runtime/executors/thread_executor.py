@@ -15,6 +15,7 @@ from qframe.clock import Clock
 from qframe.message import Delivery
 from qframe.runtime.executors.worker_threads import WorkerThreads
 from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.time_limit import TimeLimit
 
 T = TypeVar("T")
@@ -87,6 +88,7 @@ class ThreadExecutor:
         clock: for measuring.
         work: the engine.
         on_failure: called when a thread ends by an error of qframe's own.
+        meter: counts runs, if somebody wants to know.
     """
 
     def __init__(
@@ -98,7 +100,9 @@ class ThreadExecutor:
         clock: Clock,
         work: RunWork,
         on_failure: Callable[[str, BaseException], None],
+        meter: Meter | None = None,
     ) -> None:
+        self._meter = meter
         self._time_limit = time_limit
         self._clock = clock
         self._work = work
@@ -125,6 +129,13 @@ class ThreadExecutor:
         """Whether a handler has an attempt in hand, or one waits for a thread or a pause."""
         workers = self._threads.workers
         return bool(self._paused) or not self._runs.empty() or any(one.works for one in workers)
+
+    @property
+    def longest_s(self) -> float:
+        """How long the handler has run that runs for longest; what is quick counts as 0."""
+        stuck = [one for one in self._threads.workers if one.attempt and one.seen == one.handled]
+        now_s = self._clock.monotonic_s()
+        return max([now_s - one.since_s for one in stuck], default=0.0)
 
     def in_hand(self) -> list[Attempt]:
         """Attempts that handlers have in hand, or will have for sure."""
@@ -239,11 +250,15 @@ class ThreadExecutor:
     def _work_off(self, worker: RunWorker) -> None:
         """Handles the run, then what waited behind it, until nothing more may go on."""
         while True:
+            if self._meter is not None:
+                self._meter.begun(worker.run.copy())
             started_s = self._clock.monotonic_s()
             before = worker.handled
             self._work.run(worker)
             if handled := worker.handled - before:
                 each_s = (self._clock.monotonic_s() - started_s - worker.waited_s) / handled
+                if self._meter is not None:
+                    self._meter.handled(handled, each_s * handled)
                 average_s = self._average_s
                 self._average_s = each_s if average_s is None else 0.8 * average_s + 0.2 * each_s
             worker.waited_s = 0.0

@@ -10,6 +10,7 @@ from qframe.outcomes import Settled, Verdict
 from qframe.retry import Backoff
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.flow.in_flight import InFlight
+from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.retry_policy import Disposition, summary
 from qframe.stores.base import Settling
 from qframe.stores.types import NO_EPOCH, Settlement, acks
@@ -32,6 +33,7 @@ class SettlementSender:
         in_flight: from which settled deliveries are removed.
         epochs: returns the epochs under which the slots are owned now.
         on_settled: called, from the caller's thread, after each flush.
+        meter: counts how messages end, if somebody wants to know.
 
     Attributes:
         sending: the deliveries that are being sent now, and may be settled in the store already.
@@ -47,6 +49,7 @@ class SettlementSender:
         in_flight: InFlight,
         epochs: Callable[[], Mapping[int, str]],
         on_settled: Callable[[], None],
+        meter: Meter | None = None,
     ) -> None:
         self._name = context.name_of("settler")
         self._context = context
@@ -57,6 +60,7 @@ class SettlementSender:
         self._epochs = epochs
         self._on_settled = on_settled
         self._clock = context.clock
+        self._meter = meter
         self._backoff = Backoff(0.05, cap=2)
         self._tries = 0
         self.sending: list[Delivery] = []
@@ -71,6 +75,8 @@ class SettlementSender:
         results = self._results([*deliveries])
         if reached := len(results) - results.count(Settled.AWAY):
             self._report(reached, results.count(Settled.STALE))
+            if self._meter is not None:
+                self._meter.settled(deliveries, results)
         return results
 
     @property
@@ -97,6 +103,8 @@ class SettlementSender:
         """Sends a batch, and keeps what cannot be sent."""
         self.sending = [_delivery(one) for one in batch]
         results = self._results(batch)
+        if self._meter is not None:
+            self._meter.settled(batch, results)
         if Settled.AWAY in results:
             pairs = list(zip(batch, results, strict=True))
             self.kept += [one for one, result in pairs if result is Settled.AWAY]

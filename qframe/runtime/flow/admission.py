@@ -77,6 +77,8 @@ class AdmissionControl:
         self._leaving: set[Delivery] = set()
         self._held_keys: frozenset[str] = frozenset()
         self._starved = False
+        self._limited_s = 0.0
+        self._limited_since_s: float | None = None
         self.again_s: float = LONGEST_SLEEP_S
         self.gate: Callable[[Delivery], float] | None = None
         self._limit_to(self._own_limit)
@@ -92,6 +94,14 @@ class AdmissionControl:
     def seeks(self) -> bool:
         """Whether its breaker is open: a loop that only pulls for a probe is never all quiet."""
         return self._breaker is not None and not self._breaker.closed
+
+    @property
+    def limited_s(self) -> float:
+        """For how long, in all, there was no token for what it might have pulled."""
+        since_s = self._limited_since_s
+        if since_s is None:
+            return self._limited_s
+        return self._limited_s + self._context.clock.monotonic_s() - since_s
 
     @property
     def limit(self) -> RateLimit | None:
@@ -208,10 +218,19 @@ class AdmissionControl:
     def _tokens(self, bucket: TokenBucket) -> int:
         ready = self.ready
         tokens = bucket.room(ready)
+        self._note_limit(tokens <= 0)
         if tokens <= 0:
             self.again_s = bucket.again_s(ready)
             self._starved = True
         return tokens
+
+    def _note_limit(self, is_limited: bool) -> None:
+        since_s = self._limited_since_s
+        if is_limited and since_s is None:
+            self._limited_since_s = self._context.clock.monotonic_s()
+        elif not is_limited and since_s is not None:
+            self._limited_s += self._context.clock.monotonic_s() - since_s
+            self._limited_since_s = None
 
     # For the consumer.
 

@@ -25,7 +25,11 @@ FRAMES_OF_ODD_ERRORS: Final = 5
 
 
 class Disposition(msgspec.Struct, gc=False, eq=False):
-    """How a delivery ends, on its way to the settler."""
+    """How a delivery ends, on its way to the settler.
+
+    Attributes:
+        is_rejected: whether its handler wants no retry, however many there might be.
+    """
 
     delivery: Delivery
     verdict: Verdict
@@ -33,6 +37,7 @@ class Disposition(msgspec.Struct, gc=False, eq=False):
     at_ms: int | None = None
     error: str | None = None
     traceback: str | None = None
+    is_rejected: bool = False
 
 
 def retries_locally(error: BaseException, local_retries: int, most: int) -> bool:
@@ -57,7 +62,11 @@ def disposition_of(
     gives_up = isinstance(error, Reject | UndecodableBody | BadEffectKey)
     if gives_up or attempt >= max_attempts:
         return Disposition(
-            delivery, Verdict.DEAD, error=summary(error), traceback=_traced(error, _whole)
+            delivery,
+            Verdict.DEAD,
+            error=summary(error),
+            traceback=_traced(error, _whole),
+            is_rejected=isinstance(error, Reject),
         )
     if isinstance(error, NeedRetry) and not error.is_local:
         delay_ms = error.delay_ms or 0

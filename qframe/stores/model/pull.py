@@ -216,7 +216,7 @@ def _heads(
         head.tries += 1
         head.receipt, head.lease_until_ms, head.given = terms.receipt, until_ms, 1
         got.append(_delivery(ask.slot, subject, head.seq, head.message, terms.receipt,
-                             head.tries, head.lost))  # fmt: skip
+                             head.tries, head.lost, head.due_ms))  # fmt: skip
         if kind is not Kind.ORDERED or head.lost:
             continue
         for message in head.behind[: terms.run - 1]:
@@ -248,7 +248,16 @@ def _line(
     cursor.read = max(cursor.read, offsets[-1] + 1)
     cursor.lease_until_ms = now_ms + terms.lease_ms
     return [
-        _delivery(ask.slot, None, each, slot.log[each], cursor.receipt or "", 1, 0)
+        _delivery(
+            ask.slot,
+            None,
+            each,
+            slot.log[each],
+            cursor.receipt or "",
+            1,
+            0,
+            slot.log[each].joined_at_ms,
+        )
         for each in offsets
     ]
 
@@ -261,10 +270,11 @@ def _delivery(
     receipt: str,
     attempt: int,
     lost: int,
+    due_ms: int = 0,
 ) -> Delivery:
     return Delivery(
         message.id, message.key, message.headers, message.body, message.published_at_ms,
-        slot, subject, seq, receipt, attempt, lost,
+        slot, subject, seq, receipt, attempt, lost, due_ms,
     )  # fmt: skip
 
 

@@ -205,7 +205,7 @@ def _heads(store: str, slot: int, items: list[Any], receipt: str) -> tuple[list[
         if len(value) < META.size:
             why = f"the head of subject {items[at]!r} of slot {slot} is cut off"
             raise StoreDamaged(store, why)
-        _, seq, _, published = META.unpack_from(value)
+        due, seq, _, published = META.unpack_from(value)
         one = delivery_of(value[META.size :], slot, seq)
         try:
             one.subject = items[at].decode()
@@ -214,6 +214,6 @@ def _heads(store: str, slot: int, items: list[Any], receipt: str) -> tuple[list[
         if type(one) is Malformed:
             are_sound = False
         one.slot, one.seq, one.published_at_ms, one.receipt = slot, seq, published, receipt
-        one.attempt, one.lost = items[at + 2], items[at + 3]
+        one.attempt, one.lost, one.due_ms = items[at + 2], items[at + 3], due
         deliveries.append(one)
     return deliveries, are_sound

@@ -92,6 +92,10 @@ def logged(slot: int, name: bytes, fields: list[bytes]) -> tuple[int, int, list[
     for one in found:
         one.slot, one.seq, one.published_at_ms = slot, offset, published
         offset += 1
+    if is_sound and len(fields) > 4:  # they were delayed: they are due since they joined
+        joined = int(fields[3])
+        for one in found:
+            one.due_ms = joined
     return first, first + count, found, is_sound
 
 

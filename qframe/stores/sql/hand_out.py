@@ -36,6 +36,8 @@ _CLAIMABLE: Final = Statement(
 
 _LIKELY_RUN: Final = 4
 
+_DUE: Final = 4
+
 _TRIES: Final = 8
 
 _LOST: Final = 9
@@ -177,7 +179,7 @@ def _hand_out(
     message_id, key, headers, body, published_at = row[13:]
     deliveries.append(
         Delivery(message_id, key, None if headers is None else heads.headers_of(headers), body,
-                 published_at, slot, subject, seq, receipt, tries + 1, lost)
+                 published_at, slot, subject, seq, receipt, tries + 1, lost, row[_DUE])
     )  # fmt: skip
     given = 1
     for _, _, seq, due, _, message_id, key, headers, body, published_at in behind[: left - 1]:

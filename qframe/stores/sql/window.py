@@ -24,6 +24,17 @@ READ: Final = Statement(
     "at start most",
 )
 
+_LINE: Final = Statement(
+    select(
+        log.c.seq, log.c.id, log.c.key, log.c.headers, log.c.body, log.c.published_at,
+        log.c.joined_at,
+    )
+    .where(log.c.slot == bindparam("at"), log.c.seq >= bindparam("start"))
+    .order_by(log.c.seq)
+    .limit(bindparam("most")),
+    "at start most",
+)  # fmt: skip
+
 
 def hand_out(
     transaction: Transaction,
@@ -42,7 +53,7 @@ def hand_out(
     start = cursor.read
     if ask.position is not None:
         start = min(start, max(ask.position, cursor.floor))
-    rows = transaction.rows(READ, (ref.slot_number(ask.slot), start, limit))
+    rows = transaction.rows(_LINE, (ref.slot_number(ask.slot), start, limit))
     if not rows:
         return []
     if not cursor.has_window():
@@ -52,8 +63,8 @@ def hand_out(
     cursor.lease_until = lease_until_ms
     slot = ask.slot
     return [
-        Delivery(id_, key, heads.headers_of(text), body, at_ms, slot, None, seq, token)
-        for seq, id_, key, text, body, at_ms in rows
+        Delivery(id_, key, heads.headers_of(text), body, at_ms, slot, None, seq, token, 1, 0, due)
+        for seq, id_, key, text, body, at_ms, due in rows
     ]
 
 

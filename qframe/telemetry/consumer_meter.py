@@ -1,0 +1,191 @@
+"""The numbers of one consumer of a worker."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Collection, MutableSequence, Sequence
+from typing import Any, Final
+
+from qframe.clock import Clock
+from qframe.message import Delivery
+from qframe.outcomes import Settled, Verdict
+from qframe.runtime.consume.consumer import Consumer
+from qframe.runtime.executors.thread_executor import ThreadExecutor
+from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.binding import check_result, raise_returned
+from qframe.runtime.handler.retry_policy import Disposition
+from qframe.telemetry.histogram import Histogram
+
+OUTCOMES: Final = ("ack", "retry", "dead", "reject", "duplicate", "skipped", "stale")
+_ACK, _RETRY, _DEAD, _REJECT, _DUPLICATE, _SKIPPED, _STALE = range(len(OUTCOMES))
+
+SECONDS: Final = (
+    0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
+    21600.0,
+)  # fmt: skip
+
+
+class ConsumerMeter:
+    """Counts what one consumer does.
+
+    Quick handlers are measured by the run, as many messages as take about 2 ms; each of them counts
+    as the run's average. Slow ones are measured one by one, and so are async ones and batches.
+
+    Args:
+        topic, group: the consumer's.
+        clock: measures, and tells the time beside that of the store.
+        cells: where the outcomes are counted, each at its own place.
+    """
+
+    def __init__(
+        self, topic: str, group: str, *, clock: Clock, cells: MutableSequence[int]
+    ) -> None:
+        self.topic = topic
+        self.group = group
+        self._clock = clock
+        self._cells = cells
+        self._guard = threading.Lock()
+        self._unhandled = {_DUPLICATE: 0, _SKIPPED: 0}
+        self._running: dict[object, float] = {}
+        self.handle: Histogram = Histogram(SECONDS)
+        self.wait: Histogram = Histogram(SECONDS, 1000)
+        self.end_to_end: Histogram = Histogram(SECONDS, 1000)
+        self.counts: dict[str, int] = {"lost": 0, "taken": 0, "left": 0, "slots_lost": 0}
+        self._consumer: Consumer | None = None
+
+    # For the consumer's parts.
+
+    def begun(self, attempts: Collection[Attempt]) -> None:
+        """Counts how long messages were due whose handlers are called now."""
+        now_ms = self._clock.now_ms()
+        deliveries = [attempt.delivery for attempt in attempts]
+        self.wait.add_all([max(0, now_ms - (d.due_ms or d.published_at_ms)) for d in deliveries])
+
+    def handled(self, count: int, seconds: float) -> None:
+        """Counts so many calls of the handler, which have taken so long together."""
+        self.handle.add(seconds / count, count)
+
+    def settled(self, batch: Sequence[Delivery | Disposition], results: Sequence[Settled]) -> None:
+        """Counts how messages have ended, by what the store has said of each."""
+        done: Sequence[Delivery | Disposition] = batch
+        stale = 0
+        if results.count(Settled.SETTLED) < len(batch):
+            pairs = list(zip(batch, results, strict=True))
+            done = [one for one, result in pairs if result is Settled.SETTLED]
+            stale = results.count(Settled.STALE)
+        acked = [one for one in done if not isinstance(one, Disposition)]
+        now_ms = self._clock.now_ms()
+        self.end_to_end.add_all([max(0, now_ms - one.published_at_ms) for one in acked])
+        others = [one for one in done if isinstance(one, Disposition)]
+        cells = self._cells
+        with self._guard:
+            handled = len(acked)
+            for place, waiting in self._unhandled.items():
+                moved = min(waiting, handled)
+                if moved:  # they were acknowledged, and no handler was called
+                    self._unhandled[place] -= moved
+                    cells[place] += moved
+                    handled -= moved
+            cells[_ACK] += handled
+            for one in others:
+                if one.verdict is Verdict.RETRY:
+                    cells[_RETRY] += 1
+                elif one.verdict is Verdict.DEAD:
+                    cells[_REJECT if one.is_rejected else _DEAD] += 1
+            cells[_STALE] += stale
+
+    # For what hears events.
+
+    def hear(self, name: str, facts: dict[str, Any]) -> None:
+        """Counts an event of this consumer."""
+        count = facts.get("count", 1)
+        with self._guard:
+            if name == "delivery.duplicate":
+                self._unhandled[_DUPLICATE] += count
+            elif name == "delivery.skipped":
+                self._unhandled[_SKIPPED] += count
+            elif name == "delivery.lost":
+                self.counts["lost"] += count
+            elif name == "slot.taken":
+                self.counts["taken"] += count
+            elif name == "slot.left":
+                self.counts["left"] += count
+            elif name == "slot.lost":
+                self.counts["slots_lost"] += count
+
+    # Around handlers that no run is measured for.
+
+    def around(self, handler: Callable[[Any], Any], *, is_async: bool) -> Callable[[Any], Any]:
+        """A handler that is measured at each call, with a message or a list of them."""
+
+        def call(given: Any) -> object:
+            mark = self._enter(given)
+            try:
+                if (result := handler(given)) is not None:
+                    check_result(result)
+                return result
+            finally:
+                self._leave(mark, given)
+
+        async def acall(given: Any) -> object:
+            mark = self._enter(given)
+            try:
+                if (result := await handler(given)) is not None:
+                    raise_returned(result)
+                return result
+            finally:
+                self._leave(mark, given)
+
+        return acall if is_async else call
+
+    def _enter(self, given: Any) -> object:
+        mark = object()
+        self._running[mark] = self._clock.monotonic_s()
+        self.begun(given if isinstance(given, list) else [given])
+        return mark
+
+    def _leave(self, mark: object, given: Any) -> None:
+        seconds = self._clock.monotonic_s() - self._running.pop(mark)
+        count = len(given) if isinstance(given, list) else 1
+        self.handled(max(1, count), seconds)
+
+    # For who reads the numbers.
+
+    def watch(self, consumer: Consumer) -> None:
+        """Reads the state of this consumer from now on."""
+        self._consumer = consumer
+
+    @property
+    def outcomes(self) -> list[tuple[str, int]]:
+        """How many messages have ended in each way."""
+        return list(zip(OUTCOMES, self._cells, strict=True))
+
+    @property
+    def in_flight(self) -> int:
+        """How many messages are pulled, and neither settled nor lost."""
+        return 0 if self._consumer is None else len(self._consumer.in_flight)
+
+    @property
+    def longest_running_s(self) -> float:
+        """How long the call of a handler has taken that runs for longest; 0 if none does."""
+        now_s = self._clock.monotonic_s()
+        longest_s = max([now_s - since_s for since_s in list(self._running.values())], default=0.0)
+        executor = None if self._consumer is None else self._consumer.executor
+        if isinstance(executor, ThreadExecutor):
+            longest_s = max(longest_s, executor.longest_s)
+        return longest_s
+
+    @property
+    def progress_age_s(self) -> float:
+        """How long its pull loop has been at one step; 0 while it waits for work."""
+        return 0.0 if self._consumer is None else self._consumer.pull_loop.busy_s()
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its circuit breaker is open."""
+        return self._consumer is not None and self._consumer.flow.seeks
+
+    @property
+    def limited_s(self) -> float:
+        """For how long its rate limit has let nothing through."""
+        return 0.0 if self._consumer is None else self._consumer.flow.limited_s

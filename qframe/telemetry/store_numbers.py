@@ -1,0 +1,192 @@
+"""The numbers of a store: true though no worker lives."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any, Final, NamedTuple, Protocol
+
+from qframe.admin.admin import Admin
+from qframe.admin.totals import Totals
+from qframe.clock import Clock
+from qframe.errors import QFrameError, StoreUnavailable
+from qframe.roster import Roster
+from qframe.stores.base import Store
+from qframe.telemetry.families import Family
+from qframe.topic import Topic
+
+FRESH_S: Final = 5.0
+MOST_GROUPS: Final = 1000
+MOST_TIMERS: Final = 1000
+WITHIN_MS: Final = 3_600_000
+_WHERE: Final = ("topic", "group")
+_STATES: Final = ("waiting", "todo", "doing", "dead")
+
+
+class OutboxNumbers(Protocol):
+    """How much waits in an outbox."""
+
+    @property
+    def name(self) -> str:
+        """The outbox's name, for its label."""
+
+    def numbers(self) -> tuple[int, int]:
+        """How many messages wait, and how many of them are refused."""
+
+
+class _GroupNumbers(NamedTuple):
+    topic: str
+    totals: Totals
+    workers: int
+    unowned: int
+
+
+class StoreNumbers:
+    """Reads the numbers of a store, at most every 5 s, however often somebody asks.
+
+    Of more than 1,000 groups the first 1,000 are shown, by topic and name; and of timers up to
+    1,000 for each topic are counted.
+
+    Args:
+        store: the store.
+        admin: counts there.
+        roster: returns the members of a topic's group.
+        outboxes: the outboxes that are counted too.
+        clock: tells how fresh they are, and the time beside that of the store.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        admin: Admin,
+        *,
+        roster: Callable[[Topic, str], Roster],
+        outboxes: Sequence[OutboxNumbers] = (),
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._admin = admin
+        self._roster = roster
+        self._outboxes = outboxes
+        self._clock = clock
+        self._guard = threading.Lock()
+        self._read_at_s: float | None = None
+        self._families: list[Family] = []
+
+    def families(self) -> list[Family]:
+        """All numbers; where the store is away, only that it is."""
+        with self._guard:
+            now_s = self._clock.monotonic_s()
+            if self._read_at_s is None or now_s - self._read_at_s >= FRESH_S:
+                self._families = self._read()
+                self._read_at_s = self._clock.monotonic_s()
+            return self._families
+
+    def _read(self) -> list[Family]:
+        try:
+            found = [*self._of_store(), *self._of_outboxes()]
+        except StoreUnavailable:
+            return [_gauge("qframe_store_up", "1 while the store can be reached.", (), [((), 0)])]
+        up = _gauge("qframe_store_up", "1 while the store can be reached.", (), [((), 1)])
+        return [up, *found]
+
+    def _of_store(self) -> list[Family]:
+        groups, left_out = self._groups()
+        now_ms = self._store.now_ms()
+        skew_s = (self._clock.now_ms() - now_ms) / 1000
+
+        def each(name: str, text: str, read: Callable[[_GroupNumbers], float]) -> Family:
+            values = [((one.topic, one.totals.group), read(one)) for one in groups]
+            return _gauge(name, text, _WHERE, values)
+
+        states = [
+            ((one.topic, one.totals.group, state), float(getattr(one.totals, state)))
+            for one in groups
+            for state in _STATES
+        ]
+        settled = [((one.topic, one.totals.group), float(one.totals.settled)) for one in groups]
+        return [
+            _gauge("qframe_messages", "Messages by state.", (*_WHERE, "state"), states),
+            each(
+                "qframe_oldest_due_seconds",
+                "How late the oldest message is that may be handed out now; 0 if none is.",
+                lambda one: _age_s(one.totals.oldest_ms, now_ms),
+            ),
+            Family(
+                "qframe_settled", "counter", "Messages that a group has settled.", _WHERE, settled
+            ),
+            each("qframe_dead", "Dead letters.", lambda one: one.totals.dead),
+            each("qframe_slots_unowned", "Slots that no worker owns.", lambda one: one.unowned),
+            each("qframe_workers", "Workers that take part.", lambda one: one.workers),
+            each(
+                "qframe_paused", "1 while the group is paused.",
+                lambda one: float(one.totals.tuning.paused or False),
+            ),
+            self._timers(now_ms),
+            _gauge(
+                "qframe_clock_skew_seconds", "This process's clock less that of the store.", (),
+                [((), skew_s)],
+            ),
+            _gauge(
+                "qframe_groups_left_out", "Groups that are not shown, since there are too many.",
+                (), [((), left_out)],
+            ),
+        ]  # fmt: skip
+
+    def _groups(self) -> tuple[list[_GroupNumbers], int]:
+        found: list[_GroupNumbers] = []
+        left_out = 0
+        topics = {topic.name: topic for topic in self._store.topics()}
+        for topic in self._admin.topics():
+            for totals in topic.groups:
+                if len(found) == MOST_GROUPS:
+                    left_out += 1
+                    continue
+                workers = unowned = 0
+                if totals.group and topic.name in topics:
+                    roster = self._roster(topics[topic.name], totals.group)
+                    workers, unowned = len(roster.members), topic.slots - len(roster.owners)
+                found.append(_GroupNumbers(topic.name, totals, workers, unowned))
+        return found, left_out
+
+    def _timers(self, now_ms: int) -> Family:
+        values = [
+            (
+                (topic.name, "1h"),
+                float(len(self._store.timers(
+                    topic, from_ms=now_ms, until_ms=now_ms + WITHIN_MS, limit=MOST_TIMERS
+                ))),
+            )
+            for topic in self._store.topics()
+            if topic.has_subjects
+        ]  # fmt: skip
+        text = "Timers and retries that fall due within the next hour; 1,000 stands for more too."
+        return _gauge("qframe_timers_due_within", text, ("topic", "within"), values)
+
+    def _of_outboxes(self) -> list[Family]:
+        if not self._outboxes:
+            return []
+        counts: dict[str, tuple[int, int]] = {}
+        for outbox in self._outboxes:
+            try:
+                counts[outbox.name] = outbox.numbers()
+            except QFrameError:
+                continue  # its database is away: its relay says so
+        return [
+            _gauge(
+                f"qframe_outbox_{name}", text, ("outbox",),
+                [((outbox,), float(numbers[place])) for outbox, numbers in counts.items()],
+            )
+            for place, name, text in (
+                (0, "pending", "Messages that wait in an outbox; 1,000 stands for more too."),
+                (1, "refused", "Messages in an outbox that their topic refuses."),
+            )
+        ]  # fmt: skip
+
+
+def _gauge(name: str, text: str, labels: tuple[str, ...], values: Any) -> Family:
+    return Family(name, "gauge", text, labels, values)
+
+
+def _age_s(since_ms: int | None, now_ms: int) -> float:
+    return 0.0 if since_ms is None else max(0, now_ms - since_ms) / 1000

@@ -1,0 +1,103 @@
+"""`qframe worker --metrics-port` and `qframe metrics`: what Prometheus reads."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import urllib.request
+from collections import Counter
+from pathlib import Path
+
+import pytest
+from cli_program import Program
+from eventually import eventually
+from ports import free_port
+from processes import WITHIN_S, Running, send
+from prometheus_client.parser import text_string_to_metric_families
+
+from qframe import Topic
+
+COUNT = 2000
+TOPIC = Topic("numbers", slots=8)
+# The first half is handled at once; with the others the handlers wait at a gate.
+NUMBERS = """
+import os
+import threading
+from pathlib import Path
+
+from prometheus_client import Counter
+
+from qframe import Topic, consumer
+
+seen = Counter("numbers_seen", "Counted by the handler itself.")
+
+
+@consumer(Topic("numbers", slots=8), group="g", threads=2, lease="2s")
+def note(number: int) -> None:
+    seen.inc()
+    if number >= 1000 and not Path("open.txt").exists():
+        with open("waiting.txt", "a") as file:
+            file.write(f"{os.getpid()}\\n")
+        while not Path("open.txt").exists():
+            threading.Event().wait(0.05)
+"""
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    program = Program(tmp_path)
+    program.write("numbers_app.py", NUMBERS)
+    return program
+
+
+def numbers_at(port: int) -> Counter[tuple[str, str, str]]:
+    """The samples at a port, summed by name, outcome and process."""
+    with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=10) as reply:
+        page = reply.read().decode()
+    found: Counter[tuple[str, str, str]] = Counter()
+    for family in text_string_to_metric_families(page):
+        for sample in family.samples:
+            labels = sample.labels
+            found[sample.name, labels.get("outcome", ""), labels.get("process", "")] += sample.value
+    return found
+
+
+def held_by(waiting: Path) -> list[int]:
+    """The processes whose handlers wait at the gate."""
+    return sorted({int(pid) for pid in waiting.read_text().split()}) if waiting.exists() else []
+
+
+def settled(program: Program) -> int:
+    with program.app() as app:
+        [totals] = app.admin.topic("numbers").groups
+        return totals.settled
+
+
+def test_the_one_port_counts_what_killed_workers_have_handled(program: Program) -> None:
+    with program.app() as app:
+        app.declare(TOPIC)
+        app.publish_many(TOPIC, range(COUNT // 2))
+    port = free_port()
+    command = [sys.executable, "-m", "qframe", "worker", "numbers_app", "--processes", "4"]
+    command += ["--metrics-port", f"127.0.0.1:{port}"]
+    waiting = program.directory / "waiting.txt"
+    variables = program.environment(QFRAME_SESSION_TIMEOUT="3")
+    with Running(command, program.directory, variables) as running:
+        eventually(lambda: settled(program) == COUNT // 2, within=WITHIN_S)
+        with program.app() as app:
+            app.publish_many(TOPIC, range(COUNT // 2, COUNT))
+        eventually(lambda: len(held_by(waiting)) >= 3, within=WITHIN_S)
+        for victim in held_by(waiting)[:2]:  # nobody has asked for their numbers
+            send(signal.SIGKILL, victim)
+        (program.directory / "open.txt").touch()
+        eventually(lambda: settled(program) == COUNT, within=WITHIN_S)
+        eventually(
+            lambda: sum(n for (name, _, _), n in numbers_at(port).items()
+                        if name == "qframe_handled_total") >= COUNT,
+            within=WITHIN_S,
+        )  # fmt: skip
+        numbers = numbers_at(port)
+        assert numbers["qframe_handled_total", "ack", ""] == COUNT
+        eventually(lambda: numbers_at(port)["numbers_seen_total", "", ""] > 0, within=WITHIN_S)
+        running.signal(signal.SIGTERM)
+        assert running.code() == 0

@@ -1,0 +1,143 @@
+"""`each_app.measure()`: what the workers of an app count, whatever executor calls the handler."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from typing import Any
+
+import pytest
+from apps import running
+from eventually import eventually
+
+from qframe import Backoff, Batch, Message, Outgoing, QFrame, RateLimit, Reject, Topic
+from qframe.telemetry.families import Family
+from qframe.telemetry.histogram import Distribution
+
+SOON = Backoff(0.01, cap=0.01)
+WHERE = ("t", "g")
+
+
+def numbers(app: QFrame) -> dict[str, Family]:
+    return {family.name: family for family in app.measure().families()}
+
+
+def number(app: QFrame, name: str, *labels: str) -> Any:
+    return dict(numbers(app)[name].values).get(labels)
+
+
+def outcomes(app: QFrame) -> dict[str, float]:
+    """How many messages of the group have ended in each way, where there are any."""
+    found = numbers(app)["qframe_handled"].values
+    return {labels[2]: n for labels, n in found if labels[:2] == WHERE and n}  # type: ignore[misc]
+
+
+def seen(app: QFrame, name: str) -> Distribution:
+    found = number(app, name, *WHERE)
+    assert isinstance(found, Distribution)
+    return found
+
+
+@pytest.mark.parametrize("way", ["threads", "loop", "batch"])
+def test_every_message_is_counted_once_and_measured(each_app: QFrame, way: str) -> None:
+    topic = Topic("t", slots=2)
+    options: dict[str, Any] = {"batch": Batch(10, within=0.01)} if way == "batch" else {}
+    each_app.measure()
+
+    if way == "loop":
+
+        @each_app.consumer(topic, "g")
+        async def ahandle(message: Message) -> None:
+            await asyncio.sleep(0)
+
+    elif way == "batch":
+
+        @each_app.consumer(topic, "g", **options)
+        def handle_all(messages: list[Message]) -> None: ...
+
+    else:
+
+        @each_app.consumer(topic, "g")
+        def handle(message: Message) -> None: ...
+
+    each_app.publish_many(topic, range(200))
+    each_app.run(burst=True)
+    assert outcomes(each_app) == {"ack": 200}
+    for name in ("qframe_handle_seconds", "qframe_wait_seconds", "qframe_end_to_end_seconds"):
+        assert seen(each_app, name).counts[-1] == 200
+    assert number(each_app, "qframe_in_flight", *WHERE) == 0
+    assert number(each_app, "qframe_longest_running_seconds", *WHERE) == 0
+    assert number(each_app, "qframe_slot_changes", *WHERE, "taken") == 2
+    assert number(each_app, "qframe_store_errors", "pull") == 0
+    assert number(each_app, "qframe_store_seconds", "pull").counts[-1] > 0
+
+
+def test_each_end_has_an_outcome_of_its_own(each_app: QFrame) -> None:
+    topic = Topic("t", slots=1)
+    each_app.measure()
+
+    @each_app.consumer(topic, "g", max_attempts=2, backoff=SOON, tags="wanted")
+    def handle(message: Message) -> None:
+        if message.body == "bad":
+            raise Reject("never")
+        if message.body == "worse":
+            raise ValueError(message.body)
+
+    each_app.publish_many(
+        topic, [*(Outgoing(body, tags=["wanted"]) for body in ("good", "bad", "worse")), "other"]
+    )
+    each_app.run(burst=True)
+    assert outcomes(each_app) == {"ack": 1, "reject": 1, "retry": 1, "dead": 1, "skipped": 1}
+
+
+def test_a_delayed_message_has_waited_since_it_was_due_and_not_before(each_app: QFrame) -> None:
+    each_app.measure()
+    for kind in ("stream", "delay"):
+        topic = Topic(f"t-{kind}", kind=kind, slots=1)
+        each_app.consumer(topic, "g")(lambda: None)
+        each_app.publish(topic, 1, key="k", delay=1.2)
+    each_app.run(drain=True)
+    for kind in ("stream", "delay"):
+        waited = number(each_app, "qframe_wait_seconds", f"t-{kind}", "g")
+        whole = number(each_app, "qframe_end_to_end_seconds", f"t-{kind}", "g")
+        assert waited.total < 1.2 <= whole.total
+
+
+def test_what_runs_is_in_flight_and_its_time_grows(each_app: QFrame) -> None:
+    topic, go = Topic("t", slots=1), threading.Event()
+    each_app.measure()
+
+    @each_app.consumer(topic, "g", threads=1)
+    def handle(message: Message) -> None:
+        go.wait(60)
+
+    each_app.publish_many(topic, range(3))
+    with running(each_app):
+        eventually(lambda: number(each_app, "qframe_longest_running_seconds", *WHERE) > 0.05)
+        assert number(each_app, "qframe_in_flight", *WHERE) >= 1
+        go.set()
+        eventually(lambda: outcomes(each_app) == {"ack": 3})
+
+
+def test_time_without_a_token_is_counted(each_app: QFrame) -> None:
+    topic = Topic("t", slots=1)
+    each_app.measure()
+    each_app.consumer(topic, "g", rate_limit=RateLimit("20/s", burst=1))(lambda: None)
+    each_app.publish_many(topic, range(5))
+    each_app.run(burst=True)
+    assert number(each_app, "qframe_limited_seconds", *WHERE) > 0
+
+
+def test_an_app_that_only_counts_still_writes_its_log(
+    each_app: QFrame, capfd: pytest.CaptureFixture[str]
+) -> None:
+    topic = Topic("t", slots=1)
+    each_app.measure()
+
+    @each_app.consumer(topic, "g", max_attempts=1)
+    def handle(message: Message) -> None:
+        raise ValueError("no")
+
+    each_app.publish(topic, 1)
+    each_app.run(burst=True)
+    assert "delivery.dead" in capfd.readouterr().err

@@ -1,0 +1,31 @@
+"""A histogram: values by upper bounds, one by one or many at once."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from qframe.telemetry.histogram import Histogram
+
+BOUNDS = (0.001, 0.01, 1.0)
+
+
+@given(st.lists(st.integers(0, 2000), max_size=60))
+def test_many_values_at_once_are_counted_as_each_by_itself(values: list[int]) -> None:
+    at_once, one_by_one = Histogram(BOUNDS, 1000), Histogram(BOUNDS, 1000)
+    at_once.add_all(list(values))
+    for value in values:
+        one_by_one.add(value)
+    assert at_once.read() == one_by_one.read()
+
+
+def test_a_count_includes_all_values_that_are_not_above_its_bound() -> None:
+    histogram = Histogram(BOUNDS, 1000)
+    histogram.add_all([0, 1, 2, 10, 11, 1000, 1001])
+    assert histogram.read() == (BOUNDS, (2, 4, 6, 7), 2.025)
+
+
+def test_a_run_is_so_many_values_that_are_equal() -> None:
+    histogram = Histogram(BOUNDS)
+    histogram.add(0.5, 10)
+    assert histogram.read() == (BOUNDS, (0, 0, 10, 10), 5.0)

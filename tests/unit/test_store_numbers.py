@@ -1,0 +1,95 @@
+"""The numbers of a store, on the model: true though no worker lives."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qframe.admin.admin import Admin
+from qframe.clock import VirtualClock
+from qframe.errors import StoreUnavailable
+from qframe.roster import NO_VERSION, Roster
+from qframe.stores.model.store import ModelStore
+from qframe.stores.types import Entry
+from qframe.telemetry.store_numbers import StoreNumbers
+from qframe.topic import Topic
+
+EPOCH = "0" * 15 + "1"
+
+
+class Bench:
+    """A model store on a virtual clock, and its numbers."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = ModelStore(clock=self.clock)
+        self.rosters: dict[str, Roster] = {}
+        self.numbers = StoreNumbers(
+            self.store, Admin(self.store, roster=self.roster), roster=self.roster, clock=self.clock,
+            outboxes=[Pending()],
+        )  # fmt: skip
+
+    def roster(self, topic: Topic, group: str) -> Roster:
+        return self.store.roster(topic, group) or Roster(NO_VERSION, [], {})
+
+    def publish(self, topic: Topic, key: str, delay_ms: int | None = None) -> None:
+        entry = Entry(
+            slot=0, subject=key, id=key, mark=key, key=key, headers=None, body=b"1",
+            delay_ms=delay_ms,
+        )  # fmt: skip
+        self.store.publish(topic, [entry])
+
+    def number(self, name: str, *labels: str) -> Any:
+        self.clock.advance(5000)
+        found = {family.name: dict(family.values) for family in self.numbers.families()}
+        return found[name][labels]
+
+
+class Pending:
+    """An outbox in which three messages wait, and one is refused."""
+
+    name = "shop"
+
+    def numbers(self) -> tuple[int, int]:
+        return 3, 1
+
+
+def test_it_is_told_where_messages_stand_how_late_and_who_is_missing() -> None:
+    bench = Bench()
+    topic = Topic("jobs", kind="delay", slots=2)
+    bench.store.declare(topic)
+    bench.store.subscribe(topic, "g")
+    bench.publish(topic, "due")
+    bench.publish(topic, "soon", delay_ms=600_000)
+    bench.publish(topic, "next year", delay_ms=400 * 86_400_000)
+    assert bench.number("qframe_messages", "jobs", "g", "todo") == 1
+    assert bench.number("qframe_messages", "jobs", "g", "waiting") == 2
+    assert bench.number("qframe_oldest_due_seconds", "jobs", "g") == 15
+    assert bench.number("qframe_timers_due_within", "jobs", "1h") == 1
+    assert bench.number("qframe_slots_unowned", "jobs", "g") == 2
+    assert bench.number("qframe_workers", "jobs", "g") == 0
+    assert bench.number("qframe_paused", "jobs", "g") == 0
+    bench.store.heartbeat(topic, "g", "w", 60_000)
+    bench.store.claim(topic, "g", "w", {0: EPOCH})
+    bench.store.tune(topic, "g", {"paused": "yes"})
+    assert bench.number("qframe_slots_unowned", "jobs", "g") == 1
+    assert bench.number("qframe_workers", "jobs", "g") == 1
+    assert bench.number("qframe_paused", "jobs", "g") == 1
+    assert bench.number("qframe_outbox_pending", "shop") == 3
+    assert bench.number("qframe_outbox_refused", "shop") == 1
+    assert bench.number("qframe_clock_skew_seconds") == 0
+
+
+def test_it_is_read_once_however_many_ask() -> None:
+    bench = Bench()
+    assert bench.numbers.families() is bench.numbers.families()
+
+
+def test_a_store_that_is_away_is_a_number_too() -> None:
+    bench = Bench()
+
+    def away() -> Any:
+        raise StoreUnavailable("model://", "it is away")
+
+    bench.store.topics = away  # type: ignore[method-assign]
+    [up] = bench.numbers.families()
+    assert (up.name, dict(up.values)) == ("qframe_store_up", {(): 0})
