@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
 from qframe.runtime.process.live_settings import SettingsPoller
@@ -31,9 +32,12 @@ def test_settings_are_asked_for_again_when_the_store_was_away() -> None:
     consumer: Any = SimpleNamespace(topic=TOPIC.name, group="g")
     store: Any = Controls()
     poller = SettingsPoller(
-        consumers=[(TOPIC, consumer)], store=store, events=Events(), on_failure=lambda *_: None
-    )
+        consumers=[(TOPIC, consumer)], store=store, clock=VirtualClock(), events=Events(),
+        on_failure=lambda *_: None,
+    )  # fmt: skip
     ends = [False, False, True]
+    assert poller.unheard_s == float("inf")
     poller._stopping.wait = lambda _: ends.pop(0)  # type: ignore[method-assign,assignment,misc]
     poller.run()
     assert (store.calls, ends) == (2, [])
+    assert poller.unheard_s == 0.0
