@@ -16,13 +16,14 @@ from qframe.admin.groups import GroupAdmin
 from qframe.admin.holds import HoldAdmin
 from qframe.admin.keys import KeyAdmin
 from qframe.admin.looking import LookingAdmin
+from qframe.admin.removal import RemovalAdmin
 from qframe.events import Events
 from qframe.roster import Roster
 from qframe.stores.base import Store
 from qframe.topic import Topic
 
 
-class Admin(LookingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin):
+class Admin(LookingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, RemovalAdmin):
     """Looks at topics and groups, and changes them: `app.admin`.
 
     A topic is given by its name or as a `Topic`; only the name counts. Each verb that changes

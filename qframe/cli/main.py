@@ -14,6 +14,7 @@ import typer
 
 from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.dead import dead
+from qframe.cli.delete_topic import delete_topic
 from qframe.cli.drop_group import drop_group
 from qframe.cli.holds import holds, pause, resume
 from qframe.cli.keys import skip, unblock
@@ -65,6 +66,7 @@ cli.command()(skip)
 cli.command()(unblock)
 cli.command()(drop_group)
 cli.command()(metrics)
+cli.command()(delete_topic)
 cli.command()(migrate)
 
 

@@ -68,6 +68,14 @@ class Topics(Protocol):
         expired, each a row with all that stands for it, as if `drop_group` had been called.
         """
 
+    def delete(self, topic: Topic, limit: int = 500) -> bool:
+        """Removes a part of a topic; True once nothing is left, and it is declared no more.
+
+        Its groups go first, one at each call, then up to `limit` rows at each. Until the last step
+        it stays declared, so that who was interrupted can go on. It does not see whether somebody
+        publishes meanwhile.
+        """
+
 
 class Publishing(Protocol):
     """Taking messages in."""

@@ -6,6 +6,7 @@ import pytest
 from bench import SETTLED, Bench, body_of
 
 from qframe.errors import TopicMismatch, UnknownTopic
+from qframe.outcomes import Outcome
 from qframe.topic import Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
@@ -240,3 +241,36 @@ def test_a_topic_with_nothing_old_has_nothing_to_sweep(bench: Bench) -> None:
         assert bench.store.sweep(topic) == 0
         bench.publish(topic, 1, "k")
         assert bench.store.sweep(topic) == 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_topic_is_deleted_in_steps_with_all_that_it_holds(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h", slots=2)
+    kept = bench.topic(kind, "g", slots=2)
+    for each in (topic, kept):
+        for number in range(12):
+            bench.publish(each, number, key=f"k{number % 3}", id=f"m-{number}", delay_ms=number % 2)
+        bench.kill(each, *bench.got(each, limit=2), error="boom")
+        bench.retry(each, *bench.got(each, limit=2), delay_ms=60_000)
+    if kind == "ordered":
+        bench.publish(topic, 1, key="gap", sequence=7)
+    steps = 1
+    while not bench.store.delete(topic, 3):
+        steps += 1
+        if steps == 2:  # interrupted: another goes on
+            assert bench.another().topic(topic.name) is not None
+    assert steps >= 3
+    bench.topics.remove(topic)
+    assert bench.store.topic(topic.name) is None
+    assert bench.store.topics() == [kept]
+    with pytest.raises(UnknownTopic):
+        bench.store.groups(topic)
+    bench.store.declare(topic)
+    assert bench.store.groups(topic) == []
+    bench.store.subscribe(topic, "g")
+    assert bench.total(topic).published == 0
+    bench.take(topic)
+    assert bench.publish(topic, "new", key="k0", id="m-0") is Outcome.STORED
+    assert bench.bodies(topic) == ["new"]
+    assert bench.store.verify(topic) == []
+    assert bench.total(kept).dead > 0

@@ -286,3 +286,27 @@ def test_a_key_is_unblocked_or_its_first_message_skipped_with_who_and_why(desk: 
         ("skip", ["o-2"]),
     ]  # fmt: skip
     assert admin.verify() == []
+
+
+def test_a_topic_is_deleted_by_its_typed_name_once_its_workers_are_gone(desk: Desk) -> None:
+    desk.store.subscribe(STREAM, "audit")
+    desk.publish(1, 2)
+    desk.store.heartbeat(STREAM, "billing", "worker-1", 10_000)
+    with pytest.raises(BadOption, match="'event': it is not the name of the topic, events"):
+        desk.admin.delete_topic("events", confirm="event")
+    with pytest.raises(BadOption, match="1 of its workers are alive"):
+        desk.admin.delete_topic("events", confirm="events")
+    steps: list[int] = []
+
+    def stop(done: int) -> None:
+        steps.append(done)
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        desk.admin.delete_topic("events", confirm="events", force=True, on_progress=stop)
+    assert desk.admin.groups("events") == ["billing"]  # the first group is gone
+    assert desk.audit == []
+    desk.store.leave(STREAM, "billing", "worker-1")
+    desk.admin.delete_topic("events", confirm="events")
+    assert desk.admin.topics() == []
+    assert desk.verbs() == [("delete_topic", 1)]

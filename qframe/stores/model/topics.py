@@ -36,6 +36,16 @@ class ModelTopics(ModelRole, Topics):
         with self._lock:
             return sweep(self._state(topic), limit, self._now_ms())
 
+    @override
+    def delete(self, topic: Topic, limit: int = 500) -> bool:
+        with self._lock:
+            state = self._state(topic)
+            if names := self._names(topic):
+                drop(state, names[0])
+                return False
+            del self._states[topic.name]
+            return True
+
 
 def declare(states: dict[str, TopicState], topic: Topic) -> None:
     """Makes a topic known, or changes its options."""

@@ -29,7 +29,7 @@ from qframe.topic import Kind
 PAGE: Final = 500
 LOOKS: Final = 5
 
-_OF_SLOT: Final = {
+OF_SLOT: Final = {
     "head": "string", "first": "string", "ticket": "string", "log": "stream", "later": "zset",
     "ids": "zset", "groups": "hash", "expiries": "zset", "letters": "hash", "held": "zset",
     "gaps": "zset", "sequences": "hash",
@@ -87,7 +87,7 @@ def _faults(redis: Redis, keys: SlotKeys, group: str | None, slot: int, now: str
 
 def _types(redis: Redis, keys: SlotKeys, group: str | None, slot: int, where: str) -> Iterator[str]:
     """Keys of another type than they should be."""
-    typed = [(name, keys.key(slot, name), kind) for name, kind in _OF_SLOT.items()]
+    typed = [(name, keys.key(slot, name), kind) for name, kind in OF_SLOT.items()]
     if group is not None:
         typed += [
             (f"g:{group}:{name}", keys.key(slot, name, group), kind)

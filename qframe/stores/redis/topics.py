@@ -7,7 +7,16 @@ from typing_extensions import override
 from qframe.drivers.redis import Call, Redis
 from qframe.errors import TopicMismatch
 from qframe.stores.base import Topics
-from qframe.stores.redis.keys import SlotKeys, declared, of, topic_from, topics_key
+from qframe.stores.redis import groups
+from qframe.stores.redis.audit import OF_SLOT
+from qframe.stores.redis.keys import (
+    UNCLAIMED,
+    SlotKeys,
+    declared,
+    of,
+    topic_from,
+    topics_key,
+)
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.topic_options import TopicOptions
 from qframe.topic import Topic
@@ -32,6 +41,15 @@ class RedisTopics(RedisRole, Topics):
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         return self._call(topic, sweep, limit, self._now())
+
+    @override
+    def delete(self, topic: Topic, limit: int = 500) -> bool:
+        group, done = self._call(topic, delete, self._namespace)
+        if group is not None:
+            self._readahead.forget(topic.name, group)
+        if done:
+            del self._known_keys[topic.name]
+        return done
 
 
 def declare(redis: Redis, namespace: str, topic: Topic) -> None:
@@ -72,3 +90,16 @@ def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
             if gone < step:
                 break
     return removed
+
+
+def delete(redis: Redis, keys: SlotKeys, namespace: str) -> tuple[str | None, bool]:
+    """Drops one group, or else all that is left; returns the group, and whether that was all."""
+    if named := groups.names(redis, keys):
+        groups.drop(redis, keys, named[0])
+        return named[0], False
+    groups.drop(redis, keys, UNCLAIMED)
+    for slot in range(keys.topic.slots):
+        first, *others = [keys.key(slot, name) for name in (*OF_SLOT, "claimed", "asleep")]
+        redis.ask(first, "UNLINK", *others)
+    redis.ask(topics_key(namespace), "HDEL", keys.topic.name)
+    return None, True

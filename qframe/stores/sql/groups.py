@@ -252,6 +252,14 @@ def drop_expired(transaction: Transaction, ref: TopicRef, limit: int) -> int:
 
 def _drop(transaction: Transaction, ref: TopicRef, number: int, name: str) -> int:
     """Forgets a group and all its rows; returns how many those were."""
+    rows = remove(transaction, ref, number, name)
+    if ref.topic.has_subjects and not groups_of(transaction, ref):
+        add_group(transaction, ref, UNCLAIMED)  # keeps what comes for the next group
+    return rows
+
+
+def remove(transaction: Transaction, ref: TopicRef, number: int, name: str) -> int:
+    """Removes the rows of a group; returns how many those were."""
     lock_group(transaction, number)
     lock_cursors(transaction, range(*ref.cursor_range(number)))
     rows = sum(transaction.run(each, ref.cursor_range(number)) for each in _OF_GROUP)
@@ -260,8 +268,6 @@ def _drop(transaction: Transaction, ref: TopicRef, number: int, name: str) -> in
     rosters.forget(transaction, number)
     controls.forget(transaction, number)
     transaction.run(_FORGET_GROUP, (number,))
-    if ref.topic.has_subjects and not groups_of(transaction, ref):
-        add_group(transaction, ref, UNCLAIMED)  # keeps what comes for the next group
     return rows
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 from typing import Final
 
-from sqlalchemy import bindparam
+from sqlalchemy import Table, bindparam, delete, select
 from typing_extensions import override
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.errors import TopicMismatch
 from qframe.stores.base import Topics
-from qframe.stores.sql.cursors import UNCLAIMED, add_group, take_number
+from qframe.stores.sql import groups
+from qframe.stores.sql.cursors import GROUPS, UNCLAIMED, add_group, lock_groups, take_number
 from qframe.stores.sql.role import SqlRole
-from qframe.stores.sql.schema import Sort, slots, topics
+from qframe.stores.sql.schema import Sort, held, later, log, marks, sequences, slots, topics
 from qframe.stores.sql.sweep import sweep
 from qframe.stores.sql.topic_ref import TOPIC, TopicRef, declared
 from qframe.stores.topic_options import TopicOptions
@@ -25,6 +26,28 @@ _CHANGE_TOPIC: Final = Statement(
 )
 
 _ADD_SLOT: Final = Statement(slots.insert(), "slot head")
+
+_FORGET_SLOTS: Final = Statement(
+    delete(slots).where(slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end")),
+    "first end",
+)
+
+_FORGET_TOPIC: Final = Statement(delete(topics).where(topics.c.id == bindparam("of")), "of")
+
+
+def _in_slots(table: Table) -> tuple[Statement, Statement]:
+    """The statements that list rows of slots by their primary keys, and remove one."""
+    names = [column.name for column in table.primary_key]
+    chosen = (
+        select(*(table.c[name] for name in names))
+        .where(table.c.slot >= bindparam("first"), table.c.slot < bindparam("end"))
+        .limit(bindparam("most"))
+    )
+    one = delete(table).where(*(table.c[name] == bindparam(f"p_{name}") for name in names))
+    return Statement(chosen, "first end most"), Statement(one, " ".join(f"p_{n}" for n in names))
+
+
+_OF_SLOTS: Final = [_in_slots(table) for table in (log, later, held, sequences, marks)]
 
 
 class SqlTopics(SqlRole, Topics):
@@ -48,6 +71,13 @@ class SqlTopics(SqlRole, Topics):
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         return self._write(topic, sweep, limit)
+
+    @override
+    def delete(self, topic: Topic, limit: int = 500) -> bool:
+        done = self._write(topic, delete_part, limit)
+        if done:
+            del self._topic_ids[topic.name]
+        return done
 
 
 def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
@@ -79,3 +109,23 @@ def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
     if topic.has_subjects:
         add_group(transaction, ref, UNCLAIMED)
     return ref
+
+
+def delete_part(transaction: Transaction, ref: TopicRef, limit: int) -> bool:
+    """Removes a group, or rows of slots, or at last the topic; True if that was the last of it."""
+    lock_groups(transaction, ref)
+    known = transaction.rows(GROUPS, (ref.id,))
+    if named := [name for _, name in known if name != UNCLAIMED]:
+        groups.drop(transaction, ref, named[0])
+        return False
+    first, end = ref.slot_range()
+    for listed, removed in _OF_SLOTS:
+        rows = transaction.rows(listed, (first, end, limit))
+        if rows:
+            transaction.run_many(removed, [tuple(row) for row in rows])
+            return False
+    for number, name in known:
+        groups.remove(transaction, ref, number, name)
+    transaction.run(_FORGET_SLOTS, (first, end))
+    transaction.run(_FORGET_TOPIC, (ref.id,))
+    return True

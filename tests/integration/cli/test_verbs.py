@@ -1,0 +1,123 @@
+"""Verbs on a command line, in process: what they say, what they ask, and the audit on stderr."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import Result
+from typer.testing import CliRunner
+
+from qframe import Message, QFrame, Reject, Topic
+from qframe.cli.main import cli
+
+ORDERS = Topic("orders", kind="ordered", slots=2)
+
+
+@pytest.fixture
+def app(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[QFrame]:
+    url = f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal"
+    monkeypatch.setenv("QFRAME_STORE", url)
+    monkeypatch.setenv("COLUMNS", "200")
+    with QFrame(url) as app:
+        app.declare(ORDERS)
+
+        @app.consumer(ORDERS, group="billing", max_attempts=2)
+        def bill(message: Message) -> None:
+            if message.body == "never":
+                raise Reject("no such customer")
+            if message.body == "later":
+                raise ValueError("not yet")
+
+        yield app
+
+
+def run(*words: str, stdin: str = "") -> Result:
+    return CliRunner().invoke(cli, words, input=stdin)
+
+
+def audited(ran: Result) -> dict[str, object]:
+    """The audit's line."""
+    [line] = [line for line in ran.stderr.splitlines() if "admin.action" in line]
+    facts: dict[str, object] = json.loads(line)
+    return facts
+
+
+def test_a_pause_is_listed_with_its_reason_and_ended(app: QFrame) -> None:
+    app.store.subscribe(ORDERS, "billing")
+    ran = run("pause", "orders", "--key", "ann", "--why", "two accounts", "--by", "ada")
+    assert ran.stdout == "orders/billing: 1 key paused; workers apply this within 2 s\n"
+    facts = audited(ran)
+    assert (facts["verb"], facts["by"], facts["key"]) == ("pause", "ada", "ann")
+    run("pause", "orders", "billing")
+    [group, key] = json.loads(run("holds", "--json").stdout)
+    assert (group["key"], key["key"], key["why"]) == (None, "ann", "two accounts")
+    header, *rows = run("holds", "orders").stdout.splitlines()
+    assert header.split() == ["topic", "group", "key", "since", "by", "why"]
+    assert len(rows) == 2
+    run("resume", "orders")
+    run("resume", "orders", "billing", "--key", "ann")
+    assert run("holds").stdout == "nothing is paused\n"
+
+
+def test_a_stuck_key_is_unblocked_and_its_message_skipped(app: QFrame) -> None:
+    app.publish(ORDERS, "later", key="ann", id="o-1")
+    app.store.subscribe(ORDERS, "billing")
+    said = run("unblock", "orders", "billing", "ann").stdout
+    assert said == "nothing of ann waits: its first message is due, or in a worker's hands\n"
+    assert run("skip", "orders", "billing", "ann", stdin="n\n").exit_code == 1
+    assert app.admin.lag("orders", "billing") == 1
+    ran = run("skip", "orders", "billing", "ann", "--yes", "--why", "a bad price")
+    assert ran.stdout == "message o-1 of ann is dead; the next one of its key follows\n"
+    assert audited(ran)["ids"] == "o-1"
+    assert "a bad price" in (app.admin.dead("orders", "billing")[0].error or "")
+    ran = run("skip", "orders", "billing", "ann", "--yes")
+    assert "no message of it is there" in str(ran.exception)
+
+
+def test_dead_letters_are_shown_by_cause_and_retried_by_it(app: QFrame) -> None:
+    for number, body in enumerate(("never", "never", "fine")):
+        app.publish(ORDERS, body, key=f"k{number}")
+    app.run(burst=True)
+    found = json.loads(run("dead", "causes", "orders", "billing", "--json").stdout)
+    [cause] = found["causes"]
+    assert (cause["error"], cause["count"], found["is_all"]) == ("Reject", 2, True)
+    assert cause["name"] in run("dead", "causes", "orders", "billing").stdout
+    ran = run("dead", "retry", "orders", "billing", "--cause", "0" * 8)
+    assert ran.stdout == "0 messages of orders/billing due again\n"
+    ran = run(
+        "dead", "drop", "orders", "billing", "--cause", cause["name"], "--until", found["until"],
+        "--yes",
+    )  # fmt: skip
+    assert ran.stdout == "2 messages of orders/billing dropped\n"
+    assert audited(ran)["count"] == 2
+    none = run("dead", "causes", "orders", "billing").stdout
+    assert none == "no dead letters in orders/billing\n"
+
+
+def test_a_seek_is_previewed(app: QFrame) -> None:
+    stream = Topic("events", slots=1)
+    app.declare(stream)
+    app.store.subscribe(stream, "g")
+    app.publish_many(stream, [1, 2, 3])
+    ran = run("seek", "events", "g", "latest", "--preview")
+    assert "0 messages would be handed out, 0 of them again; 3 unsettled would be" in ran.stdout
+    assert app.admin.lag("events", "g") == 3
+    found = json.loads(run("seek", "events", "g", "earliest", "--preview", "--json").stdout)
+    assert (found["coming"], found["again"]) == (3, 0)
+
+
+def test_a_topic_is_deleted_by_its_name(app: QFrame) -> None:
+    app.publish(ORDERS, 1, key="ann")
+    app.store.subscribe(ORDERS, "billing")
+    ran = run("delete-topic", "orders", stdin="order\n")
+    assert ran.exit_code == 1
+    assert "with 1 group, 1 unsettled message and 0 dead letters?" in ran.stderr
+    assert [topic.name for topic in app.admin.topics()] == ["orders"]
+    assert "is not the name" in str(run("delete-topic", "orders", "--confirm", "no").exception)
+    ran = run("delete-topic", "orders", "--confirm", "orders", "--by", "ada")
+    assert ran.stdout == "topic orders deleted\n"
+    assert (audited(ran)["verb"], audited(ran)["by"]) == ("delete_topic", "ada")
+    assert app.admin.topics() == []
