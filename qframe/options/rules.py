@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
+from functools import cache
+from types import MappingProxyType
 from typing import Annotated, Any, Final, NamedTuple, NoReturn, TypeVar, get_origin, get_type_hints
 
 from qframe.errors import BadOption
@@ -151,6 +153,7 @@ class Option(NamedTuple):
         return f"use {allowed}, or leave it out" if allowed else "leave it out for no value"
 
 
+@cache
 def options_of(model: type[CheckedOptions]) -> Mapping[str, Option]:
     """Options by their names, in order."""
     found = {}
@@ -158,7 +161,7 @@ def options_of(model: type[CheckedOptions]) -> Mapping[str, Option]:
         if get_origin(hint) is Annotated:
             rule, text = hint.__metadata__
             found[name] = Option(name, rule, getattr(model, name, None), text)
-    return found
+    return MappingProxyType(found)
 
 
 def checked_options(model: type[Checked], given: Mapping[str, tuple[str, Any]]) -> Checked:

@@ -39,6 +39,9 @@ class LeaseRenewer(Service):
         sending: returns the deliveries that the settler is sending now: the store may have settled
             them already, so that they have no lease.
         on_lost: called with deliveries that this worker does not own any more.
+        on_window_expired: called before that with the slots of those that could not be renewed in
+            time and are of a stream's line. The store may keep such a window for longer: read on
+            from behind it under the same epoch, it would come last, and out of its keys' order.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class LeaseRenewer(Service):
         epochs: Callable[[], Mapping[int, str]],
         sending: Callable[[], Iterable[Delivery]],
         on_lost: Callable[[list[Delivery]], None],
+        on_window_expired: Callable[[set[int]], None],
     ) -> None:
         super().__init__(context.name_of("renewal"), context.fail)
         self._context = context
@@ -60,6 +64,7 @@ class LeaseRenewer(Service):
         self._epochs = epochs
         self._sending = sending
         self._on_lost = on_lost
+        self._on_window_expired = on_window_expired
         self._clock = context.clock
         self._awake = threading.Event()
         self._kept_until_s: dict[Delivery, float] = {}
@@ -132,7 +137,10 @@ class LeaseRenewer(Service):
             lost = [one for one in lost if one not in settling]
         for kept in holds.values():
             self._kept_until_s.update(dict.fromkeys(kept, sent_s + lease_ms / 1000))
-        if lost := lost + self._expired(away, sent_s):
+        expired = self._expired(away, sent_s)
+        if windows := {one.slot for one in expired if one.subject is None}:
+            self._on_window_expired(windows)
+        if lost := lost + expired:
             self._on_lost(lost)
 
     def _expired(self, deliveries: list[Delivery], now_s: float) -> list[Delivery]:
