@@ -8,7 +8,17 @@ from dataclasses import dataclass, field
 from difflib import get_close_matches
 from functools import cache
 from types import MappingProxyType
-from typing import Annotated, Any, Final, NamedTuple, NoReturn, TypeVar, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    cast,
+    get_origin,
+    get_type_hints,
+)
 
 from qframe.errors import BadOption
 from qframe.topic import checked_name, duration_ms
@@ -153,9 +163,13 @@ class Option(NamedTuple):
         return f"use {allowed}, or leave it out" if allowed else "leave it out for no value"
 
 
-@cache
 def options_of(model: type[CheckedOptions]) -> Mapping[str, Option]:
     """Options by their names, in order."""
+    return _options_of(cast("Any", model))  # a type is hashable, which mypy does not see
+
+
+@cache
+def _options_of(model: Any) -> Mapping[str, Option]:
     found = {}
     for name, hint in get_type_hints(model, include_extras=True).items():
         if get_origin(hint) is Annotated:
