@@ -59,7 +59,7 @@ class Membership(Protocol):
     def fenced(self, slots: Collection[int]) -> None:
         """Called by the consumer when it needs new epochs for these slots.
 
-        The store has refused their epochs, or a stream's lease could not be renewed in time.
+        The store has refused their epochs, or a stream's lease was lost.
         """
 
     def unknown(self) -> UnknownGroup | None:

@@ -54,14 +54,14 @@ def renewal_of(
     clock: VirtualClock,
     lost: list[Delivery],
     sending: Sequence[Delivery] = (),
-    windows: Callable[[set[int]], object] = lambda slots: None,
+    streams: Callable[[set[int]], object] = lambda slots: None,
 ) -> LeaseRenewer:
     store: Any = keeper
     return LeaseRenewer(
         context_of(clock=clock), store=store,
         in_flight=InFlight(max_messages=9, max_bytes=9, on_room=lambda: None),
         lease_ms=300, epochs=lambda: {0: "e"}, sending=lambda: sending, on_lost=lost.extend,
-        on_window_expired=windows,
+        on_stream_lost=streams,
     )  # fmt: skip
 
 
@@ -114,20 +114,21 @@ def test_a_lease_is_counted_from_the_last_renewal_that_was_answered() -> None:
 
 
 @pytest.mark.promise(3)
-def test_a_window_that_could_not_be_renewed_in_time_is_told_before_what_is_lost_of_it() -> None:
-    """What waits behind it in the worker may not go on first."""
+def test_a_streams_slot_is_told_before_what_is_lost_of_it_and_only_what_is_in_flight_counts() -> (
+    None
+):
+    """What follows in the worker may not go on first."""
     keeper, clock, lost = Keeper(), VirtualClock(), []
     told: list[tuple[set[int], list[Delivery]]] = []
-    renewal = renewal_of(keeper, clock, lost, windows=lambda slots: told.append((slots, [*lost])))
-    queued = delivery(1, "k")
-    renewal.renew([delivery(2), queued], 300)
-    keeper.away = True
-    clock.advance(300)
-    renewal.renew([queued], 300)
-    assert (told, lost) == ([], [queued])
+    renewal = renewal_of(keeper, clock, lost, streams=lambda slots: told.append((slots, [*lost])))
+    settled, present = delivery(1), delivery(2)
+    keeper.gone = [LeaseRef(0, "e", None, "r")]
+    renewal.renew([settled], 300)
+    assert (told, lost) == ([], [settled])
     lost.clear()
-    renewal.renew([delivery(2)], 300)
-    assert told == [({0}, [])]
+    renewal._in_flight.add([present])
+    renewal.renew([present], 300)
+    assert (told, lost) == ([({0}, [])], [present])
 
 
 @pytest.mark.promise(4)

@@ -144,7 +144,7 @@ class Consumer:
         self.renewal: LeaseRenewer = LeaseRenewer(
             context, store=store, in_flight=self.in_flight, lease_ms=options.lease_ms,
             epochs=lambda: self.slots.epochs, sending=self._being_settled, on_lost=self.lose,
-            on_window_expired=self.slots.fenced,
+            on_stream_lost=self.slots.fenced,
         )  # fmt: skip
         self.pull_loop: PullLoop = PullLoop(
             context, store=store, bell=bell, receiver=self, in_flight=self.in_flight,
