@@ -15,6 +15,7 @@ import typer
 from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.dead import dead
 from qframe.cli.delete_topic import delete_topic
+from qframe.cli.doctor import doctor
 from qframe.cli.drop_group import drop_group
 from qframe.cli.holds import holds, pause, resume
 from qframe.cli.keys import skip, unblock
@@ -68,6 +69,7 @@ cli.command()(drop_group)
 cli.command()(metrics)
 cli.command()(delete_topic)
 cli.command()(migrate)
+cli.command()(doctor)
 
 
 def _say_version(asked: bool) -> None:

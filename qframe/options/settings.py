@@ -117,6 +117,22 @@ class Settings(CheckedOptions):
         })  # fmt: skip
 
 
+def sources_of(settings: Settings) -> list[tuple[str, str, str]]:
+    """Each setting's name, its value as text, and where `Settings.load` has found it.
+
+    Flags of a command count as the variables that it sets.
+    """
+    variables, written, found = _variables(options_of(Settings)), read_config(), []
+    for name in options_of(Settings):
+        source = "default"
+        if name in variables:
+            source = variables[name][0]
+        elif name in written:
+            source = str(config_path())
+        found.append((name, str(getattr(settings, name)), source))
+    return found
+
+
 class AppKeywords(TypedDict, total=False):
     """The other keyword arguments of `QFrame`, for editors and type checkers."""
 

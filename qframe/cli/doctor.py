@@ -1,0 +1,54 @@
+"""`qframe doctor`: examines the installation, and says what to do."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final
+
+import msgspec
+import typer
+from rich.text import Text
+
+from qframe.cli.flags import AsJson
+from qframe.cli.output import say, say_json, table
+from qframe.cli.reading import refuse_absent
+from qframe.cli.target import Target, coordinated
+from qframe.clock import SYSTEM_CLOCK
+
+_STYLES: Final = {"error": "red", "warning": "yellow", "note": ""}
+
+
+@coordinated
+def doctor(
+    target: Target,
+    strict: Annotated[
+        bool, typer.Option("--strict", help="Exit with 1 for warnings too, not only for errors.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Examines settings, store, topics and coordinator; changes nothing.
+
+    Exits with 1 if an error is found.
+    """
+    from qframe.doctor.examine import examine  # no other command pays for loading all stores
+
+    settings = target.settings()
+    refuse_absent(settings.store)
+    found = examine(settings, SYSTEM_CLOCK)
+    if as_json:
+        say_json(msgspec.to_builtins(found))
+    else:
+        table(("setting", "value", "from"), [(e.name, e.value, e.source) for e in found.settings])
+        say("")
+        say(", ".join(f"{name} {number}" for name, number in found.versions.items()))
+        rows = [
+            (Text(each.level, _STYLES[each.level]), each.check, each.what, each.remedy)
+            for each in found.findings
+        ]
+        if rows:
+            say("")
+            table(("level", "check", "what", "remedy"), rows)
+        if not found.findings:
+            say("nothing is wrong")
+    bad = {"error", "warning"} if strict else {"error"}
+    if any(each.level in bad for each in found.findings):
+        raise typer.Exit(1)

@@ -1,0 +1,165 @@
+"""The examination: opens what the settings name, reads the facts, and makes all checks."""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Iterator
+from importlib.metadata import version
+from pathlib import Path
+
+from sqlalchemy import make_url
+
+from qframe.admin.totals import summed
+from qframe.clock import Clock
+from qframe.coordination.lease import LeaseCoordinator
+from qframe.doctor import redis_checks, sql_checks, topic_checks, zookeeper_checks
+from qframe.doctor.findings import Examination, Finding, SettingFact, of_error
+from qframe.drivers.redis import Redis
+from qframe.drivers.sql import Database
+from qframe.drivers.zookeeper import ZooKeeper
+from qframe.errors import QFrameError
+from qframe.events import Events
+from qframe.options.settings import Settings, sources_of
+from qframe.redaction import redacted
+from qframe.stores.base import Store
+from qframe.stores.open import open_store
+from qframe.topic import Topic
+
+SKEW_MS = 2000
+_LEVELS = ("error", "warning", "note")
+
+
+class _Examiner:
+    """Collects what is found.
+
+    Args:
+        settings: the settings to examine.
+        clock: this machine's clock.
+    """
+
+    def __init__(self, settings: Settings, clock: Clock) -> None:
+        self._settings = settings
+        self._clock = clock
+        self.findings: list[Finding] = []
+        self.versions = {"python": platform.python_version(), "qframe": version("qframe")}
+
+    def note(self, found: Finding | None) -> None:
+        """Keeps a finding, once."""
+        if found is not None and found not in self.findings:
+            self.findings.append(found)
+
+    def examine(self) -> None:
+        """Looks at the store, its topics, and the coordinator."""
+        url = self._settings.store
+        scheme = url.partition(":")[0].partition("+")[0]
+        try:
+            if scheme in ("redis", "rediss"):
+                self._redis(url)
+            elif scheme != "model":
+                self._database(url)
+            if not any(each.level == "error" for each in self.findings):
+                self._topics()
+        except QFrameError as error:
+            self.note(of_error("store", error))
+        if self._settings.coordinator:
+            try:
+                self._zookeeper(self._settings.coordinator)
+            except QFrameError as error:
+                self.note(of_error("coordinator", error))
+
+    def _redis(self, url: str) -> None:
+        redis = Redis(url)
+        servers: list[redis_checks.Facts] = []
+        try:
+            redis.check(servers.append)
+            for facts in servers:
+                self.versions["redis"] = redis_checks.version_of(facts)
+                for check in redis_checks.SERVER_CHECKS:
+                    self.note(check(facts))
+            self.note(redis_checks.rights(redis, self._settings.namespace))
+            seconds, micros = redis.time(b"qf:doctor")
+            self._skew(seconds * 1000 + micros // 1000)
+        finally:
+            redis.close()
+
+    def _database(self, url: str) -> None:
+        parsed = make_url(url)
+        database = Database(parsed.update_query_dict({"migrate": "no"}).render_as_string(False))
+        try:
+            facts = sql_checks.facts_of(database)
+            self.versions[database.backend.dialect.name] = facts.get("version", "")
+            for check in sql_checks.DATABASE_CHECKS:
+                self.note(check(database))
+            for found in sql_checks.indexes(database):
+                self.note(found)
+            for check_facts in sql_checks.FACT_CHECKS:
+                self.note(check_facts(facts))
+            self.note(sql_checks.packets(facts, self._settings.max_body))
+            if database.backend.has_clock:
+                self._skew(database.read_autocommit(lambda transaction: transaction.now_ms()))
+            elif parsed.database:
+                self.note(sql_checks.space(Path(parsed.database).resolve().parent))
+        finally:
+            database.close()
+
+    def _zookeeper(self, url: str) -> None:
+        asked_s = self._settings.session_timeout
+        zookeeper = ZooKeeper(url, session_s=asked_s, on_state=lambda: None)
+        try:
+            zookeeper.start(zookeeper_checks.START_S)
+            self.note(zookeeper_checks.session(zookeeper, asked_s))
+            self.note(zookeeper_checks.rights(zookeeper, self._settings.namespace))
+            self.note(zookeeper_checks.ensemble(zookeeper))
+        finally:
+            zookeeper.close()
+
+    def _topics(self) -> None:
+        settings = self._settings
+        store = open_store(settings.store, namespace=settings.namespace, clock=self._clock)
+        try:
+            for topic in store.topics():
+                for check in topic_checks.TOPIC_CHECKS:
+                    self.note(check(topic))
+                for facts in self._groups(store, topic):
+                    for check_group in topic_checks.GROUP_CHECKS:
+                        self.note(check_group(facts))
+        finally:
+            store.close()
+
+    def _groups(self, store: Store, topic: Topic) -> Iterator[topic_checks.GroupFacts]:
+        """The facts of each group; workers count only where the store itself has the rosters."""
+        now_ms = store.now_ms()
+        for group in store.groups(topic):
+            totals = summed(group, store.stats(topic, group))
+            alive = 1 if self._settings.coordinator else self._alive(store, topic, group)
+            yield topic_checks.GroupFacts(topic, totals, alive, now_ms)
+
+    def _alive(self, store: Store, topic: Topic, group: str) -> int:
+        rosters = LeaseCoordinator(
+            store, worker="doctor", session_s=self._settings.session_timeout, events=Events(),
+            clock=self._clock, on_failure=lambda _part, _error: None,
+        )  # fmt: skip
+        return len(rosters.roster(topic, group).members)
+
+    def _skew(self, server_ms: int) -> None:
+        skew_ms = self._clock.now_ms() - server_ms
+        way = "ahead of" if skew_ms > 0 else "behind"
+        if abs(skew_ms) > SKEW_MS:
+            self.note(Finding(
+                check="clock", level="warning",
+                what=f"this machine's clock is {abs(skew_ms) / 1000:.1f} s {way} the server's: "
+                "moments given as at= shift",
+                remedy="synchronise both clocks, as by NTP",
+            ))  # fmt: skip
+
+
+def examine(settings: Settings, clock: Clock) -> Examination:
+    """Examines what settings name; changes nothing, and raises nothing for what is wrong there."""
+    examiner = _Examiner(settings, clock)
+    examiner.examine()
+    findings = sorted(examiner.findings, key=lambda each: _LEVELS.index(each.level))
+    facts = [
+        SettingFact(name=name, value=redacted(value), source=source)
+        for name, value, source in sources_of(settings)
+    ]
+    return Examination(versions=examiner.versions, settings=facts, findings=findings)

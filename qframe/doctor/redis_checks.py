@@ -1,0 +1,138 @@
+"""Checks of a store in Redis: of each server by its INFO, and of the user's rights."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from qframe.doctor.findings import Finding
+from qframe.drivers.redis import Command, Redis
+
+Facts = Mapping[str, Any]
+
+OLDEST: Final = 7
+FULL_AT: Final = 0.9
+# The commands of a consumer's scripts, with arguments that fit; KEY and CHANNEL stand for its own.
+_COMMANDS: Final = (
+    "copy KEY KEY", "del KEY", "exists KEY", "get KEY", "hdel KEY a", "hexists KEY a", "hget KEY a",
+    "hgetall KEY", "hincrby KEY a 1", "hkeys KEY", "hlen KEY", "hmget KEY a", "hscan KEY 0",
+    "hset KEY a b", "incr KEY", "incrby KEY 1", "llen KEY", "lpop KEY", "lrange KEY 0 1",
+    "rename KEY KEY", "rpush KEY a", "set KEY a", "type KEY", "unlink KEY", "xadd KEY * a b",
+    "xrange KEY - +", "xrevrange KEY + -", "xtrim KEY MAXLEN 1", "zadd KEY 1 a", "zcard KEY",
+    "zcount KEY 0 1", "zlexcount KEY - +", "zmscore KEY a", "zpopmin KEY", "zrange KEY 0 1",
+    "zrangebylex KEY - +", "zrangebyscore KEY 0 1", "zrem KEY a", "zscan KEY 0", "zscore KEY a",
+    "publish CHANNEL a", "subscribe CHANNEL", "time", "ping",
+)  # fmt: skip
+_FORBIDDEN: Final = """
+local missing = {}
+for _, line in ipairs(ARGV) do
+    local words = {}
+    for word in string.gmatch(line, "%S+") do words[#words + 1] = word end
+    for at, word in ipairs(words) do if word == "KEY" then words[at] = KEYS[1] end end
+    if not redis.acl_check_cmd(unpack(words)) then missing[#missing + 1] = words[1] end
+end
+return missing
+"""
+
+
+def version(facts: Facts) -> Finding | None:
+    """The server's version is one that qframe serves."""
+    found = version_of(facts)
+    if int(found.split(".")[0]) >= OLDEST:
+        return None
+    return Finding(
+        check="version", level="error", what=f"the server runs version {found}",
+        remedy="use Redis 7, Valkey 7 or newer",
+    )  # fmt: skip
+
+
+def eviction(facts: Facts) -> Finding | None:
+    """Nothing is evicted."""
+    policy = str(facts.get("maxmemory_policy", "noeviction"))
+    if policy == "noeviction":
+        return None
+    return Finding(
+        check="eviction", level="error",
+        what=f"maxmemory-policy is {policy}: the server drops messages when its memory is full",
+        remedy="set maxmemory-policy to noeviction",
+    )  # fmt: skip
+
+
+def memory(facts: Facts) -> Finding | None:
+    """There is room, and a limit that the operating system does not have to set."""
+    limit, used = int(facts.get("maxmemory", 0)), int(facts.get("used_memory", 0))
+    if not limit:
+        return Finding(
+            check="memory", level="note",
+            what="maxmemory is not set: a server that outgrows the machine is killed",
+            remedy="set maxmemory below the machine's memory; publishing is then refused in time",
+        )  # fmt: skip
+    if used < FULL_AT * limit:
+        return None
+    return Finding(
+        check="memory", level="warning",
+        what=f"{used / limit:.0%} of maxmemory ({limit} bytes) is used: publishing soon fails",
+        remedy="raise maxmemory, drop groups that nobody serves, or lower retain of streams",
+    )  # fmt: skip
+
+
+def persistence(facts: Facts) -> Finding | None:
+    """Messages survive the server's end."""
+    if facts.get("role") == "slave" or int(facts.get("aof_enabled", 0)):
+        return None
+    return Finding(
+        check="persistence", level="warning",
+        what="appendonly is off: a restart loses what came since the last snapshot",
+        remedy="set appendonly to yes, and appendfsync to everysec or always",
+    )  # fmt: skip
+
+
+def writing(facts: Facts) -> Finding | None:
+    """The last files that the server has written reached its disk."""
+    failed = [
+        name
+        for name in ("aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status")
+        if facts.get(name, "ok") != "ok"
+    ]
+    if not failed:
+        return None
+    return Finding(
+        check="writing", level="error", what=f"the server cannot write its files: {failed[0]}",
+        remedy="see its log: the disk may be full, or the folder not writable",
+    )  # fmt: skip
+
+
+def replicas(facts: Facts) -> Finding | None:
+    """Another server has the messages too."""
+    if facts.get("role") == "slave" or int(facts.get("connected_slaves", 0)):
+        return None
+    return Finding(
+        check="replicas", level="note",
+        what="the server has no replica: a lost machine loses its messages",
+        remedy="add a replica, with Sentinels or as a cluster, and set min-replicas-to-write to 1",
+    )  # fmt: skip
+
+
+SERVER_CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
+    version, eviction, memory, persistence, writing, replicas,
+)  # fmt: skip
+
+
+def rights(redis: Redis, namespace: str) -> Finding | None:
+    """The user may run what workers run."""
+    key = f"qf:{{{namespace}:doctor:0}}:".encode()
+    channel = f"qf:bell:{namespace}:doctor"
+    lines = [line.replace("CHANNEL", channel) for line in _COMMANDS]
+    missing = redis.one(Command(key, ("EVAL", _FORBIDDEN, 1, key, *lines)))
+    if not missing:
+        return None
+    names = ", ".join(bytes(name).decode() for name in missing)
+    return Finding(
+        check="rights", level="error", what=f"the user may not run: {names}",
+        remedy="give the rights in docs/wire.md by ACL SETUSER",
+    )  # fmt: skip
+
+
+def version_of(facts: Facts) -> str:
+    """The server's version, as it tells it."""
+    return str(facts.get("valkey_version") or facts.get("redis_version") or "0")

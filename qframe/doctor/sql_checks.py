@@ -1,0 +1,175 @@
+"""Checks of a store in a database: its tables, its rights, and how it keeps what it commits."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from sqlalchemy import text
+from sqlalchemy.schema import CreateIndex
+
+from qframe.doctor.findings import Finding
+from qframe.drivers.sql import Database, Statement, Transaction
+from qframe.stores.sql import schema
+from qframe.stores.sql.migrate import MIGRATIONS, version_of
+
+LITTLE_SPACE: Final = 256 * 2**20
+_FACTS: Final = {
+    "postgresql": "SELECT name, setting FROM pg_settings",
+    "mysql": "SHOW VARIABLES",
+    "mariadb": "SHOW VARIABLES",
+}
+Facts = dict[str, str]
+
+
+def facts_of(database: Database) -> Facts:
+    """The server's settings as this session has them; of SQLite its pragmas."""
+    name = database.backend.dialect.name
+    return database.read_autocommit(lambda transaction: _facts(transaction, name))
+
+
+def _facts(transaction: Transaction, name: str) -> Facts:
+    if name == "sqlite":
+        pragmas = ("synchronous", "journal_mode")
+        rows = [(each, _rows(transaction, f"PRAGMA {each}")[0][0]) for each in pragmas]
+        rows += [("version", _rows(transaction, "SELECT sqlite_version()")[0][0])]
+    else:
+        rows = list(_rows(transaction, _FACTS[name]))
+    found = {str(key): str(value) for key, value in rows}
+    found.setdefault("version", found.get("server_version", ""))
+    return found
+
+
+def _rows(transaction: Transaction, query: str) -> Sequence[tuple[Any, ...]]:
+    return transaction.rows(Statement(text(query), ""))
+
+
+def migrations(database: Database) -> Finding | None:
+    """The tables have the version of this code."""
+    found, known = version_of(database), len(MIGRATIONS)
+    if found == known:
+        return None
+    older = found < known
+    return Finding(
+        check="migrations", level="error",
+        what=f"the tables are at version {found}, and this qframe uses version {known}",
+        remedy="run: qframe migrate" if older else "install the qframe that has made them",
+    )  # fmt: skip
+
+
+def indexes(database: Database) -> Iterator[Finding]:
+    """Every index is there: without one, a statement reads its table whole."""
+
+    def missing(transaction: Transaction) -> list[Any]:
+        return [
+            index
+            for table in schema.metadata.sorted_tables
+            if transaction.has_table(table.name)
+            for index in table.indexes
+            if not transaction.has_index(table.name, str(index.name))
+        ]
+
+    for index in database.read_autocommit(missing):
+        yield Finding(
+            check="indexes", level="error", what=f"the index {index.name} is missing",
+            remedy=f"run: {' '.join(database.text_of(Statement(CreateIndex(index), '')).split())}",
+        )  # fmt: skip
+
+
+def rights(database: Database) -> Finding | None:
+    """The user may change all tables; asked of PostgreSQL, which can tell without a change."""
+    if database.backend.dialect.name != "postgresql":
+        return None
+    names = [table.name for table in schema.metadata.sorted_tables]
+    asked = ", ".join(f"'{name}'" for name in names)
+    rows = database.read_autocommit(lambda transaction: _rows(transaction, (
+        f"SELECT name FROM unnest(ARRAY[{asked}]) AS name WHERE to_regclass(name) IS NOT NULL AND "  # noqa: S608 - names of ours
+        "NOT (has_table_privilege(name, 'SELECT') AND has_table_privilege(name, 'INSERT') AND "
+        "has_table_privilege(name, 'UPDATE') AND has_table_privilege(name, 'DELETE'))"
+    )))  # fmt: skip
+    if not rows:
+        return None
+    return Finding(
+        check="rights", level="error",
+        what=f"the user may not read and change: {', '.join(str(name) for (name,) in rows)}",
+        remedy="grant SELECT, INSERT, UPDATE and DELETE on them; see docs/database-roles.md",
+    )  # fmt: skip
+
+
+def durability(facts: Facts) -> Finding | None:
+    """A commit is on the disk when it returns."""
+    weak = {
+        "fsync": ("off",), "synchronous_commit": ("off",), "full_page_writes": ("off",),
+        "innodb_flush_log_at_trx_commit": ("0", "2"), "synchronous": ("0", "1"),
+    }  # fmt: skip
+    found = [f"{name} is {facts[name]}" for name in weak if facts.get(name) in weak[name]]
+    if not found:
+        return None
+    return Finding(
+        check="durability", level="warning",
+        what=f"{', '.join(found)}: a loss of power loses messages that were published",
+        remedy="use PostgreSQL's and MariaDB's defaults, or ?synchronous=full for SQLite",
+    )  # fmt: skip
+
+
+def writable(facts: Facts) -> Finding | None:
+    """The server takes changes."""
+    names = ("default_transaction_read_only", "in_hot_standby", "read_only", "innodb_read_only")
+    found = [name for name in names if facts.get(name, "off").lower() in ("on", "1")]
+    if not found:
+        return None
+    return Finding(
+        check="writable", level="error", what=f"the server refuses changes: {found[0]} is on",
+        remedy="name the primary in the store's URL, or turn this off",
+    )  # fmt: skip
+
+
+def isolation(facts: Facts) -> Finding | None:
+    """Transactions see what others commit; MariaDB's log of statements forbids that."""
+    level = facts.get("tx_isolation") or facts.get("transaction_isolation", "")
+    if facts.get("log_bin") == "ON" and facts.get("binlog_format") == "STATEMENT":
+        return Finding(
+            check="isolation", level="error",
+            what="binlog_format is STATEMENT, which refuses writes under READ COMMITTED",
+            remedy="set binlog_format to MIXED or ROW",
+        )  # fmt: skip
+    if not level or level.replace("-", " ").lower() == "read committed":
+        return None
+    return Finding(
+        check="isolation", level="note",
+        what=f"the default isolation is {level}: qframe's transactions ask for READ COMMITTED",
+        remedy="nothing, unless a proxy between them resets what a session has set",
+    )  # fmt: skip
+
+
+def packets(facts: Facts, max_body: int) -> Finding | None:
+    """MariaDB takes a body as large as `max_body`."""
+    limit = int(facts.get("max_allowed_packet", 0))
+    if not limit or limit >= 2 * max_body + 4096:
+        return None
+    return Finding(
+        check="packets", level="warning",
+        what=f"max_allowed_packet is {limit}, too little for bodies of max_body = {max_body}",
+        remedy=f"raise it to {2 * max_body + 4096}, or lower max_body",
+    )  # fmt: skip
+
+
+def space(folder: Path) -> Finding | None:
+    """The disk of a database in a file has room."""
+    free = shutil.disk_usage(folder).free
+    if free >= LITTLE_SPACE:
+        return None
+    return Finding(
+        check="space", level="warning", what=f"{free // 2**20} MiB are free in {folder}",
+        remedy="make room: publishing fails with StoreFull when there is none",
+    )  # fmt: skip
+
+
+FACT_CHECKS: Final[tuple[Callable[[Facts], Finding | None], ...]] = (
+    durability, writable, isolation,
+)  # fmt: skip
+DATABASE_CHECKS: Final[tuple[Callable[[Database], Finding | None], ...]] = (
+    migrations, rights,
+)  # fmt: skip

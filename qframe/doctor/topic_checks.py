@@ -1,0 +1,67 @@
+"""Checks of topics and their groups."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from qframe.admin.totals import Totals
+from qframe.doctor.findings import Finding
+from qframe.topic import Kind, Topic
+
+SHORT_WINDOW_MS: Final = 60_000
+
+
+class GroupFacts(msgspec.Struct, frozen=True):
+    """A group of a topic: its counts, its live workers, and the store's time."""
+
+    topic: Topic
+    totals: Totals
+    workers: int
+    now_ms: int
+
+
+def dedupe_window(topic: Topic) -> Finding | None:
+    """A repeated id is recognised for as long as a publisher tries again."""
+    if topic.dedupe_window_ms >= SHORT_WINDOW_MS:
+        return None
+    return Finding(
+        check="dedupe_window", level="warning",
+        what=f"dedupe_window of topic {topic.name} is {topic.dedupe_window_ms / 1000:g} s: "
+        "a publish that is tried again later is stored twice",
+        remedy="declare the topic with dedupe_window of a minute or more; 1h is the default",
+    )  # fmt: skip
+
+
+def retention(facts: GroupFacts) -> Finding | None:
+    """A stream is trimmed: no group holds messages for longer than `retain`."""
+    topic, oldest_ms = facts.topic, facts.totals.oldest_ms
+    if topic.kind is not Kind.STREAM or oldest_ms is None or not facts.totals.lag:
+        return None
+    if facts.now_ms - oldest_ms <= topic.retain_ms:
+        return None
+    return Finding(
+        check="retention", level="warning",
+        what=f"group {facts.totals.group} keeps messages of stream {topic.name} for longer than "
+        f"retain ({topic.retain_ms / 1000:g} s), since it has not handled them",
+        remedy="start workers for it; if nobody needs it: "
+        f"qframe drop-group {topic.name} {facts.totals.group}",
+    )  # fmt: skip
+
+
+def workers(facts: GroupFacts) -> Finding | None:
+    """A group that has work has a worker."""
+    if facts.workers or not (facts.totals.todo or facts.totals.doing):
+        return None
+    return Finding(
+        check="workers", level="warning",
+        what=f"{facts.totals.todo} messages of {facts.topic.name}/{facts.totals.group} are due, "
+        "and no worker is alive",
+        remedy="start one: qframe worker MODULE",
+    )  # fmt: skip
+
+
+TOPIC_CHECKS: Final[tuple[Callable[[Topic], Finding | None], ...]] = (dedupe_window,)
+GROUP_CHECKS: Final[tuple[Callable[[GroupFacts], Finding | None], ...]] = (retention, workers)

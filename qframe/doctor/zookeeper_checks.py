@@ -1,0 +1,65 @@
+"""Checks of a coordinator in ZooKeeper."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from kazoo.exceptions import KazooException, NoAuthError, NoNodeError
+from kazoo.handlers.threading import KazooTimeoutError
+from kazoo.security import Permissions
+
+from qframe.doctor.findings import Finding
+from qframe.drivers.zookeeper import ZooKeeper
+from qframe.errors import CoordinatorUnavailable
+
+ABOUT: Final = 0.01
+START_S: Final = 5.0
+_ANYBODY: Final = "world"
+
+
+def session(zookeeper: ZooKeeper, asked_s: float) -> Finding | None:
+    """The servers grant sessions as long as was asked for."""
+    granted_s = zookeeper.session_s
+    if abs(granted_s - asked_s) <= ABOUT * asked_s:
+        return None
+    return Finding(
+        check="session", level="warning",
+        what=f"the servers grant sessions of {granted_s:g} s, and session_timeout is {asked_s:g} s",
+        remedy="set session_timeout to that, or minSessionTimeout and maxSessionTimeout there",
+    )  # fmt: skip
+
+
+def rights(zookeeper: ZooKeeper, namespace: str) -> Finding | None:
+    """The user may change the nodes, and nobody else."""
+    path = f"/{namespace}"
+    try:
+        zookeeper.client.get_children_async(path).get(timeout=START_S)
+        acls, _ = zookeeper.client.get_acls_async(path).get(timeout=START_S)
+    except NoNodeError:
+        return None
+    except NoAuthError:
+        return Finding(
+            check="rights", level="error", what=f"the user may not read {zookeeper.root}{path}",
+            remedy="name the user that made the nodes in the coordinator's URL, or set their ACLs",
+        )  # fmt: skip
+    except (KazooException, KazooTimeoutError) as error:
+        raise CoordinatorUnavailable(zookeeper.shown, str(error) or type(error).__name__) from error
+    if not any(acl.id.scheme == _ANYBODY and acl.perms & Permissions.WRITE for acl in acls):
+        return None
+    return Finding(
+        check="rights", level="note",
+        what=f"anybody who reaches the servers may change {zookeeper.root}{path}",
+        remedy="name a user in the coordinator's URL before the first worker starts",
+    )  # fmt: skip
+
+
+def ensemble(zookeeper: ZooKeeper) -> Finding | None:
+    """One server may fail without all workers stopping."""
+    hosts = zookeeper.shown.partition("://")[2].partition("/")[0].split(",")
+    if len(hosts) > 1:
+        return None
+    return Finding(
+        check="ensemble", level="note",
+        what=f"the coordinator's URL names one server, {hosts[0]}: without it nothing is handled",
+        remedy="run three servers, and name all of them",
+    )  # fmt: skip

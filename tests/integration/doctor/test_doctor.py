@@ -1,0 +1,225 @@
+"""`qframe doctor` finds faults that were planted on real servers, and nothing on healthy ones."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from kazoo.client import KazooClient
+from kazoo.security import make_digest_acl
+from servers import MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer
+from small_disk import SmallDisk
+from typer.testing import CliRunner
+
+from qframe import QFrame, Topic
+from qframe.cli.main import cli
+from qframe.clock import SYSTEM_CLOCK, Clock, SystemClock
+from qframe.doctor.examine import examine
+from qframe.doctor.findings import Finding
+from qframe.options.settings import Settings
+from qframe.stores.sql.store import SqlStore
+
+
+def found_by(store: str, *, clock: Clock = SYSTEM_CLOCK, **more: Any) -> dict[str, Finding]:
+    """What is found, by the check that finds it; each has a remedy."""
+    findings = examine(Settings.load(store=store, **more), clock).findings
+    assert all(each.what and each.remedy for each in findings)
+    assert len(findings) == len({each.check for each in findings}), findings
+    return {each.check: each for each in findings}
+
+
+def levels(found: dict[str, Finding]) -> dict[str, str]:
+    return {check: finding.level for check, finding in found.items()}
+
+
+class Shifted(SystemClock):
+    """A clock that is a minute ahead."""
+
+    def now_ms(self) -> int:
+        return SYSTEM_CLOCK.now_ms() + 60_000
+
+
+# Redis.
+
+
+def test_a_redis_that_keeps_what_it_is_given_lacks_a_replica_alone(tmp_path: Path) -> None:
+    config = {"maxmemory": "100mb", "maxmemory-policy": "noeviction"}
+    with RedisServer(tmp_path, config=config, aof=True) as server:
+        assert levels(found_by(server.url)) == {"replicas": "note"}
+
+
+def test_faults_of_a_redis_server_are_found(tmp_path: Path) -> None:
+    with RedisServer(tmp_path, config={"maxmemory-policy": "allkeys-lru"}) as server:
+        found = found_by(server.url, clock=Shifted())
+        assert levels(found) == {
+            "eviction": "error", "clock": "warning", "persistence": "warning", "memory": "note",
+            "replicas": "note",
+        }  # fmt: skip
+        assert "60" in found["clock"].what
+        assert "noeviction" in found["eviction"].remedy
+        server.call("CONFIG", "SET", "maxmemory-policy", "noeviction")
+        used = int(server.call("INFO", "memory")["used_memory"])
+        server.call("CONFIG", "SET", "maxmemory", used + 1000)
+        assert found_by(server.url)["memory"].level == "warning"
+
+
+def test_rights_that_a_redis_user_lacks_are_named(redis_server: RedisServer) -> None:
+    rights = ["~*", "&*", "+@all", "-xadd", "-zrem"]
+    redis_server.call("ACL", "SETUSER", "doctored", "on", ">s", *rights)
+    url = redis_server.url.replace("redis://", "redis://doctored:s@")
+    assert found_by(url)["rights"].what == "the user may not run: xadd, zrem"
+    redis_server.call("ACL", "DELUSER", "doctored")
+
+
+def test_a_store_that_is_away_and_a_password_that_is_wrong_are_errors(
+    redis_server: RedisServer,
+) -> None:
+    away = found_by("redis://127.0.0.1:1")
+    assert levels(away) == {"store": "error"}
+    assert "127.0.0.1:1" in away["store"].what
+    wrong = found_by(redis_server.url.replace("redis://", "redis://nobody:hunter2@"))
+    assert levels(wrong)["store"] == "error"
+    assert "hunter2" not in str(wrong)
+
+
+# Databases.
+
+
+@pytest.fixture
+def postgres_url(postgres: PostgresServer) -> str:
+    url = postgres.new_database()
+    SqlStore(url).close()
+    return url
+
+
+def test_faults_of_a_postgres_database_are_found(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    durability = found_by(postgres_url)["durability"]  # the tests' server does without fsync
+    assert "fsync is off" in durability.what
+    name = postgres_url.rpartition("/")[2]
+    postgres.call("DROP INDEX qframe_subjects_order", name)
+    postgres.call(f"ALTER DATABASE {name} SET synchronous_commit = off")
+    postgres.call(f"ALTER DATABASE {name} SET default_transaction_read_only = on")
+    found = found_by(postgres_url)
+    assert "synchronous_commit is off" in found["durability"].what
+    assert found["indexes"].what == "the index qframe_subjects_order is missing"
+    assert found["writable"].level == "error"
+    postgres.call(f"ALTER DATABASE {name} RESET ALL")
+    postgres.call(found["indexes"].remedy.removeprefix("run: "), name)
+    assert set(found_by(postgres_url)) == {"durability"}
+
+
+def test_tables_of_another_version_and_missing_rights_are_found(
+    postgres: PostgresServer, postgres_url: str
+) -> None:
+    name = postgres_url.rpartition("/")[2]
+    postgres.call("CREATE ROLE doctored LOGIN", name)
+    found = found_by(postgres_url.replace("//qframe@", "//doctored@"))
+    assert found["store"].level == "error"
+    postgres.call("GRANT SELECT ON ALL TABLES IN SCHEMA public TO doctored", name)
+    found = found_by(postgres_url.replace("//qframe@", "//doctored@"))
+    assert "may not read and change: qframe_" in found["rights"].what
+    postgres.call("UPDATE qframe_version SET version = version - 1", name)
+    assert found_by(postgres_url)["migrations"].remedy == "run: qframe migrate"
+
+
+def test_faults_of_a_mariadb_server_are_found(mariadb: MariaDbServer) -> None:
+    url = mariadb.new_database()
+    SqlStore(url).close()
+    found = found_by(url, max_body=2**29)
+    assert levels(found) == {"durability": "warning", "packets": "warning"}
+    assert "innodb_flush_log_at_trx_commit is 2" in found["durability"].what
+    assert "max_allowed_packet" in found["packets"].what
+
+
+def test_a_sqlite_file_is_healthy_until_it_trades_safety_for_speed(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'q.db'}"
+    SqlStore(url).close()
+    assert found_by(url) == {}
+    assert levels(found_by(f"{url}?synchronous=normal")) == {"durability": "warning"}
+
+
+@pytest.mark.mounts
+def test_a_disk_with_little_room_is_found(tmp_path: Path) -> None:
+    with SmallDisk(tmp_path / "small", 16 * 2**20, ballast=0) as disk:
+        url = f"sqlite:///{disk.folder / 'q.db'}"
+        SqlStore(url).close()
+        assert levels(found_by(url)) == {"space": "warning"}
+
+
+# The coordinator.
+
+
+def test_faults_of_a_coordinator_are_found(
+    tmp_path: Path, zookeeper: ZooKeeperServer, zookeeper_url: str
+) -> None:
+    url = f"sqlite:///{tmp_path / 'q.db'}"
+    SqlStore(url).close()
+    assert levels(found_by(url, coordinator=zookeeper_url)) == {"ensemble": "note"}
+    long = found_by(url, coordinator=zookeeper_url, session_timeout=600)
+    assert "sessions of 60 s" in long["session"].what
+    client = KazooClient(zookeeper.address)
+    client.start(60)
+    try:
+        path = zookeeper_url.rpartition("/")[2]
+        client.create(f"/{path}/qframe")
+        assert levels(found_by(url, coordinator=zookeeper_url))["rights"] == "note"
+        client.set_acls(f"/{path}/qframe", [make_digest_acl("ann", "s", all=True)])
+        assert levels(found_by(url, coordinator=zookeeper_url))["rights"] == "error"
+    finally:
+        client.stop()
+        client.close()
+    away = found_by(url, coordinator="zookeeper://127.0.0.1:1")
+    assert levels(away) == {"coordinator": "error"}
+
+
+# Topics, and the command.
+
+
+def test_unsafe_topics_and_groups_that_nobody_serves_are_found(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'q.db'}"
+    with QFrame(url) as app:
+        events = Topic("events", slots=1, dedupe_window="5s", retain=0.001)
+        app.consumer(events, group="billing")(lambda: None)
+        app.publish(events, 1)
+        app.publish(events, 2)
+    found = found_by(url, clock=Shifted())
+    assert levels(found) == {
+        "dedupe_window": "warning", "retention": "warning", "workers": "warning"
+    }  # fmt: skip
+    assert found["retention"].remedy.endswith("qframe drop-group events billing")
+
+
+def test_the_command_shows_settings_with_their_sources_and_exits_with_what_it_finds(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("QFRAME_GRACE", "7")
+    (tmp_path / "qframe.toml").write_text('namespace = "shop"\n')
+    url = f"sqlite:///{tmp_path / 'q.db'}"
+    SqlStore(url).close()
+    monkeypatch.setenv("QFRAME_STORE", f"{url}?synchronous=normal")
+
+    def run(*words: str) -> tuple[int, str]:
+        ran = CliRunner().invoke(cli, ["doctor", *words], catch_exceptions=False)
+        return ran.exit_code, ran.output
+
+    code, out = run("--json")
+    said = json.loads(out)
+    assert code == 0
+    assert [each["check"] for each in said["findings"]] == ["durability"]
+    sources = {each["name"]: each["source"] for each in said["settings"]}
+    assert sources["grace"] == "QFRAME_GRACE"
+    assert sources["namespace"] == "qframe.toml"
+    assert sources["log_level"] == "default"
+    assert {"python", "qframe", "sqlite"} <= set(said["versions"])
+    code, out = run("--strict")
+    assert code == 1
+    assert "remedy" in out
+    monkeypatch.setenv("QFRAME_STORE", "redis://:hunter2@127.0.0.1:1")
+    code, out = run()
+    assert code == 1
+    assert "hunter2" not in out
