@@ -57,7 +57,10 @@ class Membership(Protocol):
         """Called by the consumer once nothing is in flight of slots that are leaving."""
 
     def fenced(self, slots: Collection[int]) -> None:
-        """Called by the consumer when the store has refused the epochs of these slots."""
+        """Called by the consumer when it needs new epochs for these slots.
+
+        The store has refused their epochs, or a stream's lease was lost.
+        """
 
     def unknown(self) -> UnknownGroup | None:
         """The error that said the group is gone, once for each; None if there was none."""

@@ -96,7 +96,7 @@ class MembershipService(Service):
         self._session.wake()
 
     def fenced(self, slots: Collection[int]) -> None:
-        """Releases slots whose epochs the store has refused, and claims them anew later."""
+        """Releases slots that need new epochs, and claims them anew later."""
         self._refused_until_s = self._clock.monotonic_s() + REFUSED_PAUSE_S
         with self._changing:  # before they go: the session must hear why while it owns them
             self._refused |= set(slots)

@@ -6,7 +6,19 @@ from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from difflib import get_close_matches
-from typing import Annotated, Any, Final, NamedTuple, NoReturn, TypeVar, get_origin, get_type_hints
+from functools import cache
+from types import MappingProxyType
+from typing import (
+    Annotated,
+    Any,
+    Final,
+    NamedTuple,
+    NoReturn,
+    TypeVar,
+    cast,
+    get_origin,
+    get_type_hints,
+)
 
 from qframe.errors import BadOption
 from qframe.topic import checked_name, duration_ms
@@ -153,12 +165,17 @@ class Option(NamedTuple):
 
 def options_of(model: type[CheckedOptions]) -> Mapping[str, Option]:
     """Options by their names, in order."""
+    return _options_of(cast("Any", model))  # a type is hashable, which mypy does not see
+
+
+@cache
+def _options_of(model: Any) -> Mapping[str, Option]:
     found = {}
     for name, hint in get_type_hints(model, include_extras=True).items():
         if get_origin(hint) is Annotated:
             rule, text = hint.__metadata__
             found[name] = Option(name, rule, getattr(model, name, None), text)
-    return found
+    return MappingProxyType(found)
 
 
 def checked_options(model: type[Checked], given: Mapping[str, tuple[str, Any]]) -> Checked:

@@ -121,7 +121,11 @@ class Pulling(Protocol):
     def revoke(
         self, topic: Topic, group: str, asks: Sequence[PullRequest], receipt: str
     ) -> RevokeResult:
-        """Gives back, uncounted, all subjects handed out under a receipt whose reply was lost."""
+        """Gives back, uncounted, what was handed out under a receipt whose reply was lost.
+
+        The asks are those of the lost pull. On a stream the group's read position goes back to
+        where that pull has begun, which the position of its ask says.
+        """
 
 
 class Settling(Protocol):

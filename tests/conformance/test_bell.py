@@ -169,7 +169,7 @@ def delay(bench: Bench, topic: Topic) -> None:
 
 def hand_out(bench: Bench, topic: Topic) -> None:
     bench.publish(topic, 1, "k")
-    bench.retry(topic, *bench.got(topic))  # of a stream only what has left the line is revoked
+    bench.retry(topic, *bench.got(topic))  # of a stream what has left the line
     bench.got(topic, receipt="lost")
 
 

@@ -490,7 +490,43 @@ def test_a_revocation_on_a_stream_gives_back_what_had_left_the_line(bench: Bench
     bench.retry(topic, *bench.got(topic, limit=1))
     assert bench.bodies(topic, receipt="lost") == [0, 1]
     own = bench.store.epochs(topic, "g")[0]
-    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9)], "lost").count == 1
+    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 9, 1)], "lost").count == 2
     again = bench.got(topic, position=1)
     assert [(body_of(one), one.attempt, one.lost) for one in again] == [(0, 2, 0), (1, 1, 0)]
     assert bench.ack(topic, *again) == SETTLED * 2
+
+
+@pytest.mark.promise(6)
+def test_a_revocation_on_a_stream_goes_back_to_where_the_lost_pull_began(bench: Bench) -> None:
+    """Another owner of the slot then counts no delivery that nobody has handled."""
+    topic = bench.topic("stream", "g")
+    for number in range(4):
+        bench.publish(topic, number)
+    first, second = bench.got(topic, limit=2, position=0)
+    bench.ack(topic, second)
+    assert len(bench.got(topic, position=2, receipt="lost")) == 2
+    own = bench.store.epochs(topic, "g")[0]
+    lost = [PullRequest(0, own, 9, 2)]
+    assert bench.store.revoke(topic, "g", [PullRequest(0, epoch(999), 9, 2)], "lost").count == 0
+    assert bench.store.revoke(topic, "g", lost, "lost").count == 2
+    assert bench.store.revoke(topic, "g", lost, "lost").count == 0
+    assert (bench.total(topic).doing, bench.total(topic).todo) == (1, 2)
+    assert bench.store.verify(topic) == []
+    bench.store.take(topic, "g", {0: epoch(500)})
+    again = bench.got(topic, epoch=epoch(500))
+    assert [(body_of(one), one.attempt) for one in again] == [(0, 2), (2, 1), (3, 1)]
+    assert bench.ack(topic, first) == STALE
+
+
+@pytest.mark.promise(3)
+def test_a_pull_that_is_lost_after_a_seek_backwards_is_revoked_whole(bench: Bench) -> None:
+    """Its worker does not know of the seek: its position is from before."""
+    topic = bench.topic("stream", "g")
+    for number in range(3):
+        bench.publish(topic, number)
+    bench.ack(topic, *bench.got(topic, position=0))
+    bench.store.seek(topic, "g", {0: 0})
+    assert len(bench.got(topic, limit=2, position=3, receipt="lost")) == 2
+    own = bench.store.epochs(topic, "g")[0]
+    assert bench.store.revoke(topic, "g", [PullRequest(0, own, 2, 3)], "lost").count == 2
+    assert bench.bodies(topic, position=3) == [0, 1, 2]

@@ -32,8 +32,8 @@ RUNTIME: Final = [
     Mutant(
         "slots in doubt are asked again",
         "runtime/feed/in_doubt.py",
-        "return {ask.slot for asks, _ in self._pulls for ask in asks} | self._damaged.keys()",
-        "return set(self._damaged)",
+        "if not self._damaged:\n            return self.unrevoked",
+        "if not self._damaged:\n            return frozenset()",
         PULL,
     ),
     Mutant(

@@ -14,7 +14,7 @@ from simulation.shrink import failure_of, shrunk
 from simulation.threads import simulated
 from simulation.world import World
 
-COLLECT_EVERY = 25
+COLLECT_EVERY = 100
 
 
 def say(text: str) -> None:

@@ -183,8 +183,6 @@ class Ledger:
         kind, it = self.plan.kind, call.message.delivery
         if kind not in ("stream", "ordered") or name in self.started or it.key is None:
             return
-        if self.is_sought:  # a reply that is lost just then leaves a part of the line for later
-            return
         if kind == "stream" and it.key in self.delayed:
             return
         group = call.group
@@ -192,7 +190,7 @@ class Ledger:
             if earlier == it.id:
                 return
             before = group, earlier
-            if before in self.passed | self.retried or self.is_dead(group, earlier):
+            if before in self.passed or before in self.retried or self.is_dead(group, earlier):
                 continue
             if any(
                 other.message.id == earlier and other.unit is call.unit

@@ -71,8 +71,7 @@ class Plan(msgspec.Struct, frozen=True):
     @property
     def is_exact(self) -> bool:
         """Whether attempts are what its handlers' errors make them."""
-        # What a lost reply has of a stream's line counts if the slot is handed over then.
-        return self.level == "gentle" or (self.level == "flaky" and self.kind != "stream")
+        return self.level in ("gentle", "flaky")
 
     @property
     def is_gentle(self) -> bool:
@@ -156,5 +155,8 @@ def _faults(draw: Random, kind: str, level: str) -> tuple[Fault, ...]:
         if level == "flaky" and what in FLAKY:
             lasts_s = min(lasts_s, SHORT_S)
         worker = draw.randrange(-1, WORKERS)
-        faults.append(Fault(what, draw.uniform(0, SPAN_S), lasts_s, worker, draw.random()))
+        at_s = draw.uniform(
+            0, SPAN_S + 1 - lasts_s
+        )  # it ends while there is traffic, or soon after
+        faults.append(Fault(what, at_s, lasts_s, worker, draw.random()))
     return tuple(sorted(faults, key=lambda fault: fault.at_s))

@@ -54,6 +54,10 @@ class Process:
 class Task:
     """One thread of a process: a greenlet, and what it waits for."""
 
+    __slots__ = (
+        "_function", "ended", "greenlet", "joiners", "name", "process", "thread", "token", "waits",
+    )  # fmt: skip
+
     def __init__(self, process: Process, function: Callable[[], object], name: str) -> None:
         self.process = process
         self.name = name
@@ -61,6 +65,7 @@ class Task:
         self.waits = False
         self.ended = False
         self.joiners: list[Task] = []
+        self.thread: object = self
         self._function = function
         self.greenlet = greenlet(self._run, process.scheduler.hub)
 
@@ -130,10 +135,45 @@ class Scheduler:
             until = self.now + (timeout_s / process.rate if timeout_s > 0 else 0.0)
             self._pushed += 1
             heappush(self._heap, (until + tie * 1e-4, self._pushed, task, task.token, False))
-        woken: bool = self.hub.switch()
+        woken = self._hand_over(task)
         if process.dead:
             raise GreenletExit
         return woken
+
+    def _hand_over(self, task: Task) -> bool:
+        """Waits for its next turn; gives the next one away, without the hub if it is a task's."""
+        woken: bool
+        following = None if self.failure is not None else self._next_task()
+        if following is None:
+            woken = self.hub.switch()
+        elif following[0] is task:
+            woken = following[1]
+        else:
+            woken = following[0].greenlet.switch(following[1])
+        return woken
+
+    def _next_task(self) -> tuple[Task, bool] | None:
+        """Begins the next turn, and returns whose it is; None if an action comes first, or none."""
+        heap = self._heap
+        while heap and not self._over and self.steps <= MOST_STEPS:
+            at, number, task, token, woken = heap[0]
+            if token == -1:
+                return None
+            heappop(heap)
+            process = task.process
+            if token != task.token or task.ended or process.dead:
+                continue
+            if process.frozen_until > at:
+                heappush(heap, (process.frozen_until, number, task, token, woken))
+                continue
+            if at > self.now:
+                self.now = at
+            self.steps += 1
+            task.waits = False
+            task.token = token + 1
+            self.current = task
+            return task, woken
+        return None
 
     def sleep(self, seconds: float) -> None:
         """Lets others go on for so long."""
@@ -160,25 +200,15 @@ class Scheduler:
         """Gives turns until somebody calls `stop`, or something fails."""
         heap = self._heap
         while heap and not self._over:
-            at, number, task, token, woken = heappop(heap)
-            if token == -1:
-                self.now = max(self.now, at)
-                task()
-            elif token == task.token and not task.ended:
-                process = task.process
-                if process.dead:
-                    continue
-                if process.frozen_until > at:
-                    heappush(heap, (process.frozen_until, number, task, token, woken))
-                    continue
-                if at > self.now:
-                    self.now = at
-                self.steps += 1
-                task.waits = False
-                task.token += 1
-                self.current = task
+            following = self._next_task()
+            if following is not None:
+                task, woken = following
                 task.greenlet.switch(woken)
                 self.current = None
+            elif heap and heap[0][3] == -1:
+                at, _, action, _, _ = heappop(heap)
+                self.now = max(self.now, at)
+                action()
             if self.failure is not None:
                 raise self.failure
             if self.steps > MOST_STEPS:

@@ -7,7 +7,7 @@ from random import Random
 from typing import Any
 
 from qframe.errors import AnswerLost, SlotsAway, StoreUnavailable
-from qframe.outcomes import Settled
+from qframe.outcomes import Settled, Verdict
 from qframe.stores.model.store import ModelStore
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
 from qframe.stores.types import PullResult, RenewResult, RevokeResult
@@ -45,15 +45,36 @@ class SimulatedServer(ModelStore):
         return pulled
 
     def settle(self, topic: Topic, group: str, settlements: Any) -> list[Settled]:
-        self._slots = frozenset(one.slot for one in settlements)
+        self._slots = frozenset()  # it rings as the other stores do
         results = super().settle(topic, group, settlements)
         self.ledger.settled(group, settlements, results)
+        if slots := self._brought(self._group(topic, group), settlements, results):
+            self._slots = slots
+            self._ring()
         return results
 
+    @staticmethod
+    def _brought(cursors: Any, settlements: Any, results: list[Settled]) -> frozenset[int]:
+        """The slots in which a message comes back, or the next of a subject may be due."""
+        return frozenset(
+            one.slot
+            for one, result in zip(settlements, results, strict=True)
+            if result is Settled.SETTLED
+            and (
+                one.verdict in (Verdict.RETRY, Verdict.RELEASE)
+                or (one.subject is not None and one.subject in cursors[one.slot].heads)
+            )
+        )
+
     def _ring(self, bells: Any = None) -> None:
-        slots, self._slots = self._slots, None
-        for bell in self.rung if bells is None else self.roster_rung:
-            bell.rings(slots)
+        if bells is None:
+            slots, self._slots = self._slots, None
+            if slots is None or slots:
+                for bell in self.rung:
+                    bell.rings(slots)
+            return
+        for bell in self.roster_rung:
+            bell.rings(None)
 
 
 class StoreClock:

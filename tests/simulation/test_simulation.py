@@ -39,6 +39,7 @@ def digest(seed: int) -> str:
     return hashlib.sha256(repr(world.history).encode()).hexdigest()
 
 
+@pytest.mark.promise(1, 2, 3, 4, 5, 6, 9, 10, on="model")
 @pytest.mark.parametrize("part", range(PARTS))
 def test_the_promises_hold_in_simulated_runs(part: int) -> None:
     failed = {}

@@ -238,7 +238,7 @@ class SimulatedThread:
         scheduler = _NOW[0]
         assert scheduler.current is not None
         self.task = scheduler.spawn(scheduler.current.process, self._call, self.name)
-        self.task.thread = self  # type: ignore[attr-defined]
+        self.task.thread = self
 
     def is_alive(self) -> bool:
         return self.task is not None and not self.task.ended
@@ -261,7 +261,7 @@ _MAIN = SimulatedThread(name="main")
 
 def _current_thread() -> Any:
     task = _NOW[0].current
-    return getattr(task, "thread", task)
+    return None if task is None else task.thread
 
 
 _THREADING = SimpleNamespace(

@@ -24,6 +24,7 @@ LOOK_EVERY_S = 0.5
 RESTART_S = 0.4
 LONGEST_SLEEP_S = 125.0
 LATE_S = 6.0
+FORGOTTEN_S = 2.0
 LINKS = ("refused", "lost before", "lost after", "late", "slow", "cut", "bells lost")
 
 History = list[tuple[float, str, str]]
@@ -68,8 +69,10 @@ class World:
         self.away = 0
         self.unsent = len(plan.messages)
         self.tells = tells
-        ends_s = [each.at_s + each.lasts_s for each in plan.faults]
-        self.faults_until = max(ends_s, default=0.0) + LATE_S * plan.has("late")
+        self.faults_until = max(
+            (one.at_s + one.lasts_s + LATE_S * (one.what == "late") for one in plan.faults),
+            default=0.0,
+        )
         self.stage: Callable[[], None] = self._await_all
         self.stage_since = 0.0
         self.probes: set[str] = set()
@@ -227,7 +230,7 @@ class World:
         server, topic, sleep = self.server, self.topic, self.scheduler.sleep
         group = self.ledger.groups[0]
         if fault.what == "paused":
-            server.tune(topic, group, {"paused": "true"})
+            server.tune(topic, group, {"paused": "yes"})
             sleep(fault.lasts_s)
             server.tune(topic, group, {"paused": None})
         elif fault.what == "resized":
@@ -293,7 +296,7 @@ class World:
             self._go_to(self._await_dead)
             self._begin_dead()
             return
-        if any(act.ends == "forgets" for each in plan.messages for act in each.acts):
+        if now > self.stage_since + FORGOTTEN_S:
             gc.collect(0)  # a message that was forgotten may be kept by a cycle
         bound_s = 25 + 2 * plan.lease_s + 6 * plan.session_s
         if plan.has("bells lost"):
@@ -360,21 +363,24 @@ class World:
         return any(self.plan.options.get(name) for name in ("rate_limit", "breaker", "batch"))
 
     def _await_rest(self) -> None:
-        """All are idle: none of their parts holds anything any more."""
-        if self.scheduler.now < self.stage_since + self.plan.lease_s:
+        """All are idle: none of their parts holds anything any more, or soon."""
+        kept = [each for worker in self.workers if worker and not worker.process.dead
+                for each in self._kept(worker)]  # fmt: skip
+        if kept:
+            if self.scheduler.now > self.stage_since + self.plan.lease_s:
+                raise Broken("; ".join(kept))
             return
-        for worker in self.workers:
-            if worker is None or worker.process.dead:
-                continue
-            for part in worker.parts:
-                if not part.alive:
-                    raise Broken(f"{part.name} of {worker.process.name} has ended")
-            for consumer in worker.consumers.values():
-                for part, kept in kept_by(consumer):
-                    if kept:
-                        raise Broken(f"{part} of idle {worker.process.name} keeps {kept}")
         self._check_effects()
         self.scheduler.stop()
+
+    def _kept(self, worker: SimulatedWorker) -> list[str]:
+        """What an idle worker holds, in words."""
+        name = worker.process.name
+        for part in worker.parts:
+            if not part.alive:
+                raise Broken(f"{part.name} of {name} has ended")
+        return [f"{part} of idle {name} keeps {kept}" for consumer in worker.consumers.values()
+                for part, kept in kept_by(consumer) if kept]  # fmt: skip
 
     def _check_effects(self) -> None:
         if self.plan.effect != "transaction" or self.checker is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import pytest
@@ -54,12 +54,14 @@ def renewal_of(
     clock: VirtualClock,
     lost: list[Delivery],
     sending: Sequence[Delivery] = (),
+    streams: Callable[[set[int]], object] = lambda slots: None,
 ) -> LeaseRenewer:
     store: Any = keeper
     return LeaseRenewer(
         context_of(clock=clock), store=store,
         in_flight=InFlight(max_messages=9, max_bytes=9, on_room=lambda: None),
         lease_ms=300, epochs=lambda: {0: "e"}, sending=lambda: sending, on_lost=lost.extend,
+        on_stream_lost=streams,
     )  # fmt: skip
 
 
@@ -109,6 +111,24 @@ def test_a_lease_is_counted_from_the_last_renewal_that_was_answered() -> None:
     clock.advance(200)
     renewal.renew([young], 300)
     assert lost == [old, young]
+
+
+@pytest.mark.promise(3)
+def test_a_streams_slot_is_told_before_what_is_lost_of_it_and_only_what_is_in_flight_counts() -> (
+    None
+):
+    """What follows in the worker may not go on first."""
+    keeper, clock, lost = Keeper(), VirtualClock(), []
+    told: list[tuple[set[int], list[Delivery]]] = []
+    renewal = renewal_of(keeper, clock, lost, streams=lambda slots: told.append((slots, [*lost])))
+    settled, present = delivery(1), delivery(2)
+    keeper.gone = [LeaseRef(0, "e", None, "r")]
+    renewal.renew([settled], 300)
+    assert (told, lost) == ([], [settled])
+    lost.clear()
+    renewal._in_flight.add([present])
+    renewal.renew([present], 300)
+    assert (told, lost) == ([({0}, [])], [present])
 
 
 @pytest.mark.promise(4)

@@ -185,6 +185,34 @@ def test_a_slot_of_which_nothing_can_be_revoked_is_not_asked_and_the_pauses_grow
     assert line.bodies == [1]
 
 
+@pytest.mark.promise(6)
+def test_a_slot_is_unrevoked_from_its_lost_answer_until_its_revocation_has_been_heard() -> None:
+    """Another worker that took it meanwhile would count a delivery that nobody has handled."""
+    line = Line("delay", slots=1)
+    line.publish(0, 1)
+    line.store.after("pull", loses(AnswerLost("store", "the answer was lost")))
+    line.store.after("revoke", loses(AnswerLost("store", "the answer was lost")))
+    seen: list[frozenset[int]] = []
+
+    def look() -> None:
+        seen.append(line.loop.unrevoked())
+        line.clock.advance(50)
+
+    line.run(look, look, look)
+    assert seen == [{0}, {0}, frozenset()]
+
+
+@pytest.mark.promise(6, 9)
+def test_a_loop_that_is_stopped_revokes_what_is_in_doubt_before_it_ends() -> None:
+    line = Line("delay", slots=1)
+    line.publish(0, 1)
+    line.store.after("pull", loses(AnswerLost("store", "the answer was lost")))
+    line.run()
+    [stats] = line.model.stats(line.topic, "g")
+    assert (stats.todo, stats.doing) == (1, 0)
+    assert line.loop.unrevoked() == frozenset()
+
+
 def test_a_revocation_whose_own_answer_is_lost_is_tried_again() -> None:
     line = Line("delay", slots=1)
     line.publish(0, 1)

@@ -129,7 +129,9 @@ class Consumer:
             give_back=self.give_back, wake=bell.ring,
         )  # fmt: skip
         self.slots: Slots = Slots(
-            context, store=store, busy=self.in_flight.slots, give_back=self.give_back,
+            context, store=store,
+            busy=lambda: self.in_flight.slots() | self.pull_loop.unrevoked(),
+            give_back=self.give_back,
             on_lost=lambda slots: self.lose(self.in_flight.of(slots)), on_change=bell.ring,
         )  # fmt: skip
         self._sender = SettlementSender(
@@ -142,6 +144,7 @@ class Consumer:
         self.renewal: LeaseRenewer = LeaseRenewer(
             context, store=store, in_flight=self.in_flight, lease_ms=options.lease_ms,
             epochs=lambda: self.slots.epochs, sending=self._being_settled, on_lost=self.lose,
+            on_stream_lost=self.slots.fenced,
         )  # fmt: skip
         self.pull_loop: PullLoop = PullLoop(
             context, store=store, bell=bell, receiver=self, in_flight=self.in_flight,

@@ -319,8 +319,8 @@ class Finisher:
 
     def _forget(self, first: SettleFirst, deliveries: list[Delivery]) -> None:
         """Handlers of what was settled first have ended: its slots may be given to others now."""
+        self._in_flight.remove(deliveries)  # first: in flight and unsettled, its lease were lost
         first.settled.difference_update(deliveries)
-        self._in_flight.remove(deliveries)
         self._slots.drain()
 
     def _tell_store(self, disposition: Disposition) -> None:

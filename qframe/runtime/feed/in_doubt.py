@@ -28,6 +28,10 @@ class InDoubt:
         backoff: the pauses between two tries.
         clock: for the pauses.
         on_unavailable: called with the error of a revocation that could not reach the store.
+
+    Attributes:
+        unrevoked: the slots in which the store may hold what no reply has brought; to read from any
+            thread.
     """
 
     def __init__(
@@ -50,18 +54,21 @@ class InDoubt:
         self._damaged: dict[int, float] = {}
         self._again_s = 0.0
         self._tries = 0
+        self.unrevoked: frozenset[int] = frozenset()
 
     @property
-    def slots(self) -> set[int]:
+    def slots(self) -> frozenset[int]:
         """The slots to leave out of the next pull."""
-        if self._damaged:
-            now_s = self._clock.monotonic_s()
-            self._damaged = {slot: at_s for slot, at_s in self._damaged.items() if at_s > now_s}
-        return {ask.slot for asks, _ in self._pulls for ask in asks} | self._damaged.keys()
+        if not self._damaged:
+            return self.unrevoked
+        now_s = self._clock.monotonic_s()
+        self._damaged = {slot: at_s for slot, at_s in self._damaged.items() if at_s > now_s}
+        return self.unrevoked | self._damaged.keys()
 
     def add(self, asks: list[PullRequest], receipt: str) -> None:
         """Adds the asks of a pull whose reply was lost."""
         self._pulls.append((asks, receipt))
+        self._note()
 
     def add_damaged(self, slots: Iterable[int]) -> None:
         """Leaves out damaged slots for some seconds."""
@@ -75,12 +82,16 @@ class InDoubt:
         again = [*self._damaged.values(), *([self._again_s] if self._pulls else [])]
         return min(timeout_s, max(0.0, min(again) - self._clock.monotonic_s()))
 
-    def revoke(self) -> bool:
+    def revoke(self, *, at_once: bool = False) -> bool:
         """Revokes what it can, if the pause since the last try is over; returns whether it tried.
 
         A slot for which that fails stays in doubt, and is tried again after a growing pause.
+
+        Args:
+            at_once: whether it waits for no pause.
         """
-        if not self._pulls or self._clock.monotonic_s() < self._again_s:
+        is_early = self._clock.monotonic_s() < self._again_s and not at_once
+        if not self._pulls or is_early:
             return False
         pulls, self._pulls = self._pulls, []
         for asks, receipt in pulls:
@@ -94,8 +105,13 @@ class InDoubt:
         self._tries = self._tries + 1 if self._pulls else 0
         pause_s = self._backoff.bound_ms(self._tries) / 1000 if self._pulls else 0.0
         self._again_s = self._clock.monotonic_s() + pause_s
+        self._note()
         return True
 
     def forget(self) -> None:
         """Forgets lost replies: the group that they were for is gone."""
         self._pulls.clear()
+        self._note()
+
+    def _note(self) -> None:
+        self.unrevoked = frozenset(ask.slot for asks, _ in self._pulls for ask in asks)

@@ -39,6 +39,9 @@ class LeaseRenewer(Service):
         sending: returns the deliveries that the settler is sending now: the store may have settled
             them already, so that they have no lease.
         on_lost: called with deliveries that this worker does not own any more.
+        on_stream_lost: called before that with the slots of a stream's lost deliveries. A key's
+            messages have several leases there: what follows a lost one may be held still, here or
+            by the store's reckoning, and under the same epoch it would be handled first.
     """
 
     def __init__(
@@ -51,6 +54,7 @@ class LeaseRenewer(Service):
         epochs: Callable[[], Mapping[int, str]],
         sending: Callable[[], Iterable[Delivery]],
         on_lost: Callable[[list[Delivery]], None],
+        on_stream_lost: Callable[[set[int]], None],
     ) -> None:
         super().__init__(context.name_of("renewal"), context.fail)
         self._context = context
@@ -60,6 +64,7 @@ class LeaseRenewer(Service):
         self._epochs = epochs
         self._sending = sending
         self._on_lost = on_lost
+        self._on_stream_lost = on_stream_lost
         self._clock = context.clock
         self._awake = threading.Event()
         self._kept_until_s: dict[Delivery, float] = {}
@@ -133,6 +138,10 @@ class LeaseRenewer(Service):
         for kept in holds.values():
             self._kept_until_s.update(dict.fromkeys(kept, sent_s + lease_ms / 1000))
         if lost := lost + self._expired(away, sent_s):
+            if not self._context.topic.has_subjects:
+                slots = {one.slot for one in lost if one in self._in_flight}
+                if slots:
+                    self._on_stream_lost(slots)
             self._on_lost(lost)
 
     def _expired(self, deliveries: list[Delivery], now_s: float) -> list[Delivery]:

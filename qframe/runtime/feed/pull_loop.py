@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Mapping
+from contextlib import suppress
 from typing import Final, Protocol
 
 from qframe.codec import new_token
@@ -113,6 +114,10 @@ class PullLoop(Service):
         self._look_everywhere_at_s = 0.0
         self.idle: bool = False
 
+    def unrevoked(self) -> frozenset[int]:
+        """The slots in which the store may hold what no reply has brought; from any thread."""
+        return self._in_doubt.unrevoked
+
     def busy_s(self) -> float:
         """How long it has been at one thing other than waiting."""
         since_s = self._busy_since_s
@@ -136,7 +141,7 @@ class PullLoop(Service):
         while not self.stopping:
             self._busy_since_s = self._clock.monotonic_s()
             asks: list[PullRequest] = []
-            receipt = new_token(self._clock)
+            receipt = ""
             try:
                 if unknown is not None:
                     self._receiver.subscribe_anew(unknown)
@@ -151,6 +156,7 @@ class PullLoop(Service):
                     self._receiver.held_back()
                     self._wait(self._in_doubt.at_most(self._flow.again_s))
                     continue
+                receipt = new_token(self._clock)
                 pulled = self._store.pull(
                     self._context.topic, self._context.group, asks,
                     receipt=receipt, lease_ms=self._lease_ms, max_attempts=self._max_attempts,
@@ -179,6 +185,8 @@ class PullLoop(Service):
                 # A bell rings for all slots of its topic, and most may be others'.
                 while self._is_rung_for_others(owned):
                     self._wait(self._sleep_s(), all_are_quiet=True)
+        with suppress(UnknownGroup):  # another owner would count what nobody has handled
+            self._in_doubt.revoke(at_once=True)
         self._busy_since_s = None
 
     def _asks(self) -> list[PullRequest]:

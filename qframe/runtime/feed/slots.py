@@ -23,7 +23,7 @@ class Slots:
     Args:
         context: the consumer's.
         store: takes new slots.
-        busy: returns the slots with work in flight.
+        busy: returns the slots with work in flight, or with a pull whose reply was lost.
         give_back: gives back, of some slots, what no handler has begun.
         on_lost: called with slots that this worker does not own any more.
         on_change: called, from any thread, when the pull loop should look.
@@ -77,7 +77,7 @@ class Slots:
         return self._membership is not None and not self._membership.paused
 
     def fenced(self, slots: Collection[int]) -> None:
-        """The store has refused the epochs of these slots."""
+        """The store has refused the epochs of these slots, or may take their windows back."""
         if self._membership is not None:
             self._membership.fenced(slots)
 

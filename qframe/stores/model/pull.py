@@ -130,6 +130,8 @@ def revoke(
                 rules.release(head, state.topic.kind)
                 requeue(cursor, state.topic.kind, head, now_ms)
                 count += 1
+        if cursor.epoch == ask.epoch and not state.topic.has_subjects:
+            count += shorten_window(cursor, ask.position, receipt)
     return RevokeResult(count)
 
 
@@ -148,6 +150,23 @@ def lose_window(state: TopicState, number: int, cursor: GroupCursor) -> int:
         leave(cursor, state.slots[number].log[offset], offset, rules.FRONT, tries=1, lost=1)
     cursor.receipt = None
     return len(offsets)
+
+
+def shorten_window(cursor: GroupCursor, position: int | None, receipt: str) -> int:
+    """Moves a stream's read position back over what a lost reply has handed out; returns how far.
+
+    After a seek a position says nothing, but the lost pull has begun the window.
+    """
+    start = cursor.read if position is None else max(position, cursor.floor)
+    if cursor.receipt == receipt and not cursor.settled:
+        start = cursor.floor
+    count = cursor.read - start
+    if count <= 0 or max(cursor.settled, default=-1) >= start:
+        return 0
+    cursor.read = start
+    if start == cursor.floor:
+        cursor.receipt = None
+    return count
 
 
 def leave(

@@ -45,16 +45,19 @@ def renew(
 def revoke(
     redis: Redis, keys: SlotKeys, group: str, asks: Sequence[PullRequest], receipt: str, now: str
 ) -> RevokeResult:
-    """Gives back, uncounted, all subjects handed out under a receipt."""
+    """Gives back, uncounted, what was handed out under a receipt."""
     if not asks:
         require(redis, keys, group)
     replies = redis.run(
         [
-            keys.call("revoke", ask.slot, now, str(keys.topic.kind), group, ask.epoch, receipt)
+            keys.call(
+                "revoke", ask.slot, now, str(keys.topic.kind), group, ask.epoch, receipt,
+                "" if ask.position is None else ask.position,
+            )
             for ask in asks
         ],
         partly=True,
-    )
+    )  # fmt: skip
     revoked = RevokeResult(0, [])
     for ask, reply in zip(asks, replies, strict=True):
         if isinstance(reply, Missing):

@@ -10,7 +10,7 @@ from sqlalchemy import bindparam, select
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores import rules
 from qframe.stores.sql import arrivals as arrive
-from qframe.stores.sql import heads
+from qframe.stores.sql import heads, window
 from qframe.stores.sql.cursors import SET_CURSOR, CursorRow, lock_group_cursors
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.notifications import notify_messages
@@ -94,7 +94,11 @@ def revoke(
             absorbed = heads.requeue(transaction, ref.topic.kind, head, now_ms)
             transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
             count += 1
-        if rows:
+        shortened = 0 if ref.topic.has_subjects else window.shorten(cursor, ask.position, receipt)
+        if shortened:
+            transaction.run(SET_CURSOR, cursor.row())
+            count += shortened
+        if rows or shortened:
             notify_messages(transaction, ref, [ask.slot])
     return RevokeResult(count)
 

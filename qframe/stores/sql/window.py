@@ -90,6 +90,26 @@ def lose(transaction: Transaction, ref: TopicRef, cursor: CursorRow) -> int:
     return len(leaving)
 
 
+def shorten(cursor: CursorRow, position: int | None, receipt: str) -> int:
+    """Moves the read position back over what a lost reply has handed out; returns how far.
+
+    After a seek a position says nothing, but the lost pull has begun the window. The cursor is
+    changed, not saved.
+    """
+    settled = ranges.load(cursor.settled)
+    start = cursor.read if position is None else max(position, cursor.floor)
+    if cursor.receipt == receipt and not settled:
+        start = cursor.floor
+    count = cursor.read - start
+    if count <= 0 or (settled and settled[-1][1] > start):
+        return 0
+    cursor.read = start
+    if not cursor.has_window():
+        cursor.receipt = None
+        cursor.lease_until = 0
+    return count
+
+
 def leave(
     transaction: Transaction,
     cursor: CursorRow,

@@ -1,13 +1,16 @@
 #!lua flags=allow-oom
 -- Purpose: gives back, uncounted, what was handed out under a receipt whose reply was lost.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch, ARGV[5] receipt.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch, ARGV[5] receipt,
+--   ARGV[6] position ('' for none).
 -- Reply: how many. -2 if there is no such group.
--- Cost: 4 commands, and 7 or 8 for each that comes back.
--- Promise: one atomic step; under another epoch nothing changes.
+-- Cost: 4 commands, 2 more on a stream, and 7 or 8 for each subject that comes back.
+-- Promise: one atomic step; under another epoch nothing changes. A stream's read position goes back
+--   to where the lost pull began.
 local slot = KEYS[1]
-local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
---@include time many bell head places
+local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local receipt, position = ARGV[5], tonumber(ARGV[6])
+--@include time many bell head places ranges
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if owner ~= epoch then
@@ -25,6 +28,23 @@ for i, state in ipairs(#doing > 0 and read_many('HMGET', group.tries, doing) or 
     end
     requeue(group, doing[i], head, now)
     count_back = count_back + 1
+  end
+end
+if kind == 'stream' then
+  local cursor = redis.call('HMGET', group.cursor, 'floor', 'read', 'receipt', 'settled')
+  local floor, read = tonumber(cursor[1]), tonumber(cursor[2])
+  local settled = load_ranges(cursor[4])
+  local start = position and math.max(position, floor) or read
+  -- After a seek a position says nothing, but the lost pull has begun the window.
+  if cursor[3] == receipt and #settled == 0 then
+    start = floor
+  end
+  if start < read and (settled[#settled] or 0) <= start then
+    redis.call('HSET', group.cursor, 'read', string.format('%.0f', start))
+    if start == floor then
+      redis.call('HSET', group.cursor, 'receipt', '', 'lease', 0)
+    end
+    count_back = count_back + read - start
   end
 end
 if count_back > 0 then
