@@ -27,7 +27,7 @@ LINK = re.compile(r"\]\(([^)#]*)(?:#([^)]*))?\)")
 CODE = re.compile(r"`[^`\n]+`")
 HEADING = re.compile(r"^#+ (.+)$", re.MULTILINE)
 DATABASE = re.compile(r"sqlite(?:\+aiosqlite)?:///([\w./-]+)")
-BROUGHT = {"aiosqlite", "prometheus-client", "pyspark", "qframe", "sqlalchemy"}
+BROUGHT = {"aiosqlite", "opentelemetry-api", "prometheus-client", "pyspark", "qframe", "sqlalchemy"}
 STRICT = "import warnings\n\nwarnings.simplefilter('error')\n\n"
 
 
@@ -112,7 +112,11 @@ def test_a_page_has_databases_of_its_own(page: Path) -> None:
 @pytest.mark.parametrize("page", IN_ORDER, ids=name_of)
 def test_a_page_imports_what_qframe_all_brings_or_says_what_else_it_needs(page: Path) -> None:
     text = page.read_text(encoding="utf-8")
-    known = {*sys.stdlib_module_names, *(name.replace("-", "_") for name in BROUGHT)}
+    known = {
+        *sys.stdlib_module_names,
+        "opentelemetry",
+        *(name.replace("-", "_") for name in BROUGHT),
+    }
     for block in blocks(page, "python"):
         before = text.partition(block)[0]
         for name in re.findall(r"^(?:import|from) (\w+)", block, re.MULTILINE):

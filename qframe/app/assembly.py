@@ -37,6 +37,7 @@ from qframe.topic import Topic
 if TYPE_CHECKING:
     from qframe.outbox.outbox import Outbox
     from qframe.outbox.relay import Relay
+    from qframe.telemetry.tracing import Tracing
 
 
 class Assembly(msgspec.Struct, frozen=True, kw_only=True):
@@ -55,6 +56,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         clock: the clock.
         middleware: the app's, around that of each consumer.
         meters: counts what its workers do, if somebody wants to know.
+        tracing: makes spans around handlers, if somebody wants them.
     """
 
     settings: Settings
@@ -69,6 +71,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     clock: Clock
     middleware: Sequence[Middleware] = ()
     meters: Meters | None = None
+    tracing: Tracing | None = None
 
     def worker(self, worker_id: str) -> Worker:
         """Makes a worker; its consumers are joined to a coordinator of its own."""
@@ -142,6 +145,10 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         meter = None if self.meters is None else self.meters.of(topic.name, group)
         if meter is not None:
             spec = measured(spec, meter)
+        if self.tracing is not None and not spec.is_pulled:
+            spec = msgspec.structs.replace(spec, handler=self.tracing.around_handler(
+                spec.handler, topic=topic.name, group=group, is_async=spec.is_async
+            ))  # fmt: skip
         checker = self.checker(spec, event_loop)
         scope = Scope(self.settings.namespace, topic.name, group)
         made = Consumer(

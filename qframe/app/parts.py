@@ -31,6 +31,7 @@ from qframe.telemetry.meters import Meters
 
 if TYPE_CHECKING:
     from qframe.outbox.outbox import Outbox
+    from qframe.telemetry.tracing import Tracing
 
 
 class AppWorker(Protocol):
@@ -81,6 +82,7 @@ class AppParts:
         guard: held while parts are opened and closed.
         opened: the parts that are open.
         meters: counts what its workers do, if somebody wants to know.
+        tracing: makes spans, if somebody wants them.
     """
 
     def __init__(self, settings: Settings) -> None:
@@ -91,6 +93,7 @@ class AppParts:
         self.checkers: Checkers = Checkers()
         self.guard = threading.RLock()
         self.meters: Meters | None = None
+        self.tracing: Tracing | None = None
         self.opened: OpenParts = OpenParts(settings)
         self.buffers: Buffers = Buffers(self.opened.clock, self.part_failed)
         Forks.add(self._begin_anew)
@@ -143,6 +146,23 @@ class AppParts:
                     opened.producer = opened.catalog = None
             return self.meters
 
+    def trace(self, tracing: Tracing) -> None:
+        """Makes spans from now on, unless it makes them already."""
+        with self.guard:
+            if self.tracing is None:
+                self.tracing = tracing
+                opened = self.opened
+                if opened.store is not None:
+                    opened.store = tracing.around_store(opened.store)
+                    opened.producer = opened.catalog = None
+                self.trace_outboxes()
+
+    def trace_outboxes(self) -> None:
+        """Has the messages of its outboxes carry the context in which they are stored."""
+        if self.tracing is not None:
+            for outbox in self.outboxes:
+                outbox.carry = self.tracing.carried
+
     def store(self) -> Store:
         """The store."""
         with self.guard:
@@ -150,7 +170,9 @@ class AppParts:
             if opened.store is None:
                 settings = opened.settings
                 store = open_store(settings.store, namespace=settings.namespace, clock=opened.clock)
-                opened.store = store if self.meters is None else self.meters.timed(store)
+                if self.meters is not None:
+                    store = self.meters.timed(store)
+                opened.store = store if self.tracing is None else self.tracing.around_store(store)
             return opened.store
 
     def catalog(self) -> TopicCatalog:
@@ -219,6 +241,7 @@ class AppParts:
             checkers=self.checkers, store=self.store(), producer=self.producer(),
             catalog=self.catalog(), open_coordinator=opens_coordinator, events=self.events,
             clock=self.opened.clock, middleware=list(self.middleware), meters=self.meters,
+            tracing=self.tracing,
         )  # fmt: skip
 
     def open_coordinator(self, worker_id: str, on_failure: OnFailure) -> Coordinator:

@@ -33,6 +33,7 @@ from qframe.topic import Topic, checked_name
 
 if TYPE_CHECKING:
     from qframe.outbox.outbox import Outbox
+    from qframe.telemetry.tracing import Tracing
 
 Function = TypeVar("Function", bound=Callable[..., Any])
 Given = TypeVar("Given", bound=Middleware | type[Middleware])
@@ -138,6 +139,7 @@ class QFrame(PublishMethods):
         with self.parts.guard:
             check_relayed(outbox, self.outboxes)
             self.outboxes.append(outbox)
+            self.parts.trace_outboxes()
         return outbox
 
     def declare(self, topic: Topic) -> Topic:
@@ -215,6 +217,14 @@ class QFrame(PublishMethods):
         finally:
             end_log()
             self.parts.worker_ended()
+
+    def trace(self, tracing: Tracing) -> None:
+        """Makes spans from now on; called before `run`, by `opentelemetry-instrument` for you.
+
+        Args:
+            tracing: makes the spans, for this app or several: of `qframe.telemetry.tracing`.
+        """
+        self.parts.trace(tracing)
 
     def measure(self, meters: Meters | None = None) -> Meters:
         """Counts what its workers do from now on; called before `run`. Once it counts, it stays so.

@@ -21,11 +21,24 @@ class Registry:
         self._numbers = count()
         self._apps: WeakValueDictionary[int, Any] = WeakValueDictionary()
         self._default: Any = None
+        self._visitor: Callable[[Any], object] | None = None
 
     def add(self, app: Any) -> None:
         """Notes an app that was made."""
         with self._guard:
             self._apps[next(self._numbers)] = app
+            visitor = self._visitor
+        if visitor is not None:
+            visitor(app)
+
+    def each(self, visitor: Callable[[Any], object] | None) -> None:
+        """Calls it with every app, those that are made later too; None ends that for these."""
+        with self._guard:
+            self._visitor = visitor
+            there = self.apps()
+        if visitor is not None:
+            for app in there:
+                visitor(app)
 
     def apps(self) -> list[Any]:
         """All apps that are held by somebody, in the order in which they were made."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any, Final, Unpack
 
 import msgspec
@@ -90,6 +90,10 @@ class Outbox:
             not, `create` does it, or Alembic with `qframe.tables`.
         max_body: the largest body, in bytes.
 
+    Attributes:
+        carry: adds to the headers of a message what is to go with it, such as the context of a
+            trace; None adds nothing.
+
     Raises:
         BadOption: if one of these is not as described.
     """
@@ -119,6 +123,7 @@ class Outbox:
         self._tables = tables(prefix)
         self.rows: OutboxStatements = OutboxStatements(self._tables, engine.dialect)
         self.bell: CommitSignal = CommitSignal()
+        self.carry: Callable[[Mapping[str, str] | None], dict[str, str] | None] | None = None
         self._max_body = max_body
         self._clock: Clock = SYSTEM_CLOCK
         self._guard = threading.Lock()
@@ -276,6 +281,8 @@ class Outbox:
             if facts is None:
                 _refuse_options_of_a_kind(whole.name, message)
             entry = entry_of(whole, message, f"{token}-{number}", "", self._max_body)
+            if self.carry is not None:
+                entry.headers = self.carry(entry.headers)
             rows.append(_row(whole.name, entry, facts, message.slot_basis))
         return rows
 

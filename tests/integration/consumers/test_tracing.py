@@ -1,0 +1,183 @@
+"""Spans by OpenTelemetry's conventions: publishing, handling, settling, and what joins them."""
+
+from __future__ import annotations
+
+import asyncio
+import tomllib
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import pytest
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
+from opentelemetry.trace import SpanKind, StatusCode
+from sqlalchemy import create_engine
+
+from qframe import Backoff, Batch, Message, Outbox, QFrame, Topic
+from qframe.app.instrumentor import QFrameInstrumentor
+from qframe.app.registry import REGISTRY
+from qframe.telemetry.tracing import Tracing
+
+ROOT = Path(__file__).resolve().parents[3]
+SOON = Backoff(0.01, cap=0.01)
+TOPIC = Topic("orders", slots=1)
+
+
+class Recorded:
+    """A provider of tracers, and the spans that have ended."""
+
+    def __init__(self) -> None:
+        self.provider = TracerProvider()
+        self._exporter = InMemorySpanExporter()
+        self.provider.add_span_processor(SimpleSpanProcessor(self._exporter))
+        self.tracer = self.provider.get_tracer("test")
+
+    def spans(self, name: str) -> list[ReadableSpan]:
+        return [span for span in self._exporter.get_finished_spans() if span.name == name]
+
+
+@pytest.fixture
+def recorded() -> Recorded:
+    return Recorded()
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[QFrame]:
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal") as app:
+        yield app
+
+
+def is_linked(span: ReadableSpan, *to: ReadableSpan) -> bool:
+    linked = {(link.context.trace_id, link.context.span_id) for link in span.links}
+    return linked == {(one.context.trace_id, one.context.span_id) for one in to}
+
+
+def test_a_message_is_followed_through_its_retries_to_its_end(
+    app: QFrame, recorded: Recorded
+) -> None:
+    app.trace(Tracing(recorded.provider))
+    headers = []
+
+    @app.consumer(TOPIC, "billing", backoff=SOON)
+    def handle(message: Message) -> None:
+        headers.append(message.headers)
+        if message.attempt == 1:
+            raise ValueError("not yet")
+
+    published = app.publish(TOPIC, 1, delay=0.05, headers={"shop": "a"})
+    app.run(drain=True)
+    [publish] = recorded.spans("publish orders")
+    first, second = recorded.spans("process orders")
+    [settle], [ack] = recorded.spans("settle orders"), recorded.spans("ack orders")
+    assert dict(publish.attributes or {}) == {
+        "messaging.system": "qframe",
+        "messaging.operation.name": "publish",
+        "messaging.operation.type": "send",
+        "messaging.destination.name": "orders",
+        "messaging.destination.partition.id": "0",
+        "messaging.message.id": published.id,
+    }
+    assert (publish.kind, first.kind, ack.kind) == (
+        SpanKind.PRODUCER, SpanKind.CONSUMER, SpanKind.CLIENT,
+    )  # fmt: skip
+    assert is_linked(first, publish)
+    assert is_linked(second, publish)
+    assert is_linked(ack, publish)
+    assert first.parent is None
+    assert first.status.status_code is StatusCode.ERROR
+    assert (first.attributes or {})["error.type"] == "ValueError"
+    assert (second.attributes or {})["messaging.consumer.group.name"] == "billing"
+    assert (second.attributes or {})["qframe.message.attempt"] == 2
+    assert (settle.attributes or {})["messaging.operation.type"] == "settle"
+    assert [each["shop"] for each in headers] == ["a", "a"]
+    assert headers[0]["traceparent"] == headers[1]["traceparent"]
+
+
+def test_with_parent_a_message_is_one_trace(app: QFrame, recorded: Recorded) -> None:
+    app.trace(Tracing(recorded.provider, parent=True))
+
+    @app.consumer(TOPIC, "billing")
+    async def handle(message: Message) -> None:
+        with recorded.tracer.start_as_current_span("inner"):
+            await asyncio.sleep(0)
+
+    with recorded.tracer.start_as_current_span("request") as request:
+        app.publish(TOPIC, 1)
+    app.run(burst=True)
+    [publish], [process] = recorded.spans("publish orders"), recorded.spans("process orders")
+    [inner] = recorded.spans("inner")
+    assert process.parent is not None
+    assert process.parent.span_id == publish.context.span_id
+    assert inner.context.trace_id == request.get_span_context().trace_id
+    assert is_linked(process, publish)
+
+
+def test_a_batch_is_one_span_with_a_link_to_each_context(app: QFrame, recorded: Recorded) -> None:
+    app.trace(Tracing(recorded.provider))
+
+    @app.consumer(TOPIC, "billing", batch=Batch(4, within=5.0))
+    def handle(messages: list[Message]) -> None: ...
+
+    app.publish_many(TOPIC, [1, 2])
+    app.publish_many(TOPIC, [3, 4])
+    app.run(burst=True)
+    processed = recorded.spans("process orders")
+    assert sum((span.attributes or {})["messaging.batch.message_count"] for span in processed) == 4  # type: ignore[misc]
+    assert len(processed[-1].links) <= 2
+    assert [(span.attributes or {})["messaging.batch.message_count"]
+            for span in recorded.spans("publish orders")] == [2, 2]  # fmt: skip
+
+
+def test_a_context_that_a_message_bears_already_is_its_own(app: QFrame, recorded: Recorded) -> None:
+    app.trace(Tracing(recorded.provider))
+    seen: list[Any] = []
+
+    @app.consumer(TOPIC, "billing")
+    def handle(message: Message) -> None:
+        seen.append(message.headers["traceparent"])
+
+    given = "00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01"
+    app.publish(TOPIC, 1, headers={"traceparent": given})
+    app.run(burst=True)
+    assert seen == [given]
+
+
+def test_a_message_of_an_outbox_carries_the_context_of_its_transaction(
+    app: QFrame, recorded: Recorded, tmp_path: Path
+) -> None:
+    app.trace(Tracing(recorded.provider))
+    engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
+    outbox = app.relay(Outbox(engine))
+
+    @app.consumer(TOPIC, "billing")
+    def handle(message: Message) -> None: ...
+
+    with recorded.tracer.start_as_current_span("request") as request, engine.begin() as connection:
+        outbox.publish(connection, TOPIC, 1)
+    app.run(burst=True)
+    engine.dispose()
+    [process] = recorded.spans("process orders")
+    assert process.links[0].context.span_id == request.get_span_context().span_id
+
+
+def test_apps_are_traced_that_are_made_before_and_after_it_is_loaded(
+    tmp_path: Path, recorded: Recorded
+) -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    group = "opentelemetry_instrumentor"
+    entry = EntryPoint("qframe", project["entry-points"][group]["qframe"], group)
+    assert entry.load() is QFrameInstrumentor
+    instrumentor = entry.load()()
+    with QFrame(f"sqlite:///{tmp_path / 'before.db'}") as before:
+        instrumentor.instrument(tracer_provider=recorded.provider, skip_dep_check=True)
+        try:
+            with QFrame(f"sqlite:///{tmp_path / 'after.db'}") as after:
+                before.publish(TOPIC, 1)
+                after.publish(TOPIC, 1)
+        finally:
+            instrumentor.uninstrument()
+            REGISTRY.forget(before)
+    assert len(recorded.spans("publish orders")) == 2
