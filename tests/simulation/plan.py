@@ -11,7 +11,10 @@ MESSAGES: Final = 50
 FAULTS: Final = 10
 WORKERS: Final = 3
 SPAN_S: Final = 8.0
-GENTLE: Final = ("stopped", "paused", "resized", "slow", "wall clock", "dead retried", "bells lost")
+GENTLE: Final = (
+    "stopped", "paused", "resized", "slow", "wall clock", "bells lost", "dead retried",
+    "dead dropped",
+)  # fmt: skip
 FLAKY: Final = ("refused", "lost before", "lost after", "cut")
 HARSH: Final = ("late", "frozen", "killed", "store stands still", "store goes back")
 LEVELS: Final = {"gentle": GENTLE, "flaky": GENTLE + FLAKY, "harsh": GENTLE + FLAKY + HARSH}
@@ -19,6 +22,7 @@ LEVELS: Final = {"gentle": GENTLE, "flaky": GENTLE + FLAKY, "harsh": GENTLE + FL
 SHORT_S: Final = 0.4
 """Flaky faults do not last until a lease or a session could end."""
 STREAMS_ONLY: Final = ("sought",)
+TIMERS_ONLY: Final = ("moved", "cancelled")
 
 
 class Act(msgspec.Struct, frozen=True):
@@ -148,6 +152,8 @@ def _faults(draw: Random, kind: str, level: str) -> tuple[Fault, ...]:
     names = list(LEVELS[level])
     if kind == "stream" and level == "harsh":
         names += STREAMS_ONLY
+    if kind in ("delay", "priority", "merge"):
+        names += TIMERS_ONLY
     faults = []
     for _ in range(FAULTS):
         what = draw.choice(names)

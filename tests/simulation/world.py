@@ -213,7 +213,10 @@ class World:
                 clock.stand(min(fault.lasts_s, 5.0))
             case "store goes back":
                 self.machine.jumped_ms -= int(fault.size * 4000)
-            case "paused" | "resized" | "dead retried" | "sought":
+            case (
+                "paused" | "resized" | "dead retried" | "dead dropped" | "sought" | "moved"
+                | "cancelled"
+            ):  # fmt: skip
                 self.scheduler.spawn(self.machine, lambda: self._operate(fault), "operator")
 
     def _named(self, fault: Fault) -> str:
@@ -243,9 +246,25 @@ class World:
             server.tune(topic, group, dict.fromkeys(more))
         elif fault.what == "dead retried":
             self._retry_dead(group)
+        elif fault.what == "dead dropped":
+            server.drop_dead(topic, group, [record.id for record in server.dead(topic, group)])
+        elif fault.what in ("moved", "cancelled"):
+            self._change_timer(fault)
         elif fault.what == "sought":
             self.ledger.is_sought = True
             server.seek(topic, group, dict.fromkeys(range(topic.slots), 0))
+
+    def _change_timer(self, fault: Fault) -> None:
+        waiting = sorted(record.key or record.id for record in self.server.timers(self.topic))
+        if not waiting:
+            return
+        subject = waiting[int(fault.size * len(waiting))]
+        if fault.what == "cancelled":
+            outcome = self.server.cancel(self.topic, subject)
+        else:
+            until_ms = self.server.now_ms() + int(fault.lasts_s * 1000)
+            outcome = self.server.move(self.topic, subject, until_ms)
+        self.log("operator", f"{subject} is {fault.what}: {outcome}")
 
     def _retry_dead(self, group: str) -> list[str]:
         dead = [record.id for record in self.server.dead(self.topic, group)]
@@ -266,10 +285,22 @@ class World:
     def _look(self) -> None:
         if wrong := self.server.verify(self.topic):
             raise Broken(f"the store is not sound: {wrong}")
+        self._check_bounded()
         if self.plan.is_gentle:
             self._check_left()
         self.stage()
         self.scheduler.at(self.scheduler.now + LOOK_EVERY_S, self._look)
+
+    def _check_bounded(self) -> None:
+        """No worker has more in flight than it may."""
+        most = self.plan.options.get("max_in_flight")
+        if most is None or self.plan.has("resized"):
+            return
+        for worker in self.workers:
+            for consumer in worker.consumers.values() if worker is not None else ():
+                if len(consumer.in_flight) > most:
+                    count = len(consumer.in_flight)
+                    raise Broken(f"{worker.process.name} has {count} in flight, of {most} at most")
 
     def _check_left(self) -> None:
         """Slots of a worker that has left are free at once."""

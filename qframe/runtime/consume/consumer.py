@@ -364,7 +364,7 @@ class Consumer:
     def _being_settled(self) -> list[Delivery]:
         """Deliveries in flight that the store may have settled already."""
         settled = () if self._first is None else self._first.settled.copy()
-        return [*self._sender.sending, *settled]
+        return [*self._sender.holds, *settled]
 
     def _in_hand(self) -> list[Attempt]:
         """The attempts that handlers have in hand, and those that their users settle."""

@@ -36,8 +36,8 @@ class LeaseRenewer(Service):
         in_flight: has the deliveries whose leases are renewed.
         lease_ms: the length of a lease.
         epochs: returns the epochs under which the slots are owned now.
-        sending: returns the deliveries that the settler is sending now: the store may have settled
-            them already, so that they have no lease.
+        sending: returns the deliveries that the settler is sending, or has tried to send: the store
+            may have settled them already, so that they have no lease.
         on_lost: called with deliveries that this worker does not own any more.
         on_stream_lost: called before that with the slots of a stream's lost deliveries. A key's
             messages have several leases there: what follows a lost one may be held still, here or

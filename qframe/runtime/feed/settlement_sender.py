@@ -93,7 +93,9 @@ class SettlementSender:
         if not self.kept:
             return batch
         if self._clock.monotonic_s() >= self.again_s:
-            kept, self.kept = self.kept, []
+            kept = self.kept
+            self.sending = [_delivery(one) for one in kept]  # `holds` misses none of them
+            self.kept = []
             return kept + batch
         slots = {_delivery(one).slot for one in self.kept}
         self.kept += [one for one in batch if _delivery(one).slot in slots]
