@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import deque
 from contextlib import suppress
+from functools import cache
 from typing import Any, Final, NamedTuple, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
@@ -277,6 +278,12 @@ class _Cluster:
         return known
 
 
+@cache
+def _driver_info() -> DriverInfo:
+    """The version that connections tell; it is read once, from the files of the package."""
+    return DriverInfo()
+
+
 def servers_of(url: str) -> tuple[RedisServers, str]:
     """Where a URL's requests go, and the URL without its password."""
     check_user_info("store", url)
@@ -292,8 +299,7 @@ def servers_of(url: str) -> tuple[RedisServers, str]:
     options: dict[str, Any] = {
         "retry": Retry(NoBackoff(), 0), "protocol": 2, "socket_timeout": ANSWER_TIMEOUT_S,
         "socket_connect_timeout": CONNECT_TIMEOUT_S, "max_connections": 2**31 - 1,
-        # Unless given one, each connection reads its version from the installed package's files.
-        "driver_info": DriverInfo(),
+        "driver_info": _driver_info(),
     }  # fmt: skip
     name, _, password = credentials.partition(":")
     if password:
