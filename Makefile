@@ -5,6 +5,7 @@
 READY := .venv/.ready
 SERVERS := .venv/.servers
 SPARK := .venv/.spark
+COMPILED := .venv/.compiled
 # Not PYTHON: that one is the user's, and names what .venv is made with.
 VENV_PYTHON := .venv/bin/python
 # Tests start the program hundreds of times; without its bytecode each start compiles it all anew.
@@ -12,6 +13,9 @@ unexport PYTHONDONTWRITEBYTECODE
 # Six at once keep two cores busy, since tests wait for servers and for time; in the order of the
 # folders the short ones come last, so that none has to wait for a long one at the end.
 IN_FILES := --dist loadfile --no-loadscope-reorder
+# Where nothing is compiled yet, one compiles for all: six at once would each compile everything.
+COMPILE = [ -e $(COMPILED) ] || \
+	{ $(VENV_PYTHON) -m pytest --collect-only -qq > /dev/null; touch $(COMPILED); };
 # The servers that take longest to start, and what costs most on them.
 QUICK := not (postgres or mariadb or redis-cluster or redis-sentinel)
 # Beside the tests; where it fails, it says so after them.
@@ -43,7 +47,7 @@ test: $(READY) $(SPARK) $(SERVERS) ## Runs check beside every test; ARGS="tests/
 ifdef ARGS
 	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest $(ARGS); $(BOTH)
 else
-	@$(BESIDE_CHECK) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 6 $(IN_FILES); $(BOTH)
+	@$(BESIDE_CHECK) $(COMPILE) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 6 $(IN_FILES); $(BOTH)
 endif
 
 simulate: $(READY) ## Runs simulated workers by seeds: ARGS="--minutes 60", "--seeds 0:2000", "--seed 81 --history".

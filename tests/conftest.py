@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import os
 import uuid
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from typing import Any
 
 import pytest
@@ -27,13 +28,23 @@ settings.load_profile("qframe")
 
 
 SIZES = ("QFRAME_CHAOS_", "QFRAME_SPARK_")
-# Begun last, one of them would go on alone.
-LONGEST = (
-    "tests/conformance/test_state_machine.py",
-    "tests/spark/test_stream_kills.py",
-    "tests/spark/test_failing_tasks.py",
-)
+# Begun last, one of them would go on alone; those of Spark's one session are one.
+LONGEST = ("tests/conformance/test_state_machine.py", "tests/spark/")
 WITH_A_SPARK_OF_THEIR_OWN = ("test_failing_tasks.py", "test_stream_kills.py")
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_collection() -> Generator[None, object, object]:
+    """Looks for no garbage while tests are collected, nor ever again among what is there then.
+
+    That is half a million objects, which stay till the end.
+    """
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -86,9 +97,12 @@ def redis_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisClu
         yield cluster
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")
 def redis_sentinel(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SentinelSet]:
-    """One primary behind Sentinels for all tests, shared as the server is."""
+    """One primary behind Sentinels for all tests of a module, shared as the server is.
+
+    Few modules need it, and five processes that ask each other cost more than their start.
+    """
     with SentinelSet(tmp_path_factory.mktemp("redis-sentinel")) as servers:
         yield servers
 

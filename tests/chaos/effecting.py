@@ -11,6 +11,8 @@ from itertools import count
 from pathlib import Path
 from typing import Any
 
+import psycopg  # noqa: F401 - each worker would import it
+import pymysql  # noqa: F401 - the same
 from history import STARTED, History
 from sqlalchemy import (
     BigInteger,

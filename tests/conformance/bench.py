@@ -6,10 +6,12 @@ import shutil
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, ClassVar, Self
 
 import msgspec
 import pytest
+import redis.cluster
+from redis._parsers import CommandsParser
 from sqlalchemy.pool import QueuePool
 
 from qframe.clock import VirtualClock
@@ -31,6 +33,22 @@ LEASE_MS = 400
 REDIS = {"redis": "redis_server", "redis-cluster": "redis_cluster"}
 DATABASES = {"postgres": "postgres_url", "mariadb": "mariadb_url"}
 STORES = ("sqlite", *DATABASES, *REDIS)
+
+
+class KeptCommands(CommandsParser):
+    """What a cluster's nodes say of their commands, asked once.
+
+    The answer has a few hundred entries, and to read it costs more than most tests do.
+    """
+
+    kept: ClassVar[dict[str, Any]] = {}
+
+    def initialize(self, r: Any) -> None:
+        """Asks, where nobody has."""
+        if not self.kept:
+            super().initialize(r)
+            self.kept.update(self.commands)
+        self.commands = self.kept
 
 
 class KeptPool(QueuePool):
@@ -59,9 +77,13 @@ def opener_of(request: pytest.FixtureRequest, name: str) -> Opener:
     """What opens a store by name: with nothing in it, by a folder, a clock and a namespace."""
     if name in REDIS:
         server = request.getfixturevalue(REDIS[name])
-        return lambda folder, clock, namespace: RedisStore(
-            server.url, namespace=f"{folder.name}-{namespace}", clock=clock
-        )
+
+        def opened_redis(folder: Path, clock: VirtualClock, namespace: str) -> Store:
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(redis.cluster, "CommandsParser", KeptCommands)
+                return RedisStore(server.url, namespace=f"{folder.name}-{namespace}", clock=clock)
+
+        return opened_redis
     if name in DATABASES:
         url = request.getfixturevalue(DATABASES[name])
         pool = request.getfixturevalue("postgres_pool") if name == "postgres" else None

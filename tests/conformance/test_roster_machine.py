@@ -18,7 +18,7 @@ from typing import Any, ClassVar
 import pytest
 from bench import STORES, Opener, epoch, opener_of
 from hypothesis import strategies as st
-from lives import Drawing, Life, Machine
+from lives import Drawing, Life, Machine, share_of
 
 from qframe.clock import VirtualClock
 from qframe.stores.base import Store
@@ -163,12 +163,15 @@ def lives() -> list[Life]:
     return drawing().drawn()
 
 
-def test_a_store_keeps_a_roster_as_the_model_does(opener: Opener, tmp_path: Path) -> None:
+def test_a_store_keeps_a_roster_as_the_model_does(
+    opener: Opener, tmp_path: Path, request: pytest.FixtureRequest
+) -> None:
     reached: Counter[str] = Counter()
     clock = VirtualClock()
     with closing(opener(tmp_path, clock, "m")) as store:
         fields = {"store": store, "clock": clock, "births": count(), "reached": reached}
-        drawing().lead(type("Rosters", (RosterMachine,), fields), lives())
+        share = share_of(request.node.callspec.params["opener"])
+        drawing().lead(type("Rosters", (RosterMachine,), fields), lives()[share])
     # A machine that reaches nothing agrees with everything.
     for what in REACHED:
         assert reached[what] >= 1, f"{what}: {reached}"

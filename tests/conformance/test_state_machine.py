@@ -13,7 +13,7 @@ from pathlib import Path
 
 import pytest
 from bench import STORES, Opener, opener_of
-from lives import Drawing, Life
+from lives import Drawing, Life, share_of
 from operations import BEGINNING, operations
 from store_machine import machine_of
 
@@ -26,10 +26,7 @@ pytestmark = pytest.mark.promise(1, 2, 3, 4, 5, 6, 10)
 
 LIVES = 70
 STEPS = 40
-HALVES = {"postgres": 0, "mariadb": 1, "redis-cluster": 1}
-"""Where each step costs more, and another store has the same code: every second life, from here.
-So each life is led by one of the two databases."""
-
+SHORT = 16
 AT_LEAST = 1
 
 
@@ -71,8 +68,7 @@ def reached(opener: Opener) -> dict[Kind, Counter[str]]:
 @pytest.fixture
 def share(request: pytest.FixtureRequest) -> slice:
     """Which of the lives are led on a store."""
-    name = request.node.callspec.params["opener"]
-    return slice(HALVES[name], None, 2) if name in HALVES else slice(None)
+    return share_of(request.node.callspec.params["opener"])
 
 
 @pytest.mark.parametrize("kind", tuple(Kind))
@@ -117,11 +113,11 @@ class DropsNothing(ModelStore):
 
 
 def test_of_a_store_that_differs_a_short_life_that_shows_it_is_told() -> None:
-    def opened(folder: Path, clock: VirtualClock, namespace: str) -> DropsNothing:
-        return DropsNothing(clock=clock)
-
+    clock = VirtualClock()
+    machine = machine_of(Kind.DELAY, DropsNothing(clock=clock), clock, Counter())
+    short = Drawing(BEGINNING, {"op": operations(Kind.DELAY)}, LIVES, SHORT)
     with pytest.raises(AssertionError) as raised:
-        run(Kind.DELAY, opened, Counter(), slice(None))
+        short.lead(machine, short.drawn())
     told = "\n".join(raised.value.__notes__)
-    assert told.count("state.step(") < STEPS / 2, told
+    assert told.count("state.step(") < SHORT / 2, told
     assert "drop_group" in told.rpartition("state.step(")[2]

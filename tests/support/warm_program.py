@@ -32,6 +32,8 @@ from io import TextIOWrapper
 from pathlib import Path
 from typing import Any, NoReturn
 
+from typer.main import get_command
+
 # The program, and what it loads by itself in nearly all tests.
 IMPORTED = ("qframe.cli.main", "qframe.stores.sql.store")
 STREAMS = ("stdin", "stdout", "stderr")
@@ -210,8 +212,9 @@ def main() -> NoReturn:
     """Serves, and in each child runs the program."""
     codes: list[int] = []
     atexit.register(end_early, codes)
-    for name in IMPORTED:
-        import_module(name)
+    program, *_ = [import_module(name) for name in IMPORTED]
+    # Typer imports Pydantic when it reads a command's words for the first time.
+    get_command(program.cli).make_context("qframe", ["topics"])
     assert threading.active_count() == 1, threading.enumerate()
     gc.collect()
     gc.freeze()  # children share these pages as long as nobody writes to them
