@@ -30,6 +30,7 @@ from qframe.roster import LARGEST_VERSION
 from qframe.stores.bucket import DrawTerms
 from qframe.stores.records import ChosenDead
 from qframe.stores.redis import (
+    audit,
     controls,
     counts,
     dead,
@@ -215,6 +216,7 @@ EPOCHS = {0: "an epoch"}
 
 # For each script: what makes the store call it, and for how many items. `r` is the recorder.
 USES: dict[str, tuple[Callable[[Any], Any], int]] = {
+    "look": (lambda r: audit.look(r, DELAY, "a group", 0, "a subject", "a member"), 0),
     "hasten": (lambda r: unblock.hasten(r, DELAY, "a group", 0, "a subject", 7, "a time"), 0),
     "skip": (
         lambda r: unblock.skip(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Final
+from typing import Any, Final
 
 from qframe.drivers.redis import Redis
 from qframe.errors import StoreDamaged, UnknownGroup
@@ -14,6 +14,7 @@ from qframe.stores.redis.envelopes import (
     META,
     NUMBER,
     TICKET,
+    Attempts,
     delayed,
     delivery_of_dead,
     letter_of,
@@ -21,13 +22,15 @@ from qframe.stores.redis.envelopes import (
     state_of,
 )
 from qframe.stores.redis.groups import names
-from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
+from qframe.stores.redis.keys import UNCLAIMED, Argument, SlotKeys
 from qframe.stores.redis.logs import log
 from qframe.stores.redis.reading import Malformed
 from qframe.topic import Kind
 
 PAGE: Final = 500
 LOOKS: Final = 5
+SUSPECTS: Final = 1000
+PLACES: Final = ("waiting", "retry", "todo", "doing")
 
 OF_SLOT: Final = {
     "head": "string", "first": "string", "ticket": "string", "log": "stream", "later": "zset",
@@ -151,50 +154,92 @@ def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[
     bodies = _pairs(redis, key("body"), "HSCAN")
     states = _pairs(redis, key("tries"), "HSCAN")
     rounds = _pairs(redis, key("next"), "HSCAN")
-    standing: dict[bytes, list[str]] = {subject: [] for subject in bodies}
     for subject, value in bodies.items():
         message = letter_of(value, one.slot).envelope
         if isinstance(message, Malformed):
             yield f"{where} subject {shown(subject)}: {message.error}"
-    for name in ("waiting", "retry", "todo", "doing"):
+    is_ordered = keys.topic.kind is Kind.ORDERED
+    lengths = _lengths(redis, keys, one, list(bodies)) if is_ordered else {}
+    standing: dict[bytes, list[str]] = {subject: [] for subject in bodies}
+    suspects: dict[bytes, bytes] = dict.fromkeys(set(states) - set(bodies), b"")
+    suspects |= dict.fromkeys(set(rounds) - set(bodies), b"")
+    for name in PLACES:
         for member in _pairs(redis, key(name), "ZSCAN"):
             subject = member[TICKET.size :] if name == "todo" else member
             if subject not in standing:
-                yield f"{where} subject {shown(subject)}: it is in {name} but has no head"
-            else:
-                standing[subject].append(name)
-                due, seq, _, _ = META.unpack_from(bodies[subject])
-                if name == "todo" and TICKET.unpack_from(member) != (due, seq):
-                    yield f"{where} subject {shown(subject)}: its place in todo is another's"
-    is_ordered = keys.topic.kind is Kind.ORDERED
-    lengths = _lengths(redis, keys, one, list(bodies)) if is_ordered else {}
+                suspects.setdefault(subject, member if name == "todo" else b"")
+                continue
+            standing[subject].append(name)
+            due, seq, _, _ = META.unpack_from(bodies[subject])
+            if name == "todo" and TICKET.unpack_from(member) != (due, seq):
+                suspects[subject] = member
     for subject, places in standing.items():
-        name = f"{where} subject {shown(subject)}"
         state = state_of(states.get(subject))
-        if len(places) != 1:
-            yield f"{name}: it stands in {' and '.join(places) or 'no keys'}"
-        if ("doing" in places) != bool(state.receipt):
-            yield f"{name}: in doing without a receipt, or with one and not in doing"
-        if bool(state.given) != bool(state.receipt) or state.given > 1 + lengths.get(subject, 0):
-            yield f"{name}: a run of {state.given}"
-        if subject in rounds and not state.receipt:
-            yield f"{name}: a next round behind a free head"
-    for subject in set(states) - set(bodies) | set(rounds) - set(bodies):
-        yield f"{where} subject {shown(subject)}: it has keys left, but no head"
+        behind = lengths.get(subject, 0) if is_ordered else int(subject in rounds)
+        if list(_faults_of(places, state, behind, is_ordered=is_ordered)):
+            suspects.setdefault(subject, b"")
+    # What was read of a subject was not read at one moment: a look decides.
+    for subject, member in sorted(suspects.items())[:SUSPECTS]:
+        reply = look(redis, keys, one.group, one.slot, subject, member)
+        for fault in _seen(reply, is_ordered=is_ordered):
+            yield f"{where} subject {shown(subject)}: {fault}"
     if is_ordered:
         unsettled = one.published - one.settled - one.cancelled - one.dead
         held = redis.ask(keys.key(one.slot, "letters"), "HLEN")
         there = len(bodies) + sum(lengths.values()) + held
         if unsettled != there:
             yield f"{where}: {unsettled} messages are not settled, {there} exist"
-    numbers = [NUMBER.unpack(member)[0] for member in _pairs(redis, key("dead"), "ZSCAN")]
-    records = redis.ask(key("graves"), "HLEN")
-    if len(numbers) != records:
-        yield f"{where}: {len(numbers)} dead letters with {records} records"
-    for member, value in _scanned(redis, key("graves"), "HSCAN"):
+    numbers = {NUMBER.unpack(member)[0] for member in _pairs(redis, key("dead"), "ZSCAN")}
+    records = _pairs(redis, key("graves"), "HSCAN")
+    recorded = {NUMBER.unpack(member)[0] for member in records}
+    for seq in sorted(numbers - recorded):
+        yield f"{where} dead letter {seq}: it has no record"
+    for seq in sorted(recorded - numbers):
+        yield f"{where} dead letter {seq}: it has a record, and is not among the dead"
+    for member, value in records.items():
         ended = delivery_of_dead(value, one.slot, NUMBER.unpack(member)[0])
         if isinstance(ended, Malformed):
             yield f"{where} dead letter {ended.id}: {ended.error}"
+
+
+def look(
+    redis: Redis, keys: SlotKeys, group: str, slot: int, subject: Argument, member: Argument
+) -> list[Any]:
+    """Where a subject stands at one moment; `look.lua` names the parts of the reply."""
+    call = keys.call("look", slot, str(keys.topic.kind), group, subject, member)
+    reply: list[Any] = redis.run([call])[0]
+    return reply
+
+
+def _seen(reply: list[Any], *, is_ordered: bool) -> Iterator[str]:
+    """The faults of a subject, by one look."""
+    body, state, behind, *stands = reply
+    *own, is_stray = stands
+    places = [name for name, stood in zip(PLACES, own, strict=True) if stood]
+    if not body:
+        for name in [*places, *(["todo"] if is_stray else [])]:
+            yield f"it is in {name} but has no head"
+        if state or behind:
+            yield "it has keys left, but no head"
+        return
+    if is_stray:
+        yield "its place in todo is another's"
+    yield from _faults_of(places, state_of(state or None), behind, is_ordered=is_ordered)
+
+
+def _faults_of(
+    places: list[str], state: Attempts, behind: int, *, is_ordered: bool
+) -> Iterator[str]:
+    """The faults of a head that stands in these places."""
+    if len(places) != 1:
+        yield f"it stands in {' and '.join(places) or 'no keys'}"
+    if ("doing" in places) != bool(state.receipt):
+        yield "in doing without a receipt, or with one and not in doing"
+    longest = 1 + (behind if is_ordered else 0)
+    if bool(state.given) != bool(state.receipt) or state.given > longest:
+        yield f"a run of {state.given}"
+    if not is_ordered and behind and not state.receipt:
+        yield "a next round behind a free head"
 
 
 def _lengths(redis: Redis, keys: SlotKeys, one: Stats, subjects: list[bytes]) -> dict[bytes, int]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Mapping
 from typing import Final
 
 from sqlalchemy import bindparam, func, select
@@ -12,7 +13,7 @@ from qframe.stores.rules import RANKED
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import counts, ranges
 from qframe.stores.sql.cursors import CURSORS, GROUPS, CursorRow
-from qframe.stores.sql.heads import HeadRow
+from qframe.stores.sql.heads import HeadRow, Unreadable, headers_of
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, log, subjects
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind
@@ -35,6 +36,13 @@ _LINE: Final = Statement(
     ),
     "at start e",
 )  # fmt: skip
+_OFFSETS: Final = Statement(
+    select(log.c.seq)
+    .where(log.c.slot == bindparam("at"), log.c.seq >= bindparam("start"))
+    .order_by(log.c.seq),
+    "at start",
+)
+_GAPS_NAMED: Final = 10
 
 
 def verify(transaction: Transaction, ref: TopicRef) -> list[str]:
@@ -43,11 +51,18 @@ def verify(transaction: Transaction, ref: TopicRef) -> list[str]:
     for number, name in transaction.rows(GROUPS, (ref.id,)):
         span = ref.cursor_range(number)
         who = f"{ref.topic.name}/{name or '(no group)'}"
-        wrong += _counts(transaction, ref, name, who)
-        for row in transaction.rows(CURSORS, span):
+        cursors = [CursorRow(*row) for row in transaction.rows(CURSORS, span)]
+        known = {each.cursor: each for each in cursors}
+        lost = [
+            f"{who} slot {slot}: the group has subscribed, but this slot has no record of it"
+            for slot in range(ref.topic.slots)
+            if ref.cursor_number(number, slot) not in known
+        ]
+        wrong += lost or _counts(transaction, ref, name, who)
+        for each in cursors:
             if not ref.topic.has_subjects:
-                wrong += _line(transaction, ref, CursorRow(*row), who)
-        wrong += _queues(transaction, ref, span, who)
+                wrong += _line(transaction, ref, each, who)
+        wrong += _queues(transaction, ref, span, who, known)
     return wrong
 
 
@@ -86,13 +101,31 @@ def _line(transaction: Transaction, ref: TopicRef, cursor: CursorRow, who: str) 
         )
     there = transaction.rows(_LINE, (at, cursor.floor, head))[0][0]
     if there != head - cursor.floor:
-        wrong.append(
-            f"{where}: {head - cursor.floor - there} unsettled messages are not in the log"
-        )
+        wrong += [f"{where}: {gap}" for gap in _gaps(transaction, at, cursor.floor, head)]
     return wrong
 
 
-def _queues(transaction: Transaction, ref: TopicRef, span: tuple[int, int], who: str) -> list[str]:
+def _gaps(transaction: Transaction, at: int, floor: int, head: int) -> list[str]:
+    """The offsets that a log lacks, the first ten ranges of them; and one that lies beyond it."""
+    found: list[str] = []
+    expected = floor
+    for (seq,) in [*transaction.rows(_OFFSETS, (at, floor)), (head,)]:
+        if seq > expected:
+            found.append(f"offsets {expected} to {seq - 1} are not in the log")
+        if seq >= head:
+            break
+        expected = seq + 1
+    more = len(found) - _GAPS_NAMED
+    return [*found[:_GAPS_NAMED], *([f"and {more} more gaps"] if more > 0 else ())]
+
+
+def _queues(
+    transaction: Transaction,
+    ref: TopicRef,
+    span: tuple[int, int],
+    who: str,
+    known: Mapping[int, CursorRow],
+) -> list[str]:
     """Heads, and what stands behind them."""
     wrong = []
     behind = Counter({(row[0], row[1]): row[2] for row in transaction.rows(_BEHIND, span)})
@@ -103,6 +136,8 @@ def _queues(transaction: Transaction, ref: TopicRef, span: tuple[int, int], who:
         if bool(head.behind) != bool(there):
             wrong.append(f"{where}: behind is {head.behind}, and {there} messages are behind it")
         wrong += [f"{where}: {fault}" for fault in _faults(ref.topic.kind, head, there)]
+        if not ref.topic.has_subjects and _is_in_line(known.get(head.cursor), head.seq):
+            wrong.append(f"{where}: it is also in the line")
     wrong += [
         f"{who} slot {at % PER_TOPIC} subject {subject}: {count} messages behind no head"
         for (at, subject), count in behind.items()
@@ -110,9 +145,18 @@ def _queues(transaction: Transaction, ref: TopicRef, span: tuple[int, int], who:
     return wrong
 
 
+def _is_in_line(cursor: CursorRow | None, offset: int) -> bool:
+    """Whether a message that left the line of a stream is still in it."""
+    if cursor is None or offset < cursor.floor:
+        return False
+    return not ranges.contains(ranges.load(cursor.settled), offset)
+
+
 def _faults(kind: Kind, head: HeadRow, behind: int) -> list[str]:
     """The faults of one head."""
     faults = []
+    if isinstance(headers_of(head.headers), Unreadable):
+        faults.append("its headers cannot be read")
     if head.state == HeadState.DOING:
         if head.receipt is None or head.rank <= 0:
             faults.append("in doing without a lease or receipt")

@@ -1,0 +1,245 @@
+"""`verify` names the place of every planted corruption, and nothing while healthy work goes on."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from servers import RedisServer
+from sqlalchemy import create_engine, text
+from sqlalchemy.engine import Engine
+
+from qframe.outcomes import Verdict
+from qframe.stores.base import Store
+from qframe.stores.redis.store import RedisStore
+from qframe.stores.sql import ranges
+from qframe.stores.sql.schema import PER_TOPIC
+from qframe.stores.sql.store import SqlStore
+from qframe.stores.types import Entry, PullRequest, Settlement
+from qframe.topic import Topic
+
+EPOCH = "0" * 15 + "1"
+
+
+def entry(topic: Topic, number: int, key: str, **options: Any) -> Entry:
+    subject = None if topic.kind == "stream" else key
+    name = f"m-{number}"
+    return Entry(0, subject, name, name, key, None, b"%d" % number, **options)
+
+
+def staged(store: Store, kind: str) -> Topic:
+    """A topic of one slot in which something stands in every state.
+
+    Offsets or keys: 0 is settled, 1 dead, 2 waits for its retry, 3 and 4 are in hand, 5 to 7 are
+    due; of a kind with subjects each key has a message behind its first one where it may.
+    """
+    topic: Topic = Topic(f"t-{kind}-{next(NUMBERS)}", kind, slots=1)  # type: ignore[call-overload]
+    store.declare(topic)
+    store.subscribe(topic, "g")
+    store.take(topic, "g", {0: EPOCH})
+    store.publish(topic, [entry(topic, n, f"k{n}") for n in range(5)])
+    pulled = store.pull(
+        topic, "g", [PullRequest(0, EPOCH, 5)], receipt="r", lease_ms=60_000, max_attempts=16
+    ).deliveries
+    ends = (Verdict.ACK, Verdict.DEAD, Verdict.RETRY)
+    store.settle(
+        topic, "g",
+        [
+            Settlement(0, one.subject, one.seq, "r", 1, EPOCH, verdict, 600_000, error="boom")
+            for one, verdict in zip(pulled, ends, strict=False)
+        ],
+    )  # fmt: skip
+    store.publish(topic, [entry(topic, n, f"k{n}") for n in range(5, 8)])
+    if kind != "stream":
+        store.publish(topic, [entry(topic, 10 + n, f"k{n}") for n in (3, 5)])
+    assert store.verify(topic) == []
+    return topic
+
+
+def counting() -> Iterator[int]:
+    number = 0
+    while True:
+        yield (number := number + 1)
+
+
+NUMBERS = counting()
+
+# Of databases: the kind of topic, what is done to its rows, and what is said of the place.
+ROWS: dict[str, tuple[str, str, str, str]] = {
+    "a count": ("ordered", "UPDATE qframe_cursors SET acked = acked + 1", "", " published, but"),
+    "a floor": ("stream", "UPDATE qframe_cursors SET floor = 7", "",
+                "floor 7, read 5, head 8 out of order"),
+    "a settled range": ("stream", "UPDATE qframe_cursors SET settled = :r", "",
+                        "settled range 6-7 is not between"),
+    "a receipt": ("stream", "UPDATE qframe_cursors SET receipt = NULL", "",
+                  "offsets from 3 are in doing without a lease or receipt"),
+    "a message of a log": ("stream", "DELETE FROM qframe_log", "seq IN (5, 6)",
+                           "offsets 5 to 6 are not in the log"),
+    "a record": ("ordered", "DELETE FROM qframe_cursors", "",
+                 "the group has subscribed, but this slot has no record of it"),
+    "one in two places": ("stream", "UPDATE qframe_subjects SET subject = '6', seq = 6",
+                          "subject = '2'", "subject 6: it is also in the line"),
+    "a flag": ("ordered", "UPDATE qframe_subjects SET behind = 0", "subject = 'k5'",
+               "subject k5: behind is 0, and 1 messages are behind it"),
+    "a lease": ("ordered", "UPDATE qframe_subjects SET `rank` = 0", "subject = 'k4'",
+                "subject k4: in doing without a lease or receipt"),
+    "a run": ("ordered", "UPDATE qframe_subjects SET given = 9", "subject = 'k3'",
+              "subject k3: a run of 9, with 1 behind it"),
+    "an attempt": ("delay", "UPDATE qframe_subjects SET tries = 0", "subject = 'k4'",
+                   "subject k4: in doing without an attempt"),
+    "a stale receipt": ("delay", "UPDATE qframe_subjects SET receipt = 'x'", "subject = 'k2'",
+                        "subject k2: not in doing, but with a receipt or a run"),
+    "a head": ("ordered", "DELETE FROM qframe_subjects", "subject = 'k5'",
+               "subject k5: 1 messages behind no head"),
+    "headers": ("priority", "UPDATE qframe_subjects SET headers = '{oops'", "subject = 'k6'",
+                "subject k6: its headers cannot be read"),
+    "a rank": ("priority", "UPDATE qframe_subjects SET `rank` = -5", "subject = 'k6'",
+               "subject k6: in todo with rank -5 and priority 0"),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["sqlite", "postgres", "mariadb"])
+def database(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[SqlStore, Engine]]:
+    if request.param == "sqlite":
+        url = f"sqlite:///{tmp_path_factory.mktemp('planted') / 'q.db'}"
+        store = SqlStore(f"{url}?synchronous=normal")
+    else:
+        url = request.getfixturevalue(request.param).new_database()
+        store = SqlStore(url)
+    engine = create_engine(url)
+    yield store, engine
+    engine.dispose()
+    store.close()
+
+
+@pytest.mark.promise(10)
+@pytest.mark.parametrize("what", ROWS)
+def test_a_corruption_of_rows_is_found_and_its_place_named(
+    database: tuple[SqlStore, Engine], what: str
+) -> None:
+    store, engine = database
+    kind, change, only, said = ROWS[what]
+    topic = staged(store, kind)
+    where = "`slot` = :s" if "_log" in change else "`cursor` = :c"
+    quoted = " AND ".join([f"{change} WHERE {where}", *([only] if only else [])])
+    if engine.dialect.name not in ("mysql", "mariadb"):
+        quoted = quoted.replace("`", "")
+    with engine.begin() as connection:
+        group = connection.execute(
+            text(
+                "SELECT g.id FROM qframe_groups g JOIN qframe_topics t ON t.id = g.topic "
+                "WHERE t.name = :t AND g.name = 'g'"
+            ),
+            {"t": topic.name},
+        ).scalar_one()
+        number = connection.execute(
+            text("SELECT id FROM qframe_topics WHERE name = :t"), {"t": topic.name}
+        ).scalar_one()
+        places = {"c": group * PER_TOPIC, "s": number * PER_TOPIC, "r": ranges.dump([(6, 7)])}
+        used = {name: value for name, value in places.items() if f":{name}" in quoted}
+        connection.execute(text(quoted), used)
+    faults = store.verify(topic)
+    assert any(said in fault and f"{topic.name}/g slot 0" in fault for fault in faults), faults
+
+
+# Of Redis: the kind, the key and what is done to it, and what is said of the place.
+KEYS: dict[str, tuple[str, str, tuple[Any, ...], str]] = {
+    "a count": ("ordered", "cursor", ("HINCRBY", "acked", 1), "are not settled, 8 exist"),
+    "a floor": ("stream", "cursor", ("HSET", "floor", 7), "slot 0: floor 7, read 5, head 8"),
+    "a receipt": ("stream", "cursor", ("HSET", "receipt", ""),
+                  "slot 0: a window without a receipt or lease"),
+    "a record": ("ordered", "cursor", ("DEL",), "this slot has no record of it"),
+    "one in two places": ("stream", "cursor", ("HSET", "floor", 2, "settled", ""),
+                          "subject 2: it is also in the line"),
+    "a place": ("ordered", "doing", ("ZREM", "k4"), "subject k4: it stands in no keys"),
+    "a second place": ("ordered", "waiting", ("ZADD", 9**15, "k4"),
+                       "subject k4: it stands in waiting and doing"),
+    "a head": ("ordered", "body", ("HDEL", "k4"), "subject k4: it is in doing but has no head"),
+    "a state": ("delay", "tries", ("HDEL", "k4"), "subject k4: in doing without a receipt"),
+    "one behind": ("ordered", "behind:k5", ("LPOP",), "messages are not settled"),
+    "a next round": ("delay", "next", ("HSET", "k6", b"x" * 40),
+                     "subject k6: a next round behind a free head"),
+    "a dead letter": ("ordered", "graves", ("HDEL", (1).to_bytes(8, "big")),
+                      "dead letter 1: it has no record"),
+    "its record": ("ordered", "dead", ("ZREM", (1).to_bytes(8, "big")),
+                   "dead letter 1: it has a record, and is not among the dead"),
+    "a rank": ("priority", "todo", ("ZADD", 0, b"\0" * 16 + b"k6"),
+               "subject k6: its place in todo is another's"),
+    "a message": ("delay", "body", ("HSET", "k6", b"\0" * 40), "subject k6: "),
+}  # fmt: skip
+
+
+@pytest.fixture
+def redis(redis_server: RedisServer, tmp_path: Path) -> Iterator[RedisStore]:
+    store = RedisStore(redis_server.url, namespace=tmp_path.name)
+    yield store
+    store.close()
+
+
+@pytest.mark.promise(10)
+@pytest.mark.parametrize("what", KEYS)
+def test_a_corruption_of_keys_is_found_and_its_place_named(redis: RedisStore, what: str) -> None:
+    kind, name, words, said = KEYS[what]
+    topic = staged(redis, kind)
+    key = f"qf:{{{redis._namespace}:{topic.name}:0}}:g:g:{name}".encode()
+    redis._redis.ask(key, *words)
+    faults = redis.verify(topic)
+    assert any(said in fault and f"{topic.name}/g slot 0" in fault for fault in faults), faults
+
+
+@pytest.mark.promise(10)
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+@pytest.mark.parametrize("name", ["sqlite", "redis"])
+def test_nothing_is_found_while_messages_come_and_go(
+    request: pytest.FixtureRequest, tmp_path: Path, name: str, kind: str
+) -> None:
+    opened: Callable[[], Store]
+    if name == "redis":
+        server: RedisServer = request.getfixturevalue("redis_server")
+        opened = lambda: RedisStore(server.url, namespace=tmp_path.name)  # noqa: E731
+    else:
+        url = f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal"
+        opened = lambda: SqlStore(url)  # noqa: E731
+    looking, working = opened(), opened()
+    topic: Topic = Topic("busy", kind, slots=1)  # type: ignore[call-overload]
+    looking.declare(topic)
+    looking.subscribe(topic, "g")
+    looking.take(topic, "g", {0: EPOCH})
+    stop = threading.Event()
+
+    def work() -> None:
+        number = 0
+        while not stop.is_set():
+            number += 1
+            batch = [entry(topic, 20 * number + n, f"k{n % 7}") for n in range(20)]
+            working.publish(topic, batch)
+            pulled = working.pull(
+                topic, "g", [PullRequest(0, EPOCH, 30, None)], receipt=f"r{number}",
+                lease_ms=60_000, max_attempts=16,
+            ).deliveries  # fmt: skip
+            ends = (Verdict.ACK, Verdict.ACK, Verdict.RETRY, Verdict.DEAD)
+            working.settle(
+                topic, "g",
+                [
+                    Settlement(0, one.subject, one.seq, one.receipt, one.attempt, EPOCH,
+                               ends[one.seq % 4], error="boom")
+                    for one in pulled
+                ],
+            )  # fmt: skip
+
+    thread = threading.Thread(target=work)
+    thread.start()
+    try:
+        for _ in range(15):
+            assert looking.verify(topic) == []
+    finally:
+        stop.set()
+        thread.join(60)
+        assert looking.verify(topic) == []
+        looking.close()
+        working.close()
