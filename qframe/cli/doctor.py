@@ -25,9 +25,10 @@ def doctor(
     ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Examines settings, store, topics and coordinator; changes nothing.
+    """Examines an installation, and changes nothing.
 
-    Exits with 1 if an error is found.
+    It looks at settings, store, topics and coordinator, and names a remedy for each finding. Exits
+    with 1 if an error is found.
     """
     from qframe.doctor.examine import examine  # no other command pays for loading all stores
 

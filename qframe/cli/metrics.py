@@ -61,10 +61,10 @@ def metrics(
         str, typer.Option(metavar="[HOST:]PORT", help="Where Prometheus finds /metrics.")
     ] = "9109",
 ) -> None:
-    """Serves the store's numbers for Prometheus, until SIGTERM or Ctrl-C.
+    """Serves the store's numbers for Prometheus.
 
-    They are true though no worker lives: one such process is enough for a store. The port of
-    `qframe worker --metrics-port` has the numbers of workers.
+    It does so until SIGTERM or Ctrl-C. The numbers are true though no worker lives: one such
+    process is enough for a store. The port of `qframe worker --metrics-port` has those of workers.
     """
     check_installed("--port", port)
     with target.opened() as app:

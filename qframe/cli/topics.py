@@ -7,13 +7,17 @@ from typing import Annotated, Any, Final, cast
 
 import msgspec
 import typer
+from rich.console import RenderableType
+from rich.text import Text
 
 from qframe.admin.totals import TopicTotals, Totals
 from qframe.cli.commands import TopicCommands
-from qframe.cli.flags import AsJson, Everything, TopicName
-from qframe.cli.output import say, say_json, table
+from qframe.cli.flags import AsJson, Everything, TopicName, Watch
+from qframe.cli.output import drawn_table, say
 from qframe.cli.target import Target, targeted
 from qframe.cli.tune import in_words, marked
+from qframe.cli.watch import View
+from qframe.cli.watch import show as show_again
 from qframe.topic import Kind, KindName, SubjectRule, Topic, is_internal
 
 topics: Final = typer.Typer(
@@ -32,6 +36,7 @@ def list_topics(
     target: Target,
     context: typer.Context,
     everything: Everything = False,
+    watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
     """Lists all topics, and where their messages stand for each group."""
@@ -39,14 +44,13 @@ def list_topics(
         target.settings()
         return
     with target.opened() as app:
-        found = app.admin.topics()
-    shown = [topic for topic in found if everything or not is_internal(topic.name)]
-    if as_json:
-        say_json([_as_json(topic) for topic in found])
-    elif not shown:
-        say("no topics yet; declare one: qframe topics declare NAME --kind stream --slots 16")
-    else:
-        _say_topics(shown)
+
+        def look() -> View:
+            found = app.admin.topics()
+            shown = [topic for topic in found if everything or not is_internal(topic.name)]
+            return View([_as_json(topic) for topic in found], _drawn_topics(shown))
+
+        show_again(look, as_json=as_json, watch=watch)
 
 
 @topics.command(hidden=True)
@@ -55,16 +59,21 @@ def show(
     target: Target,
     context: typer.Context,
     topic: TopicName,
+    watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
     """Shows one topic, and the states of its messages for each group."""
-    with target.opened() as app:
-        found = app.admin.topic(topic)
     listing = context.parent.params if context.parent is not None else {}
-    if as_json or listing.get("as_json"):
-        say_json([_as_json(found)])
-    else:
-        _say_topics([found])
+    with target.opened() as app:
+
+        def look() -> View:
+            found = app.admin.topic(topic)
+            return View([_as_json(found)], _drawn_topics([found]))
+
+        show_again(
+            look, as_json=as_json or bool(listing.get("as_json")),
+            watch=watch or bool(listing.get("watch")),
+        )  # fmt: skip
 
 
 @topics.command()
@@ -116,29 +125,37 @@ def declare(
 def groups(
     target: Target,
     topic: TopicName,
+    watch: Watch = False,
     as_json: AsJson = False,
 ) -> None:
     """Lists a topic's groups, and how far each one is."""
     with target.opened() as app:
-        found = app.admin.topic(topic)
-        names = app.admin.groups(topic)
-    listed = [totals for totals in found.groups if totals.group in names]
-    if as_json:
-        say_json([_totals_as_json(totals) for totals in listed])
-    elif not listed:
-        say(f"no group has subscribed to {found.name} yet; start a worker with a consumer for it")
-    else:
-        table(
-            ("group", "lag", *_COUNTS, "tuned"),
-            [(each.group, each.lag, *_counts(each), in_words(each.tuning)) for each in listed],
-        )
+
+        def look() -> View:
+            names = app.admin.groups(topic)
+            found = app.admin.topic(topic)
+            listed = [totals for totals in found.groups if totals.group in names]
+            shown = _drawn_groups(found.name, listed)
+            return View([_totals_as_json(totals) for totals in listed], shown)
+
+        show_again(look, as_json=as_json, watch=watch)
 
 
-def _say_topics(found: Sequence[TopicTotals]) -> None:
-    table(
-        ("topic", "kind", "slots", "group", *_COUNTS),
-        [row for topic in found for row in _rows(topic)],
-    )
+def _drawn_topics(found: Sequence[TopicTotals]) -> list[RenderableType]:
+    if not found:
+        remedy = "declare one: qframe topics declare NAME --kind stream --slots 16"
+        return [Text(f"no topics yet; {remedy}")]
+    rows = [row for topic in found for row in _rows(topic)]
+    return [drawn_table(("topic", "kind", "slots", "group", *_COUNTS), rows)]
+
+
+def _drawn_groups(topic: str, listed: Sequence[Totals]) -> list[RenderableType]:
+    if not listed:
+        return [
+            Text(f"no group has subscribed to {topic} yet; start a worker with a consumer for it")
+        ]
+    rows = [(each.group, each.lag, *_counts(each), in_words(each.tuning)) for each in listed]
+    return [drawn_table(("group", "lag", *_COUNTS, "tuned"), rows)]
 
 
 def _rows(topic: TopicTotals) -> list[tuple[object, ...]]:

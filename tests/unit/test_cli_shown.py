@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,6 +12,7 @@ from typer.testing import CliRunner
 
 from qframe import Message, QFrame, Topic
 from qframe.admin.owners import OwnerInfo, WorkerInfo
+from qframe.cli import watch
 from qframe.cli.main import cli
 from qframe.cli.output import console, say_error
 from qframe.cli.ownership import draw_slots, draw_workers
@@ -177,3 +179,13 @@ def test_how_a_password_is_encoded_is_shown_on_stderr(capsys: pytest.CaptureFixt
         app.store.now_ms()
     say_error(str(caught.value))
     assert "write %40 for @" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [("topics",), ("topics", "orders"), ("groups", "orders")])
+def test_topics_and_groups_are_looked_at_again_and_again(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch, words: tuple[str, ...]
+) -> None:
+    monkeypatch.setattr(watch, "_looks", lambda view, look, heard: iter([view, look()]))
+    lines = shown(*words, "--watch", "--json").splitlines()
+    assert len(lines) == 2
+    assert json.loads(lines[0]) == json.loads(lines[1])
