@@ -105,8 +105,8 @@ class Bench:
                 self.settler.put(Disposition(one, verdict))
 
     def await_settled(self, *numbers: int) -> None:
-        eventually(lambda: self.keeper.settled == list(numbers))
-        eventually(lambda: self.settled + self.stale == len(numbers))
+        eventually(lambda: self.keeper.settled == list(numbers), 20)
+        eventually(lambda: self.settled + self.stale == len(numbers), 20)
 
 
 @pytest.fixture
