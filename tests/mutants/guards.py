@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import MEMBER, RELAY, SESSIONS, SLOTS, UNIT, Mutant, conforms
+from mutants.mutant import MEMBER, PULL, RELAY, RENEWER, SESSIONS, SLOTS, UNIT, Mutant, conforms
 
 GUARDS: Final = [
     Mutant(
@@ -99,5 +99,43 @@ GUARDS: Final = [
         "            self._untaken.clear()  # who had some",
         "            pass  # who had some",
         f"{RELAY} -k takes_no_mark_back",
+    ),
+    Mutant(
+        "slots pass on with a pull in doubt",
+        "runtime/consume/consumer.py",
+        "busy=lambda: self.in_flight.slots() | self.pull_loop.unrevoked(),",
+        "busy=self.in_flight.slots,",
+        f"{PULL} {SLOTS}",
+    ),
+    Mutant(
+        "who stops leaves a pull in doubt",
+        "runtime/feed/pull_loop.py",
+        "            self._in_doubt.revoke(at_once=True)\n",
+        "            pass\n",
+        PULL,
+    ),
+    Mutant(
+        "a stream is read on behind what was lost",
+        "runtime/feed/lease_renewer.py",
+        "                    self._on_stream_lost(slots)\n",
+        "                    pass\n",
+        RENEWER,
+    ),
+    Mutant(
+        "SQL revokes nothing of a stream's line",
+        "stores/sql/leases.py",
+        "window.shorten(cursor, ask.position, receipt)\n",
+        "0\n",
+        conforms("leases", "sqlite"),
+    ),
+    Mutant(
+        "a lease is asked for of what was settled first and is over",
+        "runtime/consume/finisher.py",
+        "        self._in_flight.remove(deliveries)  # first: in flight and unsettled, "
+        "its lease were lost\n"
+        "        first.settled.difference_update(deliveries)\n",
+        "        first.settled.difference_update(deliveries)\n"
+        "        self._in_flight.remove(deliveries)\n",
+        "tests/integration/consumers/test_at_most_once.py",
     ),
 ]
