@@ -105,7 +105,7 @@ GUARDS: Final = [
         "runtime/consume/consumer.py",
         "busy=lambda: self.in_flight.slots() | self.pull_loop.unrevoked(),",
         "busy=self.in_flight.slots,",
-        f"{PULL} {SLOTS}",
+        UNIT + "test_certainty.py",
     ),
     Mutant(
         "who stops leaves a pull in doubt",
@@ -127,15 +127,5 @@ GUARDS: Final = [
         "window.shorten(cursor, ask.position, receipt)\n",
         "0\n",
         conforms("leases", "sqlite"),
-    ),
-    Mutant(
-        "a lease is asked for of what was settled first and is over",
-        "runtime/consume/finisher.py",
-        "        self._in_flight.remove(deliveries)  # first: in flight and unsettled, "
-        "its lease were lost\n"
-        "        first.settled.difference_update(deliveries)\n",
-        "        first.settled.difference_update(deliveries)\n"
-        "        self._in_flight.remove(deliveries)\n",
-        "tests/integration/consumers/test_at_most_once.py",
     ),
 ]

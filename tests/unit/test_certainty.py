@@ -1,4 +1,4 @@
-"""No handler begins in a worker that stood still until its slots may be another's."""
+"""A worker that does not know for certain begins no handler, and hands no slot over."""
 
 from __future__ import annotations
 
@@ -16,6 +16,7 @@ from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.executors.thread_executor import RunWorker, ThreadExecutor
 from qframe.runtime.policies.direct import Direct
 from qframe.stores.model.store import ModelStore
+from qframe.stores.types import PullRequest
 from qframe.topic import Topic
 
 CERTAIN_S = 4.0
@@ -44,10 +45,11 @@ class Bench:
         store.declare(topic)
         store.subscribe(topic, "g")
         self.engine: Any = None
+        self.membership = Timed(self.clock)
         self.consumer = Consumer(
             topic=topic, group="g", handler=self.seen.append, options=consumer_options(**options),
             make_policy=lambda _: Direct(), make_executor=self._executor, store=store,
-            coordinator=Timed(self.clock),  # type: ignore[arg-type]
+            coordinator=self.membership,  # type: ignore[arg-type]
             max_bytes=1000, events=Events(), clock=self.clock, on_failure=lambda *_: None,
         )  # fmt: skip
         self.consumer.join()
@@ -78,3 +80,20 @@ def test_what_was_pulled_before_a_worker_stood_still_reaches_no_handler_after(
     bench.clock.advance(stands_ms)
     bench.run(pulled)
     assert len(bench.seen) == (2 if stands_ms < CERTAIN_S * 1000 else 0)
+
+
+@pytest.mark.promise(6)
+def test_a_slot_does_not_pass_on_while_a_pull_of_it_is_in_doubt() -> None:
+    """The next owner would count what no handler has seen: found by simulation."""
+    bench = Bench()
+    epoch = f"{1:016x}"
+    bench.membership.owns(s0=epoch)
+    assert bench.consumer.slots.open() == {0: epoch}
+    in_doubt = bench.consumer.pull_loop._in_doubt
+    in_doubt.add([PullRequest(0, epoch, 1)], "r")
+    bench.membership.owns(leaving=[0], s0=epoch)
+    bench.consumer.slots.open()
+    assert bench.membership.empty == []
+    assert in_doubt.revoke()
+    bench.consumer.slots.open()
+    assert bench.membership.empty == [0]
