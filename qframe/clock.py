@@ -5,6 +5,7 @@ from __future__ import annotations
 import sys
 import time
 from collections.abc import Callable
+from datetime import UTC, datetime
 from functools import partial
 from typing import Final, Protocol
 
@@ -14,6 +15,17 @@ if sys.platform == "linux":
     _elapsed_s: Final[Callable[[], float]] = partial(time.clock_gettime, time.CLOCK_BOOTTIME)
 else:
     _elapsed_s = time.monotonic
+
+
+def moment(ms: int | None) -> str | None:
+    """A moment in milliseconds since 1970, as a text in UTC, to the millisecond."""
+    if ms is None:
+        return None
+    try:
+        at = datetime.fromtimestamp(ms / 1000, UTC)
+    except (ValueError, OverflowError, OSError):  # beyond the year 9999
+        return f"{ms} ms since 1970"
+    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 class Clock(Protocol):

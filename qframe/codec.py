@@ -31,6 +31,7 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 _ID = re.compile(r"[A-Za-z0-9_.:/@+=-]{1,128}")
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in lower case
 _MADE_UP = re.compile(rf"[{_ALPHABET}]{{20}}-[0-9]+")
+_TOKEN = re.compile(rf"[{_ALPHABET}]{{20}}(?:-[0-9]+)?\Z")
 _PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
 # A float in MessagePack of which all bits of the exponent are set: not a number, or infinite.
 _find_unwritable = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]").search
@@ -247,6 +248,16 @@ def new_token(clock: Clock) -> str:
         f"{two[a & 1023]}{two[b >> 40]}{two[b >> 30 & 1023]}{two[b >> 20 & 1023]}"
         f"{two[b >> 10 & 1023]}{two[b & 1023]}"
     )
+
+
+def time_of_token(token: str | None) -> int | None:
+    """When a token, or the id that begins with one, was made; None where it is something else."""
+    if token is None or not _TOKEN.match(token):
+        return None
+    number = 0
+    for char in token[:10]:
+        number = number << 5 | _ALPHABET.index(char)
+    return number >> 2
 
 
 def batch_mark(token: str) -> str:

@@ -12,6 +12,7 @@ from typing import Self
 from qframe.admin.audit_log import AuditLog
 from qframe.admin.context import AdminContext
 from qframe.admin.dead import DeadAdmin
+from qframe.admin.finding import FindingAdmin
 from qframe.admin.groups import GroupAdmin
 from qframe.admin.holds import HoldAdmin
 from qframe.admin.keys import KeyAdmin
@@ -23,7 +24,9 @@ from qframe.stores.base import Store
 from qframe.topic import Topic
 
 
-class Admin(LookingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, RemovalAdmin):
+class Admin(
+    LookingAdmin, FindingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, RemovalAdmin
+):  # fmt: skip
     """Looks at topics and groups, and changes them: `app.admin`.
 
     A topic is given by its name or as a `Topic`; only the name counts. Each verb that changes

@@ -89,10 +89,6 @@ class LookingAdmin(AdminRole):
                 )
         return self._context.store.peek(found, group, states=states, limit=checked_limit(limit))
 
-    def explain(self, topic: Topic | str, message_id: str) -> list[Record]:
-        """Finds a message: one record for each place that holds it; empty if none does."""
-        return self._context.store.explain(self._context.topic(topic), message_id)
-
     def verify(self, topic: Topic | str | None = None) -> list[str]:
         """Audits one topic or all; returns what is wrong, in sentences, or nothing."""
         topics = self._context.store.topics() if topic is None else [self._context.topic(topic)]

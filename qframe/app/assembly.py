@@ -27,6 +27,7 @@ from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checkers import Checkers
 from qframe.runtime.policies.loop_checker import AsyncCheckerAdapter, is_in_loop
 from qframe.runtime.process.live_settings import SettingsPoller
+from qframe.runtime.process.reporter import Reporter
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.stores.base import Store
@@ -95,9 +96,13 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         def make_settings_poller(
             consumers: Sequence[Consumer], on_failure: OnFailure
         ) -> SettingsPoller:
+            joined = list(zip(topics, consumers, strict=True))
+            reporter = Reporter(
+                worker=worker_id, consumers=joined, store=self.store, clock=self.clock
+            )
             return SettingsPoller(
-                consumers=list(zip(topics, consumers, strict=True)), store=self.store,
-                clock=self.clock, events=self.events, on_failure=on_failure,
+                consumers=joined, store=self.store, reporter=reporter, clock=self.clock,
+                events=self.events, on_failure=on_failure,
             )  # fmt: skip
 
         def make_relays(on_failure: OnFailure) -> list[Relay]:

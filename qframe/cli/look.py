@@ -1,4 +1,4 @@
-"""`qframe peek`, `qframe explain` and `qframe verify`: looking, and changing nothing."""
+"""`qframe peek` and `qframe verify`: looking, and changing nothing."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from qframe.cli.bodies import own_headers
 from qframe.cli.flags import AsJson, GroupName, Limit, TopicName
 from qframe.cli.output import facts, say, say_json, table
 from qframe.cli.records import as_json as record_as_json
-from qframe.cli.records import body_text, moment, second, why
+from qframe.cli.records import body_text, second, why
 from qframe.cli.target import Target, targeted
-from qframe.errors import BadOption
+from qframe.clock import moment
 from qframe.stores.records import Record
 
 
@@ -56,31 +56,6 @@ def peek(
 
 
 @targeted
-def explain(
-    target: Target,
-    topic: TopicName,
-    message_id: Annotated[str, typer.Argument(metavar="ID", help="The message's id.")],
-    as_json: AsJson = False,
-) -> None:
-    """Shows where a message is for each group, and why."""
-    with target.opened() as app:
-        records = app.admin.explain(topic, message_id)
-        now_ms = app.store.now_ms()
-    if as_json:
-        say_json([record_as_json(record) for record in records])
-    if not records:
-        raise BadOption(
-            "message", message_id, f"topic {topic} has no such message",
-            "check the id; a settled message is kept only for the topic's retain",
-        )  # fmt: skip
-    if not as_json:
-        for index, record in enumerate(records):
-            if index:
-                say("")
-            say_record(record, now_ms)
-
-
-@targeted
 def verify(
     target: Target,
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="All if left out.")] = None,
@@ -111,6 +86,11 @@ def say_record(record: Record, now_ms: int) -> None:
     """Everything about a message in one place, its body in full."""
     group = "" if record.group is None else f", group {record.group}"
     say(f"{record.state} in {record.topic}{group}: {why(record, now_ms)}")
+    say_facts(record)
+
+
+def say_facts(record: Record) -> None:
+    """Everything about a message in one place, without saying why."""
     facts(
         [
             ("id", record.id),
@@ -122,6 +102,7 @@ def say_record(record: Record, now_ms: int) -> None:
             ("priority", record.priority or None),
             ("attempts", record.attempts or None),
             ("lost", record.lost or None),
+            ("in hand since", moment(record.held_since_ms)),
             ("lease until", moment(record.lease_until_ms)),
             ("died", moment(record.died_at_ms)),
             ("headers", own_headers(record.headers) or None),

@@ -17,9 +17,10 @@ from qframe.cli.dead import dead
 from qframe.cli.delete_topic import delete_topic
 from qframe.cli.doctor import doctor
 from qframe.cli.drop_group import drop_group
+from qframe.cli.explain import explain
 from qframe.cli.holds import holds, pause, resume
 from qframe.cli.keys import skip, unblock
-from qframe.cli.look import explain, peek, verify
+from qframe.cli.look import peek, verify
 from qframe.cli.metrics import metrics
 from qframe.cli.migrate import migrate
 from qframe.cli.outbox import outbox
@@ -28,6 +29,7 @@ from qframe.cli.ownership import slots, workers
 from qframe.cli.ping import ping
 from qframe.cli.publish import publish
 from qframe.cli.scale import scale
+from qframe.cli.search import search
 from qframe.cli.seek import seek
 from qframe.cli.target import Target, coordinated
 from qframe.cli.topics import groups, topics
@@ -55,6 +57,7 @@ cli.command()(workers)
 cli.command()(slots)
 cli.command()(peek)
 cli.command()(explain)
+cli.command()(search)
 cli.command()(verify)
 cli.add_typer(dead, name="dead")
 cli.add_typer(outbox, name="outbox")

@@ -14,9 +14,9 @@ from qframe.cli.bodies import body_as_json, body_as_text, own_headers
 from qframe.cli.commands import Commands
 from qframe.cli.flags import AsJson, Limit
 from qframe.cli.output import counted, facts, say, say_json, table
-from qframe.cli.records import moment
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import ago
+from qframe.clock import moment
 from qframe.codec import tags_of
 
 if TYPE_CHECKING:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
 from typing import Any
 
 from qframe.cli.bodies import CUT_AT, body_as_json, body_as_text, own_headers
 from qframe.cli.times import length
+from qframe.clock import moment
 from qframe.codec import tags_of
 from qframe.stores.records import Record
 
@@ -19,6 +19,7 @@ def as_json(record: Record) -> dict[str, Any]:
         "headers": own_headers(record.headers), "tags": list(tags_of(record.headers)),
         "published_at": moment(record.published_at_ms), "due_at": moment(record.due_ms),
         "lease_until": moment(record.lease_until_ms), "died_at": moment(record.died_at_ms),
+        "held_since": moment(record.held_since_ms),
         "attempts": record.attempts, "lost": record.lost, "priority": record.priority,
         "error": record.error, "traceback": record.traceback,
     }  # fmt: skip
@@ -28,17 +29,6 @@ def as_json(record: Record) -> dict[str, Any]:
 def body_text(record: Record, limit: int | None = CUT_AT) -> str:
     """The body as JSON text, or as Python writes bytes; cut where it is too long for a row."""
     return body_as_text(record.body, record.headers, limit)
-
-
-def moment(ms: int | None) -> str | None:
-    """A moment in UTC, to the millisecond."""
-    if ms is None:
-        return None
-    try:
-        at = datetime.fromtimestamp(ms / 1000, UTC)
-    except (ValueError, OverflowError, OSError):  # beyond the year 9999
-        return f"{ms} ms since 1970"
-    return at.isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def second(ms: int | None) -> str | None:

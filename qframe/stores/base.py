@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Protocol
 
-import msgspec
-
 from qframe.message import Delivery
 from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
 from qframe.stores.acts import DeadLetters, Unblocking
-from qframe.stores.records import Record, Stats
+from qframe.stores.bell import Bell
+from qframe.stores.records import Found, Record, ScanPage, Sought, Stats
 from qframe.stores.types import (
+    Capabilities,
     DrawResult,
     Entry,
     LeaseRef,
@@ -24,24 +24,9 @@ from qframe.stores.types import (
     RenewResult,
     RevokeResult,
     Settlement,
+    WorkerReport,
 )
 from qframe.topic import Topic
-
-
-class Capabilities(msgspec.Struct, frozen=True):
-    """A store's abilities beyond the contract, and where it is weaker.
-
-    Attributes:
-        durable: whether a publish that returned survives the loss of power.
-        shared: whether processes on other machines can use it.
-        bell: whether it tells of new messages by itself, so that an idle worker need not ask.
-        transactional: whether it can be written in the transaction of a user's own tables.
-    """
-
-    durable: bool
-    shared: bool
-    bell: bool
-    transactional: bool
 
 
 class Topics(Protocol):
@@ -254,6 +239,15 @@ class Controls(Protocol):
         `tokens`, `rate` and `burst` are 1 to 1,000,000, `per_ms` is 1 to 366 days.
         """
 
+    def report(self, topic: Topic, group: str, worker: str, text: str) -> None:
+        """Keeps what a worker says of its consumer, in place of what it said before.
+
+        Reports older than a day are removed.
+        """
+
+    def reports(self, topic: Topic, group: str) -> list[WorkerReport]:
+        """The last report of each worker, by worker."""
+
 
 class StoredTimers(Protocol):
     """Changing what is not due yet, or not handed out yet, in topics that have subjects."""
@@ -311,6 +305,29 @@ class Inspecting(Protocol):
         """The store's clock."""
 
 
+class Searching(Protocol):
+    """Finding messages, and changing nothing."""
+
+    def find(self, topic: Topic, sought: Sought, limit: int = 100) -> Found:
+        """Looks messages up by what is indexed; its cost does not grow with the topic.
+
+        By offset: the message of a stream there. By key, where subjects are queued: the head, up
+        to `limit` messages behind it, and those held behind a gap. By id: messages published
+        without a key, and those whose time of publication is known (by a mark, or from an id that
+        qframe made up), unless they were delayed or moved. By id and by key: dead letters. A
+        message that is found nowhere may still be there: `scan` sees all.
+        """
+
+    def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
+        """Looks at about `limit` messages from a place on, in an order that is the same each time.
+
+        A message that moves meanwhile may be passed over or seen twice.
+
+        Raises:
+            BadOption: if `place` is not that of a page of this topic.
+        """
+
+
 class Logs(Protocol):
     """Reading streams by offsets, beside all groups."""
 
@@ -323,34 +340,9 @@ class Logs(Protocol):
         """
 
 
-class Bell(Protocol):
-    """Wakes an idle pull loop; a hint, so a wait always ends by itself too.
-
-    It rings for all that a pull might find, but for the passing of time: what is published, and
-    what a settlement or a `seek` has made the next, or due at some time, and a slot that another
-    has taken.
-
-    A waiting worker has looked first: a store rings for messages that come into a slot after a pull
-    has emptied it (handed out less than its limit, and `QUIET` messages at most). It may ring more
-    often.
-    """
-
-    def wait(self, timeout_s: float) -> bool:
-        """Waits until something may have changed, at most so long; returns whether it may have."""
-
-    def hints(self) -> frozenset[int] | None:
-        """The slots for which it has rung since this was asked; None where it may be any."""
-
-    def ring(self) -> None:
-        """Ends a wait now, or the next one if there is none; from any thread."""
-
-    def close(self) -> None:
-        """Frees what it holds; ends a wait."""
-
-
 class Store(
     Topics, Publishing, Pulling, Settling, Groups, Rosters, Controls, StoredTimers, Unblocking,
-    DeadLetters, Inspecting, Logs, Protocol,
+    DeadLetters, Inspecting, Searching, Logs, Protocol,
 ):  # fmt: skip
     """All of them, in one place."""
 

@@ -37,7 +37,9 @@ class Record(msgspec.Struct, kw_only=True):
     """A message where it stands, for people: peek, dead letters, timers, explain.
 
     `group` is None for a message that no group has seen yet; `state` is one of waiting, todo,
-    doing, settled, dead, held (behind a gap in its sequence).
+    doing, settled, dead, held (behind a gap in its sequence). `held_since_ms` is when one in doing
+    was handed out, by the clock of its worker; in the line of a stream, when the first one was that
+    is not settled. `given` is how many of its subject were handed out together, it being the first.
     """
 
     topic: str
@@ -59,11 +61,87 @@ class Record(msgspec.Struct, kw_only=True):
     error: str | None = None
     traceback: str | None = None
     died_at_ms: int | None = None
+    held_since_ms: int | None = None
+    given: int = 0
 
     @property
     def dead_place(self) -> DeadPlace:
         """Where a dead one stands among the dead of its group."""
         return DeadPlace(self.died_at_ms or 0, self.slot, self.seq or 0)
+
+
+class Sought(msgspec.Struct, kw_only=True, frozen=True):
+    """The object of a look-up: messages by id or by key or both, or by their offset in a stream.
+
+    Attributes:
+        id: the id.
+        key: the key.
+        offset: the offset.
+        slot: the only slot to look at; None for all.
+    """
+
+    id: str | None = None
+    key: str | None = None
+    offset: int | None = None
+    slot: int | None = None
+
+    def fits(self, record: Record) -> bool:
+        """Whether a record is of a message that is sought."""
+        return (
+            (self.id is None or record.id == self.id)
+            and (self.key is None or record.key == self.key)
+            and (self.offset is None or record.seq == self.offset)
+            and (self.slot is None or record.slot == self.slot)
+        )
+
+
+class Remembered(NamedTuple):
+    """A slot that remembers an id, and when a message was published there under it."""
+
+    slot: int
+    at_ms: int
+
+
+class LogSpan(NamedTuple):
+    """The part of a stream's slot that is kept.
+
+    Attributes:
+        first: its first offset.
+        head: the offset behind its last one.
+        since_ms: when its first message joined it; None where there is none.
+    """
+
+    first: int
+    head: int
+    since_ms: int | None
+
+
+class Found(msgspec.Struct):
+    """The result of a look-up.
+
+    Attributes:
+        records: a record for each place.
+        remembered: where its id is remembered.
+        kept: the part of each slot that is kept, of a stream.
+    """
+
+    records: list[Record] = []
+    remembered: list[Remembered] = []
+    kept: dict[int, LogSpan] = {}
+
+
+class ScanPage(msgspec.Struct):
+    """A part of all that a topic holds.
+
+    Attributes:
+        records: the messages, a record for each group that has one.
+        looked: how many messages were looked at.
+        place: where to go on; None at the end.
+    """
+
+    records: list[Record]
+    looked: int
+    place: str | None
 
 
 def told_apart(last_words: str | None) -> tuple[str | None, str | None]:

@@ -17,6 +17,24 @@ from qframe.outcomes import Verdict
 NO_EPOCH = "0" * 16
 QUIET = 4
 LOST_ERROR = "its worker ended without settling it"
+REPORTS_MS = 86_400_000
+"""For how long the reports of workers are kept."""
+
+
+class Capabilities(msgspec.Struct, frozen=True):
+    """A store's abilities beyond the contract, and where it is weaker.
+
+    Attributes:
+        durable: whether a publish that returned survives the loss of power.
+        shared: whether processes on other machines can use it.
+        bell: whether it tells of new messages by itself, so that an idle worker need not ask.
+        transactional: whether it can be written in the transaction of a user's own tables.
+    """
+
+    durable: bool
+    shared: bool
+    bell: bool
+    transactional: bool
 
 
 class Entry(msgspec.Struct, gc=False, eq=False):
@@ -201,6 +219,20 @@ class DrawResult(NamedTuple):
 
     granted: int
     wait_ms: int
+
+
+class WorkerReport(NamedTuple):
+    """A worker's word about its consumer of a group.
+
+    Attributes:
+        worker: its id.
+        at_ms: when it said so, by the store's clock.
+        text: what it said; it means something to workers, and nothing to the store.
+    """
+
+    worker: str
+    at_ms: int
+    text: str
 
 
 def acks(deliveries: Sequence[Delivery], epochs: Mapping[int, str]) -> list[Settlement]:

@@ -19,7 +19,8 @@ from qframe.codec import batch_mark, subject_of
 from qframe.drivers import sql_postgres
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
-from qframe.stores.base import Bell, Store
+from qframe.stores.base import Store
+from qframe.stores.bell import Bell
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import Stats
 from qframe.stores.redis.store import RedisStore

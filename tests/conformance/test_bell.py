@@ -10,7 +10,7 @@ import pytest
 from bench import Bench
 from eventually import eventually
 
-from qframe.stores.base import Bell
+from qframe.stores.bell import Bell
 from qframe.stores.types import PullRequest
 from qframe.topic import Topic
 

@@ -11,7 +11,7 @@ from bench import Bench
 from eventually import eventually
 from rosters import LEASE_MS, NEW, STEPS, claim, start
 
-from qframe.stores.base import Bell
+from qframe.stores.bell import Bell
 from qframe.topic import Topic
 
 LONG_S = 60.0

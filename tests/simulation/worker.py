@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from greenlet import GreenletExit
@@ -19,6 +19,7 @@ from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.consume.varieties import executor_of, policy_of
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.process.live_settings import SettingsPoller
+from qframe.runtime.process.reporter import Reporter
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.worker import Worker
 from qframe.topic import Topic
@@ -129,10 +130,7 @@ class SimulatedWorker:
             self.process.name,
             make_consumers=self._make_consumers,
             make_sweeper=lambda fail: Sweeper(topics=[self._topic], store=store, on_failure=fail),
-            make_settings_poller=lambda consumers, fail: SettingsPoller(
-                consumers=[(self._topic, each) for each in consumers], store=store,
-                clock=clock, events=self._events, on_failure=fail,
-            ),
+            make_settings_poller=self._make_settings_poller,
             grace_s=self.plan.grace_s, events=self._events, clock=clock,
         )  # fmt: skip
         try:
@@ -156,6 +154,19 @@ class SimulatedWorker:
     def _may_fail(self, error: WorkerFailed) -> bool:
         """Whether it had not begun yet: a store that is away later is waited for."""
         return isinstance(error.__cause__, _away()) and not self._is_ready
+
+    def _make_settings_poller(
+        self, consumers: Sequence[Consumer], fail: Callable[[str, BaseException], None]
+    ) -> SettingsPoller:
+        store: Any = self.connection
+        joined = [(self._topic, each) for each in consumers]
+        reporter = Reporter(
+            worker=self.process.name, consumers=joined, store=store, clock=self.process
+        )
+        return SettingsPoller(
+            consumers=joined, store=store, reporter=reporter, clock=self.process,
+            events=self._events, on_failure=fail,
+        )  # fmt: skip
 
     def _make_consumers(self, fail: Callable[[str, BaseException], None]) -> list[Consumer]:
         store: Any = self.connection

@@ -169,7 +169,8 @@ def test_explain_finds_a_message_and_verify_finds_no_fault(bench: Bench) -> None
     bench.publish(bench.ordered, 2)
     (record,) = bench.admin.explain("orders", "m-1")
     assert (record.state, record.key) == ("todo", "key-1")
-    assert bench.admin.explain("orders", "m-9") == []
+    (absent,) = bench.admin.explain("orders", "m-9")
+    assert (absent.state, absent.cause.name) == ("absent", "unknown")
     assert bench.admin.verify() == []
     assert bench.admin.verify("orders") == []
 

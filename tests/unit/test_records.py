@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from qframe.cli.output import counted, escaped, facts, say_error, table
-from qframe.cli.records import as_json, body_text, moment, second, why
+from qframe.cli.records import as_json, body_text, second, why
+from qframe.clock import moment
 from qframe.stores.records import Record
 
 NOW_MS = 1_700_000_000_000

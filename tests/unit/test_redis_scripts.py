@@ -39,6 +39,7 @@ from qframe.stores.redis import (
     publish,
     pull,
     rosters,
+    search,
     settle,
     timers,
     topics,
@@ -177,7 +178,7 @@ class Recorder:
             return [-3, b"a group"]
         numbers: dict[str, Any] = {
             "pull": [-1], "pull_stream": [-1], "drop_group": [1, 0], "subscribe": [1, b"joins"],
-            "draw": [0, 1],
+            "draw": [0, 1], "find_dead": [b"0"],
             "stats": [b"0" * 16, *[0] * 9, -1, -1], "declare": b"", "offsets_at": b"0",
         }  # fmt: skip
         if name in ("change", "move", "cancel", "hasten", "skip"):
@@ -236,6 +237,10 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "draw": (
         lambda r: controls.draw(r, DELAY, "a group", DrawTerms(3, 10, 1000, 20), "a time"), 0,
     ),
+    "find_dead": (lambda r: search.dead_with(r, DELAY, [("a group", 0)], "a text"), 0),
+    "report": (
+        lambda r: controls.report(r, DELAY, "a group", "a worker", "a text", "a time"), 0,
+    ),
     "drop_dead": (lambda r: dead.drop(r, DELAY, "a group", ChosenDead(limit=9)), 1),
     "drop_group": (lambda r: groups.drop(r, DELAY, "a group"), 0),
     "release_slots": (
@@ -291,7 +296,8 @@ GIVEN: dict[str, Container[Any]] = {
     "max_attempts": (16,), "run": (32,), "position": (3,), "due": (5,), "time": (5,),
     "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
-    "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
+    "cursor": ("0",), "step": (1000,), "text": ("a text",), "worker": ("a worker",),
+    "kept": (86_400_000,), "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
     "options": (msgspec.json.encode(TopicOptions(86_400_000, None, 3_600_000, 30_000)),),
 }  # fmt: skip

@@ -27,6 +27,7 @@ ROLES = {
     acts.Unblocking: "unblock",
     acts.DeadLetters: "dead",
     base.Inspecting: "inspect",
+    base.Searching: "search",
     base.Logs: "logs",
 }
 MIRRORED = {*ROLES.values(), "bell", "role", "store"}

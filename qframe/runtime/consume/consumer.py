@@ -11,6 +11,7 @@ from qframe.errors import UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
+from qframe.options.report import ConsumerReport
 from qframe.outcomes import Settled
 from qframe.runtime.consume.engine import Engine
 from qframe.runtime.consume.finisher import Finisher
@@ -39,6 +40,7 @@ from qframe.runtime.order.tag_filter import lanes_of
 from qframe.runtime.policies.base import EffectPolicy
 from qframe.runtime.policies.settle_first import SettleFirst
 from qframe.stores.base import Store
+from qframe.tags import AllOf
 from qframe.topic import Kind, Topic
 
 LAST_WORDS_S: Final = 5.0
@@ -112,6 +114,7 @@ class Consumer:
         self.group = group
         self._where: dict[str, Any] = {"topic": topic.name, "group": group}
         self._coordinator = coordinator
+        self._options = options
         self._events = events
         self._bell = bell = store.bell([topic])
         context = ConsumerContext(
@@ -326,6 +329,21 @@ class Consumer:
         if self.flow.paused or not (self.pull_loop.idle or self.flow.seeks):
             return self.flow.paused
         return not self.slots.have_work(drained=drained)
+
+    # For those who ask why messages wait.
+
+    def report(self) -> ConsumerReport:
+        """The facts that stand here alone."""
+        tags, limit, breaker = self._options.tags, self.flow.limit, self.flow.breaker
+        return ConsumerReport(
+            max_attempts=self._options.max_attempts,
+            tags=None if tags is None else tuple(sorted(tags.tags)),
+            all_tags=isinstance(tags, AllOf),
+            rate=None if limit is None else limit.rate,
+            limited=self.flow.limited,
+            failures=0 if breaker is None or breaker.closed else breaker.failures,
+            pause_ms=None if breaker is None else breaker.pause_ms,
+        )
 
     # What the store or the coordinator says.
 

@@ -17,8 +17,9 @@ from qframe.runtime.feed.in_doubt import InDoubt
 from qframe.runtime.flow.admission import LONGEST_SLEEP_S, AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.service import Service
-from qframe.stores.base import Bell, Capabilities, Pulling
-from qframe.stores.types import PullRequest, PullResult
+from qframe.stores.base import Pulling
+from qframe.stores.bell import Bell
+from qframe.stores.types import Capabilities, PullRequest, PullResult
 
 PULL_AT_MOST: Final = 2048
 LONGEST_SLEEP_WITH_BELL_S: Final = 120.0

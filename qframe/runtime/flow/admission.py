@@ -108,6 +108,16 @@ class AdmissionControl:
         """The rate limit in force, if any."""
         return self._limit
 
+    @property
+    def limited(self) -> bool:
+        """Whether messages wait for the rate limit."""
+        return self._bucket is not None and self._starved
+
+    @property
+    def breaker(self) -> CircuitBreaker | None:
+        """The circuit breaker, if there is one."""
+        return self._breaker
+
     def pause(self) -> None:
         """Pulls nothing until `resume`, and gives back what no handler has begun."""
         self._pause(True, "consumer.paused")

@@ -61,6 +61,20 @@ class CircuitBreaker:
         self.closed: bool = True
         self.again_s: float = LOOK_EVERY_S
 
+    # For those who ask, from any thread.
+
+    @property
+    def failures(self) -> int:
+        """How many handlers in a row have failed."""
+        return self._failures
+
+    @property
+    def pause_ms(self) -> int | None:
+        """How long it pauses still, 0 once a probe is wanted; None while it is closed."""
+        if self.closed:
+            return None
+        return max(0, round((self._until_s - self._clock.monotonic_s()) * 1000))
+
     # For handlers, from any thread.
 
     def begins(self, delivery: Delivery) -> bool:

@@ -10,6 +10,7 @@ from qframe.errors import BadOption, StoreUnavailable
 from qframe.events import Events
 from qframe.options.tuning import Tuning, tuning_of
 from qframe.runtime.consume.consumer import Consumer
+from qframe.runtime.process.reporter import Reporter
 from qframe.service import Service
 from qframe.stores.base import Controls, Inspecting
 from qframe.topic import Topic
@@ -77,9 +78,12 @@ class LiveSettings:
 class SettingsPoller(Service):
     """Reads every second, in one call, the settings of all of a worker's consumers.
 
+    Then the reporter may report of them.
+
     Args:
         consumers: the worker's consumers, each with its topic.
         store: has the settings.
+        reporter: reports of the consumers.
         clock: tells when the store was heard.
         events: hears what was changed.
         on_failure: called when it ends by an error.
@@ -90,12 +94,14 @@ class SettingsPoller(Service):
         *,
         consumers: Sequence[tuple[Topic, Consumer]],
         store: SettingsStore,
+        reporter: Reporter,
         clock: Clock,
         events: Events,
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
         super().__init__("qframe.tuner", on_failure)
         self._store = store
+        self._reporter = reporter
         self._clock = clock
         self._heard_s: float | None = None
         self._asked = [(topic, consumer.group) for topic, consumer in consumers]
@@ -115,6 +121,7 @@ class SettingsPoller(Service):
         while not self._stopping.wait(EVERY_S):
             try:
                 self._poll()
+                self._reporter.report()
             except StoreUnavailable:
                 continue  # the consumers report it, and keep their last settings
 

@@ -1,4 +1,4 @@
-"""The tuned settings of a group, and its bucket of tokens."""
+"""The tuned settings of a group, its bucket of tokens, and what its workers report."""
 
 from __future__ import annotations
 
@@ -11,7 +11,9 @@ from qframe.stores.bucket import DrawTerms, drawn
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import TopicState
 from qframe.stores.types import (
+    REPORTS_MS,
     DrawResult,
+    WorkerReport,
 )
 from qframe.topic import Topic
 
@@ -38,6 +40,27 @@ class ModelControls(ModelRole, Controls):
             self._group(topic, group)
             terms = DrawTerms(tokens, rate, per_ms, burst)
             return draw(self._state(topic), group, terms, self._now_ms())
+
+    @override
+    def report(self, topic: Topic, group: str, worker: str, text: str) -> None:
+        with self._lock:
+            self._group(topic, group)
+            report(self._state(topic), group, WorkerReport(worker, self._now_ms(), text))
+
+    @override
+    def reports(self, topic: Topic, group: str) -> list[WorkerReport]:
+        with self._lock:
+            return sorted(self._state(topic).reports.get(group, {}).values())
+
+
+def report(state: TopicState, group: str, one: WorkerReport) -> None:
+    """Keeps a worker's word, and forgets old ones."""
+    kept = {
+        name: each
+        for name, each in state.reports.get(group, {}).items()
+        if each.at_ms > one.at_ms - REPORTS_MS
+    }
+    state.reports[group] = {**kept, one.worker: one}
 
 
 def tune(state: TopicState, group: str, values: Mapping[str, str | None]) -> None:

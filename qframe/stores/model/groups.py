@@ -93,6 +93,7 @@ def drop(state: TopicState, group: str) -> bool:
     state.expiries.pop(group, None)
     state.tunings.pop(group, None)
     state.buckets.pop(group, None)
+    state.reports.pop(group, None)
     state.collecting()
     return dropped
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Sequence
 
 from typing_extensions import override
 
+from qframe.codec import time_of_token
 from qframe.stores.base import Inspecting
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import UNCLAIMED, GroupCursor, QueuedHead, StoredMessage, TopicState
@@ -98,7 +99,10 @@ def records(state: TopicState, group: str, number: int, now_ms: int) -> Iterator
     where: dict[str, object] = {"topic": state.topic.name, "group": group or None, "slot": number}
     for seq in range(cursor.floor, cursor.read):
         if seq not in cursor.settled:
-            yield _record(slot.log[seq], seq, state="doing", **where)
+            yield _record(
+                slot.log[seq], seq, state="doing", lease_until_ms=cursor.lease_until_ms,
+                held_since_ms=time_of_token(cursor.receipt), **where,
+            )  # fmt: skip
     heads = sorted(cursor.heads.items(), key=lambda each: _rank(state.topic.kind, each[1], now_ms))
     ahead = [each for each in heads if each[1].in_doing or each[1].due_ms <= now_ms]
     for subject, head in ahead:
@@ -172,6 +176,22 @@ def explain(state: TopicState, message_id: str, now_ms: int) -> list[Record]:
     return found
 
 
+def in_log(
+    state: TopicState, group: str | None, number: int, seq: int, message: StoredMessage, now_ms: int
+) -> Iterator[Record]:
+    """A message of the log for a group, unless it stands elsewhere for that; None is for all."""
+    facts: dict[str, object] = {"topic": state.topic.name, "group": group, "slot": number}
+    if group is None:
+        yield _record(message, seq, state="todo", **facts)
+        return
+    for record in records(state, group, number, now_ms):
+        if record.seq == seq:
+            if record.subject is None and record.state != "dead":
+                yield record
+            return
+    yield _record(message, seq, state="settled", **facts)
+
+
 def verify(state: TopicState, now_ms: int) -> list[str]:
     """The faults, in sentences; nothing if there is none."""
     wrong = []
@@ -231,13 +251,15 @@ def _of_head(
         head.message, head.seq, state=stands, subject=subject, due_ms=head.due_ms,
         priority=head.message.priority, attempts=head.tries, lost=head.lost, error=error,
         traceback=traceback, lease_until_ms=head.lease_until_ms if head.in_doing else None,
-        **where,
+        held_since_ms=time_of_token(head.receipt), given=head.given, **where,
     )  # fmt: skip
     for place, message in enumerate(head.behind, start=1):
         behind = stands if not head.in_doing else "doing" if place < head.given else "todo"
         yield _record(
             message, message.seq, state=behind, subject=subject, due_ms=message.due_ms,
-            priority=message.priority, **where,
+            priority=message.priority,
+            lease_until_ms=head.lease_until_ms if behind == "doing" else None,
+            held_since_ms=time_of_token(head.receipt) if behind == "doing" else None, **where,
         )  # fmt: skip
 
 

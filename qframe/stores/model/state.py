@@ -7,7 +7,7 @@ import msgspec
 from qframe.roster import NO_VERSION, Member, Owner
 from qframe.stores.bucket import Bucket
 from qframe.stores.rules import rank_of
-from qframe.stores.types import NO_EPOCH
+from qframe.stores.types import NO_EPOCH, WorkerReport
 from qframe.topic import Kind, Topic
 
 UNCLAIMED = ""
@@ -128,6 +128,7 @@ class TopicState(msgspec.Struct, eq=False):
     expiries: dict[str, int] = {}
     tunings: dict[str, dict[str, str]] = {}
     buckets: dict[str, Bucket] = {}
+    reports: dict[str, dict[str, WorkerReport]] = {}
 
     def collecting(self) -> list[list[GroupCursor]]:
         """The groups that get what is published: those with a name, or else the unclaimed one."""

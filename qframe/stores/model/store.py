@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from typing import Final
 
 from qframe.clock import SYSTEM_CLOCK, Clock
-from qframe.stores.base import Capabilities
 from qframe.stores.model.bell import EventBell
 from qframe.stores.model.controls import ModelControls
 from qframe.stores.model.dead import ModelDeadLetters
@@ -16,10 +15,12 @@ from qframe.stores.model.logs import ModelLogs
 from qframe.stores.model.publish import ModelPublishing
 from qframe.stores.model.pull import ModelPulling
 from qframe.stores.model.rosters import ModelRosters
+from qframe.stores.model.search import ModelSearching
 from qframe.stores.model.settle import ModelSettling
 from qframe.stores.model.timers import ModelTimers
 from qframe.stores.model.topics import ModelTopics
 from qframe.stores.model.unblock import ModelUnblocking
+from qframe.stores.types import Capabilities
 from qframe.topic import Topic
 
 _CAPABILITIES: Final = Capabilities(durable=False, shared=False, bell=True, transactional=False)
@@ -27,7 +28,8 @@ _CAPABILITIES: Final = Capabilities(durable=False, shared=False, bell=True, tran
 
 class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelRosters,
-    ModelControls, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelInspecting, ModelLogs,
+    ModelControls, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelInspecting, ModelSearching,
+    ModelLogs,
 ):  # fmt: skip
     """Messages in this process's memory.
 

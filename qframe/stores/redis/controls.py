@@ -1,4 +1,7 @@
-"""The tuned settings of a group, and its bucket of tokens. It all lies under slot 0's prefix."""
+"""The tuned settings of a group, its bucket of tokens, and what its workers report.
+
+It all lies under slot 0's prefix.
+"""
 
 from __future__ import annotations
 
@@ -9,10 +12,10 @@ from typing_extensions import override
 from qframe.drivers.redis import Command, Missing, Redis
 from qframe.stores.base import Controls
 from qframe.stores.bucket import DrawTerms
-from qframe.stores.redis.groups import ask_group, known
+from qframe.stores.redis.groups import ask_group, known, require
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.role import RedisRole
-from qframe.stores.types import DrawResult
+from qframe.stores.types import REPORTS_MS, DrawResult, WorkerReport
 from qframe.topic import Topic
 
 
@@ -33,6 +36,30 @@ class RedisControls(RedisRole, Controls):
     ) -> DrawResult:
         terms = DrawTerms(tokens, rate, per_ms, burst)
         return self._call(topic, draw, group, terms, self._now())
+
+    @override
+    def report(self, topic: Topic, group: str, worker: str, text: str) -> None:
+        self._call(topic, report, group, worker, text, self._now())
+
+    @override
+    def reports(self, topic: Topic, group: str) -> list[WorkerReport]:
+        return self._call(topic, reports, group)
+
+
+def report(redis: Redis, keys: SlotKeys, group: str, worker: str, text: str, now: str) -> None:
+    """Keeps a worker's word."""
+    ask_group(redis, keys, group, "report", now, group, worker, text, REPORTS_MS)
+
+
+def reports(redis: Redis, keys: SlotKeys, group: str) -> list[WorkerReport]:
+    """The last report of each worker."""
+    require(redis, keys, group)
+    flat = redis.ask(keys.key(0, "reports", group), "HGETALL")
+    found = []
+    for worker, value in zip(flat[::2], flat[1::2], strict=True):
+        at_ms, _, text = value.decode().partition(" ")
+        found.append(WorkerReport(worker.decode(), int(at_ms), text))
+    return sorted(found)
 
 
 def tune(redis: Redis, keys: SlotKeys, group: str, values: Mapping[str, str | None]) -> None:

@@ -21,6 +21,8 @@ class StreamPosition(NamedTuple):
     floor: int
     read: int
     settled: list[int]
+    receipt: str = ""
+    lease_until_ms: int = 0
 
     def state_of(self, offset: int) -> str:
         """Where an offset of the line stands."""
@@ -93,8 +95,12 @@ def _stats(slot: int, group: str, reply: list[Any]) -> Stats:
 def cursor_of(redis: Redis, keys: SlotKeys, group: str, slot: int) -> StreamPosition:
     """Where a group stands in a stream's slot."""
     key = keys.key(slot, "cursor", group)
-    floor, read, settled = redis.ask(key, "HMGET", "floor", "read", "settled")
-    return StreamPosition(int(floor or 0), int(read or 0), unpack(settled) if settled else [])
+    names = ("floor", "read", "settled", "receipt", "lease")
+    floor, read, settled, receipt, lease = redis.ask(key, "HMGET", *names)
+    return StreamPosition(
+        int(floor or 0), int(read or 0), unpack(settled) if settled else [],
+        (receipt or b"").decode(), int(float(lease or 0)),
+    )  # fmt: skip
 
 
 _MORE = 1

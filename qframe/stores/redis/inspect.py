@@ -8,13 +8,14 @@ from typing import Any, NamedTuple
 
 from typing_extensions import override
 
+from qframe.codec import time_of_token
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
 from qframe.stores.base import Inspecting
 from qframe.stores.records import ChosenDead, Record, Stats
 from qframe.stores.redis import dead
 from qframe.stores.redis.audit import verify
-from qframe.stores.redis.counts import cursor_of, stats, stats_of
+from qframe.stores.redis.counts import StreamPosition, cursor_of, stats, stats_of
 from qframe.stores.redis.envelopes import (
     TICKET,
     Attempts,
@@ -109,16 +110,45 @@ def _record_of_head(
 ) -> Record:
     subject, letter, state, lease = head
     stands = "doing" if state.receipt else "todo" if letter.due <= now_ms else "waiting"
-    return _record(
+    return record_of_message(
         keys, group, slot, letter.envelope, letter.published, stands,
         subject=shown(subject), seq=letter.seq, due_ms=letter.due, priority=letter.priority,
         attempts=state.tries,
         lost=state.lost, error=state.error, traceback=state.traceback,
         lease_until_ms=lease if state.receipt else None,
+        held_since_ms=time_of_token(state.receipt), given=state.given,
     )  # fmt: skip
 
 
-def _record(
+def record_behind(
+    keys: SlotKeys, group: str, slot: int, head: Record, number: int, value: bytes
+) -> Record:
+    """The message at a number, from 1, behind a head: of its run, or after it."""
+    one = letter_of(value, slot)
+    in_run = head.state == "doing" and number < head.given
+    return record_of_message(
+        keys, group, slot, one.envelope, one.published,
+        "todo" if head.state == "doing" and not in_run else head.state,
+        subject=head.subject, seq=one.seq, due_ms=one.due, priority=one.priority,
+        lease_until_ms=head.lease_until_ms if in_run else None,
+        held_since_ms=head.held_since_ms if in_run else None,
+    )  # fmt: skip
+
+
+def record_of_log(
+    keys: SlotKeys, group: str | None, slot: int, one: Delivery, state: str,
+    position: StreamPosition | None = None,
+) -> Record:  # fmt: skip
+    """A message of a stream's log, for people."""
+    is_doing = state == "doing" and position is not None
+    return record_of_message(
+        keys, group, slot, one, one.published_at_ms, state, seq=one.seq,
+        lease_until_ms=position.lease_until_ms if position and is_doing else None,
+        held_since_ms=time_of_token(position.receipt) if position and is_doing else None,
+    )  # fmt: skip
+
+
+def record_of_message(
     keys: SlotKeys,
     group: str | None,
     slot: int,
@@ -127,6 +157,7 @@ def _record(
     state: str,
     **facts: Any,
 ) -> Record:
+    """A message, wherever it stands, for people."""
     fields: dict[str, Any] = {"subject": None, "seq": None, **facts}
     return Record(
         topic=keys.topic.name, group=group or None, slot=slot, state=state, id=one.id,
@@ -173,10 +204,7 @@ class SlotReader:
             if state == "doing" and one.seq >= cursor.read:
                 return
             if cursor.state_of(one.seq) == state:
-                yield _record(
-                    self._place, self._group, self._slot, one, one.published_at_ms, state,
-                    seq=one.seq,
-                )  # fmt: skip
+                yield record_of_log(self._place, self._group, self._slot, one, state, cursor)
 
     def heads(self, state: str) -> Iterator[Record]:
         """Heads that stand in a state, each followed by what is behind it."""
@@ -207,14 +235,7 @@ class SlotReader:
             head = _record_of_head(self._place, self._group, self._slot, each, self._now_ms)
             yield head
             for number, value in enumerate(self.behind(each.subject), start=1):
-                stands = head.state
-                if stands == "doing" and number >= each.state.given:
-                    stands = "todo"
-                one = letter_of(value, self._slot)
-                yield _record(
-                    self._place, self._group, self._slot, one.envelope, one.published, stands,
-                    subject=head.subject, seq=one.seq, due_ms=one.due, priority=one.priority,
-                )  # fmt: skip
+                yield record_behind(self._place, self._group, self._slot, head, number, value)
 
     def behind(self, subject: bytes) -> list[bytes]:
         """The messages behind a head."""
@@ -232,7 +253,9 @@ class SlotReader:
         later = self._redis.ask(keys.key(slot, "later"), "ZRANGE", 0, self._at_most, "WITHSCORES")
         for member, due in zip(later[::2], later[1::2], strict=True):
             published, one = delayed(member, slot)
-            yield _record(keys, None, slot, one, published, "waiting", due_ms=int(float(due)))
+            yield record_of_message(
+                keys, None, slot, one, published, "waiting", due_ms=int(float(due))
+            )
         for member in self._redis.ask(keys.key(slot, "held"), "ZRANGE", 0, self._at_most):
             value, passed = self._redis.ask_many(
                 [
@@ -244,7 +267,7 @@ class SlotReader:
                 continue
             letter = letter_of(value, slot)
             sequence = int.from_bytes(member[-8:], "big")
-            yield _record(
+            yield record_of_message(
                 keys, None, slot, letter.envelope, letter.published, "held",
                 subject=shown(member[:-9]), due_ms=int(float(passed)), priority=letter.priority,
                 error=f"waits for a sequence number before {sequence}",
@@ -298,12 +321,9 @@ def explain(redis: Redis, keys: SlotKeys, message_id: str, now_ms: int) -> list[
             stands = {record.seq for record in mine}
             for one in logged:
                 if one.seq not in stands:
-                    state = "todo"
-                    if group is not None:
-                        state = cursor_of(redis, keys, group, slot).state_of(one.seq)
-                    mine.append(
-                        _record(keys, group, slot, one, one.published_at_ms, state, seq=one.seq)
-                    )
+                    position = None if group is None else cursor_of(redis, keys, group, slot)
+                    state = "todo" if position is None else position.state_of(one.seq)
+                    mine.append(record_of_log(keys, group, slot, one, state, position))
             found += mine
         kept = SlotReader(redis, keys, UNCLAIMED, slot, now_ms=now_ms, at_most=everything)
         found += [record for record in kept.kept_back() if record.id == message_id]

@@ -10,7 +10,6 @@ from qframe.clock import Clock
 from qframe.drivers.redis import Redis
 from qframe.errors import BadUrl
 from qframe.forks import Forks
-from qframe.stores.base import Capabilities
 from qframe.stores.redis.bell import SubscribedBell
 from qframe.stores.redis.controls import RedisControls
 from qframe.stores.redis.dead import RedisDeadLetters
@@ -20,10 +19,12 @@ from qframe.stores.redis.logs import RedisLogs
 from qframe.stores.redis.publish import RedisPublishing
 from qframe.stores.redis.pull import RedisPulling
 from qframe.stores.redis.rosters import RedisRosters
+from qframe.stores.redis.search import RedisSearching
 from qframe.stores.redis.settle import RedisSettling
 from qframe.stores.redis.timers import RedisTimers
 from qframe.stores.redis.topics import RedisTopics
 from qframe.stores.redis.unblock import RedisUnblocking
+from qframe.stores.types import Capabilities
 from qframe.topic import Topic
 
 OLDEST: Final = 7
@@ -32,7 +33,8 @@ _CAPABILITIES: Final = Capabilities(durable=False, shared=True, bell=True, trans
 
 class RedisStore(
     RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisRosters,
-    RedisControls, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisInspecting, RedisLogs,
+    RedisControls, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisInspecting, RedisSearching,
+    RedisLogs,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.
 

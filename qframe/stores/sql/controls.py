@@ -1,4 +1,4 @@
-"""The tuned settings of a group, and its bucket of tokens.
+"""The tuned settings of a group, its bucket of tokens, and what its workers report.
 
 Tuning locks the group's row, drawing the bucket's, so that draws wait for draws alone.
 """
@@ -17,9 +17,9 @@ from qframe.stores.base import Controls
 from qframe.stores.bucket import Bucket, DrawTerms, drawn
 from qframe.stores.sql.cursors import known_group, lock_group
 from qframe.stores.sql.role import SqlRole
-from qframe.stores.sql.schema import buckets, groups, topics, tunings
+from qframe.stores.sql.schema import buckets, groups, reports, topics, tunings
 from qframe.stores.sql.topic_ref import TopicRef
-from qframe.stores.types import DrawResult
+from qframe.stores.types import REPORTS_MS, DrawResult, WorkerReport
 from qframe.topic import Topic
 
 _CLEAR: Final = Statement(
@@ -59,8 +59,26 @@ _SET_BUCKET: Final = Statement(
 )
 _FORGET: Final = [
     Statement(delete(table).where(table.c.group_id == bindparam("of")), "of")
-    for table in (tunings, buckets)
+    for table in (tunings, buckets, reports)
 ]
+
+_REPORT: Final = Statement(
+    reports.update()
+    .where(reports.c.group_id == bindparam("of"), reports.c.worker == bindparam("w"))
+    .values(at=bindparam("a"), text=bindparam("t")),
+    "a t of w",
+)
+_ADD_REPORT: Final = Statement(reports.insert(), "group_id worker at text")
+_OLD_REPORTS: Final = Statement(
+    delete(reports).where(reports.c.group_id == bindparam("of"), reports.c.at <= bindparam("a")),
+    "of a",
+)
+_REPORTS: Final = Statement(
+    select(reports.c.worker, reports.c.at, reports.c.text)
+    .where(reports.c.group_id == bindparam("of"))
+    .order_by(reports.c.worker),
+    "of",
+)
 
 
 class SqlControls(SqlRole, Controls):
@@ -79,6 +97,31 @@ class SqlControls(SqlRole, Controls):
         self, topic: Topic, group: str, tokens: int, *, rate: int, per_ms: int, burst: int
     ) -> DrawResult:
         return self._write(topic, draw, group, DrawTerms(tokens, rate, per_ms, burst))
+
+    @override
+    def report(self, topic: Topic, group: str, worker: str, text: str) -> None:
+        self._write(topic, report, group, worker, text)
+
+    @override
+    def reports(self, topic: Topic, group: str) -> list[WorkerReport]:
+        return self._read(topic, reported, group)
+
+
+def report(transaction: Transaction, ref: TopicRef, group: str, worker: str, text: str) -> None:
+    """Keeps a worker's word; its first one takes the old ones of others away."""
+    number = known_group(transaction, ref, group)
+    now_ms = transaction.now_ms()
+    if transaction.run(_REPORT, (now_ms, text, number, worker)):
+        return
+    number = _locked(transaction, ref, group)
+    transaction.run(_OLD_REPORTS, (number, now_ms - REPORTS_MS))
+    transaction.run(_ADD_REPORT, (number, worker, now_ms, text))
+
+
+def reported(transaction: Transaction, ref: TopicRef, group: str) -> list[WorkerReport]:
+    """The last report of each worker."""
+    number = known_group(transaction, ref, group)
+    return [WorkerReport(*row) for row in transaction.rows(_REPORTS, (number,))]
 
 
 def tune(

@@ -8,6 +8,7 @@ from typing import Final
 from sqlalchemy import bindparam, select
 from typing_extensions import override
 
+from qframe.codec import time_of_token
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.base import Inspecting
 from qframe.stores.records import Record, Stats
@@ -23,11 +24,9 @@ from qframe.stores.sql.cursors import (
 )
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.records import (
-    record_behind,
     record_of_dead,
     record_of_head,
     record_of_log,
-    state_of_head,
 )
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import (
@@ -40,6 +39,7 @@ from qframe.stores.sql.schema import (
     log,
     subjects,
 )
+from qframe.stores.sql.search_rows import records_behind
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Topic
 
@@ -149,7 +149,10 @@ def _records(
             window.READ, (ref.slot_number(slot), cursor.floor, cursor.read - cursor.floor)
         ):
             if not ranges.contains(settled, line[0]):
-                yield record_of_log(ref, group, slot, "doing", line)
+                record = record_of_log(ref, group, slot, "doing", line)
+                record.lease_until_ms = cursor.lease_until
+                record.held_since_ms = time_of_token(cursor.receipt)
+                yield record
     for state in (HeadState.DOING, HeadState.TODO, HeadState.WAITING):
         for row in transaction.rows(_STANDING, (at, state, limit)):
             yield from _with_behind(transaction, ref, group, HeadRow(*row), limit, now_ms)
@@ -167,11 +170,8 @@ def _with_behind(
     yield record_of_head(ref, group, head, now_ms)
     if not head.behind:
         return
-    state = state_of_head(head, now_ms)
     rows = transaction.rows(heads.BEHIND, (head.cursor, head.subject, limit))
-    for number, row in enumerate(rows, start=1):
-        stands = state if state != "doing" else "doing" if number < head.given else "todo"
-        yield record_behind(ref, group, stands, row)
+    yield from records_behind(ref, group, head, rows, now_ms)
 
 
 def _kept_back(transaction: Transaction, ref: TopicRef, slot: int, limit: int) -> Iterator[Record]:
@@ -246,5 +246,9 @@ def _in_log(
             state = "settled"
         elif seq < cursor.read:
             state = "doing"
-        found.append(record_of_log(ref, name, slot, state, row[1:]))
+        record = record_of_log(ref, name, slot, state, row[1:])
+        if state == "doing":
+            record.lease_until_ms = cursor.lease_until
+            record.held_since_ms = time_of_token(cursor.receipt)
+        found.append(record)
     return found

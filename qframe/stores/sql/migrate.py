@@ -53,7 +53,7 @@ class Migration(msgspec.Struct, frozen=True):
 
 _LATER: Final = (
     schema.rosters, schema.members, schema.owners, schema.expiries, numbers, schema.tunings,
-    schema.buckets,
+    schema.buckets, schema.reports,
 )  # fmt: skip
 MIGRATIONS: Final = (
     Migration(
@@ -73,6 +73,8 @@ MIGRATIONS: Final = (
               (schema.tunings, schema.buckets)),
     Migration("rows are found by primary key, even where the planner takes a table for empty",
               narrowed=(schema.subjects_order, schema.marks_expires, schema.held_due)),
+    Migration("what workers report, and dead letters found by id and key",
+              (schema.reports, schema.dead)),
 )  # fmt: skip
 
 
@@ -110,8 +112,12 @@ def sql(database: Database, since: int = 0) -> list[str]:
     """The statements of the steps after a version, for those who run them by hand."""
     known: ColumnClause[int] = literal_column(str(len(MIGRATIONS)))
     statements = [Statement(CreateTable(schema.versions, if_not_exists=True), "")]
+    made: set[str] = set()
     for step in MIGRATIONS[since:]:
         for table in step.tables:
+            if table.name in made:
+                continue
+            made.add(table.name)
             statements.append(Statement(CreateTable(table, if_not_exists=True), ""))
             statements += [Statement(CreateIndex(index), "") for index in _indexes(table)]
         statements += step.fill

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from qframe.codec import time_of_token
 from qframe.drivers.sql import Row
 from qframe.stores.records import Record, told_apart
 from qframe.stores.sql.heads import HeadRow, headers_of
@@ -26,7 +27,8 @@ def record_of_head(ref: TopicRef, group: str, head: HeadRow, now_ms: int) -> Rec
         key=head.key, headers=headers_of(head.headers), body=head.body,
         published_at_ms=head.published_at, due_ms=head.due_ms, priority=head.priority,
         attempts=head.tries, lost=head.lost, lease_until_ms=head.rank if doing else None,
-        error=error, traceback=traceback,
+        error=error, traceback=traceback, held_since_ms=time_of_token(head.receipt),
+        given=head.given,
     )  # fmt: skip
 
 

@@ -233,6 +233,10 @@ dead: Table = _table(
     *_envelope(),
 )
 
+# Since version 7, like `reports`: an operator looks for a dead letter by its id or key.
+Index(PREFIX + "dead_id", dead.c.cursor, dead.c.id)
+Index(PREFIX + "dead_key", dead.c.cursor, dead.c.key)
+
 # Delayed messages of a stream, until they join the log.
 later: Table = _table(
     "later",
@@ -303,6 +307,15 @@ tunings: Table = _table(
 
 buckets: Table = _table(
     "buckets", _integer("group_id", key=True), _integer("level"), _integer("at")
+)
+
+# What workers say of their consumers, since version 7.
+reports: Table = _table(
+    "reports",
+    _integer("group_id", key=True),
+    _name("worker", MEMBER, key=True),
+    _integer("at"),
+    _long("text"),
 )
 
 versions: Table = Table(PREFIX + "version", metadata, _integer("version", key=True), **_ON_MYSQL)

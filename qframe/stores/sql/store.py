@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from qframe.clock import Clock
 from qframe.drivers.sql import Database
-from qframe.stores.base import Capabilities
 from qframe.stores.sql.bell import NotifiedBell
 from qframe.stores.sql.controls import SqlControls
 from qframe.stores.sql.dead import SqlDeadLetters
@@ -18,16 +17,18 @@ from qframe.stores.sql.notification_hub import NotificationHub
 from qframe.stores.sql.publish import SqlPublishing
 from qframe.stores.sql.pull import SqlPulling
 from qframe.stores.sql.rosters import SqlRosters
+from qframe.stores.sql.search import SqlSearching
 from qframe.stores.sql.settle import SqlSettling
 from qframe.stores.sql.timers import SqlTimers
 from qframe.stores.sql.topics import SqlTopics
 from qframe.stores.sql.unblock import SqlUnblocking
+from qframe.stores.types import Capabilities
 from qframe.topic import Topic
 
 
 class SqlStore(
     SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlRosters, SqlControls,
-    SqlTimers, SqlUnblocking, SqlDeadLetters, SqlInspecting, SqlLogs,
+    SqlTimers, SqlUnblocking, SqlDeadLetters, SqlInspecting, SqlSearching, SqlLogs,
 ):  # fmt: skip
     """Messages in the tables of a database.
 

@@ -75,20 +75,53 @@ def test_peek_shows_what_stands_there(shop: Program) -> None:
     ("message_id", "shown"),
     [
         ("o-3", "dead in orders, group billing: it is dead after 1 attempt"),
-        ("o-5", "todo in orders, group billing: it is due and waits for a worker"),
+        ("o-5", "todo in orders, group billing: no worker of billing is alive"),
         ("o-6", "waiting in orders, group billing: it is not due until 20"),
     ],
 )
 def test_explain_tells_why_a_message_is_where_it_is(
     shop: Program, message_id: str, shown: str
 ) -> None:
-    assert shop.ok("explain", "orders", message_id).out.startswith(shown)
+    for words in ((message_id,), ("orders", message_id), (message_id, "--topic", "orders")):
+        assert shop.ok("explain", *words).out.startswith(shown)
+
+
+def test_explain_takes_a_key_or_an_offset(shop: Program) -> None:
+    (by_key,) = shop.ok("explain", "--key", "k6", "--json").json
+    assert (by_key["id"], by_key["state"]) == ("o-6", "waiting")
+    assert [each["cause"] for each in by_key["causes"]] == ["not-due", "no-worker"]
+    assert by_key["causes"][0]["until"] == by_key["due_at"]
+    assert "is no stream" in shop.refused("explain", "--topic", "orders", "--offset", "1")
+    assert "nothing names it" in shop.refused("explain")
+    assert "it is no id" in shop.refused("explain", "a", "b", "c")
+
+
+def test_search_finds_messages_by_what_they_have(shop: Program) -> None:
+    def ids(*words: str) -> list[str]:
+        return sorted(each["id"] for each in shop.ok("search", *words, "--json").json["found"])
+
+    assert ids("orders", "--id", "o-5") == ids("--key", "k5") == ["o-5"]
+    assert ids("--body", "n=6") == ids("orders", "--state", "waiting") == ["o-6"]
+    assert ids("orders", "--state", "dead", "--body", "bad=true") == ["o-3"]
+    assert ids("orders", "--error", "BAD") == ["o-3"]
+    found = shop.ok("search", "orders", "--look", "1", "--json").json
+    seen = [each["id"] for each in found["found"]]
+    while found["place"]:
+        found = shop.ok("search", "orders", "--look", "1", "--from", found["place"], "--json").json
+        seen += [each["id"] for each in found["found"]]
+    assert sorted(seen) == ["o-3", "o-4", "o-5", "o-6"]
+    assert shop.ok("search", "--tag", "gold").out == "nothing found\n"
+    assert "go on: --from orders:" in shop.ok("search", "orders", "--look", "1").out
+    assert "there is no such state" in shop.refused("search", "--state", "gone")
+    assert "it has no value" in shop.refused("search", "--body", "n")
 
 
 def test_a_message_that_is_nowhere_is_said_to_be(shop: Program) -> None:
-    assert "topic orders has no such message" in shop.refused("explain", "orders", "o-99")
+    ran = shop.run("explain", "orders", "o-99")
+    assert ran.out.startswith("absent in orders: topic orders has no such message")
     ran = shop.run("explain", "orders", "o-99", "--json")
-    assert (ran.code, ran.json) == (1, [])
+    assert (ran.code, ran.json[0]["state"]) == (1, "absent")
+    assert ran.json[0]["causes"][0]["cause"] == "unknown"
 
 
 @pytest.mark.promise(10)

@@ -1,0 +1,17 @@
+"""Why a message is where it is: `app.admin.explain`, and `qframe explain`.
+
+    look-up ──► records ──┐
+                          ├──► causes ──► explanations
+    circumstances of a ───┘
+    group: pause, roster, reports
+
+`explainer` looks a message up in topics, by what is indexed first (`Searching.find`), then by a
+bounded scan. `circumstances` has what is known of a group: how it is tuned and paused, who lives
+and owns which slots, and what the workers last said of themselves. `reasons` says from both, for
+one record, which causes there are, in the order in which they have to go; it asks nobody. `cause`
+has the closed set of causes, `words` what their sentences are made of.
+
+Facts of a worker's memory (rate, breaker, tags) are known by its last report, and the report's age
+is told. An explanation says what a store does not keep: a settled message of a queue is gone, with
+when and by whom; a stream still has it, without that.
+"""

@@ -1,0 +1,247 @@
+"""Looks a message up in topics, and explains what it finds."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from qframe.admin.explain.cause import Cause, Explanation
+from qframe.admin.explain.circumstances import Circumstances, RosterOf
+from qframe.admin.explain.reasons import causes_of
+from qframe.admin.explain.words import moment
+from qframe.codec import time_of_token
+from qframe.errors import BadOption
+from qframe.stores.base import Store
+from qframe.stores.records import Found, Record, ScanPage, Sought
+from qframe.topic import Kind, Topic
+
+LOOK: Final = 20_000
+"""How many messages to look at by default where no index leads to the one."""
+
+_PAGE: Final = 500
+
+
+class Explainer:
+    """Explains one message, or the messages of a key, at one moment.
+
+    Args:
+        store: where the messages are.
+        roster: returns the members of a topic's group.
+        sought: what to explain.
+        look: how many messages a scan may look at, in all topics together.
+    """
+
+    def __init__(self, store: Store, *, roster: RosterOf, sought: Sought, look: int) -> None:
+        self._store = store
+        self._roster = roster
+        self._sought = sought
+        self._left = look
+        self._now_ms = store.now_ms()
+        self._around: dict[tuple[str, str], Circumstances] = {}
+
+    def explained(self, topics: Sequence[Topic]) -> list[Explanation]:
+        """Explains what topics have; where none has anything, why that may be."""
+        looked_up = [(topic, self._store.find(topic, self._sought)) for topic in topics]
+        told = [each for topic, found in looked_up for each in self._of_records(topic, found)]
+        if told:
+            return told
+        pages = []
+        for topic, found in looked_up:
+            page = self._scanned(topic)
+            if page.records:
+                return self._of_records(topic, found, page)
+            pages.append((topic, found, page))
+        absent = [
+            each for topic, found, page in pages
+            if (each := self._absent(topic, found, page, certain=len(topics) == 1)) is not None
+        ]  # fmt: skip
+        return absent or [_unknown(topics, [page for _, _, page in pages], self._sought)]
+
+    def _scanned(self, topic: Topic) -> ScanPage:
+        """The first messages of a topic that are sought, looked for as long as is allowed.
+
+        The place is empty where nothing could be looked at.
+        """
+        result = ScanPage([], 0, None if self._left > 0 else "")
+        while self._left > 0:
+            page = self._store.scan(topic, result.place, min(_PAGE, self._left))
+            self._left -= max(1, page.looked)
+            result.looked += page.looked
+            result.place = page.place
+            result.records += [record for record in page.records if self._sought.fits(record)]
+            if result.records or page.place is None:
+                break
+        return result
+
+    def _of_records(
+        self, topic: Topic, found: Found, page: ScanPage | None = None
+    ) -> list[Explanation]:
+        """Explains what was looked up, or what a scan has come upon."""
+        records, looked = (found.records, 0) if page is None else (page.records, page.looked)
+        if page is not None and topic.has_subjects and records[0].key is not None:
+            # Now that its key is known, it is found for all groups.
+            keyed = Sought(id=self._sought.id, key=records[0].key)
+            records = self._store.find(topic, keyed).records or records
+        until_ms = {one.slot: one.at_ms + topic.dedupe_window_ms for one in found.remembered}
+        return [
+            self._explained(topic, record, looked, until_ms.get(record.slot)) for record in records
+        ]
+
+    def _explained(
+        self, topic: Topic, record: Record, looked: int, until_ms: int | None
+    ) -> Explanation:
+        around = None if record.group is None else self._circumstances(topic, record.group)
+        head = self._head_of(topic, record)
+        has_groups = around is not None or bool(self._store.groups(topic))
+        causes = causes_of(record, around, head, now_ms=self._now_ms, has_groups=has_groups)
+        return Explanation(
+            topic=topic.name, group=record.group, state=record.state, causes=tuple(causes),
+            id=record.id, key=record.key, slot=record.slot, offset=record.seq, record=record,
+            duplicate_until_ms=until_ms, looked=looked,
+        )  # fmt: skip
+
+    def _head_of(self, topic: Topic, record: Record) -> Record | None:
+        """The message that stands before one in its subject."""
+        if not topic.has_subjects or record.subject is None or record.group is None:
+            return None
+        if record.state not in ("todo", "waiting") or record.key is None:
+            return None
+        found = self._store.find(topic, Sought(key=record.key, slot=record.slot), limit=1)
+        heads = [
+            each for each in found.records
+            if each.group == record.group and each.state in ("doing", "todo", "waiting")
+        ]  # fmt: skip
+        return heads[0] if heads and heads[0].seq != record.seq else None
+
+    def _circumstances(self, topic: Topic, group: str) -> Circumstances:
+        known = self._around.get((topic.name, group))
+        if known is None:
+            known = Circumstances.of(self._store, self._roster, topic, group, self._now_ms)
+            self._around[topic.name, group] = known
+        return known
+
+    def _absent(
+        self, topic: Topic, found: Found, page: ScanPage, *, certain: bool
+    ) -> Explanation | None:
+        """Why a topic does not have it any more; None where it knows nothing of it.
+
+        `certain` says that it is this topic which is meant.
+        """
+        cause = (
+            self._trimmed(found, certain=certain)
+            or self._replaced(topic, found)
+            or self._forgotten(topic, found)
+        )
+        if cause is None:
+            return None
+        sought = self._sought
+        until_ms = None
+        if found.remembered:
+            until_ms = found.remembered[0].at_ms + topic.dedupe_window_ms
+        return Explanation(
+            topic=topic.name, group=None, state="absent", causes=(cause,), id=sought.id,
+            key=sought.key, offset=sought.offset, duplicate_until_ms=until_ms,
+            slot=found.remembered[0].slot if found.remembered else sought.slot,
+            looked=page.looked, place=page.place,
+        )  # fmt: skip
+
+    def _trimmed(self, found: Found, *, certain: bool) -> Cause | None:
+        """It is older than what a stream keeps."""
+        sought = self._sought
+        kept = {slot: span for slot, span in found.kept.items() if span.head}
+        if sought.offset is not None:
+            firsts = [
+                span.first for slot, span in kept.items()
+                if sought.slot in (None, slot) and sought.offset < span.first
+            ]  # fmt: skip
+            if not firsts:
+                return None
+            text = (
+                f"offset {sought.offset} is trimmed: every group has settled it, and the oldest "
+                f"that is kept is {min(firsts)}"
+            )
+            return Cause("trimmed", text, {"first": min(firsts)})
+        published = {one.slot: one.at_ms for one in found.remembered}
+        made_ms = time_of_token(sought.id)
+        if not published and made_ms is not None and certain:
+            published = dict.fromkeys(kept, made_ms)
+        if not published or not kept.keys() >= published.keys():
+            return None
+        for slot, at_ms in published.items():
+            since_ms = kept[slot].since_ms
+            if since_ms is not None and since_ms <= at_ms:
+                return None
+        at_ms = min(published.values())
+        text = f"it was published at {moment(at_ms)} and is trimmed: all that is kept is newer"
+        return Cause("trimmed", text, {"published_ms": at_ms})
+
+    def _replaced(self, topic: Topic, found: Found) -> Cause | None:
+        """A newer message of its key stands where it stood."""
+        key = self._sought.key
+        if not found.remembered or key is None or topic.kind in (Kind.STREAM, Kind.ORDERED):
+            return None
+        at_ms = found.remembered[0].at_ms
+        newer = [
+            record for record in self._store.find(topic, Sought(key=key)).records
+            if record.state != "dead" and record.published_at_ms >= at_ms
+        ]  # fmt: skip
+        if not newer:
+            return None
+        by = newer[0]
+        facts = {"by": by.id, "since_ms": by.published_at_ms, "published_ms": at_ms}
+        text = (
+            f"{by.id}, published with the same key at {moment(by.published_at_ms)}, stands in its "
+            "place, unless it was settled before that"
+        )
+        if topic.kind is Kind.MERGE:
+            return Cause("merged", f"it is merged into another: {text}", facts)
+        return Cause("replaced", f"it is replaced: {text}", facts)
+
+    def _forgotten(self, topic: Topic, found: Found) -> Cause | None:
+        """It was published, and the store has nothing else of it."""
+        if not found.remembered:
+            return None
+        at_ms = found.remembered[0].at_ms
+        may = "settled or dropped" if topic.kind is Kind.ORDERED else "settled, replaced or dropped"
+        text = f"it was published at {moment(at_ms)} and is {may} since; the store keeps no more"
+        return Cause("forgotten", text, {"published_ms": at_ms})
+
+
+def _unknown(topics: Sequence[Topic], pages: Sequence[ScanPage], sought: Sought) -> Explanation:
+    looked = sum(page.looked for page in pages)
+    where = f"topic {topics[0].name}" if len(topics) == 1 else f"any of {len(topics)} topics"
+    whole = all(page.place is None for page in pages)
+    text = (
+        f"{where} has no such message: it was never published there, or is settled and forgotten"
+        if whole
+        else f"it is not among the {looked} messages looked at in {where}; there are more: give "
+        "--key, which finds it at once, or search on from the place"
+    )
+    return Explanation(
+        topic=topics[0].name if len(topics) == 1 else "", group=None, state="absent",
+        causes=(Cause("unknown", text, {"looked": looked, "complete": whole}),),
+        id=sought.id, key=sought.key, slot=sought.slot, offset=sought.offset, looked=looked,
+        place=pages[0].place or None if len(topics) == 1 else None,
+    )  # fmt: skip
+
+
+def checked_sought(
+    topics: Sequence[Topic], message_id: str | None, key: str | None, offset: int | None,
+    slot: int | None, *, named: bool,
+) -> Sought:  # fmt: skip
+    """The message to explain, if it can be looked for in these topics.
+
+    Raises:
+        BadOption: otherwise.
+    """
+    if message_id is None and key is None and offset is None:
+        raise BadOption("message", None, "nothing names it", "give its id, its key or its offset")
+    if offset is not None and named and topics[0].has_subjects:
+        raise BadOption(
+            "offset", offset, f"topic {topics[0].name} is no stream, so it has no offsets",
+            "give the message's id or key",
+        )  # fmt: skip
+    if slot is not None and not any(slot < topic.slots for topic in topics):
+        most = max((topic.slots for topic in topics), default=0)
+        raise BadOption("slot", slot, "there is no such slot", f"slots are 0 to {most - 1}")
+    return Sought(id=message_id, key=key, offset=offset, slot=slot)

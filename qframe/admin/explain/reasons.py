@@ -1,0 +1,213 @@
+"""Says from a record and the circumstances of its group why the message is where it is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from qframe.admin.explain.cause import Cause
+from qframe.admin.explain.circumstances import Circumstances, WorkerWord
+from qframe.admin.explain.words import attempts, due, moment, span, told
+from qframe.codec import tags_of
+from qframe.options.hold import Hold
+from qframe.stores.records import Record
+
+
+def causes_of(
+    record: Record, around: Circumstances | None, head: Record | None, *, now_ms: int,
+    has_groups: bool = True,
+) -> list[Cause]:  # fmt: skip
+    """The causes, in the order in which they have to go.
+
+    Args:
+        record: the message as it stands.
+        around: the circumstances of its group; None where no group has it yet.
+        head: the message before it that holds back its subject, if there is one.
+        now_ms: the store's now.
+        has_groups: whether any group has subscribed to its topic.
+    """
+    if record.state == "held":
+        return [_gap(record)]
+    if around is None:
+        waits = _not_due(record, None, now_ms)
+        return waits if has_groups else [*waits, no_group()]
+    if record.state == "dead":
+        return [_dead(record)]
+    if record.state == "settled":
+        return [_settled(record, around)]
+    if record.state == "doing":
+        return [*_pause_of_key(record, around), _running(record, around)]
+    if head is not None:
+        return [_behind(record, head, around), *causes_of(head, around, None, now_ms=now_ms)]
+    blocking = obstacles(record, around)
+    waits = _not_due(record, around, now_ms) if record.state == "waiting" else []
+    return [*waits, *blocking] or [_ready(record, around)]
+
+
+def no_group() -> Cause:
+    """No group has subscribed."""
+    return Cause("no-group", "no group has subscribed yet; the first that does gets it")
+
+
+def obstacles(record: Record, around: Circumstances) -> list[Cause]:
+    """The causes that keep a group from a message that is due."""
+    found = _pauses(record, around)
+    roster = around.roster
+    if roster is None:
+        text = "the coordinator cannot be reached, so its workers are not known"
+        return [*found, Cause("coordinator-away", text)]
+    if not roster.members:
+        return [*found, Cause("no-worker", f"no worker of {around.group} is alive")]
+    owner = around.owner_of(record.slot)
+    if owner is None:
+        facts = {"slot": record.slot, "workers": len(roster.members)}
+        text = f"slot {record.slot} has no owner, though {_alive(len(roster.members))}"
+        return [*found, Cause("no-owner", text, facts)]
+    word = around.word_of(owner)
+    return found if word is None else [*found, *_of_word(word, around)]
+
+
+def _pauses(record: Record, around: Circumstances) -> list[Cause]:
+    """The pause of the group, and that of the key."""
+    tuning = around.tuning
+    if not tuning.paused:
+        return _pause_of_key(record, around)
+    of_group = _paused(f"group {around.group}", "group", tuning.hold or Hold())
+    return [of_group, *_pause_of_key(record, around)]
+
+
+def _pause_of_key(record: Record, around: Circumstances) -> list[Cause]:
+    """The pause of the key: its first messages wait in a worker's hand."""
+    hold = None if record.key is None else around.tuning.keys.get(record.key)
+    return [] if hold is None else [_paused(f"key {record.key}", "key", hold)]
+
+
+def _paused(what: str, scope: str, hold: Hold) -> Cause:
+    by = f" by {hold.by}" if hold.by is not None else ""
+    since = f" since {moment(hold.since_ms)}" if hold.since_ms is not None else ""
+    why = f": {hold.why}" if hold.why is not None else ""
+    facts = {
+        "scope": scope, "key": hold.key, "by": hold.by, "why": hold.why, "since_ms": hold.since_ms
+    }  # fmt: skip
+    return Cause("paused", f"{what} is paused{by}{since}{why}", facts)
+
+
+def _of_word(word: WorkerWord, around: Circumstances) -> list[Cause]:
+    """The causes that a worker has told of itself."""
+    report, found = word.report, []
+    facts: dict[str, Any] = {"worker": word.worker, "reported_ms": word.at_ms}
+    if report.pause_ms is not None:
+        until_ms = word.at_ms + report.pause_ms
+        if until_ms > around.now_ms:
+            text = f"the circuit breaker of {word.worker} is open until {moment(until_ms)}"
+        else:
+            text = f"the circuit breaker of {word.worker} is open and lets one message through"
+        text = told(f"{text}, after {report.failures} failures in a row", word.at_ms, around.now_ms)
+        facts |= {"until_ms": until_ms, "failures": report.failures}
+        found.append(Cause("breaker-open", text, facts))
+    if report.limited:
+        text = f"the rate limit of {report.rate} is reached in {word.worker}"
+        facts = {"worker": word.worker, "reported_ms": word.at_ms, "rate": report.rate}
+        found.append(Cause("rate-limited", told(text, word.at_ms, around.now_ms), facts))
+    return found
+
+
+def _not_due(record: Record, around: Circumstances | None, now_ms: int) -> list[Cause]:
+    """It waits for a time, if that has not come."""
+    if record.due_ms is None or record.due_ms <= now_ms:
+        return []
+    if not record.attempts:
+        return [due("not-due", "it is not due", record.due_ms, now_ms)]
+    most = None if around is None else around.max_attempts
+    of = f" of {most}" if most is not None else ""
+    cause = due(
+        "retry", f"it waits for a retry after {attempts(record.attempts)}{of},", record.due_ms,
+        now_ms, attempts=record.attempts, max_attempts=most, error=record.error,
+    )  # fmt: skip
+    because = f"; the last one failed with {record.error}" if record.error else ""
+    return [Cause("retry", cause.text + because, cause.facts)]
+
+
+def _running(record: Record, around: Circumstances) -> Cause:
+    """A worker has it in hand, or had it until its lease ended."""
+    worker = around.owner_of(record.slot)
+    facts: dict[str, Any] = {
+        "worker": worker, "since_ms": record.held_since_ms, "attempt": record.attempts or 1,
+        "max_attempts": around.max_attempts, "lease_until_ms": record.lease_until_ms,
+    }  # fmt: skip
+    until_ms = record.lease_until_ms
+    if until_ms is not None and until_ms <= around.now_ms:
+        text = (
+            f"it was handed out, attempt {facts['attempt']}, and its lease has expired "
+            f"{span(around.now_ms - until_ms)} ago; the next pull delivers it again"
+        )
+        return Cause("lease-over", text, facts)
+    since = ""
+    if record.held_since_ms is not None:
+        since = f" since {moment(record.held_since_ms)}"
+    who = worker or "a worker that is gone"
+    return Cause("running", f"{who} is handling it{since}, attempt {facts['attempt']}", facts)
+
+
+def _behind(record: Record, head: Record, around: Circumstances) -> Cause:
+    facts: dict[str, Any] = {"before": head.id, "before_state": head.state, "key": head.key}
+    words = {
+        "doing": "is being handled", "waiting": "waits", "todo": "is due",
+    }  # fmt: skip
+    text = f"it waits behind {head.id} of the same key, which {words.get(head.state, head.state)}"
+    if head.state == "doing":
+        worker = around.owner_of(record.slot)
+        facts |= {
+            "worker": worker, "since_ms": head.held_since_ms, "attempt": head.attempts or 1,
+        }  # fmt: skip
+    return Cause("behind", text, facts)
+
+
+def _gap(record: Record) -> Cause:
+    why = (record.error or "waits for a sequence number").removeprefix("waits for ")
+    text = (
+        f"it is held in a gap of its key's sequence: it waits for {why}, at the longest until "
+        f"{moment(record.due_ms)}"
+    )
+    return Cause("sequence-gap", text, {"until_ms": record.due_ms, "key": record.key})
+
+
+def _dead(record: Record) -> Cause:
+    error = record.error or "an unknown error"
+    since = f"since {moment(record.died_at_ms)}"
+    text = f"it is dead after {attempts(record.attempts)}, {since}: {error}; retry or drop it"
+    facts = {
+        "since_ms": record.died_at_ms, "attempts": record.attempts, "error": record.error
+    }  # fmt: skip
+    return Cause("dead", text, facts)
+
+
+def _settled(record: Record, around: Circumstances) -> Cause:
+    tags = tags_of(record.headers)
+    for word in around.words:
+        wanted = word.report.wanted
+        if wanted is not None and not wanted.matches(record.headers):
+            has = f"its tags are {', '.join(tags)}" if tags else "it has no tag"
+            text = (
+                f"it was acknowledged unhandled: {has}, and the consumer wants {wanted!r}, as "
+                f"{word.worker} said {span(around.now_ms - word.at_ms)} ago"
+            )
+            facts = {
+                "tags": list(tags), "wanted": sorted(wanted.tags), "worker": word.worker,
+                "reported_ms": word.at_ms,
+            }  # fmt: skip
+            return Cause("filtered", text, facts)
+    return Cause(
+        "settled", "the group has settled it; when and by whom, the store does not keep", {}
+    )
+
+
+def _ready(record: Record, around: Circumstances) -> Cause:
+    worker = around.owner_of(record.slot)
+    again = f" again after {attempts(record.attempts)}" if record.attempts else ""
+    text = f"it is due{again}, and {worker} takes it when its turn comes"
+    facts = {"worker": worker, "attempts": record.attempts, "due_ms": record.due_ms}
+    return Cause("ready", text, facts)
+
+
+def _alive(workers: int) -> str:
+    return "a worker is alive" if workers == 1 else f"{workers} workers are alive"

@@ -1,0 +1,39 @@
+"""The causes in words."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from qframe.admin.explain.cause import Cause, CauseName
+from qframe.clock import moment as in_utc
+
+_UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
+
+
+def moment(ms: int | None) -> str:
+    """A moment in UTC, to the millisecond."""
+    return in_utc(ms) or "an unknown time"
+
+
+def span(ms: int) -> str:
+    """How long something lasts, in the largest unit of which there are two."""
+    for unit, length_ms in _UNITS:
+        if ms >= 2 * length_ms:
+            return f"{round(ms / length_ms)} {unit}"
+    return f"{max(0, ms)} ms"
+
+
+def attempts(number: int) -> str:
+    """A number of attempts."""
+    return f"{number} attempt{'' if number == 1 else 's'}"
+
+
+def due(name: CauseName, text: str, until_ms: int, now_ms: int, **facts: Any) -> Cause:
+    """A cause that passes at a moment."""
+    until = f"until {moment(until_ms)} (in {span(until_ms - now_ms)})"
+    return Cause(name, f"{text} {until}", {"until_ms": until_ms, **facts})
+
+
+def told(report: str, at_ms: int, now_ms: int) -> str:
+    """The words of a worker, and how old they are."""
+    return f"{report}; it said so {span(now_ms - at_ms)} ago"

@@ -1,0 +1,160 @@
+"""Searching topics: by indexes first, then message by message, from a place to a place."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import msgspec
+
+from qframe.codec import decode_body, tags_of
+from qframe.errors import BadOption
+from qframe.stores.base import Searching
+from qframe.stores.records import Record, Sought
+from qframe.topic import Topic
+
+SEARCHED: Final = ("waiting", "todo", "doing", "dead", "settled", "held")
+LOOK: Final = 20_000
+"""How many messages a search looks at by default."""
+
+_PAGE: Final = 500
+_REMEDY: Final = "give the place as it was printed, and the same topics"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Query:
+    """The facts that a message must have to be found; None stands for any.
+
+    Attributes:
+        id: its id.
+        key: its key.
+        tag: one of its tags.
+        headers: headers by name, and their values; None for any value.
+        error: a text in its error, whatever the case.
+        state: where it stands.
+        body: values in its body, by path: `user.id`, `lines.0.sku`.
+    """
+
+    id: str | None = None
+    key: str | None = None
+    tag: str | None = None
+    headers: Mapping[str, str | None] = field(default_factory=dict)
+    error: str | None = None
+    state: str | None = None
+    body: Mapping[str, str] = field(default_factory=dict)
+
+    def fits(self, record: Record) -> bool:
+        """Whether a message has it all."""
+        if not Sought(id=self.id, key=self.key).fits(record):
+            return False
+        if self.state is not None and record.state != self.state:
+            return False
+        if self.error is not None and self.error.lower() not in (record.error or "").lower():
+            return False
+        if self.tag is not None and self.tag not in tags_of(record.headers):
+            return False
+        headers = record.headers or {}
+        for name, value in self.headers.items():
+            if name not in headers or value not in (None, headers[name]):
+                return False
+        return not self.body or self._fits_body(record)
+
+    def _fits_body(self, record: Record) -> bool:
+        try:
+            body = decode_body(record.body, record.headers)
+        except msgspec.DecodeError:
+            return False
+        return all(_text(_at(body, path)) == value for path, value in self.body.items())
+
+
+@dataclass(frozen=True)
+class Hits:
+    """The messages that a search has found so far.
+
+    Attributes:
+        records: the messages, one for each group that has it.
+        looked: how many messages were looked at.
+        place: where to go on; None where all was looked at.
+    """
+
+    records: list[Record]
+    looked: int
+    place: str | None
+
+
+def searched(
+    store: Searching,
+    topics: Sequence[Topic],
+    query: Query,
+    *,
+    place: str | None,
+    limit: int,
+    look: int,
+) -> Hits:
+    """Searches topics, by indexes or else by a scan that is bounded.
+
+    Args:
+        store: where the messages are.
+        topics: the topics, by name.
+        query: what a message must have.
+        place: where an earlier search has ended.
+        limit: how many messages are enough.
+        look: how many messages to look at.
+    """
+    if place is None:
+        found = _looked_up(store, topics, query)
+        if found:
+            return Hits(found[:limit], 0, None)
+    name, behind = (topics[0].name, None) if place is None else _read_place(place)
+    hits: list[Record] = []
+    looked = 0
+    for topic in topics:
+        if topic.name < name:
+            continue
+        within, more = (behind, True) if topic.name == name else (None, True)
+        while more:
+            if looked >= look or len(hits) >= limit:
+                return Hits(hits, looked, f"{topic.name}:{within or ''}")
+            page = store.scan(topic, within, min(_PAGE, look - looked))
+            looked += max(1, page.looked)
+            hits += [record for record in page.records if query.fits(record)]
+            within, more = page.place, page.place is not None
+    return Hits(hits, looked, None)
+
+
+def _looked_up(store: Searching, topics: Sequence[Topic], query: Query) -> list[Record]:
+    """The messages to which an id, or a key where subjects are queued, leads at once."""
+    if query.id is None and query.key is None:
+        return []
+    sought = Sought(id=query.id, key=query.key)
+    if query.id is None and not all(topic.has_subjects for topic in topics):
+        return []
+    found = [record for topic in topics for record in store.find(topic, sought).records]
+    return [record for record in found if query.fits(record)]
+
+
+def _read_place(place: str) -> tuple[str, str | None]:
+    name, colon, within = place.partition(":")
+    if not colon:
+        raise BadOption("place", place, "it is not where a search has ended", _REMEDY)
+    return name, within or None
+
+
+def _at(body: Any, path: str) -> Any:
+    """The value at a path of names and numbers."""
+    for step in path.split("."):
+        if isinstance(body, Mapping):
+            body = body.get(step)
+        elif isinstance(body, list) and step.isascii() and step.isdigit() and int(step) < len(body):
+            body = body[int(step)]
+        else:
+            return None
+    return body
+
+
+def _text(value: Any) -> str | None:
+    """A value as it is typed: texts as they are, all else as JSON."""
+    if value is None or isinstance(value, str):
+        return value
+    return msgspec.json.encode(value).decode()

@@ -1,0 +1,103 @@
+"""`qframe explain`: why a message is where it is."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+import typer
+
+from qframe.admin.explain.cause import Cause, Explanation
+from qframe.admin.explain.explainer import LOOK
+from qframe.cli.flags import AsJson
+from qframe.cli.look import say_facts
+from qframe.cli.output import say, say_json
+from qframe.cli.records import as_json as record_as_json
+from qframe.cli.target import Target, coordinated
+from qframe.clock import moment
+from qframe.errors import BadOption
+
+
+@coordinated
+def explain(
+    target: Target,
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TOPIC] [ID]", help="The message's id, behind its topic or alone."),
+    ] = None,
+    topic: Annotated[str | None, typer.Option(metavar="TOPIC", help="All if left out.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="The messages of a key.")] = None,
+    offset: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="The message at an offset of a stream.")
+    ] = None,
+    slot: Annotated[
+        int | None, typer.Option(min=0, metavar="N", help="Only this slot, with --offset or --key.")
+    ] = None,
+    look: Annotated[
+        int,
+        typer.Option(
+            min=0, metavar="N", help="How many messages to look at where no index leads to it."
+        ),
+    ] = LOOK,
+    as_json: AsJson = False,
+) -> None:
+    """Shows where a message is for each group, and why.
+
+    By its id, its key or its offset; in one topic, or in all.
+    """
+    given = list(words or ())
+    if len(given) == 2 and topic is None:
+        topic = given.pop(0)
+    if len(given) > 1:
+        raise BadOption("message", " ".join(given), "it is no id", "give ID, or TOPIC ID")
+    message_id = given[0] if given else None
+    with target.opened() as app:
+        found = app.admin.explain(topic, message_id, key=key, offset=offset, slot=slot, look=look)
+    if as_json:
+        say_json([as_json_of(each) for each in found])
+    else:
+        for number, each in enumerate(found):
+            if number:
+                say("")
+            say_explanation(each)
+    if all(each.state == "absent" for each in found):
+        raise typer.Exit(1)
+
+
+def as_json_of(each: Explanation) -> dict[str, Any]:
+    """An explanation as programs read it: the message's record, and its causes."""
+    shown: dict[str, Any] = {
+        "topic": each.topic, "group": each.group, "slot": each.slot, "state": each.state,
+        "id": each.id, "key": each.key, "offset": each.offset,
+    }  # fmt: skip
+    if each.record is not None:
+        shown |= record_as_json(each.record)
+    return shown | {
+        "duplicate_until": moment(each.duplicate_until_ms), "looked": each.looked,
+        "place": each.place, "causes": [_cause_as_json(cause) for cause in each.causes],
+    }  # fmt: skip
+
+
+def _cause_as_json(cause: Cause) -> dict[str, Any]:
+    facts = {
+        name.removesuffix("_ms"): moment(value) if name.endswith("_ms") else value
+        for name, value in cause.facts.items()
+    }
+    return {"cause": cause.name, "text": cause.text, **facts}
+
+
+def say_explanation(each: Explanation) -> None:
+    """An explanation for people: the first cause, the others, and all facts of the message."""
+    group = "" if each.group is None else f", group {each.group}"
+    where = f" in {each.topic}" if each.topic else ""
+    first, *others = each.causes
+    say(f"{each.state}{where}{group}: {first.text}")
+    for cause in others:
+        say(f"  also: {cause.text}")
+    if each.duplicate_until_ms is not None:
+        until = moment(each.duplicate_until_ms)
+        say(f"  publishing this id again would be a duplicate of it until {until}")
+    if each.place is not None:
+        say(f"  looked at {each.looked} messages; go on: qframe search {each.topic}"
+            f" --from {each.place}")  # fmt: skip
+    if each.record is not None:
+        say_facts(each.record)

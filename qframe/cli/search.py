@@ -1,0 +1,90 @@
+"""`qframe search`: messages by what they have."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from qframe.admin.search import LOOK, SEARCHED
+from qframe.cli.flags import AsJson, Limit
+from qframe.cli.output import counted, say, say_json, table
+from qframe.cli.records import as_json as record_as_json
+from qframe.cli.records import body_text, second
+from qframe.cli.target import Target, targeted
+from qframe.errors import BadOption
+
+
+@targeted
+def search(
+    target: Target,
+    topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="All if left out.")] = None,
+    message_id: Annotated[str | None, typer.Option("--id", metavar="ID", help="Its id.")] = None,
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="Its key.")] = None,
+    tag: Annotated[str | None, typer.Option(metavar="TAG", help="One of its tags.")] = None,
+    header: Annotated[
+        list[str] | None,
+        typer.Option(metavar="NAME[=VALUE]", help="A header; may be repeated."),
+    ] = None,
+    error: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="A text in its last error.")
+    ] = None,
+    state: Annotated[
+        str | None, typer.Option(metavar="STATE", help=f"One of {', '.join(SEARCHED)}.")
+    ] = None,
+    body: Annotated[
+        list[str] | None,
+        typer.Option(metavar="PATH=VALUE", help="A value in its body; may be repeated."),
+    ] = None,
+    limit: Limit = 20,
+    look: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many messages to look at, at most.")
+    ] = LOOK,
+    place: Annotated[
+        str | None, typer.Option("--from", metavar="PLACE", help="Where a search has ended.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Finds messages by id, key, tag, header, error, state or values in the body.
+
+    An id or a key is looked up; all else is looked for message by message, and a search that has
+    looked at enough says where to go on.
+    """
+    with target.opened() as app:
+        found = app.admin.search(
+            topic, id=message_id, key=key, tag=tag, error=error, state=state,
+            headers=dict(map(_header, header or ())),
+            body=dict(map(_pair, body or ())), limit=limit, look=look, place=place,
+        )  # fmt: skip
+    if as_json:
+        records = [record_as_json(record) for record in found.records]
+        say_json({"found": records, "looked": found.looked, "place": found.place})
+        return
+    if found.records:
+        table(
+            ("topic", "group", "state", "id", "key", "published", "body"),
+            [
+                (
+                    each.topic, each.group, each.state, each.id, each.key,
+                    second(each.published_at_ms), body_text(each),
+                )
+                for each in found.records
+            ],
+            cut=True,
+        )  # fmt: skip
+    else:
+        say("nothing found")
+    if found.place is not None:
+        say(f"looked at {counted(found.looked, 'message')}; go on: --from {found.place}")
+
+
+def _header(text: str) -> tuple[str, str | None]:
+    name, equals, value = text.partition("=")
+    return name, value if equals else None
+
+
+def _pair(text: str) -> tuple[str, str]:
+    path, equals, value = text.partition("=")
+    if not equals or not path:
+        raise BadOption("body", text, "it has no value", "use --body user.id=5")
+    return path, value

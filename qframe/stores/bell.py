@@ -1,0 +1,30 @@
+"""A store's bell."""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+
+class Bell(Protocol):
+    """Wakes an idle pull loop; a hint, so a wait always ends by itself too.
+
+    It rings for all that a pull might find, but for the passing of time: what is published, and
+    what a settlement or a `seek` has made the next, or due at some time, and a slot that another
+    has taken.
+
+    A waiting worker has looked first: a store rings for messages that come into a slot after a pull
+    has emptied it (handed out less than its limit, and `QUIET` messages at most). It may ring more
+    often.
+    """
+
+    def wait(self, timeout_s: float) -> bool:
+        """Waits until something may have changed, at most so long; returns whether it may have."""
+
+    def hints(self) -> frozenset[int] | None:
+        """The slots for which it has rung since this was asked; None where it may be any."""
+
+    def ring(self) -> None:
+        """Ends a wait now, or the next one if there is none; from any thread."""
+
+    def close(self) -> None:
+        """Frees what it holds; ends a wait."""

@@ -1,0 +1,223 @@
+"""RedisPages of whole hashes and sorted sets, and where messages of a log stand for groups."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import msgspec
+
+from qframe.drivers.redis import Redis
+from qframe.message import Delivery
+from qframe.stores.records import Record
+from qframe.stores.redis.counts import StreamPosition, cursor_of
+from qframe.stores.redis.envelopes import (
+    NUMBER,
+    delayed,
+    letter_of,
+    record_of_dead,
+    shown,
+)
+from qframe.stores.redis.inspect import (
+    record_behind,
+    record_of_log,
+    record_of_message,
+    records_of_heads,
+)
+from qframe.stores.redis.keys import SlotKeys
+from qframe.stores.redis.logs import read_log
+from qframe.stores.searching import Section, SectionPage
+from qframe.topic import Kind
+
+_SUBJECTS = 50
+
+
+def record_of_held(keys: SlotKeys, slot: int, member: bytes, value: bytes, passed: bytes) -> Record:
+    """A message that is held behind a gap."""
+    letter = letter_of(value, slot)
+    sequence = int.from_bytes(member[-8:], "big")
+    return record_of_message(
+        keys, None, slot, letter.envelope, letter.published, "held",
+        subject=shown(member[:-9]), due_ms=int(float(passed)), priority=letter.priority,
+        error=f"waits for a sequence number before {sequence}",
+    )  # fmt: skip
+
+
+class RedisLineReader:
+    """Where messages of a stream's log stand for groups.
+
+    Args:
+        redis: the connections.
+        keys: the stream's.
+        groups: the names of its groups.
+        now_ms: the store's now.
+    """
+
+    def __init__(self, redis: Redis, keys: SlotKeys, groups: Sequence[str], now_ms: int) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._groups = groups
+        self._now_ms = now_ms
+        self._known: dict[tuple[str, int], StreamPosition] = {}
+
+    def everywhere(self, slot: int, offset: int) -> Iterator[Record]:
+        """The record of a message for each group, wherever it stands."""
+        messages = read_log(self._redis, self._keys, slot, offset, 1)
+        one = messages[0] if messages and messages[0].seq == offset else None
+        subject, member = b"%d" % offset, NUMBER.pack(offset)
+        for group in self._groups:
+            heads = records_of_heads(self._redis, self._keys, group, slot, [subject], self._now_ms)
+            if heads:
+                yield heads[0]
+                continue
+            died, value = self._redis.ask_many(
+                [
+                    (self._keys.key(slot, "dead", group), "ZSCORE", member),
+                    (self._keys.key(slot, "graves", group), "HGET", member),
+                ]
+            )
+            if died is not None and value is not None:
+                yield record_of_dead(self._keys.topic.name, group, slot, member, float(died), value)
+            elif one is not None:
+                yield self._in_line(group, slot, one)
+        if one is not None and not self._groups:
+            yield record_of_log(self._keys, None, slot, one, "todo")
+
+    def page(self, slot: int, messages: Sequence[Delivery]) -> Iterator[Record]:
+        """The records of messages, for each group that has nothing else of them."""
+        if not messages:
+            return
+        subjects = [b"%d" % one.seq for one in messages]
+        members = [NUMBER.pack(one.seq) for one in messages]
+        for group in self._groups:
+            queued, died = self._redis.ask_many(
+                [
+                    (self._keys.key(slot, "body", group), "HMGET", *subjects),
+                    (self._keys.key(slot, "dead", group), "ZMSCORE", *members),
+                ]
+            )
+            for one, is_queued, is_dead in zip(messages, queued, died, strict=True):
+                if is_queued is None and is_dead is None:
+                    yield self._in_line(group, slot, one)
+        if not self._groups:
+            for one in messages:
+                yield record_of_log(self._keys, None, slot, one, "todo")
+
+    def _in_line(self, group: str, slot: int, one: Delivery) -> Record:
+        position = self._known.get((group, slot))
+        if position is None:
+            position = cursor_of(self._redis, self._keys, group, slot)
+            self._known[group, slot] = position
+        state = position.state_of(one.seq)
+        return record_of_log(self._keys, group, slot, one, state, position)
+
+
+class RedisPages:
+    """Reads sections of a topic, a page at a time.
+
+    Args:
+        redis: the connections.
+        keys: the topic's.
+        groups: the names of its groups.
+        now_ms: the store's now.
+    """
+
+    def __init__(self, redis: Redis, keys: SlotKeys, groups: Sequence[str], now_ms: int) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._now_ms = now_ms
+        self._log = RedisLineReader(redis, keys, groups, now_ms)
+
+    def read(self, section: Section, after: str, limit: int) -> SectionPage:
+        """A page of a section, behind what was read last."""
+        slot, part, group = section
+        if part == "line":
+            messages = read_log(self._redis, self._keys, slot, int(after or 0), limit)
+            more = str(messages[-1].seq + 1) if len(messages) >= limit else None
+            return SectionPage(list(self._log.page(slot, messages)), len(messages), more)
+        if part == "behind":
+            return self._behind(slot, group, after, limit)
+        name, word = {
+            "later": ("later", "ZSCAN"), "held": ("letters", "HSCAN"), "heads": ("body", "HSCAN"),
+            "dead": ("graves", "HSCAN"),
+        }[part]  # fmt: skip
+        key = self._keys.key(slot, name, group if part in ("heads", "dead") else None)
+        cursor, flat = self._redis.ask(key, word, after or "0", "COUNT", limit)
+        pairs = list(zip(flat[::2], flat[1::2], strict=True))
+        records = self._records(part, slot, group, pairs)
+        return SectionPage(records, len(pairs), _next(cursor))
+
+    def _records(
+        self, part: str, slot: int, group: str, pairs: Sequence[tuple[bytes, bytes]]
+    ) -> list[Record]:
+        keys, names = self._keys, [name for name, _ in pairs]
+        if not pairs:
+            return []
+        if part == "heads":
+            return records_of_heads(self._redis, keys, group, slot, names, self._now_ms)
+        if part == "later":
+            found = []
+            for member, due in pairs:
+                published, one = delayed(member, slot)
+                due_ms = int(float(due))
+                found.append(
+                    record_of_message(keys, None, slot, one, published, "waiting", due_ms=due_ms)
+                )
+            return found
+        if part == "held":
+            passed = self._redis.ask(keys.key(slot, "gaps"), "ZMSCORE", *names)
+            return [
+                record_of_held(keys, slot, member, value, at)
+                for (member, value), at in zip(pairs, passed, strict=True)
+                if at is not None
+            ]
+        died = self._redis.ask(keys.key(slot, "dead", group), "ZMSCORE", *names)
+        return [
+            record_of_dead(keys.topic.name, group, slot, member, float(at), value)
+            for (member, value), at in zip(pairs, died, strict=True)
+            if at is not None
+        ]
+
+    def _behind(self, slot: int, group: str, after: str, limit: int) -> SectionPage:
+        """Messages behind heads, some subjects at a time, of which a page may end in the middle."""
+        if self._keys.topic.kind is not Kind.ORDERED:
+            key = self._keys.key(slot, "next", group)
+            cursor, flat = self._redis.ask(key, "HSCAN", after or "0", "COUNT", limit)
+            parts = [(name, 0, [value]) for name, value in zip(flat[::2], flat[1::2], strict=True)]
+            return SectionPage(self._told(slot, group, parts), len(parts), _next(cursor))
+        start, skipped = msgspec.json.decode(after, type=tuple[str, int]) if after else ("0", 0)
+        key = self._keys.key(slot, "body", group)
+        cursor, flat = self._redis.ask(key, "HSCAN", start, "COUNT", _SUBJECTS)
+        subjects = flat[::2]
+        lists = [self._keys.key(slot, "behind:", group) + subject for subject in subjects]
+        lengths = self._redis.ask_many([(each, "LLEN") for each in lists]) if lists else []
+        parts, passed, end = [], 0, skipped + limit
+        for subject, name, length in zip(subjects, lists, lengths, strict=True):
+            first, last = max(0, skipped - passed), min(length, end - passed)
+            if first < last:
+                parts.append((subject, first, self._redis.ask(name, "LRANGE", first, last - 1)))
+            passed += length
+        more = _next(cursor)
+        if end < passed:
+            following: str | None = msgspec.json.encode((start, end)).decode()
+        else:
+            following = None if more is None else msgspec.json.encode((more, 0)).decode()
+        taken = sum(len(values) for _, _, values in parts)
+        return SectionPage(self._told(slot, group, parts), len(subjects) + taken, following)
+
+    def _told(
+        self, slot: int, group: str, parts: Sequence[tuple[bytes, int, list[Any]]]
+    ) -> list[Record]:
+        found: list[Record] = []
+        for subject, first, values in parts:
+            heads = records_of_heads(self._redis, self._keys, group, slot, [subject], self._now_ms)
+            found += [
+                record_behind(self._keys, group, slot, head, number, value)
+                for head in heads
+                for number, value in enumerate(values, start=first + 1)
+            ]
+        return found
+
+
+def _next(cursor: bytes) -> str | None:
+    return None if cursor == b"0" else cursor.decode()

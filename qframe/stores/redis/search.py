@@ -1,0 +1,301 @@
+"""Finding messages, and changing nothing: by names of keys and subjects, then entry by entry."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from typing_extensions import override
+
+from qframe.codec import KEYLESS, batch_mark_of
+from qframe.drivers.redis import Redis
+from qframe.stores.base import Searching
+from qframe.stores.records import Found, LogSpan, Record, Remembered, ScanPage, Sought
+from qframe.stores.redis.envelopes import NUMBER, TICKET, letter_of, record_of_dead
+from qframe.stores.redis.groups import keeping, names
+from qframe.stores.redis.inspect import record_behind, records_of_heads
+from qframe.stores.redis.keys import SlotKeys
+from qframe.stores.redis.logs import read_log
+from qframe.stores.redis.role import RedisRole
+from qframe.stores.redis.scan import RedisLineReader, RedisPages, record_of_held
+from qframe.stores.searching import scanned, sections_of, spans_of
+from qframe.topic import Kind, Topic
+
+_MOST_OF_A_TIME: Final = 2000
+_DEAD_PAGE: Final = 1000
+
+
+class RedisSearching(RedisRole, Searching):
+    """Look-ups, and pages of whole hashes."""
+
+    @override
+    def find(self, topic: Topic, sought: Sought, limit: int = 100) -> Found:
+        return self._call(topic, find, sought, limit, self._now_ms())
+
+    @override
+    def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
+        return self._call(topic, scan, place, limit, self._now_ms())
+
+
+def find(redis: Redis, keys: SlotKeys, sought: Sought, limit: int, now_ms: int) -> Found:
+    """Finds what names of keys and subjects lead to."""
+    look = _RedisLookUp(redis, keys, sought, limit, now_ms)
+    if keys.topic.has_subjects:
+        return Found(look.subjects(), look.remembered)
+    return Found(look.stream(), look.remembered, look.kept)
+
+
+def scan(redis: Redis, keys: SlotKeys, place: str | None, limit: int, now_ms: int) -> ScanPage:
+    """A page of all that there is."""
+    groups = groups_of(redis, keys)
+    pages = RedisPages(redis, keys, groups, now_ms)
+    return scanned(sections_of(keys.topic, sorted(groups)), place, limit, pages.read)
+
+
+def groups_of(redis: Redis, keys: SlotKeys) -> list[str]:
+    """The groups that may have something of a topic."""
+    return list(keeping(redis, keys) if keys.topic.has_subjects else names(redis, keys))
+
+
+class _RedisLookUp:
+    """One look-up.
+
+    Args:
+        redis: the connections.
+        keys: the topic's.
+        sought: what is sought.
+        limit: how many behind a head at most.
+        now_ms: the store's now.
+    """
+
+    def __init__(
+        self, redis: Redis, keys: SlotKeys, sought: Sought, limit: int, now_ms: int
+    ) -> None:
+        self._redis = redis
+        self._keys = keys
+        self._sought = sought
+        self._limit = limit
+        self._now_ms = now_ms
+        self._groups = groups_of(redis, keys)
+        self._slots = range(keys.topic.slots) if sought.slot is None else [sought.slot]
+        self.remembered: list[Remembered] = self._remembered()
+        self.kept: dict[int, LogSpan] = {}
+
+    def stream(self) -> list[Record]:
+        """Messages of a stream: of its log, and of the dead."""
+        self.kept = _spans(self._redis, self._keys)
+        sought = self._sought
+        dead = self._dead()
+        offsets = {(one.slot, one.seq) for one in dead if one.seq is not None}
+        if sought.offset is not None:
+            offsets |= {(slot, sought.offset) for slot in self._slots}
+        elif sought.id is not None:
+            offsets |= set(self._offsets_of(sought.id))
+        reader = RedisLineReader(self._redis, self._keys, self._groups, self._now_ms)
+        found = [
+            record for slot, offset in sorted(offsets)
+            for record in reader.everywhere(slot, offset)
+            if sought.fits(record)
+        ]  # fmt: skip
+        known = {(one.group, one.slot, one.seq) for one in found}
+        return found + [one for one in dead if (one.group, one.slot, one.seq) not in known]
+
+    def subjects(self) -> list[Record]:
+        """Messages of subjects: heads, what is behind them, what is held, the dead."""
+        sought = self._sought
+        dead = self._dead()
+        wanted = {one.subject.encode() for one in dead if one.subject is not None}
+        if sought.key is not None:
+            wanted.add(sought.key.encode())
+        elif sought.id is not None:
+            if self._keys.topic.subject == "id":
+                wanted.add((KEYLESS + sought.id).encode())
+            wanted |= set(self._subjects_due(sought.id))
+        found = [record for subject in sorted(wanted) for record in self._of_subject(subject)]
+        return [record for record in found if sought.fits(record)] + dead
+
+    def _remembered(self) -> list[Remembered]:
+        if self._sought.id is None:
+            return []
+        wanted = [each for each in (self._sought.id, batch_mark_of(self._sought.id)) if each]
+        asked = [(slot, mark) for slot in range(self._keys.topic.slots) for mark in wanted]
+        scores = self._redis.ask_many(
+            [(self._keys.key(slot, "ids"), "ZSCORE", mark) for slot, mark in asked]
+        )
+        window_ms = self._keys.topic.dedupe_window_ms
+        return [
+            Remembered(slot, int(float(until)) - window_ms)
+            for (slot, _), until in zip(asked, scores, strict=True)
+            if until is not None and float(until) > self._now_ms
+        ]
+
+    def _of_subject(self, subject: bytes) -> Iterator[Record]:
+        """A subject in every slot and group, since its slot need not follow from it."""
+        everywhere = [(group, slot) for group in self._groups for slot in self._slots]
+        there = self._redis.ask_many(
+            [(self._keys.key(slot, "body", name), "HEXISTS", subject) for name, slot in everywhere]
+        )
+        for (group, slot), is_there in zip(everywhere, there, strict=True):
+            if is_there:
+                yield from self._with_behind(group, slot, subject)
+        first, last = b"[" + subject + b"\0", b"(" + subject + b"\1"
+        held = self._redis.ask_many(
+            [
+                (self._keys.key(slot, "held"), "ZRANGEBYLEX", first, last, "LIMIT", 0, self._limit)
+                for slot in self._slots
+            ]
+        )
+        for slot, members in zip(self._slots, held, strict=True):
+            for member in members:
+                value, passed = self._redis.ask_many(
+                    [
+                        (self._keys.key(slot, "letters"), "HGET", member),
+                        (self._keys.key(slot, "gaps"), "ZSCORE", member),
+                    ]
+                )
+                if value is not None and passed is not None:
+                    yield record_of_held(self._keys, slot, member, value, passed)
+
+    def _with_behind(self, group: str, slot: int, subject: bytes) -> Iterator[Record]:
+        """A head and what is behind it; one that is sought by its id however far behind."""
+        records = records_of_heads(self._redis, self._keys, group, slot, [subject], self._now_ms)
+        if not records:
+            return
+        [head] = records
+        yield head
+        if self._keys.topic.kind is not Kind.ORDERED:
+            key = self._keys.key(slot, "next", group)
+            values = [value] if (value := self._redis.ask(key, "HGET", subject)) else []
+            start = 0
+        else:
+            key = self._keys.key(slot, "behind:", group) + subject
+            for start in range(0, 2**31, self._limit):
+                values = self._redis.ask(key, "LRANGE", start, start + self._limit - 1)
+                ids = [letter_of(value, slot).envelope.id for value in values]
+                if self._sought.id is None or self._sought.id in ids or len(ids) < self._limit:
+                    break
+        for number, value in enumerate(values, start=start + 1):
+            yield record_behind(self._keys, group, slot, head, number, value)
+
+    def _dead(self) -> list[Record]:
+        """Dead letters of the id or the key, or at the offset."""
+        everywhere = [(group, slot) for group in self._groups for slot in self._slots]
+        if (offset := self._sought.offset) is not None:
+            member = NUMBER.pack(offset)
+            rows = self._redis.ask_many(
+                [
+                    question
+                    for group, slot in everywhere
+                    for question in (
+                        (self._keys.key(slot, "dead", group), "ZSCORE", member),
+                        (self._keys.key(slot, "graves", group), "HGET", member),
+                    )
+                ]
+            )
+            return [
+                record_of_dead(self._keys.topic.name, group, slot, member, float(died), value)
+                for (group, slot), died, value in zip(
+                    everywhere, rows[::2], rows[1::2], strict=True
+                )
+                if died is not None and value is not None
+            ]
+        text = self._sought.id if self._sought.id is not None else self._sought.key or ""
+        found = dead_with(self._redis, self._keys, everywhere, text)
+        found = [one for one in found if self._sought.fits(one)]
+        return sorted(found, key=lambda one: one.dead_place)[: self._limit]
+
+    def _offsets_of(self, message_id: str) -> Iterator[tuple[int, int]]:
+        """Where a stream's log has an id, among the messages of its time."""
+        spans = spans_of(self._sought, self.remembered, self._slots)
+        calls = [self._keys.call("offsets_at", slot, from_ms) for slot, from_ms, _ in spans]
+        starts = self._redis.run(calls) if calls else []
+        for (slot, _, to_ms), start in zip(spans, starts, strict=True):
+            for one in read_log(self._redis, self._keys, slot, int(start), _MOST_OF_A_TIME):
+                if one.published_at_ms > to_ms:
+                    break
+                if one.id == message_id:
+                    yield slot, one.seq
+
+    def _subjects_due(self, message_id: str) -> Iterator[bytes]:
+        """The subjects of heads with an id that are due since they were published."""
+        for slot, from_ms, to_ms in spans_of(self._sought, self.remembered, self._slots):
+            for group in self._groups:
+                waiting = self._redis.ask(
+                    self._keys.key(slot, "waiting", group), "ZRANGEBYSCORE", from_ms, to_ms,
+                    "LIMIT", 0, _MOST_OF_A_TIME,
+                )  # fmt: skip
+                todo = self._todo_since(slot, group, from_ms, to_ms)
+                subjects = [*waiting, *todo]
+                if not subjects:
+                    continue
+                bodies = self._redis.ask(self._keys.key(slot, "body", group), "HMGET", *subjects)
+                for subject, body in zip(subjects, bodies, strict=True):
+                    if body is not None and letter_of(body, slot).envelope.id == message_id:
+                        yield subject
+
+    def _todo_since(self, slot: int, group: str, from_ms: int, to_ms: int) -> list[bytes]:
+        """Subjects of the rank 0 that are due from a time to another, found by halving."""
+        key = self._keys.key(slot, "todo", group)
+        before, count = self._redis.ask_many([(key, "ZCOUNT", "-inf", "(0"), (key, "ZCOUNT", 0, 0)])
+        low, high = before, before + count
+        while low < high:
+            middle = (low + high) // 2
+            members = self._redis.ask(key, "ZRANGE", middle, middle)
+            if not members or NUMBER.unpack(members[0][:8])[0] >= from_ms:
+                high = middle
+            else:
+                low = middle + 1
+        members = self._redis.ask(key, "ZRANGE", low, low + _MOST_OF_A_TIME - 1)
+        found: Sequence[bytes] = [
+            member[TICKET.size :]
+            for member in members[: max(0, before + count - low)]
+            if NUMBER.unpack(member[:8])[0] <= to_ms
+        ]
+        return list(found)
+
+
+def dead_with(
+    redis: Redis, keys: SlotKeys, places: Sequence[tuple[str, int]], text: str
+) -> list[Record]:
+    """The dead letters of groups and slots that have a text somewhere, in steps."""
+    found: list[Record] = []
+    cursors: dict[tuple[str, int], bytes | str] = dict.fromkeys(places, "0")
+    while cursors:
+        calls = [
+            keys.call("find_dead", slot, group, cursor, _DEAD_PAGE, text)
+            for (group, slot), cursor in cursors.items()
+        ]
+        asked, cursors = list(cursors), {}
+        for (group, slot), (cursor, *flat) in zip(asked, redis.run(calls), strict=True):
+            found += [
+                record_of_dead(keys.topic.name, group, slot, member, float(died), value)
+                for member, died, value in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+            ]
+            if cursor != b"0":
+                cursors[group, slot] = cursor
+    return found
+
+
+def _spans(redis: Redis, keys: SlotKeys) -> dict[int, LogSpan]:
+    """The part of each slot of a stream that is kept."""
+    slots = range(keys.topic.slots)
+    replies = redis.ask_many(
+        [
+            question
+            for slot in slots
+            for question in (
+                (keys.key(slot, "first"), "GET"),
+                (keys.key(slot, "head"), "GET"),
+                (keys.key(slot, "log"), "XRANGE", "-", "+", "COUNT", 1),
+            )
+        ]
+    )
+    found = {}
+    for slot in slots:
+        first, head, entries = replies[3 * slot : 3 * slot + 3]
+        since_ms = None
+        for _, fields in entries:
+            named = dict(zip(fields[::2], fields[1::2], strict=False))
+            since_ms = int(named.get(b"t", b"0"))
+        found[slot] = LogSpan(int(first or 0), int(head or 0), since_ms)
+    return found

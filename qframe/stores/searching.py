@@ -1,0 +1,117 @@
+"""The rules of searching in every store: when an id was published, and the order of a scan."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from typing import Final, NamedTuple
+
+import msgspec
+
+from qframe.codec import time_of_token
+from qframe.errors import BadOption
+from qframe.stores.records import Record, Remembered, ScanPage, Sought
+from qframe.topic import Topic
+
+_SHARED: Final = {True: ("held",), False: ("later", "line")}
+_OF_GROUPS: Final = {True: ("behind", "dead", "heads"), False: ("dead", "heads")}
+
+SKEW_MS: Final = 2_000
+"""How far the clock of a producer may be from the store's, so that its ids are still found."""
+
+
+class Span(NamedTuple):
+    """A slot, and from when to when a message may have been published there."""
+
+    slot: int
+    from_ms: int
+    to_ms: int
+
+
+def spans_of(sought: Sought, remembered: Sequence[Remembered], slots: Sequence[int]) -> list[Span]:
+    """Where and when the sought id was published; nothing where that is not known.
+
+    A mark tells it exactly. An id that qframe made up tells when, by its producer's clock.
+    """
+    if remembered:
+        return [Span(slot, at_ms, at_ms) for slot, at_ms in remembered if slot in slots]
+    made_ms = time_of_token(sought.id)
+    if made_ms is None:
+        return []
+    return [Span(slot, made_ms - SKEW_MS, made_ms + SKEW_MS) for slot in slots]
+
+
+class Section(NamedTuple):
+    """One sort of messages of one slot; of one group, where groups have their own."""
+
+    slot: int
+    part: str
+    group: str
+
+
+class SectionPage(NamedTuple):
+    """A part of a section: its records, how many were looked at, and where to go on, if at all."""
+
+    records: list[Record]
+    looked: int
+    after: str | None
+
+
+def sections_of(topic: Topic, groups: Sequence[str]) -> list[Section]:
+    """All sections of a topic, in order."""
+    by_subject = topic.has_subjects
+    found = [
+        Section(slot, part, group)
+        for slot in range(topic.slots)
+        for part, names in (
+            *((part, [""]) for part in _SHARED[by_subject]),
+            *((part, groups) for part in _OF_GROUPS[by_subject]),
+        )
+        for group in names
+    ]
+    return sorted(found)
+
+
+def scanned(
+    sections: Sequence[Section],
+    place: str | None,
+    limit: int,
+    read: Callable[[Section, str, int], SectionPage],
+) -> ScanPage:
+    """A page, from a place on.
+
+    Args:
+        sections: all of them, in order.
+        place: where the page before ended; None at the beginning.
+        limit: how many messages to look at, about.
+        read: reads a section behind a text ("" at its beginning), about so many messages.
+    """
+    at, after = (sections[0], "") if place is None else _read_place(place)
+    page = ScanPage([], 0, None)
+    for section in sections:
+        if section < at:
+            continue
+        behind: str | None = after if section == at else ""
+        while behind is not None:
+            if page.looked >= limit:
+                page.place = _place_of(section, behind)
+                return page
+            records, looked, behind = read(section, behind, limit - page.looked)
+            page.records += records
+            page.looked += looked
+    return page
+
+
+def _place_of(section: Section, after: str) -> str:
+    return urlsafe_b64encode(msgspec.json.encode((*section, after))).decode().rstrip("=")
+
+
+def _read_place(place: str) -> tuple[Section, str]:
+    try:
+        text = urlsafe_b64decode(place + "=" * (-len(place) % 4))
+        *section, after = msgspec.json.decode(text, type=tuple[int, str, str, str])
+    except (ValueError, TypeError) as error:
+        raise BadOption(
+            "place", place, "it is not where a page has ended", "give the place as it was printed"
+        ) from error
+    return Section(*section), after  # type: ignore[arg-type] # unpacking forgets the types

@@ -1,0 +1,312 @@
+"""Every predicament of a message is named by its true cause, on every store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+from bench import Bench
+
+from qframe.admin.admin import Admin
+from qframe.admin.explain.cause import Explanation
+from qframe.clock import VirtualClock
+from qframe.codec import TAGS_HEADER, batch_mark, new_token
+from qframe.message import Delivery
+from qframe.options.report import ConsumerReport
+from qframe.topic import Topic
+
+WORKER = "host-1-abc"
+
+
+def admin(bench: Bench) -> Admin:
+    return Admin(bench.store, roster=bench.store.roster, by="ann")
+
+
+def explained(bench: Bench, *words: Any, **options: Any) -> Explanation:
+    [one] = admin(bench).explain(*words, **options)
+    return one
+
+
+def names(one: Explanation) -> list[str]:
+    return [cause.name for cause in one.causes]
+
+
+def serve(bench: Bench, topic: Topic, slots: Sequence[int] | None = None, **report: Any) -> None:
+    """A worker of the group `g` that owns slots, all by default, and has reported."""
+    bench.store.heartbeat(topic, "g", WORKER, 60_000)
+    epochs = bench.store.epochs(topic, "g")
+    owned = range(topic.slots) if slots is None else slots
+    bench.store.claim(topic, "g", WORKER, {slot: epochs[slot] for slot in owned})
+    bench.store.report(topic, "g", WORKER, ConsumerReport(max_attempts=5, **report).to_json())
+
+
+def take(bench: Bench, topic: Topic, **options: Any) -> list[Delivery]:
+    receipt = new_token(VirtualClock(bench.store.now_ms()))
+    return bench.got(topic, receipt=receipt, **options)
+
+
+@pytest.mark.parametrize("kind", ["stream", "delay"])
+def test_it_waits_until_it_is_due(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    serve(bench, topic)
+    until_ms = bench.store.now_ms() + 3_600_000
+    bench.publish(topic, 1, "k", id="order-77", delay_ms=3_600_000)
+    for one in (explained(bench, topic, "order-77"), explained(bench, message_id="order-77")):
+        assert (one.state, names(one)) == ("waiting", ["not-due"])
+        assert one.cause.facts == {"until_ms": until_ms}
+        assert "it is not due until 20" in one.cause.text
+        assert "(in 60 min)" in one.cause.text
+    if kind != "stream":
+        assert explained(bench, topic, key="k").id == "order-77"
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay"])
+def test_it_waits_behind_another_of_its_key_that_a_worker_has(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    serve(bench, topic)
+    bench.publish(topic, 1, "k", id="first")
+    since_ms = bench.store.now_ms()
+    take(bench, topic, run=1)
+    bench.advance(50)
+    bench.publish(topic, 2, "k", id="second")
+    one = explained(bench, message_id="second")
+    assert names(one) == ["behind", "running"]
+    assert one.cause.facts == {
+        "before": "first", "before_state": "doing", "key": "k", "worker": WORKER,
+        "since_ms": since_ms, "attempt": 1,
+    }  # fmt: skip
+    by_key = admin(bench).explain(key="k")
+    assert [(each.id, each.cause.name) for each in by_key] == [
+        ("first", "running"), ("second", "behind"),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["stream", "priority"])
+def test_a_worker_has_it_since_when_and_at_which_attempt(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    serve(bench, topic)
+    bench.publish(topic, 1, "k", id="m")
+    bench.retry(topic, *take(bench, topic), error="busy")
+    bench.advance(10)
+    since_ms = bench.store.now_ms()
+    take(bench, topic, lease_ms=1000)
+    one = explained(bench, topic, "m")
+    assert (one.state, names(one)) == ("doing", ["running"])
+    assert one.cause.facts == {
+        "worker": WORKER, "since_ms": since_ms, "attempt": 2, "max_attempts": 5,
+        "lease_until_ms": since_ms + 1000,
+    }  # fmt: skip
+    bench.advance(1000)
+    assert names(explained(bench, topic, "m")) == ["lease-over"]
+
+
+def test_a_message_of_a_streams_window_is_with_the_owner_of_its_slot(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    serve(bench, topic)
+    bench.publish(topic, 1, "k", id="m")
+    since_ms = bench.store.now_ms()
+    take(bench, topic)
+    for one in (explained(bench, topic, "m"), explained(bench, topic, offset=0)):
+        assert names(one) == ["running"]
+        assert (one.cause.facts["worker"], one.cause.facts["since_ms"]) == (WORKER, since_ms)
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_its_group_or_its_key_is_paused_by_whom_since_when(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    serve(bench, topic)
+    bench.publish(topic, 1, "k", id="m")
+    since_ms = bench.store.now_ms()
+    admin(bench).pause(topic, "g", key="k", why="bad data")
+    one = explained(bench, topic, "m")
+    assert names(one) == ["paused"]
+    assert one.cause.facts == {
+        "scope": "key", "key": "k", "by": "ann", "why": "bad data", "since_ms": since_ms
+    }  # fmt: skip
+    assert one.cause.text.startswith("key k is paused by ann since 20")
+    admin(bench).resume(topic, "g", key="k")
+    admin(bench).pause(topic)
+    one = explained(bench, topic, "m")
+    assert (names(one), one.cause.facts["scope"], one.cause.facts["by"]) == (
+        ["paused"], "group", "ann",
+    )  # fmt: skip
+    admin(bench).resume(topic)
+    assert names(explained(bench, topic, "m")) == ["ready"]
+
+
+def test_no_worker_is_alive_or_none_owns_its_slot(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", slots=2)
+    bench.publish(topic, 1, "k", id="m")
+    bench.publish(topic, 2, "late", id="late", delay_ms=1000)
+    assert names(explained(bench, topic, "m")) == ["no-worker"]
+    assert names(explained(bench, topic, "late")) == ["not-due", "no-worker"]
+    [other] = {0, 1} - {topic.slot_of(b"k")}
+    serve(bench, topic, [other])
+    one = explained(bench, topic, "m")
+    assert names(one) == ["no-owner"]
+    assert one.cause.facts == {"slot": topic.slot_of(b"k"), "workers": 1}
+    bench.store.leave(topic, "g", WORKER)
+    assert names(explained(bench, topic, "m")) == ["no-worker"]
+
+
+def test_its_workers_breaker_is_open_and_its_rate_limit_reached(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    serve(bench, topic, failures=4, pause_ms=30_000, rate="10/s", limited=True)
+    reported_ms = bench.store.now_ms()
+    bench.publish(topic, 1, "k", id="m")
+    bench.advance(2000)
+    one = explained(bench, topic, "m")
+    assert names(one) == ["breaker-open", "rate-limited"]
+    assert one.cause.facts == {
+        "worker": WORKER, "reported_ms": reported_ms, "until_ms": reported_ms + 30_000,
+        "failures": 4,
+    }  # fmt: skip
+    assert one.causes[1].facts["rate"] == "10/s"
+    assert "it said so 2 s ago" in one.cause.text
+    bench.advance(30_000)
+    assert "lets one message through" in explained(bench, topic, "m").cause.text
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_it_waits_for_a_retry_because_of_an_error(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    serve(bench, topic)
+    bench.publish(topic, 1, "k", id="m")
+    bench.retry(topic, *take(bench, topic), error="KeyError: 'price'", delay_ms=5000)
+    one = explained(bench, topic, "m")
+    assert (one.state, names(one)) == ("waiting", ["retry"])
+    assert one.cause.facts == {
+        "until_ms": bench.store.now_ms() + 5000, "attempts": 1, "max_attempts": 5,
+        "error": "KeyError: 'price'",
+    }  # fmt: skip
+    assert "after 1 attempt of 5, until 20" in one.cause.text
+
+
+def test_it_is_held_in_a_gap_of_its_sequence(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", slots=2, gap_timeout="30s")
+    bench.publish(topic, 2, "k", id="second", sequence=2)
+    for one in (explained(bench, topic, "second"), explained(bench, topic, key="k")):
+        assert (one.state, names(one)) == ("held", ["sequence-gap"])
+        assert one.cause.facts == {"until_ms": bench.store.now_ms() + 30_000, "key": "k"}
+        assert "a sequence number before 2" in one.cause.text
+
+
+@pytest.mark.parametrize(("kind", "name"), [("merge", "merged"), ("delay", "replaced")])
+def test_it_is_merged_into_another_or_replaced_by_it(bench: Bench, kind: str, name: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    bench.publish(topic, 1, "k", id="first", delay_ms=1000)
+    bench.advance(5)
+    bench.publish(topic, 2, "k", id="second", delay_ms=1000)
+    one = explained(bench, topic, "first", key="k")
+    assert (one.state, names(one)) == ("absent", [name])
+    assert one.cause.facts == {
+        "by": "second", "since_ms": bench.store.now_ms(),
+        "published_ms": bench.store.now_ms() - 5,
+    }  # fmt: skip
+    assert names(explained(bench, topic, "first")) == ["forgotten"]
+
+
+@pytest.mark.parametrize("kind", ["stream", "merge"])
+def test_its_id_is_remembered_so_another_of_it_is_a_duplicate(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", dedupe_window="10s")
+    began = bench.store.now_ms()
+    bench.publish(topic, 1, "k", id="m")
+    bench.advance(1000)
+    bench.publish(topic, 2, "k", id="m")
+    assert explained(bench, topic, "m").duplicate_until_ms == began + 10_000
+    bench.advance(9000)
+    assert explained(bench, topic, "m", key="k").duplicate_until_ms is None
+
+
+def test_it_was_filtered_by_the_tags_of_the_consumer(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    serve(bench, topic, tags=("gold", "silver"))
+    bench.publish(topic, 1, "k", id="m", headers={TAGS_HEADER: "tin"})
+    bench.publish(topic, 1, "k", id="wanted", headers={TAGS_HEADER: "gold"})
+    bench.ack(topic, *take(bench, topic))
+    one = explained(bench, topic, "m")
+    assert (one.state, names(one)) == ("settled", ["filtered"])
+    assert one.cause.facts == {
+        "tags": ["tin"], "wanted": ["gold", "silver"], "worker": WORKER,
+        "reported_ms": bench.store.now_ms(),
+    }  # fmt: skip
+    assert names(explained(bench, topic, "wanted")) == ["settled"]
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_it_is_dead_since_when_and_why(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    bench.publish(topic, 1, "k", id="m")
+    bench.advance(10)
+    bench.kill(topic, *take(bench, topic), error="ValueError: no")
+    for one in (explained(bench, message_id="m"), explained(bench, topic, key="k")):
+        assert (one.state, names(one)) == ("dead", ["dead"])
+        assert one.cause.facts == {
+            "since_ms": bench.store.now_ms(), "attempts": 1, "error": "ValueError: no"
+        }  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_it_is_settled_and_what_the_store_does_not_keep_it_says(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    published_ms = bench.store.now_ms()
+    bench.publish(topic, 1, "k", id="m")
+    bench.ack(topic, *take(bench, topic))
+    one = explained(bench, topic, "m")
+    if kind == "stream":
+        assert (one.state, names(one)) == ("settled", ["settled"])
+        assert "when and by whom, the store does not keep" in one.cause.text
+    else:
+        assert (one.state, names(one)) == ("absent", ["forgotten"])
+        assert one.cause.facts == {"published_ms": published_ms}
+
+
+def test_it_is_trimmed_from_the_stream(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", retain="1s", dedupe_window="1d")
+    token = new_token(VirtualClock(bench.store.now_ms()))
+    bench.publish(topic, 1, "k", id=f"{token}-0", mark=batch_mark(token))
+    bench.ack(topic, *take(bench, topic))
+    bench.advance(2000)
+    bench.publish(topic, 2, "k", id="kept")
+    while bench.store.sweep(topic):
+        pass
+    for one in (explained(bench, topic, f"{token}-0"), explained(bench, topic, offset=0)):
+        assert (one.state, names(one)) == ("absent", ["trimmed"])
+    assert names(explained(bench, topic, "kept")) == ["no-worker"]
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_it_was_never_seen(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    for number in range(5):
+        bench.publish(topic, number, f"k{number}")
+    one = explained(bench, topic, "order-77")
+    assert (one.state, names(one)) == ("absent", ["unknown"])
+    assert one.cause.facts["complete"]
+    assert one.looked == one.cause.facts["looked"] >= 5
+    one = explained(bench, topic, "order-77", look=0)
+    assert one.cause.facts == {"looked": 0, "complete": False}
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_no_group_has_subscribed_yet(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind)
+    bench.publish(topic, 1, "k", id="m")
+    assert names(explained(bench, topic, "m")) == ["no-group"]
+
+
+def test_a_report_is_the_last_word_of_its_worker_and_goes_with_its_group(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", "h")
+    for worker, text in (("b", "old"), ("a", "1"), ("b", "ü")):
+        bench.advance(1)
+        bench.store.report(topic, "g", worker, text)
+    now_ms = bench.store.now_ms()
+    assert bench.store.reports(topic, "g") == [("a", now_ms - 1, "1"), ("b", now_ms, "ü")]
+    assert bench.store.reports(topic, "h") == []
+    bench.advance(86_400_000)
+    bench.store.report(topic, "g", "c", "3")
+    assert [one.worker for one in bench.store.reports(topic, "g")] == ["c"]
+    bench.store.drop_group(topic, "g")
+    bench.store.subscribe(topic, "g")
+    assert bench.store.reports(topic, "g") == []

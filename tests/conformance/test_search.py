@@ -1,0 +1,155 @@
+"""Look-ups find what is indexed, and a scan sees all."""
+
+from __future__ import annotations
+
+import pytest
+from bench import Bench
+
+from qframe.clock import VirtualClock
+from qframe.codec import batch_mark, new_token
+from qframe.errors import BadOption
+from qframe.stores.records import Record, Sought
+from qframe.topic import Topic
+
+
+def states(records: list[Record]) -> dict[str, str]:
+    return {record.id: record.state for record in records}
+
+
+def scanned(bench: Bench, topic: Topic, limit: int = 3) -> list[Record]:
+    """All records, page by page; no page looks at much more than it may."""
+    found: list[Record] = []
+    place: str | None = None
+    while True:
+        page = bench.store.scan(topic, place, limit)
+        found += page.records
+        place = page.place
+        if place is None:
+            return found
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay"])
+def test_a_key_leads_to_its_head_what_is_behind_it_and_its_dead(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=4)
+    for name in ("dead", "doing", "behind"):
+        bench.publish(topic, name, "k", id=name)
+        if name == "dead":
+            bench.kill(topic, *bench.got(topic))
+        elif name == "doing":
+            bench.got(topic)
+        bench.publish(topic, name, "other", id=f"other-{name}")
+    found = bench.store.find(topic, Sought(key="k"))
+    assert states(found.records) == {"dead": "dead", "doing": "doing", "behind": "todo"}
+    [one] = bench.store.find(topic, Sought(key="k", id="behind")).records
+    assert one.id == "behind"
+    assert bench.store.find(topic, Sought(key="nobody")).records == []
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_an_id_leads_to_what_is_due_and_to_the_dead(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h", slots=4)
+    for number in range(20):
+        bench.publish(topic, number, f"k{number}", id=f"m{number}")
+        bench.advance(1)
+    found = bench.store.find(topic, Sought(id="m11"))
+    assert [(one.group, one.state, one.key) for one in found.records] == [
+        ("g", "todo", "k11"), ("h", "todo", "k11"),
+    ]  # fmt: skip
+    [(slot, at_ms)] = found.remembered
+    assert (slot, at_ms) == (found.records[0].slot, found.records[0].published_at_ms)
+    gone = [one for one in bench.got(topic) if one.id == "m11"]
+    bench.kill(topic, *gone)
+    found = bench.store.find(topic, Sought(id="m11"))
+    assert sorted((one.group, one.state) for one in found.records) == [("g", "dead"), ("h", "todo")]
+    assert bench.store.find(topic, Sought(id="nobody")).records == []
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_an_id_that_was_made_up_is_found_by_its_time_once_it_is_not_remembered(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", slots=2, dedupe_window="1s")
+    bench.advance(10_000)
+    token = new_token(VirtualClock(bench.store.now_ms()))
+    bench.publish(topic, 1, "k", id=f"{token}-0", mark=batch_mark(token))
+    found = bench.store.find(topic, Sought(id=f"{token}-0"))
+    assert [one.key for one in found.records] == ["k"]
+    assert len(found.remembered) == 1
+    bench.advance(5_000)
+    found = bench.store.find(topic, Sought(id=f"{token}-0"))
+    assert [one.key for one in found.records] == ["k"]
+    assert found.remembered == []
+
+
+@pytest.mark.parametrize("kind", ["delay", "priority"])
+def test_the_id_of_a_message_without_a_key_leads_to_it_wherever_it_stands(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    bench.publish(topic, 1, id="m", delay_ms=60_000)
+    assert states(bench.store.find(topic, Sought(id="m")).records) == {"m": "waiting"}
+
+
+def test_an_offset_leads_to_a_streams_message_wherever_it_stands(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    for number in range(5):
+        bench.publish(topic, number, f"k{number}", id=f"m{number}")
+    taken = bench.got(topic, limit=4)
+    bench.kill(topic, taken[0], error="no")
+    bench.retry(topic, taken[1], delay_ms=1000)
+    bench.ack(topic, taken[2])
+    found = [bench.store.find(topic, Sought(offset=number)).records for number in range(6)]
+    assert [[one.state for one in each] for each in found] == [
+        ["dead"], ["waiting"], ["settled"], ["doing"], ["todo"], [],
+    ]  # fmt: skip
+    kept = bench.store.find(topic, Sought(offset=0)).kept
+    assert kept[0][:2] == (0, 5)
+
+
+def test_what_is_held_behind_a_gap_is_found_by_its_key(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", slots=2)
+    bench.publish(topic, 2, "k", id="second", sequence=2)
+    bench.publish(topic, 2, "k2", id="other", sequence=2)
+    [one] = bench.store.find(topic, Sought(key="k")).records
+    assert (one.id, one.state, one.group) == ("second", "held", None)
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "priority"])
+def test_a_scan_sees_every_message_wherever_it_stands(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    for name in ("doing", "dead", "todo"):
+        bench.publish(topic, name, name, id=name)
+    first, second = bench.got(topic, limit=2)[:2]
+    bench.kill(topic, second, error="no")
+    bench.publish(topic, "next", first.key, id="next")
+    bench.publish(topic, "waiting", "waiting", id="waiting", delay_ms=60_000)
+    if kind == "ordered":
+        bench.publish(topic, "held", "held", id="held", sequence=2)
+    seen = [record.id for record in scanned(bench, topic)]
+    expected = {"doing", "dead", "todo", "next", "waiting"}
+    expected |= {"held"} if kind == "ordered" else set()
+    assert sorted(seen) == sorted(expected)
+    by_id = states(scanned(bench, topic))
+    stands = [bench.store.explain(topic, name)[0].state for name in sorted(by_id)]
+    assert [by_id[name] for name in sorted(by_id)] == stands
+
+
+def test_a_scan_goes_on_from_its_place_and_refuses_another(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g")
+    for number in range(300):
+        bench.publish(topic, number, f"k{number % 150}", id=f"m{number}")
+    page = bench.store.scan(topic, None, 10)
+    assert page.place is not None
+    assert 10 <= page.looked <= 200
+    assert sorted(each.id for each in scanned(bench, topic, 10)) == sorted(
+        f"m{number}" for number in range(300)
+    )
+    with pytest.raises(BadOption, match="place"):
+        bench.store.scan(topic, "nonsense", 10)
+
+
+def test_a_scan_of_a_topic_without_a_group_sees_what_is_kept(bench: Bench) -> None:
+    for kind in ("stream", "ordered"):
+        topic = bench.topic(kind)
+        bench.publish(topic, 1, "k", id="m")
+        assert [(one.id, one.group) for one in scanned(bench, topic)] == [("m", None)]
