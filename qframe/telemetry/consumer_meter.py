@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Collection, MutableSequence, Sequence
+from operator import attrgetter
 from typing import Any, Final
 
 from qframe.clock import Clock
@@ -18,6 +19,11 @@ from qframe.telemetry.histogram import Histogram
 
 OUTCOMES: Final = ("ack", "retry", "dead", "reject", "duplicate", "skipped", "stale")
 _ACK, _RETRY, _DEAD, _REJECT, _DUPLICATE, _SKIPPED, _STALE = range(len(OUTCOMES))
+
+_DELIVERY: Final = attrgetter("delivery")
+_DUE: Final = attrgetter("due_ms")
+_PUBLISHED: Final = attrgetter("published_at_ms")
+_NONE: Final[list[Disposition]] = []
 
 SECONDS: Final = (
     0.001, 0.005, 0.025, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0, 300.0, 900.0, 3600.0,
@@ -57,9 +63,12 @@ class ConsumerMeter:
 
     def begun(self, attempts: Collection[Attempt]) -> None:
         """Counts how long messages were due whose handlers are called now."""
-        now_ms = self._clock.now_ms()
-        deliveries = [attempt.delivery for attempt in attempts]
-        self.wait.add_all([max(0, now_ms - (d.due_ms or d.published_at_ms)) for d in deliveries])
+        deliveries = list(map(_DELIVERY, attempts))
+        since = list(map(_DUE, deliveries))
+        if not all(since):
+            published = map(_PUBLISHED, deliveries)
+            since = [due or at for due, at in zip(since, published, strict=True)]
+        self.wait.add_since(since, self._clock.now_ms())
 
     def handled(self, count: int, seconds: float) -> None:
         """Counts so many calls of the handler, which have taken so long together."""
@@ -73,10 +82,11 @@ class ConsumerMeter:
             pairs = list(zip(batch, results, strict=True))
             done = [one for one, result in pairs if result is Settled.SETTLED]
             stale = results.count(Settled.STALE)
-        acked = [one for one in done if not isinstance(one, Disposition)]
-        now_ms = self._clock.now_ms()
-        self.end_to_end.add_all([max(0, now_ms - one.published_at_ms) for one in acked])
-        others = [one for one in done if isinstance(one, Disposition)]
+        acked, others = done, _NONE
+        if Disposition in set(map(type, done)):
+            acked = [one for one in done if not isinstance(one, Disposition)]
+            others = [one for one in done if isinstance(one, Disposition)]
+        self.end_to_end.add_since(list(map(_PUBLISHED, acked)), self._clock.now_ms())
         cells = self._cells
         with self._guard:
             handled = len(acked)

@@ -1,9 +1,9 @@
-"""A histogram that takes many values at once."""
+"""A histogram that takes many values at once: what is counted for each message must be cheap."""
 
 from __future__ import annotations
 
 import threading
-from bisect import bisect_left, bisect_right
+from bisect import bisect_left
 from itertools import accumulate
 from typing import Final, NamedTuple
 
@@ -46,23 +46,28 @@ class Histogram:
             self._counts[bisect_left(self._bounds, value)] += times
             self._total += value * times
 
-    def add_all(self, values: list[int]) -> None:
-        """Counts values, and sorts the list that it is given."""
-        if len(values) < _FEW:
-            for value in values:
-                self.add(value)
+    def add_since(self, moments: list[int], now: int) -> None:
+        """Counts the times from these moments to now, and sorts the list that it is given.
+
+        A moment of another clock that is yet to come counts as now.
+        """
+        if len(moments) < _FEW:
+            for moment in moments:
+                self.add(max(0, now - moment))
             return
-        values.sort()
-        counts, before = self._counts, 0
+        moments.sort()
+        if moments[-1] > now:
+            moments = [min(now, moment) for moment in moments]
+        counts, after = self._counts, len(moments)
         with self._guard:
-            self._total += sum(values)
+            self._total += after * now - sum(moments)
             for number, bound in enumerate(self._bounds):
-                if before == len(values):
+                if not after:
                     return
-                after = bisect_right(values, bound, before)
+                before = bisect_left(moments, now - bound, 0, after)
                 counts[number] += after - before
-                before = after
-            counts[-1] += len(values) - before
+                after = before
+            counts[-1] += after
 
     def read(self) -> Distribution:
         """The values so far."""

@@ -54,6 +54,7 @@ class Tracing:
     def __init__(
         self, tracer_provider: TracerProvider | None = None, *, parent: bool = False
     ) -> None:
+        self._provider = tracer_provider
         self._tracer = trace.get_tracer("qframe", version("qframe"), tracer_provider)
         self._parent = parent
 
@@ -65,6 +66,12 @@ class Tracing:
         propagate.inject(carrier)
         return {**(headers or {}), **carrier} or None
 
+    @property
+    def is_idle(self) -> bool:
+        """Whether there is no SDK that would make a span of anything."""
+        provider = self._provider or trace.get_tracer_provider()
+        return isinstance(provider, trace.ProxyTracerProvider | trace.NoOpTracerProvider)
+
     def around_store(self, store: Store) -> Store:
         """The store, with spans around what publishes and settles."""
         return cast("Store", _TracedStore(store, self))
@@ -72,7 +79,12 @@ class Tracing:
     def around_handler(
         self, handler: Callable[[Any], Any], *, topic: str, group: str, is_async: bool
     ) -> Callable[[Any], Any]:
-        """A handler with a span around each call, with a message or a list of them."""
+        """A handler with a span around each call, with a message or a list of them.
+
+        Without an SDK it is the handler as it was: a worker is made once an SDK is there.
+        """
+        if self.is_idle:
+            return handler
 
         def call(given: Any) -> object:
             with self._process(topic, group, given):
@@ -111,6 +123,8 @@ class Tracing:
         self, topic: Topic, entries: Sequence[Entry], call: Callable[[], list[Outcome]]
     ) -> list[Outcome]:
         """Publishes under a span, whose context goes with the messages."""
+        if self.is_idle:
+            return call()
         facts = _facts(topic.name, "publish", "send")
         if len(entries) == 1:
             facts["messaging.message.id"] = entries[0].id
@@ -135,6 +149,8 @@ class Tracing:
         call: Callable[[], list[Settled]],
     ) -> list[Settled]:
         """Settles under a span."""
+        if self.is_idle:
+            return call()
         deliveries = [one for one in settled if isinstance(one, Delivery)]
         name = "ack" if len(deliveries) == len(settled) else "settle"
         facts = _facts(topic.name, name, "settle") | {

@@ -101,3 +101,36 @@ def test_the_one_port_counts_what_killed_workers_have_handled(program: Program) 
         eventually(lambda: numbers_at(port)["numbers_seen_total", "", ""] > 0, within=WITHIN_S)
         running.signal(signal.SIGTERM)
         assert running.code() == 0
+
+
+def test_the_stores_numbers_are_served_though_no_worker_lives(program: Program) -> None:
+    program.write(
+        "shop_outbox.py",
+        "from sqlalchemy import create_engine\n"
+        "from qframe import Outbox, QFrame\n"
+        "app = QFrame()\n"
+        "outbox = app.relay(Outbox(create_engine('sqlite:///shop.db')))\n"
+        "outbox.create()\n",
+    )
+    with program.app() as app:
+        app.declare(TOPIC)
+        app.store.subscribe(TOPIC, "g")
+        app.publish_many(TOPIC, range(3))
+    port = free_port()
+    command = [sys.executable, "-m", "qframe", "metrics", "shop_outbox"]
+    command += ["--port", f"127.0.0.1:{port}"]
+    with Running(command, program.directory, program.environment()) as running:
+        eventually(lambda: any("serving" in line for line in running.lines), within=WITHIN_S)
+        numbers = numbers_at(port)
+        assert numbers["qframe_messages", "", ""] == 3
+        assert numbers["qframe_slots_unowned", "", ""] == 8
+        assert numbers["qframe_store_up", "", ""] == 1
+        assert ("qframe_outbox_pending", "", "") in numbers
+        running.signal(signal.SIGTERM)
+        assert running.code() == 0
+
+
+def test_a_port_that_is_none_is_refused_in_a_line(program: Program) -> None:
+    done = program.run("worker", "numbers_app", "--metrics-port", "here", "--processes", "2")
+    assert done.code == 1
+    assert done.err.startswith("error: --metrics-port 'here'")
