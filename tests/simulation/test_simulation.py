@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 
 from simulation.__main__ import COLLECT_EVERY
+from simulation.kept import KEPT
 from simulation.plan import drawn
 from simulation.shrink import failure_of
 from simulation.threads import simulated
@@ -50,6 +51,13 @@ def test_the_promises_hold_in_simulated_runs(part: int) -> None:
         if number % COLLECT_EVERY == 0:
             gc.collect()
     assert not failed, 'make simulate ARGS="--seed N --history" shows it: ' + str(failed)
+
+
+@pytest.mark.promise(2, 6, on="model")
+@pytest.mark.parametrize("seed", [pytest.param(seed, id=f"{seed}") for seed in KEPT])
+def test_a_seed_that_has_shown_a_fault_runs_clean(seed: int) -> None:
+    error = failure_of(drawn(seed))
+    assert error is None, f"{KEPT[seed]}: {error}"
 
 
 def test_a_run_is_the_same_in_another_process() -> None:

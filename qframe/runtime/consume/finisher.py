@@ -254,7 +254,7 @@ class Finisher:
         if state is AttemptState.OWED:
             self._wait([(attempt, self._policy.wait_s(attempt))])
             return
-        if has_returned:
+        if has_returned and attempt.auto_ack:  # else its user has not said that it is done
             self._policy.end_lost(attempt)
         else:
             self._policy.let_go([attempt])
