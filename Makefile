@@ -1,6 +1,6 @@
 # make help shows what there is. Every target sets up what it needs, in .venv, and only once.
 .DEFAULT_GOAL := help
-.PHONY: help demo check quick test simulate mutants matrix bench api clean
+.PHONY: help demo check quick test simulate interleave mutants matrix bench api clean
 
 READY := .venv/.ready
 SERVERS := .venv/.servers
@@ -52,6 +52,9 @@ endif
 
 simulate: $(READY) ## Runs simulated workers by seeds: ARGS="--minutes 60", "--seeds 0:2000", "--seed 81 --history".
 	@PYTHONPATH=tests:. $(VENV_PYTHON) -m simulation $(ARGS)
+
+interleave: $(READY) $(SERVERS) ## Runs store operations inside each other: ARGS="--stores redis --kinds delay", "--share 0.1".
+	@$(ON_SCRATCH) PYTHONPATH=tests:tests/support:. $(VENV_PYTHON) -m interleaving $(ARGS)
 
 mutants: $(READY) $(SERVERS) ## Plants faults one at a time, and says who finds them; ARGS="settler lanes" some.
 	@$(ON_SCRATCH) PYTHONPATH=tests:. $(VENV_PYTHON) -m mutants $(ARGS)

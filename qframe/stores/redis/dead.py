@@ -111,4 +111,7 @@ def _each_slot(
         for slot, numbers in members.items()
         for start in range(0, len(numbers), PAGE)
     ]
-    return sum(known(redis, keys, group, reply) for reply in (redis.run(calls) if calls else ()))
+    if not calls:  # there is nothing, or the group was dropped since it was looked for
+        require(redis, keys, group)
+        return 0
+    return sum(known(redis, keys, group, reply) for reply in redis.run(calls))

@@ -1,0 +1,90 @@
+"""Runs pairs of operations, one inside the other: `python -m interleaving --stores redis`."""
+
+from __future__ import annotations
+
+import argparse
+import random
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from pathlib import Path
+
+from database_servers import MariaDbServer, PostgresServer
+from redis_servers import RedisServer
+
+from interleaving.operations import BY_NAME
+from interleaving.pairs import Counted, Fault, Pair, pairs_of, run
+from interleaving.places import Place, RedisPlace, ServerPlace, SqlitePlace
+from interleaving.scenes import Scene
+from qframe.topic import Kind
+
+STORES = ("sqlite", "redis", "postgresql", "mariadb")
+
+
+def say(text: str) -> None:
+    print(text, flush=True)  # noqa: T201 - for people
+
+
+def main(words: list[str] | None = None) -> int:
+    """Returns 1 if the model does not allow how a run has ended."""
+    parser = argparse.ArgumentParser(prog="python -m interleaving", description=__doc__)
+    parser.add_argument("--stores", default=",".join(STORES), help="some of them, with commas")
+    parser.add_argument("--kinds", default=",".join(Kind), help="kinds of topics, with commas")
+    parser.add_argument("--seeds", metavar="A:B", default="0:1", help="the scenes from A to B")
+    parser.add_argument("--slots", type=int, choices=(1, 2), help="of topics; both without")
+    parser.add_argument("--idle", action="store_true", help="only scenes with idle workers")
+    parser.add_argument("--first", choices=BY_NAME, help="the operation that is interrupted")
+    parser.add_argument("--second", choices=BY_NAME, help="the one that comes between")
+    parser.add_argument("--share", type=float, default=1.0, help="how many of the pairs, at random")
+    asked = parser.parse_args(words)
+    failed = 0
+    for store in asked.stores.split(","):
+        with ExitStack() as stack:
+            place = _opened(stack, store)
+            started, counted = time.monotonic(), Counted()
+            for pair in _pairs(asked):
+                try:
+                    counted = counted.plus(run(place, pair))
+                except Fault as fault:
+                    failed += 1
+                    say(f"{fault}\n")
+            say(f"{store}: {counted}, {time.monotonic() - started:.0f} s")
+    say("all is well" if not failed else f"{failed} pairs end otherwise than on the model")
+    return int(bool(failed))
+
+
+def _pairs(asked: argparse.Namespace) -> Iterator[Pair]:
+    first, _, last = asked.seeds.partition(":")
+    draw = random.Random(asked.seeds)
+    for seed in range(int(first), int(last or int(first) + 1)):
+        for kind in map(Kind, asked.kinds.split(",")):
+            for slots in (asked.slots,) if asked.slots else (1, 2):
+                for idle in (True,) if asked.idle else (False, True):
+                    for pair in pairs_of(Scene(kind, seed, slots=slots, idle=idle)):
+                        is_asked = asked.first in (None, pair.first.name)
+                        is_asked = is_asked and asked.second in (None, pair.second.name)
+                        if is_asked and draw.random() < asked.share:
+                            yield pair
+
+
+def _opened(stack: ExitStack, store: str) -> Place:
+    """A store of its own, with its server."""
+    folder = Path(stack.enter_context(tempfile.TemporaryDirectory(prefix="interleaving-")))
+    place: Place
+    if store == "sqlite":
+        place = SqlitePlace(f"sqlite:///{folder}/store.db?synchronous=normal", "i")
+    elif store == "redis":
+        place = RedisPlace(stack.enter_context(RedisServer(folder)).url, "i")
+    elif store == "postgresql":
+        place = ServerPlace(stack.enter_context(PostgresServer(folder)).new_database(), "i")
+    else:
+        server = stack.enter_context(MariaDbServer(folder))
+        place = ServerPlace(f"{server.new_database()}?ssl_disabled=true", "i")
+    stack.callback(place.close)
+    return place
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,112 @@
+"""Two operations of which one is run in the middle of the other end as on the model.
+
+`tests/interleaving/__init__.py` says what a run is, and `make interleave` runs all of them.
+"""
+
+from __future__ import annotations
+
+import random
+import uuid
+from collections.abc import Iterator
+
+import pytest
+from servers import MariaDbServer, PostgresServer, RedisServer
+
+from interleaving.operations import BY_NAME
+from interleaving.pairs import Counted, Fault, Pair, pairs_of, run
+from interleaving.places import Place, RedisPlace, ServerPlace, SqlitePlace
+from interleaving.scenes import Scene
+from qframe.topic import Kind
+
+pytestmark = pytest.mark.promise(1, 3, 4)
+
+DRAWN, PARTS = 8, 3
+KINDS = tuple(Kind)
+# Where each writes what the other has read; on servers they wait for each other's locks.
+CONTENDED = (
+    ("publish", "drop_group"), ("publish", "subscribe"), ("publish", "sweep"),
+    ("pull", "publish"), ("pull", "drop_group"), ("pull", "take"), ("settle", "take"),
+    ("settle", "settle"), ("acknowledge", "pull"), ("renew", "take"), ("revoke", "drop_group"),
+    ("take", "drop_group"), ("subscribe", "publish"), ("subscribe", "subscribe"),
+    ("subscribe", "sweep"), ("drop_group", "publish"), ("drop_group", "subscribe again"),
+    ("sweep", "subscribe again"), ("sweep", "subscribe"), ("seek", "settle"), ("seek", "take"),
+    ("drop_dead", "drop_dead"), ("drop_dead", "retry_dead"), ("retry_dead", "retry_dead"),
+    ("retry_dead", "drop_group"), ("move", "pull"), ("change", "settle"), ("cancel", "publish"),
+    ("claim", "claim"), ("heartbeat", "leave"), ("draw", "draw"), ("tune", "tune"),
+    ("declare", "publish"), ("admin.dead_retry", "drop_dead"), ("admin.seek", "publish"),
+    ("timers.move", "settle"),
+)  # fmt: skip
+
+
+@pytest.fixture(scope="module", params=["sqlite", "redis"])
+def place(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Place]:
+    """Both actors' store objects, where a run costs little."""
+    opened: Place
+    if request.param == "redis":
+        redis: RedisServer = request.getfixturevalue("redis_server")
+        opened = RedisPlace(redis.url, f"i-{uuid.uuid4().hex}")
+    else:
+        file = tmp_path_factory.mktemp("interleaving") / "store.db"
+        opened = SqlitePlace(f"sqlite:///{file}?synchronous=normal", "i")
+    yield opened
+    opened.close()
+
+
+@pytest.fixture(scope="module", params=["postgres", "mariadb"])
+def server(request: pytest.FixtureRequest) -> Iterator[Place]:
+    """Both actors' store objects, where they wait for each other."""
+    if request.param == "postgres":
+        postgres: PostgresServer = request.getfixturevalue("postgres")
+        opened = ServerPlace(postgres.new_database(), "i")
+    else:
+        mariadb: MariaDbServer = request.getfixturevalue("mariadb")
+        opened = ServerPlace(f"{mariadb.new_database()}?ssl_disabled=true", "i")
+    yield opened
+    opened.close()
+
+
+def run_all(place: Place, pairs: list[Pair]) -> Counted:
+    """Runs pairs; those that end otherwise than on the model are told together."""
+    counted, faults = Counted(), []
+    for pair in pairs:
+        try:
+            counted = counted.plus(run(place, pair))
+        except Fault as fault:
+            faults.append(str(fault))
+    assert not faults, "\n\n".join(faults)
+    return counted
+
+
+def contended(number: int, kind: Kind) -> Pair | None:
+    """A contended pair in a scene of its own; None where topics of the kind have not both."""
+    first, second = (BY_NAME[name] for name in CONTENDED[number])
+    if kind not in first.kinds or kind not in second.kinds:
+        return None
+    return Pair(Scene(kind, number, slots=1 + number % 2, idle=number % 3 == 0), first, second)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_two_that_contend_end_as_on_the_model(place: Place, kind: Kind) -> None:
+    pairs = [pair for number in range(len(CONTENDED)) if (pair := contended(number, kind))]
+    assert run_all(place, pairs).points > len(pairs) // 3
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_any_two_end_as_on_the_model(place: Place, kind: Kind) -> None:
+    draw = random.Random(f"{kind}")
+    scenes = [Scene(kind, seed, slots=1 + seed % 2, idle=seed % 3 == 0) for seed in range(3)]
+    pairs = [pair for scene in scenes for pair in draw.sample(list(pairs_of(scene)), DRAWN)]
+    assert run_all(place, pairs).points > len(pairs) // 3
+
+
+@pytest.mark.parametrize("part", range(PARTS))
+def test_two_that_wait_for_each_other_end_as_on_the_model(server: Place, part: int) -> None:
+    """Each pair in one kind of topic, the next pair in the next kind."""
+    pairs = []
+    for number in range(part, len(CONTENDED), PARTS):
+        fitting = [pair for kind in KINDS if (pair := contended(number, kind))]
+        pairs.append(fitting[number % len(fitting)])
+    counted = run_all(server, pairs)
+    assert counted.waits > 0
