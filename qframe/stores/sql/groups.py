@@ -183,14 +183,14 @@ def _subscribe(
     transaction: Transaction, ref: TopicRef, names: Sequence[str], start: str
 ) -> dict[str, int]:
     """Adds groups, or gives them what no group has seen; returns their numbers."""
+    # Meanwhile nothing is published, and what is kept is not swept away.
+    lock_slots(transaction, ref, range(ref.topic.slots))
     starts: dict[int, int] = {}
     if ref.topic.has_subjects:
         kept = group_id(transaction, ref, UNCLAIMED)
         if kept is not None and start == "earliest":
             return _share(transaction, ref, kept, names)
     else:
-        # Meanwhile nothing is published, and what is kept is not swept away.
-        lock_slots(transaction, ref, range(ref.topic.slots))
         starts = {
             row[0] - ref.slot_number(0): row[1] if start == "latest" or row[2] is None else row[2]
             for row in transaction.rows(SLOTS, ref.slot_range())
@@ -203,8 +203,7 @@ def _share(
 ) -> dict[str, int]:
     """Gives the unclaimed group the first name, and copies of its rows to the others."""
     first, *others = names
-    if others:  # meanwhile nothing is published, so that all get the same
-        lock_slots(transaction, ref, range(ref.topic.slots))
+    if others:  # they get the same
         lock_cursors(transaction, range(*ref.cursor_range(kept)))
     numbers = {first: kept}
     for name in others:
