@@ -13,22 +13,22 @@ of it. A point is named by its operation, its number and what is about to be sen
 where it takes the only lock.
 
 A run. A scene (`scenes`) is a topic with a past: groups, messages that wait, are due, in hand,
-dead, delayed or held, leases and groups about to end. It is drawn from a seed, as are two operations of
-the table in `operations`, which has a row for each operation of the contract and some of `Admin`.
-The first one runs up to a point, and stands there. The second one runs in another thread, on
-another store object on the same messages, as another process has it: to its end, or until it waits
-for a lock of the first. That it waits is asked of the database and never guessed from time
-(`places`): `pg_blocking_pids`, `Innodb_row_lock_current_waits`, or the refusal of SQLite with a
-busy timeout of 0. Then the first one goes on.
+dead, delayed or held, leases and groups about to end. It is drawn from a seed, as are two
+operations of the table in `operations`, which has a row for each operation of the contract and some
+of `Admin`. The first one runs up to a point, and stands there. The second one runs in another
+thread, on another store object on the same messages, as another process has it: to its end, or
+until it waits for a lock of the first. That it waits is asked of the database and never guessed
+from time (`places`): `pg_blocking_pids`, `Innodb_row_lock_current_waits`, or the refusal of SQLite
+with a busy timeout of 0. Then the first one goes on.
 
 What must hold (`oracle`). Both results and all that is there afterwards must be those of the model
 on which the same two were done one after the other. Which order that may be follows from the run:
 
 - the second one has ended before the first had changed anything: it was first, and the first must
-  act on what it left, so a group that was dropped is not written to;
+  act on what it left, so a group that was dropped is not written to, and a new one is not left out;
 - it waited for the first: it was second, unless a deadlock undid the first;
-- the first only looks, or had changed something already (Redis, `Admin`): either way, and for an
-  operation of several calls, such as those of `Admin`, between any two of its calls.
+- the first changes nothing, or had changed something already (on Redis): either way;
+- the first is several calls of the store, as those of `Admin` are: between any two of them.
 
 What is there afterwards is counts, records in each state with their attempts and times, rosters,
 settings, and what one more pull hands out in which order; `verify` must be content. Where something

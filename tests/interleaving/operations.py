@@ -192,6 +192,24 @@ def _drop_dead(by: Actor) -> Act:
     return lambda store, topic: store.drop_dead(topic, "g", ids)
 
 
+def _standing(by: Actor) -> tuple[int, str, int]:
+    """Slot, subject and seq of a message that may stand first."""
+    if not by.scene.standing:
+        return 0, "0", 0
+    one = by.draw.choice(by.scene.standing)
+    return one.slot, one.subject or "", one.seq or 0
+
+
+def _hasten(by: Actor) -> Act:
+    named = _standing(by)
+    return lambda store, topic: store.hasten(topic, "g", *named)
+
+
+def _skip(by: Actor) -> Act:
+    named, force = _standing(by), by.draw.choice([True, False])
+    return lambda store, topic: store.skip(topic, "g", *named, "skipped", force=force)
+
+
 def _explain(by: Actor) -> Act:
     message_id = by.draw.choice(by.scene.ids)
     return lambda store, topic: store.explain(topic, message_id)
@@ -273,6 +291,11 @@ OPERATIONS = [
     Operation("retry_dead all", _each(lambda store, topic: store.retry_dead(topic, "g"))),
     Operation("drop_dead", _drop_dead),
     Operation("drop_dead all", _each(lambda store, topic: store.drop_dead(topic, "g"))),
+    Operation(
+        "first_of_key", _each(lambda store, topic: store.first_of_key(topic, "g", "a")), looks=True
+    ),
+    Operation("hasten", _hasten),
+    Operation("skip", _skip),
     Operation("stats", _each(lambda store, topic: store.stats(topic)), looks=True),
     Operation("peek", _each(lambda store, topic: store.peek(
         topic, "g", states=STATES, limit=100)), looks=True),
@@ -290,6 +313,9 @@ OPERATIONS = [
         topic, "g", force=True)), by_step=True),
     Operation("admin.seek", _admin(lambda admin, topic: admin.seek(topic, "g", "latest")),
               (Kind.STREAM,), by_step=True),
+    Operation("admin.skip", _admin(lambda admin, topic: admin.skip(topic, "g", "a")), by_step=True),
+    Operation("admin.unblock", _admin(lambda admin, topic: admin.unblock(topic, "g", "a")),
+              by_step=True),
     Operation("admin.pause", _admin(lambda admin, topic: admin.pause(topic, "g")), by_step=True),
     Operation("timers.move", _timers_move, SUBJECTS, by_step=True),
 ]  # fmt: skip

@@ -55,6 +55,7 @@ class Scene:
         groups: those that are subscribed.
         in_hand: what each group's workers were handed last, some of it settled since.
         ids: of all messages that were published.
+        standing: what stands by itself for the first group, under a subject.
         now_ms: the time at which the actors come.
     """
 
@@ -76,9 +77,13 @@ class Scene:
         self._clock = SceneClock()
         self._model = ModelStore(clock=self._clock)
         self._past()
+        self._clock.ms = self.now_ms
         self._dead = [
             one.id for group in self.groups for one in self._model.dead(self.topic, group)
         ]
+        states = ("doing", "waiting", "todo")
+        found = self._model.peek(self.topic, "g", states=states, limit=100)
+        self.standing = [one for one in found if one.subject is not None and one.seq is not None]
 
     def __str__(self) -> str:
         idle = ", idle" if self.idle else ""

@@ -20,7 +20,7 @@ from qframe.topic import Kind
 
 pytestmark = pytest.mark.promise(1, 3, 4)
 
-DRAWN, PARTS = 8, 3
+DRAWN, PARTS = 5, 3
 KINDS = tuple(Kind)
 # Where each writes what the other has read; on servers they wait for each other's locks.
 CONTENDED = (
@@ -34,7 +34,8 @@ CONTENDED = (
     ("retry_dead", "drop_group"), ("move", "pull"), ("change", "settle"), ("cancel", "publish"),
     ("claim", "claim"), ("heartbeat", "leave"), ("draw", "draw"), ("tune", "tune"),
     ("declare", "publish"), ("admin.dead_retry", "drop_dead"), ("admin.seek", "publish"),
-    ("timers.move", "settle"),
+    ("timers.move", "settle"), ("skip", "settle"), ("skip", "skip"), ("hasten", "drop_group"),
+    ("hasten", "pull"), ("admin.unblock", "settle"),
 )  # fmt: skip
 
 
@@ -89,7 +90,8 @@ def contended(number: int, kind: Kind) -> Pair | None:
 
 @pytest.mark.parametrize("kind", KINDS)
 def test_two_that_contend_end_as_on_the_model(place: Place, kind: Kind) -> None:
-    pairs = [pair for number in range(len(CONTENDED)) if (pair := contended(number, kind))]
+    half = range(KINDS.index(kind) % 2, len(CONTENDED), 2)
+    pairs = [pair for number in half if (pair := contended(number, kind))]
     assert run_all(place, pairs).points > len(pairs) // 3
 
 

@@ -8,6 +8,7 @@ import re
 from pathlib import Path
 
 import pytest
+from interleaving.operations import OPERATIONS
 
 import qframe.stores
 from qframe.stores import acts, base
@@ -73,6 +74,12 @@ def test_a_role_is_written_once_in_the_module_of_its_name(name: str, role: type)
         found = inspect.getattr_static(STORES[name], operation)
         assert found.__module__ == module, operation
         assert found.__doc__ is None, f"{operation} is described in base.py"
+
+
+def test_each_operation_is_run_inside_others() -> None:
+    rows = {each.name.split()[0] for each in OPERATIONS}
+    operations = {name for role in ROLES for name in vars(role) if not name.startswith("_")}
+    assert operations <= rows, "add a row to OPERATIONS in tests/interleaving/operations.py"
 
 
 @pytest.mark.parametrize("module", [*ROLES.values(), "bell"])

@@ -13,7 +13,7 @@ from qframe.stores import rules
 from qframe.stores.acts import Unblocking
 from qframe.stores.records import Record
 from qframe.stores.sql import heads
-from qframe.stores.sql.cursors import known_group, lock_cursors
+from qframe.stores.sql.cursors import known_group, lock_group_cursors
 from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.notifications import notify_messages
@@ -122,7 +122,6 @@ def _locked(
     transaction: Transaction, ref: TopicRef, group: str, slot: int, subject: str, seq: int
 ) -> HeadRow | None:
     """The head of that number, once its cursor is locked."""
-    at = ref.cursor_number(known_group(transaction, ref, group), slot)
-    lock_cursors(transaction, [at])
+    at = lock_group_cursors(transaction, ref, group, [slot])[slot].cursor
     head = heads.fetched(transaction, at, subject)
     return head if head is not None and head.seq == seq else None
