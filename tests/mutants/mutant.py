@@ -39,3 +39,8 @@ def conforms(role: str, store: str, words: str = "") -> str:
     alone = f"{store} and not cluster" if store == "redis" else store
     words = f" and {words}" if words else ""
     return f"tests/conformance/test_{role}.py -k '{alone}{words}'"
+
+
+def inside(store: str) -> str:
+    """Operations that are run inside each other on one store."""
+    return f"tests/interleaving/test_interleaving.py -k {store}"

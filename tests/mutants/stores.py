@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import Mutant, conforms
+from mutants.mutant import Mutant, conforms, inside
 
 STORES: Final = [
     Mutant(
@@ -48,5 +48,69 @@ STORES: Final = [
         "if count_back > 0 then\n  ring(slot)\nend\n",
         "",
         conforms("bell", "redis", "revoked"),
+    ),
+    # Another one acts between a read and a write.
+    Mutant(
+        "SQL publishes to groups that are gone by then",
+        "stores/sql/publish.py",
+        "        if len(lock_cursors(transaction, wanted)) == len(wanted):\n"
+        "            return groups\n",
+        "        lock_cursors(transaction, wanted)\n        return groups\n",
+        inside("postgres"),
+    ),
+    Mutant(
+        "SQL leaves out a group that subscribes beside a publish",
+        "stores/sql/groups.py",
+        "    lock_slots(transaction, ref, range(ref.topic.slots))\n"
+        "    starts: dict[int, int] = {}\n",
+        "    starts: dict[int, int] = {}\n",
+        inside("mariadb"),
+    ),
+    Mutant(
+        "SQL counts the dead letters that were named",
+        "stores/sql/dead.py",
+        "    slots = {row[0] % PER_TOPIC for row in _chosen(transaction, ref, group, chosen)}\n",
+        "    rows = _chosen(transaction, ref, group, chosen)\n"
+        "    slots = {row[0] % PER_TOPIC for row in rows}\n"
+        "    lock_group_cursors(transaction, ref, group, slots)\n"
+        "    return list(rows)\n",
+        inside("postgres"),
+    ),
+    Mutant(
+        "SQL rings no bell for dead letters that are retried",
+        "stores/sql/dead.py",
+        "    notify_messages(transaction, ref, [row[0] % PER_TOPIC for row in rows])\n",
+        "",
+        inside("sqlite"),
+    ),
+    Mutant(
+        "Redis counts the dead letters that were named",
+        "stores/redis/scripts/drop_dead.lua",
+        "local done = redis.call('ZREM', group.dead, unpack(members))\n",
+        "redis.call('ZREM', group.dead, unpack(members))\nlocal done = #members\n",
+        inside("redis"),
+    ),
+    Mutant(
+        "Redis rings no bell for dead letters that are retried",
+        "stores/redis/scripts/retry_dead.lua",
+        "if done > 0 then\n  ring(slot)\nend\n",
+        "",
+        inside("redis"),
+    ),
+    Mutant(
+        "SQL takes a group that was dropped meanwhile for one without the message",
+        "stores/sql/unblock.py",
+        "    at = lock_group_cursors(transaction, ref, group, [slot])[slot].cursor\n",
+        "    from qframe.stores.sql.cursors import lock_cursors\n\n"
+        "    at = ref.cursor_number(known_group(transaction, ref, group), slot)\n"
+        "    lock_cursors(transaction, [at])\n",
+        inside("postgres"),
+    ),
+    Mutant(
+        "Redis has nothing to retry of a group that was dropped meanwhile",
+        "stores/redis/dead.py",
+        "        require(redis, keys, group)\n        return 0\n",
+        "        return 0\n",
+        inside("redis"),
     ),
 ]
