@@ -184,8 +184,8 @@ class Scene:
 
     def _settle(self, group: str) -> None:
         settlements = []
-        for one in self.in_hand[group]:
-            ending = self._draw.choice(ENDINGS)
+        for number, one in enumerate(self.in_hand[group]):
+            ending = self._draw.choice(ENDINGS if number else ENDINGS[:1])
             if ending is not None:
                 settlements.append(settlement(one, ending, self._draw.choice([0, 50])))
         found = self._do(lambda store, topic: store.settle(topic, group, settlements))

@@ -51,14 +51,6 @@ STORES: Final = [
     ),
     # Another one acts between a read and a write.
     Mutant(
-        "SQL publishes to groups that are gone by then",
-        "stores/sql/publish.py",
-        "        if len(lock_cursors(transaction, wanted)) == len(wanted):\n"
-        "            return groups\n",
-        "        lock_cursors(transaction, wanted)\n        return groups\n",
-        inside("postgres"),
-    ),
-    Mutant(
         "SQL leaves out a group that subscribes beside a publish",
         "stores/sql/groups.py",
         "    lock_slots(transaction, ref, range(ref.topic.slots))\n"
@@ -67,28 +59,11 @@ STORES: Final = [
         inside("mariadb"),
     ),
     Mutant(
-        "SQL counts the dead letters that were named",
-        "stores/sql/dead.py",
-        "    slots = {row[0] % PER_TOPIC for row in _chosen(transaction, ref, group, chosen)}\n",
-        "    rows = _chosen(transaction, ref, group, chosen)\n"
-        "    slots = {row[0] % PER_TOPIC for row in rows}\n"
-        "    lock_group_cursors(transaction, ref, group, slots)\n"
-        "    return list(rows)\n",
-        inside("postgres"),
-    ),
-    Mutant(
         "SQL rings no bell for dead letters that are retried",
         "stores/sql/dead.py",
         "    notify_messages(transaction, ref, [row[0] % PER_TOPIC for row in rows])\n",
         "",
         inside("sqlite"),
-    ),
-    Mutant(
-        "Redis counts the dead letters that were named",
-        "stores/redis/scripts/drop_dead.lua",
-        "local done = redis.call('ZREM', group.dead, unpack(members))\n",
-        "redis.call('ZREM', group.dead, unpack(members))\nlocal done = #members\n",
-        inside("redis"),
     ),
     Mutant(
         "Redis rings no bell for dead letters that are retried",
