@@ -10,6 +10,7 @@ import msgspec
 from interleaving.operations import STATES, Operation
 from interleaving.scenes import LEASE_MS, Act, Scene, SceneClock, epoch
 from qframe.errors import QFrameError
+from qframe.message import Delivery
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.stores.types import PullRequest
@@ -157,9 +158,13 @@ def _pulled(store: Store, topic: Topic, group: str) -> Any:
 
 
 def plain(result: Any) -> Any:
-    """A result as builtins; the topic's name is each run's own."""
+    """A result as builtins; the topic's name is each run's own.
+
+    When a delivery was due is told by records, too; not every store knows it of a stream's line.
+    """
     if isinstance(result, msgspec.Struct):
-        fields = [name for name in result.__struct_fields__ if name != "topic"]
+        left_out = ("topic", "due_ms") if isinstance(result, Delivery) else ("topic",)
+        fields = [name for name in result.__struct_fields__ if name not in left_out]
         return {name: plain(getattr(result, name)) for name in fields}
     if isinstance(result, (list, tuple)):
         return [plain(each) for each in result]

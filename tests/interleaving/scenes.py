@@ -90,6 +90,10 @@ class Scene:
         return f"{self.kind}, {self.slots} slots, seed {self.seed}{idle}"
 
     @property
+    def has_dead(self) -> bool:
+        return bool(self._dead)
+
+    @property
     def dead(self) -> list[str]:
         """The ids of messages that were given up."""
         return self._dead or ["none"]
