@@ -242,7 +242,8 @@ def _heads(
             if message.due_ms > now_ms or len(got) >= ask.limit:
                 break
             head.given += 1
-            got.append(_delivery(ask.slot, subject, message.seq, message, terms.receipt, 1, 0))
+            got.append(_delivery(ask.slot, subject, message.seq, message, terms.receipt, 1, 0,
+                                 message.due_ms))  # fmt: skip
     return got
 
 

@@ -187,7 +187,7 @@ def _hand_out(
             break
         deliveries.append(
             Delivery(message_id, key, None if headers is None else heads.headers_of(headers),
-                     body, published_at, slot, subject, seq, receipt)
+                     body, published_at, slot, subject, seq, receipt, 1, 0, due)
         )  # fmt: skip
         given += 1
     return given
