@@ -83,19 +83,16 @@ def logged(slot: int, name: bytes, fields: list[bytes]) -> tuple[int, int, list[
     is_sound = True
     try:
         found = _decode_many(header(count) + fields[1])
-        published = int(fields[5] if len(fields) > 4 else fields[3])
+        joined = int(fields[3])
+        published = int(fields[5]) if len(fields) > 4 else joined  # a delayed one joined later
     except (*_FAILURES, IndexError, OverflowError):
         is_sound = False
         found = _one_by_one(slot, first, count, fields)
-        published = _published(fields)
+        joined = published = _published(fields)
     offset = first
     for one in found:
-        one.slot, one.seq, one.published_at_ms = slot, offset, published
+        one.slot, one.seq, one.published_at_ms, one.due_ms = slot, offset, published, joined
         offset += 1
-    if is_sound and len(fields) > 4:  # they were delayed: they are due since they joined
-        joined = int(fields[3])
-        for one in found:
-            one.due_ms = joined
     return first, first + count, found, is_sound
 
 
