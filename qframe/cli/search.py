@@ -45,7 +45,7 @@ def search(
     ] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Finds messages by id, key, tag, header, error, state or values in the body.
+    """Finds messages by id, key, tag, header, error, state or body.
 
     An id or a key is looked up; all else is looked for message by message, and a search that has
     looked at enough says where to go on.

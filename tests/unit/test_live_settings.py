@@ -31,9 +31,10 @@ class Controls:
 def test_settings_are_asked_for_again_when_the_store_was_away() -> None:
     consumer: Any = SimpleNamespace(topic=TOPIC.name, group="g")
     store: Any = Controls()
+    reporter: Any = SimpleNamespace(report=lambda: None)
     poller = SettingsPoller(
-        consumers=[(TOPIC, consumer)], store=store, clock=VirtualClock(), events=Events(),
-        on_failure=lambda *_: None,
+        consumers=[(TOPIC, consumer)], store=store, reporter=reporter, clock=VirtualClock(),
+        events=Events(), on_failure=lambda *_: None,
     )  # fmt: skip
     ends = [False, False, True]
     assert poller.unheard_s == float("inf")

@@ -81,7 +81,7 @@ def filled(app: QFrame, kind: str) -> Topic:
             "UPDATE qframe_cursors SET receipt = NULL",
             "in doing without a lease or receipt",
         ),
-        ("stream", "DELETE FROM qframe_log WHERE seq = 5", "1 unsettled messages are not in the"),
+        ("stream", "DELETE FROM qframe_log WHERE seq = 5", "offsets 5 to 5 are not in the"),
         ("stream", "DELETE FROM qframe_dead", "9 published, but"),
         ("ordered", "DELETE FROM qframe_subjects WHERE state = 1", "messages behind no head"),
         ("ordered", "DELETE FROM qframe_backlog WHERE seq = 8", "published, but"),

@@ -108,12 +108,13 @@ class SettingsPoller(Service):
         self._settings = [LiveSettings(consumer, events) for _, consumer in consumers]
 
     def begin(self) -> None:
-        """Applies the settings before the consumers begin, and again and again from now on.
+        """Applies the settings and reports before the consumers begin, and again from now on.
 
         Raises:
             StoreUnavailable: if the store cannot be reached.
         """
         self._poll()
+        self._reporter.report()
         self.start()
 
     def run(self) -> None:
