@@ -73,6 +73,7 @@ class Ledger:
         self.succeeded: set[tuple[str, str]] = set()
         self.effects: Counter[tuple[str, str]] = Counter()
         self.acked: set[tuple[str, str]] = set()
+        self.overtaken: set[tuple[str, str]] = set()
         self.dead: set[tuple[str, str]] = set()
         self.ids: dict[tuple[str, int, int], str] = {}
         self.retried: set[tuple[str, str]] = set()
@@ -181,6 +182,8 @@ class Ledger:
 
     def _check_order(self, call: Call, name: tuple[str, str]) -> None:
         kind, it = self.plan.kind, call.message.delivery
+        if name in self.overtaken and not self.is_sought:
+            self._broken(f"{it.id} of {it.key} is handled by {call.group} after one behind it")
         if kind not in ("stream", "ordered") or name in self.started or it.key is None:
             return
         if kind == "stream" and it.key in self.delayed:
@@ -191,6 +194,9 @@ class Ledger:
                 return
             before = group, earlier
             if before in self.passed or before in self.retried or self.is_dead(group, earlier):
+                continue
+            if self.plan.effect == "first" and before in self.acked and before not in self.started:
+                self.overtaken.add(before)  # its worker has lost it: nobody may handle it now
                 continue
             if any(
                 other.message.id == earlier and other.unit is call.unit
