@@ -19,7 +19,7 @@ OPERATIONS: Final = (
     "publish", "pull", "renew", "revoke", "settle", "acknowledge", "subscribe", "take",
     "heartbeat", "claim", "roster", "tunings", "draw", "sweep",
 )  # fmt: skip
-"""Those of a running system; what an operator asks for is not timed."""
+"""The operations of a running system; calls for an operator are not timed."""
 
 
 class StoreTimes:
