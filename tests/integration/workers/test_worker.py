@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -17,6 +18,7 @@ from late import Late
 from qframe import (
     AlreadySettled,
     Backoff,
+    BadOption,
     Batch,
     Message,
     Middleware,
@@ -124,11 +126,18 @@ def test_ordered_keeps_a_keys_order_through_delayed_retries_and_holds_up_no_othe
 def test_on_a_stream_a_delayed_retry_gives_up_its_place(shop: Shop) -> None:
     topic = Topic("t", slots=1)
 
+    def unblocked() -> int:
+        with suppress(BadOption):  # the retry is on its way to the store
+            return shop.app.admin.unblock(topic, "g", "k")
+        return 0
+
     @shop.app.consumer(topic, group="g", threads=1)
     def handle(message: Message) -> None:
         if message.body == 0 and message.attempt == 1:
-            raise NeedRetry(delay="50ms")
+            raise NeedRetry(delay="1h")
         shop.seen.append(message.body)
+        if message.body == 3:  # only now may the retry come
+            eventually(unblocked, within=20)
 
     shop.app.publish_many(topic, [Outgoing(number, key="k") for number in range(4)])
     shop.app.run(burst=True)
