@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
@@ -91,7 +92,7 @@ class AppParts:
         self.outboxes: list[Outbox] = []
         self.middleware: list[Middleware] = []
         self.checkers: Checkers = Checkers()
-        self.guard = threading.RLock()
+        self.guard: AbstractContextManager[bool | None] = threading.RLock()
         self.meters: Meters | None = None
         self.tracing: Tracing | None = None
         self.opened: OpenParts = OpenParts(settings)

@@ -79,7 +79,6 @@ class Settler(Service):
         self._clock = context.clock
         self._inbox: SimpleQueue[Settlements | None] = SimpleQueue()
         self._abandoned = threading.Event()
-        self.settle_now = sender.settle_now
 
     def put(self, item: Settlements) -> None:
         """Takes deliveries that were acknowledged, or one that ended otherwise.
@@ -87,6 +86,10 @@ class Settler(Service):
         It never blocks, and may be called by the garbage collector, whatever lock is held.
         """
         self._inbox.put(item)
+
+    def settle_now(self, deliveries: list[Delivery]) -> list[Settled]:
+        """Acknowledges in the caller's thread, ahead of the queue; returns the result of each."""
+        return self._sender.settle_now(deliveries)
 
     def wake(self) -> None:
         """Ends a wait for settlements."""
