@@ -1,0 +1,297 @@
+"""The timing of a schedule: which moments are its ticks.
+
+A tick is a moment in whole seconds. Cron texts are read by the library cronsim, with the rules of
+Debian's cron on the nights when clocks change; `dst="literal"` takes local times as they come.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, date, datetime, timedelta
+from functools import lru_cache
+from heapq import heappop, heappush
+from typing import Final, Literal, NoReturn
+from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
+
+import msgspec
+from cronsim import CronSim, CronSimError
+
+from qframe.errors import BadOption
+from qframe.topic import duration_ms
+
+MAX_TEXT: Final = 256
+MAX_EXCLUSIONS: Final = 100
+PATIENCE: Final = 5_000
+"""How many excluded ticks in a row are passed, in steps of `_excluded_until`, before it gives up."""
+
+DstRule = Literal["debian", "literal"]
+
+_SECOND: Final = timedelta(seconds=1)
+_LAST_YEAR: Final = 2200
+_NICKNAMES: Final = {
+    "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *", "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0", "@daily": "0 0 * * *", "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}  # fmt: skip
+_EVERY: Final = re.compile(r"every\s+(\S+)(?:\s+phase\s+(\S+))?")
+_DATE: Final = re.compile(r"\d{4}-\d\d-\d\d")
+
+
+class Timing(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The moments at which a schedule ticks; made by `checked_timing`.
+
+    Attributes:
+        when: five or six fields of cron, a nickname such as "@daily", or an interval such as
+            "every 15m" or "every 1h phase 5m", counted from 1970 in UTC.
+        tz: the IANA name of the time zone in which cron fields and dates are read.
+        dst: on the nights when clocks change, "debian" as Debian's cron does, or "literal".
+        start_ms: no tick comes before it.
+        end_ms: no tick comes at it or later.
+        exclude: dates ("2026-12-24"), ranges of dates ("2026-12-24/2027-01-01", both included) and
+            cron texts; a tick that one of them meets, by local time, is left out.
+    """
+
+    when: str
+    tz: str = "UTC"
+    dst: DstRule = "debian"
+    start_ms: int | None = None
+    end_ms: int | None = None
+    exclude: tuple[str, ...] = ()
+
+    def ticks(self, after_ms: int) -> Iterator[int]:
+        """The ticks after a moment, in order, as milliseconds since 1970."""
+        if self.start_ms is not None:
+            after_ms = max(after_ms, self.start_ms - 1)
+        passed = 0
+        found = self._all(after_ms)
+        while (tick_ms := next(found, None)) is not None:
+            if self.end_ms is not None and tick_ms >= self.end_ms:
+                return
+            until_ms = self._excluded_until(tick_ms)
+            if until_ms is None:
+                passed = 0
+                yield tick_ms
+                continue
+            passed += 1
+            if passed > PATIENCE:
+                return
+            if until_ms > tick_ms:
+                found = self._all(until_ms - 1)
+
+    def next_after(self, after_ms: int) -> int | None:
+        """The first tick after a moment; None where there is none."""
+        return next(self.ticks(after_ms), None)
+
+    def last_until(self, until_ms: int, after_ms: int) -> int | None:
+        """The last tick at or before a moment, and after another; None where there is none."""
+        span_ms = 60_000
+        while True:
+            from_ms = max(after_ms, until_ms - span_ms)
+            last = None
+            for tick_ms in self.ticks(from_ms):
+                if tick_ms > until_ms:
+                    break
+                last = tick_ms
+            if last is not None or from_ms == after_ms:
+                return last
+            span_ms *= 4
+
+    def local(self, tick_ms: int) -> datetime:
+        """A tick in the schedule's own time zone."""
+        return datetime.fromtimestamp(tick_ms / 1000, zone_of(self.tz))
+
+    @property
+    def cron(self) -> str | None:
+        """The fields of cron; None for an interval."""
+        return None if _EVERY.fullmatch(self.when) else _NICKNAMES.get(self.when, self.when)
+
+    def _all(self, after_ms: int) -> Iterator[int]:
+        """The ticks after a moment, those that are excluded too."""
+        interval = _EVERY.fullmatch(self.when)
+        if interval is not None:
+            step_ms, phase_ms = (duration_ms(each or "0s", "when") for each in interval.groups())
+            tick_ms = phase_ms + ((after_ms - phase_ms) // step_ms + 1) * step_ms
+            while True:
+                yield tick_ms
+                tick_ms += step_ms
+        zone = zone_of(self.tz)
+        moments = _literal if self.dst == "literal" else _debian
+        for moment in moments(self.cron or "", after_ms, zone):
+            if moment.year > _LAST_YEAR:
+                return
+            yield round(moment.timestamp() * 1000)
+
+    def _excluded_until(self, tick_ms: int) -> int | None:
+        """Until when ticks are excluded, if this one is: a moment at or after it."""
+        local = self.local(tick_ms)
+        for text in self.exclude:
+            span = _dates(text)
+            if span is not None and span[0] <= local.date() <= span[1]:
+                return max(tick_ms, _end_of(span[1], local))
+            if span is None and _meets(text, local.replace(tzinfo=None)):
+                fields = text.split()
+                if len(fields) != 5 or fields[0] != "*":
+                    return tick_ms
+                if fields[1] == "*":
+                    return max(tick_ms, _end_of(local.date(), local))
+                return tick_ms // 900_000 * 900_000 + 900_000  # clocks change at quarters
+        return None
+
+
+def checked_timing(timing: Timing, now_ms: int) -> Timing:
+    """The timing itself, with its texts trimmed, if it makes sense and has a tick to come.
+
+    Raises:
+        BadOption: otherwise.
+    """
+    when = _text("when", timing.when, 'use five fields such as "0 9 * * 1-5", or "every 15m"')
+    zone_of(timing.tz)
+    if timing.dst not in ("debian", "literal"):
+        raise BadOption("dst", timing.dst, "there is no such rule", 'use "debian" or "literal"')
+    if interval := _EVERY.fullmatch(when):
+        if duration_ms(interval[1], "when") < 1000 or duration_ms(interval[1], "when") % 1000:
+            raise BadOption("when", when, "an interval has whole seconds, at least one",
+                            'use "every 1s" or more')  # fmt: skip
+        duration_ms(interval[2] or "0s", "when")
+    elif when.startswith("@") and when not in _NICKNAMES:
+        names = ", ".join(sorted(_NICKNAMES))
+        raise BadOption("when", when, "there is no such nickname", f"use one of {names}")
+    else:
+        _check_cron("when", _NICKNAMES.get(when, when))
+    if timing.end_ms is not None and timing.end_ms <= (timing.start_ms or 0):
+        raise BadOption("end", timing.end_ms, "it is not after start", "give a later end")
+    if len(timing.exclude) > MAX_EXCLUSIONS:
+        raise BadOption("exclude", f"{len(timing.exclude)} of them",
+                        f"there may be {MAX_EXCLUSIONS}", "use ranges of dates")  # fmt: skip
+    exclude = tuple(
+        _text("exclude", each, 'use a date such as "2026-12-24", or five fields of cron')
+        for each in timing.exclude
+    )
+    for each in exclude:
+        if _dates(each) is None:
+            _check_cron("exclude", each)
+    checked = msgspec.structs.replace(timing, when=when, exclude=exclude)
+    if checked.next_after(now_ms) is None:
+        raise BadOption("when", when, "no tick is to come",
+                        "look at its fields, start, end and exclude")  # fmt: skip
+    return checked
+
+
+def zone_of(name: object) -> ZoneInfo:
+    """The time zone of a name.
+
+    Raises:
+        BadOption: if there is none.
+    """
+    try:
+        if isinstance(name, str) and 0 < len(name) <= MAX_TEXT:
+            return ZoneInfo(name)
+    except (ZoneInfoNotFoundError, ValueError, OSError):
+        pass
+    raise BadOption("tz", name, "there is no such time zone", 'use a name such as "Europe/Berlin"')
+
+
+def in_words(timing: Timing) -> str:
+    """The timing in English."""
+    cron = timing.cron
+    if cron is None:
+        return timing.when
+    return f"{CronSim(cron, datetime(2026, 1, 1, tzinfo=UTC)).explain()} ({timing.tz})"
+
+
+def local_times(cron: str, first: datetime, behind: datetime) -> Iterator[datetime]:
+    """The local times that cron fields name in a span of them, whatever the clocks do."""
+    for naive in CronSim(cron, first - _SECOND):
+        if naive >= behind:
+            return
+        yield naive
+
+
+def _debian(cron: str, after_ms: int, zone: ZoneInfo) -> Iterator[datetime]:
+    """Moments as Debian's cron has them."""
+    last = datetime.fromtimestamp(after_ms // 1000, UTC)
+    # A job at a fixed time of the hour that comes twice is due in the first of them: begun in the
+    # second, cronsim finds it behind. So its moments only ever count when they are later.
+    for local in CronSim(cron, last.astimezone(zone)):
+        moment = local.astimezone(UTC)
+        if moment > last:
+            last = moment
+            yield moment
+
+
+def _literal(cron: str, after_ms: int, zone: ZoneInfo) -> Iterator[datetime]:
+    """Each local time that is there, and twice where it comes twice."""
+    after = datetime.fromtimestamp(after_ms // 1000, UTC)
+    begin = after.astimezone(zone).replace(tzinfo=None, fold=0) - timedelta(hours=25)
+    again: list[datetime] = []
+    for naive in CronSim(cron, begin):
+        moments = {naive.replace(tzinfo=zone, fold=fold).astimezone(UTC) for fold in (0, 1)}
+        there = [each for each in moments if each.astimezone(zone).replace(tzinfo=None) == naive]
+        while again and there and again[0] < min(there):
+            yield heappop(again)
+        for moment in there:
+            if moment > after:
+                heappush(again, moment)
+        # A second time comes at most some hours behind the first.
+        edge = naive.replace(tzinfo=zone).astimezone(UTC)
+        while again and again[0] <= edge:
+            yield heappop(again)
+
+
+def _dates(text: str) -> tuple[date, date] | None:
+    """The first and last date that a text excludes; None for a cron text.
+
+    Raises:
+        BadOption: if it looks like dates and is none.
+    """
+    if not _DATE.match(text):
+        return None
+    first, _, last = text.partition("/")
+    try:
+        span = date.fromisoformat(first), date.fromisoformat(last or first)
+    except ValueError:
+        span = None
+    if span is None or span[1] < span[0] or span[1].year >= _LAST_YEAR:
+        raise BadOption("exclude", text, "it is no date, or no range of dates",
+                        'use "2026-12-24" or "2026-12-24/2027-01-01"')  # fmt: skip
+    return span
+
+
+def _end_of(day: date, local: datetime) -> int:
+    """When a day is over, in the time zone of a local time."""
+    after = day + timedelta(days=1)
+    return (
+        round(datetime(after.year, after.month, after.day, tzinfo=local.tzinfo).timestamp()) * 1000
+    )
+
+
+def _meets(cron: str, local: datetime) -> bool:
+    """Whether a cron text names a local time; to the minute, if it has no seconds."""
+    if len(cron.split()) == 5:
+        local = local.replace(second=0)
+    local = local.replace(microsecond=0, fold=0)
+    return next(CronSim(cron, local - _SECOND), None) == local
+
+
+def _text(what: str, text: object, remedy: str) -> str:
+    if isinstance(text, str) and text.strip() and len(text) <= MAX_TEXT:
+        return text.strip()
+    raise BadOption(what, text, f"it must be a text of 1 to {MAX_TEXT} characters", remedy)
+
+
+@lru_cache(maxsize=256)
+def _check_cron(what: str, text: str) -> None:
+    try:
+        if next(CronSim(text, datetime(2026, 1, 1, tzinfo=UTC)), None) is not None:
+            return
+    except CronSimError as error:
+        _refuse(what, text, str(error).lower())
+    _refuse(what, text, "it never comes")
+
+
+def _refuse(what: str, text: str, why: str) -> NoReturn:
+    raise BadOption(
+        what, text, why,
+        'use five fields such as "0 9 * * 1-5", a nickname such as "@daily", or "every 15m"',
+    ) from None  # fmt: skip

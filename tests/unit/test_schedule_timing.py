@@ -1,0 +1,203 @@
+"""Ticks of schedules: the nights when clocks change, intervals, exclusions, texts refused."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from zoneinfo import ZoneInfo
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from qframe.errors import BadOption
+from qframe.schedules.timing import DstRule, Timing, checked_timing, in_words
+
+NOW = round(datetime(2026, 1, 1, tzinfo=UTC).timestamp() * 1000)
+
+
+def ms(moment: datetime) -> int:
+    return round(moment.timestamp() * 1000)
+
+
+def shown(when: str, tz: str, day: str, *, dst: DstRule = "debian", hours: float = 24) -> list[str]:
+    """The ticks from a local midnight on, as local times with their offsets."""
+    begin = datetime.fromisoformat(day).replace(tzinfo=ZoneInfo(tz))
+    end_ms = ms(begin) + round(hours * 3_600_000)
+    timing = Timing(when=when, tz=tz, dst=dst, end_ms=end_ms)
+    return [
+        timing.local(tick).isoformat(timespec="minutes") for tick in timing.ticks(ms(begin) - 1)
+    ]
+
+
+# The nine cases in which schedulers differ.
+
+
+def test_a_fixed_time_in_the_gap_comes_once_right_behind_it() -> None:
+    assert shown("30 2 * * *", "America/New_York", "2026-03-08") == ["2026-03-08T03:00-04:00"]
+
+
+def test_a_fixed_time_in_the_hour_that_comes_twice_comes_once() -> None:
+    assert shown("30 1 * * *", "America/New_York", "2026-11-01") == ["2026-11-01T01:30-04:00"]
+
+
+def test_every_second_hour_makes_nothing_up_for_the_gap() -> None:
+    found = shown("0 */2 * * *", "Europe/Berlin", "2026-03-29", hours=6)
+    assert found == [
+        "2026-03-29T00:00+01:00", "2026-03-29T04:00+02:00", "2026-03-29T06:00+02:00",
+    ]  # fmt: skip
+
+
+def test_a_midnight_that_is_left_out_comes_at_one_and_no_day_is_lost() -> None:
+    begin = datetime(2026, 9, 5, 12, tzinfo=ZoneInfo("America/Santiago"))
+    timing = Timing(when="0 0 * * *", tz="America/Santiago")
+    ticks = timing.ticks(ms(begin))
+    found = [timing.local(next(ticks)).isoformat(timespec="minutes") for _ in range(2)]
+    assert found == ["2026-09-06T01:00-03:00", "2026-09-07T00:00-03:00"]
+
+
+def test_a_gap_of_half_an_hour_on_lord_howe() -> None:
+    assert shown("15 2 * * *", "Australia/Lord_Howe", "2026-10-04") == ["2026-10-04T02:30+11:00"]
+
+
+def test_a_gap_that_begins_at_a_quarter_on_chatham() -> None:
+    assert shown("0 3 * * *", "Pacific/Chatham", "2026-09-27") == ["2026-09-27T03:45+13:45"]
+
+
+def test_a_fold_that_begins_at_a_quarter_on_chatham() -> None:
+    assert shown("0 3 * * *", "Pacific/Chatham", "2026-04-05") == ["2026-04-05T03:00+13:45"]
+
+
+def test_a_gap_of_two_hours_at_troll() -> None:
+    found = shown("30 1 * * *", "Antarctica/Troll", "2026-03-29", hours=20)
+    assert found == ["2026-03-29T03:00+02:00"]
+
+
+def test_every_half_hour_goes_on_through_the_hour_that_comes_twice() -> None:
+    found = shown("*/30 * * * *", "America/New_York", "2026-11-01", hours=3)
+    assert found == [
+        "2026-11-01T00:00-04:00", "2026-11-01T00:30-04:00", "2026-11-01T01:00-04:00",
+        "2026-11-01T01:30-04:00", "2026-11-01T01:00-05:00", "2026-11-01T01:30-05:00",
+    ]  # fmt: skip
+
+
+# Local times as they come.
+
+
+def test_literal_leaves_out_what_is_not_there() -> None:
+    found = shown("30 2 * * *", "America/New_York", "2026-03-08", dst="literal")
+    assert found == []
+
+
+def test_literal_takes_twice_what_comes_twice_in_the_order_of_time() -> None:
+    found = shown("0,30 1,2 * * *", "America/New_York", "2026-11-01", dst="literal", hours=5)
+    assert found == [
+        "2026-11-01T01:00-04:00", "2026-11-01T01:30-04:00", "2026-11-01T01:00-05:00",
+        "2026-11-01T01:30-05:00", "2026-11-01T02:00-05:00", "2026-11-01T02:30-05:00",
+    ]  # fmt: skip
+
+
+ZONES = ("Europe/Berlin", "America/New_York", "Australia/Lord_Howe", "Antarctica/Troll",
+         "Pacific/Chatham", "America/Santiago", "UTC")  # fmt: skip
+CRONS = ("30 2 * * *", "*/20 * * * *", "0 */2 * * *", "15,45 1-3 * * *", "0 0 * * *", "@hourly")
+
+
+@settings(max_examples=60, deadline=None)
+@given(
+    zone=st.sampled_from(ZONES), when=st.sampled_from(CRONS),
+    dst=st.sampled_from(["debian", "literal"]),
+    hour=st.integers(0, 8760), minute=st.integers(0, 59),
+)  # fmt: skip
+def test_ticks_are_the_same_wherever_they_are_counted_from(
+    zone: str, when: str, dst: DstRule, hour: int, minute: int
+) -> None:
+    timing = Timing(when=when, tz=zone, dst=dst)
+    begin = NOW + hour * 3_600_000
+    ticks = timing.ticks(begin)
+    found = [next(ticks) for _ in range(8)]
+    assert found == sorted(set(found))
+    between = begin + minute * 60_000
+    behind = timing.ticks(between)
+    expected = [each for each in found if each > between]
+    assert [next(behind) for _ in expected] == expected
+    assert timing.last_until(found[5], begin) == found[5]
+    assert timing.last_until(found[0] - 1, begin) is None
+
+
+# What is not a cron text.
+
+
+def test_intervals_count_from_1970_and_keep_their_phase() -> None:
+    timing = checked_timing(Timing(when="every 15m phase 5m"), NOW)
+    ticks = timing.ticks(NOW)
+    assert [(next(ticks) - NOW) // 60_000 for _ in range(3)] == [5, 20, 35]
+
+
+def test_dates_ranges_and_cron_texts_are_left_out() -> None:
+    timing = checked_timing(
+        Timing(when="0 9 * * *", tz="Europe/Berlin",
+               exclude=("2026-01-03", "2026-01-05/2026-01-07", "* * * * SUN")),
+        NOW,
+    )  # fmt: skip
+    ticks = timing.ticks(NOW)
+    days = [timing.local(next(ticks)).day for _ in range(5)]
+    assert days == [1, 2, 8, 9, 10]  # the 4th is a Sunday, and so is the 11th
+
+
+def test_start_is_the_first_moment_and_end_is_behind_the_last() -> None:
+    timing = checked_timing(
+        Timing(when="every 1h", start_ms=NOW + 3_600_000, end_ms=NOW + 3 * 3_600_000), NOW
+    )
+    assert [(each - NOW) // 3_600_000 for each in timing.ticks(NOW)] == [1, 2]
+
+
+def test_a_day_of_the_month_and_a_day_of_the_week_are_met_by_either() -> None:
+    found = shown("0 0 13 * FRI", "UTC", "2026-02-01", hours=24 * 28)
+    assert [each[:10] for each in found] == [
+        "2026-02-06", "2026-02-13", "2026-02-20", "2026-02-27"
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("timing", "word"),
+    [
+        (Timing(when="0 0 31 4 *"), "day-of-month"),
+        (Timing(when="0 0 * * MON#9"), "day-of-week"),
+        (Timing(when="0 0 \u0661 * *"), "day-of-month"),
+        (Timing(when="* * * *"), "fields"),
+        (Timing(when="0," * 200 + "0 * * * *"), "256"),
+        (Timing(when="@often"), "@daily"),
+        (Timing(when="every 1.5s"), "whole seconds"),
+        (Timing(when="every 0s"), "whole seconds"),
+        (Timing(when="every now and then"), "fields"),
+        (Timing(when="@daily", tz="Europe/Atlantis"), "Europe/Berlin"),
+        (Timing(when="@daily", tz="../etc/passwd"), "time zone"),
+        (Timing(when="@daily", exclude=("2026-13-01",)), "no date"),
+        (Timing(when="@daily", exclude=("2026-03-01/2026-02-01",)), "no date"),
+        (Timing(when="0 9 * * *", exclude=("* * * * *",)), "no tick is to come"),
+        (Timing(when="@daily", end_ms=NOW), "no tick is to come"),
+        (Timing(when="@daily", start_ms=NOW + 5, end_ms=NOW), "later end"),
+        (Timing(when="@daily", dst="other"), "literal"),  # type: ignore[arg-type]
+    ],
+)
+def test_what_makes_no_sense_is_refused_with_its_value_and_a_remedy(
+    timing: Timing, word: str
+) -> None:
+    with pytest.raises(BadOption, match=word):
+        checked_timing(timing, NOW)
+
+
+def test_a_timing_has_words() -> None:
+    assert in_words(Timing(when="0 9 * * 1-5", tz="Europe/Berlin")).endswith("(Europe/Berlin)")
+    assert in_words(Timing(when="every 15m")) == "every 15m"
+
+
+def test_a_year_of_minutes_is_left_out_by_dates_without_looking_at_each() -> None:
+    timing = checked_timing(Timing(when="* * * * *", exclude=("2026-01-01/2029-12-31",)), NOW)
+    assert timing.local(timing.next_after(NOW) or 0).year == 2030
+
+
+def test_weeks_of_minutes_are_left_out_by_a_cron_text() -> None:
+    timing = checked_timing(
+        Timing(when="* * * * *", tz="Europe/Berlin", exclude=("* * 1-20 * *", "* 0-12 * * *")), NOW
+    )
+    assert timing.local(timing.next_after(NOW) or 0).isoformat() == "2026-01-21T13:00:00+01:00"
