@@ -23,7 +23,7 @@ from qframe.topic import duration_ms
 MAX_TEXT: Final = 256
 MAX_EXCLUSIONS: Final = 100
 PATIENCE: Final = 5_000
-"""How many excluded ticks in a row are passed, in steps of `_excluded_until`, before it gives up."""
+"""How many excluded ticks in a row are passed before a schedule counts as having no more."""
 
 DstRule = Literal["debian", "literal"]
 
