@@ -82,7 +82,7 @@ class Audit:
             self._go_to(self._await_dead)
             self._begin_dead()
             return
-        if now > self._since + FORGOTTEN_S:
+        if now > self._since + FORGOTTEN_S and plan.forgets:
             gc.collect(0)  # a message that was forgotten may be kept by a cycle
         bound_s = 25 + 2 * plan.lease_s + 6 * plan.session_s
         if plan.has("bells lost"):

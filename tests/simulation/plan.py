@@ -91,6 +91,11 @@ class Plan(msgspec.Struct, frozen=True):
             "breaker",
         }
 
+    @property
+    def forgets(self) -> bool:
+        """Whether a handler ends without a word, and its message is to be collected."""
+        return any(act.ends == "forgets" for each in self.messages for act in each.acts)
+
     def has(self, *names: str) -> bool:
         """Whether it has one of these faults."""
         return any(fault.what in names for fault in self.faults)

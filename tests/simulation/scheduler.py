@@ -14,6 +14,9 @@ MOST_STEPS = 400_000
 OFTEN = 40
 """At every so many locks a task is made to wait, as a thread is whose turn is over."""
 
+IN_HUB, ANYWHERE = -1, -2
+"""Of an action in the heap, in place of a task's token: where it may be done."""
+
 
 class Stuck(AssertionError):
     """Raised when tasks go on and on, and time does not."""
@@ -55,7 +58,8 @@ class Task:
     """One thread of a process: a greenlet, and what it waits for."""
 
     __slots__ = (
-        "_function", "ended", "greenlet", "joiners", "name", "process", "thread", "token", "waits",
+        "_function", "ended", "greenlet", "joiners", "name", "process", "switch", "thread", "token",
+        "waits",
     )  # fmt: skip
 
     def __init__(self, process: Process, function: Callable[[], object], name: str) -> None:
@@ -68,6 +72,7 @@ class Task:
         self.thread: object = self
         self._function = function
         self.greenlet = greenlet(self._run, process.scheduler.hub)
+        self.switch = self.greenlet.switch
 
     def _run(self, _: object = None) -> None:
         scheduler = self.process.scheduler
@@ -106,6 +111,7 @@ class Scheduler:
         self.hub = getcurrent()
         self._heap: list[tuple[float, int, Any, int, bool]] = []
         self._pushed = 0
+        self._woken = False
         self._left = OFTEN
         self._over = False
 
@@ -118,7 +124,11 @@ class Scheduler:
 
     def at(self, when: float, action: Callable[[], object]) -> None:
         """Has something done between two turns; it may not wait."""
-        self._push(max(self.now, when), action, -1, False)
+        self._push(max(self.now, when), action, IN_HUB, False)
+
+    def arrives(self, after_s: float, action: Callable[[], object]) -> None:
+        """Has a small thing done between two turns, wherever: it wakes tasks, and fails never."""
+        self._push(self.now + after_s, action, ANYWHERE, False)
 
     # For tasks.
 
@@ -135,33 +145,38 @@ class Scheduler:
             until = self.now + (timeout_s / process.rate if timeout_s > 0 else 0.0)
             self._pushed += 1
             heappush(self._heap, (until + tie * 1e-4, self._pushed, task, task.token, False))
-        woken = self._hand_over(task)
+        woken: bool
+        # The next turn is given away without the hub, if it is a task's.
+        following = None if self.failure is not None else self._next_task()
+        if following is None:
+            woken = self.hub.switch()
+        elif following is task:
+            woken = self._woken
+        else:
+            woken = following.switch(self._woken)
         if process.dead:
             raise GreenletExit
         return woken
 
-    def _hand_over(self, task: Task) -> bool:
-        """Waits for its next turn; gives the next one away, without the hub if it is a task's."""
-        woken: bool
-        following = None if self.failure is not None else self._next_task()
-        if following is None:
-            woken = self.hub.switch()
-        elif following[0] is task:
-            woken = following[1]
-        else:
-            woken = following[0].greenlet.switch(following[1])
-        return woken
-
-    def _next_task(self) -> tuple[Task, bool] | None:
+    def _next_task(self) -> Task | None:
         """Begins the next turn, and returns whose it is; None if an action comes first, or none."""
         heap = self._heap
         while heap and not self._over and self.steps <= MOST_STEPS:
             at, number, task, token, woken = heap[0]
-            if token == -1:
-                return None
+            if token < 0:
+                if token == IN_HUB:
+                    return None
+                heappop(heap)
+                if at > self.now:
+                    self.now = at
+                self.current = None
+                task()
+                continue
             heappop(heap)
+            if token != task.token or task.ended:
+                continue
             process = task.process
-            if token != task.token or task.ended or process.dead:
+            if process.dead:
                 continue
             if process.frozen_until > at:
                 heappush(heap, (process.frozen_until, number, task, token, woken))
@@ -172,7 +187,8 @@ class Scheduler:
             task.waits = False
             task.token = token + 1
             self.current = task
-            return task, woken
+            self._woken = woken
+            return task  # type: ignore[no-any-return]
         return None
 
     def sleep(self, seconds: float) -> None:
@@ -202,10 +218,9 @@ class Scheduler:
         while heap and not self._over:
             following = self._next_task()
             if following is not None:
-                task, woken = following
-                task.greenlet.switch(woken)
+                following.switch(self._woken)
                 self.current = None
-            elif heap and heap[0][3] == -1:
+            elif heap and heap[0][3] == IN_HUB:
                 at, _, action, _, _ = heappop(heap)
                 self.now = max(self.now, at)
                 action()

@@ -117,9 +117,7 @@ class SimulatedBell:
         connection = self._connection
         if connection.loses_bells():
             return
-        connection.scheduler.at(
-            connection.scheduler.now + connection.latency_s(), lambda: self._arrive(slots)
-        )
+        connection.scheduler.arrives(connection.latency_s(), lambda: self._arrive(slots))
 
     def _arrive(self, slots: frozenset[int] | None) -> None:
         if slots is None:
