@@ -162,6 +162,8 @@ class Audit:
     def _kept(self, worker: SimulatedWorker) -> list[str]:
         """What an idle worker holds, in words."""
         name = worker.process.name
+        if worker.is_stopping:
+            return [f"{name} has not ended yet"]
         for part in worker.parts:
             if not part.alive:
                 raise Broken(f"{part.name} of {name} has ended")

@@ -104,6 +104,11 @@ class SimulatedWorker:
         return found
 
     @property
+    def is_stopping(self) -> bool:
+        """Whether it was told to stop: its parts end one after another."""
+        return self._stopped_s is not None
+
+    @property
     def is_out_of_grace(self) -> bool:
         """Whether it was told to stop, and its handlers have had their time."""
         stopped_s, grace_s = self._stopped_s, self.plan.grace_s
