@@ -15,7 +15,7 @@ import msgspec
 from qframe.clock import Clock
 from qframe.errors import BadBody, BadKey, BadOption
 from qframe.models import dumped
-from qframe.topic import Kind, Topic, is_encodable
+from qframe.topic import BEYOND_MS, Kind, Topic, is_encodable
 
 TAGS_HEADER: Final = "qf-tags"
 TYPE_HEADER: Final = "qf-type"
@@ -267,6 +267,15 @@ def batch_mark(token: str) -> str:
     a slot takes its share of a batch in one atomic step.
     """
     return token + "-*"
+
+
+def series_mark(series: str, place: int) -> tuple[str, int]:
+    """The store's mark for a series and its last place, and until when it is remembered: for ever.
+
+    No id has the sign with which it begins, and no clock comes to that time, which grows with the
+    place: so one mark says of all places of a series which have been.
+    """
+    return f"#{series}", BEYOND_MS + place
 
 
 @lru_cache(maxsize=1024)

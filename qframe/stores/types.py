@@ -54,6 +54,8 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         priority: higher goes first, in `priority` and `ordered`.
         within_ms: in `merge`, due so long after now where neither delay nor moment is given.
         sequence: its number among its key's messages, from 1; None where it has none.
+        series: a name and a place, 0 or more: a duplicate unless its place is larger than those of
+            all messages of the series that this slot has ever stored. Its id is a named one.
     """
 
     slot: int
@@ -68,6 +70,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     priority: int = 0
     within_ms: int = 0
     sequence: int | None = None
+    series: tuple[str, int] | None = None
 
     def name(self, message_id: str, mark: str) -> None:
         """Gives it its id, and the subject that follows from it."""

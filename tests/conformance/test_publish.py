@@ -55,6 +55,48 @@ def test_an_id_that_looks_like_a_batchs_is_a_users_own_where_there_was_no_such_b
         assert bench.publish(topic, 1, "k", id=message_id) == "stored"
 
 
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_place_of_a_series_is_taken_once_however_late_it_comes_again(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", dedupe_window="100ms")
+
+    def publish(place: int, message_id: str, series: str = "daily") -> str:
+        return bench.publish(topic, place, "k", id=message_id, series=(series, place))
+
+    assert publish(7, "tick-7") == "stored"
+    bench.advance(1000)
+    while bench.store.sweep(topic):
+        pass
+    assert publish(7, "tick-7") == "duplicate"
+    assert publish(6, "tick-6") == "duplicate"
+    assert publish(7, "another id") == "duplicate"
+    assert publish(6, "tick-6-of-another", "weekly") != "duplicate"
+    assert publish(8, "tick-8") != "duplicate"
+    assert publish(8, "tick-8") == "duplicate"
+    bench.ack(topic, *bench.got(topic))
+    assert publish(7, "tick-7") == "duplicate"
+
+
+def test_places_of_a_series_in_one_call_are_taken_in_order(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    entries = [
+        bench.entry(topic, place, "k", id=f"tick-{place}", series=("daily", place))
+        for place in (1, 3, 2, 4)
+    ]
+    assert bench.store.publish(topic, entries) == ["stored", "stored", "duplicate", "stored"]
+    assert bench.bodies(topic) == [1, 3, 4]
+
+
+def test_a_place_that_found_no_room_is_free_still(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", max_length=1)
+    assert bench.publish(topic, 1, "k", id="tick-1", series=("daily", 1)) == "stored"
+    assert bench.publish(topic, 2, "k", id="tick-2", series=("daily", 2)) == "full"
+    assert bench.publish(topic, 1, "k", id="once more", series=("daily", 1)) == "duplicate"
+    bench.ack(topic, *bench.got(topic))
+    assert bench.publish(topic, 2, "k", id="tick-2", series=("daily", 2)) == "stored"
+
+
 @pytest.mark.promise(8)
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_from_the_first_message_that_does_not_fit_on_a_slots_messages_are_refused(

@@ -76,6 +76,10 @@ def _publish(by: Actor) -> Act:
     entries = [by.scene.entry(by.draw, f"{by.number}00{each}") for each in range(3)]
     # Both bring one under the same name.
     entries.insert(1, by.scene.entry(by.draw, "named", named=True))
+    # Each brings its place in a series; the second's is the later one, and may come first.
+    of_series = by.scene.entry(by.draw, f"place-{by.number}", named=True)
+    of_series.series = ("series", by.number)
+    entries.append(of_series)
     return lambda store, topic: store.publish(topic, entries)
 
 

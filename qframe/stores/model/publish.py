@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from typing_extensions import override
 
-from qframe.codec import batch_mark_of
+from qframe.codec import batch_mark_of, series_mark
 from qframe.outcomes import Outcome
 from qframe.stores.base import Publishing
 from qframe.stores.model.queues import queue
@@ -39,7 +39,8 @@ def publish(state: TopicState, entries: Sequence[Entry], now_ms: int) -> list[Ou
     outcomes = []
     for entry in entries:
         slot = state.slots[entry.slot]
-        if (entry.slot, entry.id) in ids or _is_known(entry, seen_before[entry.slot]):
+        known = (entry.slot, entry.id) in ids or _is_known(entry, seen_before[entry.slot])
+        if known or _has_been(entry, slot):
             outcomes.append(Outcome.DUPLICATE)
             continue
         ids.add((entry.slot, entry.id))
@@ -48,6 +49,9 @@ def publish(state: TopicState, entries: Sequence[Entry], now_ms: int) -> list[Ou
             outcomes.append(Outcome.FULL)
             continue
         slot.marks[entry.mark] = now_ms + state.topic.dedupe_window_ms
+        if entry.series is not None:
+            mark, until_ms = series_mark(*entry.series)
+            slot.marks[mark] = until_ms
         outcomes.append(_store(state, slot, entry, now_ms))
     return outcomes
 
@@ -56,6 +60,14 @@ def _is_known(entry: Entry, marks: set[str]) -> bool:
     if entry.mark in marks:
         return True
     return entry.mark == entry.id and batch_mark_of(entry.id) in marks
+
+
+def _has_been(entry: Entry, slot: Slot) -> bool:
+    """Whether its series is at its place already, or further."""
+    if entry.series is None:
+        return False
+    mark, until_ms = series_mark(*entry.series)
+    return slot.marks.get(mark, 0) >= until_ms
 
 
 def _store(state: TopicState, slot: Slot, entry: Entry, now_ms: int) -> Outcome:

@@ -8,7 +8,7 @@ from typing import Final
 
 from typing_extensions import override
 
-from qframe.codec import batch_mark_of
+from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.redis import Call, Redis
 from qframe.outcomes import Outcome
 from qframe.stores.base import Publishing
@@ -134,7 +134,7 @@ def _stream_call(keys: SlotKeys, slot: int, share: list[Entry], now: str) -> tup
             continue
         end_run()
         how = pack((entry.mark, _other_mark(entry), _time(entry.at_ms), _time(entry.delay_ms),
-                    entry.id))  # fmt: skip
+                    entry.id, *_series(entry)))  # fmt: skip
         arguments.extend((how, 1, envelope(entry)))
         counts.append(1)
     end_run()
@@ -164,7 +164,7 @@ def _subjects_call(keys: SlotKeys, slot: int, share: list[Entry], now: str) -> C
             if delay is None:
                 delay = entry.within_ms if merges else 0
             how = pack((entry.mark, _other_mark(entry), _time(entry.at_ms), delay, entry.priority,
-                        entry.sequence or False))  # fmt: skip
+                        entry.sequence or False, *_series(entry)))  # fmt: skip
         arguments += (how, entry.subject or "", envelope(entry))
     return keys.call("publish_subjects", slot, *arguments)
 
@@ -172,6 +172,11 @@ def _subjects_call(keys: SlotKeys, slot: int, share: list[Entry], now: str) -> C
 def _time(ms: int | None) -> int | bool:
     """A time that Lua can tell from none, and that is not before 1970."""
     return False if ms is None else max(0, ms)
+
+
+def _series(entry: Entry) -> tuple[str | bool, int | bool]:
+    """The mark of its series, and the time of it."""
+    return (False, False) if entry.series is None else series_mark(*entry.series)
 
 
 def _other_mark(entry: Entry) -> str | bool:

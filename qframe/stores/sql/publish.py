@@ -9,7 +9,7 @@ from typing import Final
 from sqlalchemy import bindparam, func, select
 from typing_extensions import override
 
-from qframe.codec import batch_mark_of
+from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.sql import Database, Row, Statement, Transaction
 from qframe.errors import BadBody, StoreUnavailable
 from qframe.outcomes import Outcome
@@ -108,6 +108,7 @@ def publish(transaction: Transaction, ref: TopicRef, entries: Sequence[Entry]) -
     writes = arrive.Writes(transaction)
     moved: list[Row] = []
     taken: list[Row] = []
+    passed: list[Row] = []
     expires_ms = now_ms + topic.dedupe_window_ms
     unseen = _nobody_knows(transaction, ref, by_slot, entries)
     heads_of = _known_heads(transaction, ref, by_slot, groups, entries)
@@ -131,10 +132,14 @@ def publish(transaction: Transaction, ref: TopicRef, entries: Sequence[Entry]) -
             head, results = _append(transaction, writes, ref, slot, head, chosen, now_ms)
         for each, result in zip(candidates, results, strict=True):
             outcomes[each] = result
-        known = {entries[each].mark for each in candidates if outcomes[each] is not Outcome.FULL}
-        taken += [(at, mark, expires_ms) for mark in known]
+        kept = [entries[each] for each in candidates if outcomes[each] is not Outcome.FULL]
+        taken += [(at, mark, expires_ms) for mark in {entry.mark for entry in kept}]
+        places = _places(kept)
+        passed += [(at, mark) for mark in places]
+        taken += [(at, mark, place) for mark, place in places.items()]
         moved.append((head, at))
     writes.flush()
+    transaction.run_many(_FORGET, passed)
     transaction.run_many(_MARK, taken)
     transaction.run_many(arrive.SET_HEAD, moved)
     notify_messages(transaction, ref, [at - ref.slot_number(0) for _, at in moved])
@@ -192,10 +197,12 @@ def _not_seen(
         wanted[entry.mark] = None
         if entry.mark == entry.id and (batch := batch_mark_of(entry.id)):
             wanted[batch] = None
-    known: set[str] = set()
+        if entry.series is not None:
+            wanted[series_mark(*entry.series)[0]] = None
+    known: dict[str, int] = {}
     for mark, expires in [] if unseen else _marks(transaction, at, list(wanted)):
         if expires > now_ms:
-            known.add(mark)
+            known[mark] = expires
         else:
             transaction.run(_FORGET, (at, mark))
     seen: set[str] = set()
@@ -205,10 +212,19 @@ def _not_seen(
         is_new = entry.id not in seen and entry.mark not in known
         if is_new and named and (batch := batch_mark_of(entry.id)):
             is_new = batch not in known
+        if is_new and entry.series is not None:
+            mark, place = series_mark(*entry.series)
+            is_new = known.get(mark, 0) < place
+            known[mark] = max(known.get(mark, 0), place)
         results.append(is_new)
         if is_new:
             seen.add(entry.id)
     return results
+
+
+def _places(entries: Iterable[Entry]) -> dict[str, int]:
+    """The marks of the series of some entries, and how far each has come."""
+    return dict(series_mark(*entry.series) for entry in entries if entry.series is not None)
 
 
 def _marks(transaction: Transaction, at: int, wanted: Sequence[str]) -> list[Row]:

@@ -4,8 +4,9 @@
 -- ARGV[1] given (now), ARGV[2] window, ARGV[3] limit, ARGV[4] mark; then for each item three: how
 --   it comes, how many messages it has, their envelopes one after the other. `how` is empty for
 --   messages that are due now under the mark of ARGV[4]; else msgpack of [mark, other mark, at,
---   delay, id]. `window` is for how many ms marks are remembered; `limit` is 0 or how many
---   unsettled messages the slot may hold, and then each item has one message.
+--   delay, id, series, place]: the mark of a series, and its time. `window` is for how many ms
+--   marks are remembered; `limit` is 0 or how many unsettled messages the slot may hold, and then
+--   each item has one message.
 -- Reply: a letter for each item: s stored, d duplicate, f full.
 -- Cost: 6 commands for all that is due now; 2 for each item that is delayed; with a limit 3, and 2
 --   for each group; 1 to ring.
@@ -54,12 +55,15 @@ local marks, items = { mark ~= '' and mark or nil }, {}
 for i = 5, #ARGV, 3 do
   local item = { mark = mark, size = tonumber(ARGV[i + 1]), envelopes = ARGV[i + 2] }
   if ARGV[i] ~= '' then
-    local own, other, at, delay, id = unpack(cmsgpack.unpack(ARGV[i]))
-    item.mark, item.other, item.id = own, other, id
+    local own, other, at, delay, id, series, place = unpack(cmsgpack.unpack(ARGV[i]))
+    item.mark, item.other, item.id, item.series, item.place = own, other, id, series, place
     item.due = at or (delay and now + delay)
     marks[#marks + 1] = own
     if other then
       marks[#marks + 1] = other
+    end
+    if series then
+      marks[#marks + 1] = series
     end
   end
   items[#items + 1] = item
@@ -69,12 +73,17 @@ local known = known_marks(slot, marks, now)
 local room = limit > 0 and limit - unsettled() or nil
 local outcomes, new, parts, size, delayed = {}, {}, {}, 0, 0
 for i, item in ipairs(items) do
-  if known[item.mark] or (item.other and known[item.other]) then
+  local series = item.series
+  if known[item.mark] or (item.other and known[item.other])
+      or (series and (known[series] or 0) >= item.place) then
     outcomes[i] = 'd'
   elseif room and room < item.size then
     outcomes[i], room = 'f', 0
   else
     outcomes[i], new[item.mark] = 's', true
+    if series then
+      known[series], new[series] = item.place, item.place
+    end
     room = room and room - item.size
     if item.due and item.due > now then
       local ticket = redis.call('INCR', slot .. 'ticket')

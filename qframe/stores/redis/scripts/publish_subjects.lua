@@ -1,10 +1,10 @@
 #!lua
 -- Purpose: queues messages under their subjects for every group of a slot.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given (now), ARGV[2] kind, ARGV[3] window, ARGV[4] limit, ARGV[5] gap timeout,
---   ARGV[6] mark; then for each message three: how it comes, its subject, its envelope. `how` is
---   empty for a message that is due now under the mark of ARGV[6]; else msgpack of [mark, other
---   mark, at, delay, priority, sequence].
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] window, ARGV[4] limit, ARGV[5] gap timeout, ARGV[6]
+--   mark; then for each message three: how it comes, its subject, its envelope. `how` is empty
+--   for a message that is due now under the mark of ARGV[6]; else msgpack of [mark, other mark,
+--   at, delay, priority, sequence, series, place]: the mark of a series, and its time.
 -- Reply: a letter for each message: s stored, m merged, r replaced, d duplicate, f full.
 -- Cost: for new subjects 6 commands and 4 for each group; 1 to 8 for each message and group that
 --   meets an equal; 1 to ring.
@@ -73,12 +73,17 @@ for i = 7, #ARGV, 3 do
                  tries = 0, lost = 0, given = 0, receipt = '', error = '' }
   local message = { subject = ARGV[i + 1], head = head, mark = mark }
   if ARGV[i] ~= '' then
-    local own, other, at, delay, priority, sequence = unpack(cmsgpack.unpack(ARGV[i]))
+    local own, other, at, delay, priority, sequence, series, place =
+      unpack(cmsgpack.unpack(ARGV[i]))
     message.mark, message.other, message.sequence = own, other, sequence
+    message.series, message.place = series, place
     head.due, head.priority = at or now + delay, priority
     marks[#marks + 1] = own
     if other then
       marks[#marks + 1] = other
+    end
+    if series then
+      marks[#marks + 1] = series
     end
   end
   messages[#messages + 1] = message
@@ -87,12 +92,17 @@ end
 local known = known_marks(slot, marks, now)
 local outcomes, new, full, going, place_of = {}, {}, false, {}, {}
 for i, message in ipairs(messages) do
-  if known[message.mark] or (message.other and known[message.other]) then
+  local series = message.series
+  if known[message.mark] or (message.other and known[message.other])
+      or (series and (known[series] or 0) >= message.place) then
     outcomes[i] = 'd'
   elseif limit > 0 and adds(groups, message.subject) and (full or not has_room(groups)) then
     outcomes[i], full = 'f', true
   else
     new[message.mark] = true
+    if series then
+      known[series], new[series] = message.place, message.place
+    end
     outcomes[i] = 's'
     local before = #going
     if message.sequence then

@@ -1,21 +1,23 @@
--- Marks of what was published before, in `ids` with the time until which they are remembered.
+-- Marks of what was published before, in `ids` with the time until which they are remembered; that
+-- of a series never passes, since no clock comes to it.
 local function known_marks(slot, marks, now)
   local known = {}
   if #marks == 0 then
     return known
   end
-  local until_ms = read_many('ZMSCORE', slot .. 'ids', marks)
+  local found = read_many('ZMSCORE', slot .. 'ids', marks)
   for i, mark in ipairs(marks) do
-    known[mark] = until_ms[i] and tonumber(until_ms[i]) > now or nil
+    local until_ms = tonumber(found[i] or 0)
+    known[mark] = until_ms > now and until_ms or nil
   end
   return known
 end
 
+-- `marks` has the time of each, or true for those of this window.
 local function remember(slot, marks, until_ms)
   local arguments = {}
-  local text = string.format('%.0f', until_ms)
-  for mark in pairs(marks) do
-    arguments[#arguments + 1] = text
+  for mark, own in pairs(marks) do
+    arguments[#arguments + 1] = string.format('%.0f', own == true and until_ms or own)
     arguments[#arguments + 1] = mark
   end
   call_many('ZADD', slot .. 'ids', arguments)
