@@ -274,3 +274,19 @@ def test_a_topic_is_deleted_in_steps_with_all_that_it_holds(bench: Bench, kind: 
     assert bench.bodies(topic) == ["new"]
     assert bench.store.verify(topic) == []
     assert bench.total(kept).dead > 0
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_who_knew_a_topic_works_with_the_one_that_another_declared_in_its_place(
+    bench: Bench, kind: str
+) -> None:
+    topic, other = bench.topic(kind, "g"), bench.another()
+    bench.publish(topic, 1, "k")
+    while not other.delete(topic):
+        pass
+    other.declare(topic)
+    other.subscribe(topic, "h")
+    assert bench.publish(topic, 2, "k") is Outcome.STORED
+    assert bench.store.groups(topic) == ["h"]
+    bench.take(topic, "h")
+    assert bench.bodies(topic, "h") == [2]

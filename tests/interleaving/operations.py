@@ -11,12 +11,14 @@ import random
 from collections.abc import Callable, Collection
 from typing import Any, NamedTuple
 
+from interleaving.plain import plain
 from interleaving.scenes import LEASE_MS, NEW_GROUP, START_MS, Act, Scene, epoch, settlement
 from qframe.admin.admin import Admin
 from qframe.admin.timers import Timers
 from qframe.outcomes import Verdict
 from qframe.roster import Roster
 from qframe.stores.base import Store
+from qframe.stores.records import Found, ScanPage, Sought
 from qframe.stores.types import LeaseRef, PullRequest
 from qframe.topic import Kind, Topic
 
@@ -89,7 +91,8 @@ def _sweep(by: Actor) -> Act:
 
 def _declare(by: Actor) -> Act:
     def declare(store: Store, topic: Topic) -> None:
-        store.declare(Topic(topic.name, topic.kind, topic.slots, retain="3s"))
+        options = {"retain": "3s", "dedupe_window": "1s"}
+        store.declare(Topic(topic.name, topic.kind, topic.slots, **options))
 
     return declare
 
@@ -214,6 +217,29 @@ def _skip(by: Actor) -> Act:
     return lambda store, topic: store.skip(topic, "g", *named, "skipped", force=force)
 
 
+def _report(by: Actor) -> Act:
+    worker, text = by.draw.choice(["w", f"w{by.number}"]), f"said by {by.number}"
+    return lambda store, topic: store.report(topic, "g", worker, text)
+
+
+def _find(by: Actor) -> Act:
+    if by.scene.kind is Kind.STREAM and by.draw.random() < 0.5:
+        sought = Sought(offset=by.draw.choice([0, 1, 3]))
+    else:
+        sought = Sought(key=by.draw.choice(["a", "b"]))
+    return lambda store, topic: store.find(topic, sought)
+
+
+def _find_id(by: Actor) -> Act:
+    sought = Sought(id=by.draw.choice(by.scene.ids))
+    return lambda store, topic: store.find(topic, sought)
+
+
+def _delete_whole(store: Store, topic: Topic) -> None:
+    while not store.delete(topic):
+        pass
+
+
 def _explain(by: Actor) -> Act:
     message_id = by.draw.choice(by.scene.ids)
     return lambda store, topic: store.explain(topic, message_id)
@@ -245,6 +271,16 @@ def _each(do: Callable[[Store, Topic], Any]) -> Callable[[Actor], Act]:
     return lambda by: do
 
 
+def _of_find(found: Found) -> Any:
+    """Each store has its own order."""
+    return sorted(plain(found.records), key=str), sorted(found.remembered), found.kept
+
+
+def _of_scan(page: ScanPage) -> Any:
+    """Each store has its own order and its own places."""
+    return sorted(plain(page.records), key=str), page.place is None
+
+
 def _of_roster(found: Roster | None) -> Any:
     """Versions are drawn at random."""
     return found and (found.members, sorted(found.owners.items()))
@@ -258,6 +294,7 @@ OPERATIONS = [
     Operation("topics", _each(lambda store, topic: topic in store.topics()), looks=True,
               seen=nothing),  # another's options may be changed
     Operation("sweep", _sweep, seen=nothing),
+    Operation("delete", _each(_delete_whole), by_step=True),
     Operation("publish", _publish),
     Operation("pull", _pull),
     Operation("renew", _renew),
@@ -285,6 +322,8 @@ OPERATIONS = [
     Operation("tunings", _each(lambda store, topic: store.tunings([(topic, "g")])), looks=True),
     Operation("draw", lambda by: lambda store, topic: store.draw(
         topic, "g", 2, rate=3, per_ms=1000, burst=3)),
+    Operation("report", _report),
+    Operation("reports", _each(lambda store, topic: store.reports(topic, "g")), looks=True),
     Operation("move", _move, SUBJECTS),
     Operation("change", _change, SUBJECTS),
     Operation("cancel", _cancel, SUBJECTS),
@@ -304,6 +343,11 @@ OPERATIONS = [
     Operation("peek", _each(lambda store, topic: store.peek(
         topic, "g", states=STATES, limit=100)), looks=True),
     Operation("explain", _explain, looks=True),
+    Operation("find", _find, looks=True, seen=_of_find),
+    Operation("find id", _find_id, looks=True,
+              seen=lambda found: (sorted(found.remembered), found.kept)),  # what was delayed is not
+    Operation("scan", _each(lambda store, topic: store.scan(topic, limit=1000)), looks=True,
+              seen=_of_scan),
     Operation("verify", _each(lambda store, topic: store.verify(topic)), looks=True),
     Operation("now_ms", _each(lambda store, topic: store.now_ms()), looks=True),
     Operation("read_log", _each(lambda store, topic: store.read_log(topic, 0, 0, 100)),

@@ -126,7 +126,7 @@ class _Run:
     def check(self, allowed: list[Ending]) -> None:
         """Compares it with what the model allows."""
         scene, first, second = self._pair
-        free = exempt(scene, first, is_redis=self._place.is_redis)
+        free = exempt(scene, first, second, is_redis=self._place.is_redis)
         if sweeps(first, second):
             free = free._replace(first=True, second=True)
         chosen = self._orders(allowed)

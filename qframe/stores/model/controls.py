@@ -50,6 +50,7 @@ class ModelControls(ModelRole, Controls):
     @override
     def reports(self, topic: Topic, group: str) -> list[WorkerReport]:
         with self._lock:
+            self._group(topic, group)
             return sorted(self._state(topic).reports.get(group, {}).values())
 
 

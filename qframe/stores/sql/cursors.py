@@ -10,7 +10,7 @@ import msgspec
 from sqlalchemy import bindparam, func, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
-from qframe.errors import UnknownGroup
+from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.stores.sql import ranges
 from qframe.stores.sql.padding import padded
 from qframe.stores.sql.schema import (
@@ -148,8 +148,13 @@ def groups_of(transaction: Transaction, ref: TopicRef) -> list[int]:
 
 
 def lock_groups(transaction: Transaction, ref: TopicRef) -> None:
-    """Waits for others that add and drop groups of a topic; an operation takes this lock first."""
-    transaction.row(_LOCK_TOPIC, (ref.id,))
+    """Waits for others that add and drop groups of a topic; an operation takes this lock first.
+
+    Raises:
+        UnknownTopic: if the topic was deleted.
+    """
+    if transaction.row(_LOCK_TOPIC, (ref.id,)) is None:
+        raise UnknownTopic(ref.topic.name)
 
 
 def lock_group(transaction: Transaction, number: int) -> bool:
@@ -202,11 +207,17 @@ def _locked_slots(count: int) -> Statement:
 
 
 def lock_slots(transaction: Transaction, ref: TopicRef, wanted: Iterable[int]) -> dict[int, int]:
-    """The heads of slots, locked in ascending order; taken before any cursor."""
+    """The heads of slots, locked in ascending order; taken before any cursor.
+
+    Raises:
+        UnknownTopic: if the topic was deleted.
+    """
     numbers_of = sorted({ref.slot_number(slot) for slot in wanted})
     found: dict[int, int] = {}
     for some in padded(numbers_of):
         found.update(transaction.rows(_locked_slots(len(some)), tuple(some)))
+    if len(found) < len(numbers_of):
+        raise UnknownTopic(ref.topic.name)
     first = ref.slot_number(0)
     return {number - first: head for number, head in found.items()}
 

@@ -79,10 +79,9 @@ class SqlPulling(SqlRole, Pulling):
         max_attempts: int,
         run: int = 32,
     ) -> PullResult:
-        ref = self._ref(topic)
         who = (topic.name, group)
         if not self._had_work.get(who):
-            nothing = self._database.read_autocommit(lambda it: without_work(it, ref, group, asks))
+            nothing = self._look(topic, without_work, group, asks)
             if nothing is not None:
                 return nothing
         terms = PullTerms(receipt, lease_ms, max_attempts, run)

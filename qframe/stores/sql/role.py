@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Concatenate, ParamSpec, TypeVar
 
 from qframe.drivers.sql import Database, Transaction
-from qframe.errors import UnknownTopic
+from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.stores.sql.topic_ref import TopicRef, declared
 from qframe.topic import Topic
 
@@ -35,8 +35,9 @@ class SqlRole:
         **kwargs: P.kwargs,
     ) -> T:
         """Runs an operation on a topic in a transaction that writes."""
-        ref = self._ref(topic)
-        return self._database.write(lambda it: act(it, ref, *args, **kwargs))
+        return self._with_ref(
+            topic, lambda ref: self._database.write(lambda it: act(it, ref, *args, **kwargs))
+        )
 
     def _read(
         self,
@@ -46,8 +47,34 @@ class SqlRole:
         **kwargs: P.kwargs,
     ) -> T:
         """Runs an operation on a topic in a transaction that reads."""
+        return self._with_ref(
+            topic, lambda ref: self._database.read(lambda it: act(it, ref, *args, **kwargs))
+        )
+
+    def _look(
+        self,
+        topic: Topic,
+        act: Callable[Concatenate[Transaction, TopicRef, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Runs an operation on a topic that reads, each statement for itself."""
+        return self._with_ref(
+            topic,
+            lambda ref: self._database.read_autocommit(lambda it: act(it, ref, *args, **kwargs)),
+        )
+
+    def _with_ref(self, topic: Topic, act: Callable[[TopicRef], T]) -> T:
+        """Runs an operation; again if the topic was deleted and declared anew since it was met."""
         ref = self._ref(topic)
-        return self._database.read(lambda it: act(it, ref, *args, **kwargs))
+        try:
+            return act(ref)
+        except (UnknownGroup, UnknownTopic):
+            self._topic_ids.pop(topic.name, None)
+            now = self._ref(topic)
+            if now == ref:
+                raise
+            return act(now)
 
     def _ref(self, topic: Topic) -> TopicRef:
         number = self._topic_ids.get(topic.name)

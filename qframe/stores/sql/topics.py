@@ -61,6 +61,9 @@ class SqlTopics(SqlRole, Topics):
     @override
     def topic(self, name: str) -> Topic | None:
         refs = self._database.read_autocommit(lambda it: declared(it, self._namespace, name))
+        self._topic_ids.pop(name, None)
+        for ref in refs:
+            self._topic_ids[name] = ref.id
         return refs[0].topic if refs else None
 
     @override
@@ -76,7 +79,7 @@ class SqlTopics(SqlRole, Topics):
     def delete(self, topic: Topic, limit: int = 500) -> bool:
         done = self._write(topic, delete_part, limit)
         if done:
-            del self._topic_ids[topic.name]
+            self._topic_ids.pop(topic.name, None)
         return done
 
 
