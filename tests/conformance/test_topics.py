@@ -286,7 +286,7 @@ def test_who_knew_a_topic_works_with_the_one_that_another_declared_in_its_place(
         pass
     other.declare(topic)
     other.subscribe(topic, "h")
-    assert bench.publish(topic, 2, "k") is Outcome.STORED
     assert bench.store.groups(topic) == ["h"]
+    assert bench.publish(topic, 2, "k") is Outcome.STORED
     bench.take(topic, "h")
     assert bench.bodies(topic, "h") == [2]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from qframe.errors import StoreUnavailable
+from qframe.errors import StoreUnavailable, UnknownTopic
 from qframe.service import Service
 from qframe.stores.base import Topics
 from qframe.topic import Topic
@@ -54,6 +54,6 @@ class Sweeper(Service):
                 if step < STEP:
                     break
                 self._stopping.wait(0.05)
-        except StoreUnavailable:
+        except (StoreUnavailable, UnknownTopic):
             pass  # the consumers report it, and there is time
         return removed

@@ -7,7 +7,7 @@ from typing import Concatenate, ParamSpec, TypeVar
 
 from qframe.drivers.sql import Database, Transaction
 from qframe.errors import UnknownGroup, UnknownTopic
-from qframe.stores.sql.topic_ref import TopicRef, declared
+from qframe.stores.sql.topic_ref import TopicRef, check_declared, declared
 from qframe.topic import Topic
 
 P = ParamSpec("P")
@@ -47,9 +47,13 @@ class SqlRole:
         **kwargs: P.kwargs,
     ) -> T:
         """Runs an operation on a topic in a transaction that reads."""
-        return self._with_ref(
-            topic, lambda ref: self._database.read(lambda it: act(it, ref, *args, **kwargs))
-        )
+
+        def look(it: Transaction, ref: TopicRef) -> T:
+            found = act(it, ref, *args, **kwargs)
+            check_declared(it, ref)
+            return found
+
+        return self._with_ref(topic, lambda ref: self._database.read(lambda it: look(it, ref)))
 
     def _look(
         self,
@@ -65,24 +69,29 @@ class SqlRole:
         )
 
     def _with_ref(self, topic: Topic, act: Callable[[TopicRef], T]) -> T:
-        """Runs an operation; again if the topic was deleted and declared anew since it was met."""
+        """Runs an operation; again if the topic was deleted and declared anew since it was met.
+
+        One that is gone keeps its number here: a worker is told that it has no such group.
+        """
         ref = self._ref(topic)
         try:
             return act(ref)
         except (UnknownGroup, UnknownTopic):
-            self._topic_ids.pop(topic.name, None)
-            now = self._ref(topic)
-            if now == ref:
+            now = self._declared(topic.name)
+            if now in (None, ref.id):
                 raise
-            return act(now)
+        return act(self._ref(topic))
 
     def _ref(self, topic: Topic) -> TopicRef:
-        number = self._topic_ids.get(topic.name)
+        number = self._topic_ids.get(topic.name) or self._declared(topic.name)
         if number is None:
-            refs = self._database.read_autocommit(
-                lambda it: declared(it, self._namespace, topic.name)
-            )
-            if not refs:
-                raise UnknownTopic(topic.name)
-            number = self._topic_ids[topic.name] = refs[0].id
+            raise UnknownTopic(topic.name)
         return TopicRef(topic, number)
+
+    def _declared(self, name: str) -> int | None:
+        """The number of the topic that has this name now, which is kept."""
+        refs = self._database.read_autocommit(lambda it: declared(it, self._namespace, name))
+        if not refs:
+            return None
+        self._topic_ids[name] = refs[0].id
+        return refs[0].id

@@ -10,7 +10,7 @@ from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.sql.cursors import EVERYTHING, GROUPS
 from qframe.stores.sql.groups import drop_expired
 from qframe.stores.sql.schema import cursors, is_there, log, marks, slots
-from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.sql.topic_ref import TopicRef, check_declared
 
 _OLD: Final = Statement(
     select(log.c.seq)
@@ -55,6 +55,7 @@ def sweep(transaction: Transaction, ref: TopicRef, limit: int) -> int:
     Slots that are in use now are left for the next time: sweeping makes nobody wait for it, nor
     waits for anybody.
     """
+    check_declared(transaction, ref)
     removed = drop_expired(transaction, ref, limit)
     now_ms = transaction.now_ms()
     for slot in range(ref.topic.slots):

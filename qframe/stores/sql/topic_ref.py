@@ -8,6 +8,7 @@ import msgspec
 from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Statement, Transaction
+from qframe.errors import UnknownTopic
 from qframe.stores.sql.schema import (
     PER_TOPIC,
     topics,
@@ -23,6 +24,8 @@ TOPIC: Final = Statement(
     select(topics).where(topics.c.namespace == bindparam("ns"), topics.c.name == bindparam("n")),
     "ns n",
 )
+
+_IS_DECLARED: Final = Statement(select(topics.c.id).where(topics.c.id == bindparam("of")), "of")
 
 
 class TopicRef(msgspec.Struct, frozen=True):
@@ -48,6 +51,16 @@ class TopicRef(msgspec.Struct, frozen=True):
         """The numbers of all cursors of a group: from, and up to but not including."""
         first = group * PER_TOPIC
         return first, first + self.topic.slots
+
+
+def check_declared(transaction: Transaction, ref: TopicRef) -> None:
+    """Refuses the number of a topic that was deleted; without rows it looks like an empty one.
+
+    Raises:
+        UnknownTopic: if there is no topic of this number.
+    """
+    if transaction.row(_IS_DECLARED, (ref.id,)) is None:
+        raise UnknownTopic(ref.topic.name)
 
 
 def declared(transaction: Transaction, namespace: str, name: str | None = None) -> list[TopicRef]:

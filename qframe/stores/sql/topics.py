@@ -61,10 +61,10 @@ class SqlTopics(SqlRole, Topics):
     @override
     def topic(self, name: str) -> Topic | None:
         refs = self._database.read_autocommit(lambda it: declared(it, self._namespace, name))
-        self._topic_ids.pop(name, None)
-        for ref in refs:
-            self._topic_ids[name] = ref.id
-        return refs[0].topic if refs else None
+        if not refs:
+            return None
+        self._topic_ids[name] = refs[0].id
+        return refs[0].topic
 
     @override
     def topics(self) -> list[Topic]:
