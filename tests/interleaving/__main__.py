@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import math
 import random
 import sys
 import tempfile
@@ -38,19 +39,26 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--first", choices=BY_NAME, help="the operation that is interrupted")
     parser.add_argument("--second", choices=BY_NAME, help="the one that comes between")
     parser.add_argument("--share", type=float, default=1.0, help="how many of the pairs, at random")
+    parser.add_argument("--minutes", type=float, help="of each store, with pairs in a drawn order")
     asked = parser.parse_args(words)
     failed = 0
     for store in asked.stores.split(","):
         with ExitStack() as stack:
             place = _opened(stack, store)
             started, counted = time.monotonic(), Counted()
-            for pair in _pairs(asked):
+            pairs = list(_pairs(asked))
+            if asked.minutes is not None:
+                random.Random(asked.seeds).shuffle(pairs)
+            for pair in pairs:
+                if time.monotonic() - started > 60 * (asked.minutes or math.inf):
+                    break
                 try:
                     counted = counted.plus(run(place, pair))
                 except Fault as fault:
                     failed += 1
                     say(f"{fault}\n")
-            say(f"{store}: {counted}, {time.monotonic() - started:.0f} s")
+            took_s = time.monotonic() - started
+            say(f"{store}, of {len(pairs):,} pairs: {counted}, {took_s:.0f} s")
     say("all is well" if not failed else f"{failed} pairs end otherwise than on the model")
     return int(bool(failed))
 
