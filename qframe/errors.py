@@ -23,10 +23,8 @@ class BadInput(QFrameError, ValueError):
 
     def __init__(self, what: str, value: object, why: str, remedy: str) -> None:
         super().__init__(f"{what} {_shown(value)}: {why}; {remedy}")
-        self.what = what
-        self.value = value
-        self.why = why
-        self.remedy = remedy
+        self.what, self.value = what, value
+        self.why, self.remedy = why, remedy
 
 
 class BadTopic(BadInput):
@@ -120,10 +118,8 @@ class MessagesGone(QFrameError):
             "they were read; give the reader a group, or the topic a longer retain, or set "
             "failOnDataLoss to false to go on without them"
         )
-        self.topic = topic
-        self.slot = slot
-        self.first = first
-        self.kept = kept
+        self.topic, self.slot = topic, slot
+        self.first, self.kept = first, kept
 
 
 class NotSupported(QFrameError):
@@ -131,8 +127,16 @@ class NotSupported(QFrameError):
 
     def __init__(self, what: str, remedy: str) -> None:
         super().__init__(f"{what} is not supported in this version; {remedy}")
-        self.what = what
-        self.remedy = remedy
+        self.what, self.remedy = what, remedy
+
+
+class NotAllowed(QFrameError):
+    """Raised when somebody lacks the right to what they ask for; nothing was changed."""
+
+    def __init__(self, by: str, right: str, rights: Iterable[str]) -> None:
+        there = ", ".join(sorted(rights)) or "nothing"
+        super().__init__(f"{by} has no right to {right}, only to {there}; use a role that has it")
+        self.by, self.right = by, right
 
 
 class TopicFull(QFrameError):
@@ -150,8 +154,7 @@ class TopicFull(QFrameError):
             f"topic {topic!r} is full: {refused} of {len(outcomes)} messages were refused; "
             "wait until its groups have settled some, or raise its max_length"
         )
-        self.topic = topic
-        self.outcomes = outcomes
+        self.topic, self.outcomes = topic, outcomes
 
 
 class StoreUnavailable(QFrameError):
@@ -319,8 +322,7 @@ class BadRoute(BadInput):
             f"route of batcher {batcher!r}", answer, f"its channels are 0 to {channels - 1}",
             f"return one of these, such as hash % {channels}",
         )  # fmt: skip
-        self.batcher = batcher
-        self.channels = channels
+        self.batcher, self.channels = batcher, channels
 
 
 class BatcherClosed(QFrameError):
@@ -349,8 +351,7 @@ class QueueFull(QFrameError):
             f"batcher {batcher!r} is full with {queue_size} items waiting ({why}); "
             "put it again later, wait longer, or give the batcher more threads or queue_size"
         )
-        self.batcher = batcher
-        self.queue_size = queue_size
+        self.batcher, self.queue_size = batcher, queue_size
 
 
 class NotProcessed(QFrameError):
@@ -382,8 +383,7 @@ class NeverIdle(QFrameError):
             f"it does not finish ({option}: {limit}):\n{what}\n"
             "look for a handler that publishes what it handles, or a message that nobody settles"
         )
-        self.what = what
-        self.limit = limit
+        self.what, self.limit = what, limit
 
 
 class WorkerFailed(QFrameError):

@@ -1,12 +1,13 @@
 """The operations for a person on call: find messages, settle dead letters, move groups.
 
 Every operation takes a topic and a group, and first refuses names that do not exist. Reading
-changes nothing; each verb that changes something leaves an audit event.
+changes nothing; each verb that changes something checks the rights of who asks, and leaves an audit
+event.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Self
 
 from qframe.admin.audit_log import AuditLog
@@ -18,6 +19,7 @@ from qframe.admin.holds import HoldAdmin
 from qframe.admin.keys import KeyAdmin
 from qframe.admin.looking import LookingAdmin
 from qframe.admin.removal import RemovalAdmin
+from qframe.admin.rights import checked_rights
 from qframe.events import Events
 from qframe.roster import Roster
 from qframe.stores.base import Store
@@ -38,6 +40,11 @@ class Admin(
         events: hears what was done.
         by: who acts; by default the user and host of this process.
         source: where the calls come from; by default the host and process.
+        rights: the name of a role, `viewer`, `reader`, `operator` or `owner`, or rights one by one;
+            by default all.
+
+    Raises:
+        BadOption: if there is no such role or right, or a name is not allowed.
     """
 
     def __init__(
@@ -48,22 +55,35 @@ class Admin(
         events: Events | None = None,
         by: str | None = None,
         source: str | None = None,
+        rights: Iterable[str] | str = "owner",
     ) -> None:
         audit = AuditLog(Events() if events is None else events, by=by, source=source)
-        super().__init__(AdminContext(store, roster=roster, audit=audit))
+        super().__init__(
+            AdminContext(store, roster=roster, audit=audit, rights=checked_rights(rights))
+        )
 
-    def acting(self, *, by: str | None = None, source: str | None = None) -> Self:
-        """The same operations in the name of somebody else, for the audit.
+    def acting(
+        self,
+        *,
+        by: str | None = None,
+        source: str | None = None,
+        rights: Iterable[str] | str | None = None,
+    ) -> Self:
+        """The same operations in the name of somebody else: for the audit, and with their rights.
 
         Args:
             by: who acts, such as a user's name; None for the user and host of this process.
             source: where the call comes from, such as an address; None for this process.
+            rights: the name of a role, or rights one by one; None for those that are there. None
+                is added to them.
 
         Raises:
-            BadOption: if one is empty, or longer than 200 characters.
+            BadOption: if there is no such role or right, or a name is empty or longer than 200
+                characters.
         """
         context = self._context
         return type(self)(
             context.store, roster=context.roster, events=context.audit.events, by=by,
             source=source,
+            rights=context.rights if rights is None else context.rights & checked_rights(rights),
         )  # fmt: skip

@@ -65,11 +65,16 @@ class DeadCauses(msgspec.Struct, kw_only=True, frozen=True):
 def cause_of(record: Record) -> DeadCause:
     """The cause of one death, with nothing counted."""
     text = record.error or "unknown"
-    found = _CLASS.match(text)
-    error = found.group() if found else text[:100]
+    error = class_in(text) or text[:100]
     place = _place_in(record.traceback or "")
     name = sha256(f"{error}\n{place}".encode()).hexdigest()[:8]
     return DeadCause(name=name, error=error, place=place)
+
+
+def class_in(error: str) -> str | None:
+    """The class of an error, of its text; None where the text does not begin with one."""
+    found = _CLASS.match(error)
+    return found.group() if found else None
 
 
 def _place_in(traceback: str) -> str:
@@ -88,16 +93,21 @@ class CauseCounts:
 
     Args:
         now_ms: the store's now.
+        has_text: whether the last error of a cause is told, and not its class alone.
     """
 
-    def __init__(self, now_ms: int) -> None:
+    def __init__(self, now_ms: int, *, has_text: bool) -> None:
         self._now_ms = now_ms
+        self._has_text = has_text
         self._found: dict[str, DeadCause] = {}
 
     def add(self, record: Record) -> None:
         """Counts one."""
         cause = cause_of(record)
+        if not self._has_text:
+            cause = msgspec.structs.replace(cause, error=class_in(cause.error) or "error")
         before = self._found.get(cause.name, cause)
+        text = record.error if self._has_text else cause.error
         died_ms = record.died_at_ms or 0
         age_ms = self._now_ms - died_ms
         is_last = died_ms >= before.last_ms
@@ -109,7 +119,7 @@ class CauseCounts:
             first_ms=min(before.first_ms or died_ms, died_ms),
             last_ms=max(before.last_ms, died_ms),
             example=record.id if is_last else before.example,
-            text=(record.error or "") if is_last else before.text,
+            text=(text or "") if is_last else before.text,
         )
 
     def by_frequency(self) -> list[DeadCause]:

@@ -1,40 +1,77 @@
-"""The ground of all verbs: the store, the rosters, names that are looked up, and the audit."""
+"""The ground of all verbs: the store, the rosters, names, rights, and the audit."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from qframe.admin.audit_log import AuditLog
 from qframe.admin.owners import GroupRoster
-from qframe.errors import UnknownGroup, UnknownTopic
+from qframe.admin.rights import Right, without_body
+from qframe.errors import NotAllowed, UnknownGroup, UnknownTopic
 from qframe.options.tuning import Tuning, tuning_of
 from qframe.roster import Roster
 from qframe.stores.base import Store
+from qframe.stores.records import Record
 from qframe.topic import Topic, checked_group, checked_name
 
 
 class AdminContext:
-    """Finds topics and groups by name, and knows who asks.
+    """Finds topics and groups by name, and knows who asks and what they may.
 
     Args:
         store: where the messages are.
         roster: returns the members of a topic's group.
         audit: told of what is changed.
+        rights: of who asks.
     """
 
     def __init__(
-        self, store: Store, *, roster: Callable[[Topic, str], Roster], audit: AuditLog
+        self,
+        store: Store,
+        *,
+        roster: Callable[[Topic, str], Roster],
+        audit: AuditLog,
+        rights: frozenset[Right],
     ) -> None:
         self.store = store
         self.roster = roster
         self.audit = audit
+        self.rights = rights
+
+    def require(self, right: Right) -> None:
+        """Sees that who asks has a right.
+
+        Raises:
+            NotAllowed: if they do not.
+        """
+        if right not in self.rights:
+            raise NotAllowed(self.audit.by, right, self.rights)
+
+    def shown(self, record: Record) -> Record:
+        """A record with what they may see of it."""
+        return record if "body" in self.rights else without_body(record)
+
+    def all_shown(self, records: Iterable[Record]) -> list[Record]:
+        """Records with what they may see of them."""
+        return [self.shown(record) for record in records]
+
+    def topics(self) -> list[Topic]:
+        """All topics.
+
+        Raises:
+            NotAllowed: if they may not even look.
+        """
+        self.require("view")
+        return self.store.topics()
 
     def topic(self, topic: Topic | str) -> Topic:
         """The topic as it is declared.
 
         Raises:
+            NotAllowed: if they may not even look.
             UnknownTopic: if there is none of this name.
         """
+        self.require("view")
         name = topic.name if isinstance(topic, Topic) else checked_name(topic, "topic")
         found = self.store.topic(name)
         if found is None:

@@ -57,7 +57,10 @@ class DeadAdmin(AdminRole):
         found = self._context.topic(topic)
         self._context.group(found, group)
         place = None if after is None else dead_place(after)
-        return self._context.store.dead(found, group, limit=checked_limit(limit), after=place)
+        context = self._context
+        return context.all_shown(
+            context.store.dead(found, group, limit=checked_limit(limit), after=place)
+        )
 
     def dead_show(self, topic: Topic | str, group: str, message_id: str) -> Record:
         """One dead letter, with its error and traceback.
@@ -73,7 +76,7 @@ class DeadAdmin(AdminRole):
                 "message", message_id, f"it is not a dead letter of {found.name}/{group}",
                 f"see: qframe dead list {found.name} {group}",
             )  # fmt: skip
-        return records[0]
+        return context.shown(records[0])
 
     def dead_causes(self, topic: Topic | str, group: str, limit: int = 10_000) -> DeadCauses:
         """A group's dead letters by cause: the class of the error, and the line that raised it.
@@ -87,7 +90,7 @@ class DeadAdmin(AdminRole):
         self._context.group(found, group)
         most = checked_limit(limit)
         now_ms = self._context.store.now_ms()
-        counts = CauseCounts(now_ms)
+        counts = CauseCounts(now_ms, has_text="body" in self._context.rights)
         looked_at, last = 0, None
         for page in self._pages(found, group, until=None):
             for record in page[: most - looked_at]:
@@ -127,7 +130,9 @@ class DeadAdmin(AdminRole):
 
         Raises:
             BadOption: if `ids`, `until` or `cause` is not as described.
+            NotAllowed: without the right to retry.
         """
+        self._context.require("retry")
         return self._decide(
             "dead_retry", topic, group, ids, until=until, cause=cause, on_progress=on_progress
         )
@@ -144,8 +149,9 @@ class DeadAdmin(AdminRole):
     ) -> int:
         """Removes dead messages for good, counted as cancelled; returns how many.
 
-        Its arguments are those of `dead_retry`.
+        Its arguments are those of `dead_retry`; its right is to drop.
         """
+        self._context.require("drop")
         return self._decide(
             "dead_drop", topic, group, ids, until=until, cause=cause, on_progress=on_progress
         )

@@ -49,8 +49,9 @@ class FindingAdmin(AdminRole):
         if offset is not None:
             topics = [each for each in topics if not each.has_subjects]
         explainer = Explainer(
-            self._context.store, roster=self._context.roster, sought=sought, look=look
-        )
+            self._context.store, roster=self._context.roster, sought=sought, look=look,
+            shown=self._context.shown,
+        )  # fmt: skip
         return explainer.explained(topics)
 
     def search(
@@ -88,7 +89,11 @@ class FindingAdmin(AdminRole):
 
         Raises:
             BadOption: if `state` or `place` is not as described, or a number is below 1.
+            NotAllowed: if headers, error or body are asked for without the right to see bodies.
         """
+        context = self._context
+        if headers or error is not None or body:
+            context.require("body")
         if state is not None and state not in SEARCHED:
             raise BadOption(
                 "state", state, "there is no such state", f"use one of {', '.join(SEARCHED)}"
@@ -98,16 +103,17 @@ class FindingAdmin(AdminRole):
             body=body or {},
         )  # fmt: skip
         topics = self._topics(topic)
-        return searched(
-            self._context.store,
+        hits = searched(
+            context.store,
             topics,
             query,
             place=place,
             limit=checked_limit(limit),
             look=max(1, look),
         )
+        return Hits(context.all_shown(hits.records), hits.looked, hits.place)
 
     def _topics(self, topic: Topic | str | None) -> list[Topic]:
         """The topic that is named, or all."""
         context = self._context
-        return context.store.topics() if topic is None else [context.topic(topic)]
+        return context.topics() if topic is None else [context.topic(topic)]

@@ -64,8 +64,10 @@ class GroupAdmin(AdminRole):
 
         Raises:
             BadOption: if `@consumer` would refuse the value too.
+            NotAllowed: without the right to tune.
         """
         context = self._context
+        context.require("tune")
         texts = texts_of(threads, rate, in_flight)
         found = context.topic(topic)
         context.store.tune(found, context.group(found, group), texts)
@@ -84,8 +86,10 @@ class GroupAdmin(AdminRole):
 
         Raises:
             BadOption: if its workers are alive and `force` is not given.
+            NotAllowed: without the right to drop.
         """
         context = self._context
+        context.require("drop")
         found = context.topic(topic)
         context.group(found, group)
         if not force and (alive := context.alive(found, group)):
@@ -122,8 +126,10 @@ class GroupAdmin(AdminRole):
 
         Raises:
             BadOption: unless exactly one of `to`, `offset` and `time` is given, and fits.
+            NotAllowed: without the right to seek.
         """
         context = self._context
+        context.require("seek")
         found, positions = self._asked(topic, group, to, offset, time)
         context.store.seek(found, group, positions)
         context.audit.record("seek", found, group, count=len(positions), offsets=positions)

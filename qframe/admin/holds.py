@@ -34,8 +34,10 @@ class HoldAdmin(AdminRole):
 
         Raises:
             BadOption: if `why` is too long, or 1,000 keys of the group are paused already.
+            NotAllowed: without the right to pause.
         """
         context = self._context
+        context.require("pause")
         found = context.topic(topic)
         names = context.groups(found, group)
         name = name_of(None if key is None else checked_key(key))
@@ -62,6 +64,7 @@ class HoldAdmin(AdminRole):
     ) -> None:
         """Ends the pause of a group (None for all groups), or of a key; keys are resumed singly."""
         context = self._context
+        context.require("pause")
         found = context.topic(topic)
         names = context.groups(found, group)
         name = name_of(None if key is None else checked_key(key))

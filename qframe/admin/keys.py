@@ -41,8 +41,10 @@ class KeyAdmin(AdminRole):
 
         Raises:
             BadOption: if the key has no message to skip, or a worker has it in hand.
+            NotAllowed: without the right to retry.
         """
         context = self._context
+        context.require("retry")
         found = context.topic(topic)
         context.group(found, group)
         reason = checked_why(why)
@@ -67,7 +69,7 @@ class KeyAdmin(AdminRole):
             "skip", found, group, count=1, key=key, ids=[record.id], why=reason,
             force=force or None,
         )  # fmt: skip
-        return record
+        return context.shown(record)
 
     def unblock(self, topic: Topic | str, group: str, key: str) -> int:
         """Makes a key's waiting retries due now; returns how many messages that were.
@@ -77,8 +79,10 @@ class KeyAdmin(AdminRole):
 
         Raises:
             BadOption: if the group has no message of the key.
+            NotAllowed: without the right to retry.
         """
         context = self._context
+        context.require("retry")
         found = context.topic(topic)
         context.group(found, group)
         waiting = [each for each in self._all_first(found, group, key) if each.state == "waiting"]

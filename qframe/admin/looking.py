@@ -23,7 +23,7 @@ class LookingAdmin(AdminRole):
 
     def topics(self) -> list[TopicTotals]:
         """All topics, by name, with the totals of each group."""
-        return [self._totals(topic) for topic in self._context.store.topics()]
+        return [self._totals(topic) for topic in self._context.topics()]
 
     def topic(self, topic: Topic | str) -> TopicTotals:
         """One topic, with the totals of each group."""
@@ -87,11 +87,14 @@ class LookingAdmin(AdminRole):
                     "there is no such state",
                     f"use one or more of {', '.join(STATES)}",
                 )
-        return self._context.store.peek(found, group, states=states, limit=checked_limit(limit))
+        context = self._context
+        return context.all_shown(
+            context.store.peek(found, group, states=states, limit=checked_limit(limit))
+        )
 
     def verify(self, topic: Topic | str | None = None) -> list[str]:
         """Audits one topic or all; returns what is wrong, in sentences, or nothing."""
-        topics = self._context.store.topics() if topic is None else [self._context.topic(topic)]
+        topics = self._context.topics() if topic is None else [self._context.topic(topic)]
         return [
             f"topic {each.name}: {fault}"
             for each in topics
@@ -111,9 +114,7 @@ class LookingAdmin(AdminRole):
         if group is not None:
             raise BadOption("group", group, "it needs its topic", "give topic= as well")
         return workers_of(
-            roster
-            for each in self._context.store.topics()
-            for roster in self._context.rosters(each)
+            roster for each in self._context.topics() for roster in self._context.rosters(each)
         )
 
     def owners(self, topic: Topic | str, group: str | None = None) -> list[OwnerInfo]:

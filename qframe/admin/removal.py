@@ -35,8 +35,10 @@ class RemovalAdmin(AdminRole):
 
         Raises:
             BadOption: if `confirm` is another name, or workers are alive and `force` is not given.
+            NotAllowed: without the right to drop.
         """
         context = self._context
+        context.require("drop")
         found = context.topic(topic)
         if confirm != found.name:
             raise BadOption(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Final
 
 from qframe.admin.explain.cause import Cause, Explanation
@@ -29,13 +29,18 @@ class Explainer:
         roster: returns the members of a topic's group.
         sought: what to explain.
         look: how many messages a scan may look at, in all topics together.
+        shown: returns a record with what may be seen of it.
     """
 
-    def __init__(self, store: Store, *, roster: RosterOf, sought: Sought, look: int) -> None:
+    def __init__(
+        self, store: Store, *, roster: RosterOf, sought: Sought, look: int,
+        shown: Callable[[Record], Record],
+    ) -> None:  # fmt: skip
         self._store = store
         self._roster = roster
         self._sought = sought
         self._left = look
+        self._shown = shown
         self._now_ms = store.now_ms()
         self._around: dict[tuple[str, str], Circumstances] = {}
 
@@ -84,7 +89,8 @@ class Explainer:
             records = self._store.find(topic, keyed).records or records
         until_ms = {one.slot: one.at_ms + topic.dedupe_window_ms for one in found.remembered}
         return [
-            self._explained(topic, record, looked, until_ms.get(record.slot)) for record in records
+            self._explained(topic, self._shown(record), looked, until_ms.get(record.slot))
+            for record in records
         ]
 
     def _explained(
