@@ -99,6 +99,7 @@ class Scheduler:
         current: the task whose turn it is.
         steps: how many turns there were.
         failure: what has ended the run.
+        left: how many locks are taken before the next turn ends.
     """
 
     def __init__(self, seed: object) -> None:
@@ -112,7 +113,7 @@ class Scheduler:
         self._heap: list[tuple[float, int, Any, int, bool]] = []
         self._pushed = 0
         self._woken = False
-        self._left = OFTEN
+        self.left = OFTEN
         self._over = False
 
     def spawn(self, process: Process, function: Callable[[], object], name: str) -> Task:
@@ -203,12 +204,9 @@ class Scheduler:
             self._push(self.now + after_s + self._draw() * 5e-5, task, task.token, True)
 
     def preempt(self) -> None:
-        """A place at which a thread may lose its turn to another one."""
-        self._left -= 1
-        if self._left <= 0:
-            self._left = 1 + int(-math.log(1.0 - self._draw()) * OFTEN)
-            if self.current is not None:
-                self.block(self._draw() ** 4 * 0.02)
+        """A thread's turn is over: it may lose it to another one."""
+        self.left = 1 + int(-math.log(1.0 - self._draw()) * OFTEN)
+        self.block(self._draw() ** 4 * 0.02)
 
     # For whoever runs it.
 

@@ -210,8 +210,8 @@ class Connection:
         return found[0] if found else None
 
     def _call(self, name: str, operation: Callable[..., Any], args: Any, more: Any) -> Any:
-        sleep = self.scheduler.sleep
-        there_s, back_s = self.latency_s(), self.latency_s()
+        sleep, draw = self.scheduler.block, self._draw
+        there_s, back_s = 0.0002 + draw() ** 4 * 0.01, 0.0002 + draw() ** 4 * 0.01
         what = None
         if self.troubles:
             trouble = self._trouble("refused", "lost before", "lost after", "late", "slow", "cut")

@@ -44,7 +44,12 @@ class SimulatedLock:
     def acquire(self, blocking: bool = True, timeout: float = -1) -> bool:
         scheduler = _NOW[0]
         if scheduler.current is not None:
-            scheduler.preempt()
+            scheduler.left -= 1
+            if scheduler.left <= 0:
+                scheduler.preempt()
+        if not self._held:
+            self._held = True
+            return True
         while self._held:
             if not blocking:
                 return False
@@ -57,19 +62,20 @@ class SimulatedLock:
         self._held = True
         return True
 
+    __enter__ = acquire
+
     def release(self) -> None:
+        self._held = False
+        if self._waiting:
+            _NOW[0].wake(self._waiting.popleft())
+
+    def __exit__(self, *_: object) -> None:
         self._held = False
         if self._waiting:
             _NOW[0].wake(self._waiting.popleft())
 
     def locked(self) -> bool:
         return self._held
-
-    def __enter__(self) -> bool:
-        return self.acquire()
-
-    def __exit__(self, *_: object) -> None:
-        self.release()
 
 
 class SimulatedRLock:
