@@ -1,4 +1,7 @@
-"""Runs seeds: `python -m simulation --minutes 60`, `--seeds 0:2000`, `--seed 81 --history`."""
+"""Runs seeds: `python -m simulation --minutes 60`, `--seeds 0:2000`, `--seed 81 --history`.
+
+`--seeds 0: --seconds 60` runs those from 0 on that take so long on one core.
+"""
 
 from __future__ import annotations
 
@@ -25,7 +28,8 @@ def main(words: list[str] | None = None) -> int:
     """Returns how many runs have failed, or 1."""
     parser = argparse.ArgumentParser(prog="python -m simulation", description=__doc__)
     parser.add_argument("--seed", help="one run")
-    parser.add_argument("--seeds", metavar="A:B", help="the runs from A to B")
+    parser.add_argument("--seeds", metavar="A:B", help="the runs from A to B; without B, from A on")
+    parser.add_argument("--seconds", type=float, help="stops after so much of one core's time")
     parser.add_argument("--minutes", type=float, help="runs for so long, of seeds never seen")
     parser.add_argument("--history", action="store_true", help="tells what happened")
     parser.add_argument("--whole", action="store_true", help="does not shrink what fails")
@@ -34,7 +38,8 @@ def main(words: list[str] | None = None) -> int:
     with simulated():
         if asked.seed is not None:
             return _one(asked.seed, history=asked.history, whole=asked.whole)
-        return _many(_seeds(asked), whole=asked.whole, stop=asked.stop)
+        seconds = asked.seconds or float("inf")
+        return _many(_seeds(asked), seconds, whole=asked.whole, stop=asked.stop)
 
 
 def _one(seed: str, *, history: bool, whole: bool) -> int:
@@ -56,10 +61,10 @@ def _seeds(asked: argparse.Namespace) -> Iterator[int]:
                 return
             yield seed
     first, last = (asked.seeds or "0:1000").split(":")
-    yield from range(int(first), int(last))
+    yield from range(int(first), int(last)) if last else count(int(first))
 
 
-def _many(seeds: Iterator[int], *, whole: bool, stop: bool) -> int:
+def _many(seeds: Iterator[int], seconds: float, *, whole: bool, stop: bool) -> int:
     started, runs, failed = time.process_time(), 0, []
     for seed in seeds:
         plan = drawn(seed)
@@ -72,6 +77,8 @@ def _many(seeds: Iterator[int], *, whole: bool, stop: bool) -> int:
                 break
         if runs % COLLECT_EVERY == 0:
             gc.collect()
+        if time.process_time() - started >= seconds:
+            break
     took_s = time.process_time() - started
     say(
         f"{runs} runs in {took_s:.1f} s of one core, {runs / max(took_s, 1e-9) * 60:.0f} a minute; "
