@@ -6,8 +6,9 @@ from typing import Final
 
 from mutants.guards import GUARDS
 from mutants.mutant import Mutant
+from mutants.parts import PARTS
 from mutants.runtime import RUNTIME
 from mutants.stores import STORES
 from mutants.survived import SURVIVED
 
-KEPT: Final[list[Mutant]] = [*RUNTIME, *STORES, *SURVIVED, *GUARDS]
+KEPT: Final[list[Mutant]] = [*RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS]

@@ -29,6 +29,9 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
 * **A plan** (`plan`) is drawn from the seed alone: kind, slots, options, 50 messages with what
   their handlers do call by call, and 10 faults. A third of the plans are gentle: they have only
   faults after which a delivery may not count whose handler has not failed.
+* **Parts that some plans have** are drawn apart from all else, so that a seed stays what it was
+  when there is one more: `pulling`, loops of the user's own that take messages and settle them by
+  `ack`, where others have handlers.
 * **The ledger** hears of each message that is stored, handed out and settled, and of each call of
   a handler. It checks as that happens: no two handlers of a key while both their workers are
   certain, order of each key, attempts, nothing before it is due, nothing acknowledged that was

@@ -104,7 +104,8 @@ def _tell(plan: Plan) -> None:
     except Exception as error:
         world.log("end", f"{type(error).__name__}: {error}")
     say(
-        f"{plan.kind}, {plan.slots} slots, {plan.groups} groups, effect {plan.effect}, "
+        f"{plan.kind}, {plan.slots} slots, {plan.groups} groups, "
+        f"{'pulled' if plan.is_pulled else f'effect {plan.effect}'}, "
         f"{plan.options}, {len(plan.messages)} messages, {len(plan.faults)} faults"
     )
     for at_s, who, what in world.history:

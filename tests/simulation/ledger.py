@@ -18,13 +18,18 @@ class Broken(AssertionError):
 
 
 class Call:
-    """One call of a handler with one message."""
+    """One call of a handler with one message.
+
+    Attributes:
+        is_fresh: whether nothing stands between its worker's last look at what it owns and it.
+    """
 
     def __init__(self, worker: SimulatedWorker, group: str, message: Any, unit: object) -> None:
         self.worker = worker
         self.group = group
         self.message = message
         self.unit = unit
+        self.is_fresh = worker.plan.is_direct
 
     @property
     def is_certain(self) -> bool:
@@ -215,7 +220,7 @@ class Ledger:
 
     def _check_owned(self, call: Call, name: tuple[str, str]) -> None:
         worker = call.worker
-        if self.plan.is_direct and call.group in worker.consumers:
+        if call.is_fresh and call.group in worker.consumers:
             consumer = worker.consumers[call.group]
             is_late = consumer.slots.certain_until_s <= worker.process.monotonic_s()
             if is_late or call.message.delivery not in consumer.in_flight:

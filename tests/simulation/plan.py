@@ -6,6 +6,7 @@ from random import Random
 from typing import Any, Final
 
 import msgspec
+from msgspec import structs
 
 MESSAGES: Final = 50
 FAULTS: Final = 10
@@ -21,6 +22,9 @@ LEVELS: Final = {"gentle": GENTLE, "flaky": GENTLE + FLAKY, "harsh": GENTLE + FL
 """Of the first two, a delivery may not count that has ended with no handler's error."""
 SHORT_S: Final = 0.4
 """Flaky faults do not last until a lease or a session could end."""
+PULLED: Final = 0.2
+"""The share of plans whose messages are pulled by loops of the user's own, where that can be."""
+HANDLERS_ONLY: Final = ("rate_limit", "over", "breaker")
 STREAMS_ONLY: Final = ("sought",)
 TIMERS_ONLY: Final = ("moved", "cancelled")
 
@@ -71,6 +75,7 @@ class Plan(msgspec.Struct, frozen=True):
     rates: tuple[float, ...]
     messages: tuple[Sending, ...]
     faults: tuple[Fault, ...]
+    is_pulled: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -102,7 +107,19 @@ class Plan(msgspec.Struct, frozen=True):
 
 
 def drawn(seed: int | str) -> Plan:
-    """The plan of a seed."""
+    """The plan of a seed.
+
+    Some have parts that others have not. These are drawn apart, so that all else of a seed stays
+    as it was when there is one more such part.
+    """
+    plan, draw = _drawn(seed), Random(f"{seed}/parts")
+    if draw.random() < PULLED and plan.effect == "direct" and "batch" not in plan.options:
+        options = {name: plan.options[name] for name in plan.options if name not in HANDLERS_ONLY}
+        plan = structs.replace(plan, is_pulled=True, options=options, grace_s=0.0)
+    return plan
+
+
+def _drawn(seed: int | str) -> Plan:
     draw = Random(f"{seed}/plan")
     kind = draw.choices(["stream", "ordered", "delay", "priority", "merge"], [8, 7, 2, 2, 1])[0]
     level = draw.choices(list(LEVELS), [3, 3, 5])[0]

@@ -64,5 +64,7 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         if name not in ("max_attempts", "over"):
             options = {each: value for each, value in plan.options.items() if each != name}
             yield structs.replace(plan, options=options)
+    if plan.is_pulled:
+        yield structs.replace(plan, is_pulled=False)
     if plan.threads > 1:
         yield structs.replace(plan, threads=1)

@@ -26,6 +26,7 @@ from qframe.topic import Topic
 from simulation.database import SimulatedChecker
 from simulation.ledger import Call, Ledger
 from simulation.plan import Plan
+from simulation.pulling import PullLoops
 from simulation.scheduler import Process, Scheduler
 from simulation.store import PATIENCE_S, Connection, SimulatedServer
 
@@ -37,6 +38,10 @@ def options_of(plan: Plan) -> ConsumerOptions:
     """The options of a plan's consumers."""
     given = dict(plan.options)
     more: dict[str, Any] = {"max_attempts": given["max_attempts"]}
+    if plan.is_pulled:
+        more["auto_ack"] = False
+    else:
+        more["threads"] = plan.threads
     if size := given.get("batch"):
         more["batch"] = Batch(size, 0.05)
     if rate := given.get("rate_limit"):
@@ -48,10 +53,8 @@ def options_of(plan: Plan) -> ConsumerOptions:
             more[name] = given[name]
     if plan.effect == "first":
         more["at_most_once"] = True
-    return consumer_options(
-        threads=plan.threads, lease=plan.lease_s,
-        backoff=Backoff(BACKOFF_FIRST_S, cap=BACKOFF_CAP_S), **more,
-    )  # fmt: skip
+    backoff = Backoff(BACKOFF_FIRST_S, cap=BACKOFF_CAP_S)
+    return consumer_options(lease=plan.lease_s, backoff=backoff, **more)
 
 
 class SimulatedWorker:
@@ -89,6 +92,7 @@ class SimulatedWorker:
         self._on_end = on_end
         self._log = log
         self._events = events
+        self._loops: list[PullLoops] = []
         self.worker: Worker | None = None
         self._is_ready = False
         self._stopped_s: float | None = None
@@ -116,11 +120,17 @@ class SimulatedWorker:
         return stopped_s is not None and now_s >= stopped_s + grace_s - 0.05
 
     def stop(self) -> None:
-        """Sends it a SIGTERM."""
+        """Sends it a SIGTERM, or has the block of its pull left."""
         if self._stopped_s is None:
             self._stopped_s = self.process.monotonic_s()
+        for loops in self._loops:
+            self._scheduler.spawn(self.process, loops.close, "user")
         if self.worker is not None:
             self.worker.stop()
+
+    def tell(self, what: str) -> None:
+        """Writes down what has happened in it."""
+        self._log(self.process.name, what)
 
     def kill(self) -> None:
         """Sends it a SIGKILL."""
@@ -155,6 +165,8 @@ class SimulatedWorker:
 
     def _ready(self) -> None:
         self._is_ready = True
+        for loops in self._loops:
+            loops.start(self.plan.threads)
 
     def _may_fail(self, error: WorkerFailed) -> bool:
         """Whether it had not begun yet: a store that is away later is waited for."""
@@ -193,7 +205,7 @@ class SimulatedWorker:
         if self._checker is not None:
             checker = self._checker.connected(self.process, self.connection)
         scope = Scope("simulation", topic.name, group)
-        spec = ConsumerSpec(topic, group, _plain, handle, options)
+        spec = ConsumerSpec(topic, group, _plain, handle, options, is_pulled=self.plan.is_pulled)
         consumer = self.consumers[group] = Consumer(
             topic=topic, group=group, handler=handle, options=options,
             make_policy=lambda settle_now: policy_of(
@@ -206,6 +218,8 @@ class SimulatedWorker:
             store=store, coordinator=self._coordinator, max_bytes=MAX_BYTES,
             events=self._events, clock=clock, on_failure=fail,
         )  # fmt: skip
+        if self.plan.is_pulled:
+            self._loops.append(PullLoops(self, consumer, group, self._ledger))
         return consumer
 
     # Its handlers.

@@ -62,7 +62,9 @@ def test_a_wait_ends_by_its_time_by_a_message_and_by_the_end() -> None:
     buffer = PullBuffer(SYSTEM_CLOCK, Work())
     assert buffer.take(0.0) is None
     taken: list[Any] = []
-    waiting = threading.Thread(target=lambda: [taken.append(buffer.take(None)) for _ in range(2)])
+    waiting = threading.Thread(
+        target=lambda: [taken.append(buffer.take(None)) for _ in range(2)], daemon=True
+    )
     waiting.start()
     buffer.dispatch([attempt(1)])
     eventually(lambda: taken)
