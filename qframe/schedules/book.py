@@ -1,0 +1,123 @@
+"""The book of all schedules: a record of each in the store, changed by comparison and swap."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from qframe.errors import UnknownGroup, UnknownTopic
+from qframe.outcomes import Outcome
+from qframe.producing.producer import Producer
+from qframe.schedules.deciding import NEVER_MS
+from qframe.schedules.record import Schedule
+from qframe.stores.base import Groups, Inspecting, StoredTimers, Topics
+from qframe.stores.records import Record
+from qframe.stores.types import Entry
+from qframe.topic import INTERNAL, Kind, Topic
+
+GROUP: Final = "leader"
+TOPIC: Final = Topic(f"{INTERNAL}schedules", Kind.DELAY, 1, dedupe_window="1m")
+"""The system topic: its messages are the records, its one slot is the leader's."""
+
+
+SHIFT_MS: Final = 10**13
+"""317 years, which are added to the due time of each record: it orders them, and never comes."""
+
+
+class BookStore(Topics, Groups, Inspecting, StoredTimers, Protocol):
+    """The roles of a store that a book uses."""
+
+
+class ScheduleBook:
+    """Reads and writes the records of schedules.
+
+    Args:
+        store: where they are.
+        producer: writes them.
+        on_damage: called with the name of a schedule whose record cannot be read, and the error.
+    """
+
+    def __init__(
+        self,
+        store: BookStore,
+        producer: Producer,
+        *,
+        on_damage: Callable[[str, Exception], None] = lambda _name, _error: None,
+    ) -> None:
+        self._store = store
+        self._producer = producer
+        self._on_damage = on_damage
+
+    def open(self) -> None:
+        """Makes its topic known; a book that was never opened is empty."""
+        self._store.declare(TOPIC)
+        self._store.subscribe(TOPIC, GROUP)
+
+    def read(self, name: str) -> Schedule | None:
+        """A schedule, or its tombstone; None if there never was one, or it cannot be read."""
+        try:
+            found = self._read(self._store.timer(TOPIC, name))
+        except (UnknownTopic, UnknownGroup):
+            return None
+        return found[0] if found else None
+
+    def due(self, until_ms: int, limit: int) -> list[Schedule]:
+        """The schedules that somebody has to look at until then, the most urgent first."""
+        return self._read(self._store.timers(TOPIC, until_ms=SHIFT_MS + until_ms + 1, limit=limit))
+
+    def next_due_ms(self) -> int | None:
+        """When somebody has to look at the next one."""
+        found = self._store.timers(TOPIC, until_ms=SHIFT_MS + NEVER_MS, limit=1)
+        return (found[0].due_ms or 0) - SHIFT_MS if found else None
+
+    def all(self, limit: int) -> list[Schedule]:
+        """The schedules that there are, the next one due first; tombstones are left out."""
+        try:
+            found = self._store.timers(TOPIC, until_ms=SHIFT_MS + NEVER_MS + 1, limit=limit)
+        except (UnknownTopic, UnknownGroup):
+            return []
+        return self._read(found)
+
+    def write(self, schedules: Sequence[Schedule], now_ms: int) -> list[Schedule | None]:
+        """Writes the next version of each; None for those of which somebody else has written it.
+
+        After a reply that was lost it returns None, though its own may be the version that counts.
+        """
+        if not schedules:
+            return []
+        # The first version is the time, so that it is behind those of a record that was lost.
+        following = [
+            msgspec.structs.replace(each, version=each.version + 1 if each.version else now_ms)
+            for each in schedules
+        ]
+        published = self._producer.send(TOPIC, [_entry(each) for each in following])
+        return [
+            None if each.outcome is Outcome.DUPLICATE else schedule
+            for schedule, each in zip(following, published, strict=True)
+        ]
+
+    def _read(self, records: Sequence[Record]) -> list[Schedule]:
+        found = []
+        for record in records:
+            try:
+                found.append(_DECODER.decode(record.body))
+            except msgspec.MsgspecError as error:
+                self._on_damage(record.key or "", error)
+        return found
+
+
+_DECODER: Final = msgspec.json.Decoder(Schedule)
+
+
+def _entry(schedule: Schedule) -> Entry:
+    name, version = schedule.name, schedule.version
+    due_ms = NEVER_MS if schedule.due_ms is None else schedule.due_ms
+    if schedule.deleted and due_ms == NEVER_MS:
+        due_ms += 1
+    named = f"{name}/{version}"
+    return Entry(
+        0, name, named, named, name, None, msgspec.json.encode(schedule), at_ms=SHIFT_MS + due_ms,
+        series=(name, version),
+    )  # fmt: skip

@@ -1,0 +1,265 @@
+"""A schedule as it is kept: when it ticks, what it publishes, by which rules, how far it is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from datetime import timedelta
+from typing import Any, Final, Literal
+from zlib import crc32
+
+import msgspec
+
+from qframe.clock import moment
+from qframe.codec import decode_body, encode_body, encode_headers
+from qframe.errors import BadBody, BadOption
+from qframe.producing.outgoing import Outgoing
+from qframe.schedules.timing import Timing
+from qframe.topic import checked_key, checked_name, duration_ms
+
+CatchUp = Literal["none", "latest", "all"]
+Overlap = Literal["skip", "queue_one", "queue_all", "allow"]
+
+CATCH_UPS: Final = ("none", "latest", "all")
+OVERLAPS: Final = ("skip", "queue_one", "queue_all", "allow")
+GRACE_MS: Final = 60_000
+"""For how long nobody may look at a tick before it counts as late."""
+MAX_WINDOW_MS: Final = 366 * 86_400_000
+MAX_JITTER_MS: Final = 86_400_000
+MAX_NOTE: Final = 1000
+
+
+class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """The message that each tick publishes.
+
+    Attributes:
+        topic: the name of its topic.
+        key: its key, or None.
+        body: its body. In its texts `{tick}` stands for the tick's local time. None is a dict of
+            `schedule` and `tick`.
+        headers: its headers; `schedule` and `tick` are added to them.
+        tags: its tags.
+        priority: its priority, in `ordered` and `priority` topics.
+    """
+
+    topic: str
+    key: str | None = None
+    body: Any = None
+    headers: dict[str, str] = {}
+    tags: tuple[str, ...] = ()
+    priority: int = 0
+
+    def message(self, name: str, local: str, message_id: str) -> Outgoing:
+        """The message of a tick.
+
+        Args:
+            name: the schedule's name.
+            local: the tick's local time.
+            message_id: the message's id.
+        """
+        body = {"schedule": name, "tick": local} if self.body is None else _filled(self.body, local)
+        return Outgoing(
+            body, key=self.key, id=message_id,
+            headers={"schedule": name, "tick": local, **self.headers},
+            tags=self.tags or None, priority=self.priority,
+        )  # fmt: skip
+
+
+class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """What becomes of ticks that are late, or come too close.
+
+    Attributes:
+        catch_up: which late ticks fire: "none", "latest" or "all".
+        window_ms: late ticks that are older never fire.
+        overlap: what a tick does while the message before is not settled: "skip", "queue_one",
+            "queue_all" or "allow".
+        jitter_ms: each tick fires later by less than this: by a hash of the name, always the same.
+    """
+
+    catch_up: CatchUp = "latest"
+    window_ms: int = 86_400_000
+    overlap: Overlap = "allow"
+    jitter_ms: int = 0
+
+
+class Sending(msgspec.Struct, frozen=True, kw_only=True):
+    """Ticks that are being published, and the message as it was when that was decided."""
+
+    template: Template
+    ticks: list[int]
+
+
+class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """How far a schedule is.
+
+    Attributes:
+        decided_ms: it is decided what becomes of all ticks up to here.
+        held: ticks that wait until the message before them is settled.
+        sending: those that are being published.
+        last_tick_ms, last_id, last_topic, last_key: the last tick that fired, and its message.
+        fired, missed, skipped, dropped: how many ticks, since it was first put.
+        failures: how often in a row its topic has refused the message.
+        error: why, the last time.
+    """
+
+    decided_ms: int
+    held: list[int] = []
+    sending: Sending | None = None
+    last_tick_ms: int | None = None
+    last_id: str | None = None
+    last_topic: str | None = None
+    last_key: str | None = None
+    fired: int = 0
+    missed: int = 0
+    skipped: int = 0
+    dropped: int = 0
+    failures: int = 0
+    error: str | None = None
+
+
+class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A schedule: what was put, and how far it is.
+
+    Attributes:
+        name: its name.
+        timing: the moments at which it ticks.
+        template: the message that each tick publishes.
+        rules: what becomes of ticks that are late, or come too close.
+        progress: how far it is.
+        note: a text for people.
+        declared: whether code declares it, by `@app.cron`.
+        paused: whether it is paused.
+        deleted: whether it is gone; only a tombstone is left.
+        version: grows by one with each change, the leader's too.
+        changed_ms: when a person or a deployment changed it last.
+        changed_by: who did.
+        due_ms: when it is looked at next; where it is not held back, its next tick with its jitter.
+    """
+
+    name: str
+    timing: Timing
+    template: Template
+    rules: Rules = Rules()
+    progress: Progress = Progress(decided_ms=0)
+    note: str = ""
+    declared: bool = False
+    paused: bool = False
+    deleted: bool = False
+    version: int = 0
+    changed_ms: int = 0
+    changed_by: str = ""
+    due_ms: int | None = None
+
+    @property
+    def offset_ms(self) -> int:
+        """By how much its ticks fire later, by its jitter."""
+        jitter_ms = self.rules.jitter_ms
+        return crc32(self.name.encode()) % jitter_ms if jitter_ms else 0
+
+    @property
+    def next_tick_ms(self) -> int | None:
+        """The first tick of which nothing is decided; None if none is to come, or it is paused."""
+        if self.paused or self.deleted:
+            return None
+        return self.timing.next_after(self.progress.decided_ms)
+
+    def message_id(self, tick_ms: int, sort: str = "cron") -> str:
+        """The id of a tick's message."""
+        return f"{sort}/{self.name}/{(moment(tick_ms) or '').replace('.000Z', 'Z')}"
+
+    def with_progress(self, **facts: Any) -> Schedule:
+        """The same schedule, elsewhere on its way."""
+        progress = msgspec.structs.replace(self.progress, **facts)
+        return msgspec.structs.replace(self, progress=progress)
+
+    def is_as(self, other: Schedule) -> bool:
+        """Whether the same was put, by code or by a person alike."""
+        return (self.timing, self.template, self.rules, self.note, self.declared) == (
+            other.timing, other.template, other.rules, other.note, other.declared,
+        )  # fmt: skip
+
+
+def checked_template(
+    *,
+    topic: str,
+    key: str | None,
+    body: Any,
+    headers: Mapping[str, str] | None,
+    tags: Iterable[str] | None,
+    priority: int,
+    max_body: int,
+) -> Template:
+    """The message, if it can be one.
+
+    Raises:
+        BadInput: otherwise.
+    """
+    encoded, raw = encode_body(body, max_body)
+    if raw:
+        raise BadBody("body", body, "a schedule keeps JSON, and these are bytes",
+                      "use a text, or what JSON can hold")  # fmt: skip
+    tags = tuple(tags or ())
+    encode_headers(headers, tags, raw=False)
+    return Template(
+        topic=topic, key=None if key is None else checked_key(key),
+        body=None if body is None else decode_body(encoded, None),
+        headers=dict(headers or {}), tags=tags, priority=priority,
+    )  # fmt: skip
+
+
+def checked_rules(
+    *, catch_up: str, window: float | str | timedelta, overlap: str, jitter: float | str | timedelta
+) -> Rules:
+    """The rules, if there are such.
+
+    Raises:
+        BadOption: otherwise.
+    """
+    if catch_up not in CATCH_UPS:
+        raise _none_such("catch_up", catch_up, CATCH_UPS)
+    if overlap not in OVERLAPS:
+        raise _none_such("overlap", overlap, OVERLAPS)
+    window_ms, jitter_ms = _span_ms(window, "window"), _span_ms(jitter, "jitter")
+    if not GRACE_MS <= window_ms <= MAX_WINDOW_MS:
+        raise BadOption("window", window, "it must be from 1m to 366d", 'use "1d"')
+    if jitter_ms > MAX_JITTER_MS:
+        raise BadOption("jitter", jitter, "it may be 24h at most", 'use "5m"')
+    return Rules(catch_up=catch_up, window_ms=window_ms, overlap=overlap, jitter_ms=jitter_ms)  # type: ignore[arg-type]
+
+
+def checked_note(note: object) -> str:
+    """The note, if it is one.
+
+    Raises:
+        BadOption: otherwise.
+    """
+    if isinstance(note, str) and len(note) <= MAX_NOTE:
+        return note
+    raise BadOption("note", note, f"it must be a text of at most {MAX_NOTE} characters", "cut it")
+
+
+def checked_schedule_name(name: object) -> str:
+    """The name, if a schedule may have it.
+
+    Raises:
+        BadOption: otherwise.
+    """
+    return checked_name(name, "schedule")
+
+
+def _span_ms(span: float | str | timedelta, what: str) -> int:
+    return duration_ms(span.total_seconds() if isinstance(span, timedelta) else span, what)
+
+
+def _none_such(what: str, value: object, known: tuple[str, ...]) -> BadOption:
+    return BadOption(what, value, "there is no such rule", f"use one of {', '.join(known)}")
+
+
+def _filled(body: Any, local: str) -> Any:
+    """A body with the tick in the place of `{tick}`."""
+    if isinstance(body, str):
+        return body.replace("{tick}", local)
+    if isinstance(body, list):
+        return [_filled(each, local) for each in body]
+    if isinstance(body, dict):
+        return {name: _filled(each, local) for name, each in body.items()}
+    return body

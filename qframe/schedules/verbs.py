@@ -1,0 +1,454 @@
+"""`app.schedules`: schedules put, looked up, paused, run, made up for, and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from itertools import islice, takewhile
+from typing import Any, Final, TypedDict, Unpack
+
+import msgspec
+
+from qframe.clock import Clock
+from qframe.codec import new_token
+from qframe.errors import BadOption, UnknownSchedule
+from qframe.events import Events
+from qframe.options.rules import checked_limit
+from qframe.outcomes import Outcome, Published
+from qframe.producing.catalog import TopicCatalog
+from qframe.producing.producer import Producer
+from qframe.retry import checked_times
+from qframe.schedules.book import BookStore, ScheduleBook
+from qframe.schedules.deciding import with_due
+from qframe.schedules.preview import Preview, Tick, preview_of, tick_of
+from qframe.schedules.record import (
+    CatchUp,
+    Overlap,
+    Progress,
+    Schedule,
+    checked_note,
+    checked_rules,
+    checked_schedule_name,
+    checked_template,
+)
+from qframe.schedules.timing import DstRule, Timing, checked_timing
+from qframe.topic import Kind, Topic
+
+MOST_BACKFILLED: Final = 10_000
+MOST_PREVIEWED: Final = 1000
+
+
+class ScheduleKeywords(TypedDict, total=False):
+    """The keyword arguments of a schedule; `Schedules.put` tells what they mean."""
+
+    tz: str
+    key: str | None
+    body: Any
+    headers: Mapping[str, str] | None
+    tags: Iterable[str] | None
+    priority: int
+    catch_up: CatchUp
+    window: float | str | timedelta
+    overlap: Overlap
+    jitter: float | str | timedelta
+    start: datetime | float | None
+    end: datetime | float | None
+    exclude: Iterable[str]
+    dst: DstRule
+    note: str
+
+
+class Backfilled(msgspec.Struct, frozen=True, kw_only=True):
+    """The answer to a backfill.
+
+    Attributes:
+        ticks: the ticks of the range.
+        published: the message of each; empty in a dry run.
+    """
+
+    ticks: list[Tick]
+    published: list[Published]
+
+
+class Schedules:
+    """Puts, finds and changes schedules: `app.schedules`.
+
+    Times are datetimes with a time zone, or seconds since 1970; durations are seconds, a text such
+    as "10m", or a timedelta. `by` is who does it, for the log: any text.
+
+    Args:
+        store: where schedules are kept.
+        producer: publishes.
+        catalog: finds topics.
+        events: told of what is changed.
+        clock: for ids.
+        max_body: the largest body, in bytes.
+    """
+
+    def __init__(
+        self, *, store: BookStore, producer: Producer, catalog: TopicCatalog, events: Events,
+        clock: Clock, max_body: int,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._producer = producer
+        self._catalog = catalog
+        self._events = events
+        self._clock = clock
+        self._max_body = max_body
+        self._book = ScheduleBook(store, producer)
+
+    def put(
+        self, name: str, when: str, *, topic: Topic | str, by: str = "",
+        **options: Unpack[ScheduleKeywords],
+    ) -> Schedule:  # fmt: skip
+        """Makes a schedule, or changes it to this; putting the same again changes nothing.
+
+        With another timing, ticks count from now on. A paused schedule stays paused.
+
+        Args:
+            name: its name: 1 to 64 of the characters A-Z a-z 0-9 _ . -
+            when: five or six fields of cron, a nickname such as "@daily", or "every 15m".
+            topic: where its messages go.
+            by: who does it.
+            options: any of these.
+
+                - `tz`: the time zone of cron fields and excluded dates, such as "Europe/Berlin";
+                  UTC without.
+                - `key`, `body`, `headers`, `tags`, `priority`: of each message. In texts of the
+                  body `{tick}` is the tick's local time; without a body it is a dict of `schedule`
+                  and `tick`. In an `ordered` topic the key is the schedule's name without one.
+                - `catch_up`: which ticks fire that nobody looked at for a minute or more: "none",
+                  the "latest", or "all"; and `window`, how old they may be.
+                - `overlap`: what a tick does while the message before is not settled: "allow",
+                  "skip", "queue_one" or "queue_all". A stream's messages allow it.
+                - `jitter`: ticks fire later by less than this, always by the same.
+                - `start`, `end`: no tick comes before the one, nor at the other or later.
+                - `exclude`: dates, ranges of dates and cron texts whose ticks are left out.
+                - `dst`: "debian", or "literal", for the nights when clocks change.
+                - `note`: a text for people.
+
+        Raises:
+            BadInput: if one of these is not as described, or no tick is to come.
+            UnknownTopic: if the topic is a name that nobody has declared.
+        """
+        return self._put(name, when, topic, by=by, declared=False, options=options)
+
+    def declare(
+        self, name: str, when: str, topic: Topic | str, options: ScheduleKeywords
+    ) -> Schedule:
+        """Puts what code declares with `@app.cron`.
+
+        Raises:
+            BadInput: as `put`.
+        """
+        return self._put(name, when, topic, by="", declared=True, options=options)
+
+    def get(self, name: str) -> Schedule:
+        """A schedule, and how far it is.
+
+        Raises:
+            UnknownSchedule: if there is none of this name.
+        """
+        found = self._book.read(checked_schedule_name(name))
+        if found is None or found.deleted:
+            raise UnknownSchedule(name, [each.name for each in self._book.all(1000)])
+        return found
+
+    def find(
+        self, *, prefix: str = "", topic: Topic | str | None = None, paused: bool | None = None,
+        limit: int = 1000,
+    ) -> list[Schedule]:  # fmt: skip
+        """Schedules, the next one due first.
+
+        Args:
+            prefix: only those whose name begins so.
+            topic: only those that publish there.
+            paused: only those that are paused, or only those that are not.
+            limit: at most so many are looked at.
+        """
+        wanted = topic.name if isinstance(topic, Topic) else topic
+        return [
+            each for each in self._book.all(checked_limit(limit))
+            if each.name.startswith(prefix)
+            and wanted in (None, each.template.topic)
+            and paused in (None, each.paused)
+        ]  # fmt: skip
+
+    def pause(self, name: str, *, by: str = "") -> Schedule:
+        """Lets no tick fire until it is resumed; what is held back is skipped.
+
+        Raises:
+            UnknownSchedule: if there is none of this name.
+        """
+
+        def paused(schedule: Schedule) -> Schedule:
+            progress = schedule.progress
+            after = schedule.with_progress(held=[], skipped=progress.skipped + len(progress.held))
+            return msgspec.structs.replace(after, paused=True)
+
+        return self._change("pause", name, by, paused)
+
+    def resume(self, name: str, *, by: str = "") -> Schedule:
+        """Lets ticks fire from now on; those of the pause are left out.
+
+        Raises:
+            UnknownSchedule: if there is none of this name.
+        """
+
+        def resumed(schedule: Schedule) -> Schedule:
+            if not schedule.paused:
+                return schedule
+            decided_ms = max(schedule.progress.decided_ms, self._store.now_ms())
+            after = schedule.with_progress(decided_ms=decided_ms)
+            return msgspec.structs.replace(after, paused=False)
+
+        return self._change("resume", name, by, resumed)
+
+    def delete(self, name: str, *, by: str = "") -> Schedule:
+        """Removes a schedule; messages that it has published stay. Returns what it was.
+
+        Raises:
+            UnknownSchedule: if there is none of this name.
+        """
+
+        def deleted(schedule: Schedule) -> Schedule:
+            return msgspec.structs.replace(schedule.with_progress(held=[]), deleted=True)
+
+        return self._change("delete", name, by, deleted)
+
+    def run_now(self, name: str, *, by: str = "") -> Published:
+        """Publishes its message once, now, whether it is paused or not; its ticks stay as they are.
+
+        Raises:
+            UnknownSchedule: if there is none of this name.
+            QFrameError: as `publish`.
+        """
+        schedule = self.get(name)
+        local = schedule.timing.local(self._store.now_ms() // 1000 * 1000).isoformat()
+        message_id = f"cron-now/{schedule.name}/{new_token(self._clock)}"
+        item = schedule.template.message(schedule.name, local, message_id)
+        topic, entry = self._producer.prepared(schedule.template.topic, item)
+        [published] = self._producer.send(topic, [entry])
+        self._told("run_now", schedule, by, id=published.id)
+        return published
+
+    def backfill(
+        self, name: str, since: datetime | float, until: datetime | float, *,
+        dry_run: bool = False, by: str = "",
+    ) -> Backfilled:  # fmt: skip
+        """Publishes the messages of ticks that are over, from `since` up to but not with `until`.
+
+        They go out at once, in order, whatever `overlap` says, and whether or not those ticks have
+        fired. The same range again within the topic's `dedupe_window` publishes nothing twice.
+
+        Raises:
+            UnknownSchedule: if there is none of this name.
+            BadOption: if these are no times, `until` is to come, or there are over 10,000 ticks.
+            QFrameError: as `publish_many`.
+        """
+        schedule = self.get(name)
+        since_ms, until_ms = _moment_ms(since, "since"), _moment_ms(until, "until")
+        if until_ms > self._store.now_ms() + 1000:
+            raise BadOption("until", until, "it is to come", "give a time that is over")
+        timing = schedule.timing
+        ticks = list(islice(
+            takewhile(lambda tick_ms: tick_ms < until_ms, timing.ticks(since_ms - 1)),
+            MOST_BACKFILLED + 1,
+        ))  # fmt: skip
+        if len(ticks) > MOST_BACKFILLED:
+            raise BadOption("since", since, f"there are more than {MOST_BACKFILLED} ticks until",
+                            "backfill a shorter range at a time")  # fmt: skip
+        shown = [tick_of(timing, each) for each in ticks]
+        if dry_run:
+            return Backfilled(ticks=shown, published=[])
+        items = [
+            schedule.template.message(schedule.name, tick.local,
+                                      schedule.message_id(tick.at_ms, "cron-backfill"))
+            for tick in shown
+        ]  # fmt: skip
+        published = self._producer.publish_many(schedule.template.topic, items)
+        stored = sum(each.outcome is not Outcome.DUPLICATE for each in published)
+        self._told("backfill", schedule, by, count=stored)
+        return Backfilled(ticks=shown, published=published)
+
+    def preview(
+        self, name: str | None = None, *, when: str | None = None, tz: str = "UTC",
+        exclude: Iterable[str] = (), dst: DstRule = "debian", count: int = 10,
+        after: datetime | float | None = None,
+    ) -> Preview:  # fmt: skip
+        """The next ticks of a schedule, or of a timing that nobody has put yet; nothing is changed.
+
+        Args:
+            name: the schedule; or
+            when: the timing, with `tz`, `exclude` and `dst` as in `put`.
+            tz: as in `put`.
+            exclude: as in `put`.
+            dst: as in `put`.
+            count: how many ticks, up to 1,000.
+            after: those after this moment; without it those after now.
+
+        Raises:
+            UnknownSchedule: if there is none of this name.
+            BadOption: if neither or both of `name` and `when` are given, or one is wrong.
+        """
+        if (name is None) == (when is None):
+            raise BadOption("name", name, f"when={when!r} is given", "give one of the two")
+        if not isinstance(count, int) or not 1 <= count <= MOST_PREVIEWED:
+            raise BadOption("count", count, f"it must be from 1 to {MOST_PREVIEWED}", "use 10")
+        now_ms = self._store.now_ms()
+        after_ms = now_ms if after is None else _moment_ms(after, "after")
+        if name is not None:
+            timing = self.get(name).timing
+        else:
+            timing = checked_timing(
+                Timing(when=when or "", tz=tz, dst=dst, exclude=_texts(exclude)), now_ms
+            )
+        return preview_of(timing, after_ms, count)
+
+    # Inside.
+
+    def _put(
+        self, name: str, when: str, topic: Topic | str, *, by: str, declared: bool,
+        options: ScheduleKeywords,
+    ) -> Schedule:  # fmt: skip
+        wanted = self._checked(name, when, topic, declared=declared, **options)
+        self._book.open()
+
+        def put(old: Schedule | None) -> Schedule:
+            if old is None:
+                return wanted
+            progress = old.progress
+            if old.deleted or old.timing != wanted.timing:
+                decided_ms = max(progress.decided_ms, wanted.progress.decided_ms)
+                progress = msgspec.structs.replace(progress, decided_ms=decided_ms)
+            if progress.failures and progress.sending is not None:
+                # Nothing of it was taken as it was.
+                sending = msgspec.structs.replace(progress.sending, template=wanted.template)
+                progress = msgspec.structs.replace(progress, sending=sending, failures=0)
+            return msgspec.structs.replace(
+                wanted, progress=progress, version=old.version,
+                paused=old.paused and not old.deleted,
+            )  # fmt: skip
+
+        return self._changed("put", wanted.name, by, put)
+
+    def _checked(
+        self,
+        name: str,
+        when: str,
+        topic: Topic | str,
+        *,
+        declared: bool,
+        tz: str = "UTC",
+        key: str | None = None,
+        body: Any = None,
+        headers: Mapping[str, str] | None = None,
+        tags: Iterable[str] | None = None,
+        priority: int = 0,
+        catch_up: CatchUp = "latest",
+        window: float | str | timedelta = "1d",
+        overlap: Overlap = "allow",
+        jitter: float | str | timedelta = 0,
+        start: datetime | float | None = None,
+        end: datetime | float | None = None,
+        exclude: Iterable[str] = (),
+        dst: DstRule = "debian",
+        note: str = "",
+    ) -> Schedule:
+        """A schedule as it was asked for, with nothing decided yet.
+
+        Raises:
+            BadInput: if it is not as `put` describes.
+        """
+        now_ms = self._store.now_ms()
+        found = self._catalog.resolve(topic)
+        rules = checked_rules(catch_up=catch_up, window=window, overlap=overlap, jitter=jitter)
+        if found.kind is Kind.STREAM and overlap != "allow":
+            raise BadOption(
+                "overlap", overlap, f"topic {found.name!r} is a stream, whose messages cannot be "
+                "looked up for as long as they wait",
+                'use overlap="allow", or a topic of kind="ordered"',
+            )  # fmt: skip
+        if key is None and found.kind is Kind.ORDERED:
+            key = checked_schedule_name(name)
+        template = checked_template(
+            topic=found.name, key=key, body=body, headers=headers, tags=tags, priority=priority,
+            max_body=self._max_body,
+        )  # fmt: skip
+        timing = checked_timing(
+            Timing(
+                when=when, tz=tz, dst=dst, exclude=_texts(exclude),
+                start_ms=None if start is None else _moment_ms(start, "start"),
+                end_ms=None if end is None else _moment_ms(end, "end"),
+            ), now_ms,
+        )  # fmt: skip
+        schedule = Schedule(
+            name=checked_schedule_name(name), timing=timing, template=template, rules=rules,
+            progress=Progress(decided_ms=now_ms), note=checked_note(note), declared=declared,
+        )  # fmt: skip
+        local = timing.local(now_ms).isoformat()
+        # Refused now, and not at its first tick.
+        self._producer.prepared(found, template.message(name, local, schedule.message_id(now_ms)))
+        return schedule
+
+    def _change(
+        self, verb: str, name: str, by: str, how: Callable[[Schedule], Schedule]
+    ) -> Schedule:
+        self.get(name)
+
+        def change(old: Schedule | None) -> Schedule:
+            if old is None or old.deleted:
+                raise UnknownSchedule(name)
+            return how(old)
+
+        return self._changed(verb, name, by, change)
+
+    def _changed(
+        self, verb: str, name: str, by: str, how: Callable[[Schedule | None], Schedule]
+    ) -> Schedule:
+        """Changes what is there, as often as somebody else is faster."""
+        while True:
+            old = self._book.read(name)
+            wanted = how(old)
+            if old is not None and _same(old, wanted):
+                return old
+            now_ms = self._store.now_ms()
+            wanted = msgspec.structs.replace(wanted, changed_ms=now_ms, changed_by=by)
+            [written] = self._book.write([with_due(wanted, now_ms)], now_ms)
+            if written is not None:
+                self._told(verb, written, by)
+                return written
+
+    def _told(self, verb: str, schedule: Schedule, by: str, **facts: object) -> None:
+        if self._events:
+            self._events.emit(
+                "schedule.changed", verb=verb, schedule=schedule.name, by=by,
+                topic=schedule.template.topic, **facts,
+            )  # fmt: skip
+
+
+def _same(old: Schedule, wanted: Schedule) -> bool:
+    return (
+        old.is_as(wanted)
+        and (old.paused, old.deleted) == (wanted.paused, wanted.deleted)
+        and old.progress.failures == wanted.progress.failures
+    )
+
+
+def _moment_ms(value: datetime | float, what: str) -> int:
+    """A moment in milliseconds.
+
+    Raises:
+        BadOption: if it is none.
+    """
+    try:
+        _, at_ms = checked_times(None, value)
+    except BadOption as error:
+        raise BadOption(what, value, error.why, error.remedy) from None
+    if at_ms is None:
+        raise BadOption(what, value, "it is no moment", "use a datetime with a time zone")
+    return at_ms
+
+
+def _texts(values: Iterable[str]) -> tuple[str, ...]:
+    return (values,) if isinstance(values, str) else tuple(values)

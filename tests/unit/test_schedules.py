@@ -1,0 +1,382 @@
+"""Schedules, under a virtual clock: which ticks fire, and what becomes of the others."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from qframe.clock import VirtualClock
+from qframe.errors import BadInput, BadOption, UnknownSchedule, UnknownTopic
+from qframe.events import Events
+from qframe.producing.catalog import TopicCatalog
+from qframe.producing.producer import Producer
+from qframe.schedules.book import TOPIC
+from qframe.schedules.leader import Leader
+from qframe.schedules.verbs import Schedules
+from qframe.stores.model.store import ModelStore
+from qframe.testing.ownership import SoleOwner
+from qframe.topic import Topic
+
+BEGIN = datetime(2026, 3, 27, 12, tzinfo=UTC)
+ORDERS = Topic("orders", kind="ordered", slots=4)
+
+
+class Scene:
+    """A store in memory, `app.schedules`, and one leader after the other."""
+
+    def __init__(self, begin: datetime = BEGIN) -> None:
+        self.clock = VirtualClock(round(begin.timestamp() * 1000))
+        self.store = ModelStore(namespace="n", clock=self.clock)
+        self.events = Events()
+        self.told: list[tuple[str, dict[str, Any]]] = []
+        self.events.listen(lambda name, facts: self.told.append((name, facts)))
+        catalog = TopicCatalog(self.store)
+        self.producer = Producer(
+            self.store, catalog=catalog, max_body=10_000, batch=100, clock=self.clock
+        )
+        self.schedules = Schedules(
+            store=self.store, producer=self.producer, catalog=catalog, events=self.events,
+            clock=self.clock, max_body=10_000,
+        )  # fmt: skip
+        self.store.declare(ORDERS)
+        self.store.subscribe(ORDERS, "g")
+        self.leader = self.new_leader()
+
+    def new_leader(self, store: Any = None) -> Leader:
+        store = store or self.store
+        producer = Producer(
+            store, catalog=TopicCatalog(store), max_body=10_000, batch=100, clock=self.clock
+        )
+        return Leader(
+            store=store, producer=producer, coordinator=SoleOwner(self.store, "w"),
+            declare=lambda: None, events=self.events, clock=self.clock, on_failure=failed,
+        )  # fmt: skip
+
+    def settle(self, leader: Leader | None = None) -> None:
+        """Turns until nothing is due now."""
+        while (leader or self.leader).turn() == 0:
+            pass
+
+    def run(self, *, until: datetime | None = None, seconds: float = 0) -> None:
+        """Lets time pass, and the leader do what falls due, each at its time."""
+        end = self.clock.now_ms() + round(seconds * 1000)
+        if until is not None:
+            end = round(until.timestamp() * 1000)
+        self.settle()
+        while (now := self.clock.now_ms()) < end:
+            due = self.leader.next_due_ms()
+            self.clock.advance(max(1, min(end, end if due is None else due) - now))
+            self.settle()
+
+    def pass_time(self, seconds: float) -> None:
+        """Lets time pass while nobody leads."""
+        self.clock.advance(round(seconds * 1000))
+
+    def ids(self) -> list[str]:
+        """The ids of all messages in the topic, in the order of ticks."""
+        records = self.store.peek(ORDERS, "g", states=("waiting", "todo", "doing"), limit=10**6)
+        return sorted(each.id for each in records)
+
+    def ticks(self) -> list[str]:
+        return [each.rpartition("/")[2] for each in self.ids()]
+
+    def handle(self) -> int:
+        """A consumer settles all that is there; returns how many messages."""
+        found = self.ids()
+        self.store.drop_group(ORDERS, "g")
+        self.store.subscribe(ORDERS, "g", "latest")
+        return len(found)
+
+    def count(self, event: str) -> int:
+        return sum(facts.get("count", 1) for name, facts in self.told if name == event)
+
+
+def failed(part: str, error: BaseException) -> None:
+    raise AssertionError(part) from error
+
+
+@pytest.fixture
+def scene() -> Scene:
+    return Scene()
+
+
+def test_each_tick_publishes_one_message_with_its_id_and_headers(scene: Scene) -> None:
+    scene.schedules.put(
+        "report",
+        "0 9 * * 1-5",
+        tz="Europe/Berlin",
+        topic=ORDERS,
+        key="daily",
+        body={"day": "{tick}"},
+    )
+    scene.run(until=datetime(2026, 4, 1, 0, tzinfo=UTC))
+    # A weekend with a night in which clocks change lies between.
+    assert scene.ids() == ["cron/report/2026-03-30T07:00:00Z", "cron/report/2026-03-31T07:00:00Z"]
+    [first, *_] = scene.store.peek(ORDERS, "g", states=("todo",))
+    assert first.body == b'{"day":"2026-03-30T09:00:00+02:00"}'
+    assert first.headers == {"schedule": "report", "tick": "2026-03-30T09:00:00+02:00"}
+    assert first.key == "daily"
+    progress = scene.schedules.get("report").progress
+    assert (progress.fired, progress.missed, progress.sending) == (2, 0, None)
+
+
+def test_without_a_body_it_names_schedule_and_tick(scene: Scene) -> None:
+    scene.schedules.put("minutes", "* * * * *", topic=ORDERS)
+    scene.run(seconds=60)
+    [one] = scene.store.peek(ORDERS, "g", states=("todo",))
+    assert one.body == b'{"schedule":"minutes","tick":"2026-03-27T12:01:00+00:00"}'
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "fires", "missed"),
+    [
+        ("none", ["2026-03-27T15:00:00Z"], 2),
+        ("latest", ["2026-03-27T15:00:00Z"], 2),
+        ("all", ["2026-03-27T13:00:00Z", "2026-03-27T14:00:00Z", "2026-03-27T15:00:00Z"], 0),
+    ],
+)
+def test_late_ticks_are_caught_up_with_as_asked(
+    scene: Scene, catch_up: Any, fires: list[str], missed: int
+) -> None:
+    scene.schedules.put("hourly", "0 * * * *", topic=ORDERS, catch_up=catch_up)
+    scene.settle()
+    scene.pass_time(3 * 3600 + 30)
+    scene.settle()
+    assert scene.ticks() == fires
+    assert scene.count("schedule.missed") == missed
+    assert scene.schedules.get("hourly").progress.missed == missed
+
+
+@pytest.mark.parametrize(("catch_up", "fired"), [("none", 0), ("latest", 1), ("all", 24)])
+def test_ticks_older_than_the_window_never_fire(scene: Scene, catch_up: Any, fired: int) -> None:
+    scene.schedules.put("hourly", "30 * * * *", topic=ORDERS, catch_up=catch_up, window="1d")
+    scene.pass_time(100 * 3600)
+    scene.settle()
+    progress = scene.schedules.get("hourly").progress
+    assert (progress.fired, progress.missed) == (fired, 100 - fired)
+
+
+def test_a_handover_of_a_minute_misses_nothing_under_any_rule(scene: Scene) -> None:
+    scene.schedules.put("seconds", "every 1s", topic=ORDERS, catch_up="none")
+    scene.run(seconds=10)
+    scene.pass_time(59)
+    scene.settle(scene.new_leader())
+    assert len(scene.ids()) == 69
+
+
+@pytest.mark.parametrize(
+    ("overlap", "fired", "skipped", "dropped", "held"),
+    [("allow", 5, 0, 0, 0), ("skip", 1, 4, 0, 0), ("queue_one", 1, 0, 3, 1),
+     ("queue_all", 1, 0, 0, 4)],
+)  # fmt: skip
+def test_ticks_that_come_while_the_message_before_is_not_settled(
+    scene: Scene, overlap: Any, fired: int, skipped: int, dropped: int, held: int
+) -> None:
+    scene.schedules.put("busy", "* * * * *", topic=ORDERS, key="k", overlap=overlap)
+    scene.run(seconds=300)
+    found = scene.schedules.get("busy").progress
+    assert (found.fired, found.skipped, found.dropped, len(found.held)) == (
+        fired, skipped, dropped, held,
+    )  # fmt: skip
+    assert (scene.count("schedule.skipped"), scene.count("schedule.dropped")) == (skipped, dropped)
+    scene.handle()
+    scene.run(seconds=2)
+    assert len(scene.ids()) == min(1, held)
+
+
+def test_jitter_moves_each_tick_by_the_same_and_not_its_name() -> None:
+    scene = Scene()
+    scene.schedules.put("jittered", "0 * * * *", topic=ORDERS, jitter="10m")
+    offset_ms = scene.schedules.get("jittered").offset_ms
+    assert 0 < offset_ms < 600_000
+    scene.run(until=datetime(2026, 3, 27, 13, tzinfo=UTC))
+    scene.run(seconds=offset_ms / 1000 - 0.001)
+    assert scene.ticks() == []
+    scene.run(seconds=0.001)
+    assert scene.ticks() == ["2026-03-27T13:00:00Z"]
+
+
+def test_a_paused_schedule_does_not_tick_and_makes_nothing_up(scene: Scene) -> None:
+    scene.schedules.put("hourly", "0 * * * *", topic=ORDERS, catch_up="all")
+    scene.schedules.pause("hourly", by="ada")
+    scene.run(seconds=3 * 3600)
+    assert scene.schedules.get("hourly").next_tick_ms is None
+    assert scene.schedules.get("hourly").changed_by == "ada"
+    scene.schedules.put("hourly", "0 * * * *", topic=ORDERS, note="still paused")
+    assert scene.schedules.get("hourly").paused
+    scene.schedules.resume("hourly")
+    scene.run(seconds=3600)
+    assert scene.ticks() == ["2026-03-27T16:00:00Z"]
+
+
+def test_a_deleted_schedule_is_gone_and_its_name_is_free(scene: Scene) -> None:
+    scene.schedules.put("hourly", "0 * * * *", topic=ORDERS)
+    scene.run(seconds=3600)
+    scene.schedules.delete("hourly")
+    scene.run(seconds=7200)
+    assert scene.schedules.find() == []
+    for verb in (scene.schedules.get, scene.schedules.pause, scene.schedules.delete):
+        with pytest.raises(UnknownSchedule):
+            verb("hourly")
+    scene.schedules.put("hourly", "30 * * * *", topic=ORDERS)
+    scene.run(seconds=3600)
+    assert scene.ticks() == ["2026-03-27T13:00:00Z", "2026-03-27T15:30:00Z"]
+
+
+def test_the_same_put_again_changes_nothing_and_another_timing_counts_from_now(
+    scene: Scene,
+) -> None:
+    first = scene.schedules.put("hourly", "0 * * * *", topic=ORDERS)
+    assert scene.schedules.put("hourly", "0 * * * *", topic=ORDERS).version == first.version
+    scene.pass_time(5 * 3600)
+    scene.schedules.put("hourly", "30 * * * *", topic=ORDERS, catch_up="all")
+    scene.run(seconds=3600)
+    assert scene.ticks() == ["2026-03-27T17:30:00Z"]
+
+
+def test_it_runs_now_and_makes_up_for_a_range(scene: Scene) -> None:
+    scene.schedules.put("hourly", "0 * * * *", topic=ORDERS)
+    assert scene.schedules.run_now("hourly").outcome == "stored"
+    since, until = datetime(2026, 3, 1, tzinfo=UTC), datetime(2026, 3, 1, 3, tzinfo=UTC)
+    dry = scene.schedules.backfill("hourly", since, until, dry_run=True)
+    assert [each.utc for each in dry.ticks] == [
+        f"2026-03-01T0{hour}:00:00Z" for hour in range(3)
+    ]  # fmt: skip
+    assert len(scene.ids()) == 1
+    for outcome in ("stored", "duplicate"):
+        made = scene.schedules.backfill("hourly", since, until)
+        assert [each.outcome for each in made.published] == [outcome] * 3
+    with pytest.raises(BadOption, match="to come"):
+        scene.schedules.backfill("hourly", since, datetime(2027, 1, 1, tzinfo=UTC))
+    with pytest.raises(BadOption, match="10000 ticks"):
+        scene.schedules.backfill("hourly", 0, since)
+
+
+def test_a_topic_that_is_full_holds_up_its_own_schedules_alone(scene: Scene) -> None:
+    small = Topic("small", kind="ordered", slots=1, max_length=2)
+    scene.store.declare(small)
+    scene.store.subscribe(small, "g")
+    scene.schedules.put("full", "* * * * *", topic=small, catch_up="all")
+    scene.schedules.put("well", "* * * * *", topic=ORDERS, catch_up="all")
+    scene.run(seconds=600)
+    assert len(scene.ids()) == 10
+    found = scene.schedules.get("full").progress
+    assert (found.fired, found.error) == (2, "its topic is full")
+    assert [name for name, _ in scene.told].count("schedule.blocked") == 1
+    wide = Topic("small", kind="ordered", slots=1, max_length=100)
+    scene.store.declare(wide)
+    scene.leader = scene.new_leader()
+    scene.run(seconds=120)
+    found = scene.schedules.get("full").progress
+    assert (found.fired, found.error, found.failures) == (12, None, 0)
+    assert scene.store.stats(small)[0].published == 12
+
+
+def test_a_record_that_cannot_be_read_harms_itself_alone(scene: Scene) -> None:
+    scene.schedules.put("broken", "* * * * *", topic=ORDERS)
+    scene.schedules.put("well", "* * * * *", topic=ORDERS)
+    scene.store.change(TOPIC, "broken", b"{", None)
+    scene.pass_time(60)
+    scene.leader.turn()
+    assert scene.ids() == ["cron/well/2026-03-27T12:01:00Z"]
+    assert "schedule.damaged" in {name for name, _ in scene.told}
+    scene.schedules.put("broken", "* * * * *", topic=ORDERS)
+    scene.run(seconds=60)
+    assert len(scene.ids()) == 3
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"catch_up": "some"}, {"overlap": "queue"}, {"window": "1s"}, {"jitter": "2d"},
+        {"body": b"raw"}, {"key": ""}, {"headers": {"qf-x": "y"}}, {"note": "x" * 1001},
+        {"when": "61 * * * *"}, {"name": "a/b"}, {"end": 5}, {"priority": "high"},
+        {"topic": Topic("log", kind="stream"), "overlap": "skip"},
+    ],
+)  # fmt: skip
+def test_what_makes_no_sense_is_refused_when_it_is_put(scene: Scene, wrong: dict[str, Any]) -> None:
+    given = {"name": "n", "when": "* * * * *", "topic": ORDERS} | wrong
+    with pytest.raises(BadInput) as refused:
+        scene.schedules.put(**given)
+    assert refused.value.remedy
+    with pytest.raises(UnknownTopic):
+        scene.schedules.put("n", "* * * * *", topic="nobody")
+    assert scene.schedules.find() == []
+
+
+def test_a_preview_warns_of_ticks_that_clocks_move(scene: Scene) -> None:
+    found = scene.schedules.preview(when="30 2 * * *", tz="Europe/Berlin", count=3)
+    assert [each.local for each in found.ticks] == [
+        "2026-03-28T02:30:00+01:00", "2026-03-29T03:00:00+02:00", "2026-03-30T02:30:00+02:00",
+    ]  # fmt: skip
+    gap, fold, _ = found.warnings
+    assert gap.startswith("2026-03-29: in Europe/Berlin clocks go from 02:00 to 03:00, so 02:30")
+    assert gap.endswith("is left out; it ticks then at 03:00+0200")
+    assert fold.startswith("2026-10-25: in Europe/Berlin clocks go from 03:00 to 02:00, so 02:30")
+    assert fold.endswith("comes twice; it ticks then at 02:30+0200")
+    assert "Europe/Berlin" in found.words
+    assert scene.schedules.preview(when="0 12 * * *", tz="Europe/Berlin").warnings == []
+
+
+class Killed(BaseException):
+    """The leader's process is gone."""
+
+
+class Deadly:
+    """A store whose caller dies before or after one of its next calls that change something."""
+
+    def __init__(self, store: ModelStore, draw: random.Random) -> None:
+        self._store = store
+        self._after = draw.randint(0, 4)
+        self._answers = draw.random() < 0.5
+
+    def __getattr__(self, name: str) -> Any:
+        found: Callable[..., Any] = getattr(self._store, name)
+        if name != "publish":
+            return found
+
+        def call(*arguments: Any, **more: Any) -> Any:
+            self._after -= 1
+            if self._after < 0 and not self._answers:
+                raise Killed
+            result = found(*arguments, **more)
+            if self._after < 0:
+                raise Killed
+            return result
+
+        return call
+
+
+def test_a_thousand_leaders_killed_anywhere_leave_one_message_for_each_tick() -> None:
+    draw = random.Random(18)
+    scene = Scene()
+    scene.schedules.put("minutes", "* * * * *", topic=ORDERS, key="k", catch_up="all", window="7d")
+    scene.schedules.put("jittered", "*/3 * * * *", topic=ORDERS, catch_up="all", jitter="5m")
+    killed = 0
+    while killed < 1000:
+        # Seconds, or hours in which nobody leads: longer than any topic remembers an id.
+        scene.pass_time(draw.choice((10, 70, 70, 200)) if draw.random() < 0.98 else 5 * 3600)
+        if draw.random() < 0.1:
+            scene.schedules.put(
+                "minutes", "* * * * *", topic=ORDERS, catch_up="all", window="7d",
+                key=draw.choice("abc"),
+            )  # fmt: skip
+        leader = scene.new_leader(Deadly(scene.store, draw))
+        try:
+            scene.settle(leader)
+        except Killed:
+            killed += 1
+    scene.leader = scene.new_leader()
+    scene.settle()
+    minutes = (scene.clock.now_ms() - BEGIN.timestamp() * 1000) // 60_000
+    found = [each for each in scene.ids() if "/minutes/" in each]
+    assert len(found) == len(set(found)) == minutes
+    jittered = [each for each in scene.ids() if "/jittered/" in each]
+    progress = scene.schedules.get("jittered").progress
+    assert len(jittered) == len(set(jittered)) == progress.fired
+    assert progress.missed == scene.schedules.get("minutes").progress.missed == 0
+    assert scene.schedules.get("minutes").progress.fired == minutes
