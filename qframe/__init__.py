@@ -67,6 +67,8 @@ from qframe.outcomes import Applied, Moved, Outcome, Published
 from qframe.producing.outgoing import Outgoing
 from qframe.retry import Backoff, NeedRetry, Reject
 from qframe.runtime.process.health import Health
+from qframe.schedules.record import Schedule
+from qframe.schedules.verbs import Schedules
 from qframe.tags import AllOf
 from qframe.topic import Kind, Topic
 
@@ -136,6 +138,8 @@ __all__ = [
     "RateLimit",
     "RedisChecker",
     "Reject",
+    "Schedule",
+    "Schedules",
     "SchemaMismatch",
     "StoreDamaged",
     "StoreFull",

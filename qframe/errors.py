@@ -98,18 +98,6 @@ class UnknownGroup(BadInput):
         )  # fmt: skip
 
 
-class UnknownSchedule(BadInput):
-    """Raised when a schedule is named that is not there."""
-
-    def __init__(self, name: str, known: Iterable[str] = ()) -> None:
-        self.known: list[str] = list(known)
-        meant = get_close_matches(name, self.known, n=1)
-        super().__init__(
-            "schedule", name, "there is none of this name",
-            f"did you mean {meant[0]!r}?" if meant else "list them: qframe schedules list",
-        )  # fmt: skip
-
-
 class TopicMismatch(BadInput):
     """Raised when a topic is declared with another kind or slot count than it was first."""
 

@@ -29,7 +29,11 @@ from qframe.runtime.policies.loop_checker import AsyncCheckerAdapter, is_in_loop
 from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.reporter import Reporter
 from qframe.runtime.process.sweeper import Sweeper
-from qframe.runtime.process.worker import OnFailure, Worker
+from qframe.runtime.process.worker import Background, OnFailure, Worker
+from qframe.schedules.checked import DeclaredSchedule
+from qframe.schedules.leader import Leader
+from qframe.schedules.records import TOPIC as SCHEDULES_TOPIC
+from qframe.schedules.verbs import Schedules
 from qframe.stores.base import Store
 from qframe.telemetry.consumer_meter import ConsumerMeter
 from qframe.telemetry.meters import Meters
@@ -48,6 +52,8 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         settings: the app's.
         consumers: what the app has registered.
         outboxes: what its workers relay.
+        declared: the schedules that its code declares.
+        schedules: puts them.
         checkers: those of its consumers.
         store: its store.
         producer: its producer.
@@ -63,6 +69,8 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
     settings: Settings
     consumers: Sequence[ConsumerSpec]
     outboxes: Sequence[Outbox]
+    declared: Sequence[DeclaredSchedule]
+    schedules: Schedules
     checkers: Checkers
     store: Store
     producer: Producer
@@ -78,6 +86,8 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         """Makes a worker; its consumers are joined to a coordinator of its own."""
         served = [consumer for consumer in self.consumers if consumer.is_served]
         topics = [self.catalog.resolve(consumer.topic) for consumer in served]
+        for each in self.declared:
+            self.catalog.resolve(each.topic)  # one that nobody has declared is told of at once
         specs = [self.hooked(consumer) for consumer in served]
         coordinators: list[Coordinator] = []
 
@@ -91,6 +101,8 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
 
         def make_sweeper(on_failure: OnFailure) -> Sweeper:
             once = list({topic.name: topic for topic in topics}.values())
+            if self.leads:
+                once.append(SCHEDULES_TOPIC)
             return Sweeper(topics=once, store=self.store, on_failure=on_failure)
 
         def make_settings_poller(
@@ -105,15 +117,25 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
                 events=self.events, on_failure=on_failure,
             )  # fmt: skip
 
-        def make_relays(on_failure: OnFailure) -> list[Relay]:
-            return [self.relay(outbox, coordinators[0], on_failure) for outbox in self.outboxes]
+        def make_background(on_failure: OnFailure) -> list[Background]:
+            parts: list[Background] = [
+                self.relay(outbox, coordinators[0], on_failure) for outbox in self.outboxes
+            ]
+            if self.leads:
+                parts.append(self.leader(coordinators[0], on_failure))
+            return parts
 
         return Worker(
             worker_id, make_consumers=make_consumers, make_sweeper=make_sweeper,
-            make_settings_poller=make_settings_poller, make_background=make_relays,
+            make_settings_poller=make_settings_poller, make_background=make_background,
             grace_s=self.settings.grace, events=self.events, clock=self.clock,
             store=redacted(self.settings.store),
         )  # fmt: skip
+
+    @property
+    def leads(self) -> bool:
+        """Whether its workers lead the schedules."""
+        return leads_schedules(self.settings, self.declared)
 
     def hooked(self, consumer: ConsumerSpec) -> ConsumerSpec:
         """A consumer whose handler calls its middleware, the app's around its own.
@@ -188,6 +210,19 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             outbox, store=self.store, producer=self.producer, catalog=self.catalog,
             coordinator=coordinator, events=self.events, clock=self.clock, on_failure=on_failure,
         )  # fmt: skip
+
+    def leader(self, coordinator: Coordinator, on_failure: OnFailure) -> Leader:
+        """The leader of the schedules, as far as this worker is it."""
+        return Leader(
+            store=self.store, producer=self.producer, coordinator=coordinator,
+            declare=lambda: self.schedules.declare(self.declared), events=self.events,
+            clock=self.clock, on_failure=on_failure,
+        )  # fmt: skip
+
+
+def leads_schedules(settings: Settings, declared: Sequence[DeclaredSchedule]) -> bool:
+    """Whether an app's workers lead the schedules."""
+    return settings.schedules == "on" or (settings.schedules == "auto" and bool(declared))
 
 
 def measured(consumer: ConsumerSpec, meter: ConsumerMeter) -> ConsumerSpec:

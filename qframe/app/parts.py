@@ -26,6 +26,8 @@ from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checkers import Checkers
 from qframe.runtime.process.health import Health
 from qframe.runtime.process.worker import OnFailure, Worker
+from qframe.schedules.checked import DeclaredSchedule
+from qframe.schedules.verbs import Schedules
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.telemetry.meters import Meters
@@ -78,7 +80,7 @@ class AppParts:
 
     Attributes:
         events: told of what happens in all parts.
-        consumers, outboxes, middleware, checkers: what the app has registered.
+        consumers, outboxes, declared, middleware, checkers: what the app has registered.
         buffers: its buffered producers.
         guard: held while parts are opened and closed.
         opened: the parts that are open.
@@ -90,6 +92,7 @@ class AppParts:
         self.events: Events = Events()
         self.consumers: list[ConsumerSpec] = []
         self.outboxes: list[Outbox] = []
+        self.declared: list[DeclaredSchedule] = []
         self.middleware: list[Middleware] = []
         self.checkers: Checkers = Checkers()
         self.guard: AbstractContextManager[bool | None] = threading.RLock()
@@ -196,6 +199,13 @@ class AppParts:
                 )  # fmt: skip
         return producer
 
+    def schedules(self) -> Schedules:
+        """The schedules of the store."""
+        return Schedules(
+            store=self.store(), producer=self.producer(), catalog=self.catalog(),
+            events=self.events, clock=self.opened.clock, max_body=self.opened.settings.max_body,
+        )  # fmt: skip
+
     def coordinator(self) -> Coordinator:
         """The running worker's coordinator; without a worker, one that only reads."""
         with self.guard:
@@ -239,6 +249,7 @@ class AppParts:
         """Makes what builds workers out of these parts."""
         return Assembly(
             settings=self.opened.settings, consumers=self.consumers, outboxes=self.outboxes,
+            declared=list(self.declared), schedules=self.schedules(),
             checkers=self.checkers, store=self.store(), producer=self.producer(),
             catalog=self.catalog(), open_coordinator=opens_coordinator, events=self.events,
             clock=self.opened.clock, middleware=list(self.middleware), meters=self.meters,

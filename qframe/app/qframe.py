@@ -8,10 +8,12 @@ from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from qframe.admin.admin import Admin
 from qframe.admin.timers import Timers
+from qframe.app.assembly import leads_schedules
 from qframe.app.parts import AppParts
 from qframe.app.publishing import PublishMethods
 from qframe.app.pull import Pull, PullKeywords
 from qframe.app.registry import REGISTRY
+from qframe.clock import SYSTEM_CLOCK
 from qframe.coordination.base import Coordinator
 from qframe.errors import BadOption, ConsumerExists
 from qframe.events import Events
@@ -26,6 +28,8 @@ from qframe.runtime.executors.event_loop import in_event_loop, stopped_by_cancel
 from qframe.runtime.handler.binding import bind, bind_batch, name_of
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.process.health import Health
+from qframe.schedules.checked import DeclaredSchedule, ScheduleKeywords, new_schedule
+from qframe.schedules.verbs import Schedules
 from qframe.stores.base import Store
 from qframe.telemetry.logs import log_unless_heard
 from qframe.telemetry.meters import Meters
@@ -142,6 +146,40 @@ class QFrame(PublishMethods):
             self.parts.trace_outboxes()
         return outbox
 
+    def cron(
+        self, when: str, *, topic: Topic | str, name: str | None = None,
+        **options: Unpack[ScheduleKeywords],
+    ) -> Callable[[Function], Function]:  # fmt: skip
+        """Declares a schedule, and returns the decorated function unchanged, mostly its handler.
+
+        Each tick publishes one message into the topic, whichever worker leads; the app's workers
+        put the schedule when they start.
+
+        Args:
+            when: five or six fields of cron, a nickname such as "@daily", or "every 15m".
+            topic: where its messages go.
+            name: the schedule's name; the function's without one.
+            options: as in `app.schedules.put`.
+
+        Raises:
+            BadInput: if one of these is not as described there, or the name is taken.
+        """
+
+        def register(function: Function) -> Function:
+            declared = DeclaredSchedule(name or function.__name__, when, topic, options)
+            new_schedule(
+                declared.name, when, declared.topic_name, now_ms=SYSTEM_CLOCK.now_ms(),
+                max_body=self.settings.max_body, **options,
+            )  # fmt: skip
+            with self.parts.guard:
+                if declared.name in {each.name for each in self.parts.declared}:
+                    raise BadOption("name", declared.name, "another schedule of this app has it",
+                                    "give name= another one")  # fmt: skip
+                self.parts.declared.append(declared)
+            return function
+
+        return register
+
     def declare(self, topic: Topic) -> Topic:
         """Makes a topic known to the store, and the groups of the app's consumers collect from it.
 
@@ -209,7 +247,9 @@ class QFrame(PublishMethods):
 
     def _run(self, *, burst: bool, drain: bool) -> None:
         if not self.serves:
-            raise BadOption("consumers", [], "none is registered", "use @app.consumer or app.relay")
+            raise BadOption(
+                "consumers", [], "none is registered", "use @app.consumer, app.relay or @app.cron"
+            )
         worker = self.parts.worker()
         end_log = log_unless_heard(self.events, self.settings)
         try:
@@ -269,8 +309,13 @@ class QFrame(PublishMethods):
 
     @property
     def serves(self) -> bool:
-        """Whether it has a consumer or an outbox to serve."""
-        return bool(self.consumers or self.outboxes)
+        """Whether it has a consumer, an outbox or schedules to serve."""
+        return bool(self.consumers or self.outboxes or self.leads)
+
+    @property
+    def leads(self) -> bool:
+        """Whether its workers lead the store's schedules."""
+        return leads_schedules(self.settings, self.parts.declared)
 
     @property
     def store(self) -> Store:
@@ -294,6 +339,11 @@ class QFrame(PublishMethods):
             self.store, roster=lambda topic, group: self.coordinator.roster(topic, group),
             events=self.events,
         )  # fmt: skip
+
+    @property
+    def schedules(self) -> Schedules:
+        """Schedules: messages that come again and again."""
+        return self.parts.schedules()
 
     @property
     def timers(self) -> Timers:

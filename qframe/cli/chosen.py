@@ -43,7 +43,11 @@ def choose(
         app.consumers[:] = [
             msgspec.structs.replace(each, is_served=is_chosen(each)) for each in app.consumers
         ]
-    return [app for app in apps if app.outboxes or any(one.is_served for one in app.consumers)]
+    return [
+        app
+        for app in apps
+        if app.outboxes or app.leads or any(one.is_served for one in app.consumers)
+    ]
 
 
 def _refuse_unknown(flag: str, names: Iterable[str], known: Collection[str]) -> None:

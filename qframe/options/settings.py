@@ -75,6 +75,11 @@ class Settings(CheckedOptions):
         seconds(0, 86_400),
         "How long a stopping worker waits for running handlers, in seconds.",
     ] = 30.0
+    schedules: Annotated[
+        Literal["auto", "on", "off"],
+        one_of("auto", "on", "off", written=True),
+        "Whether its workers lead the schedules of the store; auto: if its code declares some.",
+    ] = "auto"
     log_level: Annotated[
         Literal["debug", "info", "warning", "error"],
         one_of("debug", "info", "warning", "error", written=True),
@@ -142,6 +147,7 @@ class AppKeywords(TypedDict, total=False):
     publish_batch: int
     max_in_flight_bytes: int
     grace: float | str
+    schedules: Literal["auto", "on", "off"]
     log_level: Literal["debug", "info", "warning", "error"]
     log_format: Literal["auto", "console", "json"]
     log_errors: Literal["auto", "full", "short"]

@@ -17,9 +17,9 @@ schedule that was deleted leaves its record behind as a tombstone, which keeps t
 coordinator. It looks before each publish whether it may still be the owner; that there is
 no second message does not depend on it, since any number of leaders may try:
 
-1. `deciding` works out, from the record and the store's clock, which ticks fire, and which are
+1. `decision` works out, from the record and the store's clock, which ticks fire, and which are
    missed, skipped or dropped.
-2. The leader writes the record with the ticks and the message as it is now in `sending`. Whoever
+2. The leader writes the record with the ticks and the message as it is now in `sending`. One that
    loses here does nothing more. An edit keeps `sending`, so what is under way is not changed by it.
 3. It publishes a message for each tick. Its id is `cron/<name>/<tick>`, and its place in the series
    `cron/<name>` is the tick: the topic's slot remembers the last place for ever, so a tick that
@@ -34,8 +34,9 @@ time, up to a minute; other schedules go on.
 late ones fire: none, the latest, or all that are not older than `window`; the rest are *missed*.
 While the message of the tick before is not settled, `overlap` decides: `allow` publishes all the
 same, `skip` passes the tick over (*skipped*), `queue_one` and `queue_all` hold 1 or 1,000 ticks
-back, and what has no room is *dropped*. All three are counted in the record, and told as events.
+back, and a tick without room is *dropped*. All three are counted in the record, and told as events.
 
-`timing` says which moments are ticks; `record` is what is kept; `book` reads and writes it;
-`deciding` and `leader` are the steps above; `verbs` is `app.schedules`; `preview` looks ahead.
+`timing` says which moments are ticks; `record` is what is kept, `checked` what may be; `records`
+reads and writes it; `decision` and `leader` are the steps above; `verbs` is `app.schedules`;
+`preview` looks ahead.
 """

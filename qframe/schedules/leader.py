@@ -25,9 +25,9 @@ from qframe.outcomes import Outcome
 from qframe.producing.producer import Producer
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.slots import Slots
-from qframe.schedules.book import GROUP, TOPIC, BookStore, ScheduleBook
-from qframe.schedules.deciding import decided, with_due
-from qframe.schedules.record import Schedule, Sending
+from qframe.schedules.decision import decided, with_due
+from qframe.schedules.record import PendingTicks, Schedule
+from qframe.schedules.records import GROUP, TOPIC, RecordStore, ScheduleRecords
 from qframe.service import Service
 from qframe.stores.base import Searching
 from qframe.stores.records import Sought
@@ -45,7 +45,7 @@ _Away = (StoreUnavailable, StoreFull, PublishUnknown, CoordinatorUnavailable)
 _Gone = (UnknownTopic, UnknownGroup)
 
 
-class LeaderStore(BookStore, Searching, Protocol):
+class LeaderStore(RecordStore, Searching, Protocol):
     """The roles of a store that a leader uses, and its connections."""
 
     def reconnect(self) -> None:
@@ -83,7 +83,7 @@ class Leader(Service):
         self._declare = declare
         self._events = events
         self._clock = clock
-        self._book = ScheduleBook(store, producer, on_damage=self._damaged)
+        self._records = ScheduleRecords(store, producer, on_damage=self._damaged)
         self._declared = False
         self._slots: Slots | None = None
         self._rung = threading.Event()
@@ -136,7 +136,7 @@ class Leader(Service):
             return self._in_trouble(error)
         except _Gone as error:  # somebody has dropped it, or the store has lost it
             with suppress(*_Away):
-                self._book.open()
+                self._records.open()
                 self._declared = False
             if self._slots is not None:
                 self._slots.forget()
@@ -162,23 +162,25 @@ class Leader(Service):
             self._idle = True
             return LOOK_S
         now_ms = self._store.now_ms()
-        found = self._book.due(now_ms, BATCH)
+        found = self._records.due(now_ms, BATCH)
         self._idle = not found
         if found and not self._serve(found, now_ms):
             return LOOK_S
         if found:
             return 0.0
-        next_ms = self._book.next_due_ms()
-        return LOOK_S if next_ms is None else min(LOOK_S, max(0.0, (next_ms - now_ms) / 1000))
+        next_ms = self._records.next_due_ms()
+        if next_ms is None or next_ms <= now_ms:  # that one cannot be read
+            return LOOK_S
+        return min(LOOK_S, (next_ms - now_ms) / 1000)
 
     def next_due_ms(self) -> int | None:
         """When it has something to do next, by the store's clock."""
-        return self._book.next_due_ms()
+        return self._records.next_due_ms()
 
     def _joined(self) -> Slots:
         """Its slots; declares and joins first, if it has not."""
         if self._slots is None:
-            self._book.open()
+            self._records.open()
             context = ConsumerContext(
                 topic=TOPIC, group=GROUP, events=self._events, clock=self._clock,
                 fail=self._on_failure,
@@ -199,13 +201,16 @@ class Leader(Service):
         fresh = [each for each in found if each.progress.sending is None]
         sending = [each for each in found if each.progress.sending is not None]
         decisions = [decided(each, now_ms, busy=self._is_busy(each)) for each in fresh]
-        written = self._book.write([each.schedule for each in decisions], now_ms)
+        written = self._records.write([each.schedule for each in decisions], now_ms)
         for decision, mine in zip(decisions, written, strict=True):
             if mine is None:
                 continue
-            for what in ("missed", "skipped", "dropped"):
-                if count := getattr(decision, what):
-                    self._tell(f"schedule.{what}", mine, count=count)
+            if decision.missed:
+                self._tell("schedule.missed", mine, count=decision.missed)
+            if decision.skipped:
+                self._tell("schedule.skipped", mine, count=decision.skipped)
+            if decision.dropped:
+                self._tell("schedule.dropped", mine, count=decision.dropped)
             if mine.progress.sending is not None:
                 sending.append(mine)
         if self._slots is not None and not self._slots.certain():
@@ -241,7 +246,7 @@ class Leader(Service):
         for name, (topic, entries) in by_topic.items():
             ended += self._publish(topic, entries, whose[name], now_ms)
         before = {each.name: each for each in schedules}
-        written = [each for each in self._book.write(ended, now_ms) if each is not None]
+        written = [each for each in self._records.write(ended, now_ms) if each is not None]
         for schedule in written:
             self._tell_end(schedule, before[schedule.name], now_ms)
         return bool(written)
@@ -295,7 +300,7 @@ class Leader(Service):
             self._events.emit("schedule.damaged", schedule=name, error=error)
 
 
-def _sending(schedule: Schedule) -> Sending:
+def _sending(schedule: Schedule) -> PendingTicks:
     sending = schedule.progress.sending
     if sending is None:
         raise ValueError(schedule.name)

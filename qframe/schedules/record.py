@@ -2,30 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from datetime import timedelta
 from typing import Any, Final, Literal
 from zlib import crc32
 
 import msgspec
 
 from qframe.clock import moment
-from qframe.codec import decode_body, encode_body, encode_headers
-from qframe.errors import BadBody, BadOption
 from qframe.producing.outgoing import Outgoing
 from qframe.schedules.timing import Timing
-from qframe.topic import checked_key, checked_name, duration_ms
 
 CatchUp = Literal["none", "latest", "all"]
 Overlap = Literal["skip", "queue_one", "queue_all", "allow"]
 
-CATCH_UPS: Final = ("none", "latest", "all")
-OVERLAPS: Final = ("skip", "queue_one", "queue_all", "allow")
 GRACE_MS: Final = 60_000
 """For how long nobody may look at a tick before it counts as late."""
-MAX_WINDOW_MS: Final = 366 * 86_400_000
-MAX_JITTER_MS: Final = 86_400_000
-MAX_NOTE: Final = 1000
 
 
 class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -65,7 +55,7 @@ class Template(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
 
 class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """What becomes of ticks that are late, or come too close.
+    """The rules for ticks that are late, or come too close.
 
     Attributes:
         catch_up: which late ticks fire: "none", "latest" or "all".
@@ -81,7 +71,7 @@ class Rules(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     jitter_ms: int = 0
 
 
-class Sending(msgspec.Struct, frozen=True, kw_only=True):
+class PendingTicks(msgspec.Struct, frozen=True, kw_only=True):
     """Ticks that are being published, and the message as it was when that was decided."""
 
     template: Template
@@ -103,7 +93,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
 
     decided_ms: int
     held: list[int] = []
-    sending: Sending | None = None
+    sending: PendingTicks | None = None
     last_tick_ms: int | None = None
     last_id: str | None = None
     last_topic: str | None = None
@@ -123,7 +113,7 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         name: its name.
         timing: the moments at which it ticks.
         template: the message that each tick publishes.
-        rules: what becomes of ticks that are late, or come too close.
+        rules: those for ticks that are late, or come too close.
         progress: how far it is.
         note: a text for people.
         declared: whether code declares it, by `@app.cron`.
@@ -176,82 +166,6 @@ class Schedule(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         return (self.timing, self.template, self.rules, self.note, self.declared) == (
             other.timing, other.template, other.rules, other.note, other.declared,
         )  # fmt: skip
-
-
-def checked_template(
-    *,
-    topic: str,
-    key: str | None,
-    body: Any,
-    headers: Mapping[str, str] | None,
-    tags: Iterable[str] | None,
-    priority: int,
-    max_body: int,
-) -> Template:
-    """The message, if it can be one.
-
-    Raises:
-        BadInput: otherwise.
-    """
-    encoded, raw = encode_body(body, max_body)
-    if raw:
-        raise BadBody("body", body, "a schedule keeps JSON, and these are bytes",
-                      "use a text, or what JSON can hold")  # fmt: skip
-    tags = tuple(tags or ())
-    encode_headers(headers, tags, raw=False)
-    return Template(
-        topic=topic, key=None if key is None else checked_key(key),
-        body=None if body is None else decode_body(encoded, None),
-        headers=dict(headers or {}), tags=tags, priority=priority,
-    )  # fmt: skip
-
-
-def checked_rules(
-    *, catch_up: str, window: float | str | timedelta, overlap: str, jitter: float | str | timedelta
-) -> Rules:
-    """The rules, if there are such.
-
-    Raises:
-        BadOption: otherwise.
-    """
-    if catch_up not in CATCH_UPS:
-        raise _none_such("catch_up", catch_up, CATCH_UPS)
-    if overlap not in OVERLAPS:
-        raise _none_such("overlap", overlap, OVERLAPS)
-    window_ms, jitter_ms = _span_ms(window, "window"), _span_ms(jitter, "jitter")
-    if not GRACE_MS <= window_ms <= MAX_WINDOW_MS:
-        raise BadOption("window", window, "it must be from 1m to 366d", 'use "1d"')
-    if jitter_ms > MAX_JITTER_MS:
-        raise BadOption("jitter", jitter, "it may be 24h at most", 'use "5m"')
-    return Rules(catch_up=catch_up, window_ms=window_ms, overlap=overlap, jitter_ms=jitter_ms)  # type: ignore[arg-type]
-
-
-def checked_note(note: object) -> str:
-    """The note, if it is one.
-
-    Raises:
-        BadOption: otherwise.
-    """
-    if isinstance(note, str) and len(note) <= MAX_NOTE:
-        return note
-    raise BadOption("note", note, f"it must be a text of at most {MAX_NOTE} characters", "cut it")
-
-
-def checked_schedule_name(name: object) -> str:
-    """The name, if a schedule may have it.
-
-    Raises:
-        BadOption: otherwise.
-    """
-    return checked_name(name, "schedule")
-
-
-def _span_ms(span: float | str | timedelta, what: str) -> int:
-    return duration_ms(span.total_seconds() if isinstance(span, timedelta) else span, what)
-
-
-def _none_such(what: str, value: object, known: tuple[str, ...]) -> BadOption:
-    return BadOption(what, value, "there is no such rule", f"use one of {', '.join(known)}")
 
 
 def _filled(body: Any, local: str) -> Any:

@@ -2,60 +2,38 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
-from datetime import datetime, timedelta
+from collections.abc import Callable, Iterable
+from datetime import datetime
 from itertools import islice, takewhile
-from typing import Any, Final, TypedDict, Unpack
+from typing import Final, Unpack
 
 import msgspec
 
 from qframe.clock import Clock
 from qframe.codec import new_token
-from qframe.errors import BadOption, UnknownSchedule
+from qframe.errors import BadOption
 from qframe.events import Events
 from qframe.options.rules import checked_limit
 from qframe.outcomes import Outcome, Published
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
-from qframe.retry import checked_times
-from qframe.schedules.book import BookStore, ScheduleBook
-from qframe.schedules.deciding import with_due
-from qframe.schedules.preview import Preview, Tick, preview_of, tick_of
-from qframe.schedules.record import (
-    CatchUp,
-    Overlap,
-    Progress,
-    Schedule,
-    checked_note,
-    checked_rules,
+from qframe.schedules.checked import (
+    DeclaredSchedule,
+    ScheduleKeywords,
     checked_schedule_name,
-    checked_template,
+    listed,
+    moment_ms,
+    new_schedule,
 )
+from qframe.schedules.decision import with_due
+from qframe.schedules.preview import Preview, Tick, preview_of, tick_of
+from qframe.schedules.record import Schedule
+from qframe.schedules.records import RecordStore, ScheduleRecords
 from qframe.schedules.timing import DstRule, Timing, checked_timing
 from qframe.topic import Kind, Topic
 
 MOST_BACKFILLED: Final = 10_000
 MOST_PREVIEWED: Final = 1000
-
-
-class ScheduleKeywords(TypedDict, total=False):
-    """The keyword arguments of a schedule; `Schedules.put` tells what they mean."""
-
-    tz: str
-    key: str | None
-    body: Any
-    headers: Mapping[str, str] | None
-    tags: Iterable[str] | None
-    priority: int
-    catch_up: CatchUp
-    window: float | str | timedelta
-    overlap: Overlap
-    jitter: float | str | timedelta
-    start: datetime | float | None
-    end: datetime | float | None
-    exclude: Iterable[str]
-    dst: DstRule
-    note: str
 
 
 class Backfilled(msgspec.Struct, frozen=True, kw_only=True):
@@ -86,7 +64,7 @@ class Schedules:
     """
 
     def __init__(
-        self, *, store: BookStore, producer: Producer, catalog: TopicCatalog, events: Events,
+        self, *, store: RecordStore, producer: Producer, catalog: TopicCatalog, events: Events,
         clock: Clock, max_body: int,
     ) -> None:  # fmt: skip
         self._store = store
@@ -95,7 +73,7 @@ class Schedules:
         self._events = events
         self._clock = clock
         self._max_body = max_body
-        self._book = ScheduleBook(store, producer)
+        self._records = ScheduleRecords(store, producer)
 
     def put(
         self, name: str, when: str, *, topic: Topic | str, by: str = "",
@@ -133,26 +111,20 @@ class Schedules:
         """
         return self._put(name, when, topic, by=by, declared=False, options=options)
 
-    def declare(
-        self, name: str, when: str, topic: Topic | str, options: ScheduleKeywords
-    ) -> Schedule:
-        """Puts what code declares with `@app.cron`.
+    def declare(self, declared: Iterable[DeclaredSchedule]) -> None:
+        """Makes the system topic known, and puts what code declares with `@app.cron`.
 
         Raises:
             BadInput: as `put`.
         """
-        return self._put(name, when, topic, by="", declared=True, options=options)
+        self._records.open()
+        for name, when, topic, options in declared:
+            self._put(name, when, topic, by="", declared=True, options=options)
 
-    def get(self, name: str) -> Schedule:
-        """A schedule, and how far it is.
-
-        Raises:
-            UnknownSchedule: if there is none of this name.
-        """
-        found = self._book.read(checked_schedule_name(name))
-        if found is None or found.deleted:
-            raise UnknownSchedule(name, [each.name for each in self._book.all(1000)])
-        return found
+    def get(self, name: str) -> Schedule | None:
+        """A schedule, and how far it is; None if there is none of this name."""
+        found = self._records.read(checked_schedule_name(name))
+        return None if found is None or found.deleted else found
 
     def find(
         self, *, prefix: str = "", topic: Topic | str | None = None, paused: bool | None = None,
@@ -168,7 +140,7 @@ class Schedules:
         """
         wanted = topic.name if isinstance(topic, Topic) else topic
         return [
-            each for each in self._book.all(checked_limit(limit))
+            each for each in self._records.all(checked_limit(limit))
             if each.name.startswith(prefix)
             and wanted in (None, each.template.topic)
             and paused in (None, each.paused)
@@ -178,7 +150,7 @@ class Schedules:
         """Lets no tick fire until it is resumed; what is held back is skipped.
 
         Raises:
-            UnknownSchedule: if there is none of this name.
+            BadOption: if there is none of this name.
         """
 
         def paused(schedule: Schedule) -> Schedule:
@@ -192,7 +164,7 @@ class Schedules:
         """Lets ticks fire from now on; those of the pause are left out.
 
         Raises:
-            UnknownSchedule: if there is none of this name.
+            BadOption: if there is none of this name.
         """
 
         def resumed(schedule: Schedule) -> Schedule:
@@ -208,7 +180,7 @@ class Schedules:
         """Removes a schedule; messages that it has published stay. Returns what it was.
 
         Raises:
-            UnknownSchedule: if there is none of this name.
+            BadOption: if there is none of this name.
         """
 
         def deleted(schedule: Schedule) -> Schedule:
@@ -220,10 +192,10 @@ class Schedules:
         """Publishes its message once, now, whether it is paused or not; its ticks stay as they are.
 
         Raises:
-            UnknownSchedule: if there is none of this name.
+            BadOption: if there is none of this name.
             QFrameError: as `publish`.
         """
-        schedule = self.get(name)
+        schedule = self._known(name)
         local = schedule.timing.local(self._store.now_ms() // 1000 * 1000).isoformat()
         message_id = f"cron-now/{schedule.name}/{new_token(self._clock)}"
         item = schedule.template.message(schedule.name, local, message_id)
@@ -242,12 +214,12 @@ class Schedules:
         fired. The same range again within the topic's `dedupe_window` publishes nothing twice.
 
         Raises:
-            UnknownSchedule: if there is none of this name.
-            BadOption: if these are no times, `until` is to come, or there are over 10,000 ticks.
+            BadOption: if there is none of this name, these are no times, `until` is to come, or
+                there are over 10,000 ticks.
             QFrameError: as `publish_many`.
         """
-        schedule = self.get(name)
-        since_ms, until_ms = _moment_ms(since, "since"), _moment_ms(until, "until")
+        schedule = self._known(name)
+        since_ms, until_ms = moment_ms(since, "since"), moment_ms(until, "until")
         if until_ms > self._store.now_ms() + 1000:
             raise BadOption("until", until, "it is to come", "give a time that is over")
         timing = schedule.timing
@@ -288,20 +260,20 @@ class Schedules:
             after: those after this moment; without it those after now.
 
         Raises:
-            UnknownSchedule: if there is none of this name.
-            BadOption: if neither or both of `name` and `when` are given, or one is wrong.
+            BadOption: if there is none of this name, neither or both of `name` and `when` are
+                given, or one is wrong.
         """
         if (name is None) == (when is None):
             raise BadOption("name", name, f"when={when!r} is given", "give one of the two")
         if not isinstance(count, int) or not 1 <= count <= MOST_PREVIEWED:
             raise BadOption("count", count, f"it must be from 1 to {MOST_PREVIEWED}", "use 10")
         now_ms = self._store.now_ms()
-        after_ms = now_ms if after is None else _moment_ms(after, "after")
+        after_ms = now_ms if after is None else moment_ms(after, "after")
         if name is not None:
-            timing = self.get(name).timing
+            timing = self._known(name).timing
         else:
             timing = checked_timing(
-                Timing(when=when or "", tz=tz, dst=dst, exclude=_texts(exclude)), now_ms
+                Timing(when=when or "", tz=tz, dst=dst, exclude=listed(exclude)), now_ms
             )
         return preview_of(timing, after_ms, count)
 
@@ -311,8 +283,8 @@ class Schedules:
         self, name: str, when: str, topic: Topic | str, *, by: str, declared: bool,
         options: ScheduleKeywords,
     ) -> Schedule:  # fmt: skip
-        wanted = self._checked(name, when, topic, declared=declared, **options)
-        self._book.open()
+        wanted = self._checked(name, when, topic, declared=declared, options=options)
+        self._records.open()
 
         def put(old: Schedule | None) -> Schedule:
             if old is None:
@@ -333,28 +305,9 @@ class Schedules:
         return self._changed("put", wanted.name, by, put)
 
     def _checked(
-        self,
-        name: str,
-        when: str,
-        topic: Topic | str,
-        *,
-        declared: bool,
-        tz: str = "UTC",
-        key: str | None = None,
-        body: Any = None,
-        headers: Mapping[str, str] | None = None,
-        tags: Iterable[str] | None = None,
-        priority: int = 0,
-        catch_up: CatchUp = "latest",
-        window: float | str | timedelta = "1d",
-        overlap: Overlap = "allow",
-        jitter: float | str | timedelta = 0,
-        start: datetime | float | None = None,
-        end: datetime | float | None = None,
-        exclude: Iterable[str] = (),
-        dst: DstRule = "debian",
-        note: str = "",
-    ) -> Schedule:
+        self, name: str, when: str, topic: Topic | str, *, declared: bool,
+        options: ScheduleKeywords,
+    ) -> Schedule:  # fmt: skip
         """A schedule as it was asked for, with nothing decided yet.
 
         Raises:
@@ -362,59 +315,54 @@ class Schedules:
         """
         now_ms = self._store.now_ms()
         found = self._catalog.resolve(topic)
-        rules = checked_rules(catch_up=catch_up, window=window, overlap=overlap, jitter=jitter)
+        schedule = new_schedule(
+            name, when, found.name, now_ms=now_ms, max_body=self._max_body, declared=declared,
+            **options,
+        )  # fmt: skip
+        overlap = schedule.rules.overlap
         if found.kind is Kind.STREAM and overlap != "allow":
             raise BadOption(
                 "overlap", overlap, f"topic {found.name!r} is a stream, whose messages cannot be "
                 "looked up for as long as they wait",
                 'use overlap="allow", or a topic of kind="ordered"',
             )  # fmt: skip
-        if key is None and found.kind is Kind.ORDERED:
-            key = checked_schedule_name(name)
-        template = checked_template(
-            topic=found.name, key=key, body=body, headers=headers, tags=tags, priority=priority,
-            max_body=self._max_body,
-        )  # fmt: skip
-        timing = checked_timing(
-            Timing(
-                when=when, tz=tz, dst=dst, exclude=_texts(exclude),
-                start_ms=None if start is None else _moment_ms(start, "start"),
-                end_ms=None if end is None else _moment_ms(end, "end"),
-            ), now_ms,
-        )  # fmt: skip
-        schedule = Schedule(
-            name=checked_schedule_name(name), timing=timing, template=template, rules=rules,
-            progress=Progress(decided_ms=now_ms), note=checked_note(note), declared=declared,
-        )  # fmt: skip
-        local = timing.local(now_ms).isoformat()
-        # Refused now, and not at its first tick.
-        self._producer.prepared(found, template.message(name, local, schedule.message_id(now_ms)))
+        if schedule.template.key is None and found.kind is Kind.ORDERED:
+            template = msgspec.structs.replace(schedule.template, key=schedule.name)
+            schedule = msgspec.structs.replace(schedule, template=template)
+        # What its topic would refuse is refused now, and not at its first tick.
+        local = schedule.timing.local(now_ms).isoformat()
+        message = schedule.template.message(schedule.name, local, schedule.message_id(now_ms))
+        self._producer.prepared(found, message)
         return schedule
+
+    def _known(self, name: str) -> Schedule:
+        found = self.get(name)
+        if found is None:
+            raise _unknown(name)
+        return found
 
     def _change(
         self, verb: str, name: str, by: str, how: Callable[[Schedule], Schedule]
     ) -> Schedule:
-        self.get(name)
-
         def change(old: Schedule | None) -> Schedule:
             if old is None or old.deleted:
-                raise UnknownSchedule(name)
+                raise _unknown(name)
             return how(old)
 
-        return self._changed(verb, name, by, change)
+        return self._changed(verb, checked_schedule_name(name), by, change)
 
     def _changed(
         self, verb: str, name: str, by: str, how: Callable[[Schedule | None], Schedule]
     ) -> Schedule:
         """Changes what is there, as often as somebody else is faster."""
         while True:
-            old = self._book.read(name)
+            old = self._records.read(name)
             wanted = how(old)
             if old is not None and _same(old, wanted):
                 return old
             now_ms = self._store.now_ms()
             wanted = msgspec.structs.replace(wanted, changed_ms=now_ms, changed_by=by)
-            [written] = self._book.write([with_due(wanted, now_ms)], now_ms)
+            [written] = self._records.write([with_due(wanted, now_ms)], now_ms)
             if written is not None:
                 self._told(verb, written, by)
                 return written
@@ -435,20 +383,5 @@ def _same(old: Schedule, wanted: Schedule) -> bool:
     )
 
 
-def _moment_ms(value: datetime | float, what: str) -> int:
-    """A moment in milliseconds.
-
-    Raises:
-        BadOption: if it is none.
-    """
-    try:
-        _, at_ms = checked_times(None, value)
-    except BadOption as error:
-        raise BadOption(what, value, error.why, error.remedy) from None
-    if at_ms is None:
-        raise BadOption(what, value, "it is no moment", "use a datetime with a time zone")
-    return at_ms
-
-
-def _texts(values: Iterable[str]) -> tuple[str, ...]:
-    return (values,) if isinstance(values, str) else tuple(values)
+def _unknown(name: str) -> BadOption:
+    return BadOption("schedule", name, "there is none of this name", "list them with find()")

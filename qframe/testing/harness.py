@@ -31,7 +31,7 @@ from qframe.testing.ownership import SoleOwner
 from qframe.testing.store import JournalledStore
 from qframe.testing.wiring import Wiring
 from qframe.testing.worker import SteppedWorker
-from qframe.topic import Body, Topic, duration_ms
+from qframe.topic import Body, Topic, duration_ms, is_internal
 
 MOST: Final = 10_000
 LONGEST_MS: Final = 366 * 86_400_000
@@ -190,12 +190,15 @@ class Harness:
         before = self._journal.tally()
         self.run_until_idle()
         while (now_ms := self._clock.now_ms()) < until_ms:
-            self._pass_time(min([until_ms, *self._next_times()]) - now_ms)
+            ticks = [] if self._worker is None else self._worker.next_ticks()
+            self._pass_time(min([until_ms, *self._next_times(), *ticks]) - now_ms)
             self.run_until_idle()
         return difference(self._journal.tally(), before)
 
     def drain(self) -> Tally:
         """Lets time pass until nothing waits any more: timers, retries, and takeovers.
+
+        Schedules tick on the way, and it does not wait for their next tick: `advance` does.
 
         Raises:
             NeverIdle: if something waits still after a year, or is in hand and nobody settles it.
@@ -383,6 +386,7 @@ class Harness:
         return [
             Standing.of(record)
             for topic in self._store.topics()
+            if not is_internal(topic.name)
             for group in self._store.groups(topic)
             for record in self._store.peek(topic, group, states=states, limit=EVERYTHING)
         ]

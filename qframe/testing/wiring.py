@@ -31,6 +31,7 @@ from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checked import CheckerPolicy
 from qframe.runtime.process.health import Health
 from qframe.runtime.process.live_settings import LiveSettings
+from qframe.schedules.leader import Leader
 from qframe.stores.base import Store
 from qframe.testing.clock import StandingClock, SteppedClock
 from qframe.testing.crashes import Point, SimulatedCrash, WorkerLife
@@ -207,6 +208,11 @@ class Wiring:
         """The relays of the app's outboxes; none of them runs."""
         assembly = self._assembly()
         return [assembly.relay(outbox, self._coordinator, _raise) for outbox in self._app.outboxes]
+
+    def leader(self) -> Leader | None:
+        """The leader of the app's schedules, if it has some; it does not run."""
+        assembly = self._assembly()
+        return assembly.leader(self._coordinator, _raise) if assembly.leads else None
 
     def _assembly(self) -> Assembly:
         return self._app.parts.assembly(lambda _: self._coordinator)

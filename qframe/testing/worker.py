@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from qframe.app.qframe import QFrame
+from qframe.schedules.leader import Leader
 from qframe.testing.crashes import SimulatedCrash, WorkerLife
 from qframe.testing.journal import Journal
 from qframe.testing.stepper import Stepper
@@ -31,6 +32,7 @@ class SteppedWorker:
         self._journal = journal
         self._steppers: dict[int, Stepper] = {}
         self._relays: list[Relay] = []
+        self._leader: Leader | None = None
 
     @property
     def lost(self) -> bool:
@@ -49,6 +51,8 @@ class SteppedWorker:
             for relay in self._relays:
                 let_go(relay)
             self._relays = self._wiring.relays()
+        if self._leader is None:
+            self._leader = self._wiring.leader()
 
     def step(self) -> bool:
         """Does one thing for each consumer and outbox; false if there is nothing to do now."""
@@ -56,6 +60,8 @@ class SteppedWorker:
         try:
             for relay in self._relays:
                 moved = relay_all(relay) or moved
+            if self._leader is not None:
+                moved = not self._leader.turn() or moved
             # Every consumer looks, so that each knows when it has something next.
             for stepper in self._steppers.values():
                 if self.lost:  # a thread of the user's has come by a crash
@@ -76,7 +82,9 @@ class SteppedWorker:
             stepper.end()
         for relay in self._relays:
             let_go(relay)
-        self._steppers, self._relays = {}, []
+        if self._leader is not None:
+            self._leader.leave()
+        self._steppers, self._relays, self._leader = {}, [], None
 
     def full_outboxes(self) -> list[str]:
         """The outboxes in which something waits that could not be brought into its topic."""
@@ -89,6 +97,11 @@ class SteppedWorker:
         """When something falls due, and when leases are to be renewed."""
         due = [each.due_ms for each in self._steppers.values() if each.due_ms is not None]
         return due + [now_ms + each.lease_ms // 3 for each in self._holding()]
+
+    def next_ticks(self) -> list[int]:
+        """When a schedule has something to do next."""
+        next_ms = None if self._leader is None else self._leader.next_due_ms()
+        return [] if next_ms is None else [next_ms]
 
     def only_holds(self) -> bool:
         """Whether all that is to come is the end of what is in hand."""

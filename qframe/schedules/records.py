@@ -1,4 +1,4 @@
-"""The book of all schedules: a record of each in the store, changed by comparison and swap."""
+"""The records of all schedules, each a message of the system topic: compared and swapped."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import msgspec
 from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.outcomes import Outcome
 from qframe.producing.producer import Producer
-from qframe.schedules.deciding import NEVER_MS
+from qframe.schedules.decision import NEVER_MS
 from qframe.schedules.record import Schedule
 from qframe.stores.base import Groups, Inspecting, StoredTimers, Topics
 from qframe.stores.records import Record
@@ -26,11 +26,11 @@ SHIFT_MS: Final = 10**13
 """317 years, which are added to the due time of each record: it orders them, and never comes."""
 
 
-class BookStore(Topics, Groups, Inspecting, StoredTimers, Protocol):
+class RecordStore(Topics, Groups, Inspecting, StoredTimers, Protocol):
     """The roles of a store that a book uses."""
 
 
-class ScheduleBook:
+class ScheduleRecords:
     """Reads and writes the records of schedules.
 
     Args:
@@ -41,7 +41,7 @@ class ScheduleBook:
 
     def __init__(
         self,
-        store: BookStore,
+        store: RecordStore,
         producer: Producer,
         *,
         on_damage: Callable[[str, Exception], None] = lambda _name, _error: None,
@@ -51,7 +51,7 @@ class ScheduleBook:
         self._on_damage = on_damage
 
     def open(self) -> None:
-        """Makes its topic known; a book that was never opened is empty."""
+        """Makes its topic known; until it was opened it is empty."""
         self._store.declare(TOPIC)
         self._store.subscribe(TOPIC, GROUP)
 

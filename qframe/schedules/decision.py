@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 import msgspec
 
-from qframe.schedules.record import GRACE_MS, Schedule, Sending
+from qframe.schedules.record import GRACE_MS, PendingTicks, Schedule
 from qframe.schedules.timing import Timing
 
 MOST_AT_ONCE: Final = 500
@@ -24,7 +24,7 @@ _ROOM: Final = {"skip": 0, "queue_one": 1, "queue_all": MOST_HELD}
 
 
 class Decision(NamedTuple):
-    """What becomes of the ticks that have come.
+    """The fate of the ticks that have come.
 
     Attributes:
         schedule: the schedule with it; what fires is in its `sending`.
@@ -37,7 +37,7 @@ class Decision(NamedTuple):
     dropped: int = 0
 
 
-class _Come(NamedTuple):
+class _TickTally(NamedTuple):
     """The ticks that have come and may fire, how many were missed, until when that is all."""
 
     ticks: list[int]
@@ -55,7 +55,7 @@ def decided(schedule: Schedule, now_ms: int, *, busy: bool) -> Decision:
     """
     progress, rules = schedule.progress, schedule.rules
     horizon_ms = now_ms - schedule.offset_ms
-    come = _Come([], 0, progress.decided_ms)
+    come = _TickTally([], 0, progress.decided_ms)
     if not (schedule.paused or schedule.deleted) and horizon_ms > progress.decided_ms:
         come = _caught_up(schedule, progress.decided_ms, horizon_ms)
     line = [*progress.held, *come.ticks]
@@ -69,7 +69,7 @@ def decided(schedule: Schedule, now_ms: int, *, busy: bool) -> Decision:
     after = schedule.with_progress(
         decided_ms=come.until_ms, held=held, missed=progress.missed + come.missed,
         skipped=progress.skipped + skipped, dropped=progress.dropped + dropped,
-        sending=Sending(template=schedule.template, ticks=fires) if fires else None,
+        sending=PendingTicks(template=schedule.template, ticks=fires) if fires else None,
     )  # fmt: skip
     return Decision(with_due(after, now_ms), come.missed, skipped, dropped)
 
@@ -91,24 +91,24 @@ def with_due(schedule: Schedule, now_ms: int) -> Schedule:
     return msgspec.structs.replace(schedule, due_ms=due_ms)
 
 
-def _caught_up(schedule: Schedule, after_ms: int, horizon_ms: int) -> _Come:
+def _caught_up(schedule: Schedule, after_ms: int, horizon_ms: int) -> _TickTally:
     timing, rules = schedule.timing, schedule.rules
     first = timing.next_after(after_ms)
     if first is None or first > horizon_ms:
-        return _Come([], 0, horizon_ms)
+        return _TickTally([], 0, horizon_ms)
     missed = 0
     if first <= horizon_ms - GRACE_MS:
         oldest_ms = max(after_ms, horizon_ms - rules.window_ms)
         if rules.catch_up == "latest":
             last = timing.last_until(horizon_ms, oldest_ms)
             missed = _count(timing, after_ms, horizon_ms if last is None else last - 1)
-            return _Come([] if last is None else [last], missed, horizon_ms)
+            return _TickTally([] if last is None else [last], missed, horizon_ms)
         if rules.catch_up == "none":
             oldest_ms = horizon_ms - GRACE_MS
         missed = _count(timing, after_ms, oldest_ms)
         after_ms = oldest_ms
     ticks = list(islice(_between(timing, after_ms, horizon_ms), MOST_AT_ONCE))
-    return _Come(ticks, missed, ticks[-1] if len(ticks) == MOST_AT_ONCE else horizon_ms)
+    return _TickTally(ticks, missed, ticks[-1] if len(ticks) == MOST_AT_ONCE else horizon_ms)
 
 
 def _between(timing: Timing, after_ms: int, until_ms: int) -> takewhile[int]:
