@@ -1,0 +1,81 @@
+"""Schedules on every store: records change by comparison and swap, each tick fires once."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+import pytest
+from bench import Bench
+
+from qframe.clock import VirtualClock
+from qframe.events import Events
+from qframe.producing.catalog import TopicCatalog
+from qframe.producing.producer import Producer
+from qframe.schedules.leader import Leader
+from qframe.schedules.records import TOPIC, ScheduleRecords
+from qframe.schedules.verbs import Schedules
+from qframe.testing.ownership import SoleOwner
+
+
+def parts(bench: Bench) -> tuple[Schedules, ScheduleRecords, Leader]:
+    """Schedules, their records, and a leader, on the store of a bench."""
+    clock, catalog, events = VirtualClock(), TopicCatalog(bench.store), Events()
+    producer = Producer(bench.store, catalog=catalog, max_body=10_000, batch=100, clock=clock)
+    schedules = Schedules(
+        store=bench.store, producer=producer, catalog=catalog, events=events, clock=clock,
+        max_body=10_000,
+    )  # fmt: skip
+    leader = Leader(
+        store=bench.store, producer=producer, coordinator=SoleOwner(bench.store, "w"),
+        declare=lambda: None, events=events, clock=clock, on_failure=lambda _part, _error: None,
+    )  # fmt: skip
+    return schedules, ScheduleRecords(bench.store, producer), leader
+
+
+def lead(leader: Leader) -> None:
+    """Does all that is due now."""
+    while leader.turn() == 0:
+        pass
+
+
+def test_of_two_who_change_a_record_one_does(bench: Bench) -> None:
+    schedules, records, _ = parts(bench)
+    assert schedules.get("daily") is None
+    assert schedules.find() == []
+    first = schedules.put("daily", "@daily", topic=bench.topic("ordered", "g"))
+    assert records.read("daily") == first
+    now_ms = bench.store.now_ms()
+    [mine] = records.write([first], now_ms)
+    assert mine is not None
+    assert records.write([first], now_ms) == [None]
+    assert records.read("daily") == mine
+    assert schedules.pause("daily").version == mine.version + 1
+    assert [each.paused for each in schedules.find()] == [True]
+    schedules.delete("daily")
+    assert (schedules.get("daily"), schedules.find()) == (None, [])
+    again = schedules.put("daily", "@daily", topic=first.template.topic)
+    assert schedules.find() == [again]
+    assert bench.store.stats(TOPIC)[0].waiting == 1
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_each_tick_fires_once_whoever_leads(bench: Bench, kind: Any) -> None:
+    schedules, records, leader = parts(bench)
+    topic = bench.topic(kind, "g", dedupe_window="100ms")
+    schedules.put("fast", "every 1s", topic=topic, catch_up="all")
+    before = schedules.get("fast")
+    assert before is not None
+    bench.advance(2100)
+    lead(leader)
+    fired = schedules.get("fast")
+    assert fired is not None
+    count = fired.progress.fired
+    assert count in (2, 3)  # as many seconds have begun
+    # Another leader that knows nothing of it, and comes when the topic has forgotten the ids.
+    stale = msgspec.structs.replace(before, version=fired.version, due_ms=0)
+    assert records.write([stale], bench.store.now_ms()) != [None]
+    lead(parts(bench)[2])
+    found = bench.got(topic, limit=20)
+    assert len({each.id for each in found}) == len(found)
+    assert count <= bench.total(topic).published == len(found)
