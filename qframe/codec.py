@@ -31,7 +31,7 @@ _BYTES: Final = (bytes, bytearray, memoryview)
 _ID = re.compile(r"[A-Za-z0-9_.:/@+=-]{1,128}")
 _ALPHABET: Final = "0123456789abcdefghjkmnpqrstvwxyz"  # Crockford's base 32, in lower case
 _MADE_UP = re.compile(rf"[{_ALPHABET}]{{20}}-[0-9]+")
-_TOKEN = re.compile(rf"[{_ALPHABET}]{{20}}(?:-[0-9]+)?\Z")
+_TOKEN = re.compile(rf"[{_ALPHABET}]{{20}}(?:-[0-9]+|@.+)?\Z")
 _PAIRS: Final = [first + second for first in _ALPHABET for second in _ALPHABET]
 # A float in MessagePack of which all bits of the exponent are set: not a number, or infinite.
 _find_unwritable = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]").search
@@ -251,7 +251,7 @@ def new_token(clock: Clock) -> str:
 
 
 def time_of_token(token: str | None) -> int | None:
-    """When a token, or the id that begins with one, was made; None where it is something else."""
+    """When a token was made, or the id or receipt that begins with one; None for all else."""
     if token is None or not _TOKEN.match(token):
         return None
     number = 0

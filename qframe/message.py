@@ -37,6 +37,8 @@ class Delivery(msgspec.Struct, array_like=True, gc=False, eq=False):
         lost: how many of its last deliveries in a row ended without a word from their worker.
         due_ms: since when it could be handed out, by the store's clock; 0 where that is when it was
             published, or not known.
+        taken_s: when its worker got it, by the worker's monotonic clock, where its topic keeps a
+            history; else 0.
     """
 
     id: str
@@ -51,6 +53,7 @@ class Delivery(msgspec.Struct, array_like=True, gc=False, eq=False):
     attempt: int = 1
     lost: int = 0
     due_ms: int = 0
+    taken_s: float = 0.0
 
 
 class Acknowledger(Protocol):

@@ -74,14 +74,16 @@ class Topic(Generic[Body]):
         subject: what a message without a key is queued under, in kinds `delay`, `priority` and
             `merge`: "id", so that each message is for itself, or "body", so that equal bodies
             are one. By default "id" in `delay` and `priority`, and always "body" in `merge`.
+        history: how long the store keeps how a message's attempts have ended, and in whose hands,
+            for `qframe explain`; nothing is kept unless it is given.
 
     Raises:
         BadTopic: if one of these is not as described.
     """
 
     __slots__ = (
-        "_has_subjects", "dedupe_window_ms", "gap_timeout_ms", "kind", "last_slot", "max_length",
-        "name", "retain_ms", "slots", "subject",
+        "_has_subjects", "dedupe_window_ms", "gap_timeout_ms", "history_ms", "kind", "last_slot",
+        "max_length", "name", "retain_ms", "slots", "subject",
     )  # fmt: skip
 
     def __init__(
@@ -95,6 +97,7 @@ class Topic(Generic[Body]):
         dedupe_window: float | str = "1h",
         gap_timeout: float | str = "30s",
         subject: SubjectRule | None = None,
+        history: float | str | None = None,
     ) -> None:
         self.name: str = checked_name(name, "topic")
         try:
@@ -125,6 +128,7 @@ class Topic(Generic[Body]):
         self.retain_ms: int = duration_ms(retain, "retain")
         self.dedupe_window_ms: int = duration_ms(dedupe_window, "dedupe_window")
         self.gap_timeout_ms: int = duration_ms(gap_timeout, "gap_timeout")
+        self.history_ms: int = 0 if history is None else duration_ms(history, "history")
         self.subject: SubjectRule | None = _SUBJECTS[self.kind][0] if subject is None else subject
         if self.subject not in _SUBJECTS[self.kind]:
             raise BadTopic(

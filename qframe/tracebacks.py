@@ -8,6 +8,7 @@ function that qframe has called counts as the user's too.
 
 from __future__ import annotations
 
+import re
 import sysconfig
 import traceback
 from enum import Enum
@@ -23,6 +24,8 @@ _LIBRARY: Final = (
 )
 _MAX_FRAMES: Final = 20
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
+_FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
+_ELSEWHERE: Final = re.compile(r"site-packages|dist-packages|[/\\]lib[/\\]python\d|^<")
 
 
 def place_of(error: BaseException) -> str | None:
@@ -55,6 +58,17 @@ def shortened(error: BaseException, most: int) -> str:
     _shorten(told, error)
     text = "".join(told.format()).rstrip()
     return text if len(text) <= most else "…" + text[1 - most :]
+
+
+def place_in(text: str) -> str:
+    """The innermost frame in the user's own code, of a printed traceback; else the innermost."""
+    frames = _FRAME.findall(text)
+    own = [frame for frame in frames if not _ELSEWHERE.search(frame[0])] or frames
+    if not own:
+        return ""
+    file, line, function = own[-1]
+    short = "/".join(file.replace("\\", "/").split("/")[-2:])
+    return f"{short}:{line} in {function}"
 
 
 def _shorten(told: traceback.TracebackException, error: BaseException) -> None:

@@ -9,10 +9,9 @@ from typing import Final
 import msgspec
 
 from qframe.stores.records import Record
+from qframe.tracebacks import place_in
 
 HOUR_MS: Final = 3_600_000
-_FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
-_ELSEWHERE: Final = re.compile(r"site-packages|dist-packages|[/\\]lib[/\\]python\d|^<")
 _CLASS: Final = re.compile(r"[\w.]{1,100}(?=:|$)")
 
 
@@ -66,7 +65,7 @@ def cause_of(record: Record) -> DeadCause:
     """The cause of one death, with nothing counted."""
     text = record.error or "unknown"
     error = class_in(text) or text[:100]
-    place = _place_in(record.traceback or "")
+    place = place_in(record.traceback or "")
     name = sha256(f"{error}\n{place}".encode()).hexdigest()[:8]
     return DeadCause(name=name, error=error, place=place)
 
@@ -75,17 +74,6 @@ def class_in(error: str) -> str | None:
     """The class of an error, of its text; None where the text does not begin with one."""
     found = _CLASS.match(error)
     return found.group() if found else None
-
-
-def _place_in(traceback: str) -> str:
-    """The innermost frame of a traceback that is in the user's own code, else the innermost."""
-    frames = _FRAME.findall(traceback)
-    own = [frame for frame in frames if not _ELSEWHERE.search(frame[0])] or frames
-    if not own:
-        return ""
-    file, line, function = own[-1]
-    short = "/".join(file.replace("\\", "/").split("/")[-2:])
-    return f"{short}:{line} in {function}"
 
 
 class CauseCounts:

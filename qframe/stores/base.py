@@ -13,7 +13,7 @@ from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
 from qframe.stores.acts import DeadLetters, Unblocking
 from qframe.stores.bell import Bell
-from qframe.stores.records import Found, Record, ScanPage, Sought, Stats
+from qframe.stores.records import Found, HistoryEntry, Record, ScanPage, Sought, Stats
 from qframe.stores.types import (
     Capabilities,
     DrawResult,
@@ -49,8 +49,9 @@ class Topics(Protocol):
         """Removes up to `limit` rows that are no longer needed; returns how many it removed.
 
         These are messages of a stream that are older than `retain` and lie below every group's
-        floor (or a stream without groups), marks older than `dedupe_window`, and groups that have
-        expired, each a row with all that stands for it, as if `drop_group` had been called.
+        floor (or a stream without groups), marks older than `dedupe_window`, what history is older
+        than `history`, and groups that have expired, each a row with all that stands for it, as if
+        `drop_group` had been called.
         """
 
     def delete(self, topic: Topic, limit: int = 500) -> bool:
@@ -318,6 +319,13 @@ class Searching(Protocol):
         without a key, and those whose time of publication is known (by a mark, or from an id that
         qframe made up), unless they were delayed or moved. By id and by key: dead letters. A
         message that is found nowhere may still be there: `scan` sees all.
+        """
+
+    def history(self, topic: Topic, message_id: str, slot: int | None = None) -> list[HistoryEntry]:
+        """How attempts of a message have ended: by group and slot, the first that ended first.
+
+        What a topic with `history=` keeps, in all slots or in one: `ENTRIES` for each group and
+        slot at most, the last ones, each until `history` has passed since it ended.
         """
 
     def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:

@@ -95,6 +95,34 @@ class Sought(msgspec.Struct, kw_only=True, frozen=True):
         )
 
 
+class HistoryEntry(msgspec.Struct, kw_only=True, frozen=True):
+    """The end of one attempt, as the history of a topic keeps it.
+
+    Attributes:
+        group, slot, id: the message's.
+        attempt: its number; one that was given back is counted again.
+        verdict: ack, retry, dead, release (given back uncounted), or lost (its lease passed, or
+            another worker took its slot).
+        ended_ms: when, by the store's clock.
+        began_ms: since when its worker had it: by the store's clock, of a lost one by the worker's.
+            None where that is not known, as for what is lost of a stream's line.
+        worker: the worker, if it is known.
+        error: for retry and dead, the error, shortened.
+        place: where in the code that arose.
+    """
+
+    group: str = ""
+    slot: int = 0
+    id: str
+    attempt: int
+    verdict: str
+    ended_ms: int
+    began_ms: int | None = None
+    worker: str | None = None
+    error: str | None = None
+    place: str | None = None
+
+
 class Remembered(NamedTuple):
     """A slot that remembers an id, and when a message was published there under it."""
 

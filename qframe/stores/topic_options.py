@@ -17,13 +17,14 @@ class TopicOptions(msgspec.Struct):
     dedupe_window_ms: int
     gap_timeout_ms: int
     subject: SubjectRule | None = None
+    history_ms: int = 0
 
     @classmethod
     def of(cls, topic: Topic) -> Self:
         """The options of a topic."""
         return cls(
             topic.retain_ms, topic.max_length, topic.dedupe_window_ms, topic.gap_timeout_ms,
-            topic.subject,
+            topic.subject, topic.history_ms,
         )  # fmt: skip
 
     def to_json(self) -> bytes:
@@ -38,4 +39,5 @@ def topic_of(name: str, kind: str, slots: int, options: str | bytes) -> Topic:
     topic.retain_ms = known.retain_ms
     topic.dedupe_window_ms = known.dedupe_window_ms
     topic.gap_timeout_ms = known.gap_timeout_ms
+    topic.history_ms = known.history_ms
     return topic

@@ -102,7 +102,7 @@ class PullTerms(NamedTuple):
     """The terms of a whole pull.
 
     Attributes:
-        receipt: the receipt of what is handed out.
+        receipt: the receipt of what is handed out; from an `@` on it names the worker.
         lease_ms: how long it stays hidden.
         max_attempts: how often a message is handed out before it is dead.
         run: how many messages of an ordered subject are handed out together at most.
@@ -159,6 +159,8 @@ class Settlement(msgspec.Struct, gc=False, eq=False):
         at_ms: for a retry, due at that moment instead.
         error: for retry and dead, what went wrong, in one line that is `codec.legible`.
         traceback: for retry and dead, where; legible as well.
+        id: the message's id, by which a history is kept; nothing is kept without it.
+        took_ms: for a history, how long its worker had it; None where that is not known.
     """
 
     slot: int
@@ -172,6 +174,8 @@ class Settlement(msgspec.Struct, gc=False, eq=False):
     at_ms: int | None = None
     error: str | None = None
     traceback: str | None = None
+    id: str = ""
+    took_ms: int | None = None
 
     @property
     def last_words(self) -> str | None:
@@ -243,7 +247,7 @@ def acks(deliveries: Sequence[Delivery], epochs: Mapping[int, str]) -> list[Sett
     return [
         Settlement(
             one.slot, one.subject, one.seq, one.receipt, one.attempt,
-            epochs.get(one.slot, NO_EPOCH), Verdict.ACK,
+            epochs.get(one.slot, NO_EPOCH), Verdict.ACK, id=one.id,
         )
         for one in deliveries
     ]  # fmt: skip

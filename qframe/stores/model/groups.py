@@ -141,5 +141,5 @@ def take(
             cursor.epoch = epoch
             heads = [head for head in cursor.heads.values() if head.in_doing]
             lose(state, cursor, heads, now_ms)
-            lose_window(state, number, cursor)
+            lose_window(state, number, cursor, now_ms)
     return taken

@@ -9,6 +9,7 @@ from typing_extensions import override
 from qframe.message import Delivery
 from qframe.stores import rules
 from qframe.stores.base import Pulling
+from qframe.stores.history import lost_entry
 from qframe.stores.model.publish import arrive
 from qframe.stores.model.queues import add_dead_letter, advance, requeue
 from qframe.stores.model.role import ModelRole
@@ -138,16 +139,21 @@ def revoke(
 def lose(state: TopicState, cursor: GroupCursor, heads: Sequence[QueuedHead], now_ms: int) -> int:
     """Takes heads out of doing whose worker is gone."""
     for head in heads:
+        if state.topic.history_ms:
+            cursor.keep(lost_entry(head.message.id, head.tries, head.receipt, now_ms))
         rules.lose(head, state.topic.kind)
         requeue(cursor, state.topic.kind, head, now_ms)
     return len(heads)
 
 
-def lose_window(state: TopicState, number: int, cursor: GroupCursor) -> int:
+def lose_window(state: TopicState, number: int, cursor: GroupCursor, now_ms: int) -> int:
     """Takes a stream's window back: what is unsettled in it leaves the line, lost once."""
     offsets = [each for each in range(cursor.floor, cursor.read) if each not in cursor.settled]
     for offset in offsets:
-        leave(cursor, state.slots[number].log[offset], offset, rules.FRONT, tries=1, lost=1)
+        message = state.slots[number].log[offset]
+        leave(cursor, message, offset, rules.FRONT, tries=1, lost=1)
+        if state.topic.history_ms:
+            cursor.keep(lost_entry(message.id, 1, cursor.receipt, now_ms, of_line=True))
     cursor.receipt = None
     return len(offsets)
 
@@ -202,7 +208,7 @@ def _bring_in(
     ]
     pulled.lost += lose(state, cursor, late, now_ms)
     if cursor.floor < cursor.read and cursor.lease_until_ms <= now_ms:
-        pulled.lost += lose_window(state, number, cursor)
+        pulled.lost += lose_window(state, number, cursor, now_ms)
 
 
 def _heads(

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import msgspec
 from typing_extensions import override
 
 from qframe.codec import batch_mark_of
 from qframe.stores.base import Searching
+from qframe.stores.history import in_time
 from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import TopicState
-from qframe.stores.records import Found, LogSpan, Record, Remembered, ScanPage, Sought
+from qframe.stores.records import Found, HistoryEntry, LogSpan, Record, Remembered, ScanPage, Sought
 from qframe.stores.searching import Section, SectionPage, scanned, sections_of
 from qframe.topic import Topic
 
@@ -23,6 +25,18 @@ class ModelSearching(ModelRole, Searching):
     def find(self, topic: Topic, sought: Sought, limit: int = 100) -> Found:
         with self._lock:
             return find(self._state(topic), sought, limit, self._now_ms())
+
+    @override
+    def history(self, topic: Topic, message_id: str, slot: int | None = None) -> list[HistoryEntry]:
+        with self._lock:
+            found = [
+                msgspec.structs.replace(entry, group=group, slot=number)
+                for group, cursors in sorted(self._state(topic).groups.items())
+                for number, cursor in enumerate(cursors)
+                if slot in (None, number)
+                for entry in cursor.history.get(message_id, ())
+            ]
+            return in_time(found, topic, self._now_ms())
 
     @override
     def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:

@@ -10,6 +10,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
 from qframe.stores.base import Settling
+from qframe.stores.history import entry_of
 from qframe.stores.model.pull import leave
 from qframe.stores.model.queues import add_dead_letter, advance, requeue
 from qframe.stores.model.role import ModelRole
@@ -29,7 +30,12 @@ class ModelSettling(ModelRole, Settling):
     def settle(self, topic: Topic, group: str, settlements: Sequence[Settlement]) -> list[Settled]:
         with self._lock:
             cursors = self._group(topic, group)
-            results = settle(self._state(topic), cursors, settlements, self._now_ms())
+            now_ms = self._now_ms()
+            results = settle(self._state(topic), cursors, settlements, now_ms)
+            if topic.history_ms:
+                for one, result in zip(settlements, results, strict=True):
+                    if result is Settled.SETTLED and one.id:
+                        cursors[one.slot].keep(entry_of(one, now_ms))
         self._ring()
         return results
 

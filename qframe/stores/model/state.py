@@ -6,6 +6,8 @@ import msgspec
 
 from qframe.roster import NO_VERSION, Member, Owner
 from qframe.stores.bucket import Bucket
+from qframe.stores.history import ENTRIES
+from qframe.stores.records import HistoryEntry
 from qframe.stores.rules import rank_of
 from qframe.stores.types import NO_EPOCH, WorkerReport
 from qframe.topic import Kind, Topic
@@ -78,6 +80,20 @@ class GroupCursor(msgspec.Struct, eq=False):
     published: int = 0
     acked: int = 0
     cancelled: int = 0
+    history: dict[str, list[HistoryEntry]] = {}
+
+    def keep(self, entry: HistoryEntry) -> None:
+        """Adds to the history of a message; the oldest entry makes room."""
+        entries = self.history.setdefault(entry.id, [])
+        entries.append(entry)
+        del entries[:-ENTRIES]
+
+    def forget(self, until_ms: int, limit: int) -> int:
+        """Forgets what history has ended until then; returns of how many messages."""
+        old = [name for name, kept in self.history.items() if kept[-1].ended_ms <= until_ms]
+        for name in old[: max(0, limit)]:
+            del self.history[name]
+        return min(len(old), max(0, limit))
 
     def settle(self, offset: int) -> None:
         """Notes an offset as settled; the floor moves up as far as it can."""

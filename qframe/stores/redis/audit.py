@@ -40,6 +40,7 @@ OF_SLOT: Final = {
 _OF_GROUP: Final = {
     "cursor": "hash", "waiting": "zset", "retry": "zset", "todo": "zset", "doing": "zset",
     "body": "hash", "tries": "hash", "next": "hash", "dead": "zset", "graves": "hash",
+    "history": "hash", "ended": "zset",
 }  # fmt: skip
 _UNREADABLE: Final = (StoreDamaged, struct.error, ValueError, TypeError, IndexError)
 

@@ -181,7 +181,10 @@ def take(
 ) -> list[int]:
     """Takes slots under new epochs; returns those taken."""
     kind = str(keys.topic.kind)
-    calls = [keys.call("take", slot, now, kind, group, epoch) for slot, epoch in wanted.items()]
+    kept = (1,) if keys.topic.history_ms else ()
+    calls = [
+        keys.call("take", slot, now, kind, group, epoch, *kept) for slot, epoch in wanted.items()
+    ]
     if not calls:
         require(redis, keys, group)
     replies = dict(zip(wanted, redis.run(calls, partly=True), strict=True))

@@ -10,7 +10,9 @@ from typing_extensions import override
 from qframe.codec import KEYLESS, batch_mark_of
 from qframe.drivers.redis import Redis
 from qframe.stores.base import Searching
-from qframe.stores.records import Found, LogSpan, Record, Remembered, ScanPage, Sought
+from qframe.stores.history import in_time
+from qframe.stores.records import Found, HistoryEntry, LogSpan, Record, Remembered, ScanPage, Sought
+from qframe.stores.redis import histories
 from qframe.stores.redis.envelopes import NUMBER, TICKET, letter_of, record_of_dead
 from qframe.stores.redis.groups import keeping, names
 from qframe.stores.redis.inspect import record_behind, records_of_heads
@@ -31,6 +33,11 @@ class RedisSearching(RedisRole, Searching):
     @override
     def find(self, topic: Topic, sought: Sought, limit: int = 100) -> Found:
         return self._call(topic, find, sought, limit, self._now_ms())
+
+    @override
+    def history(self, topic: Topic, message_id: str, slot: int | None = None) -> list[HistoryEntry]:
+        found = self._call(topic, histories.found, message_id, slot)
+        return in_time(found, topic, self._now_ms())
 
     @override
     def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:

@@ -12,6 +12,7 @@ from qframe.drivers.redis import Call, Missing, Redis
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.base import Settling
+from qframe.stores.redis import histories
 from qframe.stores.redis.envelopes import pack
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import Argument, SlotKeys
@@ -50,6 +51,8 @@ def acknowledge(
     now: str,
 ) -> list[Settled]:
     """Acknowledges each, in order. The hot path of settling."""
+    if keys.topic.history_ms:  # each is noted for itself
+        return settle(redis, keys, group, acks(deliveries, epochs), now)
     lines: dict[int, list[int]] = {}
     receipts: dict[int, str] = {}
     others: list[int] = []
@@ -159,11 +162,13 @@ def _calls(
             places.append(list(part))
             ended = [settlements[number] for number in places[-1]]
             held: tuple[Argument, ...] = (group, epoch, receipt)
-            calls.append(
-                keys.call("settle_stream", slot, *held, *_acked(ended))
-                if are_acks
-                else keys.call("end_stream", slot, now, *held, *_ended(ended))
-            )
+            notes = histories.notes_of(ended) if keys.topic.history_ms else None
+            if are_acks:
+                kept = () if notes is None else (pack((now, notes)),)
+                calls.append(keys.call("settle_stream", slot, *held, *_acked(ended), *kept))
+            else:
+                kept = () if notes is None else (pack(notes),)
+                calls.append(keys.call("end_stream", slot, now, *held, *_ended(ended), *kept))
     for (slot, epoch), numbers in heads.items():
         if keys.topic.kind is Kind.ORDERED:
             # Subjects are independent: a run that is settled in one piece costs as one message.
@@ -214,6 +219,8 @@ def _heads_call(
         one = settlements[number]
         how: Argument = "" if one.verdict is Verdict.ACK else pack(_how(one))
         arguments += (how, one.subject or "", one.seq, one.receipt)
+    if keys.topic.history_ms:
+        arguments.append(pack(histories.notes_of(settlements[number] for number in numbers)))
     return keys.call("settle", slot, *arguments)
 
 

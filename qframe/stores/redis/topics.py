@@ -84,7 +84,11 @@ def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
         while removed < limit:
             step = min(500, limit - removed)
             [gone] = redis.run(
-                [keys.call("sweep", slot, now, str(topic.kind), topic.retain_ms, step)]
+                [
+                    keys.call(
+                        "sweep", slot, now, str(topic.kind), topic.retain_ms, step, topic.history_ms
+                    )
+                ]
             )
             removed += gone
             if gone < step:

@@ -40,6 +40,7 @@ from qframe.stores.sql.schema import (
     dead,
     expiries,
     groups,
+    history,
     log,
     slots,
     subjects,
@@ -61,7 +62,7 @@ _EXPIRED: Final = Statement(
     .limit(bindparam("most")),
     "of now most",
 )
-_TABLES: Final = (cursors, subjects, backlog, dead)
+_TABLES: Final = (cursors, subjects, backlog, dead, history)
 _OF_GROUP: Final = [
     Statement(
         delete(table).where(
@@ -322,7 +323,7 @@ def take(
         transaction.run(_EPOCH, (epoch, cursor.cursor))
         rows = transaction.rows(_DOING, (cursor.cursor,))
         lose_doing(transaction, ref, cursor, [HeadRow(*row) for row in rows], now_ms)
-        if window.lose(transaction, ref, cursor):
+        if window.lose(transaction, ref, cursor, now_ms):
             transaction.run(SET_CURSOR, cursor.row())
     notify_messages(transaction, ref, taken)
     return taken

@@ -9,10 +9,12 @@ from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores import rules
+from qframe.stores.history import lost_entry
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, window
 from qframe.stores.sql.cursors import SET_CURSOR, CursorRow, lock_group_cursors
 from qframe.stores.sql.heads import HeadRow
+from qframe.stores.sql.histories import keep
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.schema import HeadState, subjects
 from qframe.stores.sql.topic_ref import TopicRef
@@ -114,6 +116,9 @@ def lose_doing(
 ) -> int:
     """Takes heads out of doing whose worker is gone; returns how many."""
     absorbed = 0
+    if ref.topic.history_ms:
+        lost = [lost_entry(head.id, head.tries, head.receipt, now_ms) for head in rows]
+        keep(transaction, [(cursor.cursor, entry) for entry in lost])
     for head in rows:
         rules.lose(head, ref.topic.kind)
         absorbed += heads.requeue(transaction, ref.topic.kind, head, now_ms)

@@ -53,7 +53,7 @@ class Migration(msgspec.Struct, frozen=True):
 
 _LATER: Final = (
     schema.rosters, schema.members, schema.owners, schema.expiries, numbers, schema.tunings,
-    schema.buckets, schema.reports,
+    schema.buckets, schema.reports, schema.history,
 )  # fmt: skip
 MIGRATIONS: Final = (
     Migration(
@@ -75,6 +75,7 @@ MIGRATIONS: Final = (
               narrowed=(schema.subjects_order, schema.marks_expires, schema.held_due)),
     Migration("what workers report, and dead letters found by id and key",
               (schema.reports, schema.dead)),
+    Migration("how attempts have ended, of topics with a history", (schema.history,)),
 )  # fmt: skip
 
 

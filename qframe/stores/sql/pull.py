@@ -221,7 +221,7 @@ def _pull_slot(
         may_be_due = True
     before = cursor.row()
     if streams and cursor.has_window() and cursor.lease_until <= now_ms:
-        pulled.lost += window.lose(transaction, ref, cursor)
+        pulled.lost += window.lose(transaction, ref, cursor, now_ms)
         may_be_due = True
     if kind in rules.RANKED and overview.waiting_due is not None and overview.waiting_due <= now_ms:
         # Whose rank counts is not known before all that is due has one: the next pull goes on.

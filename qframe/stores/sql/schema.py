@@ -318,4 +318,23 @@ reports: Table = _table(
     _long("text"),
 )
 
+# How attempts have ended, of topics with a history, since version 8: see `stores.history`. A number
+# begins with the time, so that those of a message follow each other.
+history: Table = _table(
+    "history",
+    _integer("cursor", key=True),
+    _name("id", ID, key=True),
+    _integer("number", key=True),
+    _integer("attempt"),
+    _name("verdict", NAME),
+    _integer("ended_at"),
+    Column("began_at", BigInteger, nullable=True),
+    _name("worker", MEMBER, nullable=True),
+    _long("error", nullable=True),
+    _long("place", nullable=True),
+)
+history_ended: Index = _second_index(
+    "history_ended", history.c.cursor, history.c.ended_at, only=history.c.ended_at
+)
+
 versions: Table = Table(PREFIX + "version", metadata, _integer("version", key=True), **_ON_MYSQL)

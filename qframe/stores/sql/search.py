@@ -10,9 +10,10 @@ from typing_extensions import override
 from qframe.codec import KEYLESS
 from qframe.drivers.sql import Transaction
 from qframe.stores.base import Searching
-from qframe.stores.records import Found, LogSpan, Record, Remembered, ScanPage, Sought
+from qframe.stores.history import in_time
+from qframe.stores.records import Found, HistoryEntry, LogSpan, Record, Remembered, ScanPage, Sought
 from qframe.stores.searching import scanned, sections_of, spans_of
-from qframe.stores.sql import search_rows
+from qframe.stores.sql import histories, search_rows
 from qframe.stores.sql.cursors import GROUPS
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.lookups import whole_heads
@@ -32,6 +33,10 @@ class SqlSearching(SqlRole, Searching):
     @override
     def find(self, topic: Topic, sought: Sought, limit: int = 100) -> Found:
         return self._read(topic, find, sought, limit)
+
+    @override
+    def history(self, topic: Topic, message_id: str, slot: int | None = None) -> list[HistoryEntry]:
+        return self._read(topic, history, message_id, slot)
 
     @override
     def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
@@ -151,6 +156,19 @@ class _SqlLookUp:
                 for query in search_rows.DUE:
                     rows = self._transaction.rows(query, (at, from_ms, to_ms, _MOST_OF_A_TIME))
                     yield from (subject for subject, found in rows if found == message_id)
+
+
+def history(
+    transaction: Transaction, ref: TopicRef, message_id: str, slot: int | None
+) -> list[HistoryEntry]:
+    """The ends of a message's attempts that are kept, by group and slot."""
+    found = [
+        entry
+        for name, number in sorted(_groups(transaction, ref).items())
+        for each in (range(ref.topic.slots) if slot is None else [slot])
+        for entry in histories.of(transaction, ref.cursor_number(number, each), name, message_id)
+    ]
+    return in_time(found, ref.topic, transaction.now_ms())
 
 
 def scan(transaction: Transaction, ref: TopicRef, place: str | None, limit: int) -> ScanPage:

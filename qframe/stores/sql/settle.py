@@ -10,8 +10,10 @@ from qframe.drivers.sql import Row, Transaction
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.base import Settling
+from qframe.stores.history import entry_of
 from qframe.stores.sql import stream_settle, subject_settle
 from qframe.stores.sql.cursors import SET_CURSOR, lock_group_cursors
+from qframe.stores.sql.histories import keep
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.subject_settle import BySubject
@@ -77,5 +79,12 @@ def settle(
         stirred += subject_settle.settle(
             transaction, ref.topic.kind, settlements, by_subject, results, now_ms
         )
+    if ref.topic.history_ms:
+        ended = [
+            (known[one.slot].cursor, entry_of(one, now_ms))
+            for one, result in zip(settlements, results, strict=True)
+            if result is Settled.SETTLED and one.id
+        ]
+        keep(transaction, ended)
     notify_messages(transaction, ref, stirred)
     return results

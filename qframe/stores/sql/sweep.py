@@ -7,6 +7,7 @@ from typing import Final
 from sqlalchemy import bindparam, delete, func, select
 
 from qframe.drivers.sql import Statement, Transaction
+from qframe.stores.sql import histories
 from qframe.stores.sql.cursors import EVERYTHING, GROUPS
 from qframe.stores.sql.groups import drop_expired
 from qframe.stores.sql.schema import cursors, is_there, log, marks, slots
@@ -58,6 +59,7 @@ def sweep(transaction: Transaction, ref: TopicRef, limit: int) -> int:
     check_declared(transaction, ref)
     removed = drop_expired(transaction, ref, limit)
     now_ms = transaction.now_ms()
+    removed += histories.forget(transaction, ref, limit - removed, now_ms)
     for slot in range(ref.topic.slots):
         if removed >= limit:
             break

@@ -10,8 +10,10 @@ from sqlalchemy import bindparam, select
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.message import Delivery
 from qframe.stores import rules
+from qframe.stores.history import lost_entry
 from qframe.stores.sql import heads, ranges
 from qframe.stores.sql.cursors import CursorRow
+from qframe.stores.sql.histories import keep
 from qframe.stores.sql.schema import HeadState, log
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import PullRequest
@@ -68,7 +70,7 @@ def hand_out(
     ]
 
 
-def lose(transaction: Transaction, ref: TopicRef, cursor: CursorRow) -> int:
+def lose(transaction: Transaction, ref: TopicRef, cursor: CursorRow, now_ms: int) -> int:
     """Takes the window back: what is unsettled in it leaves the line, lost once more.
 
     The cursor is changed, not saved.
@@ -83,6 +85,9 @@ def lose(transaction: Transaction, ref: TopicRef, cursor: CursorRow) -> int:
         for row in transaction.rows(READ, (at, start, end - start))
     ]
     leave(transaction, cursor, leaving, due_ms=rules.FRONT, tries=1, lost=1, error=None)
+    if ref.topic.history_ms:
+        lost = [lost_entry(row[1], 1, cursor.receipt, now_ms, of_line=True) for row in leaving]
+        keep(transaction, [(cursor.cursor, entry) for entry in lost])
     cursor.floor = cursor.read
     cursor.settled = ranges.EMPTY
     cursor.receipt = None

@@ -3,9 +3,9 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] epoch, ARGV[4] receipt; then for each
 --   settlement three: how it ends, offset, attempt. `how` is msgpack of [verdict, delay, at, error,
---   traceback].
+--   traceback]. At last, where a history is kept, msgpack of a note for each.
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
--- Cost: 4 commands, and 4 or 5 for each settlement.
+-- Cost: 4 commands, and 4 or 5 for each settlement; 3 more for a history.
 -- Promise: one atomic step; nothing ends without epoch and receipt in force.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -15,7 +15,7 @@ local cursor = redis.call('HMGET', group.cursor, 'epoch', 'floor', 'read', 'rece
 if not cursor[1] then
   return -2
 end
-local total = (#ARGV - 4) / 3
+local total = math.floor((#ARGV - 4) / 3)
 if cursor[1] ~= epoch or epoch == '0000000000000000' or cursor[4] ~= receipt or receipt == '' then
   return string.rep('t', total)
 end
@@ -43,4 +43,8 @@ end
 redis.call('HSET', group.cursor, 'floor', string.format('%.0f', floor),
   'settled', pack_ranges(ranges))
 ring(slot)
+if #ARGV > 4 + 3 * total then
+  --@include many history
+  remember_settled(group.at, cmsgpack.unpack(ARGV[#ARGV]), replies, now)
+end
 return table.concat(replies)

@@ -2,7 +2,7 @@
 -- Purpose: hands out what is due of a slot's subjects.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch, ARGV[5] receipt,
---   ARGV[6] limit, ARGV[7] lease (ms), ARGV[8] max attempts, ARGV[9] run.
+--   ARGV[6] limit, ARGV[7] lease (ms), ARGV[8] max attempts, ARGV[9] run; ARGV[10] 1 where a history is kept.
 -- Reply: [0, next due (ms from now; -1 never), dead, lost, gaps, items]; items are flat: subject,
 --   head's value, attempt, lost. [-1] if the epoch is another now, [-2] if there is no such group.
 -- Cost: 14 commands, 10 where the limit is reached or nothing is due; for ordered 3 more, 1 for
@@ -28,7 +28,14 @@ if kind == 'ordered' then
     arrive(slot, kind, going, now)
   end
 end
+if ARGV[10] then
+  group.gone = {}
+end
 local lost = take_back(group, now)
+if lost > 0 and group.gone then
+  --@include history
+  remember_lost(group.at, group.gone, now)
+end
 -- Whose rank counts is not known before all that is due has one: the next pull goes on.
 if not promote(group, now) and (kind == 'ordered' or kind == 'priority') then
   return { 0, 0, 0, lost, gaps, {} }

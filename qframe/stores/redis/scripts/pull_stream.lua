@@ -2,7 +2,8 @@
 -- Purpose: hands out what is due of a stream's slot: first what left the line, then the line.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] epoch, ARGV[4] receipt, ARGV[5] limit,
---   ARGV[6] lease (ms), ARGV[7] max attempts, ARGV[8] position ('' for none).
+--   ARGV[6] lease (ms), ARGV[7] max attempts, ARGV[8] position ('' for none); ARGV[9] 1 where
+--   a history is kept.
 -- Reply: [0, next due (ms from now; -1 never), dead, lost, items, receipt of the window, start,
 --   stop]; items as those of pull; of the log [start, stop) is handed out, and read by who asked.
 --   [-1] if the epoch is another now, [-2] if there is no such group.
@@ -30,14 +31,26 @@ local times = {}
 
 if floor < read and leased <= now then
   --@include head places log ranges window
-  lost = lose_window(group_of(slot, name, 'stream'), floor, read, load_ranges(cursor[6]), now)
+  local losing = group_of(slot, name, 'stream')
+  losing.gone = ARGV[9] and {} or nil
+  lost = lose_window(losing, floor, read, load_ranges(cursor[6]), now, window)
+  if losing.gone then
+    --@include many history
+    remember_lost(losing.at, losing.gone, now)
+  end
   floor, window = read, ''
 end
 if redis.call('EXISTS', later, body) > 0 then
   --@include many head places bring_in hand_out join
   join(slot, now)
   local group = group_of(slot, name, 'stream')
-  lost = lost + take_back(group, now)
+  group.gone = ARGV[9] and {} or nil
+  local back = take_back(group, now)
+  lost = lost + back
+  if back > 0 and group.gone then
+    --@include history
+    remember_lost(group.at, group.gone, now)
+  end
   promote(group, now)
   items, handed, died = hand_out(group, {
     now = now, receipt = receipt, limit = limit, lease_until = now + lease,

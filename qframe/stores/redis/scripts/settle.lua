@@ -3,10 +3,10 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch; then for each settlement
 --   four: how it ends, subject, seq, receipt. `how` is empty for an ack; else msgpack of [verdict,
---   delay, at, error, traceback].
+--   delay, at, error, traceback]. At last, where a history is kept, msgpack of a note for each.
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
 -- Cost: 8 commands for any number of acks, 7 of what left a stream; for ordered 4, and 5 to 8 for
---   each subject; 7 to 10 for each other end.
+--   each subject; 7 to 10 for each other end; 3 more for a history.
 -- Promise: one atomic step; nothing ends without the epoch and the receipt in force.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -16,7 +16,7 @@ local owner = redis.call('HGET', group.cursor, 'epoch')
 if not owner then
   return -2
 end
-local total = (#ARGV - 4) / 4
+local total = math.floor((#ARGV - 4) / 4)
 if owner ~= epoch or epoch == '0000000000000000' then
   return string.rep('t', total)
 end
@@ -170,5 +170,9 @@ finish(finished)
 count(group, 'acked', acked)
 if has_placed then
   ring(slot)
+end
+if #ARGV > 4 + 4 * total then
+  --@include history
+  remember_settled(group.at, cmsgpack.unpack(ARGV[#ARGV]), replies, now)
 end
 return table.concat(replies)

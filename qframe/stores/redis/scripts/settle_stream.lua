@@ -16,12 +16,12 @@ local cursor = redis.call('HMGET', cursor_key,
 if not cursor[1] then
   return -2
 end
-local total = (#ARGV - 3) / 2
+local total = math.floor((#ARGV - 3) / 2)
 if cursor[1] ~= epoch or epoch == '0000000000000000' or cursor[4] ~= receipt or receipt == '' then
   return string.rep('t', total)
 end
 local floor, read, acked = tonumber(cursor[2]), tonumber(cursor[3]), tonumber(cursor[6] or 0)
-if total == 1 and cursor[5] == '' then
+if #ARGV == 5 and cursor[5] == '' then
   local from, to = tonumber(ARGV[4]), tonumber(ARGV[5])
   if from == floor and from < to and to <= read then
     -- All that is before it is settled and nothing behind it, as nearly always.
@@ -44,4 +44,9 @@ for number = 1, total do
 end
 redis.call('HSET', cursor_key, 'floor', string.format('%.0f', floor),
   'settled', pack_ranges(ranges), 'acked', string.format('%.0f', acked))
+if #ARGV > 3 + 2 * total then
+  --@include time many history
+  local kept = cmsgpack.unpack(ARGV[#ARGV])
+  remember_settled(slot .. 'g:' .. name .. ':', kept[2], replies, time_ms(kept[1]))
+end
 return table.concat(replies)

@@ -1,15 +1,18 @@
 #!lua flags=allow-oom
 -- Purpose: removes what a slot no longer needs: marks that have passed, groups that have expired,
---   old messages of a stream.
+--   old messages of a stream, and how attempts have ended longer ago than a topic keeps that.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most,
+--   ARGV[5] history (ms).
 -- Reply: how many, a group being one; the limit also where more of a group is to be removed.
--- Cost: 3 commands, 4 where marks have passed, and those of drop_group for a group that has
+-- Cost: 4 commands, and 1 for each group, 2 more for one of which history has passed; 5 where marks
+--   have passed, and those of drop_group for a group that has
 --   expired; for a stream 3, 1 for each group, 1 for each entry that is read, 2 to trim.
 -- Promise: one atomic step; nothing that a group has not settled is removed, unless it has expired.
 --   A group is gone with its first step, and its time is kept until the last.
 local slot = KEYS[1]
 local given, kind, retain, limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
+local history = tonumber(ARGV[5])
 --@include time head roster drop log
 local now = time_ms(given)
 local passed = redis.call('ZRANGEBYSCORE', slot .. 'ids', '-inf', string.format('%.0f', now),
@@ -24,6 +27,16 @@ for _, name in ipairs(expired) do
   if removed < limit then
     local _, remains = drop(slot, name, kind)
     removed = remains == 1 and limit or removed + 1
+  end
+end
+for _, name in ipairs(redis.call('HKEYS', slot .. 'groups')) do
+  local at = slot .. 'g:' .. name .. ':'
+  local over = removed < limit and redis.call('ZRANGEBYSCORE', at .. 'ended', '-inf',
+    string.format('%.0f', now - history), 'LIMIT', 0, limit - removed) or {}
+  if #over > 0 then
+    redis.call('HDEL', at .. 'history', unpack(over))
+    redis.call('ZREM', at .. 'ended', unpack(over))
+    removed = removed + #over
   end
 end
 if kind ~= 'stream' or removed >= limit then

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Purpose: takes a slot under a new epoch; what is in doing there comes back, counted and lost.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch;
+--   ARGV[5] 1 where a history is kept.
 -- Reply: 1 taken, 0 refused since the slot's epoch is larger. -2 if there is no such group.
 -- Cost: 5 commands, 6 for a stream; 7 or 8 for each subject that comes back; for a window 3, and 3
 --   for each message that does.
@@ -29,13 +30,18 @@ if high < owners_high or (high == owners_high and low < owners_low) then
 end
 local now = time_ms(given)
 redis.call('HSET', group.cursor, 'epoch', epoch)
+group.gone = ARGV[5] and {} or nil
 lose(group, redis.call('ZRANGE', group.doing, 0, -1), now)
 if kind == 'stream' then
-  local cursor = redis.call('HMGET', group.cursor, 'floor', 'read', 'settled')
+  local cursor = redis.call('HMGET', group.cursor, 'floor', 'read', 'settled', 'receipt')
   local floor, read = tonumber(cursor[1]), tonumber(cursor[2])
   if floor < read then
-    lose_window(group, floor, read, load_ranges(cursor[3]), now)
+    lose_window(group, floor, read, load_ranges(cursor[3]), now, cursor[4])
   end
+end
+if group.gone and #group.gone > 0 then
+  --@include many history
+  remember_lost(group.at, group.gone, now)
 end
 ring(slot) -- whoever sleeps in the belief that it owns the slot hears that it does not
 return 1

@@ -125,11 +125,14 @@ local function add_dead_letter(group, subject, head, now, error, traceback)
     struct.pack('>I8I4', head.published, #facts) .. facts .. head.envelope)
 end
 
--- Takes heads out of doing whose worker is gone.
+-- Takes heads out of doing whose worker is gone; `group.gone` gets them, for a history.
 local function lose(group, subjects, now)
   for _, subject in ipairs(subjects) do
     local head = load_head(group, subject)
     if head then
+      if group.gone then
+        group.gone[#group.gone + 1] = { head.envelope, head.tries, head.receipt }
+      end
       head.lost = head.lost + 1
       if group.kind == 'stream' then
         head.due = 0

@@ -13,13 +13,17 @@ end
 local STEPPED_OVER = 1000
 
 -- Takes the whole window back: what is unsettled in it leaves the line, lost once. Behind one slow
--- message there may be millions that are settled: of these little is read.
-local function lose_window(group, floor, read, ranges, now)
+-- message there may be millions that are settled: of these little is read. `group.gone` gets what is
+-- lost, for a history: of the receipt, which is older than most, only whose it is.
+local function lose_window(group, floor, read, ranges, now, receipt)
   local lost = 0
   local function visit(offset, envelope, published)
     if not is_settled(ranges, offset) then
       leave(group, offset, envelope, published, 0, 1, 1, '', now)
       lost = lost + 1
+      if group.gone then
+        group.gone[lost] = { envelope, 1, string.match(receipt, '@.*') or '' }
+      end
     end
   end
   local log, from = group.slot .. 'log', floor

@@ -1,0 +1,88 @@
+"""What a store keeps of attempts that have ended, for topics with `history=`.
+
+    pull (receipt: token@worker) ──► settle ──► entry: ack, retry, dead, release
+                                └──► lease passed, slot taken ──► entry: lost
+
+An entry is written in the same step that ends the attempt, so there is one for each end that was
+counted, and none for one that was stale. Who had the message is told by the receipt, which its
+worker made (`receipt_of`), so nothing more comes with a pull, and a loss names its worker too. How
+long it had it comes with the settlement (`took_ms`); when that ended is the store's own time. What
+is revoked, since no reply has brought it, had no attempt and leaves no entry; neither does what
+follows a head in a run that was lost with it: both are uncounted.
+
+Entries stand by group, slot and id, also when the message itself is gone. They are bounded: the
+last `ENTRIES` of a message, errors and places shortened, and all go `history` after they ended, in
+`sweep`, with their group or with their topic. A seek leaves them: they tell what has happened.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Final
+
+from qframe.codec import time_of_token
+from qframe.stores.records import HistoryEntry
+from qframe.stores.types import Settlement
+from qframe.topic import Topic
+from qframe.tracebacks import place_in
+
+ENTRIES: Final = 20
+"""How many entries of a message are kept for each group and slot; `history.lua` says so too."""
+
+LOST: Final = "lost"
+
+_MOST: Final = 200
+_MOST_OF_A_NAME: Final = 100
+
+
+def receipt_of(token: str, worker: str) -> str:
+    """A receipt that names the worker."""
+    return f"{token}@{worker[:_MOST_OF_A_NAME]}"
+
+
+def worker_of(receipt: str) -> str | None:
+    """The worker that a receipt names."""
+    return receipt.partition("@")[2] or None
+
+
+def kept_error(one: Settlement) -> str | None:
+    """As much of a settlement's error as is kept."""
+    return None if not one.error else _shortened(one.error)
+
+
+def kept_place(one: Settlement) -> str | None:
+    """The place of a settlement's error in the code, if it is known."""
+    return None if not one.traceback else _shortened(place_in(one.traceback)) or None
+
+
+def entry_of(one: Settlement, now_ms: int) -> HistoryEntry:
+    """The entry of a delivery that was settled now; who keeps it knows its group."""
+    return HistoryEntry(
+        slot=one.slot, id=one.id, attempt=one.attempt, verdict=str(one.verdict),
+        ended_ms=now_ms, began_ms=None if one.took_ms is None else max(0, now_ms - one.took_ms),
+        worker=worker_of(one.receipt), error=kept_error(one), place=kept_place(one),
+    )  # fmt: skip
+
+
+def lost_entry(
+    message_id: str, attempt: int, receipt: str | None, now_ms: int, *, of_line: bool = False
+) -> HistoryEntry:
+    """The entry of a delivery that is lost now; who keeps it knows its place.
+
+    `of_line` says that it was of a stream's line, whose receipt is older than most of its messages.
+    """
+    return HistoryEntry(
+        id=message_id, attempt=attempt, verdict=LOST, ended_ms=now_ms,
+        began_ms=None if of_line else time_of_token(receipt), worker=worker_of(receipt or ""),
+    )  # fmt: skip
+
+
+def in_time(entries: Iterable[HistoryEntry], topic: Topic, now_ms: int) -> list[HistoryEntry]:
+    """The entries that a topic still keeps, swept or not, the first that ended first."""
+    since_ms = now_ms - topic.history_ms
+    return [entry for entry in entries if entry.ended_ms > since_ms]
+
+
+def _shortened(text: str) -> str:
+    line = text.partition("\n")[0]
+    return line if len(line) <= _MOST else line[: _MOST - 1] + "…"

@@ -1,0 +1,68 @@
+"""How attempts have ended, as notes for the scripts and as entries from a slot's hash.
+
+`scripts/parts/history.lua` has the layout.
+"""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Iterable, Iterator
+from typing import Final
+
+from qframe.codec import time_of_token
+from qframe.drivers.redis import Redis
+from qframe.outcomes import Verdict
+from qframe.stores.history import LOST, kept_error, kept_place, worker_of
+from qframe.stores.records import HistoryEntry
+from qframe.stores.redis.keys import SlotKeys
+from qframe.stores.types import Settlement
+
+Note = tuple[str, int, int, int, str]
+
+_VERDICTS: Final = (Verdict.ACK, Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE, LOST)
+_NUMBER_OF: Final = {verdict: number for number, verdict in enumerate(_VERDICTS, start=1)}
+_ENTRY: Final = struct.Struct(">QQBI")
+
+
+def notes_of(settlements: Iterable[Settlement]) -> list[Note | bool]:
+    """What is to be kept of settlements: for Lua, False for one without an id."""
+    return [_note(one) if one.id else False for one in settlements]
+
+
+def _note(one: Settlement) -> Note:
+    words = f"@{worker_of(one.receipt) or ''}"
+    if one.error:
+        words += f"\n{kept_error(one)}\n{kept_place(one) or ''}"
+    took_ms = -1 if one.took_ms is None else max(0, one.took_ms)
+    return one.id, took_ms, _NUMBER_OF[one.verdict], one.attempt, words
+
+
+def found(redis: Redis, keys: SlotKeys, message_id: str, slot: int | None) -> list[HistoryEntry]:
+    """The entries of a message, by group and slot."""
+    slots = range(keys.topic.slots) if slot is None else [slot]
+    replies = redis.run([keys.call("history", each, message_id) for each in slots])
+    return [
+        entry
+        for group, each, value in sorted(
+            (name.decode(), each, value)
+            for each, flat in zip(slots, replies, strict=True)
+            for name, value in zip(flat[::2], flat[1::2], strict=True)
+        )
+        for entry in _entries(value, group, each, message_id)
+    ]
+
+
+def _entries(value: bytes, group: str, slot: int, message_id: str) -> Iterator[HistoryEntry]:
+    at = 0
+    while at + 2 + _ENTRY.size <= len(value):
+        size = int.from_bytes(value[at : at + 2])
+        began, ended, verdict, attempt = _ENTRY.unpack_from(value, at + 2)
+        text = value[at + 2 + _ENTRY.size : at + 2 + size].decode(errors="replace")
+        whose, error, place, *_ = [*text.split("\n"), "", ""]
+        yield HistoryEntry(
+            group=group, slot=slot, id=message_id, attempt=attempt,
+            verdict=str(_VERDICTS[verdict - 1]), ended_ms=ended,
+            began_ms=began or time_of_token(whose), worker=worker_of(whose), error=error or None,
+            place=place or None,
+        )  # fmt: skip
+        at += 2 + size

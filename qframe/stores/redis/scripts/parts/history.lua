@@ -1,0 +1,78 @@
+-- How attempts have ended, of topics that keep that: `history` has by id the entries of a message,
+-- the last 20, each behind its length ('>I2'); `ended` when the last of them ended, by id.
+--   entry  '>I8I8' began (0: not known), ended; '>I1I4' verdict (1 ack, 2 retry, 3 dead, 4 release,
+--          5 lost), attempt; and in lines: whose it was (what follows an `@`), the error, the place
+-- A note is [id, took (ms; -1: not known), verdict, attempt, the entry's lines].
+local MOST_ENTRIES = 20
+
+local function remember(at, notes, now)
+  local ids, entries = {}, {}
+  for _, note in ipairs(notes) do
+    if not entries[note[1]] then
+      ids[#ids + 1], entries[note[1]] = note[1], ''
+    end
+  end
+  if #ids == 0 then
+    return
+  end
+  for i, before in ipairs(read_many('HMGET', at .. 'history', ids)) do
+    entries[ids[i]] = before or ''
+  end
+  for _, note in ipairs(notes) do
+    local kept, size, place = entries[note[1]], 0, 1
+    while place <= #kept do
+      place = place + 2 + struct.unpack('>I2', kept, place)
+      size = size + 1
+    end
+    if size >= MOST_ENTRIES then
+      kept = string.sub(kept, 3 + struct.unpack('>I2', kept))
+    end
+    local began = note[2] < 0 and 0 or math.max(0, now - note[2])
+    entries[note[1]] = kept
+      .. struct.pack('>I2I8I8I1I4', 21 + #note[5], began, now, note[3], note[4]) .. note[5]
+  end
+  local values, times = {}, {}
+  for _, id in ipairs(ids) do
+    values[#values + 1], values[#values + 2] = id, entries[id]
+    times[#times + 1], times[#times + 2] = string.format('%.0f', now), id
+  end
+  call_many('HSET', at .. 'history', values)
+  call_many('ZADD', at .. 'ended', times)
+end
+
+-- Those that were settled, of as many notes as there are replies; false for one without an id.
+local function remember_settled(at, notes, replies, now)
+  local settled = {}
+  for i, note in ipairs(notes) do
+    if note and replies[i] == 's' then
+      settled[#settled + 1] = note
+    end
+  end
+  remember(at, settled, now)
+end
+
+-- The id of an envelope, by its first bytes; nil where there is none.
+local function id_of(envelope)
+  local at = string.byte(envelope, 1) == 0xdc and 4 or 2
+  local byte = string.byte(envelope, at) or 0
+  if byte >= 0xa0 and byte <= 0xbf then
+    return string.sub(envelope, at + 1, at + byte - 0xa0)
+  elseif byte == 0xd9 and #envelope > at then
+    return string.sub(envelope, at + 2, at + 1 + string.byte(envelope, at + 1))
+  elseif byte == 0xda and #envelope > at + 1 then
+    return string.sub(envelope, at + 3, at + 2 + struct.unpack('>I2', envelope, at + 1))
+  end
+  return nil
+end
+
+-- What `lose` and `lose_window` have put down: [envelope, attempt, whose it was].
+local function remember_lost(at, gone, now)
+  local notes = {}
+  for _, one in ipairs(gone) do
+    local id = id_of(one[1])
+    if id then
+      notes[#notes + 1] = { id, -1, 5, one[2], one[3] }
+    end
+  end
+  remember(at, notes, now)
+end
