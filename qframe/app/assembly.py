@@ -95,7 +95,9 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             coordinators.append(self.open_coordinator(on_failure))
             event_loop = EventLoop(on_failure)
             return [
-                self.consumer(spec, topic, coordinators[0], on_failure, event_loop)
+                self.consumer(
+                    spec, topic, coordinators[0], on_failure, event_loop, worker=worker_id
+                )
                 for spec, topic in zip(specs, topics, strict=True)
             ]
 
@@ -163,6 +165,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         on_failure: OnFailure,
         event_loop: EventLoop,
         *,
+        worker: str,
         make_executor: Callable[[ExecutorParts], Executor] | None = None,
         make_settler: SettlerMaker = Settler,
         flow_clock: Clock | None = None,
@@ -189,7 +192,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             )),
             store=self.store, coordinator=coordinator,
             max_bytes=options.max_in_flight_bytes or self.settings.max_in_flight_bytes,
-            events=self.events, clock=self.clock, on_failure=on_failure,
+            events=self.events, clock=self.clock, on_failure=on_failure, worker=worker,
             make_settler=make_settler, flow_clock=flow_clock, meter=meter,
         )  # fmt: skip
         if meter is not None:

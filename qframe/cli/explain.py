@@ -8,6 +8,7 @@ import typer
 
 from qframe.admin.explain.cause import Cause, Explanation
 from qframe.admin.explain.explainer import LOOK
+from qframe.cli.attempts import entry_as_json, say_attempts
 from qframe.cli.flags import AsJson
 from qframe.cli.look import say_facts
 from qframe.cli.output import say, say_json
@@ -74,6 +75,7 @@ def as_json_of(each: Explanation) -> dict[str, Any]:
     return shown | {
         "duplicate_until": moment(each.duplicate_until_ms), "looked": each.looked,
         "place": each.place, "causes": [_cause_as_json(cause) for cause in each.causes],
+        "history": each.history and [entry_as_json(one) for one in each.history],
     }  # fmt: skip
 
 
@@ -101,3 +103,4 @@ def say_explanation(each: Explanation) -> None:
             f" --from {each.place}")  # fmt: skip
     if each.record is not None:
         say_facts(each.record)
+    say_attempts(each)

@@ -106,6 +106,10 @@ def declare(
             help="How delay and priority topics queue a message without a key: by id or body.",
         ),
     ] = None,
+    history: Annotated[
+        str | None,
+        typer.Option(metavar="TIME", help="How long to keep how attempts ended, for explain."),
+    ] = None,
 ) -> None:
     """Declares a topic.
 
@@ -114,7 +118,7 @@ def declare(
     topic: Topic = Topic(
         name, cast("KindName", kind), slots, retain=retain, max_length=max_length,
         dedupe_window=dedupe_window, gap_timeout=gap_timeout,
-        subject=cast("SubjectRule | None", subject),
+        subject=cast("SubjectRule | None", subject), history=history,
     )  # fmt: skip
     with target.opened(creating=True) as app:
         app.declare(topic)

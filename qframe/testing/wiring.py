@@ -192,8 +192,9 @@ class Wiring:
             consumer, function=plain(consumer.function), handler=handler, options=options
         )
         running = assembly.consumer(
-            spec, topic, self._coordinator, _raise, EventLoop(_raise), make_executor=make_executor,
-            make_settler=make_settler, flow_clock=StandingClock(self._clock),
+            spec, topic, self._coordinator, _raise, EventLoop(_raise), worker="harness",
+            make_executor=make_executor, make_settler=make_settler,
+            flow_clock=StandingClock(self._clock),
         )  # fmt: skip
         self._store.subscribe(topic, group, options.start)
         running.join()

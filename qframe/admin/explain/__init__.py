@@ -11,7 +11,10 @@ and owns which slots, and what the workers last said of themselves. `reasons` sa
 one record, which causes there are, in the order in which they have to go; it asks nobody. `cause`
 has the closed set of causes, `words` what their sentences are made of.
 
+`past` has how attempts of a message have ended, where its topic keeps that: it explains also what
+groups have settled and the store has no more.
+
 Facts of a worker's memory (rate, breaker, tags) are known by its last report, and the report's age
-is told. An explanation says what a store does not keep: a settled message of a queue is gone, with
-when and by whom; a stream still has it, without that.
+is told. An explanation says what a store does not keep: without a history a settled message of a
+queue is gone, with when and by whom; a stream still has it, without that.
 """

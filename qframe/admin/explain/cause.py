@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, get_args
 
-from qframe.stores.records import Record
+from qframe.stores.records import HistoryEntry, Record
 
 CauseName = Literal[
     "not-due", "retry", "running", "lease-over", "behind", "paused", "no-worker", "no-owner",
@@ -49,6 +49,8 @@ class Explanation:
         duplicate_until_ms: until when publishing this id again would be a duplicate of it.
         looked: how many messages a scan has looked at; 0 where indexes led to it.
         place: where a scan that did not look at everything can go on.
+        history: how its attempts have ended, the first that ended first; None where its topic
+            keeps no history.
     """
 
     topic: str
@@ -63,6 +65,7 @@ class Explanation:
     duplicate_until_ms: int | None = None
     looked: int = 0
     place: str | None = None
+    history: tuple[HistoryEntry, ...] | None = None
 
     @property
     def cause(self) -> Cause:

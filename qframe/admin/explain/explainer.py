@@ -7,6 +7,7 @@ from typing import Final
 
 from qframe.admin.explain.cause import Cause, Explanation
 from qframe.admin.explain.circumstances import Circumstances, RosterOf
+from qframe.admin.explain.past import Past, gone_after
 from qframe.admin.explain.reasons import causes_of
 from qframe.admin.explain.words import moment
 from qframe.codec import time_of_token
@@ -37,6 +38,7 @@ class Explainer:
         shown: Callable[[Record], Record],
     ) -> None:  # fmt: skip
         self._store = store
+        self._past = Past(store)
         self._roster = roster
         self._sought = sought
         self._left = look
@@ -47,7 +49,7 @@ class Explainer:
     def explained(self, topics: Sequence[Topic]) -> list[Explanation]:
         """Explains what topics have; where none has anything, why that may be."""
         looked_up = [(topic, self._store.find(topic, self._sought)) for topic in topics]
-        told = [each for topic, found in looked_up for each in self._of_records(topic, found)]
+        told = [each for topic, found in looked_up for each in self._told(topic, found)]
         if told:
             return told
         pages = []
@@ -61,6 +63,12 @@ class Explainer:
             if (each := self._absent(topic, found, page, certain=len(topics) == 1)) is not None
         ]  # fmt: skip
         return absent or [_unknown(topics, [page for _, _, page in pages], self._sought)]
+
+    def _told(self, topic: Topic, found: Found) -> list[Explanation]:
+        """What was looked up, and what groups have settled by what is kept of it."""
+        groups = {record.group for record in found.records}
+        settled = self._past.settled(topic, self._sought.id, groups)
+        return [*self._of_records(topic, found), *settled]
 
     def _scanned(self, topic: Topic) -> ScanPage:
         """The first messages of a topic that are sought, looked for as long as is allowed.
@@ -99,11 +107,15 @@ class Explainer:
         around = None if record.group is None else self._circumstances(topic, record.group)
         head = self._head_of(topic, record)
         has_groups = around is not None or bool(self._store.groups(topic))
-        causes = causes_of(record, around, head, now_ms=self._now_ms, has_groups=has_groups)
+        history = self._past.of_record(topic, record)
+        causes = causes_of(
+            record, around, head, now_ms=self._now_ms, has_groups=has_groups,
+            last=history[-1] if history else None,
+        )  # fmt: skip
         return Explanation(
             topic=topic.name, group=record.group, state=record.state, causes=tuple(causes),
             id=record.id, key=record.key, slot=record.slot, offset=record.seq, record=record,
-            duplicate_until_ms=until_ms, looked=looked,
+            duplicate_until_ms=until_ms, looked=looked, history=history,
         )  # fmt: skip
 
     def _head_of(self, topic: Topic, record: Record) -> Record | None:
@@ -148,7 +160,7 @@ class Explainer:
             topic=topic.name, group=None, state="absent", causes=(cause,), id=sought.id,
             key=sought.key, offset=sought.offset, duplicate_until_ms=until_ms,
             slot=found.remembered[0].slot if found.remembered else sought.slot,
-            looked=page.looked, place=page.place,
+            looked=page.looked, place=page.place, history=self._past.all_of(topic, sought.id),
         )  # fmt: skip
 
     def _trimmed(self, found: Found, *, certain: bool) -> Cause | None:
@@ -205,12 +217,15 @@ class Explainer:
 
     def _forgotten(self, topic: Topic, found: Found) -> Cause | None:
         """It was published, and the store has nothing else of it."""
-        if not found.remembered:
+        published_ms = found.remembered[0].at_ms if found.remembered else None
+        if history := self._past.all_of(topic, self._sought.id):
+            return gone_after(history[-1], published_ms)
+        if published_ms is None:
             return None
-        at_ms = found.remembered[0].at_ms
         may = "settled or dropped" if topic.kind is Kind.ORDERED else "settled, replaced or dropped"
-        text = f"it was published at {moment(at_ms)} and is {may} since; the store keeps no more"
-        return Cause("forgotten", text, {"published_ms": at_ms})
+        when = moment(published_ms)
+        text = f"it was published at {when} and is {may} since; the store keeps no more"
+        return Cause("forgotten", text, {"published_ms": published_ms})
 
 
 def _unknown(topics: Sequence[Topic], pages: Sequence[ScanPage], sought: Sought) -> Explanation:

@@ -6,15 +6,17 @@ from typing import Any
 
 from qframe.admin.explain.cause import Cause
 from qframe.admin.explain.circumstances import Circumstances, WorkerWord
+from qframe.admin.explain.past import settled_by
 from qframe.admin.explain.words import attempts, due, moment, span, told
 from qframe.codec import tags_of
 from qframe.options.hold import Hold
-from qframe.stores.records import Record
+from qframe.outcomes import Verdict
+from qframe.stores.records import HistoryEntry, Record
 
 
 def causes_of(
     record: Record, around: Circumstances | None, head: Record | None, *, now_ms: int,
-    has_groups: bool = True,
+    has_groups: bool = True, last: HistoryEntry | None = None,
 ) -> list[Cause]:  # fmt: skip
     """The causes, in the order in which they have to go.
 
@@ -24,6 +26,7 @@ def causes_of(
         head: the message before it that holds back its subject, if there is one.
         now_ms: the store's now.
         has_groups: whether any group has subscribed to its topic.
+        last: how its last attempt has ended, if that is kept.
     """
     if record.state == "held":
         return [_gap(record)]
@@ -33,7 +36,7 @@ def causes_of(
     if record.state == "dead":
         return [_dead(record)]
     if record.state == "settled":
-        return [_settled(record, around)]
+        return [_settled(record, around, last)]
     if record.state == "doing":
         return [*_pause_of_key(record, around), _running(record, around)]
     if head is not None:
@@ -181,7 +184,7 @@ def _dead(record: Record) -> Cause:
     return Cause("dead", text, facts)
 
 
-def _settled(record: Record, around: Circumstances) -> Cause:
+def _settled(record: Record, around: Circumstances, last: HistoryEntry | None) -> Cause:
     tags = tags_of(record.headers)
     for word in around.words:
         wanted = word.report.wanted
@@ -196,9 +199,10 @@ def _settled(record: Record, around: Circumstances) -> Cause:
                 "reported_ms": word.at_ms,
             }  # fmt: skip
             return Cause("filtered", text, facts)
-    return Cause(
-        "settled", "the group has settled it; when and by whom, the store does not keep", {}
-    )
+    if last is not None and last.verdict == Verdict.ACK:
+        return settled_by(last)
+    text = "the group has settled it; when and by whom, the store does not keep"
+    return Cause("settled", text, {"at_ms": None, "worker": None, "attempt": None})
 
 
 def _ready(record: Record, around: Circumstances) -> Cause:

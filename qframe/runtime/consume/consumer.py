@@ -86,6 +86,7 @@ class Consumer:
         events: told of what happens.
         clock: the clock.
         on_failure: called with a part's name and the error that ended it.
+        worker: its worker's id.
         make_settler: makes what tells the store of settlements.
         flow_clock: the clock of rates, pauses and the breaker, if it is another one.
         meter: counts what it does, if somebody wants to know.
@@ -106,6 +107,7 @@ class Consumer:
         events: Events,
         clock: Clock,
         on_failure: Callable[[str, BaseException], None],
+        worker: str = "",
         make_settler: SettlerMaker = Settler,
         flow_clock: Clock | None = None,
         meter: Meter | None = None,
@@ -152,6 +154,7 @@ class Consumer:
         self.pull_loop: PullLoop = PullLoop(
             context, store=store, bell=bell, receiver=self, in_flight=self.in_flight,
             flow=self.flow, lease_ms=options.lease_ms, max_attempts=options.max_attempts,
+            worker=worker,
         )  # fmt: skip
         self.policy: EffectPolicy = make_policy(self.settler.settle_now)
         self._first = self.policy if isinstance(self.policy, SettleFirst) else None

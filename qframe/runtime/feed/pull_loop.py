@@ -19,6 +19,7 @@ from qframe.runtime.flow.in_flight import InFlight
 from qframe.service import Service
 from qframe.stores.base import Pulling
 from qframe.stores.bell import Bell
+from qframe.stores.history import receipt_of
 from qframe.stores.types import Capabilities, PullRequest, PullResult
 
 PULL_AT_MOST: Final = 2048
@@ -72,6 +73,7 @@ class PullLoop(Service):
         flow: says how much to pull, and when to ask again.
         lease_ms: the length of a lease.
         max_attempts: how often a message is handed out at most.
+        worker: the worker's id, which a history tells.
 
     Attributes:
         idle: whether its last pull has found nothing more to pull.
@@ -88,6 +90,7 @@ class PullLoop(Service):
         flow: AdmissionControl,
         lease_ms: int,
         max_attempts: int,
+        worker: str = "",
     ) -> None:
         super().__init__(context.name_of("pull"), context.fail)
         self._context = context
@@ -98,6 +101,8 @@ class PullLoop(Service):
         self._flow = flow
         self._lease_ms = lease_ms
         self._max_attempts = max_attempts
+        self._worker = worker
+        self._is_kept = context.topic.history_ms > 0
         self._clock = context.clock
         self._backoff = Backoff(0.05, cap=2)
         topic = context.topic
@@ -158,6 +163,8 @@ class PullLoop(Service):
                     self._wait(self._in_doubt.at_most(self._flow.again_s))
                     continue
                 receipt = new_token(self._clock)
+                if self._is_kept:
+                    receipt = receipt_of(receipt, self._worker)
                 pulled = self._store.pull(
                     self._context.topic, self._context.group, asks,
                     receipt=receipt, lease_ms=self._lease_ms, max_attempts=self._max_attempts,
@@ -220,6 +227,10 @@ class PullLoop(Service):
         self._planner.note(asks, pulled)
         if deliveries:
             self.idle = False
+            if self._is_kept:
+                now_s = self._clock.monotonic_s()
+                for one in deliveries:
+                    one.taken_s = now_s
             self._in_flight.add(deliveries)
             self._flow.note(deliveries)
             owned = self._receiver.still_owned(deliveries)

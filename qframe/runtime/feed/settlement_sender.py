@@ -166,12 +166,24 @@ class SettlementSender:
     def _ask(self, batch: list[One]) -> list[Settled]:
         """Sends a batch; returns the result of each."""
         epochs = self._epochs()
+        if self._topic.history_ms:
+            settlements = [self._noted(one, epochs) for one in batch]
+            return self._store.settle(self._topic, self._group, settlements)
         acked = [one for one in batch if isinstance(one, Delivery)]
         if len(acked) == len(batch):
             return self._store.acknowledge(self._topic, self._group, acked, epochs)
         # Together and in order: what is acknowledged in a subject's run may follow another end.
         settlements = [_settlement(one, epochs) for one in batch]
         return self._store.settle(self._topic, self._group, settlements)
+
+    def _noted(self, one: One, epochs: Mapping[int, str]) -> Settlement:
+        """A settlement with what a history wants to know."""
+        settlement, delivery = _settlement(one, epochs), _delivery(one)
+        settlement.id = delivery.id
+        if delivery.taken_s:
+            took_s = self._clock.monotonic_s() - delivery.taken_s
+            settlement.took_ms = round(took_s * 1000)
+        return settlement
 
 
 def _delivery(one: One) -> Delivery:

@@ -31,11 +31,7 @@ _KEEP: Final = Statement(
 )
 _FOUND: Final = Statement(select(history).where(*_OF).order_by(history.c.number), "at of")
 _TOO_OLD: Final = Statement(
-    select(history.c.number)
-    .where(*_OF)
-    .order_by(history.c.number.desc())
-    .limit(1)
-    .offset(ENTRIES),
+    select(history.c.number).where(*_OF).order_by(history.c.number.desc()).limit(1).offset(ENTRIES),
     "at of",
 )
 _CUT: Final = Statement(
