@@ -242,7 +242,7 @@ class Bench:
             [
                 Settlement(
                     one.slot, one.subject, one.seq, one.receipt, one.attempt,
-                    given or epochs[one.slot], verdict, **how,
+                    given or epochs[one.slot], verdict, id=one.id, **how,
                 )
                 for one in deliveries
             ],

@@ -14,7 +14,6 @@ from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.history import ENTRIES, receipt_of
 from qframe.stores.records import HistoryEntry
-from qframe.stores.types import Settlement
 from qframe.topic import Kind, Topic
 
 TRACEBACK = 'Traceback\n  File "/srv/shop/bill.py", line 17, in bill\nKeyError: 1'
@@ -28,18 +27,7 @@ def pulled(bench: Bench, topic: Topic, worker: str = "w1", **options: Any) -> li
 def end(
     bench: Bench, topic: Topic, verdict: Verdict, *deliveries: Delivery, **how: Any
 ) -> list[Settled]:
-    epochs = bench.store.epochs(topic, "g")
-    return bench.store.settle(
-        topic,
-        "g",
-        [
-            Settlement(
-                one.slot, one.subject, one.seq, one.receipt, one.attempt, epochs[one.slot], verdict,
-                id=one.id, took_ms=5, **how,
-            )
-            for one in deliveries
-        ],
-    )  # fmt: skip
+    return bench.settle(topic, verdict, *deliveries, took_ms=5, **how)
 
 
 def kept(bench: Bench, topic: Topic, message_id: str = "m") -> list[HistoryEntry]:

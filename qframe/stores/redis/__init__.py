@@ -28,7 +28,8 @@ Per group, in slot 0 alone, after `g:<group>:`, who takes part and which slots a
 it all, and each operation on it is one script. Each that changes it publishes to
 `qf:bell:<namespace>:<topic>:<group>:roster`, whether anybody listens or not. There too are `tuned`
 (a hash: what was set, by name), `bucket` (a hash: the tokens' level, and when it was that) and
-`reports` (a hash: what each worker said last, behind the time).
+`reports` (a hash: what each worker said last, behind the time). A group of a topic with a history
+has in each slot `history` and `ended` (how attempts have ended, and when: `parts/history.lua`).
 
 A head's member stands in exactly one of the four sorted sets, its value in `body` wherever it
 stands, so a change of state moves a few bytes and never the message, and each count is one ZCARD.
@@ -74,6 +75,6 @@ here too: docs/guarantees.md tells how many that may be.
 
 Files. Each role has the module of its name, as in the other stores. Beside them are `keys` (names
 of keys, calls of scripts), `envelopes` and `reading` (messages to bytes and back), `log_readahead`,
-`leases` (part of pulling), `malformed` (messages that cannot be read), `counts`,
-`audit` and `scan` (pages of a search).
+`leases` (part of pulling), `malformed` (messages that cannot be read), `histories` (notes of ends,
+and entries), `counts`, `audit` and `scan` (pages of a search).
 """

@@ -111,6 +111,12 @@ def _slot(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[str]
         yield from _line(redis, keys, one, where)
         yield from _later(redis, keys, one, where)
     yield from _subjects(redis, keys, one, where)
+    kept, ended = redis.ask_many([
+        (keys.key(one.slot, "history", one.group), "HLEN"),
+        (keys.key(one.slot, "ended", one.group), "ZCARD"),
+    ])  # fmt: skip
+    if kept != ended:
+        yield f"{where}: {kept} messages have a history, and {ended} of them an end"
 
 
 def _line(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[str]:

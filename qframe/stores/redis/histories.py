@@ -55,8 +55,10 @@ def found(redis: Redis, keys: SlotKeys, message_id: str, slot: int | None) -> li
 def _entries(value: bytes, group: str, slot: int, message_id: str) -> Iterator[HistoryEntry]:
     at = 0
     while at + 2 + _ENTRY.size <= len(value):
-        size = int.from_bytes(value[at : at + 2])
+        size = int.from_bytes(value[at : at + 2], "big")
         began, ended, verdict, attempt = _ENTRY.unpack_from(value, at + 2)
+        if not 1 <= verdict <= len(_VERDICTS):
+            return  # somebody else has changed it
         text = value[at + 2 + _ENTRY.size : at + 2 + size].decode(errors="replace")
         whose, error, place, *_ = [*text.split("\n"), "", ""]
         yield HistoryEntry(

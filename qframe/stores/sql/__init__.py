@@ -5,7 +5,8 @@ offset of each) and `cursors` (what a group has done of a slot); `log` (streams)
 and what left a stream's line) with `backlog` behind them; `dead`; `later` and `held` (what no group
 has seen yet); `marks` and `sequences`; `rosters`, `members` and `owners` (who takes part in a
 group, and which slots are whose); `tunings`, `buckets` and `reports` (what is tuned of a
-group, its tokens, what its workers say); `numbers` (none is given twice). The numbers of slots and
+group, its tokens, what its workers say); `history` (how attempts have ended, of topics that keep
+that); `numbers` (none is given twice). The numbers of slots and
 cursors make all those of a topic or group one range of a primary key, so that a pull sees all slots
 at one glance (`slot_overview`).
 
@@ -55,7 +56,7 @@ Files. Each role has the module of its name, as in the other stores. Beside them
     streams        `window` and `stream_settle`
     subjects       `heads`, `arrivals`, `sequences`, `promotions`, `hand_out`, `subject_settle`
     leases         `leases`, part of pulling
-    the end        `dead_letters`, `malformed` (rows that others have changed), `sweep`
+    the end        `dead_letters`, `histories`, `malformed` (rows that others have changed), `sweep`
     for people     `counts`, `audit`, `search_rows` and `scan_rows` (what a search reads)
 
 Failures. A transaction is done whole or not at all. A failure before the commit is told as

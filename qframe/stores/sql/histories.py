@@ -85,8 +85,14 @@ def of(transaction: Transaction, at: int, group: str, message_id: str) -> list[H
             ended_ms=ended_ms, began_ms=began_ms, worker=worker, error=error, place=place,
         )
         for _, _, _, attempt, verdict, ended_ms, began_ms, worker, error, place
-        in transaction.rows(_FOUND, (at, message_id))
+        in sorted(transaction.rows(_FOUND, (at, message_id)), key=_in_order)
     ][-ENTRIES:]  # fmt: skip
+
+
+def _in_order(row: Row) -> tuple[int, int, bool]:
+    """The order of a message's rows: what has ended in one millisecond goes by its attempt."""
+    _, _, _, attempt, verdict, ended_ms, *_ = row
+    return ended_ms, attempt, verdict != Verdict.RELEASE
 
 
 def forget(transaction: Transaction, ref: TopicRef, limit: int, now_ms: int) -> int:

@@ -36,7 +36,8 @@ def staged(store: Store, kind: str) -> Topic:
     Offsets or keys: 0 is settled, 1 dead, 2 waits for its retry, 3 and 4 are in hand, 5 to 7 are
     due; of a kind with subjects each key has a message behind its first one where it may.
     """
-    topic: Topic = Topic(f"t-{kind}-{next(NUMBERS)}", kind, slots=1)  # type: ignore[call-overload]
+    name = f"t-{kind}-{next(NUMBERS)}"
+    topic: Topic = Topic(name, kind, slots=1, history="1d")  # type: ignore[call-overload]
     store.declare(topic)
     store.subscribe(topic, "g")
     store.take(topic, "g", {0: EPOCH})
@@ -48,7 +49,9 @@ def staged(store: Store, kind: str) -> Topic:
     store.settle(
         topic, "g",
         [
-            Settlement(0, one.subject, one.seq, "r", 1, EPOCH, verdict, 600_000, error="boom")
+            Settlement(
+                0, one.subject, one.seq, "r", 1, EPOCH, verdict, 600_000, error="boom", id=one.id
+            )
             for one, verdict in zip(pulled, ends, strict=False)
         ],
     )  # fmt: skip
@@ -170,6 +173,8 @@ KEYS: dict[str, tuple[str, str, tuple[Any, ...], str]] = {
                    "dead letter 1: it has a record, and is not among the dead"),
     "a rank": ("priority", "todo", ("ZADD", 0, b"\0" * 16 + b"k6"),
                "subject k6: its place in todo is another's"),
+    "a history": ("delay", "history", ("HDEL", "m-0"),
+                  "2 messages have a history, and 3 of them an end"),
     "a message": ("delay", "body", ("HSET", "k6", b"\0" * 40), "subject k6: "),
 }  # fmt: skip
 
@@ -206,7 +211,7 @@ def test_nothing_is_found_while_messages_come_and_go(
         url = f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal"
         opened = lambda: SqlStore(url)  # noqa: E731
     looking, working = opened(), opened()
-    topic: Topic = Topic("busy", kind, slots=1)  # type: ignore[call-overload]
+    topic: Topic = Topic("busy", kind, slots=1, history="1d")  # type: ignore[call-overload]
     looking.declare(topic)
     looking.subscribe(topic, "g")
     looking.take(topic, "g", {0: EPOCH})
@@ -227,7 +232,7 @@ def test_nothing_is_found_while_messages_come_and_go(
                 topic, "g",
                 [
                     Settlement(0, one.subject, one.seq, one.receipt, one.attempt, EPOCH,
-                               ends[one.seq % 4], error="boom")
+                               ends[one.seq % 4], error="boom", id=one.id)
                     for one in pulled
                 ],
             )  # fmt: skip

@@ -2,10 +2,10 @@
 -- Purpose: acknowledges deliveries of a stream's line.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] name (group), ARGV[2] epoch, ARGV[3] receipt; then for each range of offsets two: start,
---   end.
+--   end. At last, where a history is kept, msgpack of [given (now), a note for each].
 -- Reply: a letter for each range: s settled, t stale (changed nothing), or p where a part of it was
 --   stale: then nothing of it changed. -2 if there is no such group.
--- Cost: 2 commands for any number of ranges.
+-- Cost: 2 commands for any number of ranges; 3 more for a history, and 1 for the time.
 -- Promise: one atomic step; one write of the cursor; nothing ends without epoch and receipt in
 --   force.
 local slot = KEYS[1]

@@ -5,9 +5,9 @@
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most,
 --   ARGV[5] history (ms).
 -- Reply: how many, a group being one; the limit also where more of a group is to be removed.
--- Cost: 4 commands, and 1 for each group, 2 more for one of which history has passed; 5 where marks
---   have passed, and those of drop_group for a group that has
---   expired; for a stream 3, 1 for each group, 1 for each entry that is read, 2 to trim.
+-- Cost: 4 commands, and 1 for each group; 1 more where marks have passed, 2 for a group of which
+--   history has, and those of drop_group for one that has expired; for a stream 3, 1 for each group,
+--   1 for each entry that is read, 2 to trim.
 -- Promise: one atomic step; nothing that a group has not settled is removed, unless it has expired.
 --   A group is gone with its first step, and its time is kept until the last.
 local slot = KEYS[1]

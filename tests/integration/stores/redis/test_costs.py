@@ -194,7 +194,7 @@ def test_ending_subjects_otherwise(bench: Bench, counted: Count, verdict: Verdic
     topic = bench.topic("delay", "g")
     bench.store.publish(topic, batch(bench, topic))
     deliveries = bench.got(topic)
-    *_, least, most = said("settle")
+    *_, least, most, _ = said("settle")
     spent = counted(lambda: bench.settle(topic, verdict, *deliveries)) - 1
     assert MANY * least < spent <= MANY * most + said("settle")[0]
 
@@ -215,7 +215,7 @@ def test_ending_a_streams_messages_otherwise(
     topic = bench.topic("stream", "g")
     bench.store.publish(topic, batch(bench, topic))
     deliveries = bench.got(topic)
-    once, least, most = said("end_stream")
+    once, least, most, _ = said("end_stream")
     spent = counted(lambda: bench.settle(topic, verdict, *deliveries)) - 1
     assert once + MANY * least <= spent <= once + MANY * most
 
@@ -250,7 +250,6 @@ def test_taking_slots(bench: Bench, counted: Count, kind: str) -> None:
     [
         ("stats", lambda bench, topic: bench.store.stats(topic, "g")),
         ("drop_group", lambda bench, topic: bench.store.drop_group(topic, "h")),
-        ("sweep", lambda bench, topic: bench.store.sweep(topic)),
     ],
 )
 def test_what_is_rarer(
@@ -294,9 +293,28 @@ def test_seeking_and_subscribing(bench: Bench, counted: Count) -> None:
 def test_sweeping_a_group_that_has_expired(bench: Bench, counted: Count) -> None:
     topic = bench.topic("delay", "g")
     bench.store.subscribe(topic, "brief", expires_ms=0)
-    dropping, sweeping = said("drop_group")[0], said("sweep")[0]
-    assert counted(lambda: bench.store.sweep(topic)) == sweeping + dropping
+    dropping, (sweeping, each, *_) = said("drop_group")[0], said("sweep")
+    assert counted(lambda: bench.store.sweep(topic)) == sweeping + each + dropping
+    assert counted(lambda: bench.store.sweep(topic)) == sweeping + each
     assert bench.store.groups(topic) == ["g"]
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_a_history(bench: Bench, counted: Count, kind: str) -> None:
+    """Three commands for any number of messages that are settled together, and none without it."""
+    spent = {}
+    for history in (None, "1d"):
+        for verdict in (Verdict.RETRY, Verdict.ACK):
+            topic = bench.topic(kind, "g", history=history)
+            bench.store.publish(topic, batch(bench, topic))
+            deliveries = bench.got(topic)
+            spent[history, verdict] = counted(
+                lambda t=topic, v=verdict, d=deliveries: bench.settle(t, v, *d)  # type: ignore[misc]
+            )
+    more = {verdict: spent["1d", verdict] - spent[None, verdict] for _, verdict in spent}
+    assert more[Verdict.RETRY] == said("settle" if kind != "stream" else "end_stream")[-1] == 3
+    together = said("settle_stream") if kind == "stream" else [0, *said("settle")[-1:]]
+    assert more[Verdict.ACK] == sum(together[1:])
 
 
 def roster_of(bench: Bench, *members: str) -> Topic:

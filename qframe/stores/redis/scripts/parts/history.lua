@@ -20,9 +20,12 @@ local function remember(at, notes, now)
   end
   for _, note in ipairs(notes) do
     local kept, size, place = entries[note[1]], 0, 1
-    while place <= #kept do
+    while place < #kept do
       place = place + 2 + struct.unpack('>I2', kept, place)
       size = size + 1
+    end
+    if place ~= #kept + 1 then
+      kept, size = '', 0 -- somebody else has changed it, and what follows would be unreadable too
     end
     if size >= MOST_ENTRIES then
       kept = string.sub(kept, 3 + struct.unpack('>I2', kept))
