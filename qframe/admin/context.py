@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 from qframe.admin.audit_log import AuditLog
 from qframe.admin.owners import GroupRoster
-from qframe.admin.rights import Right, without_body
+from qframe.admin.rights import Right, without_body, without_text
 from qframe.errors import NotAllowed, UnknownGroup, UnknownTopic
 from qframe.options.tuning import Tuning, tuning_of
 from qframe.roster import Roster
 from qframe.stores.base import Store
-from qframe.stores.records import Record
+from qframe.stores.records import HistoryEntry, Record
 from qframe.topic import Topic, checked_group, checked_name
 
 
@@ -50,6 +50,10 @@ class AdminContext:
     def shown(self, record: Record) -> Record:
         """A record with what they may see of it."""
         return record if "body" in self.rights else without_body(record)
+
+    def end_shown(self, entry: HistoryEntry) -> HistoryEntry:
+        """The end of an attempt with what they may see of it."""
+        return entry if "body" in self.rights else without_text(entry)
 
     def all_shown(self, records: Iterable[Record]) -> list[Record]:
         """Records with what they may see of them."""

@@ -50,7 +50,7 @@ class FindingAdmin(AdminRole):
             topics = [each for each in topics if not each.has_subjects]
         explainer = Explainer(
             self._context.store, roster=self._context.roster, sought=sought, look=look,
-            shown=self._context.shown,
+            shown=self._context.shown, end_shown=self._context.end_shown,
         )  # fmt: skip
         return explainer.explained(topics)
 

@@ -18,7 +18,7 @@ import msgspec
 from qframe.admin.causes import class_in
 from qframe.codec import TAGS_HEADER
 from qframe.errors import BadOption
-from qframe.stores.records import Record
+from qframe.stores.records import HistoryEntry, Record
 
 Right = Literal["view", "body", "retry", "drop", "seek", "pause", "tune"]
 """`view`: counts, workers, and where messages are. `body`: bodies, headers, errors. `retry`: dead
@@ -63,5 +63,14 @@ def without_body(record: Record) -> Record:
     tags = (record.headers or {}).get(TAGS_HEADER)
     return msgspec.structs.replace(
         record, body=b"", headers=None if tags is None else {TAGS_HEADER: tags},
-        error=None if record.error is None else class_in(record.error) or "error", traceback=None,
+        error=_class_alone(record.error), traceback=None,
     )  # fmt: skip
+
+
+def without_text(entry: HistoryEntry) -> HistoryEntry:
+    """The end of an attempt as somebody sees it who has no right to see bodies."""
+    return msgspec.structs.replace(entry, error=_class_alone(entry.error))
+
+
+def _class_alone(error: str | None) -> str | None:
+    return None if error is None else class_in(error) or "error"

@@ -91,8 +91,10 @@ def _sweep(by: Actor) -> Act:
 
 def _declare(by: Actor) -> Act:
     def declare(store: Store, topic: Topic) -> None:
-        options = {"retain": "3s", "dedupe_window": "1s"}
-        store.declare(Topic(topic.name, topic.kind, topic.slots, **options))
+        store.declare(Topic(
+            topic.name, topic.kind, topic.slots, retain="3s", dedupe_window="1s",
+            history=topic.history_ms / 1000 or None,
+        ))  # fmt: skip
 
     return declare
 
@@ -240,6 +242,11 @@ def _delete_whole(store: Store, topic: Topic) -> None:
         pass
 
 
+def _history(by: Actor) -> Act:
+    message_id = by.draw.choice(by.scene.ids)
+    return lambda store, topic: store.history(topic, message_id)
+
+
 def _explain(by: Actor) -> Act:
     message_id = by.draw.choice(by.scene.ids)
     return lambda store, topic: store.explain(topic, message_id)
@@ -346,6 +353,7 @@ OPERATIONS = [
     Operation("find", _find, looks=True, seen=_of_find),
     Operation("find id", _find_id, looks=True,
               seen=lambda found: (sorted(found.remembered), found.kept)),  # what was delayed is not
+    Operation("history", _history, looks=True, seen=lambda ends: sorted(plain(ends), key=str)),
     Operation("scan", _each(lambda store, topic: store.scan(topic, limit=1000)), looks=True,
               seen=_of_scan),
     Operation("verify", _each(lambda store, topic: store.verify(topic)), looks=True),

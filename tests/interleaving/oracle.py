@@ -88,7 +88,8 @@ def endings(
         is_last = not later
         if is_last:
             calls.act()
-        found.append(ending_of(model, topic, (result, later[0]), sweeps(first, second)))
+        is_swept = sweeps(first, second)
+        found.append(ending_of(model, topic, scene.ids, (result, later[0]), is_swept))
         if is_last:
             return found
 
@@ -126,7 +127,9 @@ def sweeps(*operations: Operation) -> bool:
     return any(each.name == "sweep" for each in operations)
 
 
-def ending_of(store: Store, topic: Topic, results: tuple[Any, Any], is_swept: bool) -> Ending:
+def ending_of(
+    store: Store, topic: Topic, ids: list[str], results: tuple[Any, Any], is_swept: bool
+) -> Ending:
     """What is there at the end, with what one more pull hands out."""
     if is_gone := store.topic(topic.name) is None:
         store.declare(topic)  # of one that was deleted nothing is left
@@ -141,6 +144,9 @@ def ending_of(store: Store, topic: Topic, results: tuple[Any, Any], is_swept: bo
     groups = store.groups(topic)
     for one in store.stats(topic):
         slots[one.slot].append(plain(one))
+    ends = plain([entry for each in ids for entry in store.history(topic, each)])
+    for entry in sorted(ends, key=str):
+        slots[entry["slot"]].append(entry)
     for group in groups:
         roster = store.roster(topic, group)
         assert roster is not None

@@ -119,7 +119,8 @@ class _Run:
         if self._future is None:
             later = outcome(self._acts[1], second, store, topic)
         try:
-            self.ending = ending_of(store, topic, (result, later), sweeps(first, second))
+            results, is_swept = (result, later), sweeps(first, second)
+            self.ending = ending_of(store, topic, scene.ids, results, is_swept)
         except AssertionError as error:
             raise self._fault(f"verify: {error}") from error
 

@@ -70,7 +70,7 @@ class Scene:
         self._draw = draw = random.Random(f"{kind} {seed} {slots} {idle}")
         self._options: dict[str, Any] = {
             "max_length": draw.choice([None, None, None, 16 * slots]), "retain": "2s",
-            "dedupe_window": "1s", "gap_timeout": "300ms",
+            "dedupe_window": "1s", "gap_timeout": "300ms", "history": "1s" if seed % 2 else None,
             "subject": draw.choice([None, "body"]) if kind in (Kind.DELAY, Kind.PRIORITY) else None,
         }  # fmt: skip
         self.topic = self.topic_named("t")
@@ -177,7 +177,7 @@ class Scene:
 
     def _pull(self, group: str, limit: int) -> None:
         self._numbers += 1
-        receipt, run = f"r{self._numbers}", self._draw.choice([32, 1])
+        receipt, run = f"r{self._numbers}@{group}{self._numbers}", self._draw.choice([32, 1])
         asks = [PullRequest(slot, epoch(1), limit) for slot in range(self.slots)]
         pulled = self._do(
             lambda store, topic: store.pull(
@@ -200,5 +200,5 @@ def settlement(one: Delivery, verdict: Verdict, delay_ms: int = 0) -> Settlement
     failed = verdict in (Verdict.DEAD, Verdict.RETRY)
     return Settlement(
         one.slot, one.subject, one.seq, one.receipt, one.attempt, epoch(1), verdict,
-        delay_ms=delay_ms, error="boom" if failed else None,
+        delay_ms=delay_ms, error="boom" if failed else None, id=one.id,
     )  # fmt: skip

@@ -13,7 +13,7 @@ from qframe.admin.explain.words import moment
 from qframe.codec import time_of_token
 from qframe.errors import BadOption
 from qframe.stores.base import Store
-from qframe.stores.records import Found, Record, ScanPage, Sought
+from qframe.stores.records import Found, HistoryEntry, Record, ScanPage, Sought
 from qframe.topic import Kind, Topic
 
 LOOK: Final = 20_000
@@ -31,14 +31,15 @@ class Explainer:
         sought: what to explain.
         look: how many messages a scan may look at, in all topics together.
         shown: returns a record with what may be seen of it.
+        end_shown: does so for the end of an attempt.
     """
 
     def __init__(
         self, store: Store, *, roster: RosterOf, sought: Sought, look: int,
-        shown: Callable[[Record], Record],
+        shown: Callable[[Record], Record], end_shown: Callable[[HistoryEntry], HistoryEntry],
     ) -> None:  # fmt: skip
         self._store = store
-        self._past = Past(store)
+        self._past = Past(store, end_shown)
         self._roster = roster
         self._sought = sought
         self._left = look

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator
+from collections.abc import Callable, Collection, Iterator
 from itertools import groupby
 
 from qframe.admin.explain.cause import Cause, Explanation
@@ -18,10 +18,12 @@ class Past:
 
     Args:
         store: where they are.
+        shown: returns an entry with what may be seen of it.
     """
 
-    def __init__(self, store: Searching) -> None:
+    def __init__(self, store: Searching, shown: Callable[[HistoryEntry], HistoryEntry]) -> None:
         self._store = store
+        self._shown = shown
         self._known: dict[tuple[str, str], tuple[HistoryEntry, ...]] = {}
 
     def all_of(self, topic: Topic, message_id: str | None) -> tuple[HistoryEntry, ...] | None:
@@ -32,7 +34,8 @@ class Past:
             return ()
         place = (topic.name, message_id)
         if place not in self._known:
-            self._known[place] = tuple(self._store.history(topic, message_id))
+            found = self._store.history(topic, message_id)
+            self._known[place] = tuple(map(self._shown, found))
         return self._known[place]
 
     def of_record(self, topic: Topic, record: Record) -> tuple[HistoryEntry, ...] | None:
