@@ -35,6 +35,7 @@ from qframe.stores.redis import (
     counts,
     dead,
     groups,
+    histories,
     leases,
     publish,
     pull,
@@ -103,7 +104,7 @@ def test_a_head_says_what_its_code_does(name: str) -> None:
         ("pull", "ARGV[4] epoch", "ARGV[4] epochs", "the head names"),
         ("pull", "ARGV[8] max attempts, ARGV[9] run", "ARGV[9] max attempts, ARGV[8] run", "names"),
         ("pull", ", ARGV[9] run", "", "the head names"),
-        ("pull", "ARGV[9] run.", "ARGV[9] run, ARGV[10] more.", "the head names"),
+        ("pull", "else 0).", "else 0), ARGV[11] more.", "the head names"),
         ("take", "KEYS[1] slot", "KEYS[1] place", "the head names"),
         ("take", "if epoch == owner", "if ARGV[4] == owner", "uses ARGV[4] by its number"),
         ("take", "return 1", "return 1\n" * 200, "it has"),
@@ -178,7 +179,7 @@ class Recorder:
             return [-3, b"a group"]
         numbers: dict[str, Any] = {
             "pull": [-1], "pull_stream": [-1], "drop_group": [1, 0], "subscribe": [1, b"joins"],
-            "draw": [0, 1], "find_dead": [b"0"],
+            "draw": [0, 1], "find_dead": [b"0"], "history": [],
             "stats": [b"0" * 16, *[0] * 9, -1, -1], "declare": b"", "offsets_at": b"0",
         }  # fmt: skip
         if name in ("change", "move", "cancel", "hasten", "skip"):
@@ -224,6 +225,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
             r, DELAY, "a group", 0, "a subject", 7, "an error", True, "a time"
         ), 0,
     ),
+    "history": (lambda r: histories.found(r, DELAY, "an id", 0), 0),
     "heartbeat": (lambda r: rosters.heartbeat(r, DELAY, "a group", "a member", 400, "a time"), 0),
     "cancel": (lambda r: timers.cancel(r, DELAY, "a subject"), 0),
     "change": (lambda r: timers.change(r, DELAY, "a subject", b"1", None), 0),
@@ -297,6 +299,7 @@ GIVEN: dict[str, Container[Any]] = {
     "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
     "cursor": ("0",), "step": (1000,), "text": ("a text",), "worker": ("a worker",),
+    "keeps": (0,), "history": (0,), "id": ("an id",),
     "kept": (86_400_000,), "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
     "options": (msgspec.json.encode(TopicOptions(86_400_000, None, 3_600_000, 30_000)),),

@@ -181,9 +181,9 @@ def take(
 ) -> list[int]:
     """Takes slots under new epochs; returns those taken."""
     kind = str(keys.topic.kind)
-    kept = (1,) if keys.topic.history_ms else ()
+    keeps = int(keys.topic.history_ms > 0)
     calls = [
-        keys.call("take", slot, now, kind, group, epoch, *kept) for slot, epoch in wanted.items()
+        keys.call("take", slot, now, kind, group, epoch, keeps) for slot, epoch in wanted.items()
     ]
     if not calls:
         require(redis, keys, group)

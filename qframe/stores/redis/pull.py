@@ -96,11 +96,11 @@ def _from_subjects(
     pulled: PullResult,
 ) -> None:
     kind = str(keys.topic.kind)
-    kept = (1,) if keys.topic.history_ms else ()
+    keeps = int(keys.topic.history_ms > 0)
     calls = [
         keys.call(
             "pull", ask.slot, now, kind, group, ask.epoch, terms.receipt, ask.limit,
-            terms.lease_ms, terms.max_attempts, terms.run, *kept,
+            terms.lease_ms, terms.max_attempts, terms.run, keeps,
         )
         for ask in asks
     ]  # fmt: skip
@@ -122,13 +122,13 @@ def _from_stream(
 ) -> None:
     requests: list[Request] = []
     aheads: list[bool] = []
-    kept = (1,) if keys.topic.history_ms else ()
+    keeps = int(keys.topic.history_ms > 0)
     for ask in asks:
         requests.append(
             keys.call(
                 "pull_stream", ask.slot, now, group, ask.epoch, terms.receipt, ask.limit,
                 terms.lease_ms, terms.max_attempts, "" if ask.position is None else ask.position,
-                *kept,
+                keeps,
             )
         )  # fmt: skip
         ahead = readahead.ahead(keys, group, ask.slot, ask.epoch, ask.limit)

@@ -2,7 +2,8 @@
 -- Purpose: hands out what is due of a slot's subjects.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch, ARGV[5] receipt,
---   ARGV[6] limit, ARGV[7] lease (ms), ARGV[8] max attempts, ARGV[9] run; ARGV[10] 1 where a history is kept.
+--   ARGV[6] limit, ARGV[7] lease (ms), ARGV[8] max attempts, ARGV[9] run, ARGV[10] keeps (1 where a
+--   history is kept, else 0).
 -- Reply: [0, next due (ms from now; -1 never), dead, lost, gaps, items]; items are flat: subject,
 --   head's value, attempt, lost. [-1] if the epoch is another now, [-2] if there is no such group.
 -- Cost: 14 commands, 10 where the limit is reached or nothing is due; for ordered 3 more, 1 for
@@ -11,7 +12,7 @@
 local slot = KEYS[1]
 local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local limit, lease = tonumber(ARGV[6]), tonumber(ARGV[7])
-local max_attempts, run = tonumber(ARGV[8]), tonumber(ARGV[9])
+local max_attempts, run, keeps = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
 --@include time many head places arrive sequence bring_in hand_out
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
@@ -28,9 +29,7 @@ if kind == 'ordered' then
     arrive(slot, kind, going, now)
   end
 end
-if ARGV[10] then
-  group.gone = {}
-end
+group.gone = keeps == '1' and {} or nil
 local lost = take_back(group, now)
 if lost > 0 and group.gone then
   --@include history

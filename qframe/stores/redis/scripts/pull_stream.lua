@@ -2,8 +2,8 @@
 -- Purpose: hands out what is due of a stream's slot: first what left the line, then the line.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] epoch, ARGV[4] receipt, ARGV[5] limit,
---   ARGV[6] lease (ms), ARGV[7] max attempts, ARGV[8] position ('' for none); ARGV[9] 1 where
---   a history is kept.
+--   ARGV[6] lease (ms), ARGV[7] max attempts, ARGV[8] position ('' for none), ARGV[9] keeps (1
+--   where a history is kept, else 0).
 -- Reply: [0, next due (ms from now; -1 never), dead, lost, items, receipt of the window, start,
 --   stop]; items as those of pull; of the log [start, stop) is handed out, and read by who asked.
 --   [-1] if the epoch is another now, [-2] if there is no such group.
@@ -14,6 +14,7 @@ local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local limit, lease, max_attempts, position =
   tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[8])
+local keeps = ARGV[9]
 -- What is rarely needed is included where it is: to define a function costs time.
 --@include time
 local at = slot .. 'g:' .. name .. ':'
@@ -32,7 +33,7 @@ local times = {}
 if floor < read and leased <= now then
   --@include head places log ranges window
   local losing = group_of(slot, name, 'stream')
-  losing.gone = ARGV[9] and {} or nil
+  losing.gone = keeps == '1' and {} or nil
   lost = lose_window(losing, floor, read, load_ranges(cursor[6]), now, window)
   if losing.gone then
     --@include many history
@@ -44,7 +45,7 @@ if redis.call('EXISTS', later, body) > 0 then
   --@include many head places bring_in hand_out join
   join(slot, now)
   local group = group_of(slot, name, 'stream')
-  group.gone = ARGV[9] and {} or nil
+  group.gone = keeps == '1' and {} or nil
   local back = take_back(group, now)
   lost = lost + back
   if back > 0 and group.gone then

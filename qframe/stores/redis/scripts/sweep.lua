@@ -6,13 +6,13 @@
 --   ARGV[5] history (ms).
 -- Reply: how many, a group being one; the limit also where more of a group is to be removed.
 -- Cost: 4 commands, and 1 for each group; 1 more where marks have passed, 2 for a group of which
---   history has, and those of drop_group for one that has expired; for a stream 3, 1 for each group,
---   1 for each entry that is read, 2 to trim.
+--   history has, and those of drop_group for one that has expired; for a stream 3, 1 for each
+--   group, 1 for each entry that is read, 2 to trim.
 -- Promise: one atomic step; nothing that a group has not settled is removed, unless it has expired.
 --   A group is gone with its first step, and its time is kept until the last.
 local slot = KEYS[1]
-local given, kind, retain, limit = ARGV[1], ARGV[2], tonumber(ARGV[3]), tonumber(ARGV[4])
-local history = tonumber(ARGV[5])
+local given, kind, retain = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local limit, history = tonumber(ARGV[4]), tonumber(ARGV[5])
 --@include time head roster drop log
 local now = time_ms(given)
 local passed = redis.call('ZRANGEBYSCORE', slot .. 'ids', '-inf', string.format('%.0f', now),

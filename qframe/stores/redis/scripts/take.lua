@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
 -- Purpose: takes a slot under a new epoch; what is in doing there comes back, counted and lost.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch;
---   ARGV[5] 1 where a history is kept.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch,
+--   ARGV[5] keeps (1 where a history is kept, else 0).
 -- Reply: 1 taken, 0 refused since the slot's epoch is larger. -2 if there is no such group.
 -- Cost: 5 commands, 6 for a stream; 7 or 8 for each subject that comes back; for a window 3, and 3
 --   for each message that does.
 -- Promise: one atomic step; epochs only grow, and whoever had the slot before is fenced from here
 --   on.
 local slot = KEYS[1]
-local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local given, kind, name, epoch, keeps = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 --@include time bell head places log ranges window
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
@@ -30,7 +30,7 @@ if high < owners_high or (high == owners_high and low < owners_low) then
 end
 local now = time_ms(given)
 redis.call('HSET', group.cursor, 'epoch', epoch)
-group.gone = ARGV[5] and {} or nil
+group.gone = keeps == '1' and {} or nil
 lose(group, redis.call('ZRANGE', group.doing, 0, -1), now)
 if kind == 'stream' then
   local cursor = redis.call('HMGET', group.cursor, 'floor', 'read', 'settled', 'receipt')

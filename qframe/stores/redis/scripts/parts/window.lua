@@ -13,8 +13,8 @@ end
 local STEPPED_OVER = 1000
 
 -- Takes the whole window back: what is unsettled in it leaves the line, lost once. Behind one slow
--- message there may be millions that are settled: of these little is read. `group.gone` gets what is
--- lost, for a history: of the receipt, which is older than most, only whose it is.
+-- message there may be millions that are settled: of these little is read. `group.gone` gets what
+-- is lost, for a history: of the receipt, which is older than most, only whose it is.
 local function lose_window(group, floor, read, ranges, now, receipt)
   local lost = 0
   local function visit(offset, envelope, published)
