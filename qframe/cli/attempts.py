@@ -6,16 +6,17 @@ import textwrap
 from typing import Any, Final
 
 from qframe.admin.explain.cause import Explanation
-from qframe.admin.explain.words import moment, span
+from qframe.admin.explain.words import span
 from qframe.cli.output import escaped, say
-from qframe.clock import moment as in_utc
+from qframe.cli.records import second
+from qframe.clock import moment
 from qframe.outcomes import Verdict
 from qframe.stores.history import ENTRIES, LOST
 from qframe.stores.records import HistoryEntry
 
 _WIDTH: Final = 80
 _ENDS: Final[dict[str, str]] = {
-    Verdict.ACK: "was settled",
+    Verdict.ACK: "settled it",
     Verdict.RETRY: "failed",
     Verdict.DEAD: "failed for good",
     Verdict.RELEASE: "was given back, uncounted,",
@@ -27,7 +28,7 @@ def entry_as_json(each: HistoryEntry) -> dict[str, Any]:
     """The end of an attempt as programs read it."""
     return {
         "group": each.group, "slot": each.slot, "attempt": each.attempt, "worker": each.worker,
-        "began": in_utc(each.began_ms), "ended": in_utc(each.ended_ms), "verdict": each.verdict,
+        "began": moment(each.began_ms), "ended": moment(each.ended_ms), "verdict": each.verdict,
         "error": each.error, "place": each.place,
     }  # fmt: skip
 
@@ -57,7 +58,7 @@ def _sentence(one: HistoryEntry, *, of_all: bool) -> str:
     worker = f" by {one.worker}" if one.worker is not None else ""
     took = f" after {span(one.ended_ms - one.began_ms)}" if one.began_ms is not None else ""
     who = f"attempt {one.attempt}{group}{worker}"
-    return f"{moment(one.ended_ms)} {who} {_ENDS[one.verdict]}{took}"
+    return f"{second(one.ended_ms)}Z {who} {_ENDS[one.verdict]}{took}"
 
 
 def _say_folded(text: str, indent: str) -> None:

@@ -324,7 +324,7 @@ class Searching(Protocol):
     def history(self, topic: Topic, message_id: str, slot: int | None = None) -> list[HistoryEntry]:
         """How attempts of a message have ended: by group and slot, the first that ended first.
 
-        What a topic with `history=` keeps, in all slots or in one: `ENTRIES` for each group and
+        A topic with `history=` keeps that, in all slots or in one: `ENTRIES` for each group and
         slot at most, the last ones, each until `history` has passed since it ended.
         """
 

@@ -1,14 +1,14 @@
-"""What a store keeps of attempts that have ended, for topics with `history=`.
+"""The ends of attempts, which a store keeps for topics with `history=`.
 
     pull (receipt: token@worker) ──► settle ──► entry: ack, retry, dead, release
                                 └──► lease passed, slot taken ──► entry: lost
 
 An entry is written in the same step that ends the attempt, so there is one for each end that was
-counted, and none for one that was stale. Who had the message is told by the receipt, which its
-worker made (`receipt_of`), so nothing more comes with a pull, and a loss names its worker too. How
-long it had it comes with the settlement (`took_ms`); when that ended is the store's own time. What
-is revoked, since no reply has brought it, had no attempt and leaves no entry; neither does what
-follows a head in a run that was lost with it: both are uncounted.
+counted, and none for one that was stale. The receipt, which its worker made, names the worker
+(`receipt_of`), so nothing more comes with a pull, and a loss names its worker too. How long it had
+the message comes with the settlement (`took_ms`); when that ended is the store's own time. A
+message that is revoked, since no reply has brought it, had no attempt and leaves no entry; neither
+does one behind a head in a run that was lost with it: both are uncounted.
 
 Entries stand by group, slot and id, also when the message itself is gone. They are bounded: the
 last `ENTRIES` of a message, errors and places shortened, and all go `history` after they ended, in

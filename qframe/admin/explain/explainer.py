@@ -66,7 +66,7 @@ class Explainer:
         return absent or [_unknown(topics, [page for _, _, page in pages], self._sought)]
 
     def _told(self, topic: Topic, found: Found) -> list[Explanation]:
-        """What was looked up, and what groups have settled by what is kept of it."""
+        """Explains what was looked up, and what groups have settled as far as that is kept."""
         groups = {record.group for record in found.records}
         settled = self._past.settled(topic, self._sought.id, groups)
         return [*self._of_records(topic, found), *settled]

@@ -25,7 +25,7 @@ _ENTRY: Final = struct.Struct(">QQBI")
 
 
 def notes_of(settlements: Iterable[Settlement]) -> list[Note | bool]:
-    """What is to be kept of settlements: for Lua, False for one without an id."""
+    """The notes of settlements: for Lua, False for one without an id."""
     return [_note(one) if one.id else False for one in settlements]
 
 
