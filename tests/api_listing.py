@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from typing import Any
 
 import qframe
-from qframe import spark, testing
+from qframe import spark, testing, web
 
 
 def listing() -> str:
@@ -20,7 +20,7 @@ def listing() -> str:
     lines: list[str] = []
     for name in qframe.__all__:
         lines += list(_described(name, getattr(qframe, name)))
-    for package in (spark, testing):
+    for package in (spark, testing, web):
         for name in package.__all__:
             full = f"{package.__name__.removeprefix('qframe.')}.{name}"
             lines += list(_described(full, getattr(package, name)))

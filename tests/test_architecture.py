@@ -26,6 +26,7 @@ LAZY = {
     "cli/outbox.py",
     "cli/migrate.py",
     "cli/doctor.py",
+    "cli/console.py",
 }
 NOT_GROUND = {"__init__", "__main__", "tables"}  # `tables` is for users' SQLAlchemy
 GROUND_MAY_USE = {"msgspec", "structlog", "typing_extensions"}  # the last for type checkers only

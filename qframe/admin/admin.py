@@ -20,6 +20,7 @@ from qframe.admin.keys import KeyAdmin
 from qframe.admin.looking import LookingAdmin
 from qframe.admin.removal import RemovalAdmin
 from qframe.admin.rights import checked_rights
+from qframe.admin.timer_verbs import TimerAdmin
 from qframe.events import Events
 from qframe.roster import Roster
 from qframe.stores.base import Store
@@ -27,7 +28,8 @@ from qframe.topic import Topic
 
 
 class Admin(
-    LookingAdmin, FindingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, RemovalAdmin
+    LookingAdmin, FindingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, TimerAdmin,
+    RemovalAdmin,
 ):  # fmt: skip
     """Looks at topics and groups, and changes them: `app.admin`.
 

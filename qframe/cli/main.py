@@ -13,6 +13,7 @@ from typing import Annotated, Final
 import typer
 
 from qframe.cli.commands import Commands, WorkerCommand
+from qframe.cli.console import console
 from qframe.cli.dead import dead
 from qframe.cli.delete_topic import delete_topic
 from qframe.cli.doctor import doctor
@@ -70,6 +71,7 @@ cli.command()(skip)
 cli.command()(unblock)
 cli.command()(drop_group)
 cli.command()(metrics)
+cli.command()(console)
 cli.command()(delete_topic)
 cli.command()(migrate)
 cli.command()(doctor)

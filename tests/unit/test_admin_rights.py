@@ -22,6 +22,7 @@ from qframe.topic import Topic
 
 EPOCH: Final = "0" * 15 + "1"
 STREAM: Final = Topic("events", slots=1)
+LATER: Final = Topic("later", kind="delay", slots=1)
 SECRET: Final = "4111-1111"
 TRACE: Final = f'Traceback:\n  File "bill.py", line 1, in pay\n    charge("{SECRET}")\n'
 
@@ -36,6 +37,8 @@ CHANGES: Final[dict[str, Callable[[Admin], object]]] = {
     "pause pause": lambda admin: admin.pause("events", "billing"),
     "pause resume": lambda admin: admin.resume("events", "billing"),
     "tune tune": lambda admin: admin.tune("events", "billing", threads=2),
+    "retry move_timer": lambda admin: admin.move_timer("later", "bell", at=2e9),
+    "drop cancel_timer": lambda admin: admin.cancel_timer("later", "bell"),
 }
 LOOKS: Final[dict[str, Callable[[Admin], object]]] = {
     "topics": lambda admin: admin.topics(),
@@ -61,6 +64,8 @@ LOOKS: Final[dict[str, Callable[[Admin], object]]] = {
     "dead_causes": lambda admin: admin.dead_causes("events", "billing"),
     "holds": lambda admin: admin.holds("events"),
     "seek_preview": lambda admin: admin.seek_preview("events", "billing", "earliest"),
+    "timers": lambda admin: admin.timers("later"),
+    "timer": lambda admin: admin.timer("later", "bell"),
 }  # fmt: skip
 
 
@@ -99,6 +104,10 @@ class Scene:
             for each, (verdict, error) in zip(pulled.deliveries, ends, strict=True)
         ]  # fmt: skip
         store.settle(STREAM, "billing", settlements)
+        store.declare(LATER)
+        store.subscribe(LATER, "bells")
+        timer = Entry(0, "bell", "t-1", "t-1", "bell", headers, SECRET.encode(), delay_ms=9_000)
+        store.publish(LATER, [timer])
 
 
 @pytest.fixture

@@ -1,0 +1,94 @@
+"""`qframe console`: serves the console to browsers, until it is stopped."""
+
+from __future__ import annotations
+
+import os
+from importlib.util import find_spec
+from typing import Annotated, Final
+
+import typer
+
+from qframe.cli.modules import apps_of
+from qframe.cli.output import say_error
+from qframe.cli.target import Target, coordinated
+from qframe.errors import BadOption
+from qframe.http_port import address_of
+from qframe.telemetry.logs import log_events
+
+TOKEN_VARIABLE: Final = "QFRAME_CONSOLE_TOKEN"  # noqa: S105 - the name of a variable
+_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
+_PACKAGES: Final = ("starlette", "jinja2", "uvicorn")
+
+
+@coordinated
+def console(
+    target: Target,
+    modules: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[MODULE]", help="Modules whose outboxes are shown too."),
+    ] = None,
+    port: Annotated[
+        str, typer.Option(metavar="[HOST:]PORT", help="Where browsers find it.")
+    ] = "127.0.0.1:8370",
+    role: Annotated[
+        str,
+        typer.Option(metavar="ROLE", help="Of all visitors: viewer, reader, operator or owner."),
+    ] = "reader",
+    user_header: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="The header in which a proxy names who it let in."),
+    ] = None,
+    proxy: Annotated[
+        list[str] | None,
+        typer.Option(metavar="ADDRESS", help="A proxy, or network of proxies, to be believed."),
+    ] = None,
+    prefix: Annotated[
+        str, typer.Option(metavar="PATH", help="The path under which a proxy shows it.")
+    ] = "",
+    environment: Annotated[
+        str, typer.Option(metavar="NAME", help="A badge on each page, such as production.")
+    ] = "",
+) -> None:
+    """Serves the console: pages that show the store, and change it as far as the role may.
+
+    Without a token it is open to this machine alone, read-only. QFRAME_CONSOLE_TOKEN holds a token
+    that visitors have to type in; any other address than this machine's needs that, or the word of
+    a proxy.
+    """
+    _check_installed()
+    token = os.environ.get(TOKEN_VARIABLE) or None
+    host, number = address_of("--port", port if ":" in port else f"127.0.0.1:{port}")
+    if host not in _LOOPBACK and token is None and user_header is None:
+        raise BadOption(
+            "--port", port, "whoever reaches this address could look into the store",
+            f"set {TOKEN_VARIABLE}, or name --user-header of a proxy, or serve 127.0.0.1",
+        )  # fmt: skip
+    # Loaded here, since no other command needs it, and it is an extra.
+    import uvicorn
+
+    from qframe.web import console as console_of
+
+    outboxes = [outbox for each in apps_of(modules) for outbox in each.outboxes] if modules else []
+    with target.opened() as app:
+        served = console_of(
+            app, role=role, user_header=user_header, proxies=proxy or (), token=token,
+            prefix=prefix, environment=environment, outboxes=outboxes,
+        )  # fmt: skip
+        stop = log_events(app.events, app.settings, level="info")
+        shown = f"[{host}]" if ":" in host else host
+        say_error(f"the console is at http://{shown or '127.0.0.1'}:{number}{prefix}/")
+        try:
+            uvicorn.run(
+                served, host=host or "0.0.0.0", port=number, log_level="warning",  # noqa: S104 - asked for, and guarded
+                access_log=False, proxy_headers=False, server_header=False, lifespan="off",
+            )  # fmt: skip
+        finally:
+            stop()
+
+
+def _check_installed() -> None:
+    for package in _PACKAGES:
+        if find_spec(package) is None:
+            raise BadOption(
+                "console", package, "this package is missing", "pip install 'qframe[web]'"
+            )

@@ -1,0 +1,196 @@
+"""Access: who looks at the console, with which rights, and whether a change comes from its pages.
+
+Somebody is known by the first of these that the console was given:
+
+1. `auth=`: a function of the program, which knows its own users;
+2. `user_header=`: a header that a proxy sets for whom it has let in. It is believed of this machine
+   and of the addresses in `proxies=`, since whoever reaches the console directly could write it;
+3. `token=`: as a bearer, or typed in once and kept as a signed cookie;
+4. nothing: then only this machine is let in, by the address of the client and by the name in the
+   request, so that neither a forgotten proxy nor another site's name for 127.0.0.1 opens it.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Final
+from urllib.parse import urlsplit
+
+from starlette.requests import HTTPConnection, Request
+
+from qframe.admin.rights import Right, checked_rights
+from qframe.codec import legible
+from qframe.errors import BadOption
+
+COOKIE: Final = "qframe-console"
+_SHORTEST_TOKEN: Final = 16
+_MAX_NAME: Final = 100
+_FORWARDED: Final = ("forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip")
+
+
+@dataclass(frozen=True)
+class Visitor:
+    """Somebody who looks at the console.
+
+    Attributes:
+        name: who it is, for the audit.
+        role: the name of a role, `viewer`, `reader`, `operator` or `owner`.
+    """
+
+    name: str
+    role: str = "reader"
+
+    def __post_init__(self) -> None:
+        checked_rights(self.role)
+
+    @property
+    def rights(self) -> frozenset[Right]:
+        """The rights of the role."""
+        return checked_rights(self.role)
+
+
+Auth = Callable[[HTTPConnection], Visitor | None]
+
+
+class Access:
+    """Says who somebody is.
+
+    Args:
+        role: the role of everybody who is let in without `auth`.
+        auth: returns who a request is from, None for nobody.
+        user_header: the header in which a proxy names its user.
+        proxies: addresses or networks of proxies that are not on this machine.
+        token: what somebody has to know.
+
+    Raises:
+        BadOption: if the role is none, a proxy is no address, or the token is short enough to be
+            guessed.
+    """
+
+    def __init__(
+        self,
+        *,
+        role: str,
+        auth: Auth | None,
+        user_header: str | None,
+        proxies: Sequence[str],
+        token: str | None,
+    ) -> None:
+        checked_rights(role)
+        self._proxies = [_network(each) for each in proxies]
+        if token is not None and len(token) < _SHORTEST_TOKEN:
+            raise BadOption(
+                "token", "***", f"it is shorter than {_SHORTEST_TOKEN} characters",
+                "make one: python -c 'import secrets; print(secrets.token_urlsafe())'",
+            )  # fmt: skip
+        self._role = role
+        self._auth = auth
+        self._user_header = user_header
+        self._token = token
+
+    @property
+    def has_login(self) -> bool:
+        """Whether somebody unknown may type in the token."""
+        return self._auth is None and self._user_header is None and self._token is not None
+
+    def visitor(self, connection: HTTPConnection) -> Visitor | None:
+        """The visitor that a request is from; None for nobody who is let in."""
+        if self._auth is not None:
+            return self._auth(connection)
+        if self._user_header is not None:
+            name = _name(connection.headers.get(self._user_header, ""))
+            is_proxy = self._is_proxy(connection)
+            return Visitor(name, self._role) if name and is_proxy else None
+        if self._token is not None:
+            scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+            if scheme.lower() == "bearer" and self.is_token(given.strip()):
+                return Visitor("token", self._role)
+            name = self._signed_name(connection.cookies.get(COOKIE, ""))
+            return Visitor(name, self._role) if name else None
+        return Visitor("local", self._role) if is_local(connection) else None
+
+    def _is_proxy(self, connection: HTTPConnection) -> bool:
+        host = connection.client.host if connection.client is not None else ""
+        if is_loopback(host):
+            return True
+        try:
+            address = ipaddress.ip_address(host)
+        except ValueError:  # a Unix socket has no address: who may open it is the file's matter
+            return not host
+        return any(address in network for network in self._proxies)
+
+    def is_token(self, given: str) -> bool:
+        """Whether it is the token; it takes as long whatever is given."""
+        return self._token is not None and hmac.compare_digest(
+            given.encode("utf-8", "replace"), self._token.encode()
+        )
+
+    def cookie(self, name: str) -> str:
+        """The value of a cookie that lets somebody in by a name of their choice."""
+        coded = urlsafe_b64encode((_name(name) or "token").encode()).decode()
+        return f"{coded}.{self._signature(coded)}"
+
+    def _signed_name(self, cookie: str) -> str:
+        coded, _, signature = cookie.rpartition(".")
+        if not coded or not hmac.compare_digest(
+            signature.encode("utf-8", "replace"), self._signature(coded).encode()
+        ):
+            return ""
+        return urlsafe_b64decode(coded).decode("utf-8", "replace")
+
+    def _signature(self, coded: str) -> str:
+        key = sha256(f"qframe console {self._token}".encode()).digest()
+        return hmac.new(key, coded.encode("utf-8", "replace"), sha256).hexdigest()
+
+
+def is_local(connection: HTTPConnection) -> bool:
+    """Whether a request comes from this machine, by no proxy, and calls it by a local name."""
+    client = connection.client
+    if client is None or not is_loopback(client.host):
+        return False
+    if any(header in connection.headers for header in _FORWARDED):
+        return False
+    return is_loopback(urlsplit(f"//{connection.headers.get('host', '')}").hostname or "")
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host is this machine as only this machine reaches it."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def is_same_origin(request: Request) -> bool:
+    """Whether a browser says that a request comes from the console's own pages.
+
+    Browsers send `Sec-Fetch-Site` where the page is secure or local, and `Origin` with each POST.
+    There is no token to lose, and a proxy changes neither.
+    """
+    site = request.headers.get("sec-fetch-site")
+    if site is not None:
+        return site == "same-origin"
+    origin = urlsplit(request.headers.get("origin", "")).netloc
+    hosts = (request.headers.get("host"), request.headers.get("x-forwarded-host"))
+    return bool(origin) and origin in hosts  # no other site's page can send X-Forwarded-Host
+
+
+def _name(text: str) -> str:
+    """A name as the audit takes it."""
+    return legible(" ".join(text.split()))[:_MAX_NAME]
+
+
+def _network(text: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network:
+    try:
+        return ipaddress.ip_network(text, strict=False)
+    except ValueError:
+        raise BadOption(
+            "proxy", text, "it is no address", "give an address or network, such as 10.0.0.0/8"
+        ) from None

@@ -1,0 +1,242 @@
+"""Acts: what a form of the console does. Each is one verb of `app.admin`, which checks the right.
+
+An act takes the form's fields and returns a sentence for the next page, or the job that it has
+started. The table names the right of each once more, for the pages: a form is shown only to who may
+send it; `app.admin` refuses it in any case.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
+
+from qframe.admin.rights import Right
+from qframe.errors import BadOption
+from qframe.outcomes import Moved
+from qframe.web.desk import Visit
+from qframe.web.jobs import Job
+from qframe.web.rendering import count
+from qframe.web.times import moment_of
+
+MOST_IDS: Final = 500
+
+
+class Form:
+    """The fields of a form.
+
+    Args:
+        fields: by name, all values of each.
+    """
+
+    def __init__(self, fields: Mapping[str, list[str]]) -> None:
+        self._fields = fields
+
+    def all(self, name: str) -> list[str]:
+        """All values of a field."""
+        return self._fields.get(name, [])
+
+    def maybe(self, name: str) -> str | None:
+        """A field's value without blanks around it; None where it is absent or blank."""
+        return (self.all(name) or [""])[0].strip() or None
+
+    def exact(self, name: str) -> str:
+        """A field's value as it was sent, since a key may begin with a blank.
+
+        Raises:
+            BadOption: if it is absent or empty.
+        """
+        value = (self.all(name) or [""])[0]
+        if not value:
+            raise BadOption(name, None, "the form has no value for it", "fill it in")
+        return value
+
+    def number(self, name: str) -> int | None:
+        """A field's number, None where it is absent or blank.
+
+        Raises:
+            BadOption: if it is no whole number.
+        """
+        text = self.maybe(name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) < 12):
+            raise BadOption(name, text, "it is no whole number", "write it in digits")
+        return int(text)
+
+    def confirm(self, wanted: str) -> None:
+        """Sees that somebody has typed the name of what is to be changed for good.
+
+        Raises:
+            BadOption: if not.
+        """
+        if (given := self.maybe("confirm")) != wanted:
+            raise BadOption("confirm", given, "it is another name", f"type {wanted} to confirm")
+
+
+class Act(NamedTuple):
+    """Something that a form does.
+
+    Attributes:
+        right: the right that it needs.
+        do: does it; returns a sentence, or the job that it has started.
+    """
+
+    right: Right
+    do: Callable[[Visit, Form], str | Job]
+
+
+def pause(visit: Visit, form: Form) -> str:
+    """Pauses a group, or holds a key."""
+    topic, group, key = form.exact("topic"), form.exact("group"), _key(form)
+    visit.admin.pause(topic, group, key=key, why=form.maybe("why"))
+    what = f"{topic}/{group}" if key is None else f"Key {key} of {topic}/{group}"
+    return f"{what} is paused: its workers stop within 2 s."
+
+
+def resume(visit: Visit, form: Form) -> str:
+    """Ends a pause."""
+    topic, group, key = form.exact("topic"), form.exact("group"), _key(form)
+    visit.admin.resume(topic, group, key=key)
+    return f"{f'{topic}/{group}' if key is None else f'Key {key}'} goes on."
+
+
+def tune(visit: Visit, form: Form) -> str:
+    """Changes a group's running consumers; a blank field restores the value in the code."""
+    topic, group = form.exact("topic"), form.exact("group")
+    visit.admin.tune(
+        topic, group, threads=form.number("threads") or "reset",
+        rate=form.maybe("rate") or "reset", in_flight=form.number("in_flight") or "reset",
+    )  # fmt: skip
+    return f"{topic}/{group} is tuned: its workers follow within 2 s."
+
+
+def seek(visit: Visit, form: Form) -> str:
+    """Moves a group to the offsets that were shown."""
+    topic, group = form.exact("topic"), form.exact("group")
+    visit.require("seek")
+    form.confirm(group)
+    moved = visit.admin.seek(topic, group, offset=_offsets(form.exact("offsets")))
+    return f"{topic}/{group} was moved in {count(len(moved))} slots."
+
+
+def skip(visit: Visit, form: Form) -> str:
+    """Writes the message that blocks a key among the dead letters."""
+    topic, group, key = form.exact("topic"), form.exact("group"), form.exact("key")
+    record = visit.admin.skip(
+        topic, group, key, why=form.maybe("why"), force=form.maybe("force") is not None
+    )
+    return f"Message {record.id} was skipped; it is among the dead letters."
+
+
+def unblock(visit: Visit, form: Form) -> str:
+    """Makes a key's waiting retries due now."""
+    topic, group, key = form.exact("topic"), form.exact("group"), form.exact("key")
+    done = visit.admin.unblock(topic, group, key)
+    return f"{count(done)} waiting retries of key {key} are due now."
+
+
+def retry_dead(visit: Visit, form: Form) -> str | Job:
+    """Makes dead letters due again: those chosen, or all that the page has seen."""
+    return _decide(visit, form, "retry")
+
+
+def drop_dead(visit: Visit, form: Form) -> str | Job:
+    """Removes dead letters for good: those chosen, or all that the page has seen."""
+    visit.require("drop")
+    if not form.all("id"):
+        form.confirm(form.exact("group"))
+    return _decide(visit, form, "drop")
+
+
+def _decide(visit: Visit, form: Form, verb: Right) -> str | Job:
+    topic, group = form.exact("topic"), form.exact("group")
+    visit.require(verb)
+    admin = visit.admin
+    decide = admin.dead_retry if verb == "retry" else admin.dead_drop
+    if ids := form.all("id")[:MOST_IDS]:
+        done = decide(topic, group, ids)
+        return f"{count(done)} dead letters were {'retried' if verb == 'retry' else 'dropped'}."
+    until, cause = form.exact("until"), form.maybe("cause")
+    admin.topic(topic)  # of a name that is wrong this page tells, and not the job's
+    return visit.desk.jobs.start(
+        verb, topic, group, form.number("total") or 0,
+        lambda tell: decide(topic, group, "all", until=until, cause=cause, on_progress=tell),
+    )  # fmt: skip
+
+
+def stop_job(visit: Visit, form: Form) -> str:
+    """Ends a job after its next step."""
+    number = form.exact("job")
+    job = visit.desk.jobs.find(number)
+    if job is None:
+        raise BadOption("job", number, "this console knows none of that number", "look again")
+    visit.require("retry" if job.verb == "retry" else "drop")
+    job.stop()
+    return "It stops after its next step."
+
+
+def drop_group(visit: Visit, form: Form) -> str:
+    """Deletes a group and all that it holds."""
+    topic, group = form.exact("topic"), form.exact("group")
+    visit.require("drop")
+    form.confirm(group)
+    visit.admin.drop_group(topic, group, force=form.maybe("force") is not None)
+    return f"Group {group} of topic {topic} was dropped."
+
+
+def delete_topic(visit: Visit, form: Form) -> str:
+    """Deletes a topic and all that it holds."""
+    topic = form.exact("topic")
+    visit.admin.delete_topic(
+        topic, confirm=form.maybe("confirm") or "", force=form.maybe("force") is not None
+    )
+    return f"Topic {topic} was deleted."
+
+
+def move_timer(visit: Visit, form: Form) -> str:
+    """Makes a timer due at another time."""
+    topic, key = form.exact("topic"), form.exact("key")
+    at = moment_of("at", form.exact("at"))
+    return _moved(visit.admin.move_timer(topic, key, at=at), key, "is due at another time now")
+
+
+def cancel_timer(visit: Visit, form: Form) -> str:
+    """Removes a timer for every group."""
+    topic, key = form.exact("topic"), form.exact("key")
+    return _moved(visit.admin.cancel_timer(topic, key), key, "was cancelled")
+
+
+def _moved(moved: Moved, key: str, text: str) -> str:
+    if moved is Moved.DONE:
+        return f"Timer {key} {text}."
+    why = "a handler has it in hand" if moved is Moved.DOING else "it is not there any more"
+    raise BadOption("key", key, why, "look again: nothing was changed")
+
+
+def _key(form: Form) -> str | None:
+    return form.exact("key") if form.all("key") else None
+
+
+def _offsets(text: str) -> dict[int, int]:
+    try:
+        pairs = [each.split(":") for each in text.split(",")]
+        return {int(slot): int(offset) for slot, offset in pairs}
+    except ValueError:
+        raise BadOption("offsets", text, "it is no list of slots", "ask for the preview") from None
+
+
+ACTS: Final[Mapping[str, Act]] = {
+    "pause": Act("pause", pause),
+    "resume": Act("pause", resume),
+    "tune": Act("tune", tune),
+    "seek": Act("seek", seek),
+    "skip": Act("retry", skip),
+    "unblock": Act("retry", unblock),
+    "retry-dead": Act("retry", retry_dead),
+    "drop-dead": Act("drop", drop_dead),
+    "stop-job": Act("retry", stop_job),
+    "drop-group": Act("drop", drop_group),
+    "delete-topic": Act("drop", delete_topic),
+    "move-timer": Act("retry", move_timer),
+    "cancel-timer": Act("drop", cancel_timer),
+}

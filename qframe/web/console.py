@@ -1,0 +1,330 @@
+"""The app: routes, the guards before each of them, and what an error looks like."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import parse_qs
+
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, RedirectResponse, Response
+from starlette.routing import Mount, Route
+from starlette.staticfiles import StaticFiles
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from qframe.app.qframe import QFrame
+from qframe.errors import BadOption, NotAllowed, QFrameError, UnknownTopic
+from qframe.web.access import COOKIE, Access, Auth, is_same_origin
+from qframe.web.acts import ACTS, Form
+from qframe.web.bodies import Redact, named_like_a_secret, shown_body
+from qframe.web.desk import Desk, Note, Visit, address
+from qframe.web.jobs import Job
+from qframe.web.pages import PAGES
+from qframe.web.pages.message import explained
+from qframe.web.pages.page import Page
+from qframe.web.refusals import refusal
+from qframe.web.rendering import HERE, Renderer
+
+if TYPE_CHECKING:
+    from qframe.outbox.outbox import Outbox
+
+MOST_FORM_BYTES: Final = 256 * 1024
+_COOKIE_S: Final = 12 * 3600
+_HEADERS: Final = {
+    "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
+    "img-src 'self'; connect-src 'self'; form-action 'self'; base-uri 'none'; "
+    "frame-ancestors 'none'",
+    "x-content-type-options": "nosniff",
+    "referrer-policy": "same-origin",
+    "cross-origin-opener-policy": "same-origin",
+    "cache-control": "no-store",
+}
+
+
+def console(
+    app: QFrame,
+    *,
+    role: str = "reader",
+    auth: Auth | None = None,
+    user_header: str | None = None,
+    proxies: Sequence[str] = (),
+    token: str | None = None,
+    environment: str = "",
+    redact: Redact | None = None,
+    outboxes: Sequence[Outbox] | None = None,
+    prefix: str = "",
+) -> ASGIApp:
+    """The console of an app's store, as an ASGI app to serve or to mount.
+
+    Without `auth`, `user_header` and `token` it lets in only this machine.
+
+    Args:
+        app: the app; its consumers are not run.
+        role: of everybody who is let in without `auth`: viewer, reader, operator or owner.
+        auth: returns who a request is from, a `Visitor`, or None for nobody.
+        user_header: the header in which a proxy names the user whom it has let in, such as
+            `X-Forwarded-User`; believed of this machine and of `proxies`.
+        proxies: addresses or networks of proxies on other machines.
+        token: what visitors have to know, 16 characters at the least.
+        environment: the name on the badge, such as `production`.
+        redact: returns by its name whether a field of a body, or a header, is hidden; by default
+            those named like passwords, tokens, and numbers of cards.
+        outboxes: those on the page of outboxes; by default the app's.
+        prefix: the path under which browsers reach it, where no mount tells it: `/qframe`.
+
+    Raises:
+        BadOption: if an option is not as described.
+    """
+    access = Access(
+        role=role, auth=auth, user_header=user_header, proxies=proxies, token=token
+    )  # fmt: skip
+    if prefix and (not prefix.startswith("/") or prefix.endswith("/")):
+        raise BadOption("prefix", prefix, "it is no path", "write it as /qframe")
+    desk = Desk(
+        app, environment=environment, redact=redact or named_like_a_secret,
+        outboxes=app.outboxes if outboxes is None else outboxes,
+    )  # fmt: skip
+    return _Prefixed(_ConsoleRoutes(desk, access).starlette(), prefix)
+
+
+class _Prefixed:
+    """Puts the prefix into a request's scope, whether a proxy has taken it off the path or not."""
+
+    def __init__(self, inner: ASGIApp, prefix: str) -> None:
+        self._inner = inner
+        self._prefix = prefix
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        prefix = self._prefix
+        if prefix and scope["type"] == "http":
+            root, path = scope.get("root_path", ""), scope["path"]
+            if path != prefix and not path.startswith(f"{prefix}/"):
+                path = prefix + path
+            scope = {**scope, "root_path": root if root.endswith(prefix) else prefix, "path": path}
+        await self._inner(scope, receive, send)
+
+
+class _ConsoleRoutes:
+    """The routes of the console."""
+
+    def __init__(self, desk: Desk, access: Access) -> None:
+        self._desk = desk
+        self._access = access
+        self._render = Renderer()
+
+    def starlette(self) -> Starlette:
+        """The app of all routes."""
+        return Starlette(
+            routes=[
+                *(Route(each.path, self._page(each), name=each.template) for each in PAGES),
+                Route("/body", self._guarded(self._body), name="body"),
+                Route("/do/{act}", self._act, methods=["POST"], name="act"),
+                Route("/login", self._login_page, name="login"),
+                Route("/login", self._login, methods=["POST"], name="let-in"),
+                Mount("/static", _Static(directory=HERE / "static"), name="static"),
+            ],
+            exception_handlers={404: self._missing},
+        )
+
+    # Pages.
+
+    def _page(self, page: Page) -> Callable[[Request], Any]:
+        def make(visit: Visit) -> Response:
+            request = visit.request
+            asked = (request.url.path, request.url.query, visit.visitor.role)
+            facts = self._desk.shared.get(asked, page.fresh_s, lambda: page.facts(visit))
+            return self._shown(visit, page.template, facts, live=page.live)
+
+        return self._guarded(make)
+
+    def _body(self, visit: Visit) -> Response:
+        """The body of a message as a file."""
+        visit.require("body")
+        found = explained(visit, visit.asked("id") or "")
+        record = next((each.record for each in found if each.record is not None), None)
+        if record is None:
+            raise BadOption("message", visit.asked("id"), "it is not there any more", "look again")
+        body = shown_body(record, self._desk.redact, most=None)
+        is_text = body.kind != "bytes"
+        return Response(
+            body.text.encode("utf-8", "backslashreplace") if is_text else record.body,
+            media_type="text/plain; charset=utf-8" if is_text else "application/octet-stream",
+            headers={
+                **_HEADERS,
+                "content-disposition": f'attachment; filename="body.{"txt" if is_text else "bin"}"',
+            },
+        )
+
+    def _guarded(self, make: Callable[[Visit], Response]) -> Callable[[Request], Any]:
+        """An endpoint that is for those who are let in, in a thread, with its errors as pages."""
+
+        async def endpoint(request: Request) -> Response:
+            visitor = self._access.visitor(request)
+            if visitor is None:
+                return self._turned_away(request)
+            return await run_in_threadpool(self._tried, Visit(self._desk, request, visitor), make)
+
+        return endpoint
+
+    def _tried(self, visit: Visit, make: Callable[[Visit], Response]) -> Response:
+        try:
+            return make(visit)
+        except QFrameError as error:
+            return self._refused(visit, error)
+        except Exception as error:
+            self._desk.app.events.emit("http.failed", path=visit.request.url.path, error=error)
+            return self._refused(visit, error)
+
+    # Acts.
+
+    async def _act(self, request: Request) -> Response:
+        visitor = self._access.visitor(request)
+        if visitor is None:
+            return self._turned_away(request)
+        visit = Visit(self._desk, request, visitor)
+        if not is_same_origin(request):
+            return self._refused(visit, BadOption(
+                "origin", request.headers.get("origin"), "this form is not of the console's pages",
+                "open the console itself, and send the form there",
+            ), status=403)  # fmt: skip
+        form = await _form_of(request)
+        if form is None:
+            return self._refused(visit, BadOption(
+                "form", "…", f"it has more than {MOST_FORM_BYTES} bytes", "send less at once"
+            ), status=413)  # fmt: skip
+        return await run_in_threadpool(self._tried, visit, lambda visit: self._done(visit, form))
+
+    def _done(self, visit: Visit, form: Form) -> Response:
+        """Does what a form asks for, then leads back to its page."""
+        name = visit.part("act")
+        act = ACTS.get(name)
+        if act is None:
+            raise BadOption("act", name, "there is no such act", f"use one of {', '.join(ACTS)}")
+        visit.require(act.right)
+        try:
+            done = act.do(visit, form)
+        except NotAllowed:
+            raise
+        except QFrameError as error:
+            note = Note(f"Nothing was changed: {error}", is_bad=True)
+            return self._back(visit, form, note)
+        finally:
+            self._desk.changed()
+        if isinstance(done, Job):
+            return RedirectResponse(visit.url("jobs", done.number), 303, headers=_HEADERS)
+        return self._back(visit, form, Note(done))
+
+    def _back(self, visit: Visit, form: Form, note: Note) -> Response:
+        """Leads back to the page of a form, with its filter, and a note of what was done."""
+        asked = form.maybe("back") or ""
+        path, _, query = asked.partition("?")
+        inside = path.startswith(f"{visit.root}/") and "//" not in path and "\\" not in path
+        target = path if inside else visit.url("")
+        kept = [each for each in query.split("&") if each and not each.startswith("note=")]
+        kept = kept if inside else []
+        query = "&".join([*kept, f"note={self._desk.noted(note)}"])
+        return RedirectResponse(f"{target}?{query}", 303, headers=_HEADERS)
+
+    # Doors.
+
+    def _turned_away(self, request: Request) -> Response:
+        root = str(request.scope.get("root_path", "")).rstrip("/")
+        if self._access.has_login and request.method in ("GET", "HEAD"):
+            here = request.url.path + (f"?{request.url.query}" if request.url.query else "")
+            return RedirectResponse(address(root, "login", to=here), 303, headers=_HEADERS)
+        return self._login_shown(request, wrong=False, status=401)
+
+    async def _login_page(self, request: Request) -> Response:
+        return self._login_shown(request, wrong=False, status=200)
+
+    def _login_shown(self, request: Request, *, wrong: bool, status: int) -> Response:
+        root = str(request.scope.get("root_path", "")).rstrip("/")
+        html = self._render.page(
+            "login", root=root, wrong=wrong, has_login=self._access.has_login,
+            to=request.query_params.get("to", ""), title="Who is there?",
+        )  # fmt: skip
+        return HTMLResponse(html, status, headers=_HEADERS)
+
+    async def _login(self, request: Request) -> Response:
+        form = await _form_of(request)
+        if form is None or not is_same_origin(request) or not self._access.has_login:
+            return self._login_shown(request, wrong=True, status=403)
+        if not self._access.is_token(form.maybe("token") or ""):
+            return self._login_shown(request, wrong=True, status=403)
+        root = str(request.scope.get("root_path", "")).rstrip("/")
+        to = form.maybe("to") or ""
+        inside = to.startswith(f"{root}/") and not to.startswith("//") and "\\" not in to
+        reply = RedirectResponse(to if inside else f"{root}/", 303, headers=_HEADERS)
+        reply.set_cookie(
+            COOKIE, self._access.cookie(form.maybe("name") or ""), max_age=_COOKIE_S,
+            path=f"{root}/", httponly=True, samesite="lax", secure=request.url.scheme == "https",
+        )  # fmt: skip
+        return reply
+
+    # What is shown.
+
+    def _shown(
+        self,
+        visit: Visit,
+        template: str,
+        facts: Mapping[str, Any],
+        *,
+        live: bool = False,
+        status: int = 200,
+    ) -> Response:
+        note = self._desk.note(visit.asked("note"))
+        html = self._render.page(
+            template, visit=visit, root=visit.root, url=visit.url, may=visit.may, live=live,
+            environment=self._desk.environment, note=note, acts=ACTS,
+            here=visit.request.url.path, back=_without_note(visit.request), **facts,
+        )  # fmt: skip
+        return HTMLResponse(html, status, headers=_HEADERS)
+
+    def _refused(self, visit: Visit, error: Exception, status: int | None = None) -> Response:
+        found = refusal(error)
+        known = error.known if isinstance(error, UnknownTopic) else ()
+        facts = {"title": found.title, "text": found.text, "remedy": found.remedy, "known": known}
+        return self._shown(
+            visit, "refusal", facts, live=found.status == 503, status=status or found.status
+        )
+
+    async def _missing(self, request: Request, _error: Exception) -> Response:
+        visitor = self._access.visitor(request)
+        if visitor is None:
+            return self._turned_away(request)
+        facts = {
+            "title": "Nothing is here", "text": "This console has no such page.", "remedy": "",
+            "known": (),
+        }  # fmt: skip
+        return self._shown(Visit(self._desk, request, visitor), "refusal", facts, status=404)
+
+
+class _Static(StaticFiles):
+    """Scripts and styles, which a browser may keep: their address has the version."""
+
+    def file_response(self, *args: Any, **kwargs: Any) -> Response:
+        reply = super().file_response(*args, **kwargs)
+        reply.headers["cache-control"] = "public, max-age=86400"
+        reply.headers["x-content-type-options"] = "nosniff"
+        return reply
+
+
+async def _form_of(request: Request) -> Form | None:
+    """The fields of a form; None if it is too large."""
+    text = b""
+    async for part in request.stream():
+        text += part
+        if len(text) > MOST_FORM_BYTES:
+            return None
+    fields = parse_qs(
+        text.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=2000
+    )  # fmt: skip
+    return Form(fields)
+
+
+def _without_note(request: Request) -> str:
+    """The address of a page, without the number of a note."""
+    kept = [each for each in request.url.query.split("&") if each and each[:5] != "note="]
+    return request.url.path + (f"?{'&'.join(kept)}" if kept else "")

@@ -1,0 +1,46 @@
+"""The pages: one module for each, whose `facts` make what its template shows.
+
+A page only reads, through `app.admin` with the rights of the visitor, and through the sampler. Its
+facts are shared by all visitors of the same role, so they never hold anybody's name.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from qframe.web.pages import (
+    audit,
+    dead,
+    group,
+    help,  # noqa: A004 - its page's name
+    job,
+    key,
+    message,
+    messages,
+    outbox,
+    overview,
+    settings,
+    timers,
+    topic,
+    workers,
+)
+from qframe.web.pages.page import Page
+
+_GROUP: Final = "/topics/{topic}/{group}"
+
+PAGES: Final = (
+    Page("/", "overview", overview.facts),
+    Page("/topics/{topic}", "topic", topic.facts),
+    Page(_GROUP, "group", group.facts),
+    Page(f"{_GROUP}/dead", "dead", dead.facts, fresh_s=3.0),
+    Page(f"{_GROUP}/key", "key", key.facts),
+    Page("/messages", "messages", messages.facts, fresh_s=3.0, live=False),
+    Page("/messages/{id:path}", "message", message.facts),
+    Page("/timers", "timers", timers.facts, fresh_s=3.0),
+    Page("/workers", "workers", workers.facts),
+    Page("/outbox", "outbox", outbox.facts, fresh_s=3.0),
+    Page("/audit", "audit", audit.facts),
+    Page("/settings", "settings", settings.facts, fresh_s=60.0, live=False),
+    Page("/jobs/{number}", "job", job.facts, fresh_s=0.0),
+    Page("/help", "help", help.facts, fresh_s=60.0, live=False),
+)

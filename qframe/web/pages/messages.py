@@ -1,0 +1,67 @@
+"""Messages: a bounded search, or the next ones of a group in one state."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+from qframe.admin.looking import STATES
+from qframe.admin.search import Hits
+from qframe.stores.records import Record
+from qframe.web.desk import Visit
+from qframe.web.query import Wanted, wanted_of
+
+SHOWN: Final = 50
+LOOK: Final = 5000
+"""How many messages one page looks at; the next page goes on from there."""
+
+
+def facts(visit: Visit) -> dict[str, Any]:
+    """The messages that fit the typed words.
+
+    Raises:
+        BadOption: if that cannot be understood.
+        NotAllowed: if headers, errors or bodies are sought without the right to see them.
+    """
+    typed = visit.asked("q") or ""
+    wanted = wanted_of(typed)
+    shown: dict[str, Any] = {"title": "Messages", "typed": typed, "topics": _topics(visit)}
+    if wanted.is_nothing:
+        return {**shown, "hits": None, "place": None}
+    hits = _found(visit, wanted)
+    return {**shown, "hits": hits.records, "looked": hits.looked, "place": hits.place}
+
+
+def _topics(visit: Visit) -> list[str]:
+    return [each.name for each in visit.desk.sampler.look().topics]
+
+
+def _found(visit: Visit, wanted: Wanted) -> Hits:
+    facts = wanted.facts
+    topic, group, state = facts.get("topic"), facts.get("group"), facts.get("state")
+    if topic and group and state in STATES and len(facts) == 3 and not wanted.asks_inside:
+        records = visit.admin.peek(topic, group, states=[state], limit=SHOWN)
+        return Hits(records, len(records), None)
+    return _searched(visit, wanted, topic, group)
+
+
+def _searched(visit: Visit, wanted: Wanted, topic: str | None, group: str | None) -> Hits:
+    facts, place = wanted.facts, visit.asked("from")
+    words: list[dict[str, str]] = [{}]
+    if wanted.word is not None:
+        words = [{"id": wanted.word}, {"key": wanted.word}]
+    hits = Hits([], 0, None)
+    for word in words:
+        hits = visit.admin.search(
+            topic, id=word.get("id") or facts.get("id"), key=word.get("key") or facts.get("key"),
+            tag=facts.get("tag"), headers=wanted.headers, error=facts.get("error"),
+            state=facts.get("state"), body=wanted.body, limit=SHOWN, look=LOOK, place=place,
+        )  # fmt: skip
+        if hits.records:
+            break
+    if group is not None:
+        hits = Hits(_of_group(hits.records, group), hits.looked, hits.place)
+    return hits
+
+
+def _of_group(records: list[Record], group: str) -> list[Record]:
+    return [each for each in records if each.group == group]

@@ -1,0 +1,221 @@
+"""The sampler: one look at all topics a second, however many look, and none while nobody looks.
+
+Pages ask for the numbers; if the last look is younger than its interval they get that one, and
+while one page takes a new one the others wait for it, three seconds at most. The
+interval is a second, or five times as long as a look takes, so that a console is never more than a
+fifth of a thread's work for a store. A look that fails is kept too, with its error, so that a store
+that is away is asked once a second and not once for each tab.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from typing import Final, NamedTuple
+
+from qframe.admin.owners import GroupRoster, WorkerInfo, workers_of
+from qframe.admin.totals import TopicTotals, Totals, totals_of
+from qframe.clock import Clock
+from qframe.errors import CoordinatorUnavailable, QFrameError, StoreUnavailable
+from qframe.options.tuning import tuning_of
+from qframe.roster import Roster
+from qframe.stores.base import Store
+from qframe.stores.records import Stats
+from qframe.topic import Topic, is_internal
+
+INTERVAL_S: Final = 1.0
+PATIENCE_S: Final = 3.0
+_SHARE: Final = 5
+STEP_MS: Final = 10_000
+KEPT: Final = 360
+"""Points of a chart: an hour, one every ten seconds."""
+
+MOST_CHARTS: Final = 300
+
+
+class ChartPoint(NamedTuple):
+    """A group at one moment, for its charts.
+
+    Attributes:
+        at_ms: the moment, by the store's clock.
+        lag: how many messages were not settled.
+        late_ms: how long the oldest one that was due had waited.
+        published, handled: how many so far.
+        dead: how many dead letters there were.
+    """
+
+    at_ms: int
+    lag: int
+    late_ms: int
+    published: int
+    handled: int
+    dead: int
+
+
+class GroupLook(NamedTuple):
+    """A group as it was seen.
+
+    Attributes:
+        topic: its topic.
+        totals: its counts.
+        workers: how many workers take part; None where that is not known.
+        unowned: how many slots have no owner; None where that is not known.
+        late_ms: how long the oldest message that is due has waited.
+    """
+
+    topic: TopicTotals
+    totals: Totals
+    workers: int | None
+    unowned: int | None
+    late_ms: int
+
+    @property
+    def name(self) -> tuple[str, str]:
+        """The names of topic and group."""
+        return self.topic.name, self.totals.group
+
+
+class Look(NamedTuple):
+    """All topics as they were seen.
+
+    Attributes:
+        at_ms: when, by the store's clock.
+        topics: the topics, by name.
+        groups: their groups.
+        workers: the workers; None where whoever knows them could not be asked.
+        error: why it could not be looked; the rest is of the last look that could.
+    """
+
+    at_ms: int = 0
+    topics: tuple[TopicTotals, ...] = ()
+    groups: tuple[GroupLook, ...] = ()
+    workers: tuple[WorkerInfo, ...] | None = None
+    error: QFrameError | None = None
+
+    def group(self, topic: str, group: str) -> GroupLook | None:
+        """One group, if it was there."""
+        return next((each for each in self.groups if each.name == (topic, group)), None)
+
+
+class Sampler:
+    """Looks at all topics.
+
+    Args:
+        store: returns the store.
+        roster: returns the members of a topic's group.
+        clock: tells how old a look is.
+    """
+
+    def __init__(
+        self,
+        store: Callable[[], Store],
+        *,
+        roster: Callable[[Topic, str], Roster],
+        clock: Clock,
+    ) -> None:
+        self._store = store
+        self._roster = roster
+        self._clock = clock
+        self._taking = threading.Lock()
+        self._guard = threading.Lock()
+        self._look = Look()
+        self._fresh_until_s = float("-inf")
+        self._points: dict[tuple[str, str], deque[ChartPoint]] = {}
+        self.looks = 0
+
+    def look(self) -> Look:
+        """How everything is, or was up to a second ago."""
+        if not self._taking.acquire(timeout=PATIENCE_S):
+            slow = StoreUnavailable("of the console", f"it has not replied for {PATIENCE_S:g} s")
+            return self._look._replace(error=slow)
+        try:
+            began_s = self._clock.monotonic_s()
+            if began_s >= self._fresh_until_s:
+                self.looks += 1
+                try:
+                    self._look = self._taken()
+                    self._keep(self._look)
+                except QFrameError as error:
+                    self._look = self._look._replace(error=error)
+                now_s = self._clock.monotonic_s()
+                self._fresh_until_s = max(began_s + INTERVAL_S, now_s + (now_s - began_s) * _SHARE)
+            return self._look
+        finally:
+            self._taking.release()
+
+    def forget(self) -> None:
+        """Has the next look be a new one, since something was changed."""
+        self._fresh_until_s = float("-inf")
+
+    def points(self, topic: str, group: str) -> list[ChartPoint]:
+        """The last hour of a group, as far as somebody looked."""
+        with self._guard:
+            return list(self._points.get((topic, group), ()))
+
+    def _taken(self) -> Look:
+        store = self._store()
+        topics = [topic for topic in store.topics() if not is_internal(topic.name)]
+        now_ms = store.now_ms()
+        totals: list[TopicTotals] = []
+        groups: list[GroupLook] = []
+        rosters: list[GroupRoster] | None = []
+        for topic in topics:
+            found = _totals(store, topic)
+            totals.append(found)
+            for each in found.groups:
+                roster = self._roster_of(topic, each.group) if rosters is not None else None
+                if roster is None:
+                    rosters = None
+                elif rosters is not None:
+                    rosters.append(GroupRoster(topic, each.group, roster, each.tuning.paused))
+                groups.append(_seen(found, each, roster, topic.slots, now_ms))
+        workers = None if rosters is None else tuple(workers_of(rosters))
+        return Look(now_ms, tuple(totals), tuple(groups), workers)
+
+    def _roster_of(self, topic: Topic, group: str) -> Roster | None:
+        if not group:
+            return Roster(0, [], {})
+        try:
+            return self._roster(topic, group)
+        except CoordinatorUnavailable:
+            return None
+
+    def _keep(self, look: Look) -> None:
+        """Keeps a point of each group every ten seconds; the last one is always of now."""
+        with self._guard:
+            self._keep_points(look)
+
+    def _keep_points(self, look: Look) -> None:
+        names = {each.name for each in look.groups}
+        for gone in [name for name in self._points if name not in names]:
+            del self._points[gone]
+        for each in look.groups[:MOST_CHARTS]:
+            kept = self._points.setdefault(each.name, deque(maxlen=KEPT))
+            totals = each.totals
+            point = ChartPoint(
+                look.at_ms, totals.lag, each.late_ms, totals.published,
+                totals.settled + totals.dead, totals.dead,
+            )  # fmt: skip
+            if len(kept) > 1 and point.at_ms - kept[-2].at_ms < STEP_MS:
+                kept[-1] = point
+            else:
+                kept.append(point)
+
+
+def _totals(store: Store, topic: Topic) -> TopicTotals:
+    by_group: dict[str, list[Stats]] = {}
+    for stats in store.stats(topic):
+        by_group.setdefault(stats.group, []).append(stats)
+    texts = store.tunings([(topic, group) for group in by_group])
+    return totals_of(topic, by_group, [tuning_of(each or {})[0] for each in texts])
+
+
+def _seen(
+    topic: TopicTotals, totals: Totals, roster: Roster | None, slots: int, now_ms: int
+) -> GroupLook:
+    late_ms = 0 if totals.oldest_ms is None else max(0, now_ms - totals.oldest_ms)
+    if roster is None:
+        return GroupLook(topic, totals, None, None, late_ms)
+    unowned = slots - len(roster.owners) if totals.group else 0
+    return GroupLook(topic, totals, len(roster.members), unowned, late_ms)

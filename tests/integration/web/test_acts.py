@@ -1,0 +1,192 @@
+"""The forms of the console: each does what it says, for those who may, and is audited."""
+
+from __future__ import annotations
+
+import html
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from consoling import EVENTS, LATER, ORDERS, browser, forms_of, shop, text_of
+from eventually import eventually
+
+from qframe import QFrame, Topic
+from qframe.admin.rights import ROLES
+from qframe.web.acts import ACTS
+
+GROUP = {"topic": "orders", "group": "billing"}
+KEY = {**GROUP, "key": "customer-77"}
+FORMS: dict[str, dict[str, Any]] = {
+    "pause": {**GROUP, "why": "the bank is closed"},
+    "resume": GROUP,
+    "tune": {**GROUP, "threads": "3", "rate": "5/s", "in_flight": ""},
+    "seek": {"topic": "events", "group": "stats", "offsets": "0:0,1:0", "confirm": "stats"},
+    "skip": {**KEY, "why": "two accounts"},
+    "unblock": KEY,
+    "retry-dead": {**GROUP, "id": ["dead-0"]},
+    "drop-dead": {**GROUP, "id": ["dead-1"]},
+    "stop-job": {"job": "none"},
+    "drop-group": {"topic": "events", "group": "stats", "confirm": "stats", "force": "yes"},
+    "delete-topic": {"topic": "events", "confirm": "events", "force": "yes"},
+    "move-timer": {"topic": "later", "key": "timer-0", "at": "2031-01-01T00:00"},
+    "cancel-timer": {"topic": "later", "key": "timer-1"},
+}
+
+
+@pytest.fixture(scope="module")
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QFrame]:
+    """An app that no test changes."""
+    with shop(f"sqlite:///{tmp_path_factory.mktemp('acts') / 'q.db'}?synchronous=normal") as app:
+        yield app
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[QFrame]:
+    with shop(f"sqlite:///{tmp_path / 'q.db'}?synchronous=normal") as app:
+        yield app
+
+
+def test_every_act_has_a_form_in_these_tests() -> None:
+    assert set(FORMS) == set(ACTS)
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_no_act_changes_anything_without_its_right(shared: QFrame, role: str) -> None:
+    heard: list[str] = []
+    stop = shared.events.listen(lambda name, facts: heard.append(name))
+    before = repr(shared.admin.topics())
+    web = browser(shared, role)
+    for name, form in FORMS.items():
+        if ACTS[name].right not in ROLES[role]:
+            reply = web.post(f"/do/{name}", data=form)
+            assert reply.status_code == 403, name
+            assert "has no right to" in text_of(reply.text)
+    for route in ("/do/pause", "/do/drop-dead"):
+        assert web.get(route).status_code == 405
+    stop()
+    assert repr(shared.admin.topics()) == before
+    assert not heard
+
+
+def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_name(
+    app: QFrame,
+) -> None:
+    heard: list[dict[str, Any]] = []
+    app.events.listen(lambda name, facts: heard.append(facts) if name == "admin.action" else None)
+    web = browser(app)
+    said = {}
+    for name in (
+        "pause", "resume", "tune", "unblock", "skip", "retry-dead", "drop-dead", "move-timer",
+        "cancel-timer", "seek", "drop-group", "delete-topic",
+    ):  # fmt: skip
+        reply = web.post(f"/do/{name}", data=FORMS[name])
+        assert reply.status_code == 200, name
+        said[name] = text_of(reply.text)
+        assert "Nothing was changed" not in said[name], said[name]
+    assert "orders/billing is paused" in said["pause"]
+    assert "Message blocked was skipped" in said["skip"]
+    assert app.admin.tuned("orders", "billing").threads == 3
+    [moved] = app.admin.timer("later", "timer-0")
+    assert moved.due_ms == 1_924_992_000_000
+    assert not app.admin.timer("later", "timer-1")
+    assert [each.name for each in app.admin.topics()] == ["later", "orders"]
+    verbs = [each["verb"] for each in heard]
+    assert verbs == [
+        "pause", "resume", "tune", "unblock", "skip", "dead_retry", "dead_drop", "move_timer",
+        "cancel_timer", "seek", "drop_group", "delete_topic",
+    ]  # fmt: skip
+    assert {(each["by"], each["source"]) for each in heard} == {("local", "console 127.0.0.1")}
+    audit = text_of(web.get("/audit").text)
+    assert "the bank is closed" in audit
+    assert audit.count("console 127.0.0.1") == len(verbs)
+
+
+def test_all_seen_leaves_alone_what_died_after_the_page_was_shown(app: QFrame) -> None:
+    web = browser(app)
+    page = web.get("/topics/orders/billing/dead").text
+    [form] = [
+        fields for action, fields in forms_of(page)
+        if action == "/do/drop-dead" and "until" in fields
+    ]  # fmt: skip
+    app.admin.skip("orders", "billing", "customer-77")  # dies after the page was shown
+    form = {name: html.unescape(value) for name, value in form.items()}
+    assert "it is another name" in text_of(web.post("/do/drop-dead", data=form).text)
+    assert len(app.admin.dead("orders", "billing")) == 4
+    job = web.post("/do/drop-dead", data={**form, "confirm": "billing"})
+    assert job.url.path.startswith("/jobs/")
+    eventually(lambda: "Drop: done" in text_of(web.get(job.url.path).text), within=30)
+    assert "3 of 3 done" in text_of(web.get(job.url.path).text)
+    assert [each.id for each in app.admin.dead("orders", "billing")] == ["blocked"]
+
+
+def test_a_job_can_be_stopped_between_two_steps(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    topic = Topic("many", slots=1)
+    with QFrame(app.settings.store) as other:
+
+        @other.consumer(topic, group="g", max_attempts=1, threads=8)
+        def fail(_body: int) -> None:
+            raise ValueError
+
+        other.events.listen(lambda name, facts: None)
+        other.publish_many(topic, range(1200))
+        other.run(burst=True)
+    web = browser(app)
+    page = web.get("/topics/many/g/dead?all=yes").text
+    form = next(
+        fields for action, fields in forms_of(page)
+        if action == "/do/retry-dead" and fields.get("total") == "1200"
+    )  # fmt: skip
+    steps: list[int] = []
+    gate = threading.Event()
+    real = app.store.retry_dead
+
+    def waiting(*given: Any, **more: Any) -> int:
+        steps.append(1)
+        if len(steps) == 2:
+            gate.wait(60)
+        return real(*given, **more)
+
+    monkeypatch.setattr(app.store, "retry_dead", waiting)
+    job = web.post("/do/retry-dead", data={**form, "cause": ""})
+    assert "Retry: running" in text_of(job.text)
+    [stop] = [fields for action, fields in forms_of(job.text) if action == "/do/stop-job"]
+    web.post("/do/stop-job", data=stop)
+    gate.set()
+    eventually(lambda: "Retry: stopped" in text_of(web.get(job.url.path).text), within=30)
+    assert len(app.admin.dead("many", "g", 2000)) == 200
+    assert "of 1\u202f200 done" in web.get(job.url.path).text
+
+
+def test_a_form_that_cannot_be_done_leads_back_with_the_reason(shared: QFrame) -> None:
+    web = browser(shared)
+    for name, form, reason in (
+        ("skip", {**GROUP, "key": "none"}, "no message of it is there"),
+        ("tune", {**GROUP, "rate": "fast"}, "rate"),
+        ("tune", {**GROUP, "threads": "two"}, "no whole number"),
+        ("drop-group", {**GROUP, "confirm": "other"}, "type billing to confirm"),
+        ("seek", {**FORMS["seek"], "offsets": "x"}, "no list of slots"),
+        ("cancel-timer", {"topic": "later", "key": "none"}, "not there any more"),
+        ("move-timer", {"topic": "later", "key": "timer-0", "at": "soon"}, "no moment"),
+        ("pause", {"topic": "orders"}, "no value for it"),
+        ("stop-job", {"job": "1"}, "knows none"),
+    ):  # fmt: skip
+        reply = web.post(f"/do/{name}", data={**form, "back": "/topics/orders?x=1"})
+        assert reply.url.path == "/topics/orders"
+        assert "Nothing was changed" in text_of(reply.text)
+        assert reason in text_of(reply.text), (name, text_of(reply.text))
+    assert web.post("/do/fly", data={}).status_code == 400
+
+
+def test_the_preview_of_a_seek_is_what_the_form_then_does(app: QFrame) -> None:
+    web = browser(app)
+    page = web.get("/topics/events/stats?to=earliest").text
+    assert "21 messages would be handed out from there" in text_of(page)
+    [form] = [fields for action, fields in forms_of(page) if action == "/do/seek"]
+    reply = web.post("/do/seek", data={**form, "confirm": "stats"})
+    assert "was moved in 4 slots" in text_of(reply.text)
+    assert app.admin.lag(EVENTS, "stats") == 21
+    assert {ORDERS.name, LATER.name} < {each.name for each in app.admin.topics()}

@@ -1,0 +1,214 @@
+"""Who is let into the console, from where, under which address, and what else is refused."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from consoling import HERE, LOCAL, text_of
+from starlette.applications import Starlette
+from starlette.requests import HTTPConnection
+from starlette.routing import Mount
+from starlette.testclient import TestClient
+
+from qframe import QFrame, Topic
+from qframe.errors import BadOption
+from qframe.web import Visitor, console
+
+TOKEN = "a-token-that-is-long"
+FAR = ("203.0.113.9", 4000)
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[QFrame]:
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
+        app.declare(Topic("orders", slots=1))
+        app.store.subscribe(Topic("orders", slots=1), "billing")
+        yield app
+
+
+def client(
+    app: QFrame, host: tuple[str, int] = LOCAL, url: str = HERE, **options: Any
+) -> TestClient:
+    return TestClient(console(app, **options), url, client=host, follow_redirects=False)
+
+
+def is_paused(app: QFrame) -> bool:
+    return app.admin.tuned("orders", "billing").paused
+
+
+def test_without_more_it_is_open_to_this_machine_and_read_only(app: QFrame) -> None:
+    web = client(app)
+    assert "local · reader" in text_of(web.get("/").text)
+    reply = web.post(
+        "/do/pause", data={"topic": "orders", "group": "billing"},
+        headers={"sec-fetch-site": "same-origin"},
+    )  # fmt: skip
+    assert reply.status_code == 403
+    assert not is_paused(app)
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "headers"),
+    [
+        (FAR, HERE, {}),
+        (LOCAL, "http://evil.example", {}),
+        (LOCAL, HERE, {"x-forwarded-for": "203.0.113.9"}),
+        (LOCAL, HERE, {"forwarded": "for=203.0.113.9"}),
+    ],
+)
+def test_another_machine_another_name_and_a_forgotten_proxy_are_turned_away(
+    app: QFrame, host: tuple[str, int], url: str, headers: dict[str, str]
+) -> None:
+    web = client(app, host, url, role="owner")
+    for address in ("/", "/messages", "/nothing", "/body?id=x"):
+        reply = web.get(address, headers=headers)
+        assert reply.status_code == 401
+        assert "orders" not in reply.text
+    assert web.post("/do/pause", headers=headers).status_code == 401
+
+
+def test_a_token_lets_in_by_a_form_and_by_a_header(app: QFrame) -> None:
+    web = client(app, FAR, "http://ops.example", token=TOKEN, role="operator")
+    assert web.get("/workers").headers["location"] == "/login?to=%2Fworkers"
+    page = {"origin": "http://ops.example"}
+    wrong = web.post("/login", data={"token": "x" * 20}, headers=page)
+    assert (wrong.status_code, "not the token" in wrong.text) == (403, True)
+    reply = web.post("/login", data={"token": TOKEN, "name": "ada", "to": "/workers"}, headers=page)
+    assert (reply.status_code, reply.headers["location"]) == (303, "/workers")
+    cookie = reply.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=lax" in cookie
+    assert "ada · operator" in text_of(web.get("/workers").text)
+    web.cookies.clear()
+    assert web.get("/", headers={"authorization": f"Bearer {TOKEN}"}).status_code == 200
+    assert web.get("/", headers={"authorization": "Bearer other"}).status_code == 303
+    web.cookies.set("qframe-console", "YWRh.0000")
+    assert web.get("/").status_code == 303
+
+
+def test_after_the_token_no_other_site_is_led_to(app: QFrame) -> None:
+    web = client(app, token=TOKEN)
+    for to in ("//evil.example/", "https://evil.example/", "/\\evil.example"):
+        reply = web.post("/login", data={"token": TOKEN, "to": to}, headers={"origin": HERE})
+        assert reply.headers["location"] == "/"
+
+
+def test_the_name_in_a_proxys_header_is_believed_of_proxies_alone(app: QFrame) -> None:
+    options = {"user_header": "X-Forwarded-User", "proxies": ["10.0.0.0/8"], "role": "viewer"}
+    named = {"x-forwarded-user": "ada@example"}
+    for host, status in ((LOCAL, 200), (("10.1.2.3", 5), 200), (FAR, 401)):
+        reply = client(app, host, "http://ops.example", **options).get("/", headers=named)
+        assert reply.status_code == status
+    assert client(app, LOCAL, **options).get("/").status_code == 401
+    assert "ada@example · viewer" in text_of(client(app, **options).get("/", headers=named).text)
+
+
+def test_a_function_of_the_program_may_say_who_it_is(app: QFrame) -> None:
+    def auth(connection: HTTPConnection) -> Visitor | None:
+        name = connection.headers.get("x-test-user")
+        return Visitor(name, "owner") if name else None
+
+    web = client(app, FAR, "http://ops.example", auth=auth)
+    assert web.get("/").status_code == 401
+    assert "bob · owner" in text_of(web.get("/", headers={"x-test-user": "bob"}).text)
+
+
+@pytest.mark.parametrize(
+    ("headers", "is_done"),
+    [
+        ({"sec-fetch-site": "same-origin"}, True),
+        ({"sec-fetch-site": "same-site"}, False),
+        ({"sec-fetch-site": "cross-site", "origin": HERE}, False),
+        ({"origin": HERE}, True),
+        ({"origin": "http://evil.example"}, False),
+        ({"origin": "null"}, False),
+        ({"origin": "https://ops.example", "x-forwarded-host": "ops.example"}, True),
+        ({}, False),
+    ],
+)
+def test_only_forms_of_its_own_pages_change_something(
+    app: QFrame, headers: dict[str, str], is_done: bool
+) -> None:
+    web = client(app, role="operator", user_header="x-user")
+    form = {"topic": "orders", "group": "billing", "back": "/topics/orders/billing?x=1"}
+    reply = web.post("/do/pause", data=form, headers={"x-user": "ada", **headers})
+    assert reply.status_code == (303 if is_done else 403)
+    assert is_paused(app) == is_done
+    if is_done:
+        assert reply.headers["location"].startswith("/topics/orders/billing?x=1&note=")
+
+
+def test_after_a_form_no_other_site_is_led_to(app: QFrame) -> None:
+    web = client(app, role="operator")
+    for back in ("//evil.example", "https://evil.example", "/\\evil.example", "/a//b", ""):
+        form = {"topic": "orders", "group": "billing", "back": back}
+        reply = web.post("/do/pause", data=form, headers={"origin": HERE})
+        assert reply.headers["location"].startswith("/?note=")
+
+
+def test_a_form_of_more_than_256_kib_is_refused_unread(app: QFrame) -> None:
+    web = client(app, role="operator")
+    reply = web.post("/do/pause", data={"topic": "x" * 300_000}, headers={"origin": HERE})
+    assert reply.status_code == 413
+
+
+def every_link(html: str) -> set[str]:
+    return set(re.findall(r'(?:href|src|action|hx-get)="([^"]*)"', html))
+
+
+@pytest.mark.parametrize("prefix", ["/qframe", "/a/b"])
+def test_under_a_prefix_every_link_stays_there_whether_a_proxy_takes_it_off_or_not(
+    app: QFrame, prefix: str
+) -> None:
+    web = client(app, prefix=prefix)
+    pages = [web.get(path) for path in ("/topics/orders", f"{prefix}/topics/orders", f"{prefix}/")]
+    for page in pages:
+        assert page.status_code == 200
+        links = every_link(page.text) - {"#page"}
+        assert links
+        assert not {link for link in links if not link.startswith(f"{prefix}/")}
+    assert web.get(f"{prefix}/static/console.css").status_code == 200
+    reply = client(app, prefix=prefix, role="operator").post(
+        f"{prefix}/do/pause", headers={"origin": HERE},
+        data={"topic": "orders", "group": "billing", "back": f"{prefix}/topics/orders"},
+    )  # fmt: skip
+    assert reply.headers["location"].startswith(f"{prefix}/topics/orders?note=")
+
+
+def test_mounted_in_another_app_every_link_has_its_path(app: QFrame) -> None:
+    outer = Starlette(routes=[Mount("/tools/qframe", console(app))])
+    web = TestClient(outer, HERE, client=LOCAL)
+    for path in ("/tools/qframe", "/tools/qframe/topics/orders/billing"):
+        page = web.get(path)
+        assert page.status_code == 200
+        links = every_link(page.text) - {"#page"}
+        assert not {link for link in links if not link.startswith("/tools/qframe/")}
+
+
+def test_a_store_that_is_away_is_a_page_that_says_so(tmp_path: Path) -> None:
+    with QFrame("redis://127.0.0.1:1") as app:
+        web = client(app)
+        for path in ("/topics/orders/billing", "/messages?q=x", "/workers"):
+            reply = web.get(path)
+            assert reply.status_code == 503
+            assert "The store is away" in reply.text
+            assert "cannot be reached" in reply.text
+        assert "cannot be reached" in web.get("/").text
+        assert web.get("/settings").status_code == 200
+        assert web.get("/static/console.js").status_code == 200
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"role": "root"}, {"token": "short"}, {"prefix": "qframe"}, {"prefix": "/q/"},
+     {"user_header": "x", "proxies": ["nowhere"]}],
+)  # fmt: skip
+def test_options_that_are_wrong_are_refused_with_a_remedy(
+    app: QFrame, options: dict[str, Any]
+) -> None:
+    with pytest.raises(BadOption):
+        console(app, **options)

@@ -1,0 +1,181 @@
+"""The pages of the console over a store with messages in every state, for every role."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from consoling import ADDRESSES, BODY, SECRET, browser, forms_of, shop, text_of
+
+from qframe import QFrame, Topic
+from qframe.admin.rights import ROLES
+from qframe.web.acts import ACTS
+from qframe.web.pages import PAGES
+
+
+@pytest.fixture(scope="module")
+def app(tmp_path_factory: pytest.TempPathFactory) -> Iterator[QFrame]:
+    url = f"sqlite:///{tmp_path_factory.mktemp('web') / 'q.db'}?synchronous=normal"
+    with shop(url) as app:
+        yield app
+
+
+def test_each_page_has_an_address_in_these_tests() -> None:
+    assert {page.path for page in PAGES} == {*ADDRESSES, "/jobs/{number}"}
+
+
+@pytest.mark.parametrize("role", ROLES)
+def test_every_page_is_shown_to_every_role_and_nothing_is_changed_by_looking(
+    app: QFrame, role: str
+) -> None:
+    heard: list[dict[str, Any]] = []
+    stop = app.events.listen(lambda name, facts: heard.append({"event": name, **facts}))
+    before = app.admin.topics()
+    web = browser(app, role)
+    for addresses in ADDRESSES.values():
+        for address in addresses:
+            reply = web.get(address)
+            assert reply.status_code == 200, (address, text_of(reply.text))
+            assert (
+                "default-src 'none'; script-src 'self'" in reply.headers["content-security-policy"]
+            )
+            assert "<script>" not in reply.text
+            assert " style=" not in reply.text
+            assert "onclick" not in reply.text
+            assert "//cdn" not in reply.text
+            assert SECRET not in reply.text
+            if role == "viewer":
+                assert BODY not in reply.text, address
+            for action, _ in forms_of(reply.text):
+                name = action.removeprefix("/do/")
+                assert ACTS[name].right in ROLES[role], (address, name)
+    stop()
+    assert app.admin.topics() == before
+    assert not heard
+
+
+def test_no_route_shows_a_viewer_a_body_or_what_is_in_it(app: QFrame) -> None:
+    web = browser(app, "viewer")
+    for address in (
+        "/body?topic=orders&id=dead-1", "/messages?q=body.fails:now", "/messages?q=error:declined",
+        f"/messages?q=header.trace:{BODY}",
+    ):  # fmt: skip
+        reply = web.get(address)
+        assert reply.status_code == 403
+        assert "no right to body" in text_of(reply.text)
+    for field in ("fails", "text"):
+        assert web.get(f"/messages?q=body.{field}:x").status_code == 403
+
+
+def test_a_body_is_shown_as_text_with_all_digits_and_without_what_is_named_like_a_secret(
+    app: QFrame,
+) -> None:
+    page = browser(app, "reader").get("/messages/blocked").text
+    assert str(2**60 + 3) in page
+    assert "&#34;password&#34;: &#34;***&#34;" in page
+    file = browser(app, "reader").get("/body?topic=orders&id=blocked")
+    assert str(2**60 + 3) in file.text
+    assert SECRET not in file.text
+    assert file.headers["content-disposition"] == 'attachment; filename="body.txt"'
+
+
+def test_a_message_says_where_it_is_and_why_and_leads_to_what_stands_before_it(
+    app: QFrame,
+) -> None:
+    web = browser(app, "reader")
+    page = text_of(web.get("/messages/behind").text)
+    assert "orders / billing" in page
+    assert "blocked" in page
+    line = text_of(web.get("/topics/orders/billing/key?key=customer-77").text)
+    assert "What blocks it blocked waiting" in line
+    assert "NeedRetry: the bank sleeps" in line
+
+
+def test_the_overview_says_first_what_needs_somebody(app: QFrame) -> None:
+    page = text_of(browser(app).get("/").text)
+    assert "no worker is alive, and 2 wait" in page
+    assert page.index("Problems") < page.index("Groups")
+
+
+def test_dead_letters_stand_by_cause_and_each_cause_can_be_looked_at_alone(app: QFrame) -> None:
+    web = browser(app, "reader")
+    [cause] = app.admin.dead_causes("orders", "billing").causes
+    page = text_of(web.get(f"/topics/orders/billing/dead?cause={cause.name}").text)
+    assert "3 dead letters" in page
+    assert "in bill" in page
+    assert page.count("dead-") == 3
+
+
+@pytest.mark.parametrize(
+    ("address", "status", "text"),
+    [
+        ("/topics/none", 404, "There are: events, later, orders"),
+        ("/topics/orders/none", 404, "none"),
+        ("/topics/orders/billing/dead?after=x", 400, "place"),
+        ("/messages?q=a+b", 400, "two words"),
+        ("/timers?topic=events", 400, "stream"),
+        ("/timers?topic=later&since=soon", 400, "2026-05-17T08:30"),
+        ("/jobs/1", 400, "knows none"),
+        ("/nothing", 404, "no such page"),
+    ],
+)
+def test_what_is_not_there_is_a_page_that_says_what_to_do(
+    app: QFrame, address: str, status: int, text: str
+) -> None:
+    reply = browser(app).get(address)
+    assert reply.status_code == status
+    assert text in text_of(reply.text)
+
+
+def test_twenty_tabs_cost_the_store_no_more_than_one(
+    app: QFrame, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[str] = []
+    store = app.store
+
+    def counted(verb: str, real: Any) -> Any:
+        def call(*given: Any, **more: Any) -> Any:
+            asked.append(verb)
+            return real(*given, **more)
+
+        return call
+
+    for verb in ("stats", "find", "peek", "dead", "now_ms"):
+        monkeypatch.setattr(store, verb, counted(verb, getattr(store, verb)))
+    costs = []
+    for tabs in (1, 20):
+        web = browser(app)
+        asked.clear()
+        addresses = ("/", "/topics/orders/billing", "/messages/dead-1", "/workers")
+        for address in addresses * tabs:
+            assert web.get(address).status_code == 200
+        costs.append(len(asked))
+    assert costs[1] <= 3 * costs[0]  # some of these tabs ask a second later
+
+
+def test_hostile_bodies_names_and_keys_do_no_harm_to_the_page(tmp_path: Path) -> None:
+    evil = "<img src=x onerror=alert(1)>\x00\u202etxt.exe\U0001f600"
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
+        topic = Topic("evil", kind="ordered", slots=1)
+        app.declare(topic)
+        app.store.subscribe(topic, "g")
+        key = "k/../<b>&\"'\u202e?#%"
+        app.publish(topic, {"a": evil, "a<b": 1}, key=key, headers={"<h>": evil}, id="json")
+        app.publish(topic, b"\xff\xfe<script>", key=key, id="bytes")
+        app.publish(topic, b"<script>alert(1)</script>", key=key, id="raw")
+        app.publish(topic, "x" * 250_000, key=key, id="long")
+        app.publish(topic, {"a": [[[[[[[0] * 100]]]]]]}, key=key, id="deep", tags=["<i>"])
+        web = browser(app, "reader")
+        pages = [web.get(f"/messages/{id_}") for id_ in ("json", "bytes", "raw", "long", "deep")]
+        pages.append(web.get("/topics/evil/g/key", params={"key": key}))
+        pages.append(web.get("/messages?q=topic:evil"))
+        for page in pages:
+            assert page.status_code == 200
+            for bad in ("<img", "<script>", "\x00", "\u202e", "<b>&amp;", "<h>", "<i>"):
+                assert bad not in page.text
+        assert "is longer" in text_of(pages[3].text)
+        assert len(pages[3].text) < 100_000
+        assert len(web.get("/body?topic=evil&id=long").text) == 250_002
+        assert "fffe" in web.get("/messages/bytes").text.replace(" ", "")
