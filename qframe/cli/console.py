@@ -49,11 +49,11 @@ def console(
         str, typer.Option(metavar="NAME", help="A badge on each page, such as production.")
     ] = "",
 ) -> None:
-    """Serves the console: pages that show the store, and change it as far as the role may.
+    """Serves the console, pages of the store for browsers.
 
-    Without a token it is open to this machine alone, read-only. QFRAME_CONSOLE_TOKEN holds a token
-    that visitors have to type in; any other address than this machine's needs that, or the word of
-    a proxy.
+    They change it as far as the role may. Without a token they are open to this machine alone.
+    QFRAME_CONSOLE_TOKEN holds a token that visitors have to type in; any other address than this
+    machine's needs that, or the word of a proxy.
     """
     _check_installed()
     token = os.environ.get(TOKEN_VARIABLE) or None
