@@ -1,10 +1,10 @@
-"""Faults in parts that a share of simulated runs has: pulls."""
+"""Faults in parts that a share of simulated runs has: pulls, and relays."""
 
 from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import UNIT, Mutant
+from mutants.mutant import RELAY, UNIT, Mutant
 
 BUFFER: Final = UNIT + "test_pull_buffer.py"
 PULLS: Final = (
@@ -40,5 +40,53 @@ PARTS: Final = [
         "        return not attempt.settled\n",
         "        return not attempt.settled\n",
         PULLS,
+    ),
+    Mutant(
+        "what a relay has brought into its topic stays in the outbox",
+        "outbox/relay.py",
+        "            self._rows.delete(connection, self._gone)\n            self._rows.unmark",
+        "            self._rows.unmark",
+        f"{RELAY} -k sqlite",
+    ),
+    Mutant(
+        "what a relay has sent without a reply is deleted",
+        "outbox/relay.py",
+        "        except (StoreUnavailable, StoreFull):\n            self._untaken |=",
+        "        except PublishUnknown:\n"
+        "            self._gone |= {row.number for row in sound}\n            raise\n"
+        "        except (StoreUnavailable, StoreFull):\n            self._untaken |=",
+        f"{RELAY} -k sqlite",
+    ),
+    Mutant(
+        "a relay publishes again what its topic may have forgotten",
+        "outbox/relay.py",
+        "row.sent_at is not None and row.now - row.sent_at > trusted_ms",
+        "row.sent_at is not None and row.now < row.sent_at",
+        f"{RELAY} -k sqlite",
+    ),
+    Mutant(
+        "a line is locked after its row is added",
+        "outbox/outbox.py",
+        "        for line, count in sorted(keyed.items()):\n"
+        "            self._lock(transaction, line, count)\n"
+        "        if len(rows) == 1:  # drivers take more round trips for a list\n"
+        "            transaction.run(self.rows.add, rows[0])\n"
+        "        else:\n"
+        "            transaction.run_many(self.rows.add, rows)\n",
+        "        if len(rows) == 1:  # drivers take more round trips for a list\n"
+        "            transaction.run(self.rows.add, rows[0])\n"
+        "        else:\n"
+        "            transaction.run_many(self.rows.add, rows)\n"
+        "        for line, count in sorted(keyed.items()):\n"
+        "            self._lock(transaction, line, count)\n",
+        "tests/integration/outbox/test_outbox.py",
+    ),
+    Mutant(
+        "a database that is away ends its relay",
+        "outbox/relay.py",
+        "        except self._database_errors as error:\n"
+        '            return self._in_trouble("outbox.unavailable", error)\n',
+        "",
+        f"{RELAY} -k sqlite",
     ),
 ]

@@ -31,7 +31,9 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   faults after which a delivery may not count whose handler has not failed.
 * **Parts that some plans have** are drawn apart from all else, so that a seed stays what it was
   when there is one more: `pulling`, loops of the user's own that take messages and settle them by
-  `ack`, where others have handlers.
+  `ack`, where others have handlers; `relaying`, an outbox over the database of `outbox_tables`,
+  with users who publish in transactions and roll some back, and a relay in each worker. Its rows
+  come into their topic once, in the order of commits, and are deleted after that.
 * **The ledger** hears of each message that is stored, handed out and settled, and of each call of
   a handler. It checks as that happens: no two handlers of a key while both their workers are
   certain, order of each key, attempts, nothing before it is due, nothing acknowledged that was

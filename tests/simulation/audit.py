@@ -41,6 +41,8 @@ class Audit:
         if wrong := self._server.verify(self._topic):
             raise Broken(f"the store is not sound: {wrong}")
         self._check_bounded()
+        if self._world.outbox is not None:
+            self._world.outbox.check_bounded()
         if self._plan.is_gentle:
             self._check_left()
         self._stage()
@@ -77,7 +79,8 @@ class Audit:
             return
         if not self._since:
             self._since = now
-        if not self._left() and self._are_shared():
+        unrelayed = self._world.outbox.left() if self._world.outbox is not None else []
+        if not self._left() and not unrelayed and self._are_shared():
             self._world.log("end", "all is done")
             self._go_to(self._await_dead)
             self._begin_dead()
@@ -92,7 +95,7 @@ class Audit:
                     for each in self._left()]  # fmt: skip
             raise Broken(
                 f"{bound_s:g} s after the last fault these (group, slot, todo, doing, waiting) "
-                f"are left, or nobody's: {left}"
+                f"are left, or nobody's: {left}; in the outbox: {unrelayed}"
             )
 
     def _are_shared(self) -> bool:
@@ -168,7 +171,13 @@ class Audit:
             if not part.alive:
                 raise Broken(f"{part.name} of {name} has ended")
         return [f"{part} of idle {name} keeps {kept}" for consumer in worker.consumers.values()
-                for part, kept in kept_by(consumer) if kept]  # fmt: skip
+                for part, kept in kept_by(consumer) if kept] + [
+                    f"{part} of idle {name} keeps {kept}"
+                    for part, kept in self._kept_by_relays(name) if kept]  # fmt: skip
+
+    def _kept_by_relays(self, name: str) -> list[tuple[str, Any]]:
+        outbox = self._world.outbox
+        return [] if outbox is None else outbox.kept_by(name)
 
     def _check_effects(self) -> None:
         if self._plan.effect != "transaction" or self._world.checker is None:

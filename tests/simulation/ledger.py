@@ -84,6 +84,7 @@ class Ledger:
         self.retried: set[tuple[str, str]] = set()
         self.last_start_s: dict[str, float] = {}
         self.cut_short: set[tuple[str, str]] = set()
+        self.on_stored: Callable[[str], None] = lambda _: None
         self.is_over = False
         self.is_sought = False
 
@@ -101,6 +102,7 @@ class Ledger:
                 for group in self.groups:
                     self.due_ms[group, entry.id] = now_ms + entry.delay_ms
             self.order[key].append(entry.id)
+            self.on_stored(entry.id)
 
     def handed_out(self, group: str, pulled: Any) -> None:
         for one in pulled.deliveries:

@@ -24,6 +24,11 @@ SHORT_S: Final = 0.4
 """Flaky faults do not last until a lease or a session could end."""
 PULLED: Final = 0.2
 """The share of plans whose messages are pulled by loops of the user's own, where that can be."""
+RELAYED: Final = 0.1
+"""The share of plans some of whose messages go through an outbox."""
+WINDOW_S: Final = 5.0
+AWAY: Final = {"gentle": (), "flaky": (), "harsh": ("late",)}
+"""What more becomes of calls to the database of an outbox."""
 HANDLERS_ONLY: Final = ("rate_limit", "over", "breaker")
 STREAMS_ONLY: Final = ("sought",)
 TIMERS_ONLY: Final = ("moved", "cancelled")
@@ -57,6 +62,20 @@ class Fault(msgspec.Struct, frozen=True):
     size: float
 
 
+class OutboxPlan(msgspec.Struct, frozen=True):
+    """An outbox: how many of four keys are published there, and what its database does.
+
+    `window_s` is for how long the topic knows an id, if that is not long. Then the database is away
+    for `away_s` as soon as so many messages have come through: their rows outlive their ids.
+    """
+
+    share: int
+    window_s: float | None
+    away_after: int
+    away_s: float
+    faults: tuple[Fault, ...]
+
+
 class Plan(msgspec.Struct, frozen=True):
     """A whole run."""
 
@@ -76,6 +95,7 @@ class Plan(msgspec.Struct, frozen=True):
     messages: tuple[Sending, ...]
     faults: tuple[Fault, ...]
     is_pulled: bool = False
+    outbox: OutboxPlan | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -116,7 +136,27 @@ def drawn(seed: int | str) -> Plan:
     if draw.random() < PULLED and plan.effect == "direct" and "batch" not in plan.options:
         options = {name: plan.options[name] for name in plan.options if name not in HANDLERS_ONLY}
         plan = structs.replace(plan, is_pulled=True, options=options, grace_s=0.0)
+    draw = Random(f"{seed}/outbox")
+    if draw.random() < RELAYED:
+        plan = structs.replace(plan, outbox=_outbox(draw, plan))
     return plan
+
+
+def _outbox(draw: Random, plan: Plan) -> OutboxPlan:
+    is_short = plan.level != "harsh" and plan.kind == "stream" and draw.random() < 0.5
+    names = ["slow", *(FLAKY if plan.level != "gentle" else ()), *AWAY[plan.level]]
+    faults = []
+    for _ in range(draw.randrange(6)):
+        what = draw.choice([name for name in names if name != "cut"])
+        lasts_s = draw.uniform(0.05, 1) if draw.random() < 0.6 else draw.uniform(1, 6)
+        at_s = draw.uniform(0, SPAN_S)
+        faults.append(Fault(what, at_s, lasts_s, draw.randrange(-1, WORKERS), draw.random()))
+    share = 4 if is_short else draw.choice([1, 2, 4])
+    away_after, away_s = draw.randrange(1, MESSAGES // 2), draw.uniform(WINDOW_S, 2 * WINDOW_S)
+    return OutboxPlan(
+        share, WINDOW_S if is_short else None, away_after, away_s if is_short else 0.0,
+        tuple(faults),
+    )  # fmt: skip
 
 
 def _drawn(seed: int | str) -> Plan:

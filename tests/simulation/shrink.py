@@ -66,5 +66,10 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
             yield structs.replace(plan, options=options)
     if plan.is_pulled:
         yield structs.replace(plan, is_pulled=False)
+    if plan.outbox is not None:
+        yield structs.replace(plan, outbox=None)
+        for number in range(len(plan.outbox.faults)):
+            faults = plan.outbox.faults[:number] + plan.outbox.faults[number + 1 :]
+            yield structs.replace(plan, outbox=structs.replace(plan.outbox, faults=faults))
     if plan.threads > 1:
         yield structs.replace(plan, threads=1)

@@ -14,6 +14,7 @@ from qframe.idempotency.base import Scope
 from qframe.options.batch import Batch
 from qframe.options.consumer import ConsumerOptions, consumer_options
 from qframe.options.flow import Breaker, RateLimit
+from qframe.outbox.relay import Relay
 from qframe.retry import Backoff, NeedRetry, Reject
 from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.consume.varieties import executor_of, policy_of
@@ -57,6 +58,9 @@ def options_of(plan: Plan) -> ConsumerOptions:
     return consumer_options(lease=plan.lease_s, backoff=backoff, **more)
 
 
+RelayMaker = Callable[["SimulatedWorker", Callable[[str, BaseException], None]], list[Relay]]
+
+
 class SimulatedWorker:
     """One start of a worker.
 
@@ -70,13 +74,14 @@ class SimulatedWorker:
         ledger: hears of each call of a handler.
         rate: of its clock.
         on_end: called when it has ended by itself.
+        make_relays: makes what it has of relays.
     """
 
     def __init__(
         self, name: str, *, plan: Plan, topic: Topic, options: ConsumerOptions,
         server: SimulatedServer, scheduler: Scheduler, ledger: Ledger, rate: float,
         checker: SimulatedChecker | None, on_end: Callable[[], None], log: Callable[..., None],
-        events: Events,
+        events: Events, make_relays: RelayMaker,
     ) -> None:  # fmt: skip
         self.process = Process(name, scheduler, rate)
         self.plan = plan
@@ -91,7 +96,9 @@ class SimulatedWorker:
         self._checker = checker
         self._on_end = on_end
         self._log = log
-        self._events = events
+        self.events = events
+        self._make_relays = make_relays
+        self.relays: list[Relay] = []
         self._loops: list[PullLoops] = []
         self.worker: Worker | None = None
         self._is_ready = False
@@ -104,7 +111,7 @@ class SimulatedWorker:
         found = [part for one in self.consumers.values()
                  for part in (one.pull_loop, one.settler, one.renewal)]  # fmt: skip
         if self.worker is not None:
-            found += [self.worker._settings_poller, self.worker._sweeper]
+            found += [self.worker._settings_poller, self.worker._sweeper, *self.relays]
         return found
 
     @property
@@ -145,8 +152,8 @@ class SimulatedWorker:
             self.process.name,
             make_consumers=self._make_consumers,
             make_sweeper=lambda fail: Sweeper(topics=[self._topic], store=store, on_failure=fail),
-            make_settings_poller=self._make_settings_poller,
-            grace_s=self.plan.grace_s, events=self._events, clock=clock,
+            make_settings_poller=self._make_settings_poller, make_background=self._make_background,
+            grace_s=self.plan.grace_s, events=self.events, clock=clock,
         )  # fmt: skip
         try:
             worker.run(on_ready=self._ready)
@@ -159,7 +166,7 @@ class SimulatedWorker:
             self._log(self.process.name, f"could not begin: {error}")
             if not isinstance(error, _away()) or self._is_ready:
                 raise
-        self._coordinator.close()
+        self.coordinator.close()
         self.process.dead = True
         self._on_end()
 
@@ -182,13 +189,17 @@ class SimulatedWorker:
         )
         return SettingsPoller(
             consumers=joined, store=store, reporter=reporter, clock=self.process,
-            events=self._events, on_failure=fail,
+            events=self.events, on_failure=fail,
         )  # fmt: skip
+
+    def _make_background(self, fail: Callable[[str, BaseException], None]) -> list[Relay]:
+        self.relays = self._make_relays(self, fail)
+        return self.relays
 
     def _make_consumers(self, fail: Callable[[str, BaseException], None]) -> list[Consumer]:
         store: Any = self.connection
-        self._coordinator = LeaseCoordinator(
-            store, worker=self.process.name, session_s=self.plan.session_s, events=self._events,
+        self.coordinator = LeaseCoordinator(
+            store, worker=self.process.name, session_s=self.plan.session_s, events=self.events,
             clock=self.process, on_failure=fail,
         )  # fmt: skip
         return [self._make_consumer(group, store, fail) for group in self._ledger.groups]
@@ -209,14 +220,14 @@ class SimulatedWorker:
         consumer = self.consumers[group] = Consumer(
             topic=topic, group=group, handler=handle, options=options,
             make_policy=lambda settle_now: policy_of(
-                options, topic, scope, checker, settle_now, events=self._events, clock=clock,
+                options, topic, scope, checker, settle_now, events=self.events, clock=clock,
                 on_failure=fail,
             ),
             make_executor=lambda place: executor_of(
                 spec, checker, None, place, clock=clock, on_failure=fail,  # type: ignore[arg-type]
             ),
-            store=store, coordinator=self._coordinator, max_bytes=MAX_BYTES,
-            events=self._events, clock=clock, on_failure=fail,
+            store=store, coordinator=self.coordinator, max_bytes=MAX_BYTES,
+            events=self.events, clock=clock, on_failure=fail,
         )  # fmt: skip
         if self.plan.is_pulled:
             self._loops.append(PullLoops(self, consumer, group, self._ledger))

@@ -15,6 +15,7 @@ from simulation.database import SimulatedChecker
 from simulation.faults import Faults
 from simulation.ledger import Broken, Ledger
 from simulation.plan import Plan, Sending
+from simulation.relaying import SimulatedOutbox
 from simulation.scheduler import Process, Scheduler
 from simulation.store import Connection, SimulatedServer
 from simulation.threads import begin
@@ -49,9 +50,10 @@ class World:
         self.history: History = []
         self.scheduler = Scheduler(plan.seed)
         begin(self.scheduler, plan.seed)
-        self.topic = Topic("t", plan.kind, plan.slots)  # type: ignore[arg-type]
+        window = plan.outbox.window_s if plan.outbox is not None else None
+        self.topic = Topic("t", plan.kind, plan.slots, dedupe_window=window or "1h")  # type: ignore[arg-type]
         self.options = options_of(plan)
-        self.ledger = Ledger(plan, self.log, self._fail)
+        self.ledger = Ledger(plan, self.log, self.fail)
         self.ledger.is_dead = self._is_dead  # type: ignore[method-assign]
         self.machine = Process("store", self.scheduler, plan.rates[-1])
         self.server = SimulatedServer(self.machine, self.ledger)
@@ -64,13 +66,15 @@ class World:
         self.starts = 0
         self.unsent = len(plan.messages)
         self.tells = tells
+        self.outbox = SimulatedOutbox(self) if plan.outbox is not None else None
+        faults = plan.faults if plan.outbox is None else plan.faults + plan.outbox.faults
         self.faults_until = max(
-            (one.at_s + one.lasts_s + LATE_S * (one.what == "late") for one in plan.faults),
-            default=0.0,
+            (one.at_s + one.lasts_s + LATE_S * (one.what == "late") for one in faults), default=0.0
         )
         self.left_s: dict[str, float] = {}
 
-    def _fail(self, error: Broken) -> None:
+    def fail(self, error: Broken) -> None:
+        """Ends the run."""
         self.scheduler.failure = self.scheduler.failure or error
 
     def log(self, who: str, what: str) -> None:
@@ -102,8 +106,13 @@ class World:
         producer = self.producer()
         for key in sorted({message.key for message in plan.messages}):
             mine = sorted([m for m in plan.messages if m.key == key], key=lambda m: m.at_s)
+            if self.outbox is not None and self.outbox.is_for(mine[0]):
+                self.outbox.begin(mine)
+                continue
             scheduler.spawn(self.machine, lambda mine=mine: self._publish(producer, mine), "user")
         faults = Faults(self)
+        if self.outbox is not None:
+            self.outbox.go_wrong()
         for fault in plan.faults:
             scheduler.at(fault.at_s, lambda fault=fault: faults.begin(fault))
         scheduler.at(LOOK_EVERY_S, Audit(self).look)
@@ -148,6 +157,7 @@ class World:
             server=self.server, scheduler=self.scheduler, ledger=self.ledger,
             rate=self.plan.rates[number], checker=self.checker,
             on_end=lambda: self.ended(number), log=self.log, events=self._events(number),
+            make_relays=self.outbox.relays_of if self.outbox else lambda *_: [],
         )  # fmt: skip
         self.log(f"w{number}.{self.starts}", "starts")
 
@@ -166,7 +176,7 @@ class World:
         if worker is not None and worker.is_out_of_grace:
             return
         if event in ("delivery.cancelled", "delivery.stale", "slot.lost"):
-            self._fail(Broken(f"{event}, though nothing was lost: {facts}"))
+            self.fail(Broken(f"{event}, though nothing was lost: {facts}"))
 
     def _tell(self, number: int, name: str, event: str, facts: dict[str, Any]) -> None:
         worker = self.workers[number]

@@ -1,0 +1,258 @@
+"""The database of an outbox: its rows, its lines' locks, and transactions that take time.
+
+A transaction sees what is committed when it asks, and its own changes; what it changes is there at
+its commit. Who publishes with a key has its line until the transaction ends. The statements are
+those of `qframe.outbox.rows`, over a dict; what publishes and what relays is qframe's own.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import contextmanager
+from types import SimpleNamespace
+from typing import Any, Final
+
+from qframe.errors import AnswerLost, StoreUnavailable
+from qframe.outbox.rows import LINES, SLOTS, OutboxRow, Paused
+from simulation.scheduler import Process
+from simulation.store import Connection
+from simulation.threads import SimulatedLock
+
+IDENTITY: Final = 81
+
+
+class DatabaseAway(Exception):
+    """Raised when the database cannot be reached, or its reply is lost."""
+
+
+class OutboxDatabase:
+    """What is committed, and who has a line.
+
+    Args:
+        process: whose clock it has.
+        on_committed: called with each row that is there from now on.
+        on_deleted: called with each row that is there no more.
+    """
+
+    def __init__(
+        self, process: Process, *, on_committed: Callable[[OutboxRow], None],
+        on_deleted: Callable[[OutboxRow], None],
+    ) -> None:  # fmt: skip
+        self.process = process
+        self.rows: dict[int, OutboxRow] = {}
+        self.lines: dict[int, SimulatedLock] = defaultdict(SimulatedLock)
+        self.on_committed = on_committed
+        self.on_deleted = on_deleted
+        self._numbers = 0
+
+    def number(self) -> int:
+        """The next number, which no other row has, whether this one is committed or not."""
+        self._numbers += 1
+        return self._numbers
+
+
+class Dialect:
+    """As much of a dialect as is asked for."""
+
+    name = "simulated"
+    loaded_dbapi = SimpleNamespace(Error=DatabaseAway)
+
+    def __init__(self, paramstyle: str = "") -> None:
+        self.paramstyle = paramstyle
+
+
+class Engine:
+    """A process's way to the database.
+
+    Args:
+        database: the database.
+        connection: over which its calls go: how long they take, and what becomes of them.
+    """
+
+    dialect = Dialect()
+
+    def __init__(self, database: OutboxDatabase, connection: Connection) -> None:
+        self.database = database
+        self._connection = connection
+
+    def execution_options(self, **_: object) -> Engine:
+        return self
+
+    def ask(self, name: str, operation: Callable[[], Any]) -> Any:
+        """Has something done over there.
+
+        Raises:
+            DatabaseAway: if that was not heard of, whether it was done or not.
+        """
+        try:
+            return self._connection._call(name, operation, (), {})
+        except (StoreUnavailable, AnswerLost) as error:
+            raise DatabaseAway(str(error)) from error
+
+    @contextmanager
+    def begin(self) -> Iterator[RelayTransaction]:
+        transaction = RelayTransaction(self)
+        yield transaction
+        transaction.commit()
+
+    connect = begin
+
+
+class RelayTransaction:
+    """A transaction of those that relay."""
+
+    def __init__(self, engine: Engine) -> None:
+        self.engine = engine
+        self.database = engine.database
+        self.gone: set[int] = set()
+        self.unmarked: set[int] = set()
+        self.marked: set[int] = set()
+
+    def commit(self) -> None:
+        if self.gone or self.unmarked or self.marked:
+            self.engine.ask("outbox commit", self._apply)
+
+    def _apply(self) -> None:
+        rows, now_ms = self.database.rows, self.database.process.now_ms()
+        for number in sorted(self.gone & rows.keys()):
+            self.database.on_deleted(rows.pop(number))
+        for number in sorted(self.unmarked & rows.keys()):
+            rows[number] = rows[number]._replace(sent_at=None)
+        for number in sorted(self.marked & rows.keys()):
+            if rows[number].sent_at is None:
+                rows[number] = rows[number]._replace(sent_at=now_ms)
+
+
+class RowStatements:
+    """`OutboxStatements` over such a database."""
+
+    channel = "outbox"
+    notify = None
+
+    def __init__(self) -> None:
+        self.lock_line = Statement("lock line", ("the_line",))
+        self.add_line = Statement("add line", ("line",))
+        given = ("line", "topic", "id", "key", "headers", "body", "options")
+        self.add = Statement("add", given)
+
+    def read(
+        self, connection: RelayTransaction, slots: Collection[int], paused: Paused, limit: int
+    ) -> list[OutboxRow]:
+        def read() -> list[OutboxRow]:
+            now_ms = connection.database.process.now_ms()
+            found = [
+                row._replace(now=now_ms, sent_at=None) if number in connection.unmarked
+                else row._replace(now=now_ms)
+                for number, row in sorted(connection.database.rows.items())
+                if row.line % SLOTS in slots and number not in connection.gone
+                and not _is_paused(row, paused)
+            ]  # fmt: skip
+            return found[:limit]
+
+        return connection.engine.ask("outbox read", read)  # type: ignore[no-any-return]
+
+    def mark(self, connection: RelayTransaction, numbers: Iterable[int]) -> None:
+        connection.marked.update(numbers)
+        connection.engine.ask("outbox mark", _nothing)
+
+    def unmark(self, connection: RelayTransaction, numbers: Iterable[int]) -> None:
+        connection.unmarked.update(numbers)
+
+    def delete(self, connection: RelayTransaction, numbers: Iterable[int]) -> int:
+        connection.gone.update(numbers)
+        if connection.gone:
+            connection.engine.ask("outbox delete", _nothing)
+        return len(connection.gone)
+
+    def asked_again(self, connection: RelayTransaction) -> int:
+        return 0
+
+    def is_empty(self, connection: RelayTransaction) -> bool:
+        return not connection.database.rows
+
+    def identity(self, connection: RelayTransaction) -> int:
+        return int(connection.engine.ask("outbox identity", lambda: IDENTITY))
+
+
+class Statement:
+    """A statement of those that publish: its name, and its parameters in order."""
+
+    params: Final[dict[str, Any]] = {}
+
+    def __init__(self, name: str, parameters: tuple[str, ...]) -> None:
+        self.name = name
+        self.positiontup = list(parameters)
+
+    def compile(self, dialect: object) -> Statement:
+        return self
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class UserConnection:
+    """A driver's connection, as a user has it who publishes in a transaction.
+
+    Args:
+        engine: the way to the database.
+    """
+
+    rowcount = 1
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._database = engine.database
+        self._held: list[SimulatedLock] = []
+        self._added: list[OutboxRow] = []
+
+    def cursor(self) -> UserConnection:
+        return self
+
+    def close(self) -> None:
+        """Has nothing to close: it is its own cursor."""
+
+    def execute(self, text: str, values: tuple[Any, ...]) -> None:
+        if text == "lock line":
+            [line] = values
+            assert line < LINES
+            lock = self._database.lines[line]
+            self._engine.ask("lock line", lambda: None)
+            lock.acquire()
+            self._held.append(lock)
+        elif text == "add":
+            self._engine.ask("add", lambda: self._add(values))
+
+    def _add(self, values: tuple[Any, ...]) -> None:
+        now_ms = self._database.process.now_ms()
+        self._added.append(OutboxRow(self._database.number(), *values, now_ms, None, 0))
+
+    def commit(self) -> None:
+        """Ends the transaction, and has what was added there."""
+
+        def apply() -> None:
+            for row in self._added:
+                self._database.rows[row.number] = row
+                self._database.on_committed(row)
+            self._free()
+
+        self._engine.ask("user's commit", apply)
+
+    def rollback(self) -> None:
+        """Ends the transaction, or loses it."""
+        self._free()
+
+    def _free(self) -> None:
+        self._added = []
+        for lock in self._held:
+            lock.release()
+        self._held = []
+
+
+def _is_paused(row: OutboxRow, paused: Paused) -> bool:
+    lines = paused.get(row.topic, ())
+    return lines is None or row.line in lines
+
+
+def _nothing() -> None:
+    """A statement whose effect comes with the commit."""

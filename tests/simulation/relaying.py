@@ -1,0 +1,226 @@
+"""An outbox: users who publish in transactions, the relays of all workers, and what they promise.
+
+A row that is committed comes into its topic once, in the order of commits of its key, and is
+deleted after that; one that is rolled back never does. The database is away by itself, and between
+any two statements.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from copy import copy
+from random import Random
+from typing import TYPE_CHECKING, Any, Final
+
+from sqlalchemy import create_engine
+
+from qframe.outbox.commits import CommitSignal
+from qframe.outbox.outbox import Outbox
+from qframe.outbox.relay import BATCH, Relay
+from qframe.outbox.rows import OutboxRow
+from qframe.producing.producer import Producer
+from qframe.topic import Topic
+from simulation.ledger import Broken
+from simulation.outbox_tables import (
+    DatabaseAway,
+    Engine,
+    OutboxDatabase,
+    RowStatements,
+    UserConnection,
+)
+from simulation.plan import Fault, Sending
+from simulation.scheduler import Process
+from simulation.store import Connection, Trouble
+from simulation.threads import SimulatedLock
+
+if TYPE_CHECKING:
+    from simulation.worker import SimulatedWorker
+    from simulation.world import World
+
+ROLLED_BACK: Final = 0.15
+RINGS: Final = 0.7
+_REAL: Final = Outbox(create_engine("sqlite://"), create_tables=False)
+
+
+class SimulatedOutbox:
+    """The outbox of a run.
+
+    Args:
+        world: the run.
+    """
+
+    def __init__(self, world: World) -> None:
+        plan = world.plan
+        assert plan.outbox is not None
+        self._world = world
+        self._plan = plan.outbox
+        self._topic = world.topic
+        self._scheduler = world.scheduler
+        self._ledger = world.ledger
+        self._draw = Random(f"{plan.seed}/outbox users")
+        self._name = f"{plan.seed}/outbox"
+        self._connections: dict[str, Connection] = {}
+        self._outboxes: dict[str, Outbox] = {}
+        self._relays: dict[str, Relay] = {}
+        self.database = OutboxDatabase(
+            world.machine, on_committed=self._committed, on_deleted=self._deleted
+        )
+        self._order: dict[str, list[str]] = defaultdict(list)
+        self._key_of: dict[str, str] = {}
+        self._there: set[str] = set()
+        self._ids: set[str] = set()
+        world.ledger.on_stored = self._stored
+
+    # Its users.
+
+    def is_for(self, message: Sending) -> bool:
+        """Whether a message is published here, and not at the store."""
+        return message.key % 4 < self._plan.share
+
+    def begin(self, messages: list[Sending]) -> None:
+        """Has messages published, each at its time."""
+        users = Process("users", self._scheduler)
+        for message in messages:
+            self._ids.add(f"m{message.number}")
+            self._scheduler.spawn(users, lambda it=message: self._publish(users, it), "user")
+
+    def _publish(self, users: Process, message: Sending) -> None:
+        scheduler, draw = self._scheduler, self._draw.random
+        scheduler.sleep(max(0.0, message.at_s - scheduler.now))
+        tries = 0
+        while True:
+            outbox, engine = self._outbox_of(users)
+            connection = UserConnection(engine)
+            is_last = draw() >= ROLLED_BACK
+            name = f"m{message.number}" if is_last else f"m{message.number}.{tries}"
+            self._ids.add(name)
+            more: dict[str, Any] = {"key": f"k{message.key}", "id": name}
+            if message.delay_s:
+                more["delay"] = message.delay_s
+            if self._world.plan.kind == "priority":
+                more["priority"] = message.priority
+            tries += 1
+            try:
+                outbox.publish(connection, self._topic, message.number, **more)
+                scheduler.sleep(draw() ** 4)
+                if is_last:
+                    connection.commit()
+            except DatabaseAway:
+                is_last = name in self._key_of
+            connection.rollback()
+            if is_last:
+                break
+            scheduler.sleep(0.1)
+        if draw() < RINGS:
+            for each in self._outboxes.values():
+                each.wake()
+        self._world.unsent -= 1
+
+    # Its faults.
+
+    def go_wrong(self) -> None:
+        """Has its faults happen, each at its time."""
+        for fault in self._plan.faults:
+            self._scheduler.at(fault.at_s, lambda fault=fault: self._go_wrong(fault))
+
+    def _go_wrong(self, fault: Fault) -> None:
+        until = self._scheduler.now + fault.lasts_s
+        self._world.faults_until = max(self._world.faults_until, until)
+        whom = "all" if fault.worker < 0 else f"w{fault.worker}"
+        self._world.log("fault", f"outbox: {fault.what}, of {whom} for {fault.lasts_s:.2f} s")
+        for name, connection in self._connections.items():
+            if fault.worker < 0 or name.startswith(whom):
+                connection.troubles.append(Trouble(fault.what, until, fault.size))
+
+    # Its relays.
+
+    def relays_of(self, worker: SimulatedWorker, fail: Callable[..., None]) -> list[Relay]:
+        """The relay of a worker that begins."""
+        outbox, _ = self._outbox_of(worker.process)
+        store: Any = worker.connection
+        clock: Any = worker.process
+        catalog: Any = self
+        producer = Producer(store, catalog=catalog, max_body=1_000_000, batch=500, clock=clock)
+        relay = self._relays[worker.process.name] = Relay(
+            outbox, store=store, producer=producer, catalog=catalog,
+            coordinator=worker.coordinator, events=worker.events, clock=clock, on_failure=fail,
+        )  # fmt: skip
+        return [relay]
+
+    def resolve(self, topic: Topic | str) -> Topic:
+        """The catalog of a relay: one topic, which is declared."""
+        return self._topic
+
+    def _outbox_of(self, process: Process) -> tuple[Outbox, Engine]:
+        name = process.name
+        if name not in self._connections:
+            connection = self._connections[name] = Connection(
+                self._world.server, process, self._name
+            )
+            connection.log = self._world.log
+        engine: Any = Engine(self.database, self._connections[name])
+        if name not in self._outboxes:
+            rows: Any = RowStatements()
+            outbox = self._outboxes[name] = copy(_REAL)
+            outbox.engine, outbox.rows = engine, rows
+            outbox.bell = CommitSignal()
+            outbox._created = True
+            outbox._guard = SimulatedLock()  # type: ignore[assignment]
+        return self._outboxes[name], engine
+
+    # Its promises.
+
+    def _committed(self, row: OutboxRow) -> None:
+        key = row.key or row.id
+        self._order[key].append(row.id)
+        self._key_of[row.id] = key
+        self._world.log("outbox", f"has {row.id} of {key}")
+
+    def _deleted(self, row: OutboxRow) -> None:
+        self._world.log("outbox", f"deletes {row.id}")
+        if row.id not in self._there:
+            self._broken(f"{row.id} is deleted from the outbox, and is not in its topic")
+
+    def _stored(self, name: str) -> None:
+        """The store has something that it did not know."""
+        if name not in self._ids:
+            return
+        if name not in self._key_of:
+            self._broken(f"{name} is in its topic, and its transaction was not committed")
+            return
+        if name in self._there:
+            self._broken(f"{name} of the outbox is in its topic twice")
+        for earlier in self._order[self._key_of[name]]:
+            if earlier == name:
+                break
+            if earlier not in self._there:
+                self._broken(f"{name} is in its topic before {earlier}, which was committed first")
+        self._there.add(name)
+        if len(self._there) == self._plan.away_after and self._plan.away_s:
+            self._go_wrong(Fault("refused", 0.0, self._plan.away_s, -1, 1.0))
+
+    def _broken(self, what: str) -> None:
+        self._world.fail(Broken(what))
+
+    # For whoever looks from outside.
+
+    def left(self) -> list[str]:
+        """The rows that are not relayed yet."""
+        return [row.id for row in self.database.rows.values()]
+
+    def check_bounded(self) -> None:
+        """No relay keeps more than a batch."""
+        for name, relay in self._relays.items():
+            if len(relay._gone) > BATCH or len(relay._untaken) > BATCH:
+                raise Broken(f"the relay of {name} keeps more than a batch")
+
+    def kept_by(self, name: str) -> list[tuple[str, Any]]:
+        """What the relay of a worker keeps."""
+        relay = self._relays.get(name)
+        return [] if relay is None else [("relay", relay._gone), ("relay's marks", relay._untaken)]
+
+    def part_of(self, name: str) -> list[Relay]:
+        """The relay of a worker, if it has one."""
+        relay = self._relays.get(name)
+        return [] if relay is None else [relay]
