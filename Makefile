@@ -1,6 +1,6 @@
 # make help shows what there is. Every target sets up what it needs, in .venv, and only once.
 .DEFAULT_GOAL := help
-.PHONY: help demo check quick test simulate interleave mutants matrix bench api clean
+.PHONY: help demo console check quick test simulate interleave mutants matrix bench api clean
 
 READY := .venv/.ready
 SERVERS := .venv/.servers
@@ -32,6 +32,9 @@ help: ## Shows this.
 
 demo: $(READY) ## Watches 27,004 flights go through two decorated handlers, and proves the totals.
 	@$(VENV_PYTHON) -m examples.flights $(ARGS)
+
+console: $(READY) ## Opens the console over flights that arrive without end, and fail now and then; ARGS="--port 8371".
+	@$(VENV_PYTHON) -m examples.flights.live $(ARGS)
 
 check: $(READY) $(SPARK) ## Lints, checks the format and the types.
 	@$(VENV_PYTHON) -m ruff check --quiet . && echo "ruff check: ok"

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the servers that the tests start: Redis 7 or newer, PostgreSQL 15 or newer, MariaDB 10.6
 # or newer, ZooKeeper 3.8 or newer, Java 17 or newer for it and for Spark, openssl for their
-# certificates, and promtool, which tries the alert rules. Each test starts its own, which end with it; no daemon is started.
+# certificates, promtool, which tries the alert rules, and Chromium, which looks at the console. Each
+# test starts its own, which end with it; no daemon is started.
 set -eu
 
 # Debian keeps servers where only root's PATH leads.
@@ -42,6 +43,10 @@ has_promtool() {
     command -v promtool >/dev/null 2>&1
 }
 
+has_chromium() {
+    command -v chromium >/dev/null 2>&1
+}
+
 # Debian's packages of all that is not there; its `zookeeper` would add a user and a desktop's Java.
 missing() {
     has_redis || echo redis-server
@@ -51,6 +56,7 @@ missing() {
     has_java || echo default-jre-headless
     has_openssl || echo openssl
     has_promtool || echo prometheus
+    has_chromium || echo chromium
 }
 
 packages=$(missing)
@@ -67,7 +73,8 @@ $(missing | sed -e 's/^redis-server$/  Redis 7 or newer (redis-server)/' \
     -e 's/^libzookeeper-java$/  ZooKeeper 3.8 or newer (libzookeeper-java)/' \
     -e 's/^default-jre-headless$/  Java 17 or newer, for ZooKeeper and Spark (default-jre-headless)/' \
     -e 's/^openssl$/  openssl, for certificates (openssl)/' \
-    -e 's/^prometheus$/  promtool, for the alert rules (prometheus)/')
+    -e 's/^prometheus$/  promtool, for the alert rules (prometheus)/' \
+    -e 's/^chromium$/  Chromium, for the console (chromium)/')
 $1
 END
     exit 1

@@ -97,13 +97,21 @@ class _Prefixed:
         self._prefix = prefix
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        prefix = self._prefix
-        if prefix and scope["type"] == "http":
-            root, path = scope.get("root_path", ""), scope["path"]
-            if path != prefix and not path.startswith(f"{prefix}/"):
-                path = prefix + path
-            scope = {**scope, "root_path": root if root.endswith(prefix) else prefix, "path": path}
+        if scope["type"] == "http":
+            root, path = scope.get("root_path", ""), _path_of(scope)
+            if self._prefix:
+                if path != self._prefix and not path.startswith(f"{self._prefix}/"):
+                    path = self._prefix + path
+                if not root.endswith(self._prefix):
+                    root = self._prefix
+            scope = {**scope, "root_path": root, "path": path}
         await self._inner(scope, receive, send)
+
+
+def _path_of(scope: Scope) -> str:
+    """The path as it was asked for: Litestar hands it to what is mounted with a slash behind."""
+    path, raw = str(scope["path"]), scope.get("raw_path") or b"/"
+    return path if len(path) < 2 or raw.endswith(b"/") else path.removesuffix("/")
 
 
 class _ConsoleRoutes:

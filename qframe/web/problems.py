@@ -77,10 +77,15 @@ def _of_group(each: GroupLook, points: Sequence[ChartPoint]) -> list[Problem]:
         if new > 0:
             note("bad", f"{count(new)} died in the last ten minutes", "look at the causes", "dead")
         else:
-            note("note", f"{count(totals.dead)} dead letters", "retry or drop them", "dead")
+            note("note", counted(totals.dead, "dead letter"), "retry or drop them", "dead")
     if totals.tuning.keys:
-        note("note", f"{count(len(totals.tuning.keys))} keys are paused", "resume them in time")
+        note("note", counted(len(totals.tuning.keys), "paused key"), "resume them in time")
     return found
+
+
+def counted(number: int, noun: str) -> str:
+    """A number of things."""
+    return f"{count(number)} {noun}{'' if number == 1 else 's'}"
 
 
 def _grows(points: Sequence[ChartPoint]) -> bool:

@@ -27,6 +27,8 @@ _CONTROLS: Final = re.compile(
 )
 _HEIGHT: Final = 100.0
 _WIDTH: Final = 360.0
+_HOUR_MS: Final = 3_600_000
+_LEAST_MS: Final = 60_000
 
 
 class Renderer:
@@ -99,26 +101,34 @@ def short(value: object, most: int = 120) -> Markup:
 
 
 class Chart:
-    """A line over the last hour, as paths of an SVG of 360 by 100.
+    """A line over the last hour, or as much of it as is known, as paths of an SVG of 360 by 100.
 
     Args:
         points: moments, and the value at each; None where it is not known.
         now_ms: where the line ends at the right.
+        since_ms: where it begins at the left, an hour before at the most.
         least: what the top of the chart is at the least.
 
     Attributes:
         lines: the paths of the line, one for each stretch without a gap.
         areas: what lies under them.
         top: the value at the top.
+        span_ms: how long ago the line begins at the left.
         last: the last value; None where nothing is known.
     """
 
     def __init__(
-        self, points: Sequence[tuple[int, float | None]], now_ms: int, *, least: float = 1.0
+        self,
+        points: Sequence[tuple[int, float | None]],
+        now_ms: int,
+        *,
+        since_ms: int,
+        least: float = 1.0,
     ) -> None:
         known = [value for _, value in points if value is not None]
         self.top = max([least, *known])
         self.last = known[-1] if known else None
+        self.span_ms = min(_HOUR_MS, max(_LEAST_MS, now_ms - since_ms))
         self.lines: list[str] = []
         self.areas: list[str] = []
         stretch: list[tuple[float, float]] = []
@@ -129,7 +139,7 @@ class Chart:
                 stretch = []
             before_ms = at_ms
             if value is not None:
-                across = _WIDTH * (1 - (now_ms - at_ms) / 3_600_000)
+                across = _WIDTH * (1 - (now_ms - at_ms) / self.span_ms)
                 stretch.append((max(0.0, across), _HEIGHT * (1 - value / self.top)))
         self._end(stretch)
 
@@ -145,11 +155,14 @@ class Chart:
 
 def charts_of(points: Sequence[ChartPoint], now_ms: int) -> dict[str, Chart]:
     """The charts of a group: lag, lateness in seconds, arrivals and handled per second."""
+    since_ms = points[0].at_ms if points else now_ms
+    lags: list[tuple[int, float | None]] = [(each.at_ms, each.lag) for each in points]
+    late: list[tuple[int, float | None]] = [(each.at_ms, each.late_ms / 1000) for each in points]
     return {
-        "lag": Chart([(each.at_ms, each.lag) for each in points], now_ms, least=10),
-        "late": Chart([(each.at_ms, each.late_ms / 1000) for each in points], now_ms, least=10),
-        "arrivals": Chart(rates(points, "published"), now_ms),
-        "handled": Chart(rates(points, "handled"), now_ms),
+        "lag": Chart(lags, now_ms, since_ms=since_ms, least=10),
+        "late": Chart(late, now_ms, since_ms=since_ms, least=10),
+        "arrivals": Chart(rates(points, "published"), now_ms, since_ms=since_ms),
+        "handled": Chart(rates(points, "handled"), now_ms, since_ms=since_ms),
     }
 
 

@@ -1,0 +1,69 @@
+"""`qframe console`: serves this machine alone, unless it knows who somebody is."""
+
+from __future__ import annotations
+
+import signal
+import sys
+import urllib.error
+import urllib.request
+from pathlib import Path
+
+import pytest
+from cli_program import Program
+from eventually import eventually
+from ports import free_port
+from processes import WITHIN_S, Running
+
+from qframe import Topic
+
+TOKEN = "a-token-that-is-long"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    program = Program(tmp_path)
+    with program.app() as app:
+        app.declare(Topic("orders", slots=1))
+    return program
+
+
+def page(url: str, **headers: str) -> str:
+    request = urllib.request.Request(url, headers=headers)
+    try:
+        with urllib.request.urlopen(request, timeout=10) as reply:
+            return str(reply.read().decode())
+    except urllib.error.HTTPError as error:
+        return f"{error.code}"
+    except OSError:
+        return ""
+
+
+def test_it_serves_the_store_with_a_badge_until_it_is_told_to_stop(program: Program) -> None:
+    url = f"http://127.0.0.1:{free_port()}"
+    command = [sys.executable, "-m", "qframe", "console", "--port", url[7:], "--prefix", "/ops"]
+    variables = program.environment(QFRAME_CONSOLE_TOKEN=TOKEN)
+    with Running(
+        [*command, "--environment", "production"], program.directory, variables
+    ) as running:
+        eventually(lambda: "Token" in page(f"{url}/ops/"), within=WITHIN_S)
+        shown = page(f"{url}/ops/", Authorization=f"Bearer {TOKEN}")
+        assert "/ops/topics/orders" in shown
+        assert '<span class="badge environment is-production">production</span>' in shown
+        running.signal(signal.SIGTERM)
+        running.code()
+
+
+@pytest.mark.parametrize("port", ["0.0.0.0:8370", ":8370", "[::]:8370", "203.0.113.9:8370"])
+def test_another_address_without_a_token_or_a_proxys_word_is_refused(
+    program: Program, port: str
+) -> None:
+    ran = program.run("console", "--port", port)
+    assert ran.code == 1
+    assert "QFRAME_CONSOLE_TOKEN" in ran.err
+
+
+def test_a_store_that_is_not_there_is_not_made(tmp_path: Path) -> None:
+    ran = Program(tmp_path).run("console", "--store", "sqlite:///none.db")
+    assert ran.code == 1
+    assert "does not exist yet" in ran.err
+    assert not (tmp_path / "none.db").exists()

@@ -1,0 +1,288 @@
+"""The console in Chromium, over a store with a worker that runs: looks, keyboard, tasks, access."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from apps import running
+from browsing import chromium, faults_of, served, shots
+from consoling import EVENTS, fill
+from eventually import eventually
+from playwright.sync_api import Browser, Page, expect
+
+from qframe import QFrame, Topic
+
+PAGES = {
+    "overview": "/",
+    "topic": "/topics/orders",
+    "group": "/topics/orders/billing",
+    "seek": "/topics/events/stats?to=earliest",
+    "dead": "/topics/orders/billing/dead",
+    "key": "/topics/orders/billing/key?key=customer-77",
+    "messages": "/messages?q=topic:orders",
+    "message": "/messages/blocked?topic=orders",
+    "dead-letter": "/messages/dead-0?topic=orders",
+    "timers": "/timers?topic=later",
+    "workers": "/workers",
+    "outbox": "/outbox",
+    "audit": "/audit",
+    "settings": "/settings",
+    "help": "/help",
+    "not-there": "/topics/none",
+}
+SLOW = Topic("slow", kind="ordered", slots=2)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    with chromium() as browser:
+        yield browser
+
+
+def counts(app: QFrame, state: str) -> int:
+    """How many messages stand so, in all groups."""
+    return sum(getattr(group, state) for topic in app.admin.topics() for group in topic.groups)
+
+
+class Desk:
+    """A running shop, its console, and a page of it whose clicks are counted."""
+
+    def __init__(self, app: QFrame, url: str, page: Page) -> None:
+        self.app = app
+        self.url = url
+        self.page = page
+        self.clicks = 0
+
+    def click(self, name: str, role: Any = "link", *, exact: bool = False) -> None:
+        self.clicks += 1
+        self.page.get_by_role(role, name=name, exact=exact).first.click()
+
+    def open(self, summary: str) -> None:
+        self.clicks += 1
+        self.page.locator("summary", has_text=summary).first.click()
+
+    def search(self, text: str) -> None:
+        self.clicks += 1
+        self.page.keyboard.press("/")
+        self.page.keyboard.type(text)
+        self.page.keyboard.press("Enter")
+        self.page.wait_for_url("**/messages?q=*")
+
+    def says(self, text: str) -> None:
+        expect(self.page.locator("body")).to_contain_text(text)
+
+
+@pytest.fixture(scope="module")
+def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[QFrame, str]]:
+    gate = threading.Event()
+    folder = tmp_path_factory.mktemp("browser")
+    with QFrame(f"sqlite:///{folder / 'q.db'}?synchronous=normal", grace=5) as app:
+        fill(app)
+
+        @app.consumer(SLOW, group="archive")
+        def hang(_body: Any) -> None:
+            gate.wait(600)
+
+        app.publish(SLOW, {"file": "one"}, key="disk", id="hangs")
+        with running(app, gate), served(app, role="owner", environment="staging") as url:
+            eventually(lambda: counts(app, "dead") == 4 and counts(app, "doing") == 1, within=60)
+            yield app, url
+
+
+@pytest.fixture
+def desk(shop: tuple[QFrame, str], browser: Browser) -> Iterator[Desk]:
+    app, url = shop
+    page = browser.new_page(viewport={"width": 1280, "height": 800})
+    page.set_default_timeout(20_000)
+    page.goto(url)
+    yield Desk(app, url, page)
+    page.close()
+
+
+@pytest.mark.parametrize("look", ["light", "dark", "360"])
+def test_every_page_can_be_read_by_everybody_in_light_dark_and_on_a_phone(
+    shop: tuple[QFrame, str], browser: Browser, look: str, tmp_path: Path
+) -> None:
+    _, url = shop
+    width = 360 if look == "360" else 1280
+    context = browser.new_context(
+        viewport={"width": width, "height": 800}, reduced_motion="reduce",
+        color_scheme="dark" if look == "dark" else "light",
+    )  # fmt: skip
+    page = context.new_page()
+    said: list[str] = []
+    page.on("console", lambda message: said.append(f"{page.url}: {message.text}"))
+    asked: set[str] = set()
+    page.on("request", lambda request: asked.add(request.url))
+    faults = {}
+    for name, path in PAGES.items():
+        page.goto(url + path)
+        page.screenshot(path=shots(tmp_path) / f"{name}-{look}.png", full_page=True)
+        faults[name] = faults_of(page) if look != "360" else []
+        wide = page.evaluate("document.documentElement.scrollWidth > window.innerWidth")
+        assert not wide, f"{name} scrolls sideways"
+    context.close()
+    assert {name: each for name, each in faults.items() if each} == {}
+    assert [each for each in said if "/topics/none" not in each] == []
+    assert {each for each in asked if not each.startswith(url)} == set()
+
+
+def test_with_every_script_blocked_each_page_still_answers_and_acts(
+    shop: tuple[QFrame, str], browser: Browser
+) -> None:
+    app, url = shop
+    context = browser.new_context(java_script_enabled=False)
+    page = context.new_page()
+    for path in PAGES.values():
+        page.goto(url + path)
+        assert page.locator("h1").first.inner_text()
+    page.goto(f"{url}/topics/events/stats")
+    page.locator("summary", has_text="Pause this group").click()
+    page.get_by_label("why").fill("by hand")
+    page.get_by_role("button", name="Pause").click()
+    assert "is paused" in page.locator("body").inner_text()
+    page.get_by_role("button", name="Resume").click()
+    context.close()
+    assert not app.admin.tuned("events", "stats").paused
+
+
+def test_a_page_looks_again_and_focus_selection_and_open_details_stay(desk: Desk) -> None:
+    page = desk.page
+    page.goto(f"{desk.url}/topics/events/stats")
+    page.locator("summary", has_text="Tune").click()
+    page.get_by_label("rate").fill("7/s")
+    handled = page.locator(".figures li", has_text="settled").locator("b")
+    before = handled.inner_text()
+    desk.app.publish_many(EVENTS, ["ok"] * 5)
+    expect(handled).not_to_have_text(before, timeout=20_000)
+    assert page.evaluate("document.activeElement.name") == "rate"
+    assert page.get_by_label("rate").input_value() == "7/s"
+    assert page.locator("#tuning").get_attribute("open") is not None
+
+
+def test_a_page_says_when_it_is_old_and_pauses_when_it_is_told_to(desk: Desk) -> None:
+    page = desk.page
+    page.clock.install()
+    page.goto(desk.url)
+    expect(page.locator("#live")).to_have_text("live")
+    asked: list[str] = []
+    page.route("**/*", lambda route: (asked.append(route.request.url), route.abort()))
+    for _ in range(8):
+        page.clock.run_for(2_000)
+        page.wait_for_function("() => true")
+    expect(page.locator("#stale")).to_contain_text("does not reply")
+    page.keyboard.press("p")
+    expect(page.locator("#live")).to_contain_text("paused")
+    count = len(asked)
+    page.clock.run_for(10_000)
+    assert len(asked) == count
+    assert count > 2
+
+
+def test_the_keyboard_leads_everywhere(desk: Desk) -> None:
+    page = desk.page
+    places = {
+        "gm": "messages", "gt": "timers", "gw": "workers", "gx": "outbox", "ga": "audit",
+        "gs": "settings", "?": "help", "go": "",
+    }  # fmt: skip
+    for keys, path in places.items():
+        for key in keys:
+            page.keyboard.press(key)
+        page.wait_for_url(f"{desk.url}/{path}")
+    page.keyboard.press("j")
+    page.keyboard.press("j")
+    page.keyboard.press("k")
+    focused = page.evaluate("document.activeElement.href")
+    assert "/topics/" in focused
+    page.keyboard.press("Enter")
+    page.wait_for_url(focused)
+    page.keyboard.press("t")
+    assert page.evaluate("document.documentElement.dataset.theme") == "light"
+    page.keyboard.press("t")
+    page.reload()
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    page.evaluate("localStorage.clear()")
+    page.keyboard.press("/")
+    assert page.evaluate("document.activeElement.id") == "search"
+
+
+def test_ten_tasks_of_an_operator_take_four_clicks_at_most(desk: Desk) -> None:
+    admin, page = desk.app.admin, desk.page
+    clicks: dict[str, int] = {}
+
+    def done(task: str) -> None:
+        clicks[task] = desk.clicks
+        desk.clicks = 0
+        page.goto(desk.url)
+
+    desk.search("customer-77")
+    desk.click("behind")
+    desk.says("behind")
+    desk.says("blocked")
+    done("find the message of customer 77, and say why it waits")
+
+    desk.click("Workers")
+    desk.says("hangs")
+    desk.says("slow / archive")
+    done("see which worker hangs, with which message, since when")
+
+    desk.search("customer-77")
+    desk.click("customer-77")
+    desk.open("Hold this key")
+    page.get_by_label("why").first.fill("two accounts")
+    desk.click("Hold", "button")
+    desk.says("is paused")
+    assert admin.holds("orders", "billing")["billing"][0].why == "two accounts"
+    done("hold a key")
+
+    desk.click("Audit")
+    desk.says("two accounts")
+    done("see what is paused, by whom and why")
+
+    desk.search("customer-77")
+    desk.click("customer-77")
+    desk.click("Let it go on", "button")
+    desk.says("goes on")
+    done("let the key go on")
+
+    desk.search("customer-77")
+    desk.click("customer-77")
+    desk.click("Retry it now", "button")
+    desk.says("are due now")
+    done("retry at once what blocks a key")
+
+    desk.click("billing", exact=True)
+    desk.open("Pause this group")
+    desk.click("Pause", "button")
+    desk.says("is paused")
+    assert admin.tuned("orders", "billing").paused
+    page.get_by_role("button", name="Resume").click()
+    done("pause a group")
+
+    desk.click("stats", exact=True)
+    desk.open("Move this group")
+    desk.click("Show what that would do", "button")
+    page.get_by_label("Type").first.fill("stats")
+    desk.click("Move the group", "button")
+    desk.says("was moved in 4 slots")
+    done("replay a stream, after a look at what that would do")
+
+    desk.click("Timers")
+    desk.open("change")
+    desk.click("Cancel it", "button")
+    desk.says("was cancelled")
+    done("cancel a timer")
+
+    page.locator("tr", has_text="billing").get_by_role("link", name="3").click()
+    desk.clicks += 1
+    desk.says("3 dead letters")
+    desk.click("Retry 3", "button", exact=True)
+    desk.says("Retry: done")
+    done("retry all that died of one cause")
+
+    assert len(clicks) == 10
+    assert max(clicks.values()) <= 4, clicks

@@ -1,0 +1,75 @@
+"""Debian's Chromium without a window, and a console that it looks at; no browser is downloaded."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
+
+import uvicorn
+from eventually import eventually
+from playwright.sync_api import Browser, Page, sync_playwright
+
+from qframe import QFrame
+from qframe.web import console
+
+MISSING: Final = "the tests need Debian's chromium: install it, e.g. apt-get install chromium"
+AXE: Final = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
+RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
+
+
+@contextmanager
+def chromium() -> Iterator[Browser]:
+    """A browser for several tests."""
+    program = shutil.which("chromium")
+    assert program is not None, MISSING
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=program, args=["--disable-gpu"])
+        try:
+            yield browser
+        finally:
+            browser.close()
+
+
+@contextmanager
+def served(app: QFrame, **options: Any) -> Iterator[str]:
+    """The address of an app's console."""
+    listener = socket.create_server(("127.0.0.1", 0))
+    config = uvicorn.Config(
+        console(app, **options), log_level="error", lifespan="off", proxy_headers=False, ws="none"
+    )
+    server = uvicorn.Server(config)
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]})
+    thread.start()
+    try:
+        eventually(lambda: server.started, within=30)
+        yield f"http://127.0.0.1:{listener.getsockname()[1]}"
+    finally:
+        server.should_exit = True
+        thread.join(30)
+        listener.close()
+
+
+def faults_of(page: Page) -> list[str]:
+    """What axe-core holds against a page, but for what is of no weight."""
+    page.evaluate(AXE)
+    options = {"runOnly": {"type": "tag", "values": RULES}, "resultTypes": ["violations"]}
+    found = page.evaluate(f"axe.run(document, {json.dumps(options)})")
+    return [
+        f"{each['id']} ({each['impact']}): {node['html'][:160]} {node['failureSummary'][:200]}"
+        for each in found["violations"] if each["impact"] in ("serious", "critical")
+        for node in each["nodes"][:3]
+    ]  # fmt: skip
+
+
+def shots(tmp: Path) -> Path:
+    """The folder for pictures: `SHOTS`, or one of the test's own."""
+    folder = Path(os.environ.get("SHOTS") or tmp)
+    folder.mkdir(parents=True, exist_ok=True)
+    return folder
