@@ -25,7 +25,7 @@ from mutants.mutant import Mutant
 ROOT: Final = Path(__file__).parent.parent.parent
 FINDERS: Final = ("tests", "simulator", "quick")
 TESTS_S: Final = 300
-SIMULATOR_S: Final = 900
+SIMULATOR_S: Final = 7200
 CORE_S: Final = 60
 QUICK_S: Final = 1800
 PYTEST: Final = ("-m", "pytest", "-q", "-x", "-p", "no:cacheprovider")

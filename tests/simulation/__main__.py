@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import gc
+import resource
 import sys
 import time
 from collections.abc import Iterator
@@ -18,6 +19,7 @@ from simulation.threads import simulated
 from simulation.world import World
 
 COLLECT_EVERY = 100
+HANGS_S = 60
 
 
 def say(text: str) -> None:
@@ -39,7 +41,15 @@ def main(words: list[str] | None = None) -> int:
         if asked.seed is not None:
             return _one(asked.seed, history=asked.history, whole=asked.whole)
         seconds = asked.seconds or float("inf")
+        if asked.seconds:
+            _end_what_hangs(asked.seconds)
         return _many(_seeds(asked), seconds, whole=asked.whole, stop=asked.stop)
+
+
+def _end_what_hangs(seconds: float) -> None:
+    """Has the system end the process, if a run goes on for ever without a turn."""
+    most = int(seconds) + HANGS_S
+    resource.setrlimit(resource.RLIMIT_CPU, (most, most))
 
 
 def _one(seed: str, *, history: bool, whole: bool) -> int:

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
 LOOK_EVERY_S = 0.5
 LONGEST_SLEEP_S = 125.0
 FORGOTTEN_S = 2.0
+GONE_S = 0.2
 
 
 class Audit:
@@ -43,6 +44,7 @@ class Audit:
         self._check_bounded()
         if self._world.outbox is not None:
             self._world.outbox.check_bounded()
+        self._check_gone()
         if self._plan.is_gentle:
             self._check_left()
         self._stage()
@@ -58,6 +60,20 @@ class Audit:
                 if len(consumer.in_flight) > most:
                     count = len(consumer.in_flight)
                     raise Broken(f"{worker.process.name} has {count} in flight, of {most} at most")
+
+    def _check_gone(self) -> None:
+        """No worker keeps what it was told is not its own any more, but to settle it."""
+        now = self._scheduler.now
+        for worker in self._workers:
+            if worker is None or worker.process.dead or not worker.connection.gone:
+                continue
+            if now < worker.process.frozen_until + GONE_S:
+                continue
+            for group, consumer in worker.consumers.items():
+                for one in consumer.in_flight.deliveries.difference(consumer.renewal._sending()):
+                    since = worker.connection.gone.get((group, one.slot, one.subject, one.receipt))
+                    if since is not None and now > since + GONE_S:
+                        raise Broken(f"{worker.process.name} keeps {one.id}, whose lease is gone")
 
     def _check_left(self) -> None:
         """Slots of a worker that has left are free at once."""

@@ -10,12 +10,14 @@ from qframe.errors import AnswerLost, SlotsAway, StoreUnavailable
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.model.store import ModelStore
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
-from qframe.stores.types import PullResult, RenewResult, RevokeResult
+from qframe.stores.types import LeaseRef, PullResult, RenewResult, RevokeResult
 from qframe.topic import Topic
 from simulation.ledger import Ledger
 from simulation.scheduler import Process, Scheduler
 from simulation.threads import SimulatedEvent
 
+Lease = tuple[str, int, str | None, str]
+"""Of a group: its slot, its subject, its receipt."""
 SHORT_S = 0.0008
 """A way back that is shorter takes no turn of its own."""
 SLOW_S = 0.1
@@ -157,6 +159,11 @@ class Connection:
 
     Each call takes a drawn time to get there and a drawn time back. While there is trouble it is
     refused, is lost on the way there or back, comes late, or reaches some slots only.
+
+    Attributes:
+        troubles: what is wrong with it, and was.
+        patience_s: after how long a call is given up.
+        gone: when it was heard of a lease that it is not held any more.
     """
 
     url = "simulated://"
@@ -168,6 +175,7 @@ class Connection:
         self.capabilities = server.capabilities
         self.troubles: list[Trouble] = []
         self.patience_s = PATIENCE_S
+        self.gone: dict[Lease, float] = {}
         self.log: Callable[..., None] = lambda *_: None
         self._random = Random(f"{seed}/{process.name}")
         self._draw = self._random.random
@@ -187,6 +195,16 @@ class Connection:
 
     def now_ms(self) -> int:
         return self.server.now_ms()
+
+    def renew(
+        self, topic: Topic, group: str, holds: Sequence[LeaseRef], lease_ms: int
+    ) -> RenewResult:
+        asked = topic, group, holds, lease_ms
+        renewed: RenewResult = self._call("renew", self.server.renew, asked, {})
+        for hold in renewed.gone:
+            lease = group, hold.slot, hold.subject, hold.receipt
+            self.gone.setdefault(lease, self.scheduler.now)
+        return renewed
 
     def reconnect(self) -> None:
         """Has nothing that could be broken."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import suppress
 from functools import partial
 from typing import Any
 
@@ -142,9 +141,16 @@ class World:
             more["delay"] = message.delay_s
         if self.plan.kind == "priority":
             more["priority"] = message.priority
+        is_unknown = False
         while True:
-            with suppress(PublishUnknown, StoreUnavailable):
+            try:
                 producer.publish(self.topic, message.number, **more)
+            except PublishUnknown:
+                is_unknown = True
+            except StoreUnavailable as error:
+                if not is_unknown and name in self.ledger.key_of:
+                    self._fail(Broken(f"{name} is stored, and its publish was refused: {error}"))
+            else:
                 return
             self.scheduler.sleep(0.2)
 
