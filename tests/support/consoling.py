@@ -82,9 +82,9 @@ def fill(app: QFrame) -> None:
 
 
 @contextmanager
-def shop(url: str) -> Iterator[QFrame]:
+def shop(url: str, **options: Any) -> Iterator[QFrame]:
     """An app whose worker has handled all that `fill` publishes, and has stopped."""
-    with QFrame(url, grace=5) as app:
+    with QFrame(url, grace=5, **options) as app:
         fill(app)
         with running(app):
             eventually(lambda: _is_handled(app), within=60)

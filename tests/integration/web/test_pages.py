@@ -56,6 +56,22 @@ def test_every_page_is_shown_to_every_role_and_nothing_is_changed_by_looking(
     assert not heard
 
 
+@pytest.mark.parametrize("server", ["redis_server", "postgres"])
+def test_every_page_is_shown_over_a_server_too(server: str, request: pytest.FixtureRequest) -> None:
+    running = request.getfixturevalue(server)
+    url = running.url if server == "redis_server" else running.new_database()
+    with shop(url, namespace="console-pages") as app:
+        web = browser(app)
+        for addresses in ADDRESSES.values():
+            for address in addresses:
+                reply = web.get(address)
+                assert reply.status_code == 200, (address, text_of(reply.text))
+        assert "What blocks it blocked" in text_of(
+            web.get("/topics/orders/billing/key?key=customer-77").text
+        )
+        assert "3 dead letters" in text_of(web.get("/topics/orders/billing/dead").text)
+
+
 def test_no_route_shows_a_viewer_a_body_or_what_is_in_it(app: QFrame) -> None:
     web = browser(app, "viewer")
     for address in (

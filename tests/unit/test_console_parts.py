@@ -1,0 +1,211 @@
+"""Parts of the console by themselves: the sampler, searches, bodies, problems, charts."""
+
+from __future__ import annotations
+
+import threading
+from typing import Any
+
+import pytest
+
+from qframe.clock import VirtualClock
+from qframe.codec import RAW, TYPE_HEADER
+from qframe.errors import BadOption, StoreUnavailable
+from qframe.roster import Roster
+from qframe.stores.model.store import ModelStore
+from qframe.stores.records import Record
+from qframe.stores.types import Entry
+from qframe.topic import Topic
+from qframe.web.bodies import named_like_a_secret, shown_body, shown_headers
+from qframe.web.problems import problems_of
+from qframe.web.query import wanted_of
+from qframe.web.rendering import charts_of, plain, span
+from qframe.web.sampler import ChartPoint, Sampler
+
+TOPIC = Topic("orders", kind="ordered", slots=2)
+NOBODY = Roster(0, [], {})
+
+
+class Scene:
+    """A store of a topic with one group, and a sampler of it."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = ModelStore(clock=self.clock)
+        self.store.declare(TOPIC)
+        self.store.subscribe(TOPIC, "billing")
+        self.sampler = Sampler(lambda: self.store, roster=lambda *_: NOBODY, clock=self.clock)
+
+    def publish(self, count: int) -> None:
+        ids = [f"{self.clock.now_ms()}-{number}" for number in range(count)]
+        self.store.publish(TOPIC, [Entry(0, id_, id_, id_, id_, None, b"1") for id_ in ids])
+
+
+def record(body: bytes, headers: dict[str, str] | None = None) -> Record:
+    return Record(
+        topic="t", group="g", slot=0, state="todo", subject=None, seq=1, id="i", key=None,
+        headers=headers, body=body, published_at_ms=0,
+    )  # fmt: skip
+
+
+def text_of(body: bytes, headers: dict[str, str] | None = None) -> str:
+    return shown_body(record(body, headers), named_like_a_secret).text
+
+
+def test_the_store_is_looked_at_once_a_second_however_many_look_and_never_for_nobody() -> None:
+    scene = Scene()
+    for _ in range(20):
+        scene.sampler.look()
+    assert scene.sampler.looks == 1
+    scene.clock.advance(60_000)
+    assert scene.sampler.looks == 1
+    scene.sampler.look()
+    assert scene.sampler.looks == 2
+    scene.sampler.forget()
+    scene.sampler.look()
+    assert scene.sampler.looks == 3
+
+
+def test_a_store_that_is_away_is_asked_once_a_second_and_what_was_seen_stays(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    scene.publish(3)
+    scene.sampler.look()
+
+    def away() -> Any:
+        raise StoreUnavailable("redis", "no reply")
+
+    monkeypatch.setattr(scene.store, "topics", away)
+    scene.clock.advance(1000)
+    looks = [scene.sampler.look() for _ in range(5)]
+    assert scene.sampler.looks == 2
+    assert {str(look.error) for look in looks} == {str(looks[0].error)}
+    assert looks[0].groups[0].totals.lag == 3
+
+
+def test_while_a_store_hangs_others_are_told_so_and_shown_what_was_seen(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    scene = Scene()
+    scene.publish(3)
+    scene.sampler.look()
+    scene.sampler.forget()
+    gate, hangs, real = threading.Event(), threading.Event(), scene.store.topics
+
+    def hang() -> Any:
+        hangs.set()
+        gate.wait(60)
+        return real()
+
+    monkeypatch.setattr(scene.store, "topics", hang)
+    monkeypatch.setattr("qframe.web.sampler.PATIENCE_S", 0.01)
+    thread = threading.Thread(target=scene.sampler.look)
+    thread.start()
+    hangs.wait(60)
+    look = scene.sampler.look()
+    gate.set()
+    thread.join()
+    assert "has not replied" in str(look.error)
+    assert look.groups[0].totals.lag == 3
+
+
+def test_charts_have_the_last_hour_in_steps_of_ten_seconds_and_gaps_where_nobody_looked() -> None:
+    scene = Scene()
+    for _ in range(400):
+        scene.sampler.look()
+        scene.clock.advance(10_000)
+    assert len(scene.sampler.points("orders", "billing")) == 360
+    scene.clock.advance(600_000)
+    scene.publish(100)
+    scene.sampler.look()
+    points = scene.sampler.points("orders", "billing")
+    charts = charts_of(points, scene.clock.now_ms())
+    assert len(charts["lag"].lines) == 2
+    assert charts["lag"].top == 100
+    assert charts["arrivals"].last == 0  # nobody knows when in these ten minutes they came
+
+
+def test_problems_are_told_the_worst_first() -> None:
+    scene = Scene()
+    scene.publish(5)
+    [worst] = problems_of(scene.sampler.look(), scene.sampler.points)
+    assert (worst.level, worst.text) == ("bad", "no worker is alive, and 5 wait")
+    scene.store.tune(TOPIC, "billing", {"paused": "yes"})
+    scene.sampler.forget()
+    [only] = problems_of(scene.sampler.look(), scene.sampler.points)
+    assert (only.level, only.text) == ("warn", "paused")
+
+
+def test_recent_deaths_are_a_problem_and_old_ones_a_note() -> None:
+    scene = Scene()
+    look = scene.sampler.look()
+    totals = look.groups[0].totals
+    dead = type(totals)(group="billing", dead=7)
+    look = look._replace(groups=(look.groups[0]._replace(totals=dead, workers=1, unowned=0),))
+
+    def seen(before: int) -> list[ChartPoint]:
+        return [ChartPoint(0, 0, 0, 0, 0, before), ChartPoint(10_000, 0, 0, 0, 0, 7)]
+
+    assert problems_of(look, lambda *_: seen(2))[0].text == "5 died in the last ten minutes"
+    assert problems_of(look, lambda *_: seen(7))[0].text == "7 dead letters"
+
+
+def test_numbers_of_a_body_stand_as_they_were_written() -> None:
+    body = b'{"id": 9223372036854775807, "x": 1.10, "y": 1e400, "z": -0.0, "a": 1, "a": 2}'
+    text = text_of(body)
+    for digits in ("9223372036854775807", "1.10", "1e400", "-0.0", '"a": 1', '"a": 2'):
+        assert digits in text
+
+
+@pytest.mark.parametrize(
+    ("body", "headers", "shown"),
+    [
+        (b'{"user": {"password": {"a": 1}, "n": 1}}', None,
+         '{\n  "user": {\n    "password": "***",\n    "n": 1\n  }\n}'),
+        (b'{"apiKey": "k", "card_number": 4111}', None,
+         '{\n  "apiKey": "***",\n  "card_number": "***"\n}'),
+        (b'"redis://user:pw@host"', None, '"redis://***@host"'),
+        (b"[]", None, "[]"),
+        (b"{}", None, "{}"),
+        (b"[true, null]", None, "[\n  true,\n  null\n]"),
+        (b"not json", None, "not json"),
+        (b'{"a": 1}', {TYPE_HEADER: RAW}, '{"a": 1}'),
+        (b"\xff\x00\x01", None, "ff0001"),
+        (b"[" * 100_000, None, "[" * 65_536),
+    ],
+)  # fmt: skip
+def test_a_body_is_laid_out_for_people(
+    body: bytes, headers: dict[str, str] | None, shown: str
+) -> None:
+    assert text_of(body, headers) == shown
+
+
+def test_headers_that_are_named_like_secrets_are_hidden() -> None:
+    headers = {"Authorization": "Bearer x", "trace": "abc", "x-api-key": "y"}
+    assert shown_headers(headers, named_like_a_secret) == [
+        ("Authorization", "***"), ("trace", "abc"), ("x-api-key", "***"),
+    ]  # fmt: skip
+
+
+def test_the_words_of_a_search_are_told_apart() -> None:
+    wanted = wanted_of('topic:orders key:"two words" header.trace: body.user.id:77 id:a:b')
+    assert wanted.facts == {"topic": "orders", "key": "two words", "id": "a:b"}
+    assert wanted.headers == {"trace": None}
+    assert wanted.body == {"user.id": "77"}
+    assert wanted_of("customer-77").word == "customer-77"
+    assert wanted_of("urn:isbn:1").word == "urn:isbn:1"
+    assert wanted_of("  ").is_nothing
+
+
+@pytest.mark.parametrize("typed", ["a b", 'key:"open'])
+def test_a_search_that_makes_no_sense_is_refused_with_a_remedy(typed: str) -> None:
+    with pytest.raises(BadOption):
+        wanted_of(typed)
+
+
+def test_texts_from_outside_cannot_turn_others_round_or_hide() -> None:
+    assert plain("a\u202eb\x00c\ufeff") == "a\\u202eb\\u0000c\\ufeff"
+    assert plain("ü 漢 😀\n") == "ü 漢 😀\n"
+    assert [span(ms) for ms in (5, 1999, 2000, 120_000, 7_200_000, None)] == [
+        "5 ms", "1999 ms", "2 s", "2 min", "2 h", "\u2013",
+    ]  # fmt: skip
