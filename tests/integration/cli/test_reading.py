@@ -96,6 +96,34 @@ def test_explain_takes_a_key_or_an_offset(shop: Program) -> None:
     assert "it is no id" in shop.refused("explain", "a", "b", "c")
 
 
+def test_explain_shows_how_attempts_ended_where_the_topic_keeps_it(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    program.ok("topics", "declare", "kept", "--slots", "1", "--history", "1d")
+    with program.app() as app:
+        topic = app.store.topic("kept")
+        assert topic is not None
+        assert topic.history_ms == 86_400_000
+
+        @app.consumer(topic, "billing", max_attempts=1)
+        def bill(order: int) -> None:
+            if not order:
+                raise ValueError("an empty order")
+
+        for number in range(2):
+            app.publish(topic, number, id=f"k-{number}")
+        app.run(burst=True)
+    (settled,) = program.ok("explain", "k-1", "--json").json
+    (entry,) = settled["history"]
+    assert (entry["attempt"], entry["verdict"], entry["error"]) == (1, "ack", None)
+    assert settled["causes"][0] | {"text": ""} == {
+        "cause": "settled", "text": "", "at": entry["ended"], "worker": entry["worker"],
+        "attempt": 1,
+    }  # fmt: skip
+    lines = program.ok("explain", "kept", "k-0").out.splitlines()
+    assert any("failed for good" in line for line in lines)
+    assert any(line.startswith("    ValueError: an empty order (") for line in lines)
+
+
 def test_search_finds_messages_by_what_they_have(shop: Program) -> None:
     def ids(*words: str) -> list[str]:
         return sorted(each["id"] for each in shop.ok("search", *words, "--json").json["found"])
