@@ -19,6 +19,7 @@ from qframe.admin.holds import HoldAdmin
 from qframe.admin.keys import KeyAdmin
 from qframe.admin.looking import LookingAdmin
 from qframe.admin.removal import RemovalAdmin
+from qframe.admin.repair import RepairAdmin
 from qframe.admin.rights import checked_rights
 from qframe.admin.timer_verbs import TimerAdmin
 from qframe.events import Events
@@ -29,6 +30,7 @@ from qframe.topic import Topic
 
 class Admin(
     LookingAdmin, FindingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, TimerAdmin,
+    RepairAdmin,
     RemovalAdmin,
 ):  # fmt: skip
     """Looks at topics and groups, and changes them: `app.admin`.

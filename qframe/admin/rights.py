@@ -22,8 +22,8 @@ from qframe.stores.records import HistoryEntry, Record
 
 Right = Literal["view", "body", "retry", "drop", "seek", "pause", "tune"]
 """`view`: counts, workers, and where messages are. `body`: bodies, headers, errors. `retry`: dead
-letters and blocked keys. `drop`: dead letters, groups and topics, for good. `seek`, `pause` and
-`tune`: the verbs of these names."""
+letters, blocked keys, repairs. `drop`: dead letters, groups and topics, for good. `seek`, `pause`
+and `tune`: the verbs of these names."""
 
 ALL_RIGHTS: Final[frozenset[Right]] = frozenset(get_args(Right))
 _READING: Final[frozenset[Right]] = frozenset({"view", "body"})

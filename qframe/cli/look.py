@@ -1,4 +1,4 @@
-"""`qframe peek` and `qframe verify`: looking, and changing nothing."""
+"""`qframe peek` and `qframe verify`: looking, and mending what is asked for."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ import typer
 
 from qframe.admin.looking import STATES
 from qframe.cli.bodies import own_headers
-from qframe.cli.flags import AsJson, GroupName, Limit, TopicName
+from qframe.cli.flags import AsJson, By, GroupName, Limit, TopicName
 from qframe.cli.output import facts, say, say_json, table
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import body_text, second, why
 from qframe.cli.target import Target, targeted
 from qframe.clock import moment
+from qframe.stores.faults import is_mendable
 from qframe.stores.records import Record
 
 
@@ -59,27 +60,45 @@ def peek(
 def verify(
     target: Target,
     topic: Annotated[str | None, typer.Argument(metavar="TOPIC", help="All if left out.")] = None,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Mend what can be mended without a guess.")
+    ] = False,
+    by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Audits that no message is lost or in two places.
 
-    Exits with 1 if something is wrong.
+    Changes nothing without --repair. Exits with 1 if something is wrong, and still is.
     """
-    with target.opened() as app:
-        names = [each.name for each in app.admin.topics()] if topic is None else [topic]
-        faults = {name: app.admin.verify(name) for name in names}
-    wrong = sum(len(found) for found in faults.values())
+    with target.acting(by) as (app, admin):
+        names = [each.name for each in app.store.topics()] if topic is None else [topic]
+        repaired = {name: admin.repair(name) if repair else [] for name in names}
+        faults = {name: admin.verify(name) for name in names}
     if as_json:
-        say_json([{"topic": name, "faults": found} for name, found in faults.items()])
+        say_json(
+            [{"topic": name, "faults": faults[name], "repaired": repaired[name]} for name in names]
+        )
     else:
-        for name, found in faults.items():
-            say(f"{name}: {'ok' if not found else f'{len(found)} wrong'}")
-            for fault in found:
-                say(f"  {fault}")
+        for name in names:
+            _say_audit(name, faults[name], repaired[name])
         if not names:
             say("no topics yet: nothing to verify")
-    if wrong:
+        mendable = sum(is_mendable(fault) for found in faults.values() for fault in found)
+        if mendable and not repair:
+            say(f"qframe verify --repair mends {mendable} of these")
+    if any(faults.values()):
         raise typer.Exit(1)
+
+
+def _say_audit(name: str, faults: list[str], repaired: list[str]) -> None:
+    """Shows the faults of a topic, and what was mended."""
+    words = [f"{len(repaired)} repaired"] if repaired else []
+    words += [f"{len(faults)} wrong"] if faults else []
+    say(f"{name}: {', '.join(words) or 'ok'}")
+    for each in repaired:
+        say(f"  repaired: {each}")
+    for each in faults:
+        say(f"  {each}")
 
 
 def say_record(record: Record, now_ms: int) -> None:

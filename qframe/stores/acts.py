@@ -1,4 +1,4 @@
-"""The roles of a store by which a person frees keys and settles dead letters."""
+"""The roles of a store by which a person frees keys, settles dead letters, mends what is wrong."""
 
 from __future__ import annotations
 
@@ -71,3 +71,14 @@ class DeadLetters(Protocol):
         *, after: DeadPlace | None = None, until: DeadPlace | None = None,
     ) -> int:  # fmt: skip
         """Removes dead messages for good, counted as cancelled; returns how many."""
+
+
+class Repairing(Protocol):
+    """Mending what somebody or something has damaged."""
+
+    def repair(self, topic: Topic) -> list[str]:
+        """Mends what `verify` finds and can be mended without a guess; returns what was done.
+
+        `qframe.stores.faults` says what that is. Others may work meanwhile: each place is looked at
+        again at one moment, and what is right is left alone. A healthy topic is not changed.
+        """

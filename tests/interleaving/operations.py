@@ -356,6 +356,7 @@ OPERATIONS = [
     Operation("history", _history, looks=True, seen=lambda ends: sorted(plain(ends), key=str)),
     Operation("scan", _each(lambda store, topic: store.scan(topic, limit=1000)), looks=True,
               seen=_of_scan),
+    Operation("repair", _each(lambda store, topic: store.repair(topic)), looks=True),
     Operation("verify", _each(lambda store, topic: store.verify(topic)), looks=True),
     Operation("now_ms", _each(lambda store, topic: store.now_ms()), looks=True),
     Operation("read_log", _each(lambda store, topic: store.read_log(topic, 0, 0, 100)),

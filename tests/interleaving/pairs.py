@@ -63,16 +63,24 @@ def run(place: Place, pair: Pair, chosen: Callable[[list[int]], list[int]] = lis
     scene, first, second = pair
     acts = act_of(first, scene, 1), act_of(second, scene, 2)
     allowed = endings(scene, first, acts[0], second, acts[1])
-    alone = _Run(place, pair, acts)
+    around = _around(pair, acts) if second.by_step else []
+    alone = _Run(place, pair, acts, around=around)
     alone.go(None)
     alone.check(allowed)
     counted = Counted(pairs=1)
     for at in chosen(points_of(alone.names)):
-        run = _Run(place, pair, acts, begun=alone.begun)
+        run = _Run(place, pair, acts, begun=alone.begun, around=around)
         run.go(at)
         run.check(allowed)
         counted = counted._replace(points=counted.points + 1, waits=counted.waits + run.waited)
     return counted
+
+
+def _around(pair: Pair, acts: Any) -> list[Ending]:
+    """The endings where the second one, of several steps, has begun before the first, and waits."""
+    scene, first, second = pair
+    found = endings(scene, second, acts[1], first, acts[0])
+    return [each._replace(results=(each.results[1], each.results[0])) for each in found]
 
 
 def points_of(names: list[str]) -> list[int]:
@@ -92,8 +100,11 @@ def points_of(names: list[str]) -> list[int]:
 class _Run:
     """The first operation, with the second at one of its points."""
 
-    def __init__(self, place: Place, pair: Pair, acts: Any, begun: int = 0) -> None:
+    def __init__(
+        self, place: Place, pair: Pair, acts: Any, begun: int = 0, *, around: list[Ending]
+    ) -> None:
         self._place, self._pair, self._acts = place, pair, acts
+        self._around = around
         self._begun_alone = begun
         self.waited = False
         self._at: int | None = None
@@ -160,7 +171,8 @@ class _Run:
         if first.by_step or not self._has_acted:
             return allowed
         if self.waited:  # undone by a deadlock, the first begins again
-            return allowed[-1:] if self.begun == self._begun_alone else allowed
+            is_first_done = self.begun == self._begun_alone
+            return [*(allowed[-1:] if is_first_done else allowed), *self._around]
         return allowed if self._acted_before else allowed[:1]
 
     def _check_bells(self) -> None:

@@ -30,6 +30,7 @@ CHANGES: Final[dict[str, Callable[[Admin], object]]] = {
     "retry dead_retry": lambda admin: admin.dead_retry("events", "billing", "all"),
     "retry skip": lambda admin: admin.skip("events", "billing", "k2"),
     "retry unblock": lambda admin: admin.unblock("events", "billing", "k2"),
+    "retry repair": lambda admin: admin.repair(),
     "drop dead_drop": lambda admin: admin.dead_drop("events", "billing", "all"),
     "drop drop_group": lambda admin: admin.drop_group("events", "billing"),
     "drop delete_topic": lambda admin: admin.delete_topic("events", confirm="events"),

@@ -39,6 +39,7 @@ from qframe.stores.redis import (
     leases,
     publish,
     pull,
+    repair,
     rosters,
     search,
     settle,
@@ -219,6 +220,11 @@ EPOCHS = {0: "an epoch"}
 # For each script: what makes the store call it, and for how many items. `r` is the recorder.
 USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "look": (lambda r: audit.look(r, DELAY, "a group", 0, "a subject", "a member"), 0),
+    "mend": (
+        lambda r: repair.mend(
+            r, DELAY, "a group", 0, "subject", "a subject", "a member", "a time",
+        ), 0,
+    ),
     "hasten": (lambda r: unblock.hasten(r, DELAY, "a group", 0, "a subject", 7, "a time"), 0),
     "skip": (
         lambda r: unblock.skip(
@@ -299,7 +305,8 @@ GIVEN: dict[str, Container[Any]] = {
     "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
     "cursor": ("0",), "step": (1000,), "text": ("a text",), "worker": ("a worker",),
-    "keeps": (0,), "history": (0,), "id": ("an id",),
+    "keeps": (0,), "history": (0,), "id": ("an id",), "part": ("subject",),
+    "what": ("a subject",),
     "kept": (86_400_000,), "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
     "options": (msgspec.json.encode(TopicOptions(86_400_000, None, 3_600_000, 30_000)),),

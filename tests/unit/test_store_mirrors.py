@@ -27,6 +27,7 @@ ROLES = {
     base.StoredTimers: "timers",
     acts.Unblocking: "unblock",
     acts.DeadLetters: "dead",
+    acts.Repairing: "repair",
     base.Inspecting: "inspect",
     base.Searching: "search",
     base.Logs: "logs",

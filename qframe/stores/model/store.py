@@ -14,6 +14,7 @@ from qframe.stores.model.inspect import ModelInspecting
 from qframe.stores.model.logs import ModelLogs
 from qframe.stores.model.publish import ModelPublishing
 from qframe.stores.model.pull import ModelPulling
+from qframe.stores.model.repair import ModelRepairing
 from qframe.stores.model.rosters import ModelRosters
 from qframe.stores.model.search import ModelSearching
 from qframe.stores.model.settle import ModelSettling
@@ -28,8 +29,8 @@ _CAPABILITIES: Final = Capabilities(durable=False, shared=False, bell=True, tran
 
 class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelRosters,
-    ModelControls, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelInspecting, ModelSearching,
-    ModelLogs,
+    ModelControls, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelRepairing, ModelInspecting,
+    ModelSearching, ModelLogs,
 ):  # fmt: skip
     """Messages in this process's memory.
 

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
+
+import msgspec
 
 from qframe.drivers.redis import Redis
 from qframe.errors import StoreDamaged, UnknownGroup
+from qframe.stores import faults
+from qframe.stores.faults import Fault, Part
 from qframe.stores.records import Stats
 from qframe.stores.redis.counts import cursor_of, stats_of
 from qframe.stores.redis.envelopes import (
@@ -45,31 +49,45 @@ _OF_GROUP: Final = {
 _UNREADABLE: Final = (StoreDamaged, struct.error, ValueError, TypeError, IndexError)
 
 
-def verify(redis: Redis, keys: SlotKeys, now: str) -> list[str]:
-    """The faults, in sentences; nothing if there is none.
+def verify(redis: Redis, keys: SlotKeys, now: str) -> list[Fault]:
+    """The faults; nothing if there is none.
 
-    A slot is read in pages, while others may work on it. A slot that looks wrong while its counts
-    move is looked at again, and told of only if it looks so each time.
+    A slot is read in pages, while others may work on it. A slot that looks wrong is looked at
+    again, and told of only if it looks so each time; what there is of an ordered slot is compared
+    with its counts only if these have stood still meanwhile.
     """
     try:
         groups: list[str | None] = [*names(redis, keys)]
     except StoreDamaged as error:
-        return [f"{keys.topic.name} slot 0: {error.why}"]
+        return [Fault(f"{keys.topic.name} slot 0", error.why, None, 0, left=faults.FOREIGN)]
     if not groups and keys.topic.has_subjects:
         groups = [UNCLAIMED]
-    wrong: list[str] = []
+    wrong: list[Fault] = []
     for group in groups or [None]:
         for slot in range(keys.topic.slots):
-            found = set(_faults(redis, keys, group, slot, now))
+            found = _looked(redis, keys, group, slot, now)
             for _ in range(LOOKS - 1):
                 if not found:
                     break
-                found &= set(_faults(redis, keys, group, slot, now))
-            wrong += sorted(found)
-    return wrong
+                again = _looked(redis, keys, group, slot, now)
+                found = {place: each for place, each in again.items() if place in found}
+            wrong += sorted(found.values(), key=str)
+    return faults.with_counts_last(wrong)
 
 
-def _faults(redis: Redis, keys: SlotKeys, group: str | None, slot: int, now: str) -> Iterable[str]:
+def _looked(
+    redis: Redis, keys: SlotKeys, group: str | None, slot: int, now: str
+) -> dict[Fault, Fault]:
+    """The faults of a slot, by what stays the same: where a count differs, by how much it does."""
+    return {
+        msgspec.structs.replace(each, what="") if each.part is Part.COUNT else each: each
+        for each in _faults(redis, keys, group, slot, now)
+    }
+
+
+def _faults(
+    redis: Redis, keys: SlotKeys, group: str | None, slot: int, now: str
+) -> Iterable[Fault]:
     """The faults of a slot for a group; for no group, those of what all groups share."""
     whose = keys.topic.name if group is None else f"{keys.topic.name}/{group}"
     where = f"{whose} slot {slot}"
@@ -81,15 +99,17 @@ def _faults(redis: Redis, keys: SlotKeys, group: str | None, slot: int, now: str
         [one] = stats_of(redis, keys, group, [slot], now)
         return list(_slot(redis, keys, one, where))
     except UnknownGroup:
-        return [
-            f"{where}: the group has subscribed to the topic, but this slot has no record of it"
-        ]
+        what = "the group has subscribed to the topic, but this slot has no record of it"
+        return [Fault(where, what, group, slot, left=faults.RECORD)]
     except _UNREADABLE as error:
         why = error.why if isinstance(error, StoreDamaged) else f"{type(error).__name__}: {error}"
-        return [f"{where}: its keys cannot be read ({why})"]
+        what = f"its keys cannot be read ({why})"
+        return [Fault(where, what, group, slot, left=faults.FOREIGN)]
 
 
-def _types(redis: Redis, keys: SlotKeys, group: str | None, slot: int, where: str) -> Iterator[str]:
+def _types(
+    redis: Redis, keys: SlotKeys, group: str | None, slot: int, where: str
+) -> Iterator[Fault]:
     """Keys of another type than they should be."""
     typed = [(name, keys.key(slot, name), kind) for name, kind in OF_SLOT.items()]
     if group is not None:
@@ -100,78 +120,104 @@ def _types(redis: Redis, keys: SlotKeys, group: str | None, slot: int, where: st
     types = redis.ask_many([(key, "TYPE") for _, key, _ in typed])
     for (name, _, kind), found in zip(typed, types, strict=True):
         if found.decode() not in (kind, "none"):
-            yield f"{where}: its key {name} is a {found.decode()}, and should be a {kind}"
+            what = f"its key {name} is a {found.decode()}, and should be a {kind}"
+            yield Fault(where, what, group, slot, left=faults.FOREIGN)
 
 
-def _slot(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[str]:
-    parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
-    if one.published != parts:
-        yield f"{where}: {one.published} published, {parts} accounted for"
+def _slot(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Fault]:
+    missing = missing_of(one)
+    if missing:
+        what = f"{one.published} published, {one.published - missing} accounted for"
+        yield Fault(where, what, one.group, one.slot, Part.COUNT, missing)
     if not keys.topic.has_subjects:
         yield from _line(redis, keys, one, where)
         yield from _later(redis, keys, one, where)
     yield from _subjects(redis, keys, one, where)
+    yield from _dead(redis, keys, one, where)
     kept, ended = redis.ask_many([
         (keys.key(one.slot, "history", one.group), "HLEN"),
         (keys.key(one.slot, "ended", one.group), "ZCARD"),
     ])  # fmt: skip
     if kept != ended:
-        yield f"{where}: {kept} messages have a history, and {ended} of them an end"
+        what = f"{kept} messages have a history, and {ended} of them an end"
+        yield Fault(where, what, one.group, one.slot, left=faults.HISTORY)
 
 
-def _line(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[str]:
+def missing_of(one: Stats) -> int:
+    """How many messages are published and not accounted for."""
+    parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
+    return one.published - parts
+
+
+def _line(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Fault]:
     cursor = cursor_of(redis, keys, one.group, one.slot)
-    if not cursor.floor <= cursor.read <= one.head:
-        yield f"{where}: floor {cursor.floor}, read {cursor.read}, head {one.head}"
+    group, slot = one.group, one.slot
+
+    def wrong(what: str, left: str | None) -> Fault:
+        return Fault(where, what, group, slot, Part.WINDOW, left=left)
+
+    is_ordered = cursor.floor <= cursor.read <= one.head
+    if not is_ordered:
+        what = f"floor {cursor.floor}, read {cursor.read}, head {one.head}"
+        yield wrong(what, faults.POSITION)
     if cursor.floor < cursor.read:
-        receipt, lease = redis.ask(
-            keys.key(one.slot, "cursor", one.group), "HMGET", "receipt", "lease"
-        )
+        receipt, lease = redis.ask(keys.key(slot, "cursor", group), "HMGET", "receipt", "lease")
         if not receipt or not int(lease):
-            yield f"{where}: a window without a receipt or lease"
-    for subject in redis.ask(keys.key(one.slot, "body", one.group), "HKEYS"):
+            left = None if is_ordered else faults.POSITION
+            yield wrong("a window without a receipt or lease", left)
+    for subject in redis.ask(keys.key(slot, "body", group), "HKEYS"):
         if cursor.state_of(int(subject)) != "settled":
-            yield f"{where} subject {shown(subject)}: it is also in the line"
+            place = f"{where} subject {shown(subject)}"
+            what = "it is also in the line"
+            yield Fault(place, what, group, slot, Part.SUBJECT, subject, left=faults.TWO_PLACES)
     expected = cursor.floor
-    for message in log(redis, keys, one.slot, cursor.floor):
+    for message in log(redis, keys, slot, cursor.floor):
         if message.seq >= one.head:
             break
         if message.seq > expected:
-            yield f"{where}: offsets {expected} to {message.seq - 1} are not in the log"
+            yield wrong(f"offsets {expected} to {message.seq - 1} are not in the log", faults.LOST)
         expected = message.seq + 1
         if isinstance(message, Malformed) and cursor.state_of(message.seq) != "settled":
-            yield f"{where} offset {message.seq}: {message.error}"
+            place = f"{where} offset {message.seq}"
+            yield Fault(place, message.error, group, slot, left=faults.UNREADABLE)
     if expected < one.head:
-        yield f"{where}: offsets {expected} to {one.head - 1} are not in the log"
+        yield wrong(f"offsets {expected} to {one.head - 1} are not in the log", faults.LOST)
 
 
-def _later(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[str]:
-    for member in _pairs(redis, keys.key(one.slot, "later"), "ZSCAN"):
+def _later(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Fault]:
+    for member in pairs(redis, keys.key(one.slot, "later"), "ZSCAN"):
         _, message = delayed(member, one.slot)
         if isinstance(message, Malformed):
-            yield f"{where} later: {message.error}"
+            place = f"{where} later"
+            yield Fault(place, message.error, one.group, one.slot, left=faults.UNREADABLE)
 
 
-def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[str]:
+def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Fault]:
     """Every head stands in one place, and what stands there has a head."""
+    group, slot = one.group, one.slot
 
     def key(name: str) -> bytes:
-        return keys.key(one.slot, name, one.group)
+        return keys.key(slot, name, group)
 
-    bodies = _pairs(redis, key("body"), "HSCAN")
-    states = _pairs(redis, key("tries"), "HSCAN")
-    rounds = _pairs(redis, key("next"), "HSCAN")
-    for subject, value in bodies.items():
-        message = letter_of(value, one.slot).envelope
-        if isinstance(message, Malformed):
-            yield f"{where} subject {shown(subject)}: {message.error}"
+    def wrong(subject: bytes, what: str, left: str | None, member: bytes = b"") -> Fault:
+        place = f"{where} subject {shown(subject)}"
+        return Fault(place, what, group, slot, Part.SUBJECT, subject, member, left)
+
     is_ordered = keys.topic.kind is Kind.ORDERED
-    lengths = _lengths(redis, keys, one, list(bodies)) if is_ordered else {}
+    before = counts_of(redis, keys, group, slot) if is_ordered else None
+    bodies = pairs(redis, key("body"), "HSCAN")
+    states = pairs(redis, key("tries"), "HSCAN")
+    rounds = pairs(redis, key("next"), "HSCAN")
+    for subject, value in bodies.items():
+        message = letter_of(value, slot).envelope
+        if isinstance(message, Malformed):
+            yield wrong(subject, message.error, faults.UNREADABLE)
+    lengths = lengths_of(redis, keys, group, slot, list(bodies)) if is_ordered else {}
     standing: dict[bytes, list[str]] = {subject: [] for subject in bodies}
     suspects: dict[bytes, bytes] = dict.fromkeys(set(states) - set(bodies), b"")
     suspects |= dict.fromkeys(set(rounds) - set(bodies), b"")
     for name in PLACES:
-        for member in _pairs(redis, key(name), "ZSCAN"):
+        for member in pairs(redis, key(name), "ZSCAN"):
             subject = member[TICKET.size :] if name == "todo" else member
             if subject not in standing:
                 suspects.setdefault(subject, member if name == "todo" else b"")
@@ -187,26 +233,65 @@ def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[
             suspects.setdefault(subject, b"")
     # What was read of a subject was not read at one moment: a look decides.
     for subject, member in sorted(suspects.items())[:SUSPECTS]:
-        reply = look(redis, keys, one.group, one.slot, subject, member)
-        for fault in _seen(reply, is_ordered=is_ordered):
-            yield f"{where} subject {shown(subject)}: {fault}"
-    if is_ordered:
-        unsettled = one.published - one.settled - one.cancelled - one.dead
-        held = redis.ask(keys.key(one.slot, "letters"), "HLEN")
-        there = len(bodies) + sum(lengths.values()) + held
-        if unsettled != there:
-            yield f"{where}: {unsettled} messages are not settled, {there} exist"
-    numbers = {NUMBER.unpack(member)[0] for member in _pairs(redis, key("dead"), "ZSCAN")}
-    records = _pairs(redis, key("graves"), "HSCAN")
+        reply = look(redis, keys, group, slot, subject, member)
+        for what, left in _seen(reply, is_ordered=is_ordered):
+            yield wrong(subject, what, left, member)
+    after = counts_of(redis, keys, group, slot) if is_ordered else None
+    if after is not None and after == before:
+        there = len(bodies) + sum(lengths.values()) + after.held
+        if missing := after.unsettled() - there:
+            what = f"{after.unsettled()} messages are not settled, {there} exist"
+            yield Fault(where, what, group, slot, Part.COUNT, missing)
+
+
+class SlotCounts(NamedTuple):
+    """The counts of an ordered slot, which stand still or not."""
+
+    published: int
+    acked: int
+    cancelled: int
+    parked: int
+    running: int
+    dead: int
+    held: int
+
+    def unsettled(self) -> int:
+        """How many messages there should be."""
+        return self.published + self.held - self.acked - self.cancelled - self.dead
+
+
+def counts_of(redis: Redis, keys: SlotKeys, group: str, slot: int) -> SlotCounts:
+    """The counts of a slot as they are now."""
+    names = ("published", "acked", "cancelled", "parked", "running")
+    found, dead, held = redis.ask_many(
+        [
+            (keys.key(slot, "cursor", group), "HMGET", *names),
+            (keys.key(slot, "dead", group), "ZCARD"),
+            (keys.key(slot, "letters"), "HLEN"),
+        ]
+    )
+    published, acked, cancelled, parked, running = (int(each or 0) for each in found)
+    return SlotCounts(published, acked, cancelled, parked, running, dead, held)
+
+
+def _dead(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Fault]:
+    """Each dead letter has a record, and a place among the dead."""
+    group, slot = one.group, one.slot
+    places = pairs(redis, keys.key(slot, "dead", group), "ZSCAN")
+    records = pairs(redis, keys.key(slot, "graves", group), "HSCAN")
+    numbers = {NUMBER.unpack(member)[0] for member in places}
     recorded = {NUMBER.unpack(member)[0] for member in records}
-    for seq in sorted(numbers - recorded):
-        yield f"{where} dead letter {seq}: it has no record"
-    for seq in sorted(recorded - numbers):
-        yield f"{where} dead letter {seq}: it has a record, and is not among the dead"
+    for seq in sorted(numbers ^ recorded):
+        what = "it has no record"
+        if seq in recorded:
+            what = "it has a record, and is not among the dead"
+        yield Fault(f"{where} dead letter {seq}", what, group, slot, Part.DEAD, seq)
     for member, value in records.items():
-        ended = delivery_of_dead(value, one.slot, NUMBER.unpack(member)[0])
+        ended = delivery_of_dead(value, slot, NUMBER.unpack(member)[0])
         if isinstance(ended, Malformed):
-            yield f"{where} dead letter {ended.id}: {ended.error}"
+            place = f"{where} dead letter {ended.id}"
+            left = "retry it or drop it"
+            yield Fault(place, ended.error, group, slot, left=left)
 
 
 def look(
@@ -218,48 +303,50 @@ def look(
     return reply
 
 
-def _seen(reply: list[Any], *, is_ordered: bool) -> Iterator[str]:
-    """The faults of a subject, by one look."""
+def _seen(reply: list[Any], *, is_ordered: bool) -> Iterator[tuple[str, str | None]]:
+    """The faults of a subject, by one look, and why they are left."""
     body, state, behind, *stands = reply
     *own, is_stray = stands
     places = [name for name, stood in zip(PLACES, own, strict=True) if stood]
     if not body:
         for name in [*places, *(["todo"] if is_stray else [])]:
-            yield f"it is in {name} but has no head"
+            yield f"it is in {name} but has no head", None
         if state or behind:
-            yield "it has keys left, but no head"
+            yield "it has keys left, but no head", None
         return
     if is_stray:
-        yield "its place in todo is another's"
+        yield "its place in todo is another's", None
     yield from _faults_of(places, state_of(state or None), behind, is_ordered=is_ordered)
 
 
 def _faults_of(
     places: list[str], state: Attempts, behind: int, *, is_ordered: bool
-) -> Iterator[str]:
-    """The faults of a head that stands in these places."""
+) -> Iterator[tuple[str, str | None]]:
+    """The faults of a head that stands in these places, and why they are left."""
     if len(places) != 1:
-        yield f"it stands in {' and '.join(places) or 'no keys'}"
+        yield f"it stands in {' and '.join(places) or 'no keys'}", None
     if ("doing" in places) != bool(state.receipt):
-        yield "in doing without a receipt, or with one and not in doing"
+        yield "in doing without a receipt, or with one and not in doing", None
     longest = 1 + (behind if is_ordered else 0)
     if bool(state.given) != bool(state.receipt) or state.given > longest:
-        yield f"a run of {state.given}"
+        yield f"a run of {state.given}", None
     if not is_ordered and behind and not state.receipt:
-        yield "a next round behind a free head"
+        yield "a next round behind a free head", faults.NEXT_ROUND
 
 
-def _lengths(redis: Redis, keys: SlotKeys, one: Stats, subjects: list[bytes]) -> dict[bytes, int]:
+def lengths_of(
+    redis: Redis, keys: SlotKeys, group: str, slot: int, subjects: list[bytes]
+) -> dict[bytes, int]:
     """How many messages stand behind each head."""
     found: dict[bytes, int] = {}
     for start in range(0, len(subjects), PAGE):
         page = subjects[start : start + PAGE]
-        lists = [keys.key(one.slot, "behind:", one.group) + subject for subject in page]
+        lists = [keys.key(slot, "behind:", group) + subject for subject in page]
         found |= dict(zip(page, redis.ask_many([(key, "LLEN") for key in lists]), strict=True))
     return found
 
 
-def _pairs(redis: Redis, key: bytes, scan: str) -> dict[bytes, bytes]:
+def pairs(redis: Redis, key: bytes, scan: str) -> dict[bytes, bytes]:
     """All fields of a hash, or members of a sorted set, in pages."""
     return dict(_scanned(redis, key, scan))
 

@@ -12,6 +12,7 @@ from qframe.codec import time_of_token
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
 from qframe.stores.base import Inspecting
+from qframe.stores.faults import sentences
 from qframe.stores.records import ChosenDead, Record, Stats
 from qframe.stores.redis import dead
 from qframe.stores.redis.audit import verify
@@ -62,7 +63,7 @@ class RedisInspecting(RedisRole, Inspecting):
 
     @override
     def verify(self, topic: Topic) -> list[str]:
-        return self._call(topic, verify, self._now())
+        return sentences(self._call(topic, verify, self._now()))
 
     @override
     def now_ms(self) -> int:

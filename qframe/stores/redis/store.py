@@ -18,6 +18,7 @@ from qframe.stores.redis.inspect import RedisInspecting
 from qframe.stores.redis.logs import RedisLogs
 from qframe.stores.redis.publish import RedisPublishing
 from qframe.stores.redis.pull import RedisPulling
+from qframe.stores.redis.repair import RedisRepairing
 from qframe.stores.redis.rosters import RedisRosters
 from qframe.stores.redis.search import RedisSearching
 from qframe.stores.redis.settle import RedisSettling
@@ -33,8 +34,8 @@ _CAPABILITIES: Final = Capabilities(durable=False, shared=True, bell=True, trans
 
 class RedisStore(
     RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisRosters,
-    RedisControls, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisInspecting, RedisSearching,
-    RedisLogs,
+    RedisControls, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisRepairing, RedisInspecting,
+    RedisSearching, RedisLogs,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.
 

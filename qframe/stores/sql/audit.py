@@ -1,14 +1,16 @@
-"""The audit behind `verify`: what must hold in the tables, and a sentence for what does not."""
+"""The audit behind `verify`: what must hold in the tables, and a fault for what does not."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Final
 
 from sqlalchemy import bindparam, func, select
 
 from qframe.drivers.sql import Statement, Transaction
+from qframe.stores import faults
+from qframe.stores.faults import Fault, Part
 from qframe.stores.rules import RANKED
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import counts, ranges
@@ -45,64 +47,74 @@ _OFFSETS: Final = Statement(
 _GAPS_NAMED: Final = 10
 
 
-def verify(transaction: Transaction, ref: TopicRef) -> list[str]:
-    """The faults in a topic's tables, in sentences; nothing if there is none."""
-    wrong: list[str] = []
+def verify(transaction: Transaction, ref: TopicRef) -> list[Fault]:
+    """The faults in a topic's tables; nothing if there is none."""
+    wrong: list[Fault] = []
     for number, name in transaction.rows(GROUPS, (ref.id,)):
         span = ref.cursor_range(number)
         who = f"{ref.topic.name}/{name or '(no group)'}"
         cursors = [CursorRow(*row) for row in transaction.rows(CURSORS, span)]
         known = {each.cursor: each for each in cursors}
         lost = [
-            f"{who} slot {slot}: the group has subscribed, but this slot has no record of it"
+            Fault(
+                f"{who} slot {slot}", "the group has subscribed, but this slot has no record of it",
+                name, slot, left=faults.RECORD,
+            )
             for slot in range(ref.topic.slots)
             if ref.cursor_number(number, slot) not in known
-        ]
+        ]  # fmt: skip
         wrong += lost or _counts(transaction, ref, name, who)
         for each in cursors:
             if not ref.topic.has_subjects:
-                wrong += _line(transaction, ref, each, who)
-        wrong += _queues(transaction, ref, span, who, known)
-    return wrong
+                wrong += _line(transaction, ref, each, name, who)
+        wrong += _queues(transaction, ref, span, name, who, known)
+    return faults.with_counts_last(wrong)
 
 
-def _counts(transaction: Transaction, ref: TopicRef, name: str, who: str) -> list[str]:
+def _counts(transaction: Transaction, ref: TopicRef, name: str, who: str) -> list[Fault]:
     """Conservation."""
     wrong = []
     for one in counts.stats(transaction, ref, name):
         parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
         if one.published != parts:
-            wrong.append(
-                f"{who} slot {one.slot}: {one.published} published, but {one.waiting} waiting + "
-                f"{one.todo} todo + {one.doing} doing + {one.settled} settled + {one.dead} dead + "
+            what = (
+                f"{one.published} published, but {one.waiting} waiting + {one.todo} todo + "
+                f"{one.doing} doing + {one.settled} settled + {one.dead} dead + "
                 f"{one.cancelled} cancelled = {parts}"
             )
+            wrong.append(Fault(f"{who} slot {one.slot}", what, name, one.slot, Part.COUNT))
     return wrong
 
 
-def _line(transaction: Transaction, ref: TopicRef, cursor: CursorRow, who: str) -> list[str]:
+def _line(
+    transaction: Transaction, ref: TopicRef, cursor: CursorRow, name: str, who: str
+) -> list[Fault]:
     """A stream's cursor, and the log under it."""
     slot = cursor.cursor % PER_TOPIC
-    where = f"{who} slot {slot}"
     at = ref.slot_number(slot)
     heads: dict[int, int] = dict(transaction.rows(arrive.HEADS, ref.slot_range()))
     head = heads[at]
-    wrong = []
-    if not cursor.floor <= cursor.read <= head:
-        wrong.append(f"{where}: floor {cursor.floor}, read {cursor.read}, head {head} out of order")
+    wrong: list[tuple[str, str | None]] = []
+    is_ordered = cursor.floor <= cursor.read <= head
+    if not is_ordered:
+        what = f"floor {cursor.floor}, read {cursor.read}, head {head} out of order"
+        wrong.append((what, faults.POSITION))
+    left = None if is_ordered else faults.POSITION
     edge = cursor.floor
     for start, end in ranges.load(cursor.settled):
         if not edge < start < end <= cursor.read:
-            wrong.append(f"{where}: settled range {start}-{end} is not between {edge} and the read")
+            wrong.append((f"settled range {start}-{end} is not between {edge} and the read", left))
         edge = end
     if cursor.has_window() and (cursor.receipt is None or not cursor.lease_until):
-        wrong.append(
-            f"{where}: offsets from {cursor.floor} are in doing without a lease or receipt"
-        )
+        wrong.append((f"offsets from {cursor.floor} are in doing without a lease or receipt", left))
     there = transaction.rows(_LINE, (at, cursor.floor, head))[0][0]
     if there != head - cursor.floor:
-        wrong += [f"{where}: {gap}" for gap in _gaps(transaction, at, cursor.floor, head)]
-    return wrong
+        gaps = _gaps(transaction, at, cursor.floor, head)
+        wrong += [(gap, faults.LOST) for gap in gaps]
+    return [
+        Fault(f"{who} slot {slot}", what, name, slot, Part.WINDOW, left=left)
+        for what, left in wrong
+    ]
 
 
 def _gaps(transaction: Transaction, at: int, floor: int, head: int) -> list[str]:
@@ -123,25 +135,31 @@ def _queues(
     transaction: Transaction,
     ref: TopicRef,
     span: tuple[int, int],
+    name: str,
     who: str,
     known: Mapping[int, CursorRow],
-) -> list[str]:
+) -> list[Fault]:
     """Heads, and what stands behind them."""
-    wrong = []
+    wrong: list[Fault] = []
+
+    def say(at: int, subject: str, what: str, left: str | None = None) -> None:
+        slot = at % PER_TOPIC
+        where = f"{who} slot {slot} subject {subject}"
+        wrong.append(Fault(where, what, name, slot, Part.SUBJECT, subject, left=left))
+
     behind = Counter({(row[0], row[1]): row[2] for row in transaction.rows(_BEHIND, span)})
     for row in transaction.rows(_HEADS, span):
         head = HeadRow(*row)
-        where = f"{who} slot {head.cursor % PER_TOPIC} subject {head.subject}"
-        there = behind.pop((head.cursor, head.subject), 0)
+        at, subject = head.cursor, head.subject
+        there = behind.pop((at, subject), 0)
         if bool(head.behind) != bool(there):
-            wrong.append(f"{where}: behind is {head.behind}, and {there} messages are behind it")
-        wrong += [f"{where}: {fault}" for fault in _faults(ref.topic.kind, head, there)]
-        if not ref.topic.has_subjects and _is_in_line(known.get(head.cursor), head.seq):
-            wrong.append(f"{where}: it is also in the line")
-    wrong += [
-        f"{who} slot {at % PER_TOPIC} subject {subject}: {count} messages behind no head"
-        for (at, subject), count in behind.items()
-    ]
+            say(at, subject, f"behind is {head.behind}, and {there} messages are behind it")
+        for what, left in _faults(ref.topic.kind, head, there):
+            say(at, subject, what, left)
+        if not ref.topic.has_subjects and _is_in_line(known.get(at), head.seq):
+            say(at, subject, "it is also in the line", faults.TWO_PLACES)
+    for (at, subject), count in behind.items():
+        say(at, subject, f"{count} messages behind no head")
     return wrong
 
 
@@ -152,23 +170,21 @@ def _is_in_line(cursor: CursorRow | None, offset: int) -> bool:
     return not ranges.contains(ranges.load(cursor.settled), offset)
 
 
-def _faults(kind: Kind, head: HeadRow, behind: int) -> list[str]:
-    """The faults of one head."""
-    faults = []
+def _faults(kind: Kind, head: HeadRow, behind: int) -> Iterator[tuple[str, str | None]]:
+    """The faults of one head, and why they are left."""
     if isinstance(headers_of(head.headers), Unreadable):
-        faults.append("its headers cannot be read")
+        yield "its headers cannot be read", faults.UNREADABLE
     if head.state == HeadState.DOING:
         if head.receipt is None or head.rank <= 0:
-            faults.append("in doing without a lease or receipt")
+            yield "in doing without a lease or receipt", None
         if not 1 <= head.given <= 1 + behind:
-            faults.append(f"a run of {head.given}, with {behind} behind it")
+            yield f"a run of {head.given}, with {behind} behind it", None
         if head.tries < 1:
-            faults.append("in doing without an attempt")
-        return faults
+            yield "in doing without an attempt", None
+        return
     if head.receipt is not None or head.given:
-        faults.append("not in doing, but with a receipt or a run")
+        yield "not in doing, but with a receipt or a run", None
     if head.state == HeadState.TODO and (kind not in RANKED or head.rank != -head.priority):
-        faults.append(f"in todo with rank {head.rank} and priority {head.priority}")
+        yield f"in todo with rank {head.rank} and priority {head.priority}", None
     if behind and kind is not Kind.ORDERED:
-        faults.append("a next round behind a head that is not in doing")
-    return faults
+        yield "a next round behind a head that is not in doing", faults.NEXT_ROUND

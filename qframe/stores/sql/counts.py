@@ -107,7 +107,7 @@ def stats(transaction: Transaction, ref: TopicRef, group: str | None) -> list[St
         return _unclaimed(transaction, ref)
     found: list[Stats] = []
     for number, name in named or rows:
-        found += _stats_of(transaction, ref, number, name, now_ms)
+        found += stats_of(transaction, ref, number, name, now_ms)
     return found
 
 
@@ -122,15 +122,21 @@ def _unclaimed(transaction: Transaction, ref: TopicRef) -> list[Stats]:
     return found
 
 
-def _stats_of(
-    transaction: Transaction, ref: TopicRef, number: int, name: str, now_ms: int
-) -> list[Stats]:
-    span = ref.cursor_range(number)
+def stats_of(
+    transaction: Transaction, ref: TopicRef, number: int, name: str, now_ms: int,
+    slot: int | None = None,
+) -> list[Stats]:  # fmt: skip
+    """Counts of a group, in each slot or in one."""
+    span, slots_span = ref.cursor_range(number), ref.slot_range()
+    if slot is not None:
+        at, of = ref.cursor_number(number, slot), ref.slot_number(slot)
+        span, slots_span = (at, at + 1), (of, of + 1)
     by_slot: dict[int, Stats] = {}
     first = ref.slot_number(0)
-    cursors = {row[0] - span[0]: CursorRow(*row) for row in transaction.rows(CURSORS, span)}
+    zero = ref.cursor_number(number, 0)
+    cursors = {row[0] - zero: CursorRow(*row) for row in transaction.rows(CURSORS, span)}
     since: dict[int, list[int]] = {}
-    for at, head, delayed, held_back, joins_at in transaction.rows(_SLOTS, ref.slot_range()):
+    for at, head, delayed, held_back, joins_at in transaction.rows(_SLOTS, slots_span):
         cursor = cursors[at - first]
         one = by_slot[at - first] = Stats(
             slot=at - first, group=name, epoch=cursor.epoch, waiting=delayed + held_back,
@@ -148,26 +154,26 @@ def _stats_of(
                 rows = transaction.rows(_JOINED, (at, cursor.read))
                 since[at - first] += [joined_ms for (joined_ms,) in rows]
     for at, count in transaction.rows(_DEAD, span):
-        by_slot[at - span[0]].dead = count
+        by_slot[at - zero].dead = count
     heads = transaction.rows(_HEADS, (now_ms, *span))
     for at, state, is_due, tried, count, given, since_ms in heads:
-        one = by_slot[at - span[0]]
+        one = by_slot[at - zero]
         if state == HeadState.DOING:
             # What of a run stands in the backlog is counted there as todo.
             one.doing += int(given)  # a sum is no whole number to every driver
             one.todo -= int(given) - count
         elif state == HeadState.TODO or is_due:
             one.todo += count
-            since[at - span[0]].append(since_ms)
+            since[at - zero].append(since_ms)
         else:
             one.waiting += count
             one.retrying += count if tried else 0
     for at, state, is_due, count in transaction.rows(_BEHIND, (now_ms, *span)):
-        one = by_slot[at - span[0]]
+        one = by_slot[at - zero]
         if state == HeadState.WAITING and not is_due:
             one.waiting += count
         else:
             one.todo += count
-    for slot, one in by_slot.items():
-        one.next_ms = min(since[slot], default=None)
-    return [by_slot[slot] for slot in sorted(by_slot)]
+    for place, one in by_slot.items():
+        one.next_ms = min(since[place], default=None)
+    return [by_slot[place] for place in sorted(by_slot)]

@@ -11,6 +11,7 @@ from typing_extensions import override
 from qframe.codec import time_of_token
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.base import Inspecting
+from qframe.stores.faults import sentences
 from qframe.stores.records import Record, Stats
 from qframe.stores.sql import heads, ranges, window
 from qframe.stores.sql.audit import verify
@@ -103,7 +104,7 @@ class SqlInspecting(SqlRole, Inspecting):
 
     @override
     def verify(self, topic: Topic) -> list[str]:
-        return self._read(topic, verify)
+        return sentences(self._read(topic, verify))
 
     @override
     def now_ms(self) -> int:

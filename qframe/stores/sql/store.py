@@ -16,6 +16,7 @@ from qframe.stores.sql.migrate import check, migrate
 from qframe.stores.sql.notification_hub import NotificationHub
 from qframe.stores.sql.publish import SqlPublishing
 from qframe.stores.sql.pull import SqlPulling
+from qframe.stores.sql.repair import SqlRepairing
 from qframe.stores.sql.rosters import SqlRosters
 from qframe.stores.sql.search import SqlSearching
 from qframe.stores.sql.settle import SqlSettling
@@ -28,7 +29,7 @@ from qframe.topic import Topic
 
 class SqlStore(
     SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlRosters, SqlControls,
-    SqlTimers, SqlUnblocking, SqlDeadLetters, SqlInspecting, SqlSearching, SqlLogs,
+    SqlTimers, SqlUnblocking, SqlDeadLetters, SqlRepairing, SqlInspecting, SqlSearching, SqlLogs,
 ):  # fmt: skip
     """Messages in the tables of a database.
 

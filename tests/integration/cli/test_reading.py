@@ -155,7 +155,9 @@ def test_a_message_that_is_nowhere_is_said_to_be(shop: Program) -> None:
 @pytest.mark.promise(10)
 def test_verify_finds_no_fault(shop: Program) -> None:
     assert shop.ok("verify").out == "events: ok\norders: ok\nwake: ok\n"
-    assert shop.ok("verify", "orders", "--json").json == [{"topic": "orders", "faults": []}]
+    assert shop.ok("verify", "orders", "--json").json == [
+        {"topic": "orders", "faults": [], "repaired": []}
+    ]
 
 
 @pytest.mark.promise(10)
@@ -173,9 +175,27 @@ def test_verify_exits_with_1_where_something_is_wrong_however_it_is_shown(
         assert database.execute("DELETE FROM qframe_subjects").rowcount == 1
     shown = program.run(*words)
     assert (shown.code, "orders: 1 wrong\n" in shown.out) == (1, True)
+    assert shown.out.endswith("qframe verify --repair mends 1 of these\n")
     ran = program.run(*words, "--json")
     assert ran.code == 1
     assert [len(each["faults"]) for each in ran.json if each["topic"] == "orders"] == [1]
+    mended = program.ok(*words, "--repair")
+    assert "orders: 1 repaired\n  repaired: topic orders: orders/billing slot " in mended.out
+    assert "1 messages that are missing are counted as cancelled\n" in mended.out
+    assert "admin.action" in mended.err
+    assert "orders: ok\n" in program.ok(*words).out
+
+
+def test_verify_says_why_it_leaves_a_fault_and_exits_with_1_again(tmp_path: Path) -> None:
+    program = Program(tmp_path)
+    with program.app() as app:
+        app.declare(ORDERS)
+        app.store.subscribe(ORDERS, "billing")
+    with closing(sqlite3.connect(tmp_path / "qframe.db")) as database, database:
+        database.execute("DELETE FROM qframe_cursors")
+    ran = program.run("verify", "--repair")
+    assert (ran.code, "repaired" in ran.out) == (1, False)
+    assert "(no repair: epoch and counts are gone with it: " in ran.out
 
 
 def test_a_group_of_a_stream_is_moved(tmp_path: Path) -> None:
