@@ -30,8 +30,7 @@ from qframe.topic import Topic
 
 class Admin(
     LookingAdmin, FindingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, TimerAdmin,
-    RepairAdmin,
-    RemovalAdmin,
+    RepairAdmin, RemovalAdmin,
 ):  # fmt: skip
     """Looks at topics and groups, and changes them: `app.admin`.
 
