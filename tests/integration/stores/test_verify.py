@@ -220,7 +220,7 @@ KEYS: dict[str, tuple[str, str, tuple[Any, ...], str]] = {
 KEYS_LEFT = {
     "a floor": faults.POSITION, "a record": faults.RECORD,
     "one in two places": faults.TWO_PLACES, "a next round": faults.NEXT_ROUND,
-    "a message": faults.UNREADABLE,
+    "a message": faults.UNREADABLE, "a history": faults.HISTORY,
 }  # fmt: skip
 
 
