@@ -34,6 +34,9 @@ HEALTHY = {
     f'qframe_breaker_open{GROUP},process="1"}}': "0x20 1 0x70",
     'qframe_outbox_refused{outbox="shop"}': "0x70",
     'qframe_store_errors_total{op="pull"}': "4x70",
+    "qframe_schedule_overdue_seconds": "0 30 0x70",
+    'qframe_schedule_ticks_total{outcome="fired"}': "0+60x70",
+    'qframe_schedule_ticks_total{outcome="missed"}': "3x70",
     "qframe_store_up": "1x70",
     "qframe_clock_skew_seconds": "0.1x70",
 }
@@ -51,6 +54,7 @@ TROUBLES: dict[str, dict[str, str]] = {
     },
     "QframeLeaseLost": {f"qframe_lease_lost_total{GROUP}}}": "5x50 7x20"},
     "QframeOutboxRefused": {'qframe_outbox_refused{outbox="shop"}': "0x50 1x20"},
+    "QframeScheduleMissed": {"qframe_schedule_overdue_seconds": "0+60x70"},
     "QframeBreakerOpen": {f'qframe_breaker_open{GROUP},process="1"}}': "0x50 1x20"},
     "QframeStoreErrors": {'qframe_store_errors_total{op="pull"}': "4x50 5+10x20"},
     "QframeClockSkew": {"qframe_clock_skew_seconds": "0.1x50 -7x20"},
@@ -70,6 +74,9 @@ HARMLESS: dict[str, dict[str, str]] = {
         f'qframe_messages{GROUP},state="todo"}}': "0x70",
         f'qframe_messages{GROUP},state="doing"}}': "0x70",
         f"qframe_oldest_due_seconds{GROUP}}}": "0x70",
+    },
+    "ticks that were missed an hour ago": {
+        'qframe_schedule_ticks_total{outcome="missed"}': "3 5x70",
     },
     "dead letters that are retried": {f"qframe_dead{GROUP}}}": "9x50 2x20"},
 }

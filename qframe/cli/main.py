@@ -30,6 +30,7 @@ from qframe.cli.ownership import slots, workers
 from qframe.cli.ping import ping
 from qframe.cli.publish import publish
 from qframe.cli.scale import scale
+from qframe.cli.schedules import schedules
 from qframe.cli.search import search
 from qframe.cli.seek import seek
 from qframe.cli.target import Target, coordinated
@@ -62,6 +63,7 @@ cli.command()(search)
 cli.command()(verify)
 cli.add_typer(dead, name="dead")
 cli.add_typer(outbox, name="outbox")
+cli.add_typer(schedules, name="schedules")
 cli.command()(seek)
 cli.command()(tune)
 cli.command()(pause)

@@ -69,8 +69,7 @@ class ScheduleRecords:
 
     def next_due_ms(self) -> int | None:
         """When somebody has to look at the next one."""
-        found = self._store.timers(TOPIC, until_ms=SHIFT_MS + NEVER_MS, limit=1)
-        return (found[0].due_ms or 0) - SHIFT_MS if found else None
+        return next_due_ms(self._store)
 
     def all(self, limit: int) -> list[Schedule]:
         """The schedules that there are, the next one due first; tombstones are left out."""
@@ -106,6 +105,15 @@ class ScheduleRecords:
             except msgspec.MsgspecError as error:
                 self._on_damage(record.key or "", error)
         return found
+
+
+def next_due_ms(store: StoredTimers) -> int | None:
+    """When somebody has to look at the next schedule of a store; None if there is none."""
+    try:
+        found = store.timers(TOPIC, until_ms=SHIFT_MS + NEVER_MS, limit=1)
+    except (UnknownTopic, UnknownGroup):
+        return None
+    return (found[0].due_ms or 0) - SHIFT_MS if found else None
 
 
 _DECODER: Final = msgspec.json.Decoder(Schedule)

@@ -18,6 +18,9 @@ from qframe.telemetry.timed_store import StoreTimes
 CellMaker = Callable[[str, str], MutableSequence[int]]
 
 _WHERE: Final = ("topic", "group")
+_TICKS: Final = {
+    f"schedule.{what}": what for what in ("fired", "missed", "skipped", "dropped")
+}  # fmt: skip
 
 
 def cells_in_memory(_topic: str, _group: str) -> MutableSequence[int]:
@@ -41,9 +44,12 @@ class Meters:
         self._guard = threading.Lock()
         self._meters: dict[tuple[str, str], ConsumerMeter] = {}
         self._times = StoreTimes(clock)
+        self._ticks = dict.fromkeys(_TICKS.values(), 0)
 
     def __call__(self, name: str, facts: dict[str, Any]) -> None:
         """Hears an event."""
+        if name in _TICKS:
+            self._ticks[_TICKS[name]] += facts["count"]
         meter = self._meters.get((facts.get("topic", ""), facts.get("group", "")))
         if meter is not None:
             meter.hear(name, facts)
@@ -66,7 +72,14 @@ class Meters:
         """All numbers, as they are now."""
         with self._guard:
             meters = list(self._meters.values())
-        return [*_of_consumers(meters), *self._of_store(), _build_info()]
+        return [*_of_consumers(meters), *self._of_store(), self._of_schedules(), _build_info()]
+
+    def _of_schedules(self) -> Family:
+        ticks = [((what,), float(count)) for what, count in self._ticks.items()]
+        return Family(
+            "qframe_schedule_ticks", "counter", "Ticks of schedules, by what became of them.",
+            ("outcome",), ticks,
+        )  # fmt: skip
 
     def _of_store(self) -> list[Family]:
         times = self._times

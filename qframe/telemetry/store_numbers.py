@@ -11,6 +11,7 @@ from qframe.admin.totals import Totals
 from qframe.clock import Clock
 from qframe.errors import StoreUnavailable
 from qframe.roster import Roster
+from qframe.schedules.records import next_due_ms
 from qframe.stores.base import Store
 from qframe.telemetry.families import Family
 from qframe.topic import Topic
@@ -123,6 +124,11 @@ class StoreNumbers:
                 lambda one: float(one.totals.tuning.paused or False),
             ),
             self._timers(now_ms),
+            _gauge(
+                "qframe_schedule_overdue_seconds",
+                "How late the latest schedule is that nobody has looked at; 0 if none is.", (),
+                [((), _age_s(next_due_ms(self._store), now_ms))],
+            ),
             _gauge(
                 "qframe_clock_skew_seconds", "This process's clock less that of the store.", (),
                 [((), skew_s)],

@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[2]
     ("name", "lines"),
     [
         ("outbox", ["80 orders, 80 bills", "every order billed once, and no other: yes"]),
+        ("reminders", ["each reminder once, each year renewed once: yes"]),
         ("sharing", ["every event once: yes", "every customer in order: yes"]),
         ("ordering", ["every payment at its right end: yes"]),
     ],

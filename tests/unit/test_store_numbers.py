@@ -77,6 +77,7 @@ def test_it_is_told_where_messages_stand_how_late_and_who_is_missing() -> None:
     assert bench.number("qframe_outbox_pending", "shop") == 3
     assert bench.number("qframe_outbox_refused", "shop") == 1
     assert bench.number("qframe_clock_skew_seconds") == 0
+    assert bench.number("qframe_schedule_overdue_seconds") == 0
 
 
 def test_it_is_read_once_however_many_ask() -> None:

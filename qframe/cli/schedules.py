@@ -1,0 +1,297 @@
+"""`qframe schedules`: looked up, put, paused, run, made up for, previewed and deleted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from qframe.admin.audit_log import user_at_host
+from qframe.app.qframe import QFrame
+from qframe.cli.asking import ask
+from qframe.cli.commands import Commands
+from qframe.cli.flags import AsJson, By, Limit, Yes
+from qframe.cli.output import say, say_json, table
+from qframe.cli.target import Target, targeted
+from qframe.cli.times import moment_of
+from qframe.clock import moment
+from qframe.errors import BadOption
+from qframe.schedules.preview import Preview, Tick
+from qframe.schedules.record import Schedule
+from qframe.schedules.timing import in_words
+
+schedules: Final = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Schedules: lists, shows, puts and runs them."
+)
+
+Name = Annotated[str, typer.Argument(metavar="NAME", help="The schedule's name.")]
+Zone = Annotated[str, typer.Option("--tz", metavar="ZONE", help="The time zone of cron fields.")]
+Exclude = Annotated[
+    list[str] | None,
+    typer.Option(
+        "--exclude", metavar="DATES", help="A date, a range A/B, or cron fields; more than once."
+    ),
+]
+Dst = Annotated[
+    str, typer.Option("--dst", metavar="RULE", help="debian, or literal, when clocks change.")
+]
+Count = Annotated[int, typer.Option("--count", min=1, max=1000, metavar="N", help="How many.")]
+
+
+@schedules.command(name="list")
+@targeted
+def list_schedules(
+    target: Target,
+    prefix: Annotated[
+        str, typer.Argument(metavar="[PREFIX]", help="Only those whose name begins so.")
+    ] = "",
+    limit: Limit = 1000,
+    as_json: AsJson = False,
+) -> None:
+    """Lists schedules, the next one due first."""
+    with target.opened() as app:
+        found = app.schedules.find(prefix=prefix, limit=limit)
+    if as_json:
+        say_json([_facts(each) for each in found])
+    elif not found:
+        say("there is no schedule")
+    else:
+        table(
+            ("name", "when", "zone", "topic", "next", "fired", "missed", "state"),
+            [
+                (
+                    each.name, each.timing.when, each.timing.tz, each.template.topic,
+                    moment(each.next_tick_ms), each.progress.fired, each.progress.missed,
+                    _state_of(each),
+                )
+                for each in found
+            ],
+            cut=True,
+        )  # fmt: skip
+
+
+@schedules.command()
+@targeted
+def show(target: Target, name: Name, as_json: AsJson = False) -> None:
+    """Shows a schedule: its timing in words, its message, its rules, and how far it is."""
+    with target.opened() as app:
+        found = app.schedules.get(name)
+        if found is None:
+            raise _unknown(name)
+    _show(found, as_json=as_json)
+
+
+@schedules.command()
+@targeted
+def put(
+    target: Target,
+    name: Name,
+    when: Annotated[
+        str, typer.Argument(metavar="WHEN", help='"0 9 * * 1-5", "@daily", or "every 15m".')
+    ],
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="Where its messages go.")],
+    tz: Zone = "UTC",
+    key: Annotated[str | None, typer.Option(metavar="KEY", help="The messages' key.")] = None,
+    body: Annotated[
+        str | None, typer.Option(metavar="JSON", help="Their body; {tick} is the tick's time.")
+    ] = None,
+    catch_up: Annotated[
+        str, typer.Option(metavar="RULE", help="none, latest or all: which late ticks fire.")
+    ] = "latest",
+    window: Annotated[str, typer.Option(metavar="TIME", help="How old they may be.")] = "1d",
+    overlap: Annotated[
+        str, typer.Option(metavar="RULE", help="allow, skip, queue_one or queue_all.")
+    ] = "allow",
+    jitter: Annotated[str, typer.Option(metavar="TIME", help="Ticks fire later by less.")] = "0s",
+    start: Annotated[str | None, typer.Option(metavar="TIME", help="No tick before.")] = None,
+    end: Annotated[str | None, typer.Option(metavar="TIME", help="No tick from then on.")] = None,
+    exclude: Exclude = None,
+    dst: Dst = "debian",
+    note: Annotated[str, typer.Option(metavar="TEXT", help="A text for people.")] = "",
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Makes a schedule, or changes it to this."""
+    options: Any = {
+        "tz": tz, "key": key, "catch_up": catch_up, "window": window, "overlap": overlap,
+        "jitter": jitter, "exclude": exclude or (), "dst": dst, "note": note,
+        "body": None if body is None else _json_of(body),
+        "start": None if start is None else moment_of(start, "start"),
+        "end": None if end is None else moment_of(end, "end"),
+    }  # fmt: skip
+    with _acting(target, by) as (app, who):
+        _show(app.schedules.put(name, when, topic=topic, by=who, **options), as_json=as_json)
+
+
+@schedules.command()
+@targeted
+def pause(target: Target, name: Name, by: By = None, as_json: AsJson = False) -> None:
+    """Lets no tick fire until it is resumed."""
+    with _acting(target, by) as (app, who):
+        _show(app.schedules.pause(name, by=who), as_json=as_json)
+
+
+@schedules.command()
+@targeted
+def resume(target: Target, name: Name, by: By = None, as_json: AsJson = False) -> None:
+    """Lets ticks fire from now on; those of the pause are left out."""
+    with _acting(target, by) as (app, who):
+        _show(app.schedules.resume(name, by=who), as_json=as_json)
+
+
+@schedules.command()
+@targeted
+def run(target: Target, name: Name, by: By = None, as_json: AsJson = False) -> None:
+    """Publishes its message once, now; its ticks stay as they are."""
+    with _acting(target, by) as (app, who):
+        published = app.schedules.run_now(name, by=who)
+    if as_json:
+        say_json(msgspec.to_builtins(published))
+    else:
+        say(f"published {published.id}: {published.outcome}")
+
+
+@schedules.command()
+@targeted
+def backfill(
+    target: Target,
+    name: Name,
+    since: Annotated[str, typer.Argument(metavar="SINCE", help="The first moment, with a zone.")],
+    until: Annotated[str, typer.Argument(metavar="UNTIL", help="The moment behind the last.")],
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Only show the ticks.")] = False,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Publishes the messages of ticks that are over."""
+    with _acting(target, by) as (app, who):
+        made = app.schedules.backfill(
+            name, moment_of(since, "since"), moment_of(until, "until"), dry_run=dry_run, by=who
+        )
+    if as_json:
+        say_json(msgspec.to_builtins(made))
+        return
+    if dry_run:
+        _show_ticks(made.ticks)
+        say(f"{len(made.ticks)} ticks; nothing was published")
+        return
+    stored = sum(each.outcome != "duplicate" for each in made.published)
+    say(f"{stored} messages published, {len(made.published) - stored} were there already")
+
+
+@schedules.command()
+@targeted
+def preview(
+    target: Target,
+    name: Annotated[
+        str | None, typer.Argument(metavar="NAME", help="A schedule; or give --when.")
+    ] = None,
+    when: Annotated[
+        str | None, typer.Option("--when", metavar="WHEN", help="A timing, before it is put.")
+    ] = None,
+    tz: Zone = "UTC",
+    exclude: Exclude = None,
+    dst: Dst = "debian",
+    count: Count = 10,
+    as_json: AsJson = False,
+) -> None:
+    """Shows the next ticks, and warns of those that clocks move."""
+    rule: Any = dst
+    with target.opened() as app:
+        found = app.schedules.preview(
+            name, when=when, tz=tz, exclude=exclude or (), dst=rule, count=count
+        )
+    if as_json:
+        say_json(msgspec.to_builtins(found))
+    else:
+        _show_preview(found)
+
+
+@schedules.command()
+@targeted
+def delete(
+    target: Target, name: Name, yes: Yes = False, by: By = None, as_json: AsJson = False
+) -> None:
+    """Removes a schedule; its messages stay."""
+    with _acting(target, by) as (app, who):
+        if app.schedules.get(name) is None:
+            raise _unknown(name)
+        if not yes:
+            ask(f"delete the schedule {name}?")
+        gone = app.schedules.delete(name, by=who)
+    if as_json:
+        say_json(_facts(gone))
+    else:
+        say(f"{name} is gone")
+
+
+@contextmanager
+def _acting(target: Target, by: str | None) -> Iterator[tuple[QFrame, str]]:
+    """The app, and who acts; the line of the log goes to stderr."""
+    with target.acting(by) as (app, _):
+        yield app, by or user_at_host()
+
+
+def _facts(schedule: Schedule) -> dict[str, Any]:
+    """A schedule as programs read it."""
+    timing, rules, progress = schedule.timing, schedule.rules, schedule.progress
+    return {
+        "name": schedule.name, "state": _state_of(schedule), "when": timing.when,
+        "words": in_words(timing), "tz": timing.tz, "dst": timing.dst,
+        "exclude": list(timing.exclude), "start": moment(timing.start_ms),
+        "end": moment(timing.end_ms), "topic": schedule.template.topic,
+        "key": schedule.template.key, "body": schedule.template.body,
+        "headers": schedule.template.headers, "tags": list(schedule.template.tags),
+        "priority": schedule.template.priority, "catch_up": rules.catch_up,
+        "window_ms": rules.window_ms, "overlap": rules.overlap, "jitter_ms": rules.jitter_ms,
+        "note": schedule.note, "declared": schedule.declared,
+        "next_tick": moment(schedule.next_tick_ms), "last_tick": moment(progress.last_tick_ms),
+        "last_id": progress.last_id, "held": len(progress.held), "fired": progress.fired,
+        "missed": progress.missed, "skipped": progress.skipped, "dropped": progress.dropped,
+        "error": progress.error, "changed": moment(schedule.changed_ms),
+        "changed_by": schedule.changed_by, "version": schedule.version,
+    }  # fmt: skip
+
+
+def _state_of(schedule: Schedule) -> str:
+    if schedule.deleted:
+        return "deleted"
+    if schedule.paused:
+        return "paused"
+    if schedule.progress.error is not None:
+        return "blocked"
+    return "active" if schedule.next_tick_ms is not None else "ended"
+
+
+def _show(schedule: Schedule, *, as_json: bool) -> None:
+    facts = _facts(schedule)
+    if as_json:
+        say_json(facts)
+        return
+    for name, value in facts.items():
+        if value not in (None, "", [], {}):
+            say(f"{name:<11} {value}")
+
+
+def _show_preview(found: Preview) -> None:
+    say(found.words)
+    _show_ticks(found.ticks)
+    for each in found.warnings:
+        say(f"note: {each}")
+
+
+def _show_ticks(ticks: list[Tick]) -> None:
+    table(("local", "utc"), [(each.local, each.utc) for each in ticks])
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except msgspec.DecodeError as error:
+        raise BadOption("body", text, f"it is not JSON ({error})", "quote texts: '\"a\"'") from None
+
+
+def _unknown(name: str) -> BadOption:
+    return BadOption("schedule", name, "there is none of this name", "list: qframe schedules list")

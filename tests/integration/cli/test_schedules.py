@@ -1,0 +1,71 @@
+"""`qframe schedules`: put, seen, paused, run, made up for, previewed and deleted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_program import Program
+
+from qframe import Topic
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    program = Program(tmp_path)
+    with program.app() as app:
+        app.declare(Topic("reports", kind="ordered", slots=1))
+    return program
+
+
+def test_a_schedule_is_put_seen_paused_run_and_deleted(program: Program) -> None:
+    assert "there is no schedule" in program.ok("schedules", "list").out
+    put = program.ok(
+        "schedules", "put", "daily", "0 9 * * 1-5", "reports", "--tz", "Europe/Berlin",
+        "--body", '{"at": "{tick}"}', "--catch-up", "all", "--exclude", "2026-12-24", "--by", "ann",
+        "--json",
+    )  # fmt: skip
+    assert (put.json["state"], put.json["changed_by"]) == ("active", "ann")
+    assert (put.json["key"], put.json["exclude"]) == ("daily", ["2026-12-24"])
+    assert "schedule.changed" in put.err or "changed" in put.err
+    [listed] = program.ok("schedules", "list", "--json").json
+    assert listed == program.ok("schedules", "show", "daily", "--json").json
+    assert "Europe/Berlin" in program.ok("schedules", "list").out
+    assert "0 9 * * 1-5" in program.ok("schedules", "show", "daily").out
+    assert program.ok("schedules", "pause", "daily", "--json").json["state"] == "paused"
+    assert program.ok("schedules", "resume", "daily", "--json").json["state"] == "active"
+    assert program.ok("schedules", "run", "daily", "--json").json["outcome"] == "stored"
+    assert "is gone" in program.ok("schedules", "delete", "daily", "--yes").out
+    gone = program.run("schedules", "show", "daily")
+    assert (gone.code, "there is none of this name" in gone.err) == (1, True)
+
+
+def test_ticks_are_shown_before_they_come_and_after(program: Program) -> None:
+    shown = program.ok("schedules", "preview", "--when", "30 2 * * *", "--tz", "Europe/Berlin",
+                       "--count", "3")  # fmt: skip
+    assert "is left out; it ticks then at 03:00" in shown.out
+    program.ok("schedules", "put", "hourly", "@hourly", "reports")
+    week = ("schedules", "backfill", "hourly", "2026-03-01T00:00:00Z", "2026-03-01T03:00:00Z")
+    assert "3 ticks; nothing was published" in program.ok(*week, "--dry-run").out
+    assert "3 messages published, 0 were there already" in program.ok(*week).out
+    assert "0 messages published, 3 were there already" in program.ok(*week).out
+    assert len(program.ok("schedules", "preview", "hourly", "--json").json["ticks"]) == 10
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("put", "x", "61 * * * *", "reports"), "use five fields"),
+        (("put", "x", "@daily", "reports", "--body", "{"), "it is not JSON"),
+        (("put", "x", "@daily", "nobody"), "nobody has declared it"),
+        (("pause", "x"), "there is none of this name"),
+        (("preview",), "give one of the two"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line(
+    program: Program, words: tuple[str, ...], remedy: str
+) -> None:
+    ran = program.run("schedules", *words)
+    assert ran.code == 1
+    assert remedy in ran.err
+    assert "Traceback" not in ran.err
