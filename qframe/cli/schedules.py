@@ -76,7 +76,7 @@ def list_schedules(
 @schedules.command()
 @targeted
 def show(target: Target, name: Name, as_json: AsJson = False) -> None:
-    """Shows a schedule: its timing in words, its message, its rules, and how far it is."""
+    """Shows a schedule: timing, message, rules, and how far it is."""
     with target.opened() as app:
         found = app.schedules.get(name)
         if found is None:
