@@ -143,7 +143,8 @@ class _ConsoleRoutes:
             request = visit.request
             asked = (request.url.path, request.url.query, visit.visitor.role)
             facts = self._desk.shared.get(asked, page.fresh_s, lambda: page.facts(visit))
-            return self._shown(visit, page.template, facts, live=page.live)
+            live = facts.get("live", page.live)
+            return self._shown(visit, page.template, {**facts, "live": live})
 
         return self._guarded(make)
 
@@ -279,12 +280,11 @@ class _ConsoleRoutes:
         template: str,
         facts: Mapping[str, Any],
         *,
-        live: bool = False,
         status: int = 200,
     ) -> Response:
         note = self._desk.note(visit.asked("note"))
         html = self._render.page(
-            template, visit=visit, root=visit.root, url=visit.url, may=visit.may, live=live,
+            template, visit=visit, root=visit.root, url=visit.url, may=visit.may,
             environment=self._desk.environment, note=note, acts=ACTS,
             here=visit.request.url.path, back=_without_note(visit.request), **facts,
         )  # fmt: skip
@@ -295,7 +295,7 @@ class _ConsoleRoutes:
         known = error.known if isinstance(error, UnknownTopic) else ()
         facts = {"title": found.title, "text": found.text, "remedy": found.remedy, "known": known}
         return self._shown(
-            visit, "refusal", facts, live=found.status == 503, status=status or found.status
+            visit, "refusal", {**facts, "live": found.status == 503}, status=status or found.status
         )
 
     async def _missing(self, request: Request, _error: Exception) -> Response:
@@ -304,7 +304,7 @@ class _ConsoleRoutes:
             return self._turned_away(request)
         facts = {
             "title": "Nothing is here", "text": "This console has no such page.", "remedy": "",
-            "known": (),
+            "known": (), "live": False,
         }  # fmt: skip
         return self._shown(Visit(self._desk, request, visitor), "refusal", facts, status=404)
 

@@ -18,5 +18,6 @@ def facts(visit: Visit) -> dict[str, Any]:
     return {
         "title": "Audit", "actions": list(reversed(visit.desk.actions)), "holds": holds,
         "look": look, "verified": asked, "names": [each.name for each in look.topics],
+        "live": not asked,  # to verify costs more than to look
         "faults": visit.admin.verify(asked) if asked else [],
     }  # fmt: skip

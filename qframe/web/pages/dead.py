@@ -9,8 +9,8 @@ from qframe.errors import UnknownGroup
 from qframe.web.desk import Visit
 
 SHOWN: Final = 50
-GROUPED: Final = 1000
-MOST_GROUPED: Final = 20_000
+GROUPED: Final = 500
+MOST_GROUPED: Final = 5000
 
 
 def facts(visit: Visit) -> dict[str, Any]:

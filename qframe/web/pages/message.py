@@ -36,10 +36,11 @@ def facts(visit: Visit) -> dict[str, Any]:
     id_ = visit.part("id")
     found = explained(visit, id_)
     records = [each.record for each in found if each.record is not None]
+    is_absent = all(each.state == "absent" for each in found)
     now_ms = visit.desk.app.store.now_ms()
     return {
         "title": id_, "id": id_, "found": found, "now_ms": now_ms,
-        "is_absent": all(each.state == "absent" for each in found),
+        "is_absent": is_absent, "live": not is_absent and not any(each.looked for each in found),
         "steps": timeline(found, now_ms), "about": records[0] if records else None,
         "body": body_of(visit, records), "headers": headers_of(visit, records),
         "tags": tags_of(records[0].headers) if records else (),

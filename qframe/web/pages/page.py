@@ -16,7 +16,7 @@ class Page(NamedTuple):
         template: its template, without `.html`.
         facts: makes what the template shows, but for what every page has.
         fresh_s: for how long its facts are shared by all who look.
-        live: whether it is looked at again while it is open.
+        live: whether it is looked at again while it is open, where its facts do not say.
     """
 
     path: str
