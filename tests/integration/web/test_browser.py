@@ -27,6 +27,7 @@ PAGES = {
     "message": "/messages/blocked?topic=orders",
     "dead-letter": "/messages/dead-0?topic=orders",
     "timers": "/timers?topic=later",
+    "schedules": "/schedules",
     "workers": "/workers",
     "outbox": "/outbox",
     "audit": "/audit",
@@ -186,8 +187,8 @@ def test_a_page_says_when_it_is_old_and_pauses_when_it_is_told_to(desk: Desk) ->
 def test_the_keyboard_leads_everywhere(desk: Desk) -> None:
     page = desk.page
     places = {
-        "gm": "messages", "gt": "timers", "gw": "workers", "gx": "outbox", "ga": "audit",
-        "gs": "settings", "?": "help", "go": "",
+        "gm": "messages", "gt": "timers", "gc": "schedules", "gw": "workers", "gx": "outbox",
+        "ga": "audit", "gs": "settings", "?": "help", "go": "",
     }  # fmt: skip
     for keys, path in places.items():
         for key in keys:
