@@ -3,12 +3,18 @@
 from __future__ import annotations
 
 import json
+import select
+import socket
+import socketserver
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
+from eventually import eventually
 from kazoo.client import KazooClient
 from kazoo.security import make_digest_acl
+from roles import Right, Shop
 from servers import MariaDbServer, PostgresServer, RedisServer, ZooKeeperServer
 from small_disk import SmallDisk
 from typer.testing import CliRunner
@@ -65,6 +71,52 @@ def test_faults_of_a_redis_server_are_found(tmp_path: Path) -> None:
         assert found_by(server.url)["memory"].level == "warning"
 
 
+class Older(socketserver.BaseRequestHandler):
+    """Stands before a real server, and has it tell that it is of version 6."""
+
+    server: OlderRedis
+
+    def handle(self) -> None:
+        with socket.create_connection(self.server.target) as upstream:
+            ends = {self.request: upstream, upstream: self.request}
+            while True:
+                for end in select.select(list(ends), [], [])[0]:
+                    said = end.recv(2**20)
+                    if not said:
+                        return
+                    ends[end].sendall(said.replace(b"redis_version:7", b"redis_version:6"))
+
+
+class OlderRedis(socketserver.ThreadingTCPServer):
+    daemon_threads = True
+
+    def __init__(self, target: tuple[str, int]) -> None:
+        super().__init__(("127.0.0.1", 0), Older)
+        self.target = target
+
+
+def test_a_redis_that_is_too_old_is_found(redis_server: RedisServer) -> None:
+    with OlderRedis(("127.0.0.1", redis_server.port)) as older:
+        threading.Thread(target=older.serve_forever, daemon=True).start()
+        found = found_by(f"redis://127.0.0.1:{older.server_address[1]}")["version"]
+        older.shutdown()
+    assert found.level == "error"
+    assert found.what.startswith("the server runs version 6.")
+
+
+def test_a_redis_that_cannot_write_its_files_is_found(tmp_path: Path) -> None:
+    with RedisServer(tmp_path, config={"enable-protected-configs": "yes"}) as server:
+        assert "writing" not in found_by(server.url)
+        gone = tmp_path / "gone"
+        gone.mkdir()
+        server.call("CONFIG", "SET", "dir", str(gone))
+        gone.rmdir()
+        server.call("BGSAVE")
+        eventually(lambda: "writing" in found_by(server.url))
+        found = found_by(server.url)["writing"]
+        assert (found.level, found.what[-22:]) == ("error", "rdb_last_bgsave_status")
+
+
 def test_rights_that_a_redis_user_lacks_are_named(redis_server: RedisServer) -> None:
     rights = ["~*", "&*", "+@all", "-xadd", "-zrem"]
     redis_server.call("ACL", "SETUSER", "doctored", "on", ">s", *rights)
@@ -112,6 +164,18 @@ def test_faults_of_a_postgres_database_are_found(
     assert set(found_by(postgres_url)) == {"durability"}
 
 
+@pytest.mark.parametrize("heading", ["PostgreSQL", "MariaDB"])
+def test_the_role_of_a_worker_on_the_page_of_roles_is_enough(
+    request: pytest.FixtureRequest, heading: str
+) -> None:
+    server = request.getfixturevalue("postgres" if heading == "PostgreSQL" else "mariadb")
+    shop = Shop(server, f"{heading}, a message store")
+    SqlStore(shop.url).close()
+    shop.grant(0)
+    assert "rights" not in found_by(shop.url_of("worker"))
+    shop.close()
+
+
 def test_tables_of_another_version_and_missing_rights_are_found(
     postgres: PostgresServer, postgres_url: str
 ) -> None:
@@ -133,6 +197,37 @@ def test_faults_of_a_mariadb_server_are_found(mariadb: MariaDbServer) -> None:
     assert levels(found) == {"durability": "warning", "packets": "warning"}
     assert "innodb_flush_log_at_trx_commit is 2" in found["durability"].what
     assert "max_allowed_packet" in found["packets"].what
+
+
+def test_rights_that_a_mariadb_user_lacks_are_named_by_table(mariadb: MariaDbServer) -> None:
+    shop = Shop(mariadb, "MariaDB, a message store")
+    SqlStore(shop.url).close()
+    shop.grant(0)
+    assert "may not read and change: qframe_" in found_by(shop.url_of("producer"))["rights"].what
+    shop.take(Right("DELETE", "shop.qframe_dead", "shop_worker@'%'"))
+    found = found_by(shop.url_of("worker"))["rights"]
+    assert found.what == "the user may not read and change: qframe_dead"
+    shop.close()
+
+
+def test_a_log_of_statements_is_found(tmp_path: Path) -> None:
+    """MariaDB refuses writes under READ COMMITTED then; the tests' own server has no such log."""
+    config = {"skip-log-bin": "0", "log-bin": "binlog", "binlog-format": "STATEMENT"}
+    with MariaDbServer(tmp_path, config=config) as server:
+        url = server.new_database()
+        server.call("SET GLOBAL binlog_format = 'MIXED'")
+        SqlStore(url).close()
+        assert "isolation" not in found_by(url)
+        server.call("SET GLOBAL binlog_format = 'STATEMENT'")
+        found = found_by(url)["isolation"]
+        assert (found.level, found.remedy) == ("error", "set binlog_format to MIXED or ROW")
+
+
+def test_another_isolation_is_found(postgres: PostgresServer, postgres_url: str) -> None:
+    name = postgres_url.rpartition("/")[2]
+    postgres.call(f"ALTER DATABASE {name} SET default_transaction_isolation = 'serializable'")
+    found = found_by(postgres_url)["isolation"]
+    assert (found.level, found.what[:37]) == ("note", "the default isolation is serializable")
 
 
 def test_a_sqlite_file_is_healthy_until_it_trades_safety_for_speed(tmp_path: Path) -> None:
