@@ -190,8 +190,8 @@ class Harness:
         before = self._journal.tally()
         self.run_until_idle()
         while (now_ms := self._clock.now_ms()) < until_ms:
-            ticks = [] if self._worker is None else self._worker.next_ticks()
-            self._pass_time(min([until_ms, *self._next_times(), *ticks]) - now_ms)
+            times = [until_ms, *self._next_times(), *self._next_ticks()]
+            self._pass_time(min(times) - now_ms)
             self.run_until_idle()
         return difference(self._journal.tally(), before)
 
@@ -210,7 +210,7 @@ class Harness:
             is_stuck = self._worker is not None and self._worker.only_holds()
             if is_stuck or min(times) > until_ms:
                 raise NeverIdle(listed(self._unfinished()), "wait", "a year")
-            self._pass_time(min(times) - self._clock.now_ms())
+            self._pass_time(min([*times, *self._next_ticks()]) - self._clock.now_ms())
             self.run_until_idle()
         return difference(self._journal.tally(), before)
 
@@ -372,6 +372,10 @@ class Harness:
         if self._worker is None:
             return [] if self._takeover_ms is None else [self._takeover_ms]
         return self._worker.next_times(self._clock.now_ms())
+
+    def _next_ticks(self) -> list[int]:
+        """When a schedule has something to do next."""
+        return [] if self._worker is None else self._worker.next_ticks()
 
     def _pass_time(self, ms: int) -> None:
         worker = self._worker

@@ -55,6 +55,17 @@ def test_a_tick_is_handled_at_its_time() -> None:
         assert len(handled) == 1
 
 
+def test_a_drain_waits_for_no_tick_and_passes_none_over() -> None:
+    handled: list[datetime] = []
+    with Harness(app_with("@hourly", handled), now=datetime(2026, 3, 27, tzinfo=UTC)) as harness:
+        harness.drain()
+        assert handled == []
+        headers = {"tick": "2026-03-27T02:30:00+00:00"}
+        harness.publish(REPORTS, None, key="k", delay="150m", headers=headers)
+        harness.drain()
+    assert [(each.hour, each.minute) for each in handled] == [(1, 0), (2, 0), (2, 30)]
+
+
 def test_a_worker_that_is_lost_is_followed_by_one_that_makes_up() -> None:
     handled: list[datetime] = []
     app = app_with("* * * * *", handled)
