@@ -26,7 +26,8 @@ on which the same two were done one after the other. Which order that may be fol
 
 - the second one has ended before the first had changed anything: it was first, and the first must
   act on what it left, so a group that was dropped is not written to, and a new one is not left out;
-- it waited for the first: it was second, unless a deadlock undid the first;
+- it waited for the first: it was second, unless a deadlock undid the first; one of several calls
+  may have begun before the first, and be on its way to a later call;
 - the first changes nothing, or had changed something already (on Redis): either way;
 - the first is several calls of the store, as those of `Admin` are: between any two of them.
 

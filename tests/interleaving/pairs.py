@@ -168,11 +168,12 @@ class _Run:
         first = self._pair.first
         if self._future is None:
             return allowed[-1:]
+        around = self._around if self.waited else []
         if first.by_step or not self._has_acted:
-            return allowed
+            return [*allowed, *around]
         if self.waited:  # undone by a deadlock, the first begins again
             is_first_done = self.begun == self._begun_alone
-            return [*(allowed[-1:] if is_first_done else allowed), *self._around]
+            return [*(allowed[-1:] if is_first_done else allowed), *around]
         return allowed if self._acted_before else allowed[:1]
 
     def _check_bells(self) -> None:
