@@ -46,7 +46,7 @@ PARTS: Final = [
         "outbox/relay.py",
         "            self._rows.delete(connection, self._gone)\n            self._rows.unmark",
         "            self._rows.unmark",
-        f"{RELAY} -k sqlite",
+        RELAY,
     ),
     Mutant(
         "what a relay has sent without a reply is deleted",
@@ -55,14 +55,14 @@ PARTS: Final = [
         "        except PublishUnknown:\n"
         "            self._gone |= {row.number for row in sound}\n            raise\n"
         "        except (StoreUnavailable, StoreFull):\n            self._untaken |=",
-        f"{RELAY} -k sqlite",
+        RELAY,
     ),
     Mutant(
         "a relay publishes again what its topic may have forgotten",
         "outbox/relay.py",
         "row.sent_at is not None and row.now - row.sent_at > trusted_ms",
         "row.sent_at is not None and row.now < row.sent_at",
-        f"{RELAY} -k sqlite",
+        RELAY,
     ),
     Mutant(
         "a line is locked after its row is added",
@@ -87,6 +87,6 @@ PARTS: Final = [
         "        except self._database_errors as error:\n"
         '            return self._in_trouble("outbox.unavailable", error)\n',
         "",
-        f"{RELAY} -k sqlite",
+        RELAY,
     ),
 ]
