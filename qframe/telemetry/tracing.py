@@ -14,7 +14,7 @@ there is no span for each.
 The span of a handler has a link to the context of each of its messages. With `parent=True` that of
 a single message is its child instead, and a message is one trace from end to end.
 
-Without an SDK the spans are none, and cost next to nothing. The API is loaded with this module.
+Without an SDK the spans are none. The API is loaded with this module.
 """
 
 from __future__ import annotations
