@@ -25,6 +25,8 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 
 HEAD = """
+import faulthandler
+faulthandler.dump_traceback_later(50, exit=True)  # where it hangs, it says where
 import linecache, os, signal, sys, threading, time, warnings
 from pathlib import Path
 from qframe import Batcher, BatcherClosed, BatcherForked, BatchExecutor, Flusher

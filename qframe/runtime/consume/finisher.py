@@ -219,11 +219,17 @@ class Finisher:
 
     def _fail(self, attempt: Attempt, error: BaseException) -> None:
         """Ends an attempt by its own error, unless it is tried again in this worker."""
-        if attempt.state is AttemptState.SETTLED_FIRST:
-            self._fail_settled(attempt, error)
+        if attempt.state is AttemptState.SETTLED_FIRST:  # its error is told: it is not tried again
+            attempt.close()
+            self._flow.failed(attempt.delivery, error)
+            self._failures.report_settled(attempt, error)
+            self.free(attempt.delivery)
             return
-        most = self._options.local_retries
-        is_local = retries_locally(error, attempt.local_retries, most) and not attempt.cancelled
+        is_local = retries_locally(error, attempt.local_retries, self._options.local_retries)
+        if is_local and attempt.cancelled and not attempt.overdue:
+            self.drop([attempt])  # it comes again in its place, which a stream's retry gives up
+            return
+        is_local = is_local and not attempt.cancelled
         if self._policy.is_joint or not is_local:
             self._policy.release([attempt])
         if is_local:
@@ -237,13 +243,6 @@ class Finisher:
             return
         self._acks.close(attempt)
         self._tell_store(self._failures.disposition_of(attempt, error))
-        self.free(attempt.delivery)
-
-    def _fail_settled(self, attempt: Attempt, error: BaseException) -> None:
-        """Reports an error of an attempt that was settled first: there is nothing else to do."""
-        attempt.close()
-        self._flow.failed(attempt.delivery, error)
-        self._failures.report_settled(attempt, error)
         self.free(attempt.delivery)
 
     def leave(self, attempt: Attempt, *, has_returned: bool) -> None:
