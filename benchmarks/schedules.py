@@ -23,7 +23,7 @@ from qframe.schedules.records import GROUP, TOPIC
 
 TICKS = Topic("ticks", kind="stream", slots=1)
 SECOND = timedelta(seconds=1)
-PATIENCE_S = 60.0
+PATIENCE_S = 180.0  # a worker that has to share its core with many takes long to start
 
 WORKER = """
 import sys
@@ -97,7 +97,7 @@ class Killing:
         until_s = time.monotonic() + PATIENCE_S
         while not holds():  # type: ignore[operator]
             if time.monotonic() > until_s:
-                raise TimeoutError("nobody leads")
+                raise TimeoutError(f"nobody led for {PATIENCE_S} s")
             time.sleep(0.02)
 
     def _end(self) -> None:
