@@ -6,7 +6,8 @@ from typing import Any
 
 from qframe.admin.groups import SeekPreview
 from qframe.admin.owners import OwnerInfo
-from qframe.errors import CoordinatorUnavailable, UnknownGroup
+from qframe.admin.totals import summed
+from qframe.errors import CoordinatorUnavailable, UnknownTopic
 from qframe.topic import Kind
 from qframe.web.desk import Visit
 from qframe.web.problems import problems_of
@@ -22,15 +23,15 @@ def facts(visit: Visit) -> dict[str, Any]:
     """
     topic, group = visit.part("topic"), visit.part("group")
     admin, sampler = visit.admin, visit.desk.sampler
-    totals = admin.topic(topic)
-    found = next((each for each in totals.groups if each.group == group), None)
-    if found is None:
-        raise UnknownGroup(topic, group, [each.group for each in totals.groups])
+    stats = admin.stats(topic, group)
+    found = summed(group, stats, admin.tuned(topic, group))
+    declared = visit.desk.app.store.topic(topic)
+    if declared is None:  # it was deleted just now
+        raise UnknownTopic(topic)
     look = sampler.look()
     owners = _owners(visit, topic, group)
-    stats = admin.stats(topic, group)
     return {
-        "title": f"{topic}/{group}", "topic": totals, "totals": found, "look": look,
+        "title": f"{topic}/{group}", "topic": declared, "totals": found, "look": look,
         "seen": look.group(topic, group),
         "problems": [
             each for each in problems_of(look, sampler.points)
@@ -41,7 +42,7 @@ def facts(visit: Visit) -> dict[str, Any]:
         "by_owner": None if owners is None else _by_owner(owners),
         "stats": stats, "most_lag": max((_lag(each) for each in stats), default=0),
         "lags": {each.slot: _lag(each) for each in stats},
-        "is_stream": totals.kind == Kind.STREAM, "preview": _preview(visit, topic, group),
+        "is_stream": declared.kind is Kind.STREAM, "preview": _preview(visit, topic, group),
     }  # fmt: skip
 
 
