@@ -8,7 +8,7 @@ from typing import Final
 from qframe.admin.context import AdminRole
 from qframe.admin.owners import OwnerInfo, WorkerInfo, owners_of, workers_of
 from qframe.admin.scale import PER_WORKER, Scale, scale_of
-from qframe.admin.totals import TopicTotals, summed, totals_of
+from qframe.admin.totals import TopicTotals, is_overdue, summed, totals_of
 from qframe.errors import BadOption
 from qframe.options.rules import checked_limit
 from qframe.options.tuning import Tuning
@@ -32,6 +32,21 @@ class LookingAdmin(AdminRole):
     def groups(self, topic: Topic | str) -> list[str]:
         """The names of the groups that have subscribed to a topic."""
         return self._context.store.groups(self._context.topic(topic))
+
+    def retired(self, topic: Topic | str) -> list[str]:
+        """The groups of a stream that keep messages for longer than `retain`, and have no worker.
+
+        The stream cannot be trimmed because of them. If nobody needs one, `drop_group` deletes it.
+        """
+        context = self._context
+        found = context.topic(topic)
+        now_ms = context.store.now_ms()
+        return [
+            group
+            for group in context.store.groups(found)
+            if is_overdue(found, summed(group, context.store.stats(found, group)), now_ms)
+            and not context.alive(found, group)
+        ]
 
     def stats(self, topic: Topic | str, group: str | None = None) -> list[Stats]:
         """Counts per slot, for each group or for one."""

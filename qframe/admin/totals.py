@@ -9,7 +9,7 @@ import msgspec
 
 from qframe.options.tuning import Tuning
 from qframe.stores.records import Stats
-from qframe.topic import Topic
+from qframe.topic import Kind, Topic
 
 _COUNTS: Final = (
     "published", "waiting", "retrying", "todo", "doing", "settled", "dead", "cancelled",
@@ -60,6 +60,13 @@ def summed(group: str, stats: Sequence[Stats], tuning: Tuning | None = None) -> 
     return Totals(
         group=group, oldest_ms=min(oldest, default=None), tuning=tuning or Tuning(), **counts
     )
+
+
+def is_overdue(topic: Topic, totals: Totals, now_ms: int) -> bool:
+    """Whether a stream keeps messages for longer than `retain`, for this group alone."""
+    if topic.kind is not Kind.STREAM or totals.oldest_ms is None or not totals.lag:
+        return False
+    return now_ms - totals.oldest_ms > topic.retain_ms
 
 
 def totals_of(

@@ -139,7 +139,7 @@ def groups(
             names = app.admin.groups(topic)
             found = app.admin.topic(topic)
             listed = [totals for totals in found.groups if totals.group in names]
-            shown = _drawn_groups(found.name, listed)
+            shown = [*_drawn_groups(found.name, listed), *_hints(topic, app.admin.retired(topic))]
             return View([_totals_as_json(totals) for totals in listed], shown)
 
         show_again(look, as_json=as_json, watch=watch)
@@ -160,6 +160,16 @@ def _drawn_groups(topic: str, listed: Sequence[Totals]) -> list[RenderableType]:
         ]
     rows = [(each.group, each.lag, *_counts(each), in_words(each.tuning)) for each in listed]
     return [drawn_table(("group", "lag", *_COUNTS, "tuned"), rows)]
+
+
+def _hints(topic: str, retired: Sequence[str]) -> list[RenderableType]:
+    return [
+        Text(
+            f"group {group} has no worker and keeps messages beyond the topic's retain; "
+            f"if nobody needs it: qframe drop-group {topic} {group}"
+        )
+        for group in retired
+    ]
 
 
 def _rows(topic: TopicTotals) -> list[tuple[object, ...]]:

@@ -7,9 +7,9 @@ from typing import Final
 
 import msgspec
 
-from qframe.admin.totals import Totals
+from qframe.admin.totals import Totals, is_overdue
 from qframe.doctor.findings import Finding
-from qframe.topic import Kind, Topic
+from qframe.topic import Topic
 
 SHORT_WINDOW_MS: Final = 60_000
 
@@ -37,10 +37,8 @@ def dedupe_window(topic: Topic) -> Finding | None:
 
 def retention(facts: GroupFacts) -> Finding | None:
     """A stream is trimmed: no group holds messages for longer than `retain`."""
-    topic, oldest_ms = facts.topic, facts.totals.oldest_ms
-    if topic.kind is not Kind.STREAM or oldest_ms is None or not facts.totals.lag:
-        return None
-    if facts.now_ms - oldest_ms <= topic.retain_ms:
+    topic = facts.topic
+    if not is_overdue(topic, facts.totals, facts.now_ms):
         return None
     return Finding(
         check="retention", level="warning",

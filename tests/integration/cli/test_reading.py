@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from cli_program import ORDERS, SHOP, Program
+from eventually import eventually
 
 from qframe import Topic
 
@@ -196,6 +197,25 @@ def test_verify_says_why_it_leaves_a_fault_and_exits_with_1_again(tmp_path: Path
     ran = program.run("verify", "--repair")
     assert (ran.code, "repaired" in ran.out) == (1, False)
     assert "(no repair: epoch and counts are gone with it: " in ran.out
+
+
+def test_a_group_without_a_worker_that_keeps_a_stream_from_being_trimmed_is_named(
+    tmp_path: Path,
+) -> None:
+    """It is named with the command that drops it, and not while a worker of it is alive."""
+    program = Program(tmp_path)
+    with program.app() as app:
+        feed = app.declare(Topic("feed", slots=1, retain=0.001))
+        for group in ("retired", "served"):
+            app.store.subscribe(feed, group)
+        app.publish(feed, 1)
+        app.store.heartbeat(feed, "served", "worker", 60_000)
+        eventually(lambda: app.admin.retired("feed") == ["retired"])
+    out = program.ok("groups", "feed").out
+    assert out.count("no worker") == 1
+    assert "qframe drop-group feed retired" in " ".join(out.split())
+    program.ok("drop-group", "feed", "retired", "--yes")
+    assert "no worker" not in program.ok("groups", "feed").out
 
 
 def test_a_group_of_a_stream_is_moved(tmp_path: Path) -> None:
