@@ -45,6 +45,7 @@ LOOKS: Final[dict[str, Callable[[Admin], object]]] = {
     "topics": lambda admin: admin.topics(),
     "topic": lambda admin: admin.topic("events"),
     "groups": lambda admin: admin.groups("events"),
+    "retired": lambda admin: admin.retired("events"),
     "stats": lambda admin: admin.stats("events"),
     "lag": lambda admin: admin.lag("events", "billing"),
     "scale": lambda admin: admin.scale("events", "billing"),
