@@ -25,12 +25,11 @@ def run(program: str) -> subprocess.CompletedProcess[str]:
 
 
 HEAD = """
-import faulthandler
-faulthandler.dump_traceback_later(50, exit=True)  # where it hangs, it says where
 import linecache, os, signal, sys, threading, time, warnings
 from pathlib import Path
 from qframe import Batcher, BatcherClosed, BatcherForked, BatchExecutor, Flusher
 warnings.filterwarnings("ignore", message=".*multi-threaded.*", category=DeprecationWarning)
+signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's "&" leaves it ignored
 def say(*words):
     os.write(1, (" ".join(map(str, words)) + "\\n").encode())
 def interrupt_main_while_it_waits_in(function):
