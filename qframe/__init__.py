@@ -58,6 +58,7 @@ from qframe.errors import (
     UnknownGroup,
     UnknownTopic,
     WorkerFailed,
+    WorkerLost,
 )
 from qframe.hooks import Middleware
 from qframe.message import Message
@@ -153,6 +154,7 @@ __all__ = [
     "UnknownGroup",
     "UnknownTopic",
     "WorkerFailed",
+    "WorkerLost",
     "__version__",
     "apply_if_newer",
     "apply_next",

@@ -263,6 +263,18 @@ class Forgotten(QFrameError):
         self.message_id = message_id
 
 
+class WorkerLost(QFrameError):
+    """Raised for nobody: the error of a message whose worker was gone after its last attempt."""
+
+    def __init__(self, message_id: str, attempts: int) -> None:
+        super().__init__(
+            f"message {message_id} is given up after max_attempts={attempts}: its worker ended, or "
+            "let it go, without settling it; look for what ends workers, such as too little memory"
+        )
+        self.message_id = message_id
+        self.attempts = attempts
+
+
 class HandlerTimeout(QFrameError):
     """Raised for nobody: the error of a message whose handler ran for longer than `timeout=`."""
 

@@ -31,6 +31,7 @@ from qframe.tags import AllOf, Tags, tags_wanted
 MOST_THREADS: Final = 1024
 MOST_IN_FLIGHT: Final = 100_000
 AWAITED_AT_ONCE: Final = 100
+ON_DEAD_TRIES: Final = 3  # it may be the reason why workers die
 
 OnDead = Callable[[Message, BaseException], object]
 
@@ -140,6 +141,11 @@ class ConsumerOptions(CheckedOptions):
     def lease_ms(self) -> int:
         """The lease in milliseconds, as stores take it."""
         return round(self.lease * 1000)
+
+    @property
+    def deliveries_at_most(self) -> int:
+        """How often the store hands a message out; those after `max_attempts` are for `on_dead`."""
+        return self.max_attempts + (ON_DEAD_TRIES if self.on_dead is not None else 0)
 
 
 class ConsumerKeywords(TypedDict, total=False):

@@ -164,7 +164,7 @@ class Stepper:
         pulled = self._store.pull(
             self._topic, self._consumer.group, [PullRequest(slot, epoch, room)],
             receipt=new_token(self._clock), lease_ms=self._options.lease_ms,
-            max_attempts=self._options.max_attempts,
+            max_attempts=self._options.deliveries_at_most,
         )  # fmt: skip
         if pulled.fenced:
             self._consumer.fenced(pulled.fenced)

@@ -153,7 +153,7 @@ class Consumer:
         )  # fmt: skip
         self.pull_loop: PullLoop = PullLoop(
             context, store=store, bell=bell, receiver=self, in_flight=self.in_flight,
-            flow=self.flow, lease_ms=options.lease_ms, max_attempts=options.max_attempts,
+            flow=self.flow, lease_ms=options.lease_ms, max_attempts=options.deliveries_at_most,
             worker=worker,
         )  # fmt: skip
         self.policy: EffectPolicy = make_policy(self.settler.settle_now)

@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Final, cast
 
 from qframe.clock import Clock
+from qframe.errors import WorkerLost
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.finisher import Finisher
@@ -78,6 +79,7 @@ class Engine:
         self._clock = clock
         self._is_direct = isinstance(policy, Direct)
         self._first = policy if isinstance(policy, SettleFirst) else None
+        self._max_attempts = options.max_attempts
         self._asks_in_runs = policy.blocks and not policy.is_joint
         self.end: Callable[[list[Attempt], BaseException | None], Ended] = finisher.end
         self.drop: Callable[[list[Attempt]], None] = finisher.drop
@@ -109,6 +111,7 @@ class Engine:
         handler = self._handler
         now_s = self._clock.monotonic_s
         present = self._in_flight.deliveries
+        max_attempts = self._max_attempts
         until_s = self._slots.certain_until_s
         while True:
             try:
@@ -117,7 +120,8 @@ class Engine:
                 worker.attempt = None
                 return
             worker.attempt = attempt
-            if now_s() >= until_s or attempt.delivery not in present:
+            delivery = attempt.delivery
+            if now_s() >= until_s or delivery not in present or delivery.attempt > max_attempts:
                 until_s = self._slots.certain_until_s
                 if not self._still_here([attempt]):
                     worker.handled += 1
@@ -129,7 +133,7 @@ class Engine:
                 self.end([attempt], error)
             else:
                 if attempt.returns():
-                    done(attempt.delivery)
+                    done(delivery)
                 else:
                     self.end([attempt], None)
                     worker.attempt = attempt = None  # type: ignore[assignment] # let it go
@@ -224,7 +228,7 @@ class Engine:
         return sorting.go
 
     def _still_here(self, unit: list[Attempt]) -> list[Attempt]:
-        """Attempts that are open and this worker's; drops the others, or has them wait."""
+        """Attempts to be handled: open, this worker's, not spent; sees to the others."""
         here = []
         held = self._order.held(unit)
         certain = self._slots.certain()
@@ -237,6 +241,10 @@ class Engine:
                 self._finisher.free(attempt.delivery)
             elif attempt in held:
                 self._finisher.set_aside([(attempt, 0.0)])
+            elif attempt.delivery.attempt > self._max_attempts:
+                spent = Sorting()
+                spent.failed = [(attempt, WorkerLost(attempt.id, self._max_attempts))]
+                self._finisher.see_to(spent)
             else:
                 here.append(attempt)
         return here

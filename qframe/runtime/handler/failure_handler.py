@@ -6,7 +6,7 @@ from asyncio import CancelledError
 from collections.abc import Callable
 from typing import Any, Final
 
-from qframe.errors import Forgotten, NotSupported
+from qframe.errors import Forgotten, NotSupported, WorkerLost
 from qframe.events import Events
 from qframe.message import Delivery, Message
 from qframe.options.consumer import ConsumerOptions
@@ -46,7 +46,8 @@ class FailureHandler:
 
     def disposition_of(self, message: Attempt, error: BaseException) -> Disposition:
         """The retry or the death of a message; `on_dead` is called for its death."""
-        self._on_failed(message.delivery, error)
+        if not isinstance(error, WorkerLost):
+            self._on_failed(message.delivery, error)
         options = self._options
         disposition = disposition_of(
             message.delivery, error, max_attempts=options.max_attempts, backoff=options.backoff
@@ -68,10 +69,13 @@ class FailureHandler:
             self._notify_dead(message, error)
 
     def disposition_of_leaked(self, delivery: Delivery) -> Disposition:
-        """The end of a delivery that was let go unsettled: back at once, and it counts."""
+        """The end of a delivery that was let go unsettled: back at once, and it counts.
+
+        Its message is gone: where its last attempt was that, `on_dead` is called with its next one.
+        """
         why = Forgotten(delivery.id)
         self.emit("delivery.leaked", delivery, why)
-        most = self._options.max_attempts
+        most = self._options.deliveries_at_most
         return disposition_of(delivery, why, max_attempts=most, backoff=Backoff(0))
 
     def _notify_dead(self, message: Message, error: BaseException) -> None:
