@@ -165,8 +165,7 @@ class StoreUnavailable(QFrameError):
 
     def __init__(self, store: str, why: str) -> None:
         super().__init__(f"store {store} {self._what}: {why}; {self._remedy}")
-        self.store = store
-        self.why = why
+        self.store, self.why = store, why
 
 
 class CoordinatorUnavailable(QFrameError):
@@ -187,8 +186,7 @@ class SlotsAway(AnswerLost):
 
     def __init__(self, store: str, taken: Sequence[int], away: Mapping[int, str | None]) -> None:
         super().__init__(store, f"slots {', '.join(map(str, away))} are away")
-        self.taken = taken
-        self.away = away
+        self.taken, self.away = taken, away
 
 
 class StoreDamaged(StoreUnavailable):
@@ -215,8 +213,7 @@ class SchemaMismatch(QFrameError):
             what = f"the database {store} has no tables of qframe yet"
             remedy += ", or name another store"
         super().__init__(f"{what}; {remedy}")
-        self.found = found
-        self.known = known
+        self.found, self.known = found, known
 
 
 class PublishUnknown(QFrameError):
@@ -266,13 +263,10 @@ class Forgotten(QFrameError):
 class WorkerLost(QFrameError):
     """Raised for nobody: the error of a message whose worker was gone after its last attempt."""
 
-    def __init__(self, message_id: str, attempts: int) -> None:
-        super().__init__(
-            f"message {message_id} is given up after max_attempts={attempts}: its worker ended, or "
-            "let it go, without settling it; look for what ends workers, such as too little memory"
-        )
+    def __init__(self, message_id: str) -> None:
+        why = "ended, or let it go, at its last attempt; look for what ends workers"
+        super().__init__(f"the worker of message {message_id} {why}")
         self.message_id = message_id
-        self.attempts = attempts
 
 
 class HandlerTimeout(QFrameError):
@@ -281,8 +275,7 @@ class HandlerTimeout(QFrameError):
     def __init__(self, message_id: str, timeout_s: float) -> None:
         why = f"ran longer than timeout={timeout_s:g}; make it faster, or raise the timeout"
         super().__init__(f"the handler of message {message_id} {why}")
-        self.message_id = message_id
-        self.timeout_s = timeout_s
+        self.message_id, self.timeout_s = message_id, timeout_s
 
 
 class CheckerUnavailable(QFrameError):

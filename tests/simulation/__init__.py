@@ -37,10 +37,10 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
 * **The ledger** hears of each message that is stored, handed out and settled, and of each call of
   a handler. It checks as that happens: no two handlers of a key while both their workers are
   certain, order of each key, attempts, nothing before it is due, nothing acknowledged that was
-  not handled, each effect of a transaction once. Twice a second `audit` has the store verified.
-  When the faults are over, all must be done within a bounded time; then dead letters are retried
-  and messages are published, and idle workers must have them within seconds; then no part may
-  hold anything more.
+  not handled, each effect of a transaction once, no death without `on_dead`. Twice a second
+  `audit` has the store verified. When the faults are over, all must be done within a bounded
+  time; then dead letters are retried and messages are published, and idle workers must have them
+  within seconds; then no part may hold anything more.
 * **Replaying**: a run draws from its seed only, so it is the same run on another machine. A
   failing one is shrunk (`shrink`): fewer faults, fewer messages, fewer options, as long as it
   fails alike.

@@ -6,6 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from qframe.message import Message
 from qframe.outcomes import Outcome, Settled, Verdict
 from simulation.plan import Plan
 
@@ -80,6 +81,7 @@ class Ledger:
         self.acked: set[tuple[str, str]] = set()
         self.overtaken: set[tuple[str, str]] = set()
         self.dead: set[tuple[str, str]] = set()
+        self.mourned: set[tuple[str, str]] = set()
         self.ids: dict[tuple[str, int, int], str] = {}
         self.retried: set[tuple[str, str]] = set()
         self.last_start_s: dict[str, float] = {}
@@ -121,6 +123,8 @@ class Ledger:
             elif one.verdict is Verdict.DEAD:
                 self.dead.add((group, message))
                 self.passed.add((group, message))
+                if self.plan.options.get("on_dead") and (group, message) not in self.mourned:
+                    self._broken(f"{message} is dead for {group}, and `on_dead` was not called")
 
     @property
     def groups(self) -> list[str]:
@@ -186,6 +190,12 @@ class Ledger:
             is_last = call.message.attempt >= self.plan.options["max_attempts"]
             if self.plan.kind == "stream" or how == "rejects" or is_last:
                 self.passed.add(name)
+
+    def mourn(self, message: Message, error: BaseException) -> None:
+        """`on_dead` is called: those behind may be handled before the store has heard of it."""
+        self.log("on_dead", f"is told of {message.id} of {message.group}: {error!r}")
+        self.mourned.add((message.group, message.id))
+        self.passed.add((message.group, message.id))
 
     def _check_order(self, call: Call, name: tuple[str, str]) -> None:
         kind, it = self.plan.kind, call.message.delivery

@@ -177,6 +177,11 @@ def _drawn(seed: int | str) -> Plan:
         options["over"] = draw.choice(["worker", "group"])
     if draw.random() < 0.06:
         options["breaker"] = draw.choice([2, 4])
+    mourns = Random(f"{seed}/on_dead").random()
+    if mourns < 0.5:
+        options["on_dead"] = True
+    if mourns < 0.25 and options["max_attempts"] == 3:
+        options["max_attempts"] = 1  # so that workers are lost at last attempts
     return Plan(
         str(seed), level, kind, draw.choice([1, 2, 4, 8]), draw.choices([1, 2], [4, 1])[0], WORKERS,
         draw.choice([1, 2, 3]), 4.0 if level == "flaky" else draw.choice([2.0, 4.0]),

@@ -12,7 +12,7 @@ from qframe.errors import AlreadySettled, CommitRefused, NotSupported, WorkerFai
 from qframe.events import Events
 from qframe.idempotency.base import Scope
 from qframe.options.batch import Batch
-from qframe.options.consumer import ConsumerOptions, consumer_options
+from qframe.options.consumer import ConsumerOptions, OnDead, consumer_options
 from qframe.options.flow import Breaker, RateLimit
 from qframe.outbox.relay import Relay
 from qframe.retry import Backoff, NeedRetry, Reject
@@ -35,7 +35,7 @@ MAX_BYTES = 64 * 1024 * 1024
 BACKOFF_FIRST_S, BACKOFF_CAP_S = 0.5, 2.0
 
 
-def options_of(plan: Plan) -> ConsumerOptions:
+def options_of(plan: Plan, on_dead: OnDead) -> ConsumerOptions:
     """The options of a plan's consumers."""
     given = dict(plan.options)
     more: dict[str, Any] = {"max_attempts": given["max_attempts"]}
@@ -43,6 +43,8 @@ def options_of(plan: Plan) -> ConsumerOptions:
         more["auto_ack"] = False
     else:
         more["threads"] = plan.threads
+    if given.get("on_dead"):
+        more["on_dead"] = on_dead
     if size := given.get("batch"):
         more["batch"] = Batch(size, 0.05)
     if rate := given.get("rate_limit"):

@@ -51,8 +51,8 @@ class World:
         begin(self.scheduler, plan.seed)
         window = plan.outbox.window_s if plan.outbox is not None else None
         self.topic = Topic("t", plan.kind, plan.slots, dedupe_window=window or "1h")  # type: ignore[arg-type]
-        self.options = options_of(plan)
         self.ledger = Ledger(plan, self.log, self.fail)
+        self.options = options_of(plan, self.ledger.mourn)
         self.ledger.is_dead = self._is_dead  # type: ignore[method-assign]
         self.machine = Process("store", self.scheduler, plan.rates[-1])
         self.server = SimulatedServer(self.machine, self.ledger)

@@ -170,12 +170,7 @@ def test_a_long_value_is_cut_in_the_message_and_kept_as_an_attribute(
         ),
         (AlreadySettled("m-1"), (), {"message_id": "m-1"}, ("m-1", "auto_ack = False")),
         (Forgotten("m-1"), (), {"message_id": "m-1"}, ("m-1", "message.ack()")),
-        (
-            WorkerLost("m-1", 3),
-            (),
-            {"message_id": "m-1", "attempts": 3},
-            ("m-1", "max_attempts=3", "look for what ends workers"),
-        ),
+        (WorkerLost("m-1"), (), {"message_id": "m-1"}, ("m-1", "look for what ends workers")),
         (
             ConsumerExists("t", "g", "app.on_flight"),
             (BadInput,),

@@ -242,12 +242,18 @@ class Engine:
             elif attempt in held:
                 self._finisher.set_aside([(attempt, 0.0)])
             elif attempt.delivery.attempt > self._max_attempts:
-                spent = Sorting()
-                spent.failed = [(attempt, WorkerLost(attempt.id, self._max_attempts))]
-                self._finisher.see_to(spent)
+                self._give_up(attempt)
             else:
                 here.append(attempt)
         return here
+
+    def _give_up(self, attempt: Attempt) -> None:
+        """Ends an attempt that is one too many: as a duplicate, where its effect has happened."""
+        is_settled_first = self._first is not None
+        sorting = Sorting(go=[attempt]) if is_settled_first else self._policy.begin([attempt])
+        sorting.failed += [(one, WorkerLost(one.id)) for one in sorting.go]
+        sorting.go = []
+        self._finisher.see_to(sorting)
 
     def _admitted(self, unit: list[Attempt]) -> list[Attempt]:
         """Attempts that may begin now; the others wait here, unclaimed, in their order."""

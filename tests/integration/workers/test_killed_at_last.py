@@ -15,8 +15,17 @@ from apps import batched, handler
 from checking import database_url
 from eventually import eventually
 from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
 
-from qframe import Batch, DatabaseChecker, Message, QFrame, Topic, WorkerLost
+from qframe import (
+    Batch,
+    DatabaseChecker,
+    Message,
+    QFrame,
+    Topic,
+    TransactionalChecker,
+    WorkerLost,
+)
 from qframe.stores.types import LOST_ERROR
 from qframe.testing import Harness
 
@@ -170,3 +179,25 @@ def test_a_message_that_was_let_go_at_its_last_attempt_is_told_of(tmp_path: Path
             message.ack()
             eventually(lambda: shop.mourned)
         shop.check()
+
+
+@pytest.mark.parametrize("checks", [DatabaseChecker, TransactionalChecker])
+def test_a_message_whose_effect_had_happened_before_its_worker_was_lost_is_not_dead(
+    tmp_path: Path, checks: type[DatabaseChecker | TransactionalChecker]
+) -> None:
+    app = QFrame()
+    shop = Mourning(app, TOPIC)
+    checker = checks(create_engine(f"sqlite:///{tmp_path / 'effects.db'}"))
+
+    def handle(message: Message, session: Session) -> None:
+        shop.see(message)
+
+    app.consumer(
+        TOPIC, "g", idempotent_checker=checker, max_attempts=1, on_dead=shop.mourn
+    )(handle if checks is TransactionalChecker else shop.see)  # fmt: skip
+    with Harness(app) as harness:
+        harness.crash_after("commit")
+        harness.publish(TOPIC, "done", key="k")
+        harness.drain()
+        assert (shop.seen, shop.mourned) == (["done"], [])
+        assert harness.dead(TOPIC, "g") == []
