@@ -242,10 +242,8 @@ class AlreadySettled(QFrameError):
     """Raised when a message is acknowledged a second time."""
 
     def __init__(self, message_id: str) -> None:
-        super().__init__(
-            f"message {message_id} is already settled; acknowledge it once, "
-            "and set auto_ack = False at the handler's start to do it yourself"
-        )
+        remedy = "once, and set auto_ack = False at the handler's start to do it yourself"
+        super().__init__(f"message {message_id} is already settled; acknowledge it {remedy}")
         self.message_id = message_id
 
 
@@ -253,10 +251,8 @@ class Forgotten(QFrameError):
     """Raised for nobody: the error of a message that was taken over and let go unsettled."""
 
     def __init__(self, message_id: str) -> None:
-        super().__init__(
-            f"message {message_id} was taken over with auto_ack = False and dropped unsettled; "
-            "keep a reference to it until message.ack()"
-        )
+        why = "auto_ack = False and dropped unsettled; keep a reference to it until message.ack()"
+        super().__init__(f"message {message_id} was taken over with {why}")
         self.message_id = message_id
 
 
@@ -352,10 +348,9 @@ class QueueFull(QFrameError):
     """Raised when a batcher had no room for an item in time; it was not taken."""
 
     def __init__(self, batcher: str, queue_size: int, why: str) -> None:
-        super().__init__(
-            f"batcher {batcher!r} is full with {queue_size} items waiting ({why}); "
-            "put it again later, wait longer, or give the batcher more threads or queue_size"
-        )
+        remedy = "put it again later, wait longer, or give the batcher more threads or queue_size"
+        full = f"is full with {queue_size} items waiting ({why})"
+        super().__init__(f"batcher {batcher!r} {full}; {remedy}")
         self.batcher, self.queue_size = batcher, queue_size
 
 
