@@ -69,4 +69,26 @@ class VirtualClock:
         self._elapsed_ms += ms
 
 
+class Steps:
+    """How long a loop is at its present step; the loop tells, and any thread asks."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._since_s: float | None = None
+
+    def begin(self) -> float:
+        """The loop gets on: what follows is another step; returns the time, as of its clock."""
+        self._since_s = now_s = self._clock.monotonic_s()
+        return now_s
+
+    def rest(self) -> None:
+        """The loop waits for work from now on, or has ended."""
+        self._since_s = None
+
+    def busy_s(self) -> float:
+        """How long the present step has taken, in seconds; 0 while the loop waits for work."""
+        since_s = self._since_s
+        return 0.0 if since_s is None else self._clock.monotonic_s() - since_s
+
+
 SYSTEM_CLOCK = SystemClock()

@@ -5,6 +5,23 @@ from __future__ import annotations
 import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable
+from typing import Protocol, runtime_checkable
+
+
+@runtime_checkable
+class Stepping(Protocol):
+    """A loop in a thread of its own that does one short step after the other."""
+
+    @property
+    def name(self) -> str:
+        """Its thread's name."""
+
+    @property
+    def alive(self) -> bool:
+        """Whether its thread runs."""
+
+    def busy_s(self) -> float:
+        """How long the present step has taken; 0 while it waits for work."""
 
 
 class Service(ABC):

@@ -90,13 +90,14 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             self.catalog.resolve(each.topic)  # one that nobody has declared is told of at once
         specs = [self.hooked(consumer) for consumer in served]
         coordinators: list[Coordinator] = []
+        event_loops: list[EventLoop] = []
 
         def make_consumers(on_failure: OnFailure) -> list[Consumer]:
             coordinators.append(self.open_coordinator(on_failure))
-            event_loop = EventLoop(on_failure)
+            event_loops.append(EventLoop(on_failure, self.clock))
             return [
                 self.consumer(
-                    spec, topic, coordinators[0], on_failure, event_loop, worker=worker_id
+                    spec, topic, coordinators[0], on_failure, event_loops[0], worker=worker_id
                 )
                 for spec, topic in zip(specs, topics, strict=True)
             ]
@@ -131,7 +132,7 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             worker_id, make_consumers=make_consumers, make_sweeper=make_sweeper,
             make_settings_poller=make_settings_poller, make_background=make_background,
             grace_s=self.settings.grace, events=self.events, clock=self.clock,
-            store=redacted(self.settings.store),
+            store=redacted(self.settings.store), loops=event_loops,
         )  # fmt: skip
 
     @property

@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from qframe.clock import Clock
+from qframe.clock import Clock, Steps
 from qframe.coordination.base import Assignment, CoordinatorSession, OnFailure
 from qframe.coordination.handover import Handover
 from qframe.errors import CoordinatorUnavailable, StoreUnavailable, UnknownGroup
@@ -60,6 +60,8 @@ class MembershipService(Service):
         self._on_left = on_left
         self._events = events
         self._clock = clock
+        self._steps = Steps(clock)
+        self.busy_s: Callable[[], float] = self._steps.busy_s
         self._backoff = Backoff(0.05, cap=1)
         self._handover = Handover()
         self._assignment = self._handover.assignment
@@ -158,17 +160,21 @@ class MembershipService(Service):
                     self._unknown = error
                     self._on_change()
                 was_paused = was_paused or self.paused
+                self._steps.rest()
                 self._stopping.wait(self._backoff.bound_ms(failures) / 1000)
                 continue
             failures = 0
             if was_paused and not self.paused:
                 self._on_change()
             was_paused = self.paused
+            self._steps.rest()
             self._session.wait(self._pause_s())
 
     def _turn(self) -> None:
         session, handover = self._session, self._handover
+        self._steps.begin()
         view = session.look(self._assignment.owned)
+        self._steps.begin()
         if view is not None:
             if view.lost:
                 self._change(lambda handover: handover.lost(view.lost))
@@ -181,11 +187,13 @@ class MembershipService(Service):
                 self._refused -= refused
         self._change(lambda handover: handover.release())
         if going := handover.going:
+            self._steps.begin()
             session.let_go(going)
             with self._changing:
                 handover.freed(going)
         missing = handover.missing
         if missing and self._refused_until_s <= self._clock.monotonic_s():
+            self._steps.begin()
             taken = session.claim(missing)
             if taken:
                 self._change(lambda handover: handover.took(taken))

@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
-from qframe.clock import Clock
+from qframe.clock import Clock, Steps
 from qframe.coordination.base import Coordinator
 from qframe.errors import (
     BadInput,
@@ -123,12 +123,8 @@ class Relay(Service):
         self._limit = FIRST_BATCH
         self._wait_s = SOONEST_S
         self._trouble_s = 0.0
-        self._busy_since_s: float | None = None
-
-    def busy_s(self) -> float:
-        """How long it has been at one step, of database or store."""
-        since_s = self._busy_since_s
-        return 0.0 if since_s is None else self._clock.monotonic_s() - since_s
+        self._steps = Steps(clock)
+        self.busy_s: Callable[[], float] = self._steps.busy_s
 
     def reconnect(self) -> None:
         """Lets go of connections to the store that may be broken; the engine is the user's."""
@@ -154,18 +150,14 @@ class Relay(Service):
         try:
             while not self.stopping:
                 self._rung.clear()
-                self._step()
+                self._steps.begin()
                 wait_s = self._turn_or_trouble()
-                self._busy_since_s = None
+                self._steps.rest()
                 if wait_s and self._rung.wait(wait_s):
                     self._wait_s = 0.0  # what it rang for may not be committed yet
         finally:
-            self._busy_since_s = None  # who stops a worker waits for each part for so long only
+            self._steps.rest()  # who stops a worker waits for each part for so long only
             self.leave()
-
-    def _step(self) -> None:
-        """It gets on: what follows is something else than what was before."""
-        self._busy_since_s = self._clock.monotonic_s()
 
     def _turn_or_trouble(self) -> float:
         """One turn; returns how long to wait until the next."""
@@ -191,14 +183,14 @@ class Relay(Service):
         if self._events:
             self._events.emit(event, part=self.name, error=error)
         self._trouble_s = min(LONG_TROUBLE_S, max(TROUBLE_S, self._trouble_s * 2))
-        self._busy_since_s = None
+        self._steps.rest()
         self._stopping.wait(self._trouble_s)  # a bell rings all the time where others publish
         return 0.0
 
     def turn(self) -> bool:
         """Relays what is due; returns whether anything was published."""
         slots = self._joined().open()
-        self._step()
+        self._steps.begin()
         if slots is not self._served:
             self._served = slots
             self._untaken.clear()  # who had some of them meanwhile may have sent those rows
@@ -211,7 +203,7 @@ class Relay(Service):
         for name, share in by_topic.items():
             if self.stopping or not self._joined().certain():
                 break
-            self._step()
+            self._steps.begin()
             self._bring(name, share)
         return bool(self._gone)
 
@@ -258,7 +250,7 @@ class Relay(Service):
 
     def _send(self, topic: Topic, rows: list[OutboxRow]) -> None:
         rows = self._not_there_yet(topic, rows)
-        self._step()
+        self._steps.begin()
         sound, entries = self._entries(topic, rows)
         if not entries:
             return
@@ -302,7 +294,7 @@ class Relay(Service):
             return rows
         there = set()
         for row in doubtful:
-            self._step()
+            self._steps.begin()
             if self._store.explain(topic, row.id):
                 there.add(row.number)
         self._gone |= there

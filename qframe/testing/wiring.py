@@ -192,7 +192,8 @@ class Wiring:
             consumer, function=plain(consumer.function), handler=handler, options=options
         )
         running = assembly.consumer(
-            spec, topic, self._coordinator, _raise, EventLoop(_raise), worker="harness",
+            spec, topic, self._coordinator, _raise, EventLoop(_raise, self._clock),
+            worker="harness",
             make_executor=make_executor, make_settler=make_settler,
             flow_clock=StandingClock(self._clock),
         )  # fmt: skip

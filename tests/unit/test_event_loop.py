@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 from eventually import eventually
 
+from qframe.clock import SYSTEM_CLOCK
 from qframe.runtime.executors.event_loop import EventLoop
 
 
@@ -17,7 +18,7 @@ async def answer() -> int:
 
 
 def test_a_thread_gets_the_answer_of_what_it_has_awaited() -> None:
-    event_loop = EventLoop(lambda _part, _error: None)
+    event_loop = EventLoop(lambda _part, _error: None, SYSTEM_CLOCK)
     event_loop.start()
     assert event_loop.wait_for(answer()) == 1
     event_loop.stop()
@@ -26,7 +27,7 @@ def test_a_thread_gets_the_answer_of_what_it_has_awaited() -> None:
 
 
 def test_what_was_asked_as_the_loop_ended_is_refused() -> None:
-    event_loop = EventLoop(lambda _part, _error: None)
+    event_loop = EventLoop(lambda _part, _error: None, SYSTEM_CLOCK)
     loop: Any = asyncio.new_event_loop()
     event_loop._loop = loop
     with ThreadPoolExecutor(1) as thread:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import os
 import socket
@@ -56,10 +57,16 @@ class Watched:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.loop = Standing()
+        self.other = Standing()
+        self.other.name = "qframe.settler.orders.billing"
         self.slots = SimpleNamespace(joined=True)
         self.unheard_s = 0.0
         consumer = SimpleNamespace(
-            pull_loop=self.loop, topic="orders", group="billing", slots=self.slots
+            pull_loop=self.loop,
+            loops=lambda: [self.loop, self.other],
+            topic="orders",
+            group="billing",
+            slots=self.slots,
         )
         self.worker = Worker(
             "host-1-abc",
@@ -104,6 +111,15 @@ def test_a_loop_that_stands_still_is_a_fault_from_the_limit_on() -> None:
     assert health.faults == [f"{Standing.name} stands still for 55 s"]
     watched.loop.seconds = 0
     assert watched.worker.health() == WELL
+
+
+def test_a_loop_that_the_watchdog_leaves_alone_is_a_fault_as_well() -> None:
+    watched = Watched()
+    watched.pass_s(3600)
+    watched.other.seconds = LIVE_WITHIN_S
+    assert watched.worker.health().faults == [f"{watched.other.name} stands still for 45 s"]
+    watched.pass_s(3600)
+    assert not watched.worker._stopping
 
 
 def test_a_main_loop_that_stands_still_is_a_fault() -> None:
@@ -399,10 +415,10 @@ def test_a_child_that_is_to_be_restarted_is_live_and_not_ready(child: Callable[.
 class Serving:
     """A worker in a thread, whose loops stand still after a tenth of a second."""
 
-    def __init__(self, url: str, handle: Callable[[Message], None]) -> None:
+    def __init__(self, url: str, handle: Callable[[Message], object]) -> None:
         self.app = QFrame(store=url, grace=1)
         self.app.events.listen(lambda name, facts: None)
-        self.app.consumer(Topic("numbers", slots=1), group="g", threads=1)(handle)
+        self.app.consumer(Topic("numbers", slots=1), group="g", threads=1, lease="300ms")(handle)
         self.thread = threading.Thread(target=self.app.run)
         self.thread.start()
         eventually(lambda: self.app.health().ready)
@@ -444,6 +460,93 @@ def test_a_pull_loop_that_is_frozen_in_its_store_is_not_live_within_the_limit(
     serving.stop()
 
 
+class Freezing:
+    """A call that stands still until it is told to go on."""
+
+    def __init__(self, call: Callable[..., Any]) -> None:
+        self.frozen = threading.Event()
+        self.go_on = threading.Event()
+        self._call = call
+
+    def __call__(self, *args: Any, **keywords: Any) -> Any:
+        self.frozen.set()
+        assert self.go_on.wait(60)
+        return self._call(*args, **keywords)
+
+
+def is_told(serving: Serving, part: str) -> bool:
+    """Whether the worker is not live, and says that it is by this part."""
+    health = serving.app.health()
+    name = f"qframe.{part} stands still for"
+    return not health.live and any(fault.startswith(name) for fault in health.faults)
+
+
+@pytest.mark.parametrize("part", ["settler", "renewal", "owner"])
+def test_each_loop_that_is_frozen_in_a_call_is_not_live_within_the_limit(
+    tmp_path: Path, part: str
+) -> None:
+    begun, returns = threading.Event(), threading.Event()
+
+    def handle(message: Message) -> None:
+        begun.set()
+        assert returns.wait(60)
+
+    serving = Serving(f"sqlite:///{tmp_path / 'q.db'}", handle)
+    worker = serving.app.parts.opened.worker
+    assert worker is not None
+    worker._live_within_s = 0.1
+    consumer = worker.consumers[0]
+    if part == "settler":
+        sender = consumer._sender
+        freezing = sender._ask = Freezing(sender._ask)  # type: ignore[method-assign]
+        returns.set()
+    elif part == "renewal":
+        freezing = Freezing(consumer.renewal._store.renew)
+        consumer.renewal._store = SimpleNamespace(renew=freezing)  # type: ignore[assignment]
+    else:
+        membership: Any = consumer.slots.membership
+        freezing = membership._session.look = Freezing(membership._session.look)
+    serving.app.publish("numbers", 1)
+    assert begun.wait(60)
+    assert freezing.frozen.wait(60)
+    eventually(lambda: is_told(serving, f"{part}.numbers.g"))
+    returns.set()
+    freezing.go_on.set()
+    eventually(lambda: serving.app.health() == WELL)
+    serving.stop()
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+def test_an_async_handler_that_waits_is_live_and_one_that_blocks_the_event_loop_is_not(
+    tmp_path: Path, blocks: bool
+) -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    async def handle(message: Message) -> None:
+        begun.set()
+        if blocks:
+            go_on.wait(60)
+        else:
+            await asyncio.to_thread(go_on.wait, 60)
+
+    serving = Serving(f"sqlite:///{tmp_path / 'q.db'}", handle)
+    worker = serving.app.parts.opened.worker
+    assert worker is not None
+    serving.app.publish("numbers", 1)
+    assert begun.wait(60)
+    if blocks:
+        worker._live_within_s = 0.1
+        eventually(lambda: is_told(serving, "loop"))
+    else:
+        loop = worker._loops[0]
+        eventually(lambda: not loop.busy_s() and not loop.busy_s())  # it has replied, and does
+        eventually(lambda: serving.app.health() == WELL)
+        assert not go_on.is_set()
+    go_on.set()
+    eventually(lambda: serving.app.health() == WELL)
+    serving.stop()
+
+
 def test_a_handler_that_runs_longer_than_the_limit_leaves_its_worker_live(tmp_path: Path) -> None:
     begun, go_on = threading.Event(), threading.Event()
 
@@ -457,7 +560,7 @@ def test_a_handler_that_runs_longer_than_the_limit_leaves_its_worker_live(tmp_pa
     worker = serving.app.parts.opened.worker
     assert worker is not None
     pull_loop = worker.consumers[0].pull_loop
-    eventually(lambda: pull_loop._busy_since_s is None)
+    eventually(lambda: pull_loop.busy_s() == 0)
     worker._live_within_s = 1e-9  # any step takes longer than that
     eventually(lambda: serving.app.health() == WELL)
     assert not go_on.is_set()

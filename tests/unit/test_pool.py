@@ -378,7 +378,7 @@ class AsyncHandlers(Handlers):
 
 def test_a_stop_does_not_wait_for_a_handler_that_has_ended_just_before() -> None:
     failures: list[BaseException] = []
-    loop = EventLoop(lambda _, error: failures.append(error))
+    loop = EventLoop(lambda _, error: failures.append(error), SYSTEM_CLOCK)
     gate = asyncio.Event()
     work = AsyncHandlers()
     pool = LoopExecutor(

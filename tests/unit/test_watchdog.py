@@ -35,7 +35,7 @@ class Watching:
     def __init__(self) -> None:
         self.clock = VirtualClock()
         self.parts = [Standing("qframe.pull.orders.billing"), Standing("qframe.relay.qframe_")]
-        consumer = SimpleNamespace(pull_loop=self.parts[0])
+        consumer = SimpleNamespace(pull_loop=self.parts[0], loops=lambda: [self.parts[0]])
         self.worker = Worker(
             "host-1-abc",
             make_consumers=lambda fail: [consumer],  # type: ignore[list-item]

@@ -39,6 +39,7 @@ from qframe.runtime.order.lanes import Lanes
 from qframe.runtime.order.tag_filter import lanes_of
 from qframe.runtime.policies.base import EffectPolicy
 from qframe.runtime.policies.settle_first import SettleFirst
+from qframe.service import Stepping
 from qframe.stores.base import Store
 from qframe.tags import AllOf
 from qframe.topic import Kind, Topic
@@ -152,9 +153,8 @@ class Consumer:
             on_stream_lost=self.slots.fenced,
         )  # fmt: skip
         self.pull_loop: PullLoop = PullLoop(
-            context, store=store, bell=bell, receiver=self, in_flight=self.in_flight,
+            context, store=store, bell=bell, receiver=self, in_flight=self.in_flight, worker=worker,
             flow=self.flow, lease_ms=options.lease_ms, max_attempts=options.deliveries_at_most,
-            worker=worker,
         )  # fmt: skip
         self.policy: EffectPolicy = make_policy(self.settler.settle_now)
         self._first = self.policy if isinstance(self.policy, SettleFirst) else None
@@ -230,6 +230,11 @@ class Consumer:
         """Closes its bell; all consumers of its worker have left."""
         self._bell.close()
         self.executor.close()
+
+    def loops(self) -> list[Stepping]:
+        """Its loops, of which none may stand still; a harness has some of them in no thread."""
+        found = (self.pull_loop, self.settler, self.renewal, self.slots.membership)
+        return [loop for loop in found if isinstance(loop, Stepping)]
 
     # For the pull loop.
 

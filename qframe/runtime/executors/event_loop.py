@@ -9,6 +9,7 @@ from concurrent.futures import wait
 from contextlib import suppress
 from typing import Any, Final, TypeVar
 
+from qframe.clock import Clock
 from qframe.runtime.executors.daemon_threads import DaemonThreadExecutor
 from qframe.service import Service
 
@@ -48,10 +49,13 @@ class EventLoop(Service):
 
     Args:
         on_failure: called when it ends by an error.
+        clock: measures how long it lets a call wait.
     """
 
-    def __init__(self, on_failure: Callable[[str, BaseException], None]) -> None:
+    def __init__(self, on_failure: Callable[[str, BaseException], None], clock: Clock) -> None:
         super().__init__("qframe.loop", on_failure)
+        self._clock = clock
+        self._asked_s: float | None = None
         self._making = threading.Lock()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._helpers: DaemonThreadExecutor | None = None
@@ -69,6 +73,23 @@ class EventLoop(Service):
                 self._loop = asyncio.new_event_loop()
                 self._loop.set_default_executor(self._helpers)
         super().start()
+
+    def busy_s(self) -> float:
+        """How long it has let the present call wait; each time it has replied it is asked anew.
+
+        A handler that blocks the loop, where it should await, makes all others wait.
+        """
+        if not self.alive:
+            return 0.0
+        asked_s = self._asked_s
+        if asked_s is not None:
+            return self._clock.monotonic_s() - asked_s
+        self._asked_s = self._clock.monotonic_s()
+        self.call(self._reply)
+        return 0.0
+
+    def _reply(self) -> None:
+        self._asked_s = None
 
     @property
     def is_here(self) -> bool:

@@ -7,6 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
+from qframe.clock import Steps
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.message import Delivery
 from qframe.runtime.context import ConsumerContext
@@ -66,6 +67,8 @@ class LeaseRenewer(Service):
         self._on_lost = on_lost
         self._on_stream_lost = on_stream_lost
         self._clock = context.clock
+        self._steps = Steps(context.clock)
+        self.busy_s: Callable[[], float] = self._steps.busy_s
         self._awake = threading.Event()
         self._kept_until_s: dict[Delivery, float] = {}
         self._extended_until_s: dict[_LeaseKey, float] = {}
@@ -78,6 +81,7 @@ class LeaseRenewer(Service):
         """A round every third of a lease."""
         while not self._awake.wait(self._lease_ms / 3000):
             self.renew_all()
+            self._steps.rest()
 
     def renew_all(self) -> None:
         """Renews the leases of what is in flight; an extended one keeps its greater length."""
@@ -89,6 +93,7 @@ class LeaseRenewer(Service):
         for one in present:
             leases.setdefault(self._lease_ms_of(one), []).append(one)
         for lease_ms, deliveries in leases.items():
+            self._steps.begin()
             self.renew(deliveries, lease_ms)
         for gone in set(extended).difference(map(_lease_of, present)):
             del self._extended_until_s[gone]

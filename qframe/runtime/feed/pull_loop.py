@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
+from qframe.clock import Steps
 from qframe.codec import new_token
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.message import Delivery
@@ -116,18 +117,14 @@ class PullLoop(Service):
         )  # fmt: skip
         bell_rings = store.capabilities.bell
         self._longest_s = LONGEST_SLEEP_WITH_BELL_S if bell_rings else LONGEST_SLEEP_S
-        self._busy_since_s: float | None = None
+        self._steps = Steps(context.clock)
+        self.busy_s: Callable[[], float] = self._steps.busy_s
         self._look_everywhere_at_s = 0.0
         self.idle: bool = False
 
     def unrevoked(self) -> frozenset[int]:
         """The slots in which the store may hold what no reply has brought; from any thread."""
         return self._in_doubt.unrevoked
-
-    def busy_s(self) -> float:
-        """How long it has been at one thing other than waiting."""
-        since_s = self._busy_since_s
-        return 0.0 if since_s is None else self._clock.monotonic_s() - since_s
 
     def reconnect(self) -> None:
         """Drops connections that may be broken."""
@@ -145,7 +142,7 @@ class PullLoop(Service):
         planner = self._planner
         self._look_everywhere_at_s = self._clock.monotonic_s() + self._longest_s
         while not self.stopping:
-            self._busy_since_s = self._clock.monotonic_s()
+            self._steps.begin()
             asks: list[PullRequest] = []
             receipt = ""
             try:
@@ -195,7 +192,7 @@ class PullLoop(Service):
                     self._wait(self._sleep_s(), all_are_quiet=True)
         with suppress(UnknownGroup):  # another owner would count what nobody has handled
             self._in_doubt.revoke(at_once=True)
-        self._busy_since_s = None
+        self._steps.rest()
 
     def _asks(self) -> list[PullRequest]:
         left_out = self._in_doubt.slots
@@ -207,9 +204,9 @@ class PullLoop(Service):
         Only if all slots were quiet the bell names every slot that has something now. A bell may be
         lost while those of other slots arrive: so all slots are asked now and then, whatever rings.
         """
-        self._busy_since_s = None
+        self._steps.rest()
         has_rung = self._bell.wait(timeout_s)
-        self._busy_since_s = now_s = self._clock.monotonic_s()
+        now_s = self._steps.begin()
         hints = self._bell.hints()
         if not (has_rung and all_are_quiet and now_s < self._look_everywhere_at_s):
             hints, self._look_everywhere_at_s = None, now_s + self._longest_s

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple, Protocol
 
+from qframe.clock import Steps
 from qframe.message import Delivery
 from qframe.outcomes import Settled
 from qframe.runtime.context import ConsumerContext
@@ -77,6 +78,8 @@ class Settler(Service):
         self._sender = sender
         self._on_leaked = on_leaked
         self._clock = context.clock
+        self._steps = Steps(context.clock)
+        self.busy_s: Callable[[], float] = self._steps.busy_s
         self._inbox: SimpleQueue[Settlements | None] = SimpleQueue()
         self._abandoned = threading.Event()
 
@@ -104,8 +107,9 @@ class Settler(Service):
         """Gathers and sends until it is stopped and has nothing left."""
         while True:
             batch: list[One] = []
+            self._steps.rest()
             item = self._first()
-            until_s = self._clock.monotonic_s() + LINGER_S
+            until_s = self._steps.begin() + LINGER_S
             while True:
                 if isinstance(item, list):
                     batch += item

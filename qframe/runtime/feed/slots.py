@@ -29,6 +29,7 @@ class Slots:
         on_change: called, from any thread, when the pull loop should look.
 
     Attributes:
+        membership: its part in the sharing of slots, once it has joined.
         lacks: whether the worker owns slots that could not be taken, since their servers are away;
             each `open` tries them again.
     """
@@ -51,7 +52,7 @@ class Slots:
         self._give_back = give_back
         self._on_lost = on_lost
         self._on_change = on_change
-        self._membership: Membership | None = None
+        self.membership: Membership | None = None
         self._assignment = NOTHING
         self._open: Mapping[int, str] = {}
         self.lacks: bool = False
@@ -63,32 +64,32 @@ class Slots:
 
     def join(self, coordinator: Coordinator) -> None:
         """Joins the group."""
-        self._membership = coordinator.join(self._topic, self._group, on_change=self._changed)
+        self.membership = coordinator.join(self._topic, self._group, on_change=self._changed)
 
     def leave(self) -> None:
         """Gives all slots up; nothing of them is in flight."""
         self._drained |= self._held.keys()
-        if self._membership is not None:
-            self._membership.leave()
+        if self.membership is not None:
+            self.membership.leave()
 
     @property
     def joined(self) -> bool:
         """Whether it takes part in the sharing of slots, and hears the coordinator."""
-        return self._membership is not None and not self._membership.paused
+        return self.membership is not None and not self.membership.paused
 
     def fenced(self, slots: Collection[int]) -> None:
         """The store has refused the epochs of these slots, or may take their windows back."""
-        if self._membership is not None:
-            self._membership.fenced(slots)
+        if self.membership is not None:
+            self.membership.fenced(slots)
 
     def certain(self) -> bool:
         """Whether no other worker can own its slots yet; if not, all in flight is lost now."""
-        return self._membership is None or self._membership.certain()
+        return self.membership is None or self.membership.certain()
 
     @property
     def certain_until_s(self) -> float:
         """Until when, on the monotonic clock, `certain` stays true."""
-        return self._membership.certain_until_s if self._membership is not None else float("inf")
+        return self.membership.certain_until_s if self.membership is not None else float("inf")
 
     def have_work(self, *, drained: bool) -> bool:
         """Whether the store has messages that are due, in flight, to be retried, or (drained) wait.
@@ -109,7 +110,7 @@ class Slots:
         Raises:
             UnknownGroup: if the group is gone; a consumer with slots learns that when it pulls.
         """
-        membership = self._membership
+        membership = self.membership
         if membership is not None and not self._open and (error := membership.unknown()):
             raise error
         if membership is None or membership.paused:
@@ -143,12 +144,12 @@ class Slots:
         self._assignment = NOTHING
         self._open = {}
         self.lacks = False
-        if self._membership is not None:
-            self._membership.unknown()  # forgets the error: it is mended
+        if self.membership is not None:
+            self.membership.unknown()  # forgets the error: it is mended
 
     def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
         """The deliveries of those just pulled whose slots were not lost in the meantime."""
-        membership = self._membership
+        membership = self.membership
         if membership is None or membership.assignment() is self._assignment:
             return deliveries
         owned = membership.assignment().owned
@@ -158,12 +159,12 @@ class Slots:
     def drain(self) -> None:
         """Empties the slots that are leaving, as far as it can, and hands over empty ones."""
         leaving = self._assignment.leaving
-        if not leaving or self._membership is None:
+        if not leaving or self.membership is None:
             return
         self._give_back(leaving)
         if empty := leaving - self._busy():
             self._drained |= empty
-            self._membership.drained(empty)
+            self.membership.drained(empty)
 
     def _take(self, membership: Membership, new: dict[int, str], *, goes_on: bool) -> bool:
         """Takes slots in the store, if their servers are there; false if the store refused some.
@@ -195,9 +196,9 @@ class Slots:
 
     def _changed(self) -> None:
         """Handles slots that have come or gone; what is in flight of the latter is lost at once."""
-        if self._membership is None:
+        if self.membership is None:
             return
-        owned = self._membership.assignment().owned
+        owned = self.membership.assignment().owned
         with self._guard:
             gone = {slot for slot, epoch in self._held.items() if owned.get(slot) != epoch}
             for slot in gone:

@@ -10,8 +10,10 @@ A worker's states, and the replies of the three probes in each:
     stopping    it was asked to stop, or has failed    200           503               200
 
 `/livez` is for restarting, so it fails for nothing that a restart does not mend. It fails when a
-loop (a pull loop, a relay, the worker's main loop) is at one step for `LIVE_WITHIN_S`. Handlers run
-outside the loops, so a handler of an hour is no fault. A store or coordinator that is away is no
+loop is at one step for `LIVE_WITHIN_S`: a pull loop, a settler, a lease renewal, a membership, a
+relay, the worker's main loop; or when the event loop of async handlers lets a call wait for so
+long. Handlers run outside the loops, so a handler of an hour is no fault; an async one that blocks
+the event loop stops all others, and is one. A store or coordinator that is away is no
 fault either: each call to it ends within its timeout, and the loop moves on. Time in which the
 whole process was frozen does not count. A worker that starts or stops has limits of its own:
 `--wait`, `/startupz`, and the grace of whoever stops it.

@@ -8,6 +8,7 @@ from typing import Final, Protocol
 from qframe.clock import Clock
 from qframe.errors import WorkerFailed
 from qframe.events import Events
+from qframe.service import Stepping
 
 ASLEEP_S: Final = 10.0
 DOUBTFUL_S: Final = 20.0
@@ -15,19 +16,8 @@ STALLED_S: Final = 60.0
 MAIN_LOOP: Final = "main loop"
 
 
-class Watched(Protocol):
-    """A part that does one short step after the other."""
-
-    @property
-    def name(self) -> str:
-        """Its thread's name."""
-
-    @property
-    def alive(self) -> bool:
-        """Whether its thread runs."""
-
-    def busy_s(self) -> float:
-        """How long the present step has taken; 0 while it waits for work."""
+class Watched(Stepping, Protocol):
+    """A part that can be helped where it is stuck."""
 
     def reconnect(self) -> None:
         """Drops connections that may be broken."""
@@ -41,6 +31,7 @@ class Watchdog:
 
     Args:
         parts: the parts to watch.
+        others: returns loops whose steps are told by `ages_s`, and that it leaves alone.
         on_stalled: called with the name of a part that is stuck, and the error.
         events: hears of connections that are dropped.
         clock: the clock.
@@ -50,11 +41,13 @@ class Watchdog:
         self,
         parts: Sequence[Watched],
         *,
+        others: Callable[[], Sequence[Stepping]],
         on_stalled: Callable[[str, WorkerFailed], None],
         events: Events,
         clock: Clock,
     ) -> None:
         self._parts = parts
+        self._others = others
         self._on_stalled = on_stalled
         self._events = events
         self._clock = clock
@@ -71,7 +64,7 @@ class Watchdog:
             self._look_at(part, now_s - self._awake_since_s)
 
     def ages_s(self) -> dict[str, float]:
-        """How long each part has been at its present step, by name; for any thread.
+        """How long each part and loop has been at its present step, by name; for any thread.
 
         If `look` was not called for a while, that is what stands still, or the process was frozen.
         """
@@ -80,7 +73,7 @@ class Watchdog:
         if unseen_s > ASLEEP_S:
             return {MAIN_LOOP: unseen_s}
         awake_s = now_s - self._awake_since_s
-        return {part.name: _busy_s(part, awake_s) for part in self._parts}
+        return {part.name: _busy_s(part, awake_s) for part in (*self._parts, *self._others())}
 
     def _look_at(self, part: Watched, awake_s: float) -> None:
         busy_s = _busy_s(part, awake_s)
@@ -95,6 +88,6 @@ class Watchdog:
             self._slow.discard(part.name)
 
 
-def _busy_s(part: Watched, awake_s: float) -> float:
+def _busy_s(part: Stepping, awake_s: float) -> float:
     """How long a part is at its step, of the time in which the process was awake."""
     return min(part.busy_s(), awake_s) if part.alive else 0.0

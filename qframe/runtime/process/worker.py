@@ -20,6 +20,7 @@ from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.shutdown import terminate
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.watchdog import Watchdog, Watched
+from qframe.service import Stepping
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LOOK_EVERY_S: Final = 0.02
@@ -58,6 +59,7 @@ class Worker:
         events: told of its start, that it is ready, and its stop.
         clock: the clock.
         store: where its messages are, for the log; without a password.
+        loops: those that its consumers share.
         live_within_s: how long a loop may be at one step until it counts as standing still.
     """
 
@@ -73,6 +75,7 @@ class Worker:
         clock: Clock,
         make_background: Callable[[OnFailure], Sequence[Background]] = lambda _: (),
         store: str = "",
+        loops: Sequence[Stepping] = (),
         live_within_s: float = LIVE_WITHIN_S,
     ) -> None:
         self.id = worker_id
@@ -91,7 +94,10 @@ class Worker:
         self._settings_poller = make_settings_poller(self._consumers, self._fail)
         self._background = make_background(self._fail)
         watched = [*(consumer.pull_loop for consumer in self._consumers), *self._background]
-        self._watchdog = Watchdog(watched, on_stalled=self._fail, events=events, clock=clock)
+        self._loops = loops
+        self._watchdog = Watchdog(
+            watched, others=self._all_loops, on_stalled=self._fail, events=events, clock=clock
+        )
 
     @property
     def consumers(self) -> list[Consumer]:
@@ -180,6 +186,9 @@ class Worker:
         if self._settings_poller.unheard_s > HEARD_WITHIN_S:
             lacking.append("the store does not reply")
         return Health.of("serving", standing=standing, lacking=lacking)
+
+    def _all_loops(self) -> list[Stepping]:
+        return [*self._loops, *(loop for each in self._consumers for loop in each.loops())]
 
     def progress_ages_s(self) -> dict[str, float]:
         """How long each of its loops has been at its present step, in seconds, by name."""

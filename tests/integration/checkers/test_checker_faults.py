@@ -32,6 +32,7 @@ from qframe import (
     RedisChecker,
     TransactionalChecker,
 )
+from qframe.clock import SYSTEM_CLOCK
 from qframe.idempotency.base import Claim, Scope, State
 from qframe.idempotency.redis import SHARDS, call
 from qframe.message import Delivery
@@ -386,7 +387,7 @@ def test_a_run_is_claimed_in_one_call_and_given_up_with_its_messages(
             TOPIC,
             app.coordinator,
             app.parts.part_failed,
-            EventLoop(app.parts.part_failed),
+            EventLoop(app.parts.part_failed, SYSTEM_CLOCK),
         )
         policy = consumer.policy
         assert isinstance(policy, Marks)

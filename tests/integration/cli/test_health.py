@@ -104,6 +104,7 @@ def test_a_store_that_is_away_restarts_nothing(
     """The limits are scaled: the store is away for several times as long as each of them."""
     monkeypatch.setattr("qframe.runtime.process.worker.HEARD_WITHIN_S", 0.5)
     monkeypatch.setattr("qframe.runtime.process.live_settings.EVERY_S", 0.05)
+    monkeypatch.setattr("qframe.drivers.redis.PATIENCE_S", 0.1)  # of each call, as of a membership
     seen: list[int] = []
     topic = Topic("numbers", slots=2)
     with (
