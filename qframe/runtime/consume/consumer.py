@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from typing import Any, Final, NamedTuple
 
+from msgspec import structs
+
 from qframe.clock import Clock
 from qframe.coordination.base import Coordinator
 from qframe.errors import UnknownGroup
@@ -123,9 +125,7 @@ class Consumer:
         context = ConsumerContext(
             topic=topic, group=group, events=events, clock=clock, fail=on_failure
         )
-        of_flow = ConsumerContext(
-            topic=topic, group=group, events=events, clock=flow_clock or clock, fail=on_failure
-        )
+        of_flow = structs.replace(context, clock=flow_clock or clock)
         self._subscription = Subscription(context, options=options, store=store)
         self.in_flight: InFlight = InFlight(
             max_messages=options.max_in_flight, max_bytes=max_bytes, on_room=bell.ring
