@@ -119,8 +119,7 @@ class Consumer:
         self.group = group
         self._where: dict[str, Any] = {"topic": topic.name, "group": group}
         self._coordinator = coordinator
-        self._options = options
-        self._events = events
+        self._options, self._events = options, events
         self._bell = bell = store.bell([topic])
         context = ConsumerContext(
             topic=topic, group=group, events=events, clock=clock, fail=on_failure
