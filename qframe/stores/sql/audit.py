@@ -13,9 +13,10 @@ from qframe.stores import faults
 from qframe.stores.faults import Fault, Part
 from qframe.stores.rules import RANKED
 from qframe.stores.sql import arrivals as arrive
-from qframe.stores.sql import counts, ranges
+from qframe.stores.sql import ranges
 from qframe.stores.sql.cursors import CURSORS, GROUPS, CursorRow
 from qframe.stores.sql.heads import HeadRow, Unreadable, headers_of
+from qframe.stores.sql.recount import recounted
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, log, subjects
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind
@@ -63,7 +64,7 @@ def verify(transaction: Transaction, ref: TopicRef) -> list[Fault]:
             for slot in range(ref.topic.slots)
             if ref.cursor_number(number, slot) not in known
         ]  # fmt: skip
-        wrong += lost or _counts(transaction, ref, name, who)
+        wrong += lost or _counts(transaction, ref, number, name, who)
         for each in cursors:
             if not ref.topic.has_subjects:
                 wrong += _line(transaction, ref, each, name, who)
@@ -71,10 +72,12 @@ def verify(transaction: Transaction, ref: TopicRef) -> list[Fault]:
     return faults.with_counts_last(wrong)
 
 
-def _counts(transaction: Transaction, ref: TopicRef, name: str, who: str) -> list[Fault]:
+def _counts(
+    transaction: Transaction, ref: TopicRef, number: int, name: str, who: str
+) -> list[Fault]:
     """Conservation."""
     wrong = []
-    for one in counts.stats(transaction, ref, name):
+    for one in recounted(transaction, ref, number, name, transaction.now_ms()):
         parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
         if one.published != parts:
             what = (

@@ -1,17 +1,29 @@
-"""Counts of messages, for each slot and group."""
+"""Counts of messages, for each slot and group, whose cost does not grow with what waits.
+
+The cursor of a group knows how many messages its queue has got and how many have left it, so the
+number that stands there follows by subtraction. Few are in doing, and those are counted. The rest
+is divided: of what is not due yet (`waiting`) and what is due (`todo`), the smaller part is counted
+through the index, and the other part is what remains. Each part is counted up to a limit that
+grows until one of them ends before it. So the cost grows with the smaller part, with the dead, and
+with the backlogs behind the heads that are counted.
+
+`recount` counts all of it row by row, and the audit holds the cursors against that.
+"""
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Iterable
+from typing import Any, Final, NamedTuple
 
-from sqlalchemy import bindparam, case, func, select
+from sqlalchemy import ColumnElement, Select, bindparam, case, func, select
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.records import Stats, unclaimed
-from qframe.stores.rules import FRONT
+from qframe.stores.rules import FRONT, RANKED
 from qframe.stores.sql import ranges
 from qframe.stores.sql.cursors import (
     CURSORS,
+    EVERYTHING,
     GROUPS,
     UNCLAIMED,
     CursorRow,
@@ -20,8 +32,10 @@ from qframe.stores.sql.cursors import (
 from qframe.stores.sql.schema import (
     HeadState,
     backlog,
+    cursors,
     dead,
     held,
+    is_there,
     later,
     log,
     slots,
@@ -29,20 +43,74 @@ from qframe.stores.sql.schema import (
 )
 from qframe.stores.sql.topic_ref import TopicRef
 
+_AT_FIRST: Final = 1000
+_GROWS: Final = 8
+_MOST_RANKS: Final = 16
+
 _c = subjects.c
-_HEADS: Final = Statement(
-    select(
-        _c.cursor,
-        _c.state,
-        case((_c.due <= bindparam("now"), 1), else_=0).label("is_due"),
-        case((_c.tries > 0, 1), else_=0).label("tried"),
-        func.count(),
-        func.sum(_c.given),
-        func.min(case((_c.due > FRONT, _c.due), else_=_c.published_at)),
+_BEHIND_IT: Final = (
+    select(func.count())
+    .select_from(backlog)
+    .where(backlog.c.cursor == _c.cursor, backlog.c.subject == _c.subject)
+    .scalar_subquery()
+)
+
+
+def _of_cursor(column: ColumnElement[Any], state: HeadState) -> Select[Any]:
+    """A column of the heads of a cursor that stand in a state."""
+    return select(column).where(
+        _c.cursor == cursors.c.cursor, _c.state == state, is_there(_c.state)
     )
-    .where(_c.cursor >= bindparam("first"), _c.cursor < bindparam("end"))
-    .group_by(_c.cursor, _c.state, "is_due", "tried"),
-    "now first end",
+
+
+def _first_waiting(state: HeadState, rank: Any) -> list[Any]:
+    """Since when heads of a rank wait: the first by its time; those in front since published."""
+    return [
+        _of_cursor(_c.due, state)
+        .where(_c.rank == rank, _c.due > FRONT, _c.due <= bindparam("now"))
+        .order_by(_c.due, _c.seq)
+        .limit(1)
+        .scalar_subquery(),
+        _of_cursor(func.min(_c.published_at), state)
+        .where(_c.rank == rank, _c.due <= FRONT)
+        .scalar_subquery(),
+    ]
+
+
+_STANDING: Final = Statement(
+    select(
+        cursors.c.cursor,
+        select(func.count()).select_from(dead).where(dead.c.cursor == cursors.c.cursor)
+        .scalar_subquery(),
+        _of_cursor(func.count(), HeadState.DOING).scalar_subquery(),
+        _of_cursor(func.sum(_c.given), HeadState.DOING).scalar_subquery(),
+        _of_cursor(func.count(), HeadState.WAITING)
+        .where(_c.rank == 0, _c.due > bindparam("now"), _c.tries > 0)
+        .scalar_subquery(),
+        *_first_waiting(HeadState.WAITING, 0),
+    )
+    .where(cursors.c.cursor >= bindparam("first"), cursors.c.cursor < bindparam("end")),
+    "now now first end",
+)  # fmt: skip
+
+_LAST_RANK: Final = Statement(
+    select(
+        func.max(
+            _of_cursor(_c.rank, HeadState.TODO)
+            .where(_c.rank < bindparam("rank"))
+            .order_by(_c.rank.desc())
+            .limit(1)
+            .scalar_subquery()
+        )
+    ).where(cursors.c.cursor >= bindparam("first"), cursors.c.cursor < bindparam("end")),
+    "rank first end",
+)
+
+_FIRST_OF_RANK: Final = Statement(
+    select(cursors.c.cursor, *_first_waiting(HeadState.TODO, bindparam("rank"))).where(
+        cursors.c.cursor >= bindparam("first"), cursors.c.cursor < bindparam("end")
+    ),
+    "rank now rank first end",
 )
 
 _JOINED: Final = Statement(
@@ -51,28 +119,6 @@ _JOINED: Final = Statement(
     .order_by(log.c.seq)
     .limit(1),
     "at start",
-)
-
-_BEHIND: Final = Statement(
-    select(
-        _c.cursor,
-        _c.state,
-        case((_c.due <= bindparam("now"), 1), else_=0).label("is_due"),
-        func.count(),
-    )
-    .select_from(
-        subjects.join(backlog, (backlog.c.cursor == _c.cursor) & (backlog.c.subject == _c.subject))
-    )
-    .where(_c.cursor >= bindparam("first"), _c.cursor < bindparam("end"))
-    .group_by(_c.cursor, _c.state, "is_due"),
-    "now first end",
-)
-
-_DEAD: Final = Statement(
-    select(dead.c.cursor, func.count())
-    .where(dead.c.cursor >= bindparam("first"), dead.c.cursor < bindparam("end"))
-    .group_by(dead.c.cursor),
-    "first end",
 )
 
 _SLOTS: Final = Statement(
@@ -95,6 +141,35 @@ _FIRST_KEPT: Final = Statement(
 )
 
 
+class _Part(NamedTuple):
+    """How many heads a part has, up to a limit, and how many messages are behind them."""
+
+    heads: int
+    behind: int
+
+    @property
+    def messages(self) -> int:
+        """Heads, and what is behind them."""
+        return self.heads + self.behind
+
+
+def _counted(part: Select[Any]) -> Statement:
+    """Counts a part of a cursor's heads up to a limit, in the order of the index."""
+    found = part.limit(bindparam("most")).subquery("part")
+    counts = select(func.count(), func.sum(found.c.behind_it)).select_from(found)
+    return Statement(counts, "at most" if "now" not in part.compile().params else "at now most")
+
+
+_PART: Final = select(case((_c.behind > 0, _BEHIND_IT), else_=0).label("behind_it")).where(
+    _c.cursor == bindparam("at"), is_there(_c.state)
+)
+_OF_TIME: Final = _PART.where(_c.state == HeadState.WAITING, _c.rank == 0).order_by(_c.due, _c.seq)
+_NOT_DUE: Final = _counted(_OF_TIME.where(_c.due > bindparam("now")))
+_DUE: Final = _counted(_OF_TIME.where(_c.due <= bindparam("now")))
+_RANKED: Final = _counted(_PART.where(_c.state == HeadState.TODO).order_by(_c.rank, _c.due, _c.seq))
+_DOING: Final = _counted(_PART.where(_c.state == HeadState.DOING).order_by(_c.rank, _c.due, _c.seq))
+
+
 def stats(transaction: Transaction, ref: TopicRef, group: str | None) -> list[Stats]:
     """Counts for each group and slot."""
     now_ms = transaction.now_ms()
@@ -107,7 +182,7 @@ def stats(transaction: Transaction, ref: TopicRef, group: str | None) -> list[St
         return _unclaimed(transaction, ref)
     found: list[Stats] = []
     for number, name in named or rows:
-        found += stats_of(transaction, ref, number, name, now_ms)
+        found += _stats_of(transaction, ref, number, name, now_ms)
     return found
 
 
@@ -122,28 +197,77 @@ def _unclaimed(transaction: Transaction, ref: TopicRef) -> list[Stats]:
     return found
 
 
-def stats_of(
-    transaction: Transaction, ref: TopicRef, number: int, name: str, now_ms: int,
-    slot: int | None = None,
-) -> list[Stats]:  # fmt: skip
-    """Counts of a group, in each slot or in one."""
-    span, slots_span = ref.cursor_range(number), ref.slot_range()
-    if slot is not None:
-        at, of = ref.cursor_number(number, slot), ref.slot_number(slot)
-        span, slots_span = (at, at + 1), (of, of + 1)
-    by_slot: dict[int, Stats] = {}
+def _stats_of(
+    transaction: Transaction, ref: TopicRef, number: int, name: str, now_ms: int
+) -> list[Stats]:
+    found = without_heads(transaction, ref, number, name, now_ms)
+    span = ref.cursor_range(number)
+    for at, died, runs, given, retrying, *times in transaction.rows(
+        _STANDING, (now_ms, now_ms, *span)
+    ):
+        one = found[at - span[0]]
+        one.dead, one.retrying = died, retrying
+        in_doing = int(given or 0)  # a sum is no whole number to every driver
+        # No head stands in the unsettled part of a stream's line.
+        queued = one.published - one.waiting - one.todo - one.doing - in_doing
+        queued -= one.settled + one.cancelled + died
+        waiting = _waiting(transaction, at, queued, in_doing - runs, now_ms) if queued > 0 else 0
+        one.waiting += waiting
+        one.todo += queued - waiting
+        one.doing += in_doing
+        _wait_since(one, times)
+    if ref.topic.kind in RANKED:
+        _since_by_rank(transaction, found, span, now_ms)
+    return [found[slot] for slot in sorted(found)]
+
+
+def _waiting(transaction: Transaction, at: int, queued: int, behind_runs: int, now_ms: int) -> int:
+    """How many messages of a cursor's queue are not due.
+
+    Args:
+        transaction: the transaction.
+        at: the cursor.
+        queued: how many are in the queue and not in doing.
+        behind_runs: how many of those in doing stand behind the head of their run.
+        now_ms: the store's now.
+    """
+    most = _AT_FIRST
+    while True:
+        not_due = _part(transaction, _NOT_DUE, (at, now_ms, most))
+        if not_due.heads < most:
+            return not_due.messages
+        due = _part(transaction, _DUE, (at, now_ms, most))
+        ranked = _part(transaction, _RANKED, (at, most))
+        if due.heads < most and ranked.heads < most:
+            behind_doing = _part(transaction, _DOING, (at, EVERYTHING)).behind - behind_runs
+            return queued - due.messages - ranked.messages - behind_doing
+        most *= _GROWS
+
+
+def _part(transaction: Transaction, part: Statement, parameters: tuple[int, ...]) -> _Part:
+    [(heads, behind)] = transaction.rows(part, parameters)
+    return _Part(heads, int(behind or 0))
+
+
+def without_heads(
+    transaction: Transaction, ref: TopicRef, number: int, name: str, now_ms: int
+) -> dict[int, Stats]:
+    """The counts of a group by slot, without subjects and the dead: cursors, lines, kept back."""
+    cursors_of = {
+        row[0]: CursorRow(*row) for row in transaction.rows(CURSORS, ref.cursor_range(number))
+    }
     first = ref.slot_number(0)
-    zero = ref.cursor_number(number, 0)
-    cursors = {row[0] - zero: CursorRow(*row) for row in transaction.rows(CURSORS, span)}
-    since: dict[int, list[int]] = {}
-    for at, head, delayed, held_back, joins_at in transaction.rows(_SLOTS, slots_span):
-        cursor = cursors[at - first]
-        one = by_slot[at - first] = Stats(
-            slot=at - first, group=name, epoch=cursor.epoch, waiting=delayed + held_back,
+    found = {}
+    for at, head, delayed, held_back, joins_at in transaction.rows(_SLOTS, ref.slot_range()):
+        slot = at - first
+        cursor = cursors_of[ref.cursor_number(number, slot)]
+        found[slot] = one = Stats(
+            slot=slot, group=name, epoch=cursor.epoch, waiting=delayed + held_back,
             published=cursor.published + delayed + held_back, settled=cursor.acked,
             cancelled=cursor.cancelled, head=head,
         )  # fmt: skip
-        since[at - first] = [joins_at] if joins_at is not None and joins_at <= now_ms else []
+        if joins_at is not None and joins_at <= now_ms:
+            _wait_since(one, [joins_at])
         if not ref.topic.has_subjects:
             one.floor = cursor.floor
             one.published += head - cursor.base
@@ -152,28 +276,23 @@ def stats_of(
             one.doing = cursor.read - cursor.floor - settled
             if one.todo:
                 rows = transaction.rows(_JOINED, (at, cursor.read))
-                since[at - first] += [joined_ms for (joined_ms,) in rows]
-    for at, count in transaction.rows(_DEAD, span):
-        by_slot[at - zero].dead = count
-    heads = transaction.rows(_HEADS, (now_ms, *span))
-    for at, state, is_due, tried, count, given, since_ms in heads:
-        one = by_slot[at - zero]
-        if state == HeadState.DOING:
-            # What of a run stands in the backlog is counted there as todo.
-            one.doing += int(given)  # a sum is no whole number to every driver
-            one.todo -= int(given) - count
-        elif state == HeadState.TODO or is_due:
-            one.todo += count
-            since[at - zero].append(since_ms)
-        else:
-            one.waiting += count
-            one.retrying += count if tried else 0
-    for at, state, is_due, count in transaction.rows(_BEHIND, (now_ms, *span)):
-        one = by_slot[at - zero]
-        if state == HeadState.WAITING and not is_due:
-            one.waiting += count
-        else:
-            one.todo += count
-    for place, one in by_slot.items():
-        one.next_ms = min(since[place], default=None)
-    return [by_slot[place] for place in sorted(by_slot)]
+                _wait_since(one, [joined_ms for (joined_ms,) in rows])
+    return found
+
+
+def _since_by_rank(
+    transaction: Transaction, told: dict[int, Stats], span: tuple[int, int], now_ms: int
+) -> None:
+    """Notes since when the first of each rank waits, of the sixteen that come last."""
+    rank = EVERYTHING
+    for _ in range(_MOST_RANKS):
+        rank = transaction.rows(_LAST_RANK, (rank, *span))[0][0]
+        if rank is None:
+            return
+        for at, *times in transaction.rows(_FIRST_OF_RANK, (rank, now_ms, rank, *span)):
+            _wait_since(told[at - span[0]], times)
+
+
+def _wait_since(one: Stats, times: Iterable[int | None]) -> None:
+    """Notes since when messages are due; the earliest counts."""
+    one.next_ms = min((ms for ms in (one.next_ms, *times) if ms is not None), default=None)
