@@ -71,7 +71,7 @@ def indexes(database: Database) -> Iterator[Finding]:
             index
             for table in schema.metadata.sorted_tables
             if transaction.has_table(table.name)
-            for index in table.indexes
+            for index in schema.possible(table.indexes, transaction.has_partial_indexes)
             if not transaction.has_index(table.name, str(index.name))
         ]
 

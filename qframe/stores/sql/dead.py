@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from typing import Any, Final
 
-from sqlalchemy import and_, bindparam, delete, select
+from sqlalchemy import Select, and_, bindparam, delete, select
 from typing_extensions import override
 
 from qframe.drivers.sql import Row, Statement, Transaction
@@ -29,8 +29,8 @@ from qframe.stores.sql.schema import dead as dead_letters
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind, Topic
 
-_IN_ORDER: Final = (
-    select(dead_letters)
+_PLACES: Final = (
+    select(dead_letters.c.cursor, dead_letters.c.seq)
     .where(
         dead_letters.c.cursor >= bindparam("first"),
         dead_letters.c.cursor < bindparam("end"),
@@ -39,13 +39,25 @@ _IN_ORDER: Final = (
     .order_by(dead_letters.c.died_at, dead_letters.c.cursor, dead_letters.c.seq)
     .limit(bindparam("most"))
 )
-_DEAD: Final = Statement(_IN_ORDER, "first end last most")
+
+
+def _in_order(places: Select[tuple[int, int]]) -> Select[Any]:
+    """The rows of some places, which an index alone has found."""
+    found = places.subquery("found")
+    is_found = (dead_letters.c.cursor == found.c.cursor) & (dead_letters.c.seq == found.c.seq)
+    rows = select(dead_letters).join(found, is_found)
+    return rows.order_by(dead_letters.c.died_at, dead_letters.c.cursor, dead_letters.c.seq)
+
+
+_DEAD: Final = Statement(_in_order(_PLACES), "first end last most")
 _NEXT_DEAD: Final = Statement(
-    _IN_ORDER.where(
-        dead_letters.c.died_at >= bindparam("died"),
-        (dead_letters.c.died_at > bindparam("died"))
-        | (dead_letters.c.cursor > bindparam("at"))
-        | and_(dead_letters.c.cursor == bindparam("at"), dead_letters.c.seq > bindparam("s")),
+    _in_order(
+        _PLACES.where(
+            dead_letters.c.died_at >= bindparam("died"),
+            (dead_letters.c.died_at > bindparam("died"))
+            | (dead_letters.c.cursor > bindparam("at"))
+            | and_(dead_letters.c.cursor == bindparam("at"), dead_letters.c.seq > bindparam("s")),
+        )
     ),
     "first end last died died at at s most",
 )

@@ -7,7 +7,7 @@ is simply repeated. Of two who begin at once, the second waits and finds nothing
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from typing import Final
 
 import msgspec
@@ -43,12 +43,14 @@ class Migration(msgspec.Struct, frozen=True):
         tables: what it makes, with their indexes.
         fill: what it writes.
         narrowed: indexes that have got a condition, where the database knows conditions.
+        indexed: indexes that tables of an earlier step get.
     """
 
     what: str
     tables: tuple[Table, ...] = ()
     fill: tuple[Statement, ...] = ()
     narrowed: tuple[Index, ...] = ()
+    indexed: tuple[Index, ...] = ()
 
 
 _LATER: Final = (
@@ -76,6 +78,8 @@ MIGRATIONS: Final = (
     Migration("what workers report, and dead letters found by id and key",
               (schema.reports, schema.dead)),
     Migration("how attempts have ended, of topics with a history", (schema.history,)),
+    Migration("pages of dead letters, and retries counted, at little cost beside a long backlog",
+              indexed=(schema.subjects_retries, schema.dead_order)),
 )  # fmt: skip
 
 
@@ -120,8 +124,14 @@ def sql(database: Database, since: int = 0) -> list[str]:
                 continue
             made.add(table.name)
             statements.append(Statement(CreateTable(table, if_not_exists=True), ""))
-            statements += [Statement(CreateIndex(index), "") for index in _indexes(table)]
+            indexes = schema.possible(table.indexes, database.backend.has_partial_indexes)
+            statements += [Statement(CreateIndex(index), "") for index in indexes]
         statements += step.fill
+        statements += [
+            Statement(CreateIndex(index), "")
+            for index in schema.possible(step.indexed, database.backend.has_partial_indexes)
+            if index.table is not None and index.table.name not in made
+        ]
         if database.backend.has_partial_indexes:
             statements += _narrowed(step)
     write = Statement(schema.versions.insert().from_select(["version"], select(known)), "")
@@ -137,6 +147,7 @@ def _raise_to_known(transaction: Transaction) -> list[str]:
         for number, step in enumerate(MIGRATIONS[version:], start=version + 1):
             for table in step.tables:
                 _create(transaction, table)
+            _index(transaction, step.indexed)
             for statement in step.fill:
                 transaction.run(statement)
             if transaction.has_partial_indexes:
@@ -159,9 +170,13 @@ def _version(transaction: Transaction) -> int:
 
 def _create(transaction: Transaction, table: Table) -> None:
     transaction.run(Statement(CreateTable(table, if_not_exists=True), ""))
-    for index in _indexes(table):
+    _index(transaction, table.indexes)
+
+
+def _index(transaction: Transaction, indexes: Collection[Index]) -> None:
+    for index in schema.possible(indexes, transaction.has_partial_indexes):
         # MySQL knows no CREATE INDEX IF NOT EXISTS.
-        if not transaction.has_index(table.name, str(index.name)):
+        if index.table is not None and not transaction.has_index(index.table.name, str(index.name)):
             transaction.run(Statement(CreateIndex(index), ""))
 
 
@@ -172,7 +187,3 @@ def _narrowed(step: Migration) -> list[Statement]:
         for index in step.narrowed
     ]
     return [Statement(each, "") for pair in remade for each in pair]
-
-
-def _indexes(table: Table) -> Sequence[Index]:
-    return sorted(table.indexes, key=lambda each: str(each.name))

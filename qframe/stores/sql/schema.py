@@ -9,6 +9,7 @@ MySQL binary collations that do not pad, in columns of a length that an index ca
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from enum import IntEnum
 from typing import Any, Final
 
@@ -42,6 +43,8 @@ _ON_MYSQL: Final[dict[str, Any]] = {
     for server in ("mysql", "mariadb")
     for what, value in (("engine", "InnoDB"), ("charset", "utf8mb4"))
 }
+
+_OF_FEW: Final = "of few"
 
 metadata: MetaData = MetaData()
 
@@ -122,6 +125,12 @@ def _second_index(name: str, *columns: Column[Any], only: Column[int]) -> Index:
 def is_there(column: Column[int]) -> ColumnElement[bool]:
     """A condition that is true of every row, and says that a column's second index may be used."""
     return column >= literal_column("0")
+
+
+def possible(indexes: Collection[Index], has_partial: bool) -> list[Index]:
+    """The indexes that a database can have, by name: with few rows only if it knows conditions."""
+    found = [each for each in indexes if has_partial or _OF_FEW not in each.info]
+    return sorted(found, key=lambda each: str(each.name))
 
 
 topics: Table = Table(
@@ -209,6 +218,16 @@ subjects_order: Index = _second_index(
     only=subjects.c.state,
 )
 
+# Since version 9: what waits for a retry is counted by it, where that is little of what is not due.
+subjects_retries: Index = Index(
+    PREFIX + "subjects_retries",
+    subjects.c.cursor,
+    subjects.c.due,
+    postgresql_where=(subjects.c.state == literal_column(str(int(HeadState.WAITING))))
+    & (subjects.c.tries > literal_column("0")),
+    info={_OF_FEW: True},
+)
+
 # What stands behind a head: the others of an ordered subject, or the next round of another kind.
 backlog: Table = _table(
     "backlog",
@@ -236,6 +255,8 @@ dead: Table = _table(
 # Since version 7, like `reports`: an operator looks for a dead letter by its id or key.
 Index(PREFIX + "dead_id", dead.c.cursor, dead.c.id)
 Index(PREFIX + "dead_key", dead.c.cursor, dead.c.key)
+# Since version 9: a page of the dead reads its own rows only, and of the others no tracebacks.
+dead_order: Index = Index(PREFIX + "dead_order", dead.c.cursor, dead.c.died_at, dead.c.seq)
 
 # Delayed messages of a stream, until they join the log.
 later: Table = _table(
