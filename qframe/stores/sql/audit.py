@@ -16,7 +16,7 @@ from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import ranges
 from qframe.stores.sql.cursors import CURSORS, GROUPS, CursorRow
 from qframe.stores.sql.heads import HeadRow, Unreadable, headers_of
-from qframe.stores.sql.recount import recounted
+from qframe.stores.sql.row_counts import recounted
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, log, subjects
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind

@@ -7,7 +7,7 @@ through the index, and the other part is what remains. Each part is counted up t
 grows until one of them ends before it. So the cost grows with the smaller part, with the dead, and
 with the backlogs behind the heads that are counted.
 
-`recount` counts all of it row by row, and the audit holds the cursors against that.
+`row_counts` counts all of it row by row, and the audit holds the cursors against that.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.stores.records import Stats
 from qframe.stores.sql import counts
-from qframe.stores.sql.recount import recounted
+from qframe.stores.sql.row_counts import recounted
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import PullRequest, Settlement
 from qframe.topic import Topic
