@@ -16,7 +16,7 @@ from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import ranges
 from qframe.stores.sql.cursors import CURSORS, GROUPS, CursorRow
 from qframe.stores.sql.heads import HeadRow, Unreadable, headers_of
-from qframe.stores.sql.row_counts import recounted
+from qframe.stores.sql.row_counts import counted_by_rows
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, log, subjects
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind
@@ -77,7 +77,7 @@ def _counts(
 ) -> list[Fault]:
     """Conservation."""
     wrong = []
-    for one in recounted(transaction, ref, number, name, transaction.now_ms()):
+    for one in counted_by_rows(transaction, ref, number, name, transaction.now_ms()):
         parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
         if one.published != parts:
             what = (

@@ -250,15 +250,18 @@ def _part(transaction: Transaction, part: Statement, parameters: tuple[int, ...]
 
 
 def without_heads(
-    transaction: Transaction, ref: TopicRef, number: int, name: str, now_ms: int
-) -> dict[int, Stats]:
+    transaction: Transaction, ref: TopicRef, number: int, name: str, now_ms: int,
+    only: int | None = None,
+) -> dict[int, Stats]:  # fmt: skip
     """The counts of a group by slot, without subjects and the dead: cursors, lines, kept back."""
-    cursors_of = {
-        row[0]: CursorRow(*row) for row in transaction.rows(CURSORS, ref.cursor_range(number))
-    }
+    span, slots_span = ref.cursor_range(number), ref.slot_range()
+    if only is not None:
+        at, of = ref.cursor_number(number, only), ref.slot_number(only)
+        span, slots_span = (at, at + 1), (of, of + 1)
+    cursors_of = {row[0]: CursorRow(*row) for row in transaction.rows(CURSORS, span)}
     first = ref.slot_number(0)
     found = {}
-    for at, head, delayed, held_back, joins_at in transaction.rows(_SLOTS, ref.slot_range()):
+    for at, head, delayed, held_back, joins_at in transaction.rows(_SLOTS, slots_span):
         slot = at - first
         cursor = cursors_of[ref.cursor_number(number, slot)]
         found[slot] = one = Stats(

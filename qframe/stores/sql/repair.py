@@ -23,7 +23,6 @@ from qframe.stores.rules import RANKED
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads, ranges
 from qframe.stores.sql.audit import verify
-from qframe.stores.sql.counts import stats_of
 from qframe.stores.sql.cursors import (
     SET_CURSOR,
     CursorRow,
@@ -34,6 +33,7 @@ from qframe.stores.sql.cursors import (
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.role import SqlRole
+from qframe.stores.sql.row_counts import counted_by_rows
 from qframe.stores.sql.schema import HeadState, cursors
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind, Topic
@@ -161,7 +161,7 @@ def _recount(
     transaction: Transaction, ref: TopicRef, number: int, group: str, slot: int, now_ms: int
 ) -> int:
     """Makes the counts follow the rows; returns how many messages were missing."""
-    [one] = stats_of(transaction, ref, number, group, now_ms, slot)
+    [one] = counted_by_rows(transaction, ref, number, group, now_ms, slot)
     parts = one.waiting + one.todo + one.doing + one.settled + one.dead + one.cancelled
     missing = one.published - parts
     at = ref.cursor_number(number, slot)

@@ -50,16 +50,18 @@ _DEAD: Final = Statement(
 )
 
 
-def recounted(
-    transaction: Transaction, ref: TopicRef, number: int, name: str, now_ms: int
-) -> list[Stats]:
-    """The counts of a group, with each row of its subjects and its dead counted."""
-    span = ref.cursor_range(number)
-    found = without_heads(transaction, ref, number, name, now_ms)
+def counted_by_rows(
+    transaction: Transaction, ref: TopicRef, number: int, name: str, now_ms: int,
+    slot: int | None = None,
+) -> list[Stats]:  # fmt: skip
+    """The counts of a group, in each slot or in one, each row of subjects and the dead counted."""
+    zero = ref.cursor_number(number, 0)
+    span = ref.cursor_range(number) if slot is None else (zero + slot, zero + slot + 1)
+    found = without_heads(transaction, ref, number, name, now_ms, slot)
     for at, count in transaction.rows(_DEAD, span):
-        found[at - span[0]].dead = count
+        found[at - zero].dead = count
     for at, state, is_due, tried, count, given in transaction.rows(_HEADS, (now_ms, *span)):
-        one = found[at - span[0]]
+        one = found[at - zero]
         if state == HeadState.DOING:
             # What of a run stands in the backlog is counted there as todo.
             one.doing += int(given)  # a sum is no whole number to every driver
@@ -70,7 +72,7 @@ def recounted(
             one.waiting += count
             one.retrying += count if tried else 0
     for at, state, is_due, count in transaction.rows(_BEHIND, (now_ms, *span)):
-        one = found[at - span[0]]
+        one = found[at - zero]
         if state == HeadState.WAITING and not is_due:
             one.waiting += count
         else:

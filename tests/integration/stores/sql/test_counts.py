@@ -13,7 +13,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.stores.records import Stats
 from qframe.stores.sql import counts
-from qframe.stores.sql.row_counts import recounted
+from qframe.stores.sql.row_counts import counted_by_rows
 from qframe.stores.sql.store import SqlStore
 from qframe.stores.types import PullRequest, Settlement
 from qframe.topic import Topic
@@ -70,7 +70,7 @@ def _pulled(store: SqlStore, topic: Topic, receipt: str) -> Sequence[Delivery]:
 def _recounted(store: SqlStore, topic: Topic) -> Sequence[Stats]:
     ref = store._ref(topic)
     return store._database.read(
-        lambda it: recounted(it, ref, counts.known_group(it, ref, "g"), "g", it.now_ms())
+        lambda it: counted_by_rows(it, ref, counts.known_group(it, ref, "g"), "g", it.now_ms())
     )
 
 
