@@ -69,7 +69,7 @@ class VirtualClock:
         self._elapsed_ms += ms
 
 
-class Steps:
+class StepTimer:
     """How long a loop is at its present step; the loop tells, and any thread asks."""
 
     def __init__(self, clock: Clock) -> None:

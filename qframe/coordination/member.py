@@ -6,7 +6,7 @@ import threading
 from collections.abc import Callable, Collection
 from typing import Any, Final
 
-from qframe.clock import Clock, Steps
+from qframe.clock import Clock, StepTimer
 from qframe.coordination.base import Assignment, CoordinatorSession, OnFailure
 from qframe.coordination.handover import Handover
 from qframe.errors import CoordinatorUnavailable, StoreUnavailable, UnknownGroup
@@ -60,7 +60,7 @@ class MembershipService(Service):
         self._on_left = on_left
         self._events = events
         self._clock = clock
-        self._steps = Steps(clock)
+        self._steps = StepTimer(clock)
         self.busy_s: Callable[[], float] = self._steps.busy_s
         self._backoff = Backoff(0.05, cap=1)
         self._handover = Handover()

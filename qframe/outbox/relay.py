@@ -14,7 +14,7 @@ from typing import Final, Protocol
 import msgspec
 from sqlalchemy.exc import SQLAlchemyError
 
-from qframe.clock import Clock, Steps
+from qframe.clock import Clock, StepTimer
 from qframe.coordination.base import Coordinator
 from qframe.errors import (
     BadInput,
@@ -123,7 +123,7 @@ class Relay(Service):
         self._limit = FIRST_BATCH
         self._wait_s = SOONEST_S
         self._trouble_s = 0.0
-        self._steps = Steps(clock)
+        self._steps = StepTimer(clock)
         self.busy_s: Callable[[], float] = self._steps.busy_s
 
     def reconnect(self) -> None:

@@ -26,7 +26,6 @@ UNREADABLE: Final = "the pull that meets it writes it among the dead, with the r
 NEXT_ROUND: Final = "it is taken up when the message before it has been handled"
 FOLLOWS: Final = "it may follow from another fault of this slot, which comes first"
 HISTORY: Final = "it is for people only, and passes by itself"
-WAY: Final = "letters that died under an older version have none: retry them or drop them"
 FOREIGN: Final = "another program has written it: move it away, and verify again"
 _LEFT: Final = " (no repair: "
 _UNSURE: Final = (POSITION, TWO_PLACES)

@@ -7,7 +7,7 @@ import threading
 from collections.abc import Callable, Iterable, Mapping
 from typing import NamedTuple
 
-from qframe.clock import Steps
+from qframe.clock import StepTimer
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.message import Delivery
 from qframe.runtime.context import ConsumerContext
@@ -67,7 +67,7 @@ class LeaseRenewer(Service):
         self._on_lost = on_lost
         self._on_stream_lost = on_stream_lost
         self._clock = context.clock
-        self._steps = Steps(context.clock)
+        self._steps = StepTimer(context.clock)
         self.busy_s: Callable[[], float] = self._steps.busy_s
         self._awake = threading.Event()
         self._kept_until_s: dict[Delivery, float] = {}

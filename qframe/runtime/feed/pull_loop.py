@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
-from qframe.clock import Steps
+from qframe.clock import StepTimer
 from qframe.codec import new_token
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.message import Delivery
@@ -117,7 +117,7 @@ class PullLoop(Service):
         )  # fmt: skip
         bell_rings = store.capabilities.bell
         self._longest_s = LONGEST_SLEEP_WITH_BELL_S if bell_rings else LONGEST_SLEEP_S
-        self._steps = Steps(context.clock)
+        self._steps = StepTimer(context.clock)
         self.busy_s: Callable[[], float] = self._steps.busy_s
         self._look_everywhere_at_s = 0.0
         self.idle: bool = False

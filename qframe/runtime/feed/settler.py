@@ -7,7 +7,7 @@ from collections.abc import Callable
 from queue import Empty, SimpleQueue
 from typing import Final, NamedTuple, Protocol
 
-from qframe.clock import Steps
+from qframe.clock import StepTimer
 from qframe.message import Delivery
 from qframe.outcomes import Settled
 from qframe.runtime.context import ConsumerContext
@@ -78,7 +78,7 @@ class Settler(Service):
         self._sender = sender
         self._on_leaked = on_leaked
         self._clock = context.clock
-        self._steps = Steps(context.clock)
+        self._steps = StepTimer(context.clock)
         self.busy_s: Callable[[], float] = self._steps.busy_s
         self._inbox: SimpleQueue[Settlements | None] = SimpleQueue()
         self._abandoned = threading.Event()

@@ -300,13 +300,9 @@ def _dead(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Faul
     named = set(pairs(redis, keys.key(slot, "named", group), "ZSCAN"))
     for way in ways ^ named:
         what = "it is not found by it" if way in ways else "it leads to none"
-        yield Fault(f"{where} dead letter {_letter(way)}", what, group, slot, left=faults.WAY)
-
-
-def _letter(way: bytes) -> str:
-    """The seq of a dead letter, and the id or key that leads to it."""
-    [seq] = NUMBER.unpack(way[-NUMBER.size :].rjust(NUMBER.size, b"\0"))
-    return f"{seq}, {shown(way[: -NUMBER.size - 1])}"
+        [seq] = NUMBER.unpack(way[-NUMBER.size :].rjust(NUMBER.size, b"\0"))
+        place = f"{where} dead letter {seq}, {shown(way[: -NUMBER.size - 1])}"
+        yield Fault(place, what, group, slot, Part.DEAD, seq, way)
 
 
 def look(

@@ -141,7 +141,7 @@ _FIRST_KEPT: Final = Statement(
 )
 
 
-class _Part(NamedTuple):
+class _HeadCount(NamedTuple):
     """How many heads a part has, up to a limit, and how many messages are behind them."""
 
     heads: int
@@ -244,9 +244,9 @@ def _waiting(transaction: Transaction, at: int, queued: int, behind_runs: int, n
         most *= _GROWS
 
 
-def _part(transaction: Transaction, part: Statement, parameters: tuple[int, ...]) -> _Part:
+def _part(transaction: Transaction, part: Statement, parameters: tuple[int, ...]) -> _HeadCount:
     [(heads, behind)] = transaction.rows(part, parameters)
-    return _Part(heads, int(behind or 0))
+    return _HeadCount(heads, int(behind or 0))
 
 
 def without_heads(
