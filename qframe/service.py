@@ -9,7 +9,7 @@ from typing import Protocol, runtime_checkable
 
 
 @runtime_checkable
-class Loop(Protocol):
+class ServiceLoop(Protocol):
     """A loop in a thread of its own that does one short step after the other."""
 
     @property

@@ -41,7 +41,7 @@ from qframe.runtime.order.lanes import Lanes
 from qframe.runtime.order.tag_filter import lanes_of
 from qframe.runtime.policies.base import EffectPolicy
 from qframe.runtime.policies.settle_first import SettleFirst
-from qframe.service import Loop
+from qframe.service import ServiceLoop
 from qframe.stores.base import Store
 from qframe.tags import AllOf
 from qframe.topic import Kind, Topic
@@ -230,10 +230,10 @@ class Consumer:
         self._bell.close()
         self.executor.close()
 
-    def loops(self) -> list[Loop]:
+    def loops(self) -> list[ServiceLoop]:
         """Its loops, of which none may stand still; a harness has some of them in no thread."""
         found = (self.pull_loop, self.settler, self.renewal, self.slots.membership)
-        return [loop for loop in found if isinstance(loop, Loop)]
+        return [loop for loop in found if isinstance(loop, ServiceLoop)]
 
     # For the pull loop.
 

@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from qframe.clock import Clock
 from qframe.errors import WorkerFailed
 from qframe.events import Events
-from qframe.service import Loop
+from qframe.service import ServiceLoop
 
 ASLEEP_S: Final = 10.0
 DOUBTFUL_S: Final = 20.0
@@ -16,7 +16,7 @@ STALLED_S: Final = 60.0
 MAIN_LOOP: Final = "main loop"
 
 
-class Watched(Loop, Protocol):
+class Watched(ServiceLoop, Protocol):
     """A part that can be helped where it is stuck."""
 
     def reconnect(self) -> None:
@@ -41,7 +41,7 @@ class Watchdog:
         self,
         parts: Sequence[Watched],
         *,
-        others: Callable[[], Sequence[Loop]],
+        others: Callable[[], Sequence[ServiceLoop]],
         on_stalled: Callable[[str, WorkerFailed], None],
         events: Events,
         clock: Clock,
@@ -88,6 +88,6 @@ class Watchdog:
             self._slow.discard(part.name)
 
 
-def _busy_s(part: Loop, awake_s: float) -> float:
+def _busy_s(part: ServiceLoop, awake_s: float) -> float:
     """How long a part is at its step, of the time in which the process was awake."""
     return min(part.busy_s(), awake_s) if part.alive else 0.0

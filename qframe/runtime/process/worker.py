@@ -20,7 +20,7 @@ from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.shutdown import terminate
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.watchdog import Watchdog, Watched
-from qframe.service import Loop
+from qframe.service import ServiceLoop
 
 _SIGNALS: Final = (signal.SIGTERM, signal.SIGINT)
 _LOOK_EVERY_S: Final = 0.02
@@ -75,7 +75,7 @@ class Worker:
         clock: Clock,
         make_background: Callable[[OnFailure], Sequence[Background]] = lambda _: (),
         store: str = "",
-        loops: Sequence[Loop] = (),
+        loops: Sequence[ServiceLoop] = (),
         live_within_s: float = LIVE_WITHIN_S,
     ) -> None:
         self.id = worker_id
@@ -187,7 +187,7 @@ class Worker:
             lacking.append("the store does not reply")
         return Health.of("serving", standing=standing, lacking=lacking)
 
-    def _all_loops(self) -> list[Loop]:
+    def _all_loops(self) -> list[ServiceLoop]:
         return [*self._loops, *(loop for each in self._consumers for loop in each.loops())]
 
     def progress_ages_s(self) -> dict[str, float]:
