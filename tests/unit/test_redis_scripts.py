@@ -41,6 +41,7 @@ from qframe.stores.redis import (
     pull,
     repair,
     rosters,
+    search,
     settle,
     timers,
     topics,
@@ -179,7 +180,7 @@ class Recorder:
             return [-3, b"a group"]
         numbers: dict[str, Any] = {
             "pull": [-1], "pull_stream": [-1], "drop_group": [1, 0], "subscribe": [1, b"joins"],
-            "draw": [0, 1], "history": [],
+            "draw": [0, 1], "find_dead": [b"0"], "history": [],
             "stats": [b"0" * 16, *[0] * 9, -1, -1], "declare": b"", "offsets_at": b"0",
         }  # fmt: skip
         if name in ("change", "move", "cancel", "hasten", "skip"):
@@ -244,6 +245,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "draw": (
         lambda r: controls.draw(r, DELAY, "a group", DrawTerms(3, 10, 1000, 20), "a time"), 0,
     ),
+    "find_dead": (lambda r: search.dead_with(r, DELAY, [("a group", 0)], "a text"), 0),
     "report": (
         lambda r: controls.report(r, DELAY, "a group", "a worker", "a text", "a time"), 0,
     ),

@@ -21,7 +21,6 @@ Per slot and group, after `g:<group>:` (what no group has claimed stands under a
     next             a hash     the next round behind a head in doing
     behind:<subject> a list     what stands behind an ordered head
     dead, graves     dead messages, by when they died; the member is the seq; a hash of the rest
-    named            what leads to them: id or key, a zero byte, the member; all with the score 0
 
 Per group, in slot 0 alone, after `g:<group>:`, who takes part and which slots are whose: `roster`
 (the version), `members` (by when their lease passes), `joined` (a hash: member, since when) and

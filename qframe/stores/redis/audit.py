@@ -44,7 +44,7 @@ OF_SLOT: Final = {
 _OF_GROUP: Final = {
     "cursor": "hash", "waiting": "zset", "retry": "zset", "todo": "zset", "doing": "zset",
     "body": "hash", "tries": "hash", "next": "hash", "dead": "zset", "graves": "hash",
-    "named": "zset", "history": "hash", "ended": "zset",
+    "history": "hash", "ended": "zset",
 }  # fmt: skip
 _UNREADABLE: Final = (StoreDamaged, struct.error, ValueError, TypeError, IndexError)
 
@@ -286,23 +286,12 @@ def _dead(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Faul
         if seq in recorded:
             what = "it has a record, and is not among the dead"
         yield Fault(f"{where} dead letter {seq}", what, group, slot, Part.DEAD, seq)
-    ways: set[bytes] = set()
     for member, value in records.items():
         ended = delivery_of_dead(value, slot, NUMBER.unpack(member)[0])
         if isinstance(ended, Malformed):
             place = f"{where} dead letter {ended.id}"
             left = "retry it or drop it"
             yield Fault(place, ended.error, group, slot, left=left)
-            continue
-        ways |= {
-            each.encode() + b"\0" + member for each in (ended.id, ended.key) if each is not None
-        }
-    named = set(pairs(redis, keys.key(slot, "named", group), "ZSCAN"))
-    for way in ways ^ named:
-        what = "it is not found by it" if way in ways else "it leads to none"
-        [seq] = NUMBER.unpack(way[-NUMBER.size :].rjust(NUMBER.size, b"\0"))
-        place = f"{where} dead letter {seq}, {shown(way[: -NUMBER.size - 1])}"
-        yield Fault(place, what, group, slot, Part.DEAD, seq, way)
 
 
 def look(

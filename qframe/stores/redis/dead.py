@@ -16,7 +16,6 @@ from qframe.stores.redis.role import RedisRole
 from qframe.topic import Topic
 
 PAGE = 500
-LEAST = 50
 
 
 class RedisDeadLetters(RedisRole, DeadLetters):
@@ -53,20 +52,11 @@ class RedisDeadLetters(RedisRole, DeadLetters):
 def listed(redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead) -> list[Record]:
     """Dead messages, the longest dead first."""
     require(redis, keys, group)
-    if chosen.ids is None:
-        found = [
-            record
-            for slot in range(keys.topic.slots)
-            for record in of_slot(redis, keys, group, slot, chosen)
-        ]
-    else:
-        everywhere = [(group, slot) for slot in range(keys.topic.slots)]
-        found = [
-            record
-            for message_id in set(chosen.ids)
-            for record in dead_named(redis, keys, everywhere, message_id)
-            if record.id == message_id and chosen.is_between(record)
-        ]
+    found = [
+        record
+        for slot in range(keys.topic.slots)
+        for record in of_slot(redis, keys, group, slot, chosen)
+    ]
     found.sort(key=lambda one: one.dead_place)
     return found[: chosen.limit]
 
@@ -75,13 +65,13 @@ def of_slot(
     redis: Redis, keys: SlotKeys, group: str, slot: int, chosen: ChosenDead
 ) -> list[Record]:
     """Dead messages of one slot, page by page, until there are enough."""
+    wanted = None if chosen.ids is None else set(chosen.ids)
     found: list[Record] = []
     key = keys.key(slot, "dead", group)
     after, until = chosen.after, chosen.until
     start = 0 if after is None else redis.ask(key, "ZCOUNT", "-inf", f"({after.died_at_ms}")
-    size = min(PAGE, max(chosen.limit, LEAST))
     while len(found) < chosen.limit:
-        page = redis.ask(key, "ZRANGE", start, start + size - 1, "WITHSCORES")
+        page = redis.ask(key, "ZRANGE", start, start + PAGE - 1, "WITHSCORES")
         members = page[::2]
         if not members:
             break
@@ -92,40 +82,11 @@ def of_slot(
             one = record_of_dead(keys.topic.name, group, slot, member, float(died_at), value)
             if until is not None and one.dead_place > until:
                 return found[: chosen.limit]
-            if after is None or one.dead_place > after:
+            is_wanted = wanted is None or one.id in wanted
+            if is_wanted and (after is None or one.dead_place > after):
                 found.append(one)
-        start += size
+        start += PAGE
     return found[: chosen.limit]
-
-
-def dead_named(
-    redis: Redis, keys: SlotKeys, places: Sequence[tuple[str, int]], text: str, limit: int = 2**31
-) -> list[Record]:
-    """The dead letters of groups and slots whose id or key is a text, up to a limit of each."""
-    name = text.encode()
-    first, last = b"[" + name + b"\0", b"(" + name + b"\1"
-    entries = redis.ask_many([
-        (keys.key(slot, "named", group), "ZRANGEBYLEX", first, last, "LIMIT", 0, limit)
-        for group, slot in places
-    ])  # fmt: skip
-    found: list[Record] = []
-    for (group, slot), names in zip(places, entries, strict=True):
-        # A text that goes on behind a zero byte is another one.
-        members = [
-            each[-NUMBER.size :] for each in names if len(each) == len(name) + 1 + NUMBER.size
-        ]
-        for start in range(0, len(members), PAGE):
-            page = members[start : start + PAGE]
-            died, records = redis.ask_many([
-                (keys.key(slot, "dead", group), "ZMSCORE", *page),
-                (keys.key(slot, "graves", group), "HMGET", *page),
-            ])  # fmt: skip
-            found += [
-                record_of_dead(keys.topic.name, group, slot, member, float(died_at), value)
-                for member, died_at, value in zip(page, died, records, strict=True)
-                if died_at is not None and value is not None
-            ]
-    return found
 
 
 def retry(redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead, now: str) -> int:

@@ -13,7 +13,6 @@ from qframe.stores.base import Searching
 from qframe.stores.history import in_time
 from qframe.stores.records import Found, HistoryEntry, LogSpan, Record, Remembered, ScanPage, Sought
 from qframe.stores.redis import histories
-from qframe.stores.redis.dead import dead_named
 from qframe.stores.redis.envelopes import NUMBER, TICKET, letter_of, record_of_dead
 from qframe.stores.redis.groups import keeping, names
 from qframe.stores.redis.inspect import record_behind, records_of_heads
@@ -25,6 +24,7 @@ from qframe.stores.searching import scanned, sections_of, spans_of
 from qframe.topic import Kind, Topic
 
 _MOST_OF_A_TIME: Final = 2000
+_DEAD_PAGE: Final = 1000
 
 
 class RedisSearching(RedisRole, Searching):
@@ -207,7 +207,7 @@ class _RedisLookUp:
                 if died is not None and value is not None
             ]
         text = self._sought.id if self._sought.id is not None else self._sought.key or ""
-        found = dead_named(self._redis, self._keys, everywhere, text, self._limit)
+        found = dead_with(self._redis, self._keys, everywhere, text)
         found = [one for one in found if self._sought.fits(one)]
         return sorted(found, key=lambda one: one.dead_place)[: self._limit]
 
@@ -259,6 +259,28 @@ class _RedisLookUp:
             if NUMBER.unpack(member[:8])[0] <= to_ms
         ]
         return list(found)
+
+
+def dead_with(
+    redis: Redis, keys: SlotKeys, places: Sequence[tuple[str, int]], text: str
+) -> list[Record]:
+    """The dead letters of groups and slots that have a text somewhere, in steps."""
+    found: list[Record] = []
+    cursors: dict[tuple[str, int], bytes | str] = dict.fromkeys(places, "0")
+    while cursors:
+        calls = [
+            keys.call("find_dead", slot, group, cursor, _DEAD_PAGE, text)
+            for (group, slot), cursor in cursors.items()
+        ]
+        asked, cursors = list(cursors), {}
+        for (group, slot), (cursor, *flat) in zip(asked, redis.run(calls), strict=True):
+            found += [
+                record_of_dead(keys.topic.name, group, slot, member, float(died), value)
+                for member, died, value in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+            ]
+            if cursor != b"0":
+                cursors[group, slot] = cursor
+    return found
 
 
 def _spans(redis: Redis, keys: SlotKeys) -> dict[int, LogSpan]:

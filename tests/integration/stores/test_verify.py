@@ -208,7 +208,6 @@ KEYS: dict[str, tuple[str, str, tuple[Any, ...], str]] = {
                       "dead letter 1: it has no record"),
     "its record": ("ordered", "dead", ("ZREM", (1).to_bytes(8, "big")),
                    "dead letter 1: it has a record, and is not among the dead"),
-    "what leads to it": ("ordered", "named", ("ZREMRANGEBYRANK", 0, 0), "it is not found by it"),
     "a rank": ("priority", "todo", ("ZADD", 0, b"\0" * 16 + b"k6"),
                "subject k6: its place in todo is another's"),
     "a history": ("delay", "history", ("HDEL", "m-0"),

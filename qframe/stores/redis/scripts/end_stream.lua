@@ -5,7 +5,7 @@
 --   settlement three: how it ends, offset, attempt. `how` is msgpack of [verdict, delay, at, error,
 --   traceback]. At last, where a history is kept, msgpack of a note for each.
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
--- Cost: 4 commands, and 4 to 7 for each settlement; 3 more for a history.
+-- Cost: 4 commands, and 4 or 5 for each settlement; 3 more for a history.
 -- Promise: one atomic step; nothing ends without epoch and receipt in force.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]

@@ -3,10 +3,10 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] part (window, subject, dead or
 --   count), ARGV[5] what (a subject, the number of a dead letter, or how often the counts were
---   mended before), ARGV[6] member (one found in `todo` that may be another's; what leads to a dead
---   letter; or by how much each count changes, as `acked -1 cancelled 0`; or '').
--- Reply: what was done: '' if nothing; lease, next, gone, place, cancelled, buried, named,
---   counted; -2 if there is no such group.
+--   mended before), ARGV[6] member (one found in `todo` that may be another's; or by how much each
+--   count changes, as `acked -1 cancelled 0`; or '').
+-- Reply: what was done: '' if nothing; lease, next, gone, place, cancelled, buried, counted.
+--   -2 if there is no such group.
 -- Cost: 3 to 16 commands.
 -- Promise: one atomic step; no message is removed, and none called settled.
 local slot = KEYS[1]
@@ -119,27 +119,8 @@ local function mend_subject()
   return done == '' and was_stray and 'place' or done
 end
 
--- What leads to a dead letter by its id or key is there, if and only if the letter is.
-local function mend_name(number)
-  local names, leads = {}, false
-  local record = redis.call('HGET', group.graves, number)
-  if record and #record >= 12 then
-    local _, size = struct.unpack('>I8I4', record)
-    add_names(names, number, string.sub(record, 13 + size))
-  end
-  for _, each in ipairs(names) do
-    leads = leads or each == member
-  end
-  local changed = leads and redis.call('ZADD', group.named, 0, member)
-    or redis.call('ZREM', group.named, member)
-  return changed == 1 and 'named' or ''
-end
-
 local function mend_dead()
   local number = struct.pack('>I8', tonumber(what))
-  if member ~= '' then
-    return mend_name(number)
-  end
   local stands = redis.call('ZSCORE', group.dead, number)
   local record = redis.call('HEXISTS', group.graves, number) == 1
   if stands and not record then

@@ -115,39 +115,6 @@ local function advance(group, subject, head, now, keeps)
   end
 end
 
--- Adds what leads to a dead letter by its id or key: the text, a zero byte, the letter's member.
-local function add_names(names, member, envelope)
-  local at = ({ [0x94] = 1, [0xdc] = 3, [0xdd] = 5 })[string.byte(envelope)]
-  for _ = 1, 2 do -- its id and its key; of the body, cmsgpack cannot read the sort
-    local is_read, behind, text = pcall(cmsgpack.unpack_one, envelope, at or -1)
-    at = is_read and behind
-    if at and type(text) == 'string' then
-      names[#names + 1] = text .. EMPTY .. member
-    end
-  end
-end
-
--- Removes letters from the dead; returns how many were there.
-local function remove_dead_letters(group, members)
-  local done = 0
-  for from = 1, #members, 500 do
-    local till = math.min(from + 499, #members)
-    local names = {}
-    for i, record in ipairs(redis.call('HMGET', group.graves, unpack(members, from, till))) do
-      if record and #record >= 12 then
-        local _, size = struct.unpack('>I8I4', record)
-        add_names(names, members[from + i - 1], string.sub(record, 13 + size))
-      end
-    end
-    if #names > 0 then
-      redis.call('ZREM', group.named, unpack(names))
-    end
-    redis.call('HDEL', group.graves, unpack(members, from, till))
-    done = done + redis.call('ZREM', group.dead, unpack(members, from, till))
-  end
-  return done
-end
-
 -- Writes a message among the dead.
 local function add_dead_letter(group, subject, head, now, error, traceback)
   local member = struct.pack('>I8', head.seq)
@@ -156,11 +123,6 @@ local function add_dead_letter(group, subject, head, now, error, traceback)
   redis.call('ZADD', group.dead, string.format('%.0f', now), member)
   redis.call('HSET', group.graves, member,
     struct.pack('>I8I4', head.published, #facts) .. facts .. head.envelope)
-  local names = {}
-  add_names(names, member, head.envelope)
-  for _, name in ipairs(names) do -- twice the same where the key is the id
-    redis.call('ZADD', group.named, 0, name)
-  end
 end
 
 -- Takes heads out of doing whose worker is gone; `group.gone` gets them, for a history.
