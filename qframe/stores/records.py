@@ -32,12 +32,6 @@ class ChosenDead(NamedTuple):
     after: DeadPlace | None = None
     until: DeadPlace | None = None
 
-    def is_between(self, record: Record) -> bool:
-        """Whether a dead letter lies behind `after`, and not behind `until`."""
-        place = record.dead_place
-        is_behind = self.after is None or place > self.after
-        return is_behind and (self.until is None or place <= self.until)
-
 
 class Record(msgspec.Struct, kw_only=True):
     """A message where it stands, for people: peek, dead letters, timers, explain.
