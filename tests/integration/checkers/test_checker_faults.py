@@ -387,6 +387,7 @@ def test_a_run_is_claimed_in_one_call_and_given_up_with_its_messages(
             app.coordinator,
             app.parts.part_failed,
             EventLoop(app.parts.part_failed),
+            worker="w",
         )
         policy = consumer.policy
         assert isinstance(policy, Marks)

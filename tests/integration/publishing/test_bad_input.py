@@ -321,7 +321,7 @@ def test_a_handler_that_asks_for_a_retry_in_a_million_years_ends_no_worker(app: 
 
 
 def test_an_app_without_consumers_does_not_run(app: QFrame) -> None:
-    with pytest.raises(BadOption, match=r"use @app\.consumer or app\.relay"):
+    with pytest.raises(BadOption, match=r"use @app\.consumer, app\.relay or @app\.cron"):
         app.run(burst=True)
 
 

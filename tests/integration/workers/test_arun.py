@@ -84,5 +84,5 @@ def test_a_run_in_a_coroutine_is_refused_and_names_what_to_await(app: QFrame) ->
 
 
 def test_its_errors_are_those_of_a_run(app: QFrame) -> None:
-    with pytest.raises(BadOption, match=r"use @app.consumer or app.relay"):
+    with pytest.raises(BadOption, match=r"use @app.consumer, app.relay or @app.cron"):
         asyncio.run(app.arun())
