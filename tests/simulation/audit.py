@@ -63,6 +63,8 @@ class Audit:
 
     def _check_gone(self) -> None:
         """No worker keeps what it was told is not its own any more, but to settle it."""
+        if self._plan.effect == "first":
+            return  # one whose settlement is in doubt waits for the next round, and is let go then
         now = self._scheduler.now
         for worker in self._workers:
             if worker is None or worker.process.dead or not worker.connection.gone:
