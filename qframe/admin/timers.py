@@ -96,7 +96,7 @@ class Timers:
         found = self._found(topic)
         delay_ms, at_ms = checked_times(delay, at)
         if delay_ms is not None:
-            at_ms = self._store.now_ms() + delay_ms
+            at_ms = self._store.now_ms(found) + delay_ms
         if at_ms is None:
             raise _no_time()
         return self._store.move(found, checked_key(key), at_ms)

@@ -66,7 +66,7 @@ class RedisInspecting(RedisRole, Inspecting):
         return sentences(self._call(topic, verify, self._now()))
 
     @override
-    def now_ms(self) -> int:
+    def now_ms(self, topic: Topic | None = None) -> int:
         return self._now_ms()
 
 
