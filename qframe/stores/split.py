@@ -92,10 +92,20 @@ class SplitStore:
 
     def topic(self, name: str) -> Topic | None:
         """The topic as declared, or None."""
-        found = None
-        with suppress(BadOption):  # a signpost
+        found, away = None, None
+        try:
             found = self._main.topic(name)
-        return found or _timed(self._timers.topic(name))
+        except BadOption:  # a signpost
+            pass
+        except StoreUnavailable as error:
+            away = error
+        if found is None:
+            found = self._timers.topic(name)
+            if found is not None and found.kind is not Kind.DELAY:
+                found = None  # of another app, whose store the database is
+        if found is None and away is not None:
+            raise away
+        return found
 
     def topics(self) -> list[Topic]:
         """All topics, by name."""
@@ -171,11 +181,6 @@ class SplitStore:
         for number, topic in enumerate(topics):
             shares.setdefault(topic.kind is Kind.DELAY, []).append(number)
         return shares
-
-
-def _timed(topic: Topic | None) -> Topic | None:
-    """A topic that the database has for us: it may be another app's store as well."""
-    return topic if topic is not None and topic.kind is Kind.DELAY else None
 
 
 def _takes_topic(operation: object) -> bool:
