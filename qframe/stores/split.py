@@ -28,7 +28,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any, Final, Protocol
 
-from qframe.errors import BadOption, NotSupported, StoreUnavailable, TopicMismatch
+from qframe.errors import BadInput, BadOption, NotSupported, StoreUnavailable
 from qframe.stores.base import Store
 from qframe.stores.bell import Bell
 from qframe.stores.types import Capabilities
@@ -42,7 +42,7 @@ class SignedStore(Store, Protocol):
         """Refuses the topic from now on to whoever does not know where it lies.
 
         Raises:
-            TopicMismatch: if a topic of that name lies here.
+            BadInput: if a topic of that name lies here.
         """
 
     def unpoint(self, topic: Topic) -> None:
@@ -115,7 +115,7 @@ class SplitStore:
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         """Removes rows that are no longer needed; a signpost that was lost is set up again."""
         if topic.kind is Kind.DELAY:
-            with suppress(TopicMismatch):  # whoever declares it is told
+            with suppress(BadInput):  # whoever declares it is told
                 self._point_away(topic)
         return self.part_of(topic).sweep(topic, limit)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing_extensions import override
 
 from qframe.drivers.redis import Call, Redis
-from qframe.errors import TopicMismatch
+from qframe.errors import BadOption, TopicMismatch
 from qframe.stores.base import Topics
 from qframe.stores.redis import groups
 from qframe.stores.redis.audit import OF_SLOT
@@ -76,11 +76,19 @@ def declare(redis: Redis, namespace: str, topic: Topic, kind: str = "") -> None:
     )  # fmt: skip
     if before:
         known, slots = before.decode().split()
-        if known == ELSEWHERE and topic.kind is Kind.DELAY:
-            raise elsewhere(topic.name)
+        if {known, kind} == {ELSEWHERE, Kind.DELAY}:
+            raise elsewhere(topic.name) if known == ELSEWHERE else _is_here(topic.name)
         if known != kind:
-            raise TopicMismatch(topic.name, "kind", known, kind)
+            kinds = [str(Kind.DELAY) if each == ELSEWHERE else each for each in (known, kind)]
+            raise TopicMismatch(topic.name, "kind", *kinds)
         raise TopicMismatch(topic.name, "slots", int(slots), topic.slots)
+
+
+def _is_here(name: str) -> BadOption:
+    return BadOption(
+        "timers_db", "", f"topic {name!r} was declared without it, and its messages lie in Redis",
+        "have its workers empty it without timers_db and delete it, or take another name",
+    )  # fmt: skip
 
 
 def all_declared(redis: Redis, namespace: str) -> list[Topic]:
