@@ -346,12 +346,11 @@ class Consumer:
             max_attempts=self._options.max_attempts,
             tags=None if tags is None else tuple(sorted(tags.tags)),
             all_tags=isinstance(tags, AllOf),
-            rate=None if limit is None else limit.rate,
-            limited=self.flow.limited,
+            rate=None if limit is None else limit.rate, limited=self.flow.limited,
             failures=0 if breaker is None or breaker.closed else breaker.failures,
             pause_ms=None if breaker is None else breaker.pause_ms,
             stacks=tuple(self.executor.stacks()[:MOST_STACKS]) if with_stacks else None,
-        )
+        )  # fmt: skip
 
     # What the store or the coordinator says.
 
