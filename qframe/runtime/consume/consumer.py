@@ -284,8 +284,7 @@ class Consumer:
         attempts = self.executor.withdraw(wanted)
         self.policy.let_go(attempts)
         let_through = [attempt.delivery for attempt in attempts]
-        deliveries = let_through + self._order.withdraw(wanted)
-        self._order.release(deliveries)
+        deliveries = self._order.give_back(let_through, wanted)
         for delivery in let_through:
             self._finisher.free(delivery)
         return deliveries

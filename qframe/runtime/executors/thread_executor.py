@@ -261,7 +261,7 @@ class ThreadExecutor:
         """Handles the run, then what waited behind it, until nothing more may go on."""
         while True:
             if self._meter is not None:
-                self._meter.begun(worker.run.copy())
+                self._meter.begun(list(worker.run))
             started_s = self._clock.monotonic_s()
             before = worker.handled
             self._work.run(worker)
