@@ -43,7 +43,7 @@ def workers(
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
-    """Lists live workers and their consumers, or asks where their handlers are in their code."""
+    """Lists live workers and their consumers."""
     if stacks and watch:
         raise BadOption("watch", True, "stacks are asked for once", "leave --watch out")
     if stacks:
