@@ -52,7 +52,7 @@ class StackAdmin(AdminRole):
     def stacks(self, topic: Topic | str, group: str) -> list[WorkerStacks]:
         """The stacks that a group's workers report while they are asked to, by worker.
 
-        Who may not see bodies, and so no tracebacks, sees no lines of code either.
+        Somebody without the right to see bodies sees no tracebacks, and no lines of code either.
         """
         context = self._context
         sees_code = "body" in context.rights
