@@ -9,8 +9,8 @@ leaves what it leaves there: nothing has to be brought into line.
 There is no copy in Redis of what is due soon. A cancelled or moved timer must not fire on an old
 copy, so each hand-out from Redis would have to be confirmed by a statement in the database, and so
 would each end. The database would do what it does now; to that would come a write to Redis for each
-message, a loader, and a sweeper for what Redis has lost. What falls due next is the first entry of
-a range of an index, however many wait behind it.
+message, a loader, and a sweeper for what Redis has lost. The message that is due next is the first
+entry of a range of an index, however many wait behind it.
 
 Redis has a *signpost* for each of these topics, in its hash of topics. A process that has not been
 given `timers_db` is refused there; it would publish into a topic that nobody serves. A flushed
@@ -35,7 +35,7 @@ from qframe.stores.types import Capabilities
 from qframe.topic import Kind, Topic
 
 
-class SignedStore(Store, Protocol):
+class SignpostStore(Store, Protocol):
     """A store that can say of a topic that it lies elsewhere."""
 
     def point_away(self, topic: Topic) -> None:
@@ -57,7 +57,7 @@ class SplitStore:
         timers: the store in the database.
     """
 
-    def __init__(self, main: SignedStore, timers: Store) -> None:
+    def __init__(self, main: SignpostStore, timers: Store) -> None:
         self._main = main
         self._timers = timers
         self.url: str = main.url
