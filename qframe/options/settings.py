@@ -42,12 +42,12 @@ class Settings(CheckedOptions):
     store: Annotated[str, text(least=1), "Where messages are kept, as a URL."] = field(
         default="sqlite:///qframe.db", repr=False
     )
-    timers_db: Annotated[
-        str, text(), "Beside a store in Redis, the URL of a database for topics of kind delay."
-    ] = field(default="", repr=False)
     coordinator: Annotated[str, text(), "URL of the coordinator; the store itself if empty."] = (
         field(default="", repr=False)
     )
+    timers_db: Annotated[
+        str, text(), "Beside a store in Redis, the URL of a database for topics of kind delay."
+    ] = field(default="", repr=False)
     session_timeout: Annotated[
         float,
         seconds(0.5, 600),
