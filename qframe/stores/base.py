@@ -13,7 +13,15 @@ from qframe.outcomes import Moved, Outcome, Settled
 from qframe.roster import Roster
 from qframe.stores.acts import DeadLetters, Repairing, Unblocking
 from qframe.stores.bell import Bell
-from qframe.stores.records import Found, HistoryEntry, Record, ScanPage, Sought, Stats
+from qframe.stores.records import (
+    Found,
+    HistoryEntry,
+    Record,
+    ScanPage,
+    Sought,
+    Stats,
+    TimerPlace,
+)
 from qframe.stores.types import (
     Capabilities,
     DrawResult,
@@ -253,30 +261,64 @@ class Controls(Protocol):
 
 
 class StoredTimers(Protocol):
-    """Changing what is not due yet, or not handed out yet, in topics that have subjects."""
+    """Finding and changing what is not handed out, in topics that have subjects.
 
-    def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
-        """Makes a subject due at another moment, for every group.
+    A change is one atomic step over all groups that have the subject. In a topic with `history=`
+    it adds an entry to the history of the message in each of them, named groups only.
+    """
 
-        `doing`, and nothing is changed, if any group has it in doing now; `absent` if none has it.
-        In `ordered` it is the head that is moved.
+    def edit(
+        self,
+        topic: Topic,
+        subject: str,
+        *,
+        due_ms: int | None = None,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        if_due_ms: int | None = None,
+        by: str | None = None,
+    ) -> Moved:
+        """Makes a subject due at another moment, or gives it another body, or both, in one step.
+
+        In `ordered` it is the head that is edited.
+
+        Args:
+            topic: the topic.
+            subject: the key, or the `subject` of a message without one.
+            due_ms: when it is due, in milliseconds since 1970; None leaves that as it is.
+            body: its new body; None leaves body and headers as they are.
+            headers: its headers from now on, where a body is given.
+            if_due_ms: only if a group has it due at this moment.
+            by: who asks, for the history.
+
+        Returns:
+            `done`; `doing`, and nothing is changed, if any group has it in doing now; `absent` if
+            no group has it, or none has it due at `if_due_ms`.
         """
 
-    def change(
-        self, topic: Topic, subject: str, body: bytes, headers: dict[str, str] | None
+    def cancel(
+        self, topic: Topic, subject: str, *, if_due_ms: int | None = None, by: str | None = None
     ) -> Moved:
-        """Gives a subject another body and headers, for every group; returns as `move`."""
-
-    def cancel(self, topic: Topic, subject: str) -> Moved:
-        """Takes a subject with all its messages out, counted as cancelled; returns as `move`."""
+        """Takes a subject with all its messages out, counted as cancelled; returns as `edit`."""
 
     def timer(self, topic: Topic, subject: str) -> list[Record]:
         """Where the subject stands: a record for each group that has it; empty if none has."""
 
     def timers(
-        self, topic: Topic, *, from_ms: int = 0, until_ms: int | None = None, limit: int = 100
+        self,
+        topic: Topic,
+        *,
+        from_ms: int = 0,
+        until_ms: int | None = None,
+        limit: int = 100,
+        after: TimerPlace | None = None,
     ) -> list[Record]:
-        """The heads that are waiting and due in `[from_ms, until_ms)`, by due time, then seq."""
+        """What is not handed out and due in `[from_ms, until_ms)`, the first in due time first.
+
+        These are heads, waiting or todo (what is overdue too), and the delayed messages of a
+        stream, which no group has yet. They are in the order of `Record.timer_place`; `after` is
+        the place of the last one of the page before, which may be gone.
+        """
 
 
 class Inspecting(Protocol):
@@ -322,10 +364,11 @@ class Searching(Protocol):
         """
 
     def history(self, topic: Topic, message_id: str, slot: int | None = None) -> list[HistoryEntry]:
-        """How attempts of a message have ended: by group and slot, the first that ended first.
+        """How attempts of a message have ended, and what was done to it while it waited.
 
-        A topic with `history=` keeps that, in all slots or in one: `ENTRIES` for each group and
-        slot at most, the last ones, each until `history` has passed since it ended.
+        A topic with `history=` keeps that, in all slots or in one: by group and slot, the first
+        first, `ENTRIES` for each group and slot at most, the last ones, each until `history` has
+        passed since it ended.
         """
 
     def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
