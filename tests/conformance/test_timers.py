@@ -300,7 +300,7 @@ def test_pages_of_timers_have_each_of_them_once(bench: Bench, kind: str) -> None
         topic, from_ms=now + 40, until_ms=now + 90, after=whole[0].timer_place
     )
     assert {each.due_ms for each in span} == {now + 40}
-    assert len(span) == (12 if kind == "stream" else 24)
+    assert len(span) == (11 if kind == "stream" else 24)
 
 
 def test_what_is_delayed_before_a_stream_is_listed(bench: Bench) -> None:

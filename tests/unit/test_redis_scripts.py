@@ -234,11 +234,11 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "history": (lambda r: histories.found(r, DELAY, "an id", 0), 0),
     "heartbeat": (lambda r: rosters.heartbeat(r, DELAY, "a group", "a member", 400, "a time"), 0),
     "cancel": (
-        lambda r: timers.cancel(r, DELAY, "a subject", "a time", if_due_ms=None, by=None), 0,
+        lambda r: timers.cancel(r, DELAY, "a subject", "a time", if_due_ms=77, by=None), 0,
     ),
     "edit": (
         lambda r: timers.edit(
-            r, DELAY, "a subject", "a time", due_ms=5, body=b"1", headers=None, if_due_ms=7,
+            r, DELAY, "a subject", "a time", due_ms=5, body=b"1", headers=None, if_due_ms=77,
             by="a name",
         ), 0,
     ),
@@ -303,7 +303,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
 
 # What the store must give where a head names one of these.
 GIVEN: dict[str, Container[Any]] = {
-    "fresh": range(1, LARGEST_VERSION + 1), "member": ("a member",), "seen": (77,),
+    "fresh": range(1, LARGEST_VERSION + 1), "member": ("a member",), "seen": (77,), "lines": ("",),
     "seq": (7,), "error": ("an error",), "force": (1,),
     "given": ("a time",), "epoch": ("an epoch",),
     "receipt": ("a receipt",), "subject": ("a subject",), "kind": ("delay",), "lease": (400,),
