@@ -119,6 +119,13 @@ def seek(visit: Visit, form: Form) -> str:
     return f"{topic}/{group} was moved in {count(len(moved))} slots."
 
 
+def ask_stacks(visit: Visit, form: Form) -> str:
+    """Asks a group's workers where their handlers are in their code."""
+    topic, group = form.exact("topic"), form.exact("group")
+    visit.admin.ask_stacks(topic, group)
+    return f"The workers of {topic}/{group} tell within 2 s, and for a minute."
+
+
 def skip(visit: Visit, form: Form) -> str:
     """Writes the message that blocks a key among the dead letters."""
     topic, group, key = form.exact("topic"), form.exact("group"), form.exact("key")
@@ -230,6 +237,7 @@ ACTS: Final[Mapping[str, Act]] = {
     "resume": Act("pause", resume),
     "tune": Act("tune", tune),
     "seek": Act("seek", seek),
+    "ask-stacks": Act("tune", ask_stacks),
     "skip": Act("retry", skip),
     "unblock": Act("retry", unblock),
     "retry-dead": Act("retry", retry_dead),

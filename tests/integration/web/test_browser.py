@@ -229,7 +229,10 @@ def test_ten_tasks_of_an_operator_take_four_clicks_at_most(desk: Desk) -> None:
     desk.click("Workers")
     desk.says("hangs")
     desk.says("slow / archive")
-    done("see which worker hangs, with which message, since when")
+    desk.click("Where is slow/archive in its code?", "button")
+    expect(page.locator("pre")).to_contain_text("test_browser.py")
+    expect(page.locator("pre")).to_contain_text(" in hang")
+    done("see which worker hangs, with which message, since when, and where")
 
     desk.search("customer-77")
     desk.click("customer-77")
