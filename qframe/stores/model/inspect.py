@@ -224,7 +224,7 @@ def _stands_in_line(cursor: GroupCursor, offset: int) -> bool:
 
 
 def timers(state: TopicState, from_ms: int, until_ms: int | None, now_ms: int) -> list[Record]:
-    """What is not handed out, and due in `[from_ms, until_ms)`, in the order of its places."""
+    """The timers due in `[from_ms, until_ms)`, in the order of their places."""
     found = [
         record_of_head(state, name, number, subject, head, now_ms)
         for name, cursors in state.groups.items()

@@ -9,7 +9,7 @@ import msgspec
 from typing_extensions import override
 
 from qframe.outcomes import Moved
-from qframe.stores.base import StoredTimers
+from qframe.stores.acts import StoredTimers
 from qframe.stores.history import changes_of, timer_entry
 from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole

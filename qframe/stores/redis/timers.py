@@ -11,7 +11,7 @@ from typing_extensions import override
 from qframe.codec import KEYLESS
 from qframe.drivers.redis import Redis
 from qframe.outcomes import Moved
-from qframe.stores.base import StoredTimers
+from qframe.stores.acts import StoredTimers
 from qframe.stores.history import changes_of
 from qframe.stores.records import Record, TimerPlace
 from qframe.stores.redis.envelopes import TICKET, pack
@@ -66,11 +66,13 @@ class RedisTimers(RedisRole, StoredTimers):
         limit: int = 100,
         after: TimerPlace | None = None,
     ) -> list[Record]:
-        span = _Span(max(0, from_ms), 2**53 if until_ms is None else max(0, until_ms), limit, after)
+        span = _TimerSpan(
+            max(0, from_ms), 2**53 if until_ms is None else max(0, until_ms), limit, after
+        )
         return self._call(topic, timers, span, self._now_ms())
 
 
-class _Span(NamedTuple):
+class _TimerSpan(NamedTuple):
     """The timers of a page: due in `[from_ms, until_ms)`, and behind a place."""
 
     from_ms: int
@@ -124,8 +126,8 @@ def timer(redis: Redis, keys: SlotKeys, subject: str, now_ms: int) -> list[Recor
     return found
 
 
-def timers(redis: Redis, keys: SlotKeys, span: _Span, now_ms: int) -> list[Record]:
-    """What is not handed out, and due in a span, in the order of its places."""
+def timers(redis: Redis, keys: SlotKeys, span: _TimerSpan, now_ms: int) -> list[Record]:
+    """The timers due in a span, in the order of their places."""
     found: list[Record] = []
     groups = keeping(redis, keys)
     for slot in range(keys.topic.slots):
@@ -142,7 +144,7 @@ def timers(redis: Redis, keys: SlotKeys, span: _Span, now_ms: int) -> list[Recor
     return found[: span.limit]
 
 
-def _scored(redis: Redis, key: bytes, span: _Span) -> list[bytes]:
+def _scored(redis: Redis, key: bytes, span: _TimerSpan) -> list[bytes]:
     """Members by score, with all that share the score of the first and of the last."""
     until = f"({span.until_ms}"
     found = redis.ask(
@@ -161,7 +163,7 @@ def _scored(redis: Redis, key: bytes, span: _Span) -> list[bytes]:
     return members + (_scored(redis, key, rest) if rest.from_ms < span.until_ms else [])
 
 
-def _due(redis: Redis, keys: SlotKeys, slot: int, group: str, span: _Span) -> list[bytes]:
+def _due(redis: Redis, keys: SlotKeys, slot: int, group: str, span: _TimerSpan) -> list[bytes]:
     """The subjects that are due: where their rank comes first, all are looked at."""
     key = keys.key(slot, "todo", group)
     first, end = TICKET.pack(span.first_ms, 0), TICKET.pack(span.until_ms, 0)

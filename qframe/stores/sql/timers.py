@@ -13,7 +13,7 @@ from typing_extensions import override
 from qframe.codec import KEYLESS
 from qframe.drivers.sql import Statement, Transaction
 from qframe.outcomes import Moved
-from qframe.stores.base import StoredTimers
+from qframe.stores.acts import StoredTimers
 from qframe.stores.history import changes_of, timer_entry
 from qframe.stores.records import HistoryEntry, Record, TimerPlace
 from qframe.stores.sql import arrivals as arrive
@@ -170,12 +170,13 @@ def timers(
     limit: int,
     after: TimerPlace | None,
 ) -> list[Record]:
-    """What is not handed out, and due in a span of time, in the order of its places."""
+    """The timers due in a span of time, in the order of their places."""
     now_ms = transaction.now_ms()
     since = max(from_ms, after.due_ms if after else 0)
     until = EVERYTHING if until_ms is None else until_ms
-    is_within = after is not None and after.due_ms == since
-    seq, message_id = (after.seq, after.id) if after and is_within else (0, "")
+    # What is due at the moment at which the page before has ended goes on behind its last one.
+    last = after if after is not None and after.due_ms == since else None
+    seq = last.seq if last else 0
     most = limit + 1  # the first may be the last of the page before
     found = []
     for group, name in transaction.rows(GROUPS, (ref.id,)):
@@ -186,7 +187,9 @@ def timers(
                 found += [record_of_head(ref, name, HeadRow(*row), now_ms) for row in rows]
     for slot in range(ref.topic.slots if not ref.topic.has_subjects else 0):
         at = ref.slot_number(slot)
-        rows = transaction.rows(_LATER, (at, since, until, since, message_id, most))
+        first = since + 1 if last and slot < last.slot else since
+        behind = last.id if last and slot == last.slot else ""
+        rows = transaction.rows(_LATER, (at, first, until, first, behind, most))
         found += [record_of_delayed(ref, slot, row) for row in rows]
     found = [each for each in found if after is None or each.timer_place > after]
     found.sort(key=attrgetter("timer_place"))
