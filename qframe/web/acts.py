@@ -163,11 +163,14 @@ def _decide(visit: Visit, form: Form, verb: Right) -> str | Job:
     if ids := form.all("id")[:MOST_IDS]:
         done = decide(topic, group, ids)
         return f"{count(done)} dead letters were {'retried' if verb == 'retry' else 'dropped'}."
-    until, cause = form.exact("until"), form.maybe("cause")
+    until, cause, asked = form.exact("until"), form.maybe("cause"), form.maybe("since")
+    since = None if asked is None else moment_of("since", asked)
     admin.topic(topic)  # of a name that is wrong this page tells, and not the job's
     return visit.desk.jobs.start(
         verb, topic, group, form.number("total") or 0,
-        lambda tell: decide(topic, group, "all", until=until, cause=cause, on_progress=tell),
+        lambda tell: decide(
+            topic, group, "all", since=since, until=until, cause=cause, on_progress=tell
+        ),
     )  # fmt: skip
 
 
