@@ -1,4 +1,4 @@
-"""The roles of a store by which a person frees keys, decides on dead letters, repairs, edits timers."""
+"""The roles of a store by which a person frees keys, settles the dead, repairs, edits timers."""
 
 from __future__ import annotations
 
@@ -140,6 +140,7 @@ class StoredTimers(Protocol):
         """Timers due in `[from_ms, until_ms)`, the next one first.
 
         These are heads that are not handed out, waiting or todo (so overdue ones too), and the
-        delayed messages of a stream, which no group has yet. They are in the order of `Record.timer_place`; `after` is
-        the place of the last one of the page before, which may be gone.
+        delayed messages of a stream, which no group has yet. They are in the order of
+        `Record.timer_place`; `after` is the place of the last one of the page before, which may be
+        gone.
         """
