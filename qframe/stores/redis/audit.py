@@ -301,7 +301,7 @@ def _dead(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Faul
 def _leads(
     redis: Redis, keys: SlotKeys, one: Stats, where: str, records: dict[bytes, bytes]
 ) -> Iterator[Fault]:
-    """What leads to each dead letter is there, and nothing that leads to none."""
+    """Each dead letter has its leads, and each lead its letter."""
     group, slot = one.group, one.slot
     letters = {
         member: delivery_of_dead(value, slot, NUMBER.unpack(member)[0])

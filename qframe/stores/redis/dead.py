@@ -25,7 +25,7 @@ TEXTS: Final = 100
 
 
 class By(StrEnum):
-    """The sets of what leads to dead letters."""
+    """The sets of leads to dead letters."""
 
     ID = "named"
     KEY = "keyed"
@@ -124,8 +124,8 @@ def looked_up(
 ) -> list[Record]:  # fmt: skip
     """The dead letters of groups and slots by ids or keys, up to a limit of each place and text.
 
-    A slot with letters that died before stores kept what leads to them is read whole, until `sweep`
-    has added that. An id that was assigned to what cannot be read tells the letter's place.
+    A slot with letters that died before stores kept leads is read whole, until `sweep` has added
+    those. An id that was assigned to what cannot be read tells the letter's place.
     """
     wanted: list[tuple[str, int, int]] = []
     unnamed: set[tuple[str, int]] = set()
@@ -154,7 +154,7 @@ def looked_up(
 def _leading(
     keys: SlotKeys, group: str, slot: int, texts: Sequence[str], by: By, limit: int
 ) -> Iterator[tuple[Any, ...]]:
-    """The questions to a slot: how many are dead and how many named; what leads from each text."""
+    """The questions to a slot: how many are dead and how many named, and the leads from each text."""
     yield keys.key(slot, "dead", group), "ZCARD"
     yield keys.key(slot, By.ID, group), "ZCARD"
     for text in texts:

@@ -3,7 +3,7 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] part (window, subject, dead or
 --   count), ARGV[5] what (a subject, the number of a dead letter, or how often the counts were
---   mended before), ARGV[6] member (one found in `todo` that may be another's; what leads to a dead
+--   mended before), ARGV[6] member (one found in `todo` that may be another's; the lead to a dead
 --   letter; or by how much each count changes, as `acked -1 cancelled 0`; or '').
 -- Reply: what was done: '' if nothing; lease, next, gone, place, cancelled, buried, named,
 --   counted; -2 if there is no such group.
@@ -119,7 +119,7 @@ local function mend_subject()
   return done == '' and was_stray and 'place' or done
 end
 
--- What leads to a dead letter is there, and `member` is not where it leads to none.
+-- A dead letter gets its leads; `member` goes if it is the lead to none.
 local function mend_names(number)
   local record = redis.call('HGET', group.graves, number)
   local changed = record and name_dead_letters(group, { number }, { record }) or 0

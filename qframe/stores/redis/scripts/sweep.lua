@@ -1,13 +1,13 @@
 #!lua flags=allow-oom
 -- Purpose: removes what a slot no longer needs: marks that have passed, groups that have expired,
 --   old messages of a stream, and how attempts have ended longer ago than a topic keeps that. Adds
---   what leads to dead letters that died before stores kept that: the last 500 of the oldest.
+--   the leads to 500 dead letters that died before stores kept leads.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most,
 --   ARGV[5] history (ms).
 -- Reply: how many, a group being one; the limit also where more of a group is to be removed.
 -- Cost: 4 commands, and 3 for each group; 1 more where marks have passed, 2 for a group of which
---   history has, 2 and 1 or 2 for each letter where it adds what leads to them, and those of
+--   history has, 2 and 1 or 2 for each letter that gets its leads, and those of
 --   drop_group for one that has expired; for a stream 3, 1 for each group, 1 for each entry that is
 --   read, 2 to trim.
 -- Promise: one atomic step; nothing that a group has not settled is removed, unless it has expired.

@@ -1,6 +1,6 @@
--- Dead letters: their places in `dead`, their records in `graves`, and what leads to them.
--- What leads to one is '>I4' the text's length, the text, '>I8' its seq: in `named` by its id, an
--- empty text where none can be read, so each has one there; in `keyed` by its key, if it has one.
+-- Dead letters: their places in `dead`, their records in `graves`, and the leads to them.
+-- A lead is '>I4' a text's length, the text, '>I8' the letter's seq: in `named` the text is its id,
+-- empty where none can be read, so each letter has one there; in `keyed` its key, if it has one.
 local function leads_of(member, record)
   local id, key = nil, nil
   if #record >= 12 then
@@ -11,7 +11,7 @@ local function leads_of(member, record)
   return struct.pack('>I4', #id) .. id .. member, key and struct.pack('>I4', #key) .. key .. member
 end
 
--- Makes letters be found by what leads to them; returns how many were not.
+-- Adds the leads to letters; returns how many letters lacked one.
 local function name_dead_letters(group, members, records)
   local done = 0
   for i, record in ipairs(records) do
