@@ -154,7 +154,7 @@ def looked_up(
 def _leading(
     keys: SlotKeys, group: str, slot: int, texts: Sequence[str], by: By, limit: int
 ) -> Iterator[tuple[Any, ...]]:
-    """The questions to a slot: how many are dead and how many named, and the leads from each text."""
+    """The questions to a slot: how many are dead, how many named; the leads from each text."""
     yield keys.key(slot, "dead", group), "ZCARD"
     yield keys.key(slot, By.ID, group), "ZCARD"
     for text in texts:

@@ -91,7 +91,7 @@ def state_of(value: bytes | None) -> Attempts:
 
 
 def lead_of(text: str, member: bytes) -> bytes:
-    """The lead from an id or a key to the dead letter of a member, as `parts/dead.lua` writes it."""
+    """The lead from a text to the dead letter of a member, as `parts/dead.lua` writes it."""
     encoded = text.encode()
     return LENGTH.pack(len(encoded)) + encoded + member
 
