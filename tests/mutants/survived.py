@@ -84,8 +84,8 @@ SURVIVED: Final = [
     Mutant(
         "Redis counts the dead letters that were named to be dropped",
         "stores/redis/scripts/drop_dead.lua",
-        "local done = redis.call('ZREM', group.dead, unpack(members))\n",
-        "redis.call('ZREM', group.dead, unpack(members))\nlocal done = #members\n",
+        "local done = remove_dead_letters(group, members)\n",
+        "remove_dead_letters(group, members)\nlocal done = #members\n",
         conforms("meanwhile", "redis", "operators"),
     ),
     Mutant(
