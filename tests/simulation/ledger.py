@@ -71,6 +71,7 @@ class Ledger:
         self._is_dead = is_dead
         self.acts = {f"m{each.number}": each.acts for each in plan.messages}
         self.key_of: dict[str, str] = {}
+        self.slot_of: dict[str, int] = {}
         self.order: dict[str, list[str]] = defaultdict(list)
         self.delayed: set[str] = set()
         self.due_ms: dict[tuple[str, str], int] = {}
@@ -105,6 +106,7 @@ class Ledger:
                 continue
             key = entry.key or entry.id
             self.key_of[entry.id] = key
+            self.slot_of[entry.id] = entry.slot
             self.log("store", f"has {entry.id} of {key}, {outcome}")
             if entry.delay_ms:
                 self.delayed.add(key)

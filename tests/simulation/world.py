@@ -204,6 +204,4 @@ class World:
         return dead
 
     def _is_dead(self, group: str, name: str) -> bool:
-        records = self.server.explain(self.topic, name)
-        mine = [record.state for record in records if record.group == group]
-        return not mine or mine[0] in ("dead", "settled")
+        return not self.server.is_open(self.topic, group, self.ledger.slot_of[name], name)
