@@ -173,6 +173,6 @@ GUARDS: Final = [
         "runtime/consume/finisher.py",
         "        if is_local and attempt.cancelled and not attempt.overdue:",
         "        if False:",
-        SEEDS,
+        UNIT + "test_certainty.py",
     ),
 ]
