@@ -9,10 +9,8 @@ from __future__ import annotations
 from typing import Final
 
 KEPT: Final = {
-    506: "slots pass on with a pull in doubt",
     630: "who stops leaves a pull in doubt",
     68072: "what its user has not acknowledged is marked at the end of a stop",
     6605: "what was settled first is told as lost where its handler ends in a renewal",
-    63600: "a retry in place whose slot was lost becomes a delayed one",
     89615: "what is given back goes to the store behind a retry that has taken it along",
 }
