@@ -91,8 +91,8 @@ def _ended(entries: list[HistoryEntry], here: set[str | None]) -> Iterator[Timer
         history = tuple(those)
         last = history[-1]
         state = {str(Verdict.ACK): "handled", CANCELLED: "cancelled", str(Verdict.DEAD): "dead"}
-        if group not in here and last.verdict in state:
+        if (group or None) not in here and last.verdict in state:
             yield TimerStatus(
-                group=group, state=state[last.verdict], id=last.id, ended_ms=last.ended_ms,
+                group=group or None, state=state[last.verdict], id=last.id, ended_ms=last.ended_ms,
                 attempts=last.attempt, by=last.worker, error=last.error, history=history,
             )  # fmt: skip

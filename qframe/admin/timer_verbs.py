@@ -67,6 +67,7 @@ class TimerAdmin(AdminRole):
         key: str,
         *,
         at: datetime | float | None = None,
+        delay: float | str | timedelta | None = None,
         body: Any = msgspec.UNSET,
         headers: Mapping[str, str] | None = None,
         tags: Iterable[str] | None = None,
@@ -86,13 +87,20 @@ class TimerAdmin(AdminRole):
         found = self._timed(topic)
         content = checked_content(body, headers, tags, MAX_BODY)
         moved = edit_timer(
-            context.store, found, key, by=context.audit.by, at=at, delay=None, content=content
+            context.store, found, key, by=context.audit.by, at=at, delay=delay, content=content
         )
         if moved is Moved.DONE:
-            _, at_ms = checked_times(None, at)
+            delay_ms, at_ms = checked_times(delay, at)
             what = "body" if content is not None else None
             context.audit.record(
-                "edit_timer", found, None, count=1, key=key, at_ms=at_ms, changed=what
+                "edit_timer",
+                found,
+                None,
+                count=1,
+                key=key,
+                at_ms=at_ms,
+                delay_ms=delay_ms,
+                changed=what,
             )
         return moved
 

@@ -45,7 +45,7 @@ def ended(one: HistoryEntry, *, names_group: bool = False) -> str:
     worker = f" by {one.worker}" if one.worker is not None else ""
     took = f" after {span(one.ended_ms - one.began_ms)}" if one.began_ms is not None else ""
     if one.verdict in (EDITED, CANCELLED):
-        return f"it was {one.verdict}{group}{worker}"
+        return f"it was {one.verdict}{group.replace(' of ', ' for ')}{worker}"
     return f"attempt {one.attempt}{group}{worker} {_ENDS[one.verdict]}{took}"
 
 

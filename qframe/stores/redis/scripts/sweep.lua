@@ -5,7 +5,7 @@
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most,
 --   ARGV[5] history (ms).
 -- Reply: how many, a group being one; the limit also where more of a group is to be removed.
--- Cost: 4 commands, and 1 for each group; 1 more where marks have passed, 2 for a group of which
+-- Cost: 5 commands, and 1 for each group; 1 more where marks have passed, 2 for a group of which
 --   history has, and those of drop_group for one that has expired; for a stream 3, 1 for each
 --   group, 1 for each entry that is read, 2 to trim.
 -- Promise: one atomic step; nothing that a group has not settled is removed, unless it has expired.
@@ -29,7 +29,9 @@ for _, name in ipairs(expired) do
     removed = remains == 1 and limit or removed + 1
   end
 end
-for _, name in ipairs(redis.call('HKEYS', slot .. 'groups')) do
+local names = redis.call('HKEYS', slot .. 'groups')
+names[#names + 1] = ''
+for _, name in ipairs(names) do
   local at = slot .. 'g:' .. name .. ':'
   local over = removed < limit and redis.call('ZRANGEBYSCORE', at .. 'ended', '-inf',
     string.format('%.0f', now - history), 'LIMIT', 0, limit - removed) or {}
