@@ -48,7 +48,7 @@ def test_json_tells_what_is_set(shop: Program) -> None:
     ran = shop.ok("tune", "orders", "billing", "--threads", "16", "--json")
     nothing_else = {
         "topic": "orders", "group": "billing", "rate": None, "in_flight": None, "hold": None,
-        "keys": {},
+        "keys": {}, "stacks_until_ms": None,
     }  # fmt: skip
     assert ran.json == {**nothing_else, "threads": 16, "paused": False}
     assert shop.ok("pause", "orders", "billing", "--json").json["paused"] is True
