@@ -56,6 +56,7 @@ def test_json_tells_what_is_set(shop: Program) -> None:
     assert set(tuning.pop("hold")) == {"by", "since_ms"}
     assert tuning == {
         "threads": 16, "rate": None, "in_flight": None, "paused": True, "keys": {},
+        "stacks_until_ms": None,
     }  # fmt: skip
     assert shop.ok("resume", "orders", "billing", "--json").json["paused"] is False
 
