@@ -13,10 +13,12 @@ from typing import Final, Protocol, TypeVar
 
 from qframe.clock import Clock
 from qframe.message import Delivery
+from qframe.options.report import HandlerStack
 from qframe.runtime.executors.worker_threads import WorkerThreads
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.time_limit import TimeLimit
+from qframe.tracebacks import running_in
 
 T = TypeVar("T")
 
@@ -141,6 +143,14 @@ class ThreadExecutor:
         """Attempts that handlers have in hand, or will have for sure."""
         workers = self._threads.workers
         return [one for worker in workers for one in (*worker.asked, *worker.being_handled)]
+
+    def stacks(self) -> list[HandlerStack]:
+        """The lines that each thread runs whose handler has an attempt in hand."""
+        return [
+            HandlerStack(id=attempt.id, lines=running_in(frame))
+            for worker, frame in self._threads.frames()
+            if (attempt := worker.attempt) is not None
+        ]
 
     def start(self) -> None:
         """Starts the threads."""

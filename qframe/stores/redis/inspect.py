@@ -66,7 +66,7 @@ class RedisInspecting(RedisRole, Inspecting):
         return sentences(self._call(topic, verify, self._now()))
 
     @override
-    def now_ms(self) -> int:
+    def now_ms(self, topic: Topic | None = None) -> int:
         return self._now_ms()
 
 
@@ -136,6 +136,20 @@ def record_behind(
     )  # fmt: skip
 
 
+def records_of_delayed(
+    redis: Redis, keys: SlotKeys, slot: int, members: Sequence[bytes]
+) -> list[Record]:
+    """The messages that join a stream later, for people; none for those that have joined it."""
+    scores = redis.ask(keys.key(slot, "later"), "ZMSCORE", *members) if members else []
+    found = []
+    for member, due in zip(members, scores, strict=True):
+        if due is not None:
+            published, one = delayed(member, slot)
+            facts = {"due_ms": int(float(due))}
+            found.append(record_of_message(keys, None, slot, one, published, "waiting", **facts))
+    return found
+
+
 def record_of_log(
     keys: SlotKeys, group: str | None, slot: int, one: Delivery, state: str,
     position: StreamPosition | None = None,
@@ -191,8 +205,8 @@ class SlotReader:
             yield from self.line("todo")
         yield from self.heads("waiting")
         yield from self.kept_back()
-        yield from dead.of_slot(
-            self._redis, self._place, self._group, self._slot, ChosenDead(limit=self._at_most)
+        yield from dead.of_slots(
+            self._redis, self._place, self._group, [self._slot], ChosenDead(limit=self._at_most)
         )
 
     def line(self, state: str) -> Iterator[Record]:
@@ -251,12 +265,8 @@ class SlotReader:
     def kept_back(self) -> Iterator[Record]:
         """Messages that no group has seen yet: delayed before a stream, held behind gaps."""
         keys, slot = self._place, self._slot
-        later = self._redis.ask(keys.key(slot, "later"), "ZRANGE", 0, self._at_most, "WITHSCORES")
-        for member, due in zip(later[::2], later[1::2], strict=True):
-            published, one = delayed(member, slot)
-            yield record_of_message(
-                keys, None, slot, one, published, "waiting", due_ms=int(float(due))
-            )
+        later = self._redis.ask(keys.key(slot, "later"), "ZRANGE", 0, self._at_most)
+        yield from records_of_delayed(self._redis, keys, slot, later)
         for member in self._redis.ask(keys.key(slot, "held"), "ZRANGE", 0, self._at_most):
             value, passed = self._redis.ask_many(
                 [
@@ -337,4 +347,4 @@ def _standing(
     """Heads, what is behind them, and the dead."""
     for state in ("doing", "todo", "waiting"):
         yield from reader.heads(state)
-    yield from dead.of_slot(redis, keys, group, slot, ChosenDead())
+    yield from dead.of_slots(redis, keys, group, [slot], ChosenDead())
