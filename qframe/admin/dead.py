@@ -102,7 +102,7 @@ class DeadAdmin(AdminRole):
         found = self._context.topic(topic)
         self._context.group(found, group)
         most = checked_limit(limit)
-        now_ms = self._context.store.now_ms()
+        now_ms = self._context.store.now_ms(found)
         counts = CauseCounts(now_ms, has_text="body" in self._context.rights)
         looked_at, last = 0, None
         for page in self._pages(found, group, _place_before(since), until=None):
@@ -208,7 +208,7 @@ class DeadAdmin(AdminRole):
         store = context.store
         step: DeadStep = store.retry_dead if verb == "dead_retry" else store.drop_dead
         first = _place_before(since)
-        last = DeadPlace(store.now_ms(), 2**20, 2**60) if until is None else dead_place(until)
+        last = DeadPlace(store.now_ms(found), 2**20, 2**60) if until is None else dead_place(until)
         if ids != "all":
             steps = _steps_by_id(step, found, group, ids)
         elif cause is None:

@@ -62,7 +62,7 @@ def edit_timer(
     """
     delay_ms, at_ms = checked_times(delay, at)
     if delay_ms is not None:
-        at_ms = store.now_ms() + delay_ms
+        at_ms = store.now_ms(topic) + delay_ms
     if at_ms is None and content is None:
         raise no_time()
     body, headers = content if content is not None else (None, None)

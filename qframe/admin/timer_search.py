@@ -142,7 +142,7 @@ def change_all(
             "state", chosen.query.state, "it is changed by other means",
             "see: qframe dead, or wait until its handler is done",
         )  # fmt: skip
-    began_ms = store.now_ms()
+    began_ms = store.now_ms(topic)
     seen: set[int] = set()  # moved to a later time, a timer is met again
     for record in _each(store, topic, chosen, None, STEP):
         counts.looked += 1

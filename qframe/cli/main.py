@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
+from qframe.cli.audit import audit
 from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.console import console
 from qframe.cli.dead import dead
@@ -71,6 +72,7 @@ cli.command()(tune)
 cli.command()(pause)
 cli.command()(resume)
 cli.command()(holds)
+cli.command()(audit)
 cli.command()(skip)
 cli.command()(unblock)
 cli.command()(drop_group)

@@ -284,8 +284,8 @@ class Inspecting(Protocol):
         nothing behind a subject without a head, floors below read positions below heads.
         """
 
-    def now_ms(self) -> int:
-        """The store's clock."""
+    def now_ms(self, topic: Topic | None = None) -> int:
+        """The store's clock: the one by which a topic's times are judged, if one is named."""
 
 
 class Searching(Protocol):

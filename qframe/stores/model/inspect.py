@@ -45,7 +45,7 @@ class ModelInspecting(ModelRole, Inspecting):
             return verify(self._state(topic), self._now_ms())
 
     @override
-    def now_ms(self) -> int:
+    def now_ms(self, topic: Topic | None = None) -> int:
         return self._now_ms()
 
 

@@ -108,7 +108,7 @@ class SqlInspecting(SqlRole, Inspecting):
         return sentences(self._read(topic, verify))
 
     @override
-    def now_ms(self) -> int:
+    def now_ms(self, topic: Topic | None = None) -> int:
         return self._database.read_autocommit(lambda it: it.now_ms())
 
 
