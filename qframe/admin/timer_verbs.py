@@ -91,16 +91,9 @@ class TimerAdmin(AdminRole):
         )
         if moved is Moved.DONE:
             delay_ms, at_ms = checked_times(delay, at)
-            what = "body" if content is not None else None
+            verb = "move_timer" if content is None else "edit_timer"
             context.audit.record(
-                "edit_timer",
-                found,
-                None,
-                count=1,
-                key=key,
-                at_ms=at_ms,
-                delay_ms=delay_ms,
-                changed=what,
+                verb, found, None, count=1, key=key, at_ms=at_ms, delay_ms=delay_ms
             )
         return moved
 

@@ -29,7 +29,7 @@ end
 
 -- Keeps in the history of a group what was done to a head: 6 edited, 7 cancelled.
 local function remember_act(group, head, verdict, lines, now)
-  local id = id_of(head.envelope)
+  local id = names_of(head.envelope)
   if id then
     remember(group.at, { { id, -1, verdict, head.tries, lines } }, now)
   end
