@@ -15,6 +15,7 @@ import typer
 from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.console import console
 from qframe.cli.dead import dead
+from qframe.cli.copy_topic import copy_topic
 from qframe.cli.delete_topic import delete_topic
 from qframe.cli.doctor import doctor
 from qframe.cli.drop_group import drop_group
@@ -75,6 +76,7 @@ cli.command()(drop_group)
 cli.command()(metrics)
 cli.command()(console)
 cli.command()(delete_topic)
+cli.command("copy")(copy_topic)
 cli.command()(migrate)
 cli.command()(doctor)
 

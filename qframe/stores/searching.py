@@ -16,6 +16,12 @@ from qframe.topic import Topic
 _SHARED: Final = {True: ("held",), False: ("later", "line")}
 _OF_GROUPS: Final = {True: ("behind", "dead", "heads"), False: ("dead", "heads")}
 
+RESTORED: Final = "restored"
+"""The receipt of what was in doing where it was copied from."""
+
+PASSED_MS: Final = 1
+"""When the lease of such a delivery has passed."""
+
 SKEW_MS: Final = 2_000
 """How far the clock of a producer may be from the store's, so that its ids are still found."""
 

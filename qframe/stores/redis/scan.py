@@ -39,7 +39,7 @@ def record_of_held(keys: SlotKeys, slot: int, member: bytes, value: bytes, passe
     return record_of_message(
         keys, None, slot, letter.envelope, letter.published, "held",
         subject=shown(member[:-9]), due_ms=int(float(passed)), priority=letter.priority,
-        error=f"waits for a sequence number before {sequence}",
+        error=f"waits for a sequence number before {sequence}", sequence=sequence,
     )  # fmt: skip
 
 

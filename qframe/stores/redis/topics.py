@@ -27,16 +27,16 @@ class RedisTopics(RedisRole, Topics):
 
     @override
     def declare(self, topic: Topic) -> None:
-        declare(self._redis, self._namespace, topic)
-        self._known_keys[topic.name] = SlotKeys(self._namespace, topic)
+        declare(self._redis, self.namespace, topic)
+        self._known_keys[topic.name] = SlotKeys(self.namespace, topic)
 
     @override
     def topic(self, name: str) -> Topic | None:
-        return declared(self._redis, self._namespace, name)
+        return declared(self._redis, self.namespace, name)
 
     @override
     def topics(self) -> list[Topic]:
-        return all_declared(self._redis, self._namespace)
+        return all_declared(self._redis, self.namespace)
 
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:
@@ -44,7 +44,7 @@ class RedisTopics(RedisRole, Topics):
 
     @override
     def delete(self, topic: Topic, limit: int = 500) -> bool:
-        group, done = self._call(topic, delete, self._namespace)
+        group, done = self._call(topic, delete, self.namespace)
         if group is not None:
             self._readahead.forget(topic.name, group)
         if done:

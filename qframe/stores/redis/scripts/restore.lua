@@ -1,0 +1,122 @@
+#!lua
+-- Purpose: writes down a part of a slot as it stood in another store.
+-- KEYS[1] slot: the slot's prefix; what is touched begins with it.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group; '' for what no group has claimed, and
+--   for what is no group's), ARGV[4] part; then what the part has, one after the other.
+--   line: first offset, how many messages, their envelopes, when they were published.
+--   later: due, member. held: when its gap is passed, member, head's value.
+--   heads: subject, value, state. behind: subject, value. dead: when it died, member, record.
+--   marks: mark, until when. sequences: key, number. head: number. position: field, value.
+-- Reply: 0. -2 if there is no such group.
+-- Cost: 1 to 3 commands for each, for a head up to 10.
+-- Promise: one atomic step; what stands there already is written over, or left alone.
+local slot = KEYS[1]
+local given, kind, name, part = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+--@include time many head places
+local group = group_of(slot, name, kind)
+if name ~= '' and redis.call('EXISTS', group.cursor) == 0 then
+  return -2
+end
+local now = time_ms(given)
+
+-- Appends to the log; times of joining grow.
+local function append(first, size, envelopes, published)
+  local head = tonumber(redis.call('GET', slot .. 'head') or 0)
+  if first < head then
+    return
+  end
+  if redis.call('EXISTS', slot .. 'log') == 0 then
+    redis.call('SET', slot .. 'first', string.format('%.0f', first))
+  end
+  local joined = math.min(published, now)
+  local last = redis.call('XREVRANGE', slot .. 'log', '+', '-', 'COUNT', 1)[1]
+  if last then
+    for i = 1, #last[2], 2 do
+      if last[2][i] == 't' then
+        joined = math.max(joined, tonumber(last[2][i + 1]))
+      end
+    end
+  end
+  redis.call('XADD', slot .. 'log', string.format('%.0f-%d', first, size), 'b', envelopes,
+    't', string.format('%.0f', joined), 'p', string.format('%.0f', published))
+  redis.call('SET', slot .. 'head', string.format('%.0f', first + size))
+end
+
+-- Puts a head where its due time says, or among those in doing, in place of the one that is there.
+local function put_head(subject, value, state)
+  local old = load_head(group, subject)
+  if old and old.receipt ~= '' then
+    redis.call('ZREM', group.doing, subject)
+    count(group, 'running', kind == 'ordered' and -old.given or 0)
+  elseif old then
+    take_out(group, subject, old)
+  end
+  local head = unpack_head(value)
+  read_state(head, state ~= '' and state)
+  redis.call('HSET', group.body, subject, value)
+  write_state(group, subject, head)
+  if head.receipt == '' then
+    place(group, subject, head, now)
+  else
+    redis.call('ZADD', group.doing, 1, subject)
+    count(group, 'running', kind == 'ordered' and head.given or 0)
+  end
+end
+
+-- Puts a message behind a head, unless it stands there.
+local function put_behind(subject, value)
+  if kind ~= 'ordered' then
+    redis.call('HSET', group.following, subject, value)
+    return
+  end
+  local key = behind_of(group, subject)
+  local last = redis.call('LINDEX', key, -1)
+  if not last or unpack_head(last).seq < unpack_head(value).seq then
+    redis.call('RPUSH', key, value)
+    if redis.call('ZSCORE', group.waiting, subject) or redis.call('ZSCORE', group.retry, subject) then
+      count(group, 'parked', 1)
+    end
+  end
+end
+
+local put = {
+  line = { 4, function(first, size, envelopes, published)
+    append(tonumber(first), tonumber(size), envelopes, tonumber(published))
+  end },
+  later = { 2, function(due, member)
+    redis.call('ZADD', slot .. 'later', due, member)
+  end },
+  held = { 3, function(passed, member, value)
+    redis.call('HSET', slot .. 'letters', member, value)
+    redis.call('ZADD', slot .. 'held', 0, member)
+    redis.call('ZADD', slot .. 'gaps', passed, member)
+  end },
+  heads = { 3, put_head },
+  behind = { 2, put_behind },
+  dead = { 3, function(died, member, record)
+    redis.call('ZADD', group.dead, died, member)
+    redis.call('HSET', group.graves, member, record)
+  end },
+  marks = { 2, function(mark, until_ms)
+    redis.call('ZADD', slot .. 'ids', until_ms, mark)
+  end },
+  sequences = { 2, function(key, number)
+    redis.call('HSET', slot .. 'sequences', key, number)
+  end },
+  head = { 1, function(number)
+    if tonumber(number) > tonumber(redis.call('GET', slot .. 'head') or 0) then
+      redis.call('SET', slot .. 'head', number)
+      if kind == 'stream' and redis.call('EXISTS', slot .. 'log') == 0 then
+        redis.call('SET', slot .. 'first', number)
+      end
+    end
+  end },
+  position = { 2, function(field, value)
+    redis.call('HSET', group.cursor, field, value)
+  end },
+}
+local size, write = unpack(put[part])
+for i = 5, #ARGV, size do
+  write(unpack(ARGV, i, i + size - 1))
+end
+return 0
