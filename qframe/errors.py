@@ -216,25 +216,6 @@ class SchemaMismatch(QFrameError):
         self.found, self.known = found, known
 
 
-class CopyDiffers(QFrameError):
-    """Raised when a copied topic is not what the topic itself is: somebody worked on it meanwhile.
-
-    Attributes:
-        topic: the topic's name.
-        differences: what differs, in sentences.
-    """
-
-    def __init__(self, topic: str, differences: Sequence[str]) -> None:
-        more = f", and {len(differences) - 1} more" if len(differences) > 1 else ""
-        super().__init__(
-            f"the copy of topic {topic!r} differs: {differences[0]}{more}; see that nobody "
-            "publishes to it or handles its messages, and copy again; if it still differs, delete "
-            "the topic in the other store first"
-        )
-        self.topic = topic
-        self.differences: list[str] = list(differences)
-
-
 class PublishUnknown(QFrameError):
     """Raised when the store's answer to a publish was lost.
 

@@ -39,7 +39,7 @@ from typing import Final
 import msgspec
 
 from qframe.admin.context import AdminRole
-from qframe.errors import BadOption, CopyDiffers, UnknownGroup
+from qframe.errors import BadOption, UnknownGroup
 from qframe.options.hold import HOLD, Hold, hold_of, text_of
 from qframe.options.tuning import YES
 from qframe.stores.base import Store
@@ -70,6 +70,8 @@ class Copied(msgspec.Struct, kw_only=True):
         marks: how many ids and batches the copy recognises when they come again.
         sequences: how many keys have numbers.
         paused: groups that are paused there, since they are here.
+        differences: how the copy differs from the topic, in sentences; it is finished only if
+            there are none. Somebody worked on the topic meanwhile: copy again.
     """
 
     topic: str
@@ -78,6 +80,7 @@ class Copied(msgspec.Struct, kw_only=True):
     marks: int = 0
     sequences: int = 0
     paused: list[str] = []
+    differences: list[str] = []
 
 
 class CopyAdmin(AdminRole):
@@ -110,13 +113,12 @@ class CopyAdmin(AdminRole):
         Raises:
             BadOption: if the topic is not at rest, or damaged, or the other store has messages of
                 a topic of this name.
-            CopyDiffers: if the copy is not what the topic is now: somebody worked on it meanwhile.
             NotAllowed: without the rights to see bodies and to move groups.
             TopicMismatch: if the other store has it with another kind or number of slots.
         """
         context = self._context
-        context.require("body")
         context.require("seek")
+        context.require("body")
         found = context.topic(topic)
         for group in context.store.groups(found):
             self._check_at_rest(found, group)
@@ -126,7 +128,7 @@ class CopyAdmin(AdminRole):
                 context.store, target, found, by=context.audit.by, dry_run=dry_run,
                 on_progress=on_progress,
             )  # fmt: skip
-            if not dry_run:
+            if not dry_run and not copied.differences:
                 where = f"{target.url} {target.namespace}"
                 context.audit.record("copy", found, None, count=copied.messages, to=where)
         finally:
@@ -234,9 +236,10 @@ class _TopicCopy:
             self._target.remember(self._topic, slot, head=head)
         for group, positions in self._positions.items():
             self._target.restore_positions(self._topic, group, positions)
-        self._compare(before)
-        self._target.remember(self._topic, 0, marks={_MARK: 1})
-        self._give_tunings()
+        self._copied.differences = self._compared(before)
+        if not self._copied.differences:
+            self._target.remember(self._topic, 0, marks={_MARK: 1})
+            self._give_tunings()
         return self._copied
 
     def _sections(self) -> list[Section]:
@@ -306,20 +309,13 @@ class _TopicCopy:
             values, after = self._source.remembered(self._topic, slot, what, after)
             yield values
 
-    def _compare(self, before: list[Stats]) -> None:
-        """Sees that nothing has changed here, and that the copy is the same.
-
-        Raises:
-            CopyDiffers: if that is not so.
-        """
+    def _compared(self, before: list[Stats]) -> list[str]:
+        """Sees whether anything has changed here, and whether the copy is the same."""
         wanted = _counts(before)
-        wrong = [f"{each}, by somebody else" for each in _differences(
-            wanted, _counts(self._source.stats(self._topic)))]  # fmt: skip
-        wrong += [f"{each} in the copy" for each in _differences(
-            wanted, _counts(self._target.stats(self._topic)))]  # fmt: skip
-        wrong += self._target.verify(self._topic)
-        if wrong:
-            raise CopyDiffers(self._topic.name, wrong)
+        now, there = self._source.stats(self._topic), self._target.stats(self._topic)
+        wrong = [f"{each}, by somebody else" for each in _differences(wanted, _counts(now))]
+        wrong += [f"{each} in the copy" for each in _differences(wanted, _counts(there))]
+        return wrong + self._target.verify(self._topic)
 
     def _give_tunings(self) -> None:
         """Gives groups there what is tuned and paused here."""
@@ -355,7 +351,7 @@ def _is_marked(store: Store, topic: Topic) -> bool:
 
 
 def _counts(stats: list[Stats]) -> dict[tuple[str, int], tuple[object, ...]]:
-    """What of the counts does not change with time, by group and slot."""
+    """The counts that do not change with time, by group and slot."""
     return {
         (one.group, one.slot): (
             one.published, one.waiting + one.todo, one.doing, one.settled, one.dead,

@@ -10,7 +10,7 @@ import typer
 
 from qframe.admin.copying import Copied
 from qframe.cli.flags import AsJson, By, TopicName
-from qframe.cli.output import counted, say, say_json
+from qframe.cli.output import counted, say, say_error, say_json
 from qframe.cli.target import Target, coordinated
 from qframe.redaction import shown_url
 
@@ -48,8 +48,15 @@ def copy_topic(
     where = shown_url(to)
     if as_json:
         say_json({**msgspec.to_builtins(copied), "to": where, "dry_run": dry_run})
-        return
-    say(_told(copied, where, dry_run=dry_run))
+    elif not copied.differences:
+        say(_told(copied, where, dry_run=dry_run))
+    if copied.differences:
+        say_error(
+            f"the copy of topic {topic} differs from it: {copied.differences[0]}; see that nobody "
+            "publishes to it or handles its messages, and copy again; if it still differs, delete "
+            f"topic {topic} in the other store first"
+        )
+        raise typer.Exit(1)
 
 
 def _told(copied: Copied, where: str, *, dry_run: bool) -> str:

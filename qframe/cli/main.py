@@ -14,8 +14,8 @@ import typer
 
 from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.console import console
-from qframe.cli.dead import dead
 from qframe.cli.copy_topic import copy_topic
+from qframe.cli.dead import dead
 from qframe.cli.delete_topic import delete_topic
 from qframe.cli.doctor import doctor
 from qframe.cli.drop_group import drop_group

@@ -88,8 +88,8 @@ class Repairing(Protocol):
 class Copying(Protocol):
     """Reading a topic section by section, and writing it down in another store as it stands there.
 
-    Numbers, offsets, due times and counts stay what they are. Whoever writes sees that nobody else
-    works on the topic meanwhile. All that writes is idempotent: what stands there already is
+    Numbers, offsets, due times and counts stay what they are. The caller sees to it that nobody
+    else works on the topic meanwhile. All that writes is idempotent: what stands there already is
     written over with the same, so that who was interrupted begins again.
     """
 
@@ -101,9 +101,9 @@ class Copying(Protocol):
     def restore(self, topic: Topic, section: Section, records: Sequence[Record]) -> None:
         """Writes down messages of a section, in the order in which that was read.
 
-        Heads go before what is behind them. Those of a log are taken from the next offset on only,
-        and join it when they were published. A head in doing gets a lease that has passed, so the
-        next pull takes it back as lost, as it would have been where it was.
+        Heads go before what is behind them. A log takes them from its next offset on only, and they
+        join it when they were published. A head in doing gets a lease that has passed, so the next
+        pull takes it back as lost, as it would have been where it was.
         """
 
     def positions(self, topic: Topic, group: str) -> list[Position]:
@@ -115,7 +115,7 @@ class Copying(Protocol):
     def remembered(
         self, topic: Topic, slot: int, what: str, after: str = "", limit: int = 1000
     ) -> MemoryPage:
-        """What a slot remembers, page by page, `marks` or `sequences`."""
+        """A part of what a slot remembers, `marks` or `sequences`."""
 
     def remember(
         self, topic: Topic, slot: int, *, marks: Mapping[str, int] | None = None,

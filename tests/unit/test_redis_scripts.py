@@ -317,6 +317,7 @@ GIVEN: dict[str, Container[Any]] = {
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
     "cursor": ("0",), "step": (1000,), "text": ("a text",), "worker": ("a worker",),
     "keeps": (0,), "history": (0,), "id": ("an id",), "part": ("subject",),
+    "section": ("behind",),
     "what": ("a subject",),
     "kept": (86_400_000,), "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),

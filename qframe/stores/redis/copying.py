@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import struct
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from typing import Any, Final
 
 from typing_extensions import override
 
@@ -13,14 +15,15 @@ from qframe.stores.acts import Copying
 from qframe.stores.records import MemoryPage, Position, Record
 from qframe.stores.redis.envelopes import DEAD_LETTER, META, NUMBER, STATE, TICKET, pack, unpack
 from qframe.stores.redis.groups import known, names
-from qframe.stores.redis.keys import UNCLAIMED, Argument, SlotKeys
+from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.redis.scan import RedisPages
 from qframe.stores.searching import PASSED_MS, RESTORED, Section, SectionPage
 from qframe.topic import Topic
 
-_COUNTS = ("floor", "read", "base", "published", "acked", "cancelled")
-_MEMORIES = {"marks": ("ids", "ZSCAN"), "sequences": ("sequences", "HSCAN")}
+LENGTH: Final = struct.Struct(">I")
+_COUNTS: Final = ("floor", "read", "base", "published", "acked", "cancelled")
+_MEMORIES: Final = {"marks": ("ids", "ZSCAN"), "sequences": ("sequences", "HSCAN")}
 
 
 class RedisCopying(RedisRole, Copying):
@@ -57,9 +60,8 @@ class RedisCopying(RedisRole, Copying):
     ) -> None:  # fmt: skip
         keys, now = self._keys(topic), self._now()
         for what, values in (("marks", marks), ("sequences", sequences)):
-            _write(self._redis, keys, slot, UNCLAIMED, what, now,
-                   (word for pair in (values or {}).items() for word in pair))  # fmt: skip
-        _write(self._redis, keys, slot, UNCLAIMED, "head", now, [head])
+            _write(self._redis, keys, slot, UNCLAIMED, what, now, (values or {}).items())
+        _write(self._redis, keys, slot, UNCLAIMED, "head", now, [(head,)])
 
 
 def read(
@@ -73,19 +75,25 @@ def restore(
     redis: Redis, keys: SlotKeys, section: Section, records: Sequence[Record], now: str
 ) -> None:
     """Writes down messages of a section."""
-    words = [word for words in _PARTS[section.part](records) for word in words]
-    _write(redis, keys, section.slot, section.group, section.part, now, words)
+    members = _PARTS[section.part](records)
+    _write(redis, keys, section.slot, section.group, section.part, now, members)
 
 
 def _write(
     redis: Redis, keys: SlotKeys, slot: int, group: str, part: str, now: str,
-    words: Iterable[Argument],
+    members: Iterable[tuple[Any, ...]],
 ) -> None:  # fmt: skip
-    given = list(words)
-    if given:
+    packed = [b"".join(map(_field, member)) for member in members]
+    if packed:
         kind = str(keys.topic.kind)
-        [reply] = redis.run([keys.call("restore", slot, now, kind, group, part, *given)])
+        [reply] = redis.run([keys.call("restore", slot, now, kind, group, part, *packed)])
         known(redis, keys, group, reply)
+
+
+def _field(value: bytes | str | int) -> bytes:
+    """A field of a member, behind its length; msgpack in Lua does not know bytes."""
+    text = value if isinstance(value, bytes) else str(value).encode()
+    return LENGTH.pack(len(text)) + text
 
 
 def _envelope(record: Record) -> bytes:
@@ -96,7 +104,7 @@ def _meta(record: Record, due_ms: int) -> bytes:
     return META.pack(due_ms, record.seq or 0, record.priority, record.published_at_ms)
 
 
-def _of_log(records: Sequence[Record]) -> Iterator[tuple[Argument, ...]]:
+def _of_log(records: Sequence[Record]) -> Iterator[tuple[Any, ...]]:
     """Entries of messages that follow each other, and were published at one time."""
     numbered = enumerate(records)
     for (_, published), some in groupby(
@@ -106,19 +114,19 @@ def _of_log(records: Sequence[Record]) -> Iterator[tuple[Argument, ...]]:
         yield run[0].seq or 0, len(run), b"".join(map(_envelope, run)), published
 
 
-def _later(records: Sequence[Record]) -> Iterator[tuple[Argument, ...]]:
+def _later(records: Sequence[Record]) -> Iterator[tuple[Any, ...]]:
     for one in records:
         ticket = TICKET.pack(0, one.published_at_ms)
         yield one.due_ms or 0, one.id.encode() + b"\0" + ticket + _envelope(one)
 
 
-def _held(records: Sequence[Record]) -> Iterator[tuple[Argument, ...]]:
+def _held(records: Sequence[Record]) -> Iterator[tuple[Any, ...]]:
     for one in records:
         member = (one.subject or "").encode() + b"\0" + NUMBER.pack(one.sequence or 0)
         yield one.due_ms or 0, member, _meta(one, one.published_at_ms) + _envelope(one)
 
 
-def _heads(records: Sequence[Record]) -> Iterator[tuple[Argument, ...]]:
+def _heads(records: Sequence[Record]) -> Iterator[tuple[Any, ...]]:
     for one in records:
         is_doing = one.state == "doing"
         receipt = RESTORED.encode() if is_doing else b""
@@ -130,12 +138,12 @@ def _heads(records: Sequence[Record]) -> Iterator[tuple[Argument, ...]]:
                state + receipt + error if was_out else b"")  # fmt: skip
 
 
-def _behind(records: Sequence[Record]) -> Iterator[tuple[Argument, ...]]:
+def _behind(records: Sequence[Record]) -> Iterator[tuple[Any, ...]]:
     for one in records:
         yield one.subject or "", _meta(one, one.due_ms or 0) + _envelope(one)
 
 
-def _dead(records: Sequence[Record]) -> Iterator[tuple[Argument, ...]]:
+def _dead(records: Sequence[Record]) -> Iterator[tuple[Any, ...]]:
     for one in records:
         facts = pack((one.subject or False, one.priority, one.attempts, one.error or "",
                       one.traceback or ""))  # fmt: skip
@@ -143,7 +151,7 @@ def _dead(records: Sequence[Record]) -> Iterator[tuple[Argument, ...]]:
         yield one.died_at_ms or 0, NUMBER.pack(one.seq or 0), value
 
 
-_PARTS = {
+_PARTS: Final = {
     "line": _of_log, "later": _later, "held": _held, "heads": _heads, "behind": _behind,
     "dead": _dead,
 }  # fmt: skip
@@ -177,20 +185,19 @@ def restore_positions(
     for one in positions:
         window = (RESTORED, PASSED_MS) if one.floor < one.read else ("", 0)
         settled = pack([end for pair in one.settled for end in pair]) if one.settled else b""
-        facts: list[Argument] = []
+        facts: dict[str, Any] = {"acked": one.acked, "cancelled": one.cancelled}
         if keys.topic.has_subjects:
-            facts = ["published", one.published]
+            facts["published"] = one.published
         else:
-            facts = ["floor", one.floor, "read", one.read, "base", one.base, "settled", settled,
-                     "receipt", window[0], "lease", window[1]]  # fmt: skip
-        facts += ["acked", one.acked, "cancelled", one.cancelled]
-        _write(redis, keys, one.slot, group, "position", now, facts)
+            facts |= {"floor": one.floor, "read": one.read, "base": one.base, "settled": settled,
+                      "receipt": window[0], "lease": window[1]}  # fmt: skip
+        _write(redis, keys, one.slot, group, "position", now, facts.items())
 
 
 def remembered(
     redis: Redis, keys: SlotKeys, slot: int, what: str, after: str, limit: int
 ) -> MemoryPage:
-    """What a slot remembers."""
+    """A part of what a slot remembers."""
     name, word = _MEMORIES[what]
     cursor, flat = redis.ask(keys.key(slot, name), word, after or "0", "COUNT", limit)
     values = {

@@ -283,7 +283,7 @@ def restore_positions(
 def remembered(
     transaction: Transaction, ref: TopicRef, slot: int, what: str, after: str, limit: int
 ) -> MemoryPage:
-    """What a slot remembers."""
+    """A part of what a slot remembers."""
     rows = transaction.rows(_REMEMBERED[what], (ref.slot_number(slot), after, limit))
     return MemoryPage(dict(rows), rows[-1][0] if len(rows) == limit else None)
 

@@ -2,7 +2,8 @@
 -- Purpose: writes down a part of a slot as it stood in another store.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group; '' for what no group has claimed, and
---   for what is no group's), ARGV[4] part; then what the part has, one after the other.
+--   for what is no group's), ARGV[4] section; then the members of that, each of fields behind their
+--   lengths ('>I4').
 --   line: first offset, how many messages, their envelopes, when they were published.
 --   later: due, member. held: when its gap is passed, member, head's value.
 --   heads: subject, value, state. behind: subject, value. dead: when it died, member, record.
@@ -11,16 +12,27 @@
 -- Cost: 1 to 3 commands for each, for a head up to 10.
 -- Promise: one atomic step; what stands there already is written over, or left alone.
 local slot = KEYS[1]
-local given, kind, name, part = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time many head places
+local given, kind, name, section = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+--@include time head places
 local group = group_of(slot, name, kind)
 if name ~= '' and redis.call('EXISTS', group.cursor) == 0 then
   return -2
 end
 local now = time_ms(given)
 
+local function fields_in(member)
+  local found, at = {}, 1
+  while at < #member do
+    local size = struct.unpack('>I4', member, at)
+    found[#found + 1] = string.sub(member, at + 4, at + 3 + size)
+    at = at + 4 + size
+  end
+  return found
+end
+
 -- Appends to the log; times of joining grow.
 local function append(first, size, envelopes, published)
+  first, size, published = tonumber(first), tonumber(size), tonumber(published)
   local head = tonumber(redis.call('GET', slot .. 'head') or 0)
   if first < head then
     return
@@ -73,50 +85,47 @@ local function put_behind(subject, value)
   local last = redis.call('LINDEX', key, -1)
   if not last or unpack_head(last).seq < unpack_head(value).seq then
     redis.call('RPUSH', key, value)
-    if redis.call('ZSCORE', group.waiting, subject) or redis.call('ZSCORE', group.retry, subject) then
-      count(group, 'parked', 1)
-    end
+    local waits = redis.call('ZSCORE', group.waiting, subject)
+      or redis.call('ZSCORE', group.retry, subject)
+    count(group, 'parked', waits and 1 or 0)
   end
 end
 
 local put = {
-  line = { 4, function(first, size, envelopes, published)
-    append(tonumber(first), tonumber(size), envelopes, tonumber(published))
-  end },
-  later = { 2, function(due, member)
+  line = append,
+  later = function(due, member)
     redis.call('ZADD', slot .. 'later', due, member)
-  end },
-  held = { 3, function(passed, member, value)
+  end,
+  held = function(passed, member, value)
     redis.call('HSET', slot .. 'letters', member, value)
     redis.call('ZADD', slot .. 'held', 0, member)
     redis.call('ZADD', slot .. 'gaps', passed, member)
-  end },
-  heads = { 3, put_head },
-  behind = { 2, put_behind },
-  dead = { 3, function(died, member, record)
+  end,
+  heads = put_head,
+  behind = put_behind,
+  dead = function(died, member, record)
     redis.call('ZADD', group.dead, died, member)
     redis.call('HSET', group.graves, member, record)
-  end },
-  marks = { 2, function(mark, until_ms)
+  end,
+  marks = function(mark, until_ms)
     redis.call('ZADD', slot .. 'ids', until_ms, mark)
-  end },
-  sequences = { 2, function(key, number)
+  end,
+  sequences = function(key, number)
     redis.call('HSET', slot .. 'sequences', key, number)
-  end },
-  head = { 1, function(number)
+  end,
+  head = function(number)
     if tonumber(number) > tonumber(redis.call('GET', slot .. 'head') or 0) then
       redis.call('SET', slot .. 'head', number)
       if kind == 'stream' and redis.call('EXISTS', slot .. 'log') == 0 then
         redis.call('SET', slot .. 'first', number)
       end
     end
-  end },
-  position = { 2, function(field, value)
+  end,
+  position = function(field, value)
     redis.call('HSET', group.cursor, field, value)
-  end },
+  end,
 }
-local size, write = unpack(put[part])
-for i = 5, #ARGV, size do
-  write(unpack(ARGV, i, i + size - 1))
+for i = 5, #ARGV do
+  put[section](unpack(fields_in(ARGV[i])))
 end
 return 0
