@@ -9,8 +9,10 @@ function that qframe has called counts as the user's too.
 from __future__ import annotations
 
 import re
+import sys
 import sysconfig
 import traceback
+from collections.abc import Iterable, Mapping
 from enum import Enum
 from functools import lru_cache
 from pathlib import Path
@@ -23,6 +25,8 @@ _LIBRARY: Final = (
     *(f"{sysconfig.get_path(name)}/" for name in ("stdlib", "platstdlib")),
 )
 _MAX_FRAMES: Final = 20
+_MAX_LINES: Final = 12
+_MAX_LINE: Final = 100
 _INSTALLED: Final = ("/site-packages/", "/dist-packages/")
 _FRAME: Final = re.compile(r'^\s*File "([^"]+)", line (\d+), in (.+)$', re.MULTILINE)
 _ELSEWHERE: Final = re.compile(r"site-packages|dist-packages|[/\\]lib[/\\]python\d|^<")
@@ -58,6 +62,35 @@ def shortened(error: BaseException, most: int) -> str:
     _shorten(told, error)
     text = "".join(told.format()).rstrip()
     return text if len(text) <= most else "…" + text[1 - most :]
+
+
+def lines_of(steps: Iterable[tuple[FrameType, int]]) -> tuple[str, ...]:
+    """The lines that run, from the user's first one on, the innermost last; no values.
+
+    Of a long stack the first and the last lines. Nothing is there while qframe itself runs.
+    """
+    found = list(steps)
+    origins = [_origin(frame.f_code.co_filename) for frame, _ in found]
+    own = _own(found)
+    first = own.index(True) if True in own else len(found)
+    if True not in own and _Origin.QFRAME in origins:  # a library's function is the handler
+        first = len(origins) - origins[::-1].index(_Origin.QFRAME)
+    lines = [
+        f"{_path(frame)}:{line} in {frame.f_code.co_name}"[-_MAX_LINE:]
+        for frame, line in found[first:]
+    ]
+    return tuple(lines if len(lines) <= _MAX_LINES else [lines[0], "…", *lines[2 - _MAX_LINES :]])
+
+
+def frames_of_threads() -> Mapping[int, FrameType]:
+    """The innermost frame of each thread that runs, by the thread's ident."""
+    return sys._current_frames()  # noqa: SLF001 - documented, and there is no other way
+
+
+def running_in(frame: FrameType) -> tuple[str, ...]:
+    """The lines that a thread runs, given its innermost frame; as `lines_of`."""
+    steps = [(each, line or 0) for each, line in traceback.walk_stack(frame)]
+    return lines_of(reversed(steps))
 
 
 def place_in(text: str) -> str:

@@ -1,7 +1,7 @@
 """Looking at topics and groups, and intervening by hand: what `app.admin` and `app.timers` serve.
 
 * `admin` has a method for each question and act, and leaves the acts to `dead`, `groups`,
-  `holds`, `keys` and `removal`; `timers` has those of messages that wait for a time.
+  `holds`, `keys`, `stacks` and `removal`; `timers` has those of messages that wait for a time.
 * `context` is what all of them share; `audit_log` emits one event for each act. `causes` groups
   dead letters by their errors.
 * `totals` and `owners` are what it returns: a topic's counts over all slots, and who owns which.

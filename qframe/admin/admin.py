@@ -22,6 +22,7 @@ from qframe.admin.looking import LookingAdmin
 from qframe.admin.removal import RemovalAdmin
 from qframe.admin.repair import RepairAdmin
 from qframe.admin.rights import checked_rights
+from qframe.admin.stacks import StackAdmin
 from qframe.admin.timer_verbs import TimerAdmin
 from qframe.events import Events
 from qframe.roster import Roster
@@ -31,7 +32,7 @@ from qframe.topic import Topic
 
 class Admin(
     LookingAdmin, FindingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, TimerAdmin,
-    RepairAdmin, RemovalAdmin, CopyAdmin,
+    StackAdmin, RepairAdmin, RemovalAdmin, CopyAdmin,
 ):  # fmt: skip
     """Looks at topics and groups, and changes them: `app.admin`.
 

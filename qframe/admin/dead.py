@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from datetime import datetime
 from typing import Final, Literal, Protocol
 
 from qframe.admin.causes import CauseCounts, DeadCauses, cause_of
 from qframe.admin.context import AdminRole
 from qframe.errors import BadOption
 from qframe.options.rules import checked_limit
+from qframe.retry import checked_times
 from qframe.stores.records import DeadPlace, Record
 from qframe.topic import Topic
 
 STEP: Final = 500
+_FIRST: Final = DeadPlace(0, 0, 0)
 _DEAD_PLACE: Final = re.compile(r"[0-9]{1,18}-[0-9]{1,4}-[0-9]{1,18}")
 
 Progress = Callable[[int], object]
@@ -40,8 +43,9 @@ class DeadAdmin(AdminRole):
     """Dead letters, as the groups left them."""
 
     def dead(
-        self, topic: Topic | str, group: str, limit: int = 100, *, after: Record | str | None = None
-    ) -> list[Record]:
+        self, topic: Topic | str, group: str, limit: int = 100, *,
+        after: Record | str | None = None, since: datetime | float | None = None,
+    ) -> list[Record]:  # fmt: skip
         """A group's dead letters, the longest dead first.
 
         Args:
@@ -50,13 +54,17 @@ class DeadAdmin(AdminRole):
             limit: how many at most.
             after: the last of those that were listed before, or its `dead_place` as a text; it may
                 have been retried or dropped meanwhile.
+            since: only those that died from then on: a datetime with a time zone, or seconds since
+                1970.
 
         Raises:
-            BadOption: if `limit` or `after` is not as described.
+            BadOption: if `limit`, `after` or `since` is not as described.
         """
         found = self._context.topic(topic)
         self._context.group(found, group)
-        place = None if after is None else dead_place(after)
+        place = _place_before(since)
+        if after is not None:
+            place = max(dead_place(after), place or _FIRST)
         context = self._context
         return context.all_shown(
             context.store.dead(found, group, limit=checked_limit(limit), after=place)
@@ -78,21 +86,26 @@ class DeadAdmin(AdminRole):
             )  # fmt: skip
         return context.shown(records[0])
 
-    def dead_causes(self, topic: Topic | str, group: str, limit: int = 10_000) -> DeadCauses:
+    def dead_causes(
+        self, topic: Topic | str, group: str, limit: int = 10_000, *,
+        since: datetime | float | None = None,
+    ) -> DeadCauses:  # fmt: skip
         """A group's dead letters by cause: the class of the error, and the line that raised it.
 
         Args:
             topic: the topic.
             group: the group.
             limit: how many dead letters are looked at, the longest dead first.
+            since: only those that died from then on: a datetime with a time zone, or seconds since
+                1970.
         """
         found = self._context.topic(topic)
         self._context.group(found, group)
         most = checked_limit(limit)
-        now_ms = self._context.store.now_ms()
+        now_ms = self._context.store.now_ms(found)
         counts = CauseCounts(now_ms, has_text="body" in self._context.rights)
         looked_at, last = 0, None
-        for page in self._pages(found, group, until=None):
+        for page in self._pages(found, group, _place_before(since), until=None):
             for record in page[: most - looked_at]:
                 counts.add(record)
                 last = record.dead_place
@@ -110,6 +123,7 @@ class DeadAdmin(AdminRole):
         group: str,
         ids: Sequence[str] | Literal["all"],
         *,
+        since: datetime | float | None = None,
         until: Record | str | None = None,
         cause: str | None = None,
         on_progress: Progress | None = None,
@@ -122,6 +136,8 @@ class DeadAdmin(AdminRole):
             topic: the topic.
             group: the group.
             ids: the messages' ids; `"all"` for those that are dead when it begins.
+            since: of all, only those that died from then on: a datetime with a time zone, or
+                seconds since 1970.
             until: of all, only those up to this dead letter, or its `dead_place`: the last one that
                 was seen.
             cause: of all, only those of this cause, by its name from `dead_causes`.
@@ -129,12 +145,19 @@ class DeadAdmin(AdminRole):
                 stop.
 
         Raises:
-            BadOption: if `ids`, `until` or `cause` is not as described.
+            BadOption: if `ids`, `since`, `until` or `cause` is not as described.
             NotAllowed: without the right to retry.
         """
         self._context.require("retry")
         return self._decide(
-            "dead_retry", topic, group, ids, until=until, cause=cause, on_progress=on_progress
+            "dead_retry",
+            topic,
+            group,
+            ids,
+            since=since,
+            until=until,
+            cause=cause,
+            on_progress=on_progress,
         )
 
     def dead_drop(
@@ -143,6 +166,7 @@ class DeadAdmin(AdminRole):
         group: str,
         ids: Sequence[str] | Literal["all"],
         *,
+        since: datetime | float | None = None,
         until: Record | str | None = None,
         cause: str | None = None,
         on_progress: Progress | None = None,
@@ -153,7 +177,14 @@ class DeadAdmin(AdminRole):
         """
         self._context.require("drop")
         return self._decide(
-            "dead_drop", topic, group, ids, until=until, cause=cause, on_progress=on_progress
+            "dead_drop",
+            topic,
+            group,
+            ids,
+            since=since,
+            until=until,
+            cause=cause,
+            on_progress=on_progress,
         )
 
     def _decide(
@@ -163,6 +194,7 @@ class DeadAdmin(AdminRole):
         group: str,
         ids: Sequence[str] | Literal["all"],
         *,
+        since: datetime | float | None,
         until: Record | str | None,
         cause: str | None,
         on_progress: Progress | None,
@@ -175,13 +207,14 @@ class DeadAdmin(AdminRole):
             raise BadOption("ids", ids, "it is a single string", f'use ids=[{ids!r}], or "all"')
         store = context.store
         step: DeadStep = store.retry_dead if verb == "dead_retry" else store.drop_dead
-        last = DeadPlace(store.now_ms(), 2**20, 2**60) if until is None else dead_place(until)
+        first = _place_before(since)
+        last = DeadPlace(store.now_ms(found), 2**20, 2**60) if until is None else dead_place(until)
         if ids != "all":
             steps = _steps_by_id(step, found, group, ids)
         elif cause is None:
-            steps = _steps_of_all(step, found, group, last)
+            steps = _steps_of_all(step, found, group, first, last)
         else:
-            steps = self._steps_of_cause(step, found, group, last, cause)
+            steps = self._steps_of_cause(step, found, group, first, last, cause)
         done = 0
         try:
             for changed in steps:
@@ -191,23 +224,27 @@ class DeadAdmin(AdminRole):
         finally:  # also of one that was stopped on its way
             if done:
                 named = None if ids == "all" else list(ids[:STEP])
-                context.audit.record(verb, found, group, count=done, ids=named, cause=cause)
+                context.audit.record(
+                    verb, found, group, count=done, ids=named, cause=cause,
+                    since_ms=None if first is None else first.died_at_ms + 1,
+                )  # fmt: skip
         return done
 
     def _steps_of_cause(
-        self, step: DeadStep, topic: Topic, group: str, until: DeadPlace, cause: str
-    ) -> Iterator[int]:
+        self, step: DeadStep, topic: Topic, group: str, after: DeadPlace | None, until: DeadPlace,
+        cause: str,
+    ) -> Iterator[int]:  # fmt: skip
         """Settles those of one cause, page by page."""
-        after: DeadPlace | None = None
-        for page in self._pages(topic, group, until):
+        for page in self._pages(topic, group, after, until):
             ids = [record.id for record in page if cause_of(record).name == cause]
             place = page[-1].dead_place
             yield step(topic, group, ids, STEP, after=after, until=place) if ids else 0
             after = place
 
-    def _pages(self, topic: Topic, group: str, until: DeadPlace | None) -> Iterator[list[Record]]:
-        """Dead letters up to a place, in pages."""
-        after: DeadPlace | None = None
+    def _pages(
+        self, topic: Topic, group: str, after: DeadPlace | None, until: DeadPlace | None
+    ) -> Iterator[list[Record]]:
+        """Dead letters behind a place, and up to one, in pages."""
         while True:
             page = self._context.store.dead(topic, group, limit=STEP, after=after)
             if until is not None:
@@ -218,15 +255,23 @@ class DeadAdmin(AdminRole):
             yield page
 
 
-def _steps_of_all(step: DeadStep, topic: Topic, group: str, until: DeadPlace) -> Iterator[int]:
+def _steps_of_all(
+    step: DeadStep, topic: Topic, group: str, after: DeadPlace | None, until: DeadPlace
+) -> Iterator[int]:
     """Settles all up to a place, in steps; a death meanwhile stands behind it."""
-    while changed := step(topic, group, None, STEP, until=until):
+    while changed := step(topic, group, None, STEP, after=after, until=until):
         yield changed
 
 
 def _steps_by_id(step: DeadStep, topic: Topic, group: str, ids: Sequence[str]) -> Iterator[int]:
     for first in range(0, len(ids), STEP):
         yield step(topic, group, ids[first : first + STEP], STEP)
+
+
+def _place_before(since: datetime | float | None) -> DeadPlace | None:
+    """The place before all that died from a moment on; None for no moment."""
+    _, at_ms = checked_times(None, since)
+    return DeadPlace(at_ms - 1, 9999, 10**18 - 1) if at_ms else None
 
 
 def dead_place(after: object) -> DeadPlace:

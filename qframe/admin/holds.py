@@ -42,7 +42,7 @@ class HoldAdmin(AdminRole):
         names = context.groups(found, group)
         name = name_of(None if key is None else checked_key(key))
         reason = checked_why(why)
-        now_ms = context.store.now_ms()
+        now_ms = context.store.now_ms(found)
         tunings = context.tunings(found, names)
         for each, tuning in zip(names, tunings, strict=True):
             before = _hold_in(tuning, key)

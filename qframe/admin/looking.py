@@ -40,7 +40,7 @@ class LookingAdmin(AdminRole):
         """
         context = self._context
         found = context.topic(topic)
-        now_ms = context.store.now_ms()
+        now_ms = context.store.now_ms(found)
         return [
             group
             for group in context.store.groups(found)
@@ -79,7 +79,7 @@ class LookingAdmin(AdminRole):
         [tuning] = context.tunings(found, [group])
         return scale_of(
             found.name, summed(group, stats, tuning), slots=found.slots,
-            workers=context.alive(found, group), now_ms=context.store.now_ms(),
+            workers=context.alive(found, group), now_ms=context.store.now_ms(found),
             per_worker=per_worker, before=before,
         )  # fmt: skip
 

@@ -60,7 +60,7 @@ class TimerAdmin(AdminRole):
         _, at_ms = checked_times(None, at)
         if at_ms is None:
             raise BadOption("at", at, "a timer needs a time", "give a datetime with a time zone")
-        moved = context.store.move(found, checked_key(key), at_ms)
+        moved = context.store.edit(found, checked_key(key), due_ms=at_ms)
         if moved is Moved.DONE:
             context.audit.record("move_timer", found, None, count=1, key=key, at_ms=at_ms)
         return moved

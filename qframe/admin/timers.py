@@ -96,10 +96,10 @@ class Timers:
         found = self._found(topic)
         delay_ms, at_ms = checked_times(delay, at)
         if delay_ms is not None:
-            at_ms = self._store.now_ms() + delay_ms
+            at_ms = self._store.now_ms(found) + delay_ms
         if at_ms is None:
             raise _no_time()
-        return self._store.move(found, checked_key(key), at_ms)
+        return self._store.edit(found, checked_key(key), due_ms=at_ms)
 
     def change(
         self,
@@ -117,8 +117,8 @@ class Timers:
         """
         found = self._found(topic)
         encoded, raw = encode_body(body, self._max_body)
-        return self._store.change(
-            found, checked_key(key), encoded, encode_headers(headers, tags, raw)
+        return self._store.edit(
+            found, checked_key(key), body=encoded, headers=encode_headers(headers, tags, raw)
         )
 
     def cancel(self, topic: Topic | str, key: str) -> Moved:

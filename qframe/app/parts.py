@@ -173,7 +173,10 @@ class AppParts:
             opened = self.opened
             if opened.store is None:
                 settings = opened.settings
-                store = open_store(settings.store, namespace=settings.namespace, clock=opened.clock)
+                store = open_store(
+                    settings.store, namespace=settings.namespace, clock=opened.clock,
+                    timers_db=settings.timers_db,
+                )  # fmt: skip
                 if self.meters is not None:
                     store = self.meters.timed(store)
                 opened.store = store if self.tracing is None else self.tracing.around_store(store)

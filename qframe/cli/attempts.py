@@ -6,22 +6,14 @@ import textwrap
 from typing import Any, Final
 
 from qframe.admin.explain.cause import Explanation
-from qframe.admin.explain.words import span
+from qframe.admin.explain.words import ended
 from qframe.cli.output import escaped, say
 from qframe.cli.records import second
 from qframe.clock import moment
-from qframe.outcomes import Verdict
-from qframe.stores.history import ENTRIES, LOST
+from qframe.stores.history import ENTRIES
 from qframe.stores.records import HistoryEntry
 
 _WIDTH: Final = 80
-_ENDS: Final[dict[str, str]] = {
-    Verdict.ACK: "settled it",
-    Verdict.RETRY: "failed",
-    Verdict.DEAD: "failed for good",
-    Verdict.RELEASE: "was given back, uncounted,",
-    LOST: "was lost",
-}
 
 
 def entry_as_json(each: HistoryEntry) -> dict[str, Any]:
@@ -47,18 +39,10 @@ def say_attempts(each: Explanation) -> None:
     if history[0].attempt > 1 or len(history) >= ENTRIES:
         say("  how its attempts before these ended is not kept any more")
     for one in history:
-        _say_folded(_sentence(one, of_all=each.group is None), "  ")
+        text = ended(one, names_group=each.group is None)
+        _say_folded(f"{second(one.ended_ms)}Z {text}", "  ")
         if one.error is not None:
             _say_folded(one.error if one.place is None else f"{one.error} ({one.place})", "    ")
-
-
-def _sentence(one: HistoryEntry, *, of_all: bool) -> str:
-    """When and how an attempt ended, whose it was, after how long; `of_all` names the group."""
-    group = f" of group {one.group}" if of_all else ""
-    worker = f" by {one.worker}" if one.worker is not None else ""
-    took = f" after {span(one.ended_ms - one.began_ms)}" if one.began_ms is not None else ""
-    who = f"attempt {one.attempt}{group}{worker}"
-    return f"{second(one.ended_ms)}Z {who} {_ENDS[one.verdict]}{took}"
 
 
 def _say_folded(text: str, indent: str) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from datetime import datetime
 from typing import Annotated, Final, Literal, Self
 
 import msgspec
@@ -17,6 +18,7 @@ from qframe.cli.output import counted, say, say_json, table
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import second
 from qframe.cli.target import Target, targeted
+from qframe.cli.times import moment_of
 
 dead: Final = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Shows, retries and drops dead letters."
@@ -34,6 +36,10 @@ Until = Annotated[
     str | None,
     typer.Option(metavar="PLACE", help="With --all: only up to this dead_place, from --json."),
 ]
+Since = Annotated[
+    str | None,
+    typer.Option(metavar="TIME", help="Only those that died from then on, as 2026-01-31T10:00Z."),
+]
 Cause = Annotated[
     str | None,
     typer.Option(metavar="CAUSE", help="All of this cause, by its name in `qframe dead causes`."),
@@ -48,11 +54,12 @@ def list_dead(
     group: GroupName,
     limit: Limit = 100,
     after: After = None,
+    since: Since = None,
     as_json: AsJson = False,
 ) -> None:
     """Lists a group's dead letters, the oldest first."""
     with target.opened() as app:
-        records = app.admin.dead(topic, group, limit, after=after)
+        records = app.admin.dead(topic, group, limit, after=after, since=_moment(since))
     if as_json:
         say_json([{**record_as_json(each), "dead_place": str(each.dead_place)} for each in records])
     elif not records:
@@ -96,6 +103,7 @@ def causes(
     topic: TopicName,
     group: GroupName,
     limit: Limit = 10_000,
+    since: Since = None,
     as_json: AsJson = False,
 ) -> None:
     """Groups dead letters by cause.
@@ -103,7 +111,7 @@ def causes(
     A cause is the class of the error and the line that raised it.
     """
     with target.opened() as app:
-        found = app.admin.dead_causes(topic, group, limit)
+        found = app.admin.dead_causes(topic, group, limit, since=_moment(since))
     if as_json:
         say_json({"topic": topic, "group": group, **msgspec.to_builtins(found)})
     elif not found.causes:
@@ -131,6 +139,7 @@ def retry(
     group: GroupName,
     ids: Ids = None,
     everything: All = False,
+    since: Since = None,
     until: Until = None,
     cause: Cause = None,
     by: By = None,
@@ -140,9 +149,12 @@ def retry(
     It works in steps of 500, and can be stopped by Ctrl-C.
     """
     with target.acting(by) as (app, admin):
-        chosen = _chosen("dead retry", app, topic, group, ids, everything or cause is not None)
+        chosen = _chosen("dead retry", app, topic, group, ids, everything or bool(cause or since))
         with _Steps(f"of {topic}/{group} due again") as steps:
-            admin.dead_retry(topic, group, chosen, until=until, cause=cause, on_progress=steps.tell)
+            admin.dead_retry(
+                topic, group, chosen, since=_moment(since), until=until, cause=cause,
+                on_progress=steps.tell,
+            )  # fmt: skip
 
 
 @dead.command()
@@ -153,6 +165,7 @@ def drop(
     group: GroupName,
     ids: Ids = None,
     everything: All = False,
+    since: Since = None,
     until: Until = None,
     cause: Cause = None,
     yes: Yes = False,
@@ -163,16 +176,24 @@ def drop(
     It works in steps of 500, and can be stopped by Ctrl-C.
     """
     with target.acting(by) as (app, admin):
-        chosen = _chosen("dead drop", app, topic, group, ids, everything or cause is not None)
+        chosen = _chosen("dead drop", app, topic, group, ids, everything or bool(cause or since))
         if not yes:
-            which = "" if cause is None else f" of cause {cause}"
+            which = f" of cause {cause}" if cause else ""
+            which += f" since {since}" if since else ""
             what = (
                 f"all dead letters{which}" if chosen == "all"
                 else counted(len(chosen), "dead letter")
             )  # fmt: skip
             ask(f"Drop {what} of {topic}/{group} for good?")
         with _Steps(f"of {topic}/{group} dropped") as steps:
-            admin.dead_drop(topic, group, chosen, until=until, cause=cause, on_progress=steps.tell)
+            admin.dead_drop(
+                topic, group, chosen, since=_moment(since), until=until, cause=cause,
+                on_progress=steps.tell,
+            )  # fmt: skip
+
+
+def _moment(since: str | None) -> datetime | float | None:
+    return None if since is None else moment_of(since, "since")
 
 
 class _Steps:

@@ -34,6 +34,7 @@ def doctor(
 
     settings = target.settings()
     refuse_absent(settings.store)
+    refuse_absent(settings.timers_db, "timers_db")
     found = examine(settings, SYSTEM_CLOCK)
     if as_json:
         say_json(msgspec.to_builtins(found))

@@ -19,6 +19,9 @@ def _help_of(name: str) -> str:
 
 
 Store = Annotated[str | None, typer.Option("--store", metavar="URL", help=_help_of("store"))]
+TimersDb = Annotated[
+    str | None, typer.Option("--timers-db", metavar="URL", help=_help_of("timers_db"))
+]
 Coordinator = Annotated[
     str | None, typer.Option("--coordinator", metavar="URL", help=_help_of("coordinator"))
 ]

@@ -11,12 +11,14 @@ from rich.console import RenderableType
 from rich.text import Text
 
 from qframe.admin.owners import OwnerInfo, WorkerInfo
-from qframe.cli.flags import AsJson, Everything, TopicName, Watch
+from qframe.cli.flags import AsJson, By, Everything, TopicName, Watch
 from qframe.cli.output import drawn_table
+from qframe.cli.stacks import asked_stacks
 from qframe.cli.target import Target, coordinated
 from qframe.cli.times import ago
 from qframe.cli.tune import marked
 from qframe.cli.watch import View, show
+from qframe.errors import BadOption
 from qframe.identity import host_of
 from qframe.telemetry.facts import ranges
 from qframe.topic import is_internal
@@ -25,6 +27,9 @@ NO_WORKER = "no worker is running; start one: qframe worker MODULE"
 
 AnyTopic = Annotated[str | None, typer.Argument(metavar="TOPIC", help="This topic only.")]
 AnyGroup = Annotated[str | None, typer.Argument(metavar="GROUP", help="This group only.")]
+Stacks = Annotated[
+    bool, typer.Option("--stacks", help="Show the lines of code that their handlers run now.")
+]
 
 
 @coordinated
@@ -34,9 +39,18 @@ def workers(
     group: AnyGroup = None,
     everything: Everything = False,
     watch: Watch = False,
+    stacks: Stacks = False,
+    by: By = None,
     as_json: AsJson = False,
 ) -> None:
     """Lists live workers and their consumers."""
+    if stacks and watch:
+        raise BadOption("watch", True, "stacks are asked for once", "leave --watch out")
+    if stacks:
+        with target.acting(by) as (app, admin):
+            view = asked_stacks(admin, admin.workers(topic, group), app.store.now_ms())
+            show(lambda: view, as_json=as_json, watch=False)
+        return
     with target.opened() as app:
 
         def look() -> View:

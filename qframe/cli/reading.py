@@ -16,8 +16,12 @@ _DATABASES = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
 _REMEDY = "declare a topic or start a worker first, or name another store with --store"
 
 
-def looked_at(url: str) -> str:
+def looked_at(url: str, what: str = "store") -> str:
     """The URL under which a store is opened only if all that it needs is there.
+
+    Args:
+        url: the store's.
+        what: the setting that has it.
 
     Raises:
         BadUrl: if it is in a file, and that is not there.
@@ -25,7 +29,7 @@ def looked_at(url: str) -> str:
     database = _database(url)
     if database is None:
         return url
-    refuse_absent(url)
+    refuse_absent(url, what)
     return database.update_query_dict({"migrate": "no"}).render_as_string(hide_password=False)
 
 

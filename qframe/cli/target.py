@@ -11,7 +11,7 @@ from typing import Any, Final, NamedTuple
 
 from qframe.admin.admin import Admin
 from qframe.app.qframe import QFrame
-from qframe.cli.flags import Config, Coordinator, Namespace, Store
+from qframe.cli.flags import Config, Coordinator, Namespace, Store, TimersDb
 from qframe.cli.reading import looked_at
 from qframe.errors import QFrameError, UnknownTopic
 from qframe.options.config_file import CONFIG_VARIABLE
@@ -21,7 +21,8 @@ from qframe.telemetry.logs import log_events
 
 _COORDINATOR: Final = "coordinator"
 _FLAGS: Final = {
-    "store": Store, _COORDINATOR: Coordinator, "namespace": Namespace, "config": Config,
+    "store": Store, "timers_db": TimersDb, _COORDINATOR: Coordinator, "namespace": Namespace,
+    "config": Config,
 }  # fmt: skip
 
 
@@ -32,6 +33,7 @@ class Target(NamedTuple):
     coordinator: str | None = None
     namespace: str | None = None
     config: str | None = None
+    timers_db: str | None = None
 
     def settings(self, **more: str | None) -> Settings:
         """Makes the flags that were given this process's environment, and returns what counts.
@@ -40,7 +42,7 @@ class Target(NamedTuple):
         """
         if self.config is not None:
             os.environ[CONFIG_VARIABLE] = self.config
-        given = {name: getattr(self, name) for name in ("store", _COORDINATOR, "namespace")}
+        given = {name: getattr(self, name) for name in _FLAGS if name != "config"}
         given |= more
         settings = Settings.load(**given)
         for name, value in given.items():
@@ -52,7 +54,10 @@ class Target(NamedTuple):
     def opened(self, *, creating: bool = False) -> Iterator[QFrame]:
         """The app that a command works on; the store must be there, unless it may be created."""
         settings = self.settings()
-        with QFrame(store=settings.store if creating else looked_at(settings.store)) as app:
+        store, timers_db = settings.store, settings.timers_db
+        if not creating:
+            store, timers_db = looked_at(store), looked_at(timers_db, "timers_db")
+        with QFrame(store=store, timers_db=timers_db) as app:
             try:
                 yield app
             except UnknownTopic as error:

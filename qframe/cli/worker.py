@@ -90,6 +90,7 @@ def worker(
     settings = target.settings(log_level=log_level)
     named = {
         "store": target.store,
+        "timers_db": target.timers_db,
         "namespace": target.namespace,
         "coordinator": target.coordinator,
     }
@@ -162,9 +163,9 @@ def _refuse_overruled(given: Iterable[str], flags: Settings, app: Settings) -> N
         asked, own = getattr(flags, name), getattr(app, name)
         if asked != own:
             raise BadOption(
-                f"--{name}", redacted(asked),
+                f"--{name.replace('_', '-')}", redacted(asked),
                 f"the module's own QFrame({name}={redacted(own)!r}) overrides it",
-                f"remove {name} there, or --{name} here",
+                f"remove {name} there, or --{name.replace('_', '-')} here",
             )  # fmt: skip
 
 

@@ -55,6 +55,8 @@ class _Examiner:
         try:
             if scheme in ("redis", "rediss"):
                 self._redis(url)
+                if self._settings.timers_db:
+                    self._timers_db(self._settings.timers_db)
             elif scheme != "model":
                 self._database(url)
             if not any(each.level == "error" for each in self.findings):
@@ -102,6 +104,12 @@ class _Examiner:
         finally:
             database.close()
 
+    def _timers_db(self, url: str) -> None:
+        try:
+            self._database(url)
+        except QFrameError as error:
+            self.note(of_error("timers_db", error))
+
     def _zookeeper(self, url: str) -> None:
         asked_s = self._settings.session_timeout
         zookeeper = ZooKeeper(url, session_s=asked_s, on_state=lambda: None)
@@ -115,7 +123,10 @@ class _Examiner:
 
     def _topics(self) -> None:
         settings = self._settings
-        store = open_store(settings.store, namespace=settings.namespace, clock=self._clock)
+        store = open_store(
+            settings.store, namespace=settings.namespace, clock=self._clock,
+            timers_db=settings.timers_db,
+        )  # fmt: skip
         try:
             for topic in store.topics():
                 for check in topic_checks.TOPIC_CHECKS:
@@ -128,7 +139,7 @@ class _Examiner:
 
     def _groups(self, store: Store, topic: Topic) -> Iterator[topic_checks.GroupFacts]:
         """The facts of each group; workers count only where the store itself has the rosters."""
-        now_ms = store.now_ms()
+        now_ms = store.now_ms(topic)
         for group in store.groups(topic):
             totals = summed(group, store.stats(topic, group))
             alive = 1 if self._settings.coordinator else self._alive(store, topic, group)

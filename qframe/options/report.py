@@ -2,9 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 import msgspec
 
 from qframe.tags import AllOf, AnyOf, Tags
+
+MOST_STACKS: Final = 32
+"""How many handlers of a consumer a report shows at most."""
+
+
+class HandlerStack(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """Where a handler is in its code at a moment.
+
+    Attributes:
+        id: the message that it handles, of a batch the first one.
+        lines: the lines that run or wait, the innermost last, each such as
+            `shop/handlers.py:31 in bill`; no values.
+        others: how many more messages its batch has.
+    """
+
+    id: str
+    lines: tuple[str, ...]
+    others: int = 0
 
 
 class ConsumerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
@@ -19,6 +39,8 @@ class ConsumerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         failures: how many handlers in a row have failed, while its breaker is open.
         pause_ms: while its breaker is open, how long it pauses from when this was reported; 0 once
             the pause is over and a probe is wanted. None where it is closed.
+        stacks: where its handlers are in their code, up to `MOST_STACKS`; None unless somebody
+            has asked for that.
     """
 
     max_attempts: int
@@ -28,6 +50,7 @@ class ConsumerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     limited: bool = False
     failures: int = 0
     pause_ms: int | None = None
+    stacks: tuple[HandlerStack, ...] | None = None
 
     @property
     def wanted(self) -> Tags | None:

@@ -45,6 +45,9 @@ class Settings(CheckedOptions):
     coordinator: Annotated[str, text(), "URL of the coordinator; the store itself if empty."] = (
         field(default="", repr=False)
     )
+    timers_db: Annotated[
+        str, text(), "Beside a store in Redis, the URL of a database for topics of kind delay."
+    ] = field(default="", repr=False)
     session_timeout: Annotated[
         float,
         seconds(0.5, 600),
@@ -141,6 +144,7 @@ def sources_of(settings: Settings) -> list[tuple[str, str, str]]:
 class AppKeywords(TypedDict, total=False):
     """The other keyword arguments of `QFrame`, for editors and type checkers."""
 
+    timers_db: str
     session_timeout: float | str
     instance: str
     max_body: int

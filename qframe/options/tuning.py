@@ -18,6 +18,9 @@ from qframe.options.hold import HOLD, Hold, hold_of
 
 RESET: Final = "reset"
 YES: Final = "yes"
+STACKS: Final = "stacks_until_ms"
+STACKS_S: Final = 60.0
+"""For how long workers report stacks once somebody has asked."""
 
 Reset = Literal["reset"]
 
@@ -32,6 +35,8 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
         paused: whether nothing is handled until somebody resumes the group.
         hold: who paused the group, why, and since when; None where it is not paused.
         keys: the keys that are paused, by key: nothing of them is handled.
+        stacks_until_ms: until when, by the store's clock, workers report where their handlers are
+            in their code; None where nobody has asked for that.
     """
 
     threads: int | None = None
@@ -40,6 +45,7 @@ class Tuning(msgspec.Struct, frozen=True, kw_only=True):
     paused: bool = False
     hold: Hold | None = None
     keys: dict[str, Hold] = {}
+    stacks_until_ms: int | None = None
 
     @property
     def holds(self) -> list[Hold]:
@@ -87,6 +93,8 @@ def _read(name: str, text: str) -> object:
         if text != YES:
             raise BadOption(name, text, f"it must be {YES!r}", "use qframe pause and resume")
         return True
+    if name == STACKS and text.isascii() and text.isdigit():
+        return int(text[:15])
     number = name in ("threads", "in_flight") and text.isascii() and text.isdigit()
     return _checked(name, int(text[:9]) if number else text)
 

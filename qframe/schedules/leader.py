@@ -161,7 +161,7 @@ class Leader(Service):
         if SLOT not in self._joined().open():
             self._idle = True
             return LOOK_S
-        now_ms = self._store.now_ms()
+        now_ms = self._store.now_ms(TOPIC)
         found = self._records.due(now_ms, BATCH)
         self._idle = not found
         if found and not self._serve(found, now_ms):

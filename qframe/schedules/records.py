@@ -12,7 +12,8 @@ from qframe.outcomes import Outcome
 from qframe.producing.producer import Producer
 from qframe.schedules.decision import NEVER_MS
 from qframe.schedules.record import Schedule
-from qframe.stores.base import Groups, Inspecting, StoredTimers, Topics
+from qframe.stores.acts import StoredTimers
+from qframe.stores.base import Groups, Inspecting, Topics
 from qframe.stores.records import Record
 from qframe.stores.types import Entry
 from qframe.topic import INTERNAL, Kind, Topic

@@ -28,7 +28,7 @@ from qframe.schedules.checked import (
 from qframe.schedules.decision import with_due
 from qframe.schedules.preview import Preview, Tick, preview_of, tick_of
 from qframe.schedules.record import Schedule
-from qframe.schedules.records import RecordStore, ScheduleRecords
+from qframe.schedules.records import TOPIC, RecordStore, ScheduleRecords
 from qframe.schedules.timing import DstRule, Timing, checked_timing
 from qframe.topic import Kind, Topic
 
@@ -170,7 +170,7 @@ class Schedules:
         def resumed(schedule: Schedule) -> Schedule:
             if not schedule.paused:
                 return schedule
-            decided_ms = max(schedule.progress.decided_ms, self._store.now_ms())
+            decided_ms = max(schedule.progress.decided_ms, self._store.now_ms(TOPIC))
             after = schedule.with_progress(decided_ms=decided_ms)
             return msgspec.structs.replace(after, paused=False)
 
@@ -196,7 +196,7 @@ class Schedules:
             QFrameError: as `publish`.
         """
         schedule = self._known(name)
-        local = schedule.timing.local(self._store.now_ms() // 1000 * 1000).isoformat()
+        local = schedule.timing.local(self._store.now_ms(TOPIC) // 1000 * 1000).isoformat()
         message_id = f"cron-now/{schedule.name}/{new_token(self._clock)}"
         item = schedule.template.message(schedule.name, local, message_id)
         topic, entry = self._producer.prepared(schedule.template.topic, item)
@@ -220,7 +220,7 @@ class Schedules:
         """
         schedule = self._known(name)
         since_ms, until_ms = moment_ms(since, "since"), moment_ms(until, "until")
-        if until_ms > self._store.now_ms() + 1000:
+        if until_ms > self._store.now_ms(TOPIC) + 1000:
             raise BadOption("until", until, "it is to come", "give a time that is over")
         timing = schedule.timing
         ticks = list(islice(
@@ -267,7 +267,7 @@ class Schedules:
             raise BadOption("name", name, f"when={when!r} is given", "give one of the two")
         if not isinstance(count, int) or not 1 <= count <= MOST_PREVIEWED:
             raise BadOption("count", count, f"it must be from 1 to {MOST_PREVIEWED}", "use 10")
-        now_ms = self._store.now_ms()
+        now_ms = self._store.now_ms(TOPIC)
         after_ms = now_ms if after is None else moment_ms(after, "after")
         if name is not None:
             timing = self._known(name).timing
@@ -313,7 +313,7 @@ class Schedules:
         Raises:
             BadInput: if it is not as `put` describes.
         """
-        now_ms = self._store.now_ms()
+        now_ms = self._store.now_ms(TOPIC)
         found = self._catalog.resolve(topic)
         schedule = new_schedule(
             name, when, found.name, now_ms=now_ms, max_body=self._max_body, declared=declared,
@@ -360,7 +360,7 @@ class Schedules:
             wanted = how(old)
             if old is not None and _same(old, wanted):
                 return old
-            now_ms = self._store.now_ms()
+            now_ms = self._store.now_ms(TOPIC)
             wanted = msgspec.structs.replace(wanted, changed_ms=now_ms, changed_by=by)
             [written] = self._records.write([with_due(wanted, now_ms)], now_ms)
             if written is not None:

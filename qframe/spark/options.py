@@ -20,7 +20,7 @@ MAX_JOB: Final = 64
 
 # Those that Spark itself puts among a source's options.
 _SPARKS: Final = frozenset({"checkpointlocation", "queryname", "__stream_writer", "outputmode"})
-_PLACE: Final = ("store", "namespace", "topic")
+_PLACE: Final = ("store", "timersDb", "namespace", "topic")
 
 T = TypeVar("T")
 
@@ -33,16 +33,18 @@ class TopicAddress(msgspec.Struct, frozen=True):
         namespace: its namespace.
         topic: the topic, as declared.
         is_new: whether it is still to be declared.
+        timers_db: beside Redis, the URL of the database in which topics of kind `delay` lie.
     """
 
     store: str
     namespace: str
     topic: Topic
     is_new: bool = False
+    timers_db: str = ""
 
     def open(self) -> Store:
         """The store; whoever opens it closes it."""
-        return open_store(self.store, namespace=self.namespace)
+        return open_store(self.store, namespace=self.namespace, timers_db=self.timers_db)
 
     def declare(self) -> None:
         """Declares the topic, if it is new; once everything else was found right."""
@@ -168,7 +170,8 @@ def address_of(given: Mapping[str, str], *, may_be_new: bool) -> TopicAddress:
     namespace = _of(options, "namespace", lambda text: checked_name(text, "namespace"), "qframe")
     kind = _of(options, "kind", _kind, None)
     slots = _of(options, "slots", _whole("slots", 1, MAX_SLOTS), None)
-    store = open_store(url, namespace=namespace)
+    timers_db = options.get("timersDb", "")
+    store = open_store(url, namespace=namespace, timers_db=timers_db)
     try:
         found = store.topic(name)
     finally:
@@ -176,11 +179,12 @@ def address_of(given: Mapping[str, str], *, may_be_new: bool) -> TopicAddress:
     if found is None:
         if kind is None or not may_be_new:
             raise UnknownTopic(name)
-        return TopicAddress(url, namespace, Topic(name, kind, 16 if slots is None else slots), True)
+        new = Topic(name, kind, 16 if slots is None else slots)
+        return TopicAddress(url, namespace, new, True, timers_db)
     for what, declared, asked in (("kind", found.kind, kind), ("slots", found.slots, slots)):
         if asked is not None and asked != declared:
             raise TopicMismatch(name, what, str(declared), str(asked))
-    return TopicAddress(url, namespace, found)
+    return TopicAddress(url, namespace, found, timers_db=timers_db)
 
 
 def check_slots(options: ReadOptions, topic: Topic) -> None:

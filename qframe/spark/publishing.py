@@ -78,6 +78,8 @@ def publish(
         "store": settings.store, "namespace": settings.namespace, "jobId": job_id or new_job(),
         "maxBody": str(settings.max_body),
     }  # fmt: skip
+    if settings.timers_db:
+        options["timersDb"] = settings.timers_db
     if isinstance(topic, Topic):
         options |= {"topic": topic.name, "kind": str(topic.kind), "slots": str(topic.slots)}
     else:

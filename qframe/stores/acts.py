@@ -1,4 +1,4 @@
-"""The roles of a store by which a person frees keys, settles dead letters, mends and copies."""
+"""The roles of a store by which a person frees keys, settles the dead, mends, copies."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from qframe.outcomes import Moved
-from qframe.stores.records import DeadPlace, MemoryPage, Position, Record
+from qframe.stores.records import DeadPlace, MemoryPage, Position, Record, TimerPlace
 from qframe.stores.searching import Section, SectionPage
 from qframe.topic import Topic
 
@@ -124,4 +124,66 @@ class Copying(Protocol):
         """Writes down marks with their times, next numbers of keys, and the slot's next number.
 
         That number is only raised.
+        """
+
+
+class StoredTimers(Protocol):
+    """Finding and changing what is not handed out, in topics that have subjects.
+
+    A change is one atomic step over all groups that have the subject. In a topic with `history=`
+    it adds an entry to the history of the message in each of them, named groups only.
+    """
+
+    def edit(
+        self,
+        topic: Topic,
+        subject: str,
+        *,
+        due_ms: int | None = None,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        if_due_ms: int | None = None,
+        by: str | None = None,
+    ) -> Moved:
+        """Makes a subject due at another moment, or gives it another body, or both, in one step.
+
+        In `ordered` it is the head that is edited.
+
+        Args:
+            topic: the topic.
+            subject: the key, or the `subject` of a message without one.
+            due_ms: when it is due, in milliseconds since 1970; None leaves that as it is.
+            body: its new body; None leaves body and headers as they are.
+            headers: its headers from now on, where a body is given.
+            if_due_ms: only if a group has it due at this moment.
+            by: who asks, for the history.
+
+        Returns:
+            `done`; `doing`, and nothing is changed, if any group has it in doing now; `absent` if
+            no group has it, or none has it due at `if_due_ms`.
+        """
+
+    def cancel(
+        self, topic: Topic, subject: str, *, if_due_ms: int | None = None, by: str | None = None
+    ) -> Moved:
+        """Takes a subject with all its messages out, counted as cancelled; returns as `edit`."""
+
+    def timer(self, topic: Topic, subject: str) -> list[Record]:
+        """Where the subject stands: a record for each group that has it; empty if none has."""
+
+    def timers(
+        self,
+        topic: Topic,
+        *,
+        from_ms: int = 0,
+        until_ms: int | None = None,
+        limit: int = 100,
+        after: TimerPlace | None = None,
+    ) -> list[Record]:
+        """Timers due in `[from_ms, until_ms)`, the next one first.
+
+        These are heads that are not handed out, waiting or todo (so overdue ones too), and the
+        delayed messages of a stream, which no group has yet. They are in the order of
+        `Record.timer_place`; `after` is the place of the last one of the page before, which may be
+        gone.
         """

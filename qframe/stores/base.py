@@ -9,11 +9,18 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from qframe.message import Delivery
-from qframe.outcomes import Moved, Outcome, Settled
+from qframe.outcomes import Outcome, Settled
 from qframe.roster import Roster
-from qframe.stores.acts import Copying, DeadLetters, Repairing, Unblocking
+from qframe.stores.acts import Copying, DeadLetters, Repairing, StoredTimers, Unblocking
 from qframe.stores.bell import Bell
-from qframe.stores.records import Found, HistoryEntry, Record, ScanPage, Sought, Stats
+from qframe.stores.records import (
+    Found,
+    HistoryEntry,
+    Record,
+    ScanPage,
+    Sought,
+    Stats,
+)
 from qframe.stores.types import (
     Capabilities,
     DrawResult,
@@ -252,33 +259,6 @@ class Controls(Protocol):
         """The last report of each worker, by worker."""
 
 
-class StoredTimers(Protocol):
-    """Changing what is not due yet, or not handed out yet, in topics that have subjects."""
-
-    def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
-        """Makes a subject due at another moment, for every group.
-
-        `doing`, and nothing is changed, if any group has it in doing now; `absent` if none has it.
-        In `ordered` it is the head that is moved.
-        """
-
-    def change(
-        self, topic: Topic, subject: str, body: bytes, headers: dict[str, str] | None
-    ) -> Moved:
-        """Gives a subject another body and headers, for every group; returns as `move`."""
-
-    def cancel(self, topic: Topic, subject: str) -> Moved:
-        """Takes a subject with all its messages out, counted as cancelled; returns as `move`."""
-
-    def timer(self, topic: Topic, subject: str) -> list[Record]:
-        """Where the subject stands: a record for each group that has it; empty if none has."""
-
-    def timers(
-        self, topic: Topic, *, from_ms: int = 0, until_ms: int | None = None, limit: int = 100
-    ) -> list[Record]:
-        """The heads that are waiting and due in `[from_ms, until_ms)`, by due time, then seq."""
-
-
 class Inspecting(Protocol):
     """Looking, and changing nothing."""
 
@@ -304,8 +284,8 @@ class Inspecting(Protocol):
         nothing behind a subject without a head, floors below read positions below heads.
         """
 
-    def now_ms(self) -> int:
-        """The store's clock."""
+    def now_ms(self, topic: Topic | None = None) -> int:
+        """The store's clock: the one by which a topic's times are judged, if one is named."""
 
 
 class Searching(Protocol):
@@ -322,10 +302,11 @@ class Searching(Protocol):
         """
 
     def history(self, topic: Topic, message_id: str, slot: int | None = None) -> list[HistoryEntry]:
-        """How attempts of a message have ended: by group and slot, the first that ended first.
+        """How attempts of a message have ended, and what was done to it while it waited.
 
-        A topic with `history=` keeps that, in all slots or in one: `ENTRIES` for each group and
-        slot at most, the last ones, each until `history` has passed since it ended.
+        A topic with `history=` keeps that, in all slots or in one: by group and slot, the first
+        first, `ENTRIES` for each group and slot at most, the last ones, each until `history` has
+        passed since it ended.
         """
 
     def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:

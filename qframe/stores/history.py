@@ -1,4 +1,4 @@
-"""The ends of attempts, which a store keeps for topics with `history=`.
+"""The ends of attempts and of timers, which a store keeps for topics with `history=`.
 
     pull (receipt: token@worker) ──► settle ──► entry: ack, retry, dead, release
                                 └──► lease passed, slot taken ──► entry: lost
@@ -10,6 +10,9 @@ the message comes with the settlement (`took_ms`); when that ended is the store'
 message that is revoked, since no reply has brought it, had no attempt and leaves no entry; neither
 does one behind a head in a run that was lost with it: both are uncounted.
 
+A timer that is edited or cancelled gets an entry too, in that same step, which names who asked: so
+the last entry of a message that is gone says how it ended, be it handled, dead or cancelled.
+
 Entries stand by group, slot and id, also when the message itself is gone. They are bounded: the
 last `ENTRIES` of a message, errors and places shortened, and all go `history` after they ended, in
 `sweep`, with their group or with their topic. A seek leaves them: they tell what has happened.
@@ -20,6 +23,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Final
 
+from qframe.clock import moment
 from qframe.codec import time_of_token
 from qframe.stores.records import HistoryEntry
 from qframe.stores.types import Settlement
@@ -30,6 +34,8 @@ ENTRIES: Final = 20
 """How many entries of a message are kept for each group and slot; `history.lua` says so too."""
 
 LOST: Final = "lost"
+EDITED: Final = "edited"
+CANCELLED: Final = "cancelled"
 
 _MOST: Final = 200
 _MOST_OF_A_NAME: Final = 100
@@ -74,6 +80,27 @@ def lost_entry(
     return HistoryEntry(
         id=message_id, attempt=attempt, verdict=LOST, ended_ms=now_ms,
         began_ms=None if of_line else time_of_token(receipt), worker=worker_of(receipt or ""),
+    )  # fmt: skip
+
+
+def changes_of(due_ms: int | None, body: bytes | None) -> str:
+    """The words that the history keeps of an edit."""
+    due = None if due_ms is None else f"due {moment(due_ms)}"
+    return ", ".join(each for each in (due, None if body is None else "body") if each)
+
+
+def named(by: str | None) -> str | None:
+    """As much of a name as is kept."""
+    return by[:_MOST_OF_A_NAME].partition("\n")[0] if by else None
+
+
+def timer_entry(
+    message_id: str, tries: int, now_ms: int, *, by: str | None, changes: str | None = None
+) -> HistoryEntry:
+    """The entry of a timer that is edited now, or cancelled where there are no `changes`."""
+    return HistoryEntry(
+        id=message_id, attempt=tries, verdict=CANCELLED if changes is None else EDITED,
+        ended_ms=now_ms, worker=named(by), error=changes,
     )  # fmt: skip
 
 

@@ -2,28 +2,44 @@
 
 from __future__ import annotations
 
+from typing import Final, cast
+
 from qframe.clock import SYSTEM_CLOCK, Clock
-from qframe.errors import BadUrl
+from qframe.errors import BadOption, BadUrl
 from qframe.redaction import shown_url
 from qframe.stores.base import Store
 
+_DATABASES: Final = ("sqlite", "postgresql", "postgres", "mysql", "mariadb")
+_REDIS: Final = ("redis", "rediss")
 
-def open_store(url: str, *, namespace: str = "qframe", clock: Clock = SYSTEM_CLOCK) -> Store:
+
+def open_store(
+    url: str, *, namespace: str = "qframe", clock: Clock = SYSTEM_CLOCK, timers_db: str = ""
+) -> Store:
     """The store at a URL.
 
     `redis://host`, `sqlite:///file.db`, `postgresql+psycopg://user@host/name`,
     `mysql+pymysql://user@host/name`, or `model://` in this process's memory.
 
+    Args:
+        url: the URL.
+        namespace: keeps apart what several systems keep in one store.
+        clock: the clock, of a test.
+        timers_db: beside Redis, the URL of the database in which topics of kind `delay` lie.
+
     Raises:
         BadUrl: for anything that names no store.
+        BadOption: for a `timers_db` beside a store that needs none.
     """
-    scheme = url.partition(":")[0].partition("+")[0].lower()
+    if timers_db:
+        return _split(url, timers_db, namespace, clock)
+    scheme = _scheme(url)
     own_clock = None if clock is SYSTEM_CLOCK else clock
-    if scheme in ("sqlite", "postgresql", "postgres", "mysql", "mariadb"):
+    if scheme in _DATABASES:
         from qframe.stores.sql.store import SqlStore
 
         return SqlStore(url, namespace=namespace, clock=own_clock)
-    if scheme in ("redis", "rediss"):
+    if scheme in _REDIS:
         from qframe.stores.redis.store import RedisStore
 
         return RedisStore(url, namespace=namespace, clock=own_clock)
@@ -36,3 +52,36 @@ def open_store(url: str, *, namespace: str = "qframe", clock: Clock = SYSTEM_CLO
         "use redis://host:6379, sqlite:///file.db, postgresql+psycopg://user@host/name, "
         "or mysql+pymysql://user@host/name",
     )  # fmt: skip
+
+
+def _split(url: str, timers_db: str, namespace: str, clock: Clock) -> Store:
+    if _scheme(url) not in _REDIS:
+        raise BadOption(
+            "timers_db", shown_url(timers_db),
+            f"the store {shown_url(url)} is not Redis, and keeps its timers itself",
+            "leave it out, or name a redis:// URL as the store",
+        )  # fmt: skip
+    if _scheme(timers_db) not in _DATABASES:
+        raise BadUrl(
+            "timers_db", shown_url(timers_db), "it names no database",
+            "use sqlite:///file.db, postgresql+psycopg://user@host/name, "
+            "or mysql+pymysql://user@host/name",
+        )  # fmt: skip
+    from qframe.stores.redis.store import RedisStore
+    from qframe.stores.split import SplitStore
+
+    own_clock = None if clock is SYSTEM_CLOCK else clock
+    main = RedisStore(url, namespace=namespace, clock=own_clock)
+    try:
+        timers = open_store(timers_db, namespace=namespace, clock=clock)
+    except BadUrl as error:
+        main.close()
+        raise BadUrl("timers_db", error.value, error.why, error.remedy) from error
+    except BaseException:
+        main.close()
+        raise
+    return cast("Store", SplitStore(main, timers))
+
+
+def _scheme(url: str) -> str:
+    return url.partition(":")[0].partition("+")[0].lower()

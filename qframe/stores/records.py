@@ -24,6 +24,19 @@ class DeadPlace(NamedTuple):
         return f"{self.died_at_ms}-{self.slot}-{self.seq}"
 
 
+class TimerPlace(NamedTuple):
+    """Where a timer stands among those of its topic, the first in due time first.
+
+    `group` and `id` are "" where they do not tell timers apart.
+    """
+
+    due_ms: int
+    seq: int
+    slot: int
+    group: str
+    id: str
+
+
 class ChosenDead(NamedTuple):
     """The dead letters of a group that are meant, as `acts.DeadLetters` chooses them."""
 
@@ -76,6 +89,13 @@ class Record(msgspec.Struct, kw_only=True):
         """Where a dead one stands among the dead of its group."""
         return DeadPlace(self.died_at_ms or 0, self.slot, self.seq or 0)
 
+    @property
+    def timer_place(self) -> TimerPlace:
+        """Where one that waits, or is due, stands among the timers of its topic."""
+        if self.seq is None:  # it waits for a stream
+            return TimerPlace(self.due_ms or 0, 0, self.slot, "", self.id)
+        return TimerPlace(self.due_ms or 0, self.seq, self.slot, self.group or "", "")
+
 
 class Sought(msgspec.Struct, kw_only=True, frozen=True):
     """The object of a look-up: messages by id or by key or both, or by their offset in a stream.
@@ -103,18 +123,19 @@ class Sought(msgspec.Struct, kw_only=True, frozen=True):
 
 
 class HistoryEntry(msgspec.Struct, kw_only=True, frozen=True):
-    """The end of one attempt, as the history of a topic keeps it.
+    """The end of one attempt, or what was done to a timer, as the history of a topic keeps it.
 
     Attributes:
         group, slot, id: the message's.
-        attempt: its number; one that was given back is counted again.
+        attempt: its number; one that was given back is counted again. Of a timer that was edited
+            or cancelled, how many attempts it had until then.
         verdict: ack, retry, dead, release (given back uncounted), or lost (its lease passed, or
-            another worker took its slot).
+            another worker took its slot); of a timer also edited and cancelled.
         ended_ms: when, by the store's clock.
         began_ms: since when its worker had it: by the store's clock, of a lost one by the worker's.
             None where that is not known, as for what is lost of a stream's line.
-        worker: the worker, if it is known.
-        error: for retry and dead, the error, shortened.
+        worker: the worker, if it is known; of a timer, who edited or cancelled it.
+        error: for retry and dead, the error, shortened; for edited, what was changed.
         place: where in the code that arose.
     """
 

@@ -5,9 +5,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from itertools import accumulate
-from typing import Final, NamedTuple
-
-_FEW: Final = 8
+from typing import NamedTuple
 
 
 class Distribution(NamedTuple):
@@ -46,28 +44,31 @@ class Histogram:
             self._counts[bisect_left(self._bounds, value)] += times
             self._total += value * times
 
-    def add_since(self, moments: list[int], now: int) -> None:
-        """Counts the times from these moments to now, and sorts the list that it is given.
+    def add_since(self, moments: list[int], now: int, times: int) -> None:
+        """Counts so many times from these moments, an even sample, to now; may sort the list.
 
         A moment of another clock that is yet to come counts as now.
         """
-        if len(moments) < _FEW:
-            for moment in moments:
-                self.add(max(0, now - moment))
+        if not moments:
             return
-        moments.sort()
-        if moments[-1] > now:
+        latest = max(moments)
+        if latest > now:
             moments = [min(now, moment) for moment in moments]
-        counts, after = self._counts, len(moments)
+            latest = now
+        bounds, counts, after = self._bounds, self._counts, len(moments)
+        first = bisect_left(bounds, now - latest)
+        last = bisect_left(bounds, now - min(moments), first)
+        each, rest = divmod(times, after)
+        total = times * now - sum(moments) * times / after
         with self._guard:
-            self._total += after * now - sum(moments)
-            for number, bound in enumerate(self._bounds):
-                if not after:
-                    return
-                before = bisect_left(moments, now - bound, 0, after)
-                counts[number] += after - before
-                after = before
-            counts[-1] += after
+            self._total += total
+            if first < last:  # else, as nearly always, they were published together
+                moments.sort()
+                for number in range(first, last):
+                    before = bisect_left(moments, now - bounds[number], 0, after)
+                    counts[number] += (after - before) * each
+                    after = before
+            counts[last] += after * each + rest
 
     def read(self) -> Distribution:
         """The values so far."""

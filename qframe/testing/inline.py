@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from qframe.clock import Clock
 from qframe.message import Delivery
+from qframe.options.report import HandlerStack
 from qframe.runtime.consume.consumer import ExecutorParts
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.batch_executor import BatchThreadExecutor, BatchWorker, PlainHandler
@@ -61,6 +62,10 @@ class InlineExecutor:
     def in_hand(self) -> list[Attempt]:
         """The attempt that is being handled."""
         return [*self._worker.asked, *self._worker.being_handled]
+
+    def stacks(self) -> list[HandlerStack]:
+        """Has no threads."""
+        return []
 
     def start(self) -> None:
         """Has no threads."""
@@ -168,6 +173,10 @@ class InlineBatchExecutor:
     def in_hand(self) -> list[Attempt]:
         """The attempts that are being handled, or will be for sure."""
         return self._worker.attempts
+
+    def stacks(self) -> list[HandlerStack]:
+        """Has no threads."""
+        return []
 
     def start(self) -> None:
         """Has no threads."""

@@ -105,7 +105,7 @@ class Wiring:
         self._clock = clock
         self._coordinator = coordinator
         # Whoever closes the app and goes on must not open its own store.
-        settings = replace(app.settings, store=store.url)
+        settings = replace(app.settings, store=store.url, timers_db="")
         self._before = app.parts.exchange(
             OpenParts(
                 settings, clock=clock, store=store, worker=Occupied(), coordinator=coordinator,

@@ -119,6 +119,13 @@ def seek(visit: Visit, form: Form) -> str:
     return f"{topic}/{group} was moved in {count(len(moved))} slots."
 
 
+def ask_stacks(visit: Visit, form: Form) -> str:
+    """Asks a group's workers where their handlers are in their code."""
+    topic, group = form.exact("topic"), form.exact("group")
+    visit.admin.ask_stacks(topic, group)
+    return f"The workers of {topic}/{group} tell within 2 s, and for a minute."
+
+
 def skip(visit: Visit, form: Form) -> str:
     """Writes the message that blocks a key among the dead letters."""
     topic, group, key = form.exact("topic"), form.exact("group"), form.exact("key")
@@ -156,11 +163,14 @@ def _decide(visit: Visit, form: Form, verb: Right) -> str | Job:
     if ids := form.all("id")[:MOST_IDS]:
         done = decide(topic, group, ids)
         return f"{count(done)} dead letters were {'retried' if verb == 'retry' else 'dropped'}."
-    until, cause = form.exact("until"), form.maybe("cause")
+    until, cause, asked = form.exact("until"), form.maybe("cause"), form.maybe("since")
+    since = None if asked is None else moment_of("since", asked)
     admin.topic(topic)  # of a name that is wrong this page tells, and not the job's
     return visit.desk.jobs.start(
         verb, topic, group, form.number("total") or 0,
-        lambda tell: decide(topic, group, "all", until=until, cause=cause, on_progress=tell),
+        lambda tell: decide(
+            topic, group, "all", since=since, until=until, cause=cause, on_progress=tell
+        ),
     )  # fmt: skip
 
 
@@ -230,6 +240,7 @@ ACTS: Final[Mapping[str, Act]] = {
     "resume": Act("pause", resume),
     "tune": Act("tune", tune),
     "seek": Act("seek", seek),
+    "ask-stacks": Act("tune", ask_stacks),
     "skip": Act("retry", skip),
     "unblock": Act("retry", unblock),
     "retry-dead": Act("retry", retry_dead),

@@ -291,9 +291,14 @@ class Machine(lives.Machine):
     def timer(self, key: str, what: str, ms: int) -> None:
         at_ms = self.clock.now_ms() + ms
         if what == "move":
-            answer = self.both(lambda store: store.move(self.topic, key, at_ms))
+            answer = self.both(lambda store: store.edit(self.topic, key, due_ms=at_ms))
         elif what == "change":
-            answer = self.both(lambda store: store.change(self.topic, key, b'"new"', {"x": "y"}))
+            due_ms = at_ms if ms % 2 else None
+            answer = self.both(
+                lambda store: store.edit(
+                    self.topic, key, due_ms=due_ms, body=b'"new"', headers={"x": "y"}
+                )
+            )
         else:
             answer = self.both(lambda store: store.cancel(self.topic, key))
         self.reached[f"{what} done" if answer == "done" else answer] += 1
@@ -320,6 +325,9 @@ class Machine(lives.Machine):
     def look(self, group: str, number: int) -> None:
         self._records(group)
         self.both(lambda store: store.timers(self.topic))
+        first = self.model.timers(self.topic, limit=3)
+        after = first[-1].timer_place if first else None
+        self.both(lambda store: store.timers(self.topic, limit=2, after=after))
         self.both(lambda store: store.offsets_at(self.topic, self.clock.now_ms() - 100))
         if self.ids:
             chosen = self.ids[-number % len(self.ids)]

@@ -180,7 +180,7 @@ def give_back(bench: Bench, topic: Topic) -> None:
 
 MAKES_DUE: dict[str, tuple[Callable[[Bench, Topic], Any], Callable[[Bench, Topic], Any]]] = {
     "a dead letter is retried": (bury, lambda b, t: b.store.retry_dead(t, "g")),
-    "a timer is moved": (delay, lambda b, t: b.store.move(t, "k", b.store.now_ms())),
+    "a timer is moved": (delay, lambda b, t: b.store.edit(t, "k", due_ms=b.store.now_ms())),
     "an answer that was lost is revoked": (hand_out, give_back),
 }
 

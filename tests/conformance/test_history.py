@@ -196,3 +196,31 @@ def test_nothing_is_kept_unless_it_is_asked_for(bench: Bench) -> None:
     bench.store.declare(longer)
     assert told(bench, longer) == []
     assert bench.store.topic(topic.name) == longer
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind != "stream"])
+def test_what_was_done_to_a_timer_is_kept_and_who_asked(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h", history="1d")
+    bench.publish(topic, 1, "k", id="m", delay_ms=100)
+    at_ms = bench.store.now_ms()
+    bench.store.edit(topic, "k", due_ms=0, by="desk")
+    end(bench, topic, Verdict.RETRY, *pulled(bench, topic), error="KeyError: 1", delay_ms=50)
+    bench.advance(10)
+    bench.store.edit(topic, "k", body=b"2", by="a\nb")
+    bench.advance(10)
+    bench.store.edit(topic, "k", due_ms=86_400_000, body=b"3")
+    bench.store.edit(topic, "k", due_ms=2**42, if_due_ms=5)
+    bench.store.cancel(topic, "k", by="somebody")
+    bench.store.cancel(topic, "k", by="nobody")
+    acts = [one for one in kept(bench, topic) if one.group == "g" and one.verdict != "retry"]
+    assert [
+        (one.verdict, one.attempt, one.worker, one.error, one.ended_ms - at_ms, one.began_ms)
+        for one in acts
+    ] == [
+        ("edited", 0, "desk", "due 1970-01-01T00:00:00.000Z", 0, None),
+        ("edited", 1, "a", "body", 10, None),
+        ("edited", 1, None, "due 1970-01-02T00:00:00.000Z, body", 20, None),
+        ("cancelled", 1, "somebody", None, 20, None),
+    ]
+    assert len([one for one in kept(bench, topic) if one.group == "h"]) == 4
+    assert kept(bench, topic)[-1].verdict == "cancelled"

@@ -170,7 +170,7 @@ def test_without_a_key_each_message_is_its_own_subject_and_a_timer_of_its_own(
     outcomes = [bench.publish(topic, "same", id=each, delay_ms=100) for each in "abc"]
     assert outcomes == ["stored"] * 3
     assert bench.store.cancel(topic, "#b") == "done"
-    assert bench.store.move(topic, "#c", 0) == "done"
+    assert bench.store.edit(topic, "#c", due_ms=0) == "done"
     assert [one.subject for one in bench.got(topic)] == ["#c"]
     bench.advance(100)
     assert [one.subject for one in bench.got(topic)] == ["#a"]

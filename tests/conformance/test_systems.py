@@ -463,8 +463,8 @@ def test_delay_platform_anything_is_modified_before_it_is_due_time_included(
 ) -> None:
     topic = bench.topic("delay", "g")
     bench.publish(topic, "old", "task", delay_ms=300)
-    bench.store.change(topic, "task", b'"new"', None)
-    bench.store.move(topic, "task", bench.store.now_ms() + 50)
+    bench.store.edit(topic, "task", body=b'"new"')
+    bench.store.edit(topic, "task", due_ms=bench.store.now_ms() + 50)
     bench.advance(50)
     assert bench.bodies(topic) == ["new"]
     bench.advance(300)

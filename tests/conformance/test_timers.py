@@ -5,6 +5,8 @@ from __future__ import annotations
 import pytest
 from bench import Bench, body_of
 
+from qframe.stores.records import Record
+
 SUBJECTS = ("ordered", "delay", "priority", "merge")
 
 
@@ -14,8 +16,8 @@ def test_a_timer_is_moved_earlier_and_later_for_every_group(bench: Bench, kind: 
     topic = bench.topic(kind, "g", "h")
     bench.publish(topic, 1, "k", delay_ms=300)
     now = bench.store.now_ms()
-    assert bench.store.move(topic, "k", now + 400) == "done"
-    assert bench.store.move(topic, "k", now + 100) == "done"
+    assert bench.store.edit(topic, "k", due_ms=now + 400) == "done"
+    assert bench.store.edit(topic, "k", due_ms=now + 100) == "done"
     bench.advance(99)
     assert bench.bodies(topic) == []
     bench.advance(1)
@@ -27,14 +29,14 @@ def test_a_timer_is_moved_earlier_and_later_for_every_group(bench: Bench, kind: 
 def test_a_timer_is_changed_until_it_is_handed_out(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", delay_ms=50)
-    assert bench.store.change(topic, "k", b"2", {"h": "x"}) == "done"
+    assert bench.store.edit(topic, "k", body=b"2", headers={"h": "x"}) == "done"
     bench.advance(50)
-    assert bench.store.change(topic, "k", b"3", {"h": "y"}) == "done"
+    assert bench.store.edit(topic, "k", body=b"3", headers={"h": "y"}) == "done"
     [one] = bench.got(topic)
     assert (body_of(one), one.headers) == (3, {"h": "y"})
     for answer in (
-        bench.store.change(topic, "k", b"4", None),
-        bench.store.move(topic, "k", 0),
+        bench.store.edit(topic, "k", body=b"4"),
+        bench.store.edit(topic, "k", due_ms=0),
         bench.store.cancel(topic, "k"),
     ):
         assert answer == "doing"
@@ -83,10 +85,13 @@ def test_timers_are_listed_by_due_time_within_a_span(bench: Bench) -> None:
     now = bench.store.now_ms()
     for ms in (300, 100, 200, 0):
         bench.publish(topic, ms, f"k{ms}", delay_ms=ms)
-    assert [record.key for record in bench.store.timers(topic)] == ["k100", "k200", "k300"]
+    assert [record.key for record in bench.store.timers(topic)] == ["k0", "k100", "k200", "k300"]
+    assert [record.key for record in bench.store.timers(topic, from_ms=now + 1)] == [
+        "k100", "k200", "k300",
+    ]  # fmt: skip
     span = bench.store.timers(topic, from_ms=now + 100, until_ms=now + 300)
     assert [record.key for record in span] == ["k100", "k200"]
-    assert [record.key for record in bench.store.timers(topic, limit=1)] == ["k100"]
+    assert [record.key for record in bench.store.timers(topic, limit=1)] == ["k0"]
     [record] = bench.store.timer(topic, "k200")
     assert (record.state, record.due_ms, record.group) == ("waiting", now + 200, "g")
     assert bench.store.timer(topic, "none") == []
@@ -96,7 +101,7 @@ def test_timers_are_listed_by_due_time_within_a_span(bench: Bench) -> None:
 def test_what_is_due_can_be_put_off(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k")
-    assert bench.store.move(topic, "k", bench.store.now_ms() + 80) == "done"
+    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 80) == "done"
     assert (bench.total(topic).todo, bench.total(topic).waiting) == (0, 1)
     assert bench.pull(topic).next_due_ms == 80
     bench.advance(80)
@@ -107,7 +112,7 @@ def test_what_is_due_can_be_put_off(bench: Bench, kind: str) -> None:
 def test_a_timer_moved_into_the_past_is_due_now(bench: Bench, kind: str) -> None:
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", delay_ms=300)
-    assert bench.store.move(topic, "k", bench.store.now_ms() - 1) == "done"
+    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() - 1) == "done"
     assert bench.bodies(topic) == [1]
 
 
@@ -116,8 +121,8 @@ def test_moved_timers_go_in_the_order_of_their_new_times(bench: Bench) -> None:
     now = bench.store.now_ms()
     for key in ("a", "b", "c"):
         bench.publish(topic, key, key, delay_ms=100)
-    bench.store.move(topic, "c", now + 50)
-    bench.store.move(topic, "a", now + 70)
+    bench.store.edit(topic, "c", due_ms=now + 50)
+    bench.store.edit(topic, "a", due_ms=now + 70)
     bench.advance(100)
     assert bench.bodies(topic) == ["c", "a", "b"]
 
@@ -131,8 +136,8 @@ def test_what_nobody_has_is_absent(bench: Bench, kind: str) -> None:
     bench.ack(topic, got[1])
     bench.kill(topic, got[2])
     for subject in ("settled", "dead", "never"):
-        assert bench.store.move(topic, subject, 0) == "absent"
-        assert bench.store.change(topic, subject, b"0", None) == "absent"
+        assert bench.store.edit(topic, subject, due_ms=0) == "absent"
+        assert bench.store.edit(topic, subject, body=b"0") == "absent"
         assert bench.store.cancel(topic, subject) == "absent"
         assert bench.store.timer(topic, subject) == []
     assert bench.total(topic).dead == 1
@@ -143,7 +148,7 @@ def test_what_only_one_group_has_is_changed_for_that_one(bench: Bench, kind: str
     topic = bench.topic(kind, "g", "h")
     bench.publish(topic, 1, "k", id="m-1")
     bench.ack(topic, *bench.got(topic, "h"), group="h")
-    assert bench.store.change(topic, "k", b"2", None) == "done"
+    assert bench.store.edit(topic, "k", body=b"2") == "done"
     assert [record.group for record in bench.store.timer(topic, "k")] == ["g"]
     assert bench.store.cancel(topic, "k") == "done"
     assert (bench.total(topic, "g").cancelled, bench.total(topic, "h").cancelled) == (1, 0)
@@ -157,8 +162,8 @@ def test_while_one_group_has_it_in_doing_nothing_is_changed_for_any(
     bench.publish(topic, 1, "k", delay_ms=0)
     bench.got(topic, "h")
     before = bench.store.timer(topic, "k")
-    assert bench.store.move(topic, "k", bench.store.now_ms() + 300) == "doing"
-    assert bench.store.change(topic, "k", b"2", {"h": "x"}) == "doing"
+    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 300) == "doing"
+    assert bench.store.edit(topic, "k", body=b"2", headers={"h": "x"}) == "doing"
     assert bench.store.cancel(topic, "k") == "doing"
     after = bench.store.timer(topic, "k")
     assert [(one.group, one.due_ms, one.body) for one in after] == [
@@ -172,8 +177,8 @@ def test_what_waits_for_a_retry_is_moved_changed_and_cancelled(bench: Bench, kin
     topic = bench.topic(kind, "g")
     bench.publish(topic, 1, "k", id="m-1")
     bench.retry(topic, *bench.got(topic), delay_ms=300)
-    assert bench.store.move(topic, "k", bench.store.now_ms() + 50) == "done"
-    assert bench.store.change(topic, "k", b"2", None) == "done"
+    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 50) == "done"
+    assert bench.store.edit(topic, "k", body=b"2") == "done"
     bench.advance(50)
     [one] = bench.got(topic)
     assert (body_of(one), one.id, one.attempt) == (2, "m-1", 2)
@@ -189,7 +194,7 @@ def test_a_change_leaves_id_key_and_times_as_they_were(bench: Bench, kind: str) 
     bench.publish(topic, 1, "k", id="m-1", headers={"h": "x"}, delay_ms=100, priority=0)
     [before] = bench.store.timer(topic, "k")
     bench.advance(40)
-    bench.store.change(topic, "k", b"2", None)
+    bench.store.edit(topic, "k", body=b"2")
     [after] = bench.store.timer(topic, "k")
     assert (after.body, after.headers) == (b"2", None)
     assert (after.id, after.key, after.seq) == ("m-1", "k", before.seq)
@@ -202,8 +207,8 @@ def test_on_ordered_the_head_is_moved_and_changed_and_holds_back_what_is_behind(
     topic = bench.topic("ordered", "g")
     for number in range(2):
         bench.publish(topic, number, "k")
-    assert bench.store.move(topic, "k", bench.store.now_ms() + 60) == "done"
-    assert bench.store.change(topic, "k", b"9", None) == "done"
+    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 60) == "done"
+    assert bench.store.edit(topic, "k", body=b"9") == "done"
     assert bench.total(topic).waiting == 2
     assert bench.bodies(topic) == []
     bench.advance(60)
@@ -226,8 +231,8 @@ def test_what_is_kept_before_there_is_a_group_is_a_timer_too(bench: Bench, kind:
     topic = bench.topic(kind)
     bench.publish(topic, 1, "k", delay_ms=300)
     bench.publish(topic, 2, "gone", delay_ms=300)
-    assert bench.store.move(topic, "k", bench.store.now_ms() + 50) == "done"
-    assert bench.store.change(topic, "k", b"3", None) == "done"
+    assert bench.store.edit(topic, "k", due_ms=bench.store.now_ms() + 50) == "done"
+    assert bench.store.edit(topic, "k", body=b"3") == "done"
     assert bench.store.cancel(topic, "gone") == "done"
     [record] = bench.store.timer(topic, "k")
     assert (record.group, record.state, record.body) == (None, "waiting", b"3")
@@ -255,17 +260,89 @@ def test_a_timer_is_told_for_each_group_where_it_stands(bench: Bench, kind: str)
     assert {one.subject for one in (todo, doing, waiting)} == {"k"}
 
 
-def test_only_heads_that_wait_are_listed(bench: Bench) -> None:
+def test_only_heads_are_listed_that_are_not_handed_out(bench: Bench) -> None:
     topic = bench.topic("ordered", "g")
     bench.publish(topic, "doing", "doing")
     bench.got(topic)
     bench.publish(topic, "behind", "doing", delay_ms=50)
-    bench.publish(topic, "todo", "todo")
     bench.publish(topic, "waiting", "waiting", delay_ms=100)
+    bench.publish(topic, "todo", "todo")
     bench.publish(topic, "behind too", "waiting", delay_ms=10)
-    assert [record.body for record in bench.store.timers(topic)] == [b'"waiting"']
+
+    def listed() -> list[tuple[bytes, str]]:
+        return [(record.body, record.state) for record in bench.store.timers(topic)]
+
+    assert listed() == [(b'"todo"', "todo"), (b'"waiting"', "waiting")]
     bench.advance(100)
+    assert listed() == [(b'"todo"', "todo"), (b'"waiting"', "todo")]
+
+
+@pytest.mark.parametrize("kind", [*SUBJECTS, "stream"])
+def test_pages_of_timers_have_each_of_them_once(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h", slots=2)
+    now = bench.store.now_ms()
+    for number in range(24):
+        bench.publish(
+            topic, number, f"k{number}", id=f"m{number}", at_ms=now + (0, 40, 40, 90)[number % 4],
+            priority=number % 3,
+        )  # fmt: skip
+    bench.advance(40)
+    whole = bench.store.timers(topic)
+    assert len(whole) == (18 if kind == "stream" else 48)
+    assert [each.timer_place for each in whole] == sorted(each.timer_place for each in whole)
+    paged: list[Record] = []
+    while page := bench.store.timers(
+        topic, limit=5, after=paged[-1].timer_place if paged else None
+    ):
+        paged += page
+    assert [each.timer_place for each in paged] == [each.timer_place for each in whole]
+    span = bench.store.timers(
+        topic, from_ms=now + 40, until_ms=now + 90, after=whole[0].timer_place
+    )
+    assert {each.due_ms for each in span} == {now + 40}
+    assert len(span) == (11 if kind == "stream" else 24)
+
+
+def test_what_is_delayed_before_a_stream_is_listed(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    bench.publish(topic, 1, "k", id="m-1", delay_ms=70)
+    [record] = bench.store.timers(topic)
+    assert (record.id, record.key, record.group) == ("m-1", "k", None)
+    assert (record.state, record.due_ms) == ("waiting", bench.store.now_ms() + 70)
+    bench.advance(70)
+    bench.got(topic)
     assert bench.store.timers(topic) == []
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_time_and_body_are_edited_in_one_step(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    now = bench.store.now_ms()
+    bench.publish(topic, 1, "k", delay_ms=300, headers={"h": "x"})
+    edited = bench.store.edit(topic, "k", due_ms=now + 100, body=b"2", headers={"h": "y"})
+    assert edited == "done"
+    [record] = bench.store.timer(topic, "k")
+    assert (record.due_ms, record.body, record.headers) == (now + 100, b"2", {"h": "y"})
+    assert bench.store.edit(topic, "k") == "done"
+    assert bench.store.timer(topic, "k") == [record]
+    bench.advance(100)
+    assert bench.bodies(topic) == [2]
+
+
+@pytest.mark.parametrize("kind", SUBJECTS)
+def test_a_timer_is_changed_only_if_it_is_due_as_it_was_seen(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, 1, "k", delay_ms=100)
+    [seen] = bench.store.timers(topic)
+    assert seen.due_ms is not None
+    bench.store.edit(topic, "k", due_ms=seen.due_ms + 50)
+    assert bench.store.edit(topic, "k", body=b"2", if_due_ms=seen.due_ms) == "absent"
+    assert bench.store.cancel(topic, "k", if_due_ms=seen.due_ms) == "absent"
+    assert bench.store.edit(topic, "k", body=b"3", if_due_ms=seen.due_ms + 50) == "done"
+    [record] = bench.store.timers(topic)
+    assert (record.due_ms, record.body) == (seen.due_ms + 50, b"3")
+    assert bench.store.cancel(topic, "k", if_due_ms=seen.due_ms + 50) == "done"
+    assert bench.total(topic).cancelled == 1
 
 
 def test_timers_of_one_moment_are_listed_by_seq_and_for_each_group(bench: Bench) -> None:

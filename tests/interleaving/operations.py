@@ -167,14 +167,13 @@ def _tune(by: Actor) -> Act:
     return lambda store, topic: store.tune(topic, "g", values)
 
 
-def _move(by: Actor) -> Act:
-    subject, at_ms = by.subject(), START_MS + by.draw.choice([0, 30, 5000])
-    return lambda store, topic: store.move(topic, subject, at_ms)
-
-
-def _change(by: Actor) -> Act:
-    subject, body = by.subject(), b'"new %d"' % by.number
-    return lambda store, topic: store.change(topic, subject, body, {"x": "y"})
+def _edit(by: Actor) -> Act:
+    subject = by.subject()
+    due_ms = by.draw.choice([None, START_MS, START_MS + 30, START_MS + 5000])
+    body = by.draw.choice([b'"new %d"' % by.number, None]) if due_ms is not None else b'"new"'
+    return lambda store, topic: store.edit(
+        topic, subject, due_ms=due_ms, body=body, headers={"x": "y"}
+    )
 
 
 def _cancel(by: Actor) -> Act:
@@ -331,8 +330,7 @@ OPERATIONS = [
         topic, "g", 2, rate=3, per_ms=1000, burst=3)),
     Operation("report", _report),
     Operation("reports", _each(lambda store, topic: store.reports(topic, "g")), looks=True),
-    Operation("move", _move, SUBJECTS),
-    Operation("change", _change, SUBJECTS),
+    Operation("edit", _edit, SUBJECTS),
     Operation("cancel", _cancel, SUBJECTS),
     Operation("timer", _timer, SUBJECTS, looks=True),
     Operation("timers", _each(lambda store, topic: store.timers(topic)), SUBJECTS, looks=True),

@@ -128,4 +128,19 @@ GUARDS: Final = [
         "0\n",
         conforms("leases", "sqlite"),
     ),
+    Mutant(
+        "what is given back goes to the store behind a retry that has taken it along",
+        "runtime/order/key_order.py",
+        "threading.Lock()  # from when",
+        "__import__('contextlib').nullcontext()  # from when",
+        UNIT + "test_lanes.py",
+    ),
+    Mutant(
+        "what went back with a retried one of its run is given back again",
+        "runtime/order/settlement_order.py",
+        "                if cut:\n                    self._gone(",
+        "                cut = cut or [(one, None) for one in deliveries]\n"
+        "                if cut:\n                    self._gone(",
+        UNIT + "test_lanes.py",
+    ),
 ]

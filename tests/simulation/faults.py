@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from qframe.stores.records import Record
 from simulation.plan import Fault
 from simulation.store import Connection, Trouble
 
@@ -91,8 +92,12 @@ class Faults:
             self._ledger.is_sought = True
             server.seek(topic, group, dict.fromkeys(range(topic.slots), 0))
 
+    def _timers(self) -> list[Record]:
+        now_ms = self._server.now_ms()
+        return self._server.timers(self._topic, from_ms=now_ms + 1)
+
     def _change_timer(self, fault: Fault) -> None:
-        waiting = sorted(record.key or record.id for record in self._server.timers(self._topic))
+        waiting = sorted(record.key or record.id for record in self._timers())
         if not waiting:
             return
         subject = waiting[int(fault.size * len(waiting))]
@@ -100,5 +105,5 @@ class Faults:
             outcome = self._server.cancel(self._topic, subject)
         else:
             until_ms = self._server.now_ms() + int(fault.lasts_s * 1000)
-            outcome = self._server.move(self._topic, subject, until_ms)
+            outcome = self._server.edit(self._topic, subject, due_ms=until_ms)
         self._world.log("operator", f"{subject} is {fault.what}: {outcome}")

@@ -193,7 +193,7 @@ class Connection:
     def roster_bell(self, topic: Topic, group: str) -> SimulatedBell:
         return SimulatedBell(self, self.server.roster_rung)
 
-    def now_ms(self) -> int:
+    def now_ms(self, topic: Topic | None = None) -> int:
         return self.server.now_ms()
 
     def renew(

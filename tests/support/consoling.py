@@ -16,7 +16,7 @@ from qframe.web import console
 
 HERE: Final = "http://127.0.0.1"
 LOCAL: Final = ("127.0.0.1", 1)
-ORDERS: Final = Topic("orders", kind="ordered", slots=4)
+ORDERS: Final = Topic("orders", kind="ordered", slots=4, history="1d")
 EVENTS: Final = Topic("events", slots=4)
 LATER: Final = Topic("later", kind="delay", slots=2)
 SECRET: Final = "hunter-2-hunter"
@@ -37,7 +37,10 @@ ADDRESSES: Final = {
         "/messages", "/messages?q=topic:orders", "/messages?q=customer-77",
         "/messages?q=topic:orders+group:billing+state:waiting",
     ],
-    "/messages/{id:path}": ["/messages/dead-1", "/messages/blocked?topic=orders", "/messages/no"],
+    "/messages/{id:path}": [
+        "/messages/dead-1", "/messages/blocked?topic=orders", "/messages/no",
+        "/messages/good-1?topic=orders",
+    ],
     "/timers": ["/timers", "/timers?topic=later", "/timers?topic=later&key=timer-1"],
     "/schedules": ["/schedules"],
     "/workers": ["/workers"],
@@ -68,7 +71,7 @@ def fill(app: QFrame) -> None:
     app.declare(LATER)
     app.store.subscribe(LATER, "reminders")
     for number in range(6):
-        app.publish(ORDERS, {"text": BODY}, key=f"good-{number}")
+        app.publish(ORDERS, {"text": BODY}, key=f"good-{number}", id=f"good-{number}")
     for number in range(3):
         body = {"fails": "now", "text": BODY}
         app.publish(ORDERS, body, key=f"bad-{number}", id=f"dead-{number}")

@@ -39,6 +39,7 @@ CHANGES: Final[dict[str, Callable[[Admin], object]]] = {
     "pause pause": lambda admin: admin.pause("events", "billing"),
     "pause resume": lambda admin: admin.resume("events", "billing"),
     "tune tune": lambda admin: admin.tune("events", "billing", threads=2),
+    "tune ask_stacks": lambda admin: admin.ask_stacks("events", "billing"),
     "retry move_timer": lambda admin: admin.move_timer("later", "bell", at=2e9),
     "drop cancel_timer": lambda admin: admin.cancel_timer("later", "bell"),
 }
@@ -67,6 +68,7 @@ LOOKS: Final[dict[str, Callable[[Admin], object]]] = {
     "dead_causes": lambda admin: admin.dead_causes("events", "billing"),
     "holds": lambda admin: admin.holds("events"),
     "seek_preview": lambda admin: admin.seek_preview("events", "billing", "earliest"),
+    "stacks": lambda admin: admin.stacks("events", "billing"),
     "timers": lambda admin: admin.timers("later"),
     "timer": lambda admin: admin.timer("later", "bell"),
 }  # fmt: skip

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
@@ -222,6 +223,39 @@ def test_dead_letters_are_grouped_by_cause_with_a_trend(desk: Desk) -> None:
     ) == 3  # fmt: skip
     assert desk.dead() == ["m-4", "m-5"]
     assert desk.audit[-1]["cause"] == most.name
+
+
+@pytest.mark.parametrize("cause", [True, False])
+def test_only_those_that_died_from_a_moment_on_are_looked_at_and_settled(
+    desk: Desk, cause: bool
+) -> None:
+    desk.publish(1, 2)
+    desk.end(Verdict.DEAD)
+    desk.clock.advance(1)
+    since = desk.clock.now_ms() / 1000  # a deploy
+    desk.publish(3, 4)
+    desk.end(Verdict.DEAD)
+    seen = desk.admin.dead_causes("events", "billing", since=since)
+    assert [each.count for each in seen.causes] == [2]
+    late = desk.admin.dead("events", "billing", since=since)
+    assert {each.id for each in late} == {"m-3", "m-4"}
+    [last] = desk.admin.dead("events", "billing", after=late[0], since=since)
+    assert last == late[1]
+    first = desk.admin.dead("events", "billing")[0]
+    assert desk.admin.dead("events", "billing", after=first, since=since) == late
+    desk.publish(5)
+    desk.clock.advance(1)
+    desk.end(Verdict.DEAD)
+    name = seen.causes[0].name if cause else None
+    done = desk.admin.dead_retry(
+        "events", "billing", "all", since=since, until=seen.until, cause=name
+    )
+    assert done == 2
+    assert desk.dead() == ["m-1", "m-2", "m-5"]
+    assert desk.audit[-1]["since_ms"] == round(since * 1000)
+    at = datetime.fromtimestamp(since, UTC)
+    assert desk.admin.dead_drop("events", "billing", "all", since=at, cause=name) == 1
+    assert desk.dead() == ["m-1", "m-2"]
 
 
 def test_a_preview_of_a_seek_says_how_many_would_come_again_and_changes_nothing(

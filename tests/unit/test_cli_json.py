@@ -75,7 +75,11 @@ def test_a_commands_json_has_the_fields_of_the_page(app: QFrame, command: str) -
 
 
 def test_the_page_has_no_command_that_is_not_tried() -> None:
-    tried = {*COMMANDS, "workers"}  # a live worker: tests/integration/cli/test_ownership.py
+    tried = {
+        *COMMANDS,
+        "workers",
+        "workers --stacks",
+    }  # live workers: tests/integration/cli/test_ownership.py
     assert set(documented()) == tried
 
 

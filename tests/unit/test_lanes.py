@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -11,6 +13,7 @@ from qframe.outcomes import Verdict
 from qframe.runtime.handler.retry_policy import Disposition
 from qframe.runtime.order.key_order import KeyOrder
 from qframe.runtime.order.lanes import Lanes
+from qframe.runtime.order.settlement_order import One, SettlementOrder
 
 
 def delivery(key: str | None, seq: int, receipt: str = "r", slot: int = 0) -> Delivery:
@@ -140,3 +143,56 @@ def test_what_waits_behind_one_that_the_store_parks_with_its_subject_goes_back_w
     order.end(Disposition(first, verdict))
     assert gone == ([] if verdict is Verdict.DEAD else [second])
     assert order.free([first]) == ([second] if verdict is Verdict.DEAD else [])
+
+
+@pytest.mark.promise(3)
+def test_what_is_given_back_behind_one_that_is_retried_meanwhile_is_told_first() -> None:
+    first, second = delivery("a", 1), delivery("a", 2)
+    told: list[tuple[Delivery, Verdict]] = []
+    retrying = threading.Thread(target=lambda: order.end(Disposition(first, Verdict.RETRY)))
+
+    def put(one: list[Delivery] | Disposition) -> None:
+        assert isinstance(one, Disposition)
+        told.append((one.delivery, one.verdict))
+
+    def gone(_: list[Delivery]) -> None:
+        if retrying.ident is None:  # the second one has left its lane, and is not put yet
+            retrying.start()
+            retrying.join(0.1)
+
+    order = KeyOrder(Lanes(by_subject=True), by_run=True, gone=gone, put=put)
+    order.offer([first, second])
+    assert order.give_back([], lambda _: True) == [second]
+    retrying.join()
+    assert told == [(second, Verdict.RELEASE), (first, Verdict.RETRY)]
+
+
+@pytest.mark.promise(3)
+def test_what_went_back_with_a_retried_one_of_its_run_is_not_given_back_again() -> None:
+    first, second, third = (delivery("a", seq) for seq in (1, 2, 3))
+    told: list[One] = []
+    gone: list[Delivery] = []
+    order = SettlementOrder(told.append, gone.extend)
+    order.note([first, second, third])
+    retry = Disposition(first, Verdict.RETRY)
+    assert order.settle(first, retry) == [second, third]
+    order.release([second, third])
+    assert told == [retry]
+    assert gone == []
+
+
+@pytest.mark.promise(3)
+def test_giving_back_one_of_a_run_takes_along_what_has_ended_behind_it() -> None:
+    first, second, third = (delivery("a", seq) for seq in (1, 2, 3))
+    told: list[One] = []
+    gone: list[Delivery] = []
+    order = SettlementOrder(told.append, gone.extend)
+    order.note([first, second, third])
+    order.settle(third, third)
+    order.release([second])
+    assert [(one.delivery, one.verdict) for one in told if isinstance(one, Disposition)] == [
+        (second, Verdict.RELEASE)
+    ]
+    assert gone == [third]
+    order.settle(first, first)
+    assert told[1:] == [first]

@@ -31,7 +31,7 @@ class Controls:
 def test_settings_are_asked_for_again_when_the_store_was_away() -> None:
     consumer: Any = SimpleNamespace(topic=TOPIC.name, group="g")
     store: Any = Controls()
-    reporter: Any = SimpleNamespace(report=lambda: None)
+    reporter: Any = SimpleNamespace(report=lambda tunings: None)
     poller = SettingsPoller(
         consumers=[(TOPIC, consumer)], store=store, reporter=reporter, clock=VirtualClock(),
         events=Events(), on_failure=lambda *_: None,

@@ -57,7 +57,7 @@ from qframe.stores.types import Entry, LeaseRef, PullRequest, PullTerms, Settlem
 from qframe.topic import Topic
 
 PARTS = sorted(path.stem for path in (FOLDER / "parts").glob("*.lua"))
-MAY_NOT_FILL = {"publish_stream", "publish_subjects", "change", "restore"}  # fmt: skip
+MAY_NOT_FILL = {"publish_stream", "publish_subjects", "edit", "restore"}  # fmt: skip
 MAX_LINES, MAX_WIDTH = 200, 100
 INCLUDE = re.compile(r"^ *--@include (.+)$", re.MULTILINE)
 DEFINED = re.compile(r"^local (?:function )?([\w, ]+?)(?:\(| =)", re.MULTILINE)
@@ -100,7 +100,7 @@ def test_a_head_says_what_its_code_does(name: str) -> None:
     ("name", "old", "new", "fault"),
     [
         ("pull", "#!lua flags=allow-oom", "#!lua", "its first line"),
-        ("change", "#!lua", "#!lua flags=allow-oom", "its first line"),
+        ("edit", "#!lua", "#!lua flags=allow-oom", "its first line"),
         ("pull", "-- Cost: ", "-- Price: ", "its head has"),
         ("pull", "-- Promise: ", "--   ", "its head has"),
         ("pull", "ARGV[4] epoch", "ARGV[4] era", "the head names"),
@@ -185,7 +185,7 @@ class Recorder:
             "draw": [0, 1], "find_dead": [b"0"], "history": [],
             "stats": [b"0" * 16, *[0] * 9, -1, -1], "declare": b"", "offsets_at": b"0",
         }  # fmt: skip
-        if name in ("change", "move", "cancel", "hasten", "skip"):
+        if name in ("edit", "cancel", "hasten", "skip"):
             return b"absent"
         if name in (
             "publish_stream",
@@ -244,8 +244,15 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     ),
     "history": (lambda r: histories.found(r, DELAY, "an id", 0), 0),
     "heartbeat": (lambda r: rosters.heartbeat(r, DELAY, "a group", "a member", 400, "a time"), 0),
-    "cancel": (lambda r: timers.cancel(r, DELAY, "a subject"), 0),
-    "change": (lambda r: timers.change(r, DELAY, "a subject", b"1", None), 0),
+    "cancel": (
+        lambda r: timers.cancel(r, DELAY, "a subject", "a time", if_due_ms=77, by=None), 0,
+    ),
+    "edit": (
+        lambda r: timers.edit(
+            r, DELAY, "a subject", "a time", due_ms=5, body=b"1", headers=None, if_due_ms=77,
+            by="a name",
+        ), 0,
+    ),
     "claim": (
         lambda r: rosters.claim(
             r, DELAY, "a group", "a member", {0: "an epoch", 5: "an epoch"}, "a time"
@@ -265,7 +272,6 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "release_slots": (
         lambda r: rosters.release_slots(r, DELAY, "a group", "a member", [0, 5, 7], "a time"), 3,
     ),
-    "move": (lambda r: timers.move(r, DELAY, "a subject", 5, "a time"), 0),
     "offsets_at": (lambda r: groups.offsets_at(r, STREAM, 5), 0),
     "publish_stream": (
         lambda r: publish.publish(r, STREAM, [entry(n, delay_ms=1) for n in range(3)], "a time"), 3,
@@ -308,7 +314,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
 
 # What the store must give where a head names one of these.
 GIVEN: dict[str, Container[Any]] = {
-    "fresh": range(1, LARGEST_VERSION + 1), "member": ("a member",), "seen": (77,),
+    "fresh": range(1, LARGEST_VERSION + 1), "member": ("a member",), "seen": (77,), "lines": ("",),
     "seq": (7,), "error": ("an error",), "force": (1,),
     "given": ("a time",), "epoch": ("an epoch",),
     "receipt": ("a receipt",), "subject": ("a subject",), "kind": ("delay",), "lease": (400,),

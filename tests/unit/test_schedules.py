@@ -286,7 +286,7 @@ def test_a_topic_that_is_full_holds_up_its_own_schedules_alone(scene: Scene) -> 
 def test_a_record_that_cannot_be_read_harms_itself_alone(scene: Scene) -> None:
     scene.schedules.put("broken", "* * * * *", topic=ORDERS)
     scene.schedules.put("well", "* * * * *", topic=ORDERS)
-    scene.store.change(TOPIC, "broken", b"{", None)
+    scene.store.edit(TOPIC, "broken", body=b"{")
     scene.pass_time(60)
     scene.leader.turn()
     assert scene.ids() == ["cron/well/2026-03-27T12:01:00Z"]

@@ -6,8 +6,19 @@ from typing import Any, Final
 
 from qframe.admin.explain.cause import Cause, CauseName
 from qframe.clock import moment as in_utc
+from qframe.outcomes import Verdict
+from qframe.stores.history import LOST
+from qframe.stores.records import HistoryEntry
 
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
+
+_ENDS: Final[dict[str, str]] = {
+    Verdict.ACK: "settled it",
+    Verdict.RETRY: "failed",
+    Verdict.DEAD: "failed for good",
+    Verdict.RELEASE: "was given back, uncounted,",
+    LOST: "was lost",
+}
 
 
 def moment(ms: int | None) -> str:
@@ -26,6 +37,14 @@ def span(ms: int) -> str:
 def attempts(number: int) -> str:
     """A number of attempts."""
     return f"{number} attempt{'' if number == 1 else 's'}"
+
+
+def ended(one: HistoryEntry, *, names_group: bool = False) -> str:
+    """How an attempt ended, whose it was, and after how long."""
+    group = f" of group {one.group}" if names_group else ""
+    worker = f" by {one.worker}" if one.worker is not None else ""
+    took = f" after {span(one.ended_ms - one.began_ms)}" if one.began_ms is not None else ""
+    return f"attempt {one.attempt}{group}{worker} {_ENDS[one.verdict]}{took}"
 
 
 def due(name: CauseName, text: str, until_ms: int, now_ms: int, **facts: Any) -> Cause:

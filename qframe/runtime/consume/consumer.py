@@ -13,7 +13,7 @@ from qframe.errors import UnknownGroup
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
-from qframe.options.report import ConsumerReport
+from qframe.options.report import MOST_STACKS, ConsumerReport
 from qframe.outcomes import Settled
 from qframe.runtime.consume.engine import Engine
 from qframe.runtime.consume.finisher import Finisher
@@ -284,8 +284,7 @@ class Consumer:
         attempts = self.executor.withdraw(wanted)
         self.policy.let_go(attempts)
         let_through = [attempt.delivery for attempt in attempts]
-        deliveries = let_through + self._order.withdraw(wanted)
-        self._order.release(deliveries)
+        deliveries = self._order.give_back(let_through, wanted)
         for delivery in let_through:
             self._finisher.free(delivery)
         return deliveries
@@ -339,18 +338,18 @@ class Consumer:
 
     # For those who ask why messages wait.
 
-    def report(self) -> ConsumerReport:
-        """The facts that stand here alone."""
+    def report(self, *, with_stacks: bool = False) -> ConsumerReport:
+        """The facts that stand here alone; on request, where its handlers are in their code."""
         tags, limit, breaker = self._options.tags, self.flow.limit, self.flow.breaker
         return ConsumerReport(
             max_attempts=self._options.max_attempts,
             tags=None if tags is None else tuple(sorted(tags.tags)),
             all_tags=isinstance(tags, AllOf),
-            rate=None if limit is None else limit.rate,
-            limited=self.flow.limited,
+            rate=None if limit is None else limit.rate, limited=self.flow.limited,
             failures=0 if breaker is None or breaker.closed else breaker.failures,
             pause_ms=None if breaker is None else breaker.pause_ms,
-        )
+            stacks=tuple(self.executor.stacks()[:MOST_STACKS]) if with_stacks else None,
+        )  # fmt: skip
 
     # What the store or the coordinator says.
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import NamedTuple, Protocol
 
 from qframe.message import Delivery
+from qframe.options.report import HandlerStack
 from qframe.runtime.handler.attempt import Attempt
 
 
@@ -34,6 +35,9 @@ class Executor(Protocol):
 
     def in_hand(self) -> list[Attempt]:
         """Attempts that handlers have in hand, or will have for sure."""
+
+    def stacks(self) -> list[HandlerStack]:
+        """Where handlers are in their code now, as far as that can be seen."""
 
     def start(self) -> None:
         """Makes ready."""

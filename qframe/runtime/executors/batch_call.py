@@ -39,6 +39,11 @@ class BatchCall:
         """Calls it and waits for its end, in any thread but the loop's; returns its error."""
         return self._event_loop.wait_for(self._call())
 
+    def lines(self) -> tuple[str, ...]:
+        """The lines through which its handler awaits, or that run now."""
+        task = self._task
+        return () if task is None else self._event_loop.lines_of(task)
+
     def cancel(self) -> None:
         """Cancels it once, soon, from any thread."""
         if not self._cancelled:

@@ -5,10 +5,12 @@ from __future__ import annotations
 import threading
 from collections import deque
 from collections.abc import Awaitable, Callable, Iterable
+from types import FrameType
 from typing import Final, Protocol, cast
 
 from qframe.clock import Clock
 from qframe.message import Delivery
+from qframe.options.report import HandlerStack
 from qframe.runtime.executors.batch_call import BatchCall
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.executors.worker_threads import WorkerThreads
@@ -16,6 +18,7 @@ from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import check_result
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.batches import Batches
+from qframe.tracebacks import running_in
 
 TICK_S: Final = 0.01
 LAST_WORDS_S: Final = 5.0
@@ -59,6 +62,14 @@ class BatchWorker:
     def being_handled(self) -> list[Attempt]:
         """The attempts that its handler was called with."""
         return self.part
+
+    def stack(self, frame: FrameType) -> HandlerStack | None:
+        """Where its handler is, given its thread's frame; None where it has nothing in hand."""
+        part, call = self.part, self._call
+        if not part:
+            return None
+        lines = running_in(frame) if call is None else call.lines()
+        return HandlerStack(id=part[0].id, lines=lines, others=len(part) - 1)
 
     def take(self, attempts: list[Attempt]) -> None:
         """Has a batch in hand from now on."""
@@ -207,6 +218,11 @@ class BatchThreadExecutor:
     def in_hand(self) -> list[Attempt]:
         """Attempts that handlers have in hand, or will have; some may be settled."""
         return [attempt for worker in self._threads.workers for attempt in worker.attempts]
+
+    def stacks(self) -> list[HandlerStack]:
+        """The lines that each thread runs whose handler has a batch in hand."""
+        found = [worker.stack(frame) for worker, frame in self._threads.frames()]
+        return [stack for stack in found if stack is not None]
 
     def start(self) -> None:
         """Starts the threads, and the loop of an async handler."""

@@ -12,6 +12,7 @@ from typing import Any, Final, TypeVar
 from qframe.clock import Clock
 from qframe.runtime.executors.daemon_threads import DaemonThreadExecutor
 from qframe.service import Service
+from qframe.tracebacks import frames_of_threads, lines_of, running_in
 
 Result = TypeVar("Result")
 
@@ -90,6 +91,23 @@ class EventLoop(Service):
 
     def _reply(self) -> None:
         self._asked_s = None
+
+    def lines_of(self, task: asyncio.Task[Any]) -> tuple[str, ...]:
+        """The lines through which a task awaits, the innermost last; or those that it runs now.
+
+        A task that runs blocks all others, so its lines are those of the loop's thread.
+        """
+        steps = []
+        part: Any = task.get_coro()
+        while (
+            frame := getattr(part, "cr_frame", None) or getattr(part, "gi_frame", None)
+        ) is not None:
+            if getattr(part, "cr_running", False) and self._thread is not None:
+                running = frames_of_threads().get(self._thread.ident or 0)
+                return () if running is None else running_in(running)
+            steps.append((frame, frame.f_lineno or 0))
+            part = getattr(part, "cr_await", None) or getattr(part, "gi_yieldfrom", None)
+        return lines_of(steps)
 
     @property
     def is_here(self) -> bool:

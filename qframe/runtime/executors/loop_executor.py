@@ -10,6 +10,7 @@ from typing import Final, Protocol
 
 from qframe.current import HOLDER
 from qframe.message import Delivery
+from qframe.options.report import HandlerStack
 from qframe.runtime.executors.base import Ended
 from qframe.runtime.executors.engine_calls import EngineCalls
 from qframe.runtime.executors.event_loop import EventLoop
@@ -135,6 +136,14 @@ class LoopExecutor:
     def in_hand(self) -> list[Attempt]:
         """Attempts that handlers have in hand, or will have for sure."""
         return [call.attempt for call in list(self._tasks)]
+
+    def stacks(self) -> list[HandlerStack]:
+        """The lines through which each handler awaits, or that run now; the longest call first."""
+        return [
+            HandlerStack(id=call.attempt.id, lines=self._event_loop.lines_of(call.task))
+            for call in list(self._tasks)
+            if call.calling and call.task is not None
+        ]
 
     def start(self) -> None:
         """Starts the event loop, which it shares."""

@@ -9,6 +9,7 @@ from typing import Final, Protocol
 
 from qframe.clock import Clock
 from qframe.message import Delivery
+from qframe.options.report import HandlerStack
 from qframe.runtime.handler.attempt import Attempt
 
 LONGEST_WAIT_S: Final = 3600.0  # what a lock can wait for at once has a bound
@@ -51,6 +52,10 @@ class PullBuffer:
     def in_hand(self) -> list[Attempt]:
         """Attempts that are on their way to their user."""
         return list(self._taken)
+
+    def stacks(self) -> list[HandlerStack]:
+        """Calls no handler."""
+        return []
 
     def start(self) -> None:
         """Has no threads."""

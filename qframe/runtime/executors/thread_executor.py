@@ -13,10 +13,12 @@ from typing import Final, Protocol, TypeVar
 
 from qframe.clock import Clock
 from qframe.message import Delivery
+from qframe.options.report import HandlerStack
 from qframe.runtime.executors.worker_threads import WorkerThreads
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.time_limit import TimeLimit
+from qframe.tracebacks import running_in
 
 T = TypeVar("T")
 
@@ -142,6 +144,14 @@ class ThreadExecutor:
         workers = self._threads.workers
         return [one for worker in workers for one in (*worker.asked, *worker.being_handled)]
 
+    def stacks(self) -> list[HandlerStack]:
+        """The lines that each thread runs whose handler has an attempt in hand."""
+        return [
+            HandlerStack(id=attempt.id, lines=running_in(frame))
+            for worker, frame in self._threads.frames()
+            if (attempt := worker.attempt) is not None
+        ]
+
     def start(self) -> None:
         """Starts the threads."""
         self._threads.start()
@@ -251,7 +261,7 @@ class ThreadExecutor:
         """Handles the run, then what waited behind it, until nothing more may go on."""
         while True:
             if self._meter is not None:
-                self._meter.begun(worker.run.copy())
+                self._meter.begun(list(worker.run))
             started_s = self._clock.monotonic_s()
             before = worker.handled
             self._work.run(worker)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 from itertools import count
+from types import FrameType
 from typing import Generic, TypeVar
 
 from qframe.clock import Clock
@@ -12,6 +13,7 @@ from qframe.current import HOLDER, Holder
 from qframe.errors import BadOption
 from qframe.options.consumer import checked_threads
 from qframe.service import Service
+from qframe.tracebacks import frames_of_threads
 
 WorkerT = TypeVar("WorkerT", bound=Holder)
 
@@ -72,6 +74,17 @@ class WorkerThreads(Service, Generic[WorkerT]):
     def shrinking(self) -> bool:
         """Whether some thread is to end, so that none may begin with more than it has in hand."""
         return self._surplus > 0 or self._ended
+
+    def frames(self) -> list[tuple[WorkerT, FrameType]]:
+        """The innermost frame that each thread runs now, with its worker."""
+        with self._members_guard:
+            members = list(self._members.items())
+        running = frames_of_threads()
+        return [
+            (worker, frame)
+            for worker, thread in members
+            if (frame := running.get(thread.ident or 0)) is not None
+        ]
 
     def wake(self) -> None:
         """Wakes the monitor."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Protocol
 
 from qframe.message import Delivery
@@ -14,7 +14,7 @@ from qframe.runtime.handler.retry_policy import Disposition
 class Meter(Protocol):
     """Counts for one consumer; called from any thread, once for each run or settlement call."""
 
-    def begun(self, attempts: Collection[Attempt]) -> None:
+    def begun(self, attempts: Sequence[Attempt]) -> None:
         """Counts how long messages were due whose handlers are called now."""
 
     def handled(self, count: int, seconds: float) -> None:

@@ -40,8 +40,10 @@ class Order(Protocol):
     def release(self, deliveries: list[Delivery]) -> None:
         """Gives deliveries back, uncounted."""
 
-    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Delivery]:
-        """Takes out what waits here and is wanted."""
+    def give_back(
+        self, deliveries: list[Delivery], wanted: Callable[[Delivery], bool]
+    ) -> list[Delivery]:
+        """Gives back deliveries, and what waits here and is wanted; returns all of them."""
 
     def forget(self, lost: Collection[Delivery]) -> None:
         """Forgets what is not this worker's any more."""

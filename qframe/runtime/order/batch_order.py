@@ -48,7 +48,7 @@ class BatchOrder:
         self._gone = gone
         self._put = put
         self._on_skipped = on_skipped
-        self._settlement_order = SettlementOrder(self._put_in_turn) if in_turn else None
+        self._settlement_order = SettlementOrder(self._put_in_turn, gone) if in_turn else None
         self._skipped: deque[Delivery] = deque()
 
     def offer(self, deliveries: list[Delivery]) -> list[Delivery]:
@@ -102,16 +102,22 @@ class BatchOrder:
 
     def release(self, deliveries: list[Delivery]) -> None:
         """Gives deliveries back, uncounted, and with them what has ended behind them."""
+        if self._settlement_order is not None:
+            self._settlement_order.release(deliveries)
+            return
         dispositions, implied = releases(deliveries, by_run=self._by_run)
         self._gone(implied)
         for disposition in dispositions:
             self._put(disposition)
-        if self._settlement_order is not None:
-            self._gone(self._settlement_order.release(deliveries))
 
-    def withdraw(self, wanted: Callable[[Delivery], bool]) -> list[Delivery]:  # noqa: ARG002 - of the protocol
-        """Keeps nothing back from the executor."""
-        return []
+    def give_back(
+        self,
+        deliveries: list[Delivery],
+        wanted: Callable[[Delivery], bool],  # noqa: ARG002 - of the protocol
+    ) -> list[Delivery]:
+        """Gives deliveries back: nothing waits here, but in the executor."""
+        self.release(deliveries)
+        return deliveries
 
     def forget(self, lost: Collection[Delivery]) -> None:
         """Forgets what is not this worker's any more."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Callable, Collection, Iterable
 
 from qframe.message import Delivery
@@ -13,6 +14,9 @@ from qframe.runtime.order.lanes import Lanes
 
 class KeyOrder:
     """One delivery of a lane at a time, by `Lanes`, so that ends are in order by themselves.
+
+    One is retried while what waits behind it is given back, by a pause or a stop: whichever comes
+    first takes the rest of its lane along, and nothing goes to the store twice.
 
     Args:
         lanes: the lanes, with a filter where the consumer has tags.
@@ -34,9 +38,9 @@ class KeyOrder:
         self._by_run = by_run
         self._gone = gone
         self._put = put
+        self._guard = threading.Lock()  # from when something leaves its lane until it is put
         self.offer: Callable[[Iterable[Delivery]], list[Delivery]] = lanes.offer
         self.free: Callable[[Iterable[Delivery]], list[Delivery]] = lanes.free
-        self.withdraw: Callable[[Callable[[Delivery], bool]], list[Delivery]] = lanes.withdraw
         self.forget: Callable[[Collection[Delivery]], None] = lanes.forget
 
     def lane_of(self, delivery: Delivery) -> str | int | None:  # noqa: ARG002 - of the protocol
@@ -60,14 +64,31 @@ class KeyOrder:
 
         Where the store parks the subject, what waits behind in the lane goes back with it.
         """
-        self._put(disposition)
-        if self._by_run and disposition.verdict is not Verdict.DEAD:
-            self._gone(self._lanes.drop(disposition.delivery))
+        with self._guard:
+            self._end(disposition)
         return ()
 
     def release(self, deliveries: list[Delivery]) -> None:
         """Gives deliveries back, uncounted."""
+        with self._guard:
+            self._release(deliveries)
+
+    def give_back(
+        self, deliveries: list[Delivery], wanted: Callable[[Delivery], bool]
+    ) -> list[Delivery]:
+        """Gives back deliveries, and what waits behind others and is wanted; returns all."""
+        with self._guard:
+            deliveries = deliveries + self._lanes.withdraw(wanted)
+            self._release(deliveries)
+        return deliveries
+
+    def _release(self, deliveries: list[Delivery]) -> None:
         dispositions, implied = releases(deliveries, by_run=self._by_run)
         self._gone(implied)
         for disposition in dispositions:
-            self.end(disposition)
+            self._end(disposition)
+
+    def _end(self, disposition: Disposition) -> None:
+        if self._by_run and disposition.verdict is not Verdict.DEAD:
+            self._gone(self._lanes.drop(disposition.delivery))
+        self._put(disposition)

@@ -22,10 +22,14 @@ class SettlementOrder:
 
     Args:
         put: sends dispositions, in order; returns at once.
+        gone: hears of deliveries that the store takes back with others.
     """
 
-    def __init__(self, put: Callable[[One], None]) -> None:
+    def __init__(
+        self, put: Callable[[One], None], gone: Callable[[list[Delivery]], object]
+    ) -> None:
         self._put = put
+        self._gone = gone
         self._guard = threading.Lock()
         self._runs: dict[tuple[str | None, str], Run] = {}
 
@@ -58,24 +62,23 @@ class SettlementOrder:
                 del self._runs[name]
             return behind
 
-    def release(self, deliveries: Collection[Delivery]) -> list[Delivery]:
-        """Forgets what goes back to the store; returns what goes back with it.
+    def release(self, deliveries: Collection[Delivery]) -> None:
+        """Gives deliveries back, uncounted, and with them what had ended before its turn.
 
-        These are the ones behind it that had ended before their turn.
+        One that is not known here any more has gone back with one before it that is retried.
         """
-        rest = []
+        back = set(deliveries)
         with self._guard:
-            for name in {(one.subject, one.receipt) for one in deliveries}:
+            for name in dict.fromkeys((one.subject, one.receipt) for one in deliveries):
                 run = self._runs.pop(name, {})
-                cut = False
-                for one in list(run):
-                    cut = cut or one in deliveries
-                    if cut:
-                        disposition = run.pop(one)
-                        rest += [] if disposition is None else [one]
+                known = list(run)
+                first = next((place for place, one in enumerate(known) if one in back), len(known))
+                cut = [(one, run.pop(one)) for one in known[first:]]
                 if run:
                     self._runs[name] = run
-        return rest
+                if cut:
+                    self._gone([one for one, end in cut[1:] if end is not None or one in back])
+                    self._put(Disposition(cut[0][0], Verdict.RELEASE))
 
     def forget(self, lost: Collection[Delivery]) -> None:
         """Forgets what the store has taken away."""

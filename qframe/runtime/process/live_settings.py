@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, Protocol
+from typing import Final
 
 from qframe.clock import Clock
 from qframe.errors import BadOption, StoreUnavailable
 from qframe.events import Events
 from qframe.options.tuning import Tuning, tuning_of
 from qframe.runtime.consume.consumer import Consumer
-from qframe.runtime.process.reporter import Reporter
+from qframe.runtime.process.reporter import Reporter, SettingsStore
 from qframe.service import Service
-from qframe.stores.base import Controls, Inspecting
 from qframe.topic import Topic
 
 EVERY_S: Final = 1.0
-
-
-class SettingsStore(Controls, Inspecting, Protocol):
-    """The roles of a store that is polled."""
 
 
 class LiveSettings:
@@ -38,6 +33,11 @@ class LiveSettings:
         self._texts: Mapping[str, str] = {}
         self._applied = Tuning()
         self._where = {"topic": consumer.topic, "group": consumer.group}
+
+    @property
+    def tuning(self) -> Tuning:
+        """The settings as they were applied."""
+        return self._applied
 
     def apply(self, texts: Mapping[str, str]) -> None:
         """Applies settings, if they differ from the last ones."""
@@ -114,7 +114,7 @@ class SettingsPoller(Service):
             StoreUnavailable: if the store cannot be reached.
         """
         self._poll()
-        self._reporter.report()
+        self._report()
         self.start()
 
     def run(self) -> None:
@@ -122,7 +122,7 @@ class SettingsPoller(Service):
         while not self._stopping.wait(EVERY_S):
             try:
                 self._poll()
-                self._reporter.report()
+                self._report()
             except StoreUnavailable:
                 continue  # the consumers report it, and keep their last settings
 
@@ -131,6 +131,9 @@ class SettingsPoller(Service):
         """How long ago the store has replied, in seconds; it is asked every second."""
         heard_s = self._heard_s
         return float("inf") if heard_s is None else self._clock.monotonic_s() - heard_s
+
+    def _report(self) -> None:
+        self._reporter.report([each.tuning for each in self._settings])
 
     def _poll(self) -> None:
         found = self._store.tunings(self._asked) if self._asked else []

@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Final
+from contextlib import suppress
+from typing import Final, Protocol
 
 import msgspec
 
 from qframe.clock import Clock
 from qframe.errors import QFrameError
 from qframe.options.report import ConsumerReport
+from qframe.options.tuning import STACKS_S, Tuning
 from qframe.runtime.consume.consumer import Consumer
-from qframe.stores.base import Controls
+from qframe.stores.base import Controls, Inspecting
 from qframe.topic import Topic
 
 EVERY_S: Final = 10.0
 
 
+class SettingsStore(Controls, Inspecting, Protocol):
+    """The roles of a store that has settings, and keeps reports."""
+
+
 class Reporter:
     """Writes a report of each consumer into the store: when it changes, and every 10 s.
+
+    While a group's settings ask for stacks it reports each time that it is asked to, with where the
+    handlers are in their code. The store's clock says until when; it is read once for each request.
 
     Args:
         worker: the worker's id.
@@ -32,7 +41,7 @@ class Reporter:
         *,
         worker: str,
         consumers: Sequence[tuple[Topic, Consumer]],
-        store: Controls,
+        store: SettingsStore,
         clock: Clock,
     ) -> None:
         self._worker = worker
@@ -40,19 +49,38 @@ class Reporter:
         self._store = store
         self._clock = clock
         self._last: dict[int, tuple[ConsumerReport, float]] = {}
+        self._asked: dict[int, tuple[int, float]] = {}
 
-    def report(self) -> None:
-        """Writes the reports that are due; one that cannot be written now is due the next time."""
-        for number, (topic, consumer) in enumerate(self._consumers):
-            report, now_s = consumer.report(), self._clock.monotonic_s()
-            before, at_s = self._last.get(number, (None, 0.0))
-            if before is not None and _same(before, report) and now_s < at_s + EVERY_S:
-                continue
-            try:
-                self._store.report(topic, consumer.group, self._worker, report.to_json())
-            except QFrameError:
-                continue  # who needs the store tells of it; nobody waits for a report
+    def report(self, tunings: Sequence[Tuning]) -> None:
+        """Writes the reports that are due; one that cannot be written now is due the next time.
+
+        Args:
+            tunings: the settings of each consumer's group, in the consumers' order.
+        """
+        for number, tuning in enumerate(tunings):
+            with suppress(
+                QFrameError
+            ):  # who needs the store tells of it; nobody waits for a report
+                self._report(number, tuning)
+
+    def _report(self, number: int, tuning: Tuning) -> None:
+        topic, consumer = self._consumers[number]
+        is_asked = self._is_asked(number, tuning.stacks_until_ms)
+        report, now_s = consumer.report(with_stacks=is_asked), self._clock.monotonic_s()
+        before, at_s = self._last.get(number, (None, 0.0))
+        is_known = before is not None and _same(before, report) and now_s < at_s + EVERY_S
+        if is_asked or not is_known:
+            self._store.report(topic, consumer.group, self._worker, report.to_json())
             self._last[number] = report, now_s
+
+    def _is_asked(self, number: int, until_ms: int | None) -> bool:
+        """Whether somebody wants to see stacks until a moment of the store's clock."""
+        if until_ms is None:
+            return False
+        if self._asked.get(number, (None, 0.0))[0] != until_ms:
+            left_s = (until_ms - self._store.now_ms()) / 1000
+            self._asked[number] = until_ms, self._clock.monotonic_s() + min(left_s, STACKS_S)
+        return self._clock.monotonic_s() < self._asked[number][1]
 
 
 def _same(before: ConsumerReport, report: ConsumerReport) -> bool:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 
 from typing_extensions import override
 
@@ -43,7 +45,7 @@ class ModelInspecting(ModelRole, Inspecting):
             return verify(self._state(topic), self._now_ms())
 
     @override
-    def now_ms(self) -> int:
+    def now_ms(self, topic: Topic | None = None) -> int:
         return self._now_ms()
 
 
@@ -221,17 +223,20 @@ def _stands_in_line(cursor: GroupCursor, offset: int) -> bool:
     return offset >= cursor.floor and offset not in cursor.settled
 
 
-def waiting(state: TopicState, from_ms: int, until_ms: int | None, now_ms: int) -> list[Record]:
-    """The heads that are waiting and due in `[from_ms, until_ms)`, by due time, then seq."""
+def timers(state: TopicState, from_ms: int, until_ms: int | None, now_ms: int) -> list[Record]:
+    """The timers due in `[from_ms, until_ms)`, in the order of their places."""
     found = [
         record_of_head(state, name, number, subject, head, now_ms)
-        for name, cursors in sorted(state.groups.items())
+        for name, cursors in state.groups.items()
         for number, cursor in enumerate(cursors)
         for subject, head in cursor.heads.items()
-        if not head.in_doing and max(from_ms, now_ms + 1) <= head.due_ms
-        if until_ms is None or head.due_ms < until_ms
+        if not head.in_doing
     ]
-    return sorted(found, key=lambda record: (record.due_ms or 0, record.seq or 0))
+    if not state.topic.has_subjects:
+        found += [each for number in range(state.topic.slots) for each in kept_back(state, number)]
+    until = math.inf if until_ms is None else until_ms
+    within = [record for record in found if from_ms <= (record.due_ms or 0) < until]
+    return sorted(within, key=attrgetter("timer_place"))
 
 
 def record_of_head(

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+
 import msgspec
 from typing_extensions import override
 
 from qframe.outcomes import Moved
-from qframe.stores.base import StoredTimers
+from qframe.stores.acts import StoredTimers
+from qframe.stores.history import changes_of, timer_entry
 from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import GroupCursor, QueuedHead, TopicState
-from qframe.stores.records import Record
+from qframe.stores.model.state import UNCLAIMED, GroupCursor, QueuedHead, TopicState
+from qframe.stores.records import HistoryEntry, Record, TimerPlace
 from qframe.topic import Topic
 
 
@@ -18,23 +22,34 @@ class ModelTimers(ModelRole, StoredTimers):
     """Heads that are not handed out."""
 
     @override
-    def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
-        with self._lock:
-            moved = move(self._state(topic), subject, at_ms)
-        self._ring()
-        return moved
-
-    @override
-    def change(
-        self, topic: Topic, subject: str, body: bytes, headers: dict[str, str] | None
+    def edit(
+        self,
+        topic: Topic,
+        subject: str,
+        *,
+        due_ms: int | None = None,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        if_due_ms: int | None = None,
+        by: str | None = None,
     ) -> Moved:
         with self._lock:
-            return change(self._state(topic), subject, body, headers)
+            entry = partial(
+                timer_entry, now_ms=self._now_ms(), by=by, changes=changes_of(due_ms, body)
+            )
+            edited = edit(
+                self._state(topic), subject, due_ms, body, headers, if_due_ms=if_due_ms, entry=entry
+            )
+        self._ring()
+        return edited
 
     @override
-    def cancel(self, topic: Topic, subject: str) -> Moved:
+    def cancel(
+        self, topic: Topic, subject: str, *, if_due_ms: int | None = None, by: str | None = None
+    ) -> Moved:
         with self._lock:
-            return cancel(self._state(topic), subject)
+            entry = partial(timer_entry, now_ms=self._now_ms(), by=by)
+            return cancel(self._state(topic), subject, if_due_ms=if_due_ms, entry=entry)
 
     @override
     def timer(self, topic: Topic, subject: str) -> list[Record]:
@@ -49,11 +64,17 @@ class ModelTimers(ModelRole, StoredTimers):
 
     @override
     def timers(
-        self, topic: Topic, *, from_ms: int = 0, until_ms: int | None = None, limit: int = 100
+        self,
+        topic: Topic,
+        *,
+        from_ms: int = 0,
+        until_ms: int | None = None,
+        limit: int = 100,
+        after: TimerPlace | None = None,
     ) -> list[Record]:
         with self._lock:
-            found = inspect.waiting(self._state(topic), from_ms, until_ms, self._now_ms())
-        return found[:limit]
+            found = inspect.timers(self._state(topic), from_ms, until_ms, self._now_ms())
+        return [each for each in found if after is None or each.timer_place > after][:limit]
 
 
 def find(state: TopicState, subject: str) -> list[tuple[str, GroupCursor, QueuedHead]]:
@@ -66,37 +87,61 @@ def find(state: TopicState, subject: str) -> list[tuple[str, GroupCursor, Queued
     ]
 
 
-def move(state: TopicState, subject: str, at_ms: int) -> Moved:
-    """Makes a subject due at another time, for every group."""
-    result = _outcome_of(state, subject)
+def edit(
+    state: TopicState,
+    subject: str,
+    due_ms: int | None,
+    body: bytes | None,
+    headers: dict[str, str] | None,
+    *,
+    if_due_ms: int | None,
+    entry: Callable[[str, int], HistoryEntry],
+) -> Moved:
+    """Makes a subject due at another time, or gives it another body, for every group."""
+    result = _outcome_of(state, subject, if_due_ms)
     if result is Moved.DONE:
-        for _, _, head in find(state, subject):
-            head.due_ms = at_ms
+        for name, cursor, head in find(state, subject):
+            if due_ms is not None:
+                head.due_ms = max(0, due_ms)
+            if body is not None:
+                # The message itself may stand elsewhere too: behind another head, among the dead.
+                head.message = msgspec.structs.replace(head.message, body=body, headers=headers)
+            _keep(state, name, cursor, head, entry)
     return result
 
 
-def change(state: TopicState, subject: str, body: bytes, headers: dict[str, str] | None) -> Moved:
-    """Gives a subject another body and headers, for every group."""
-    result = _outcome_of(state, subject)
-    if result is Moved.DONE:
-        for _, _, head in find(state, subject):
-            # The message itself may stand elsewhere too: behind another head, or among the dead.
-            head.message = msgspec.structs.replace(head.message, body=body, headers=headers)
-    return result
-
-
-def cancel(state: TopicState, subject: str) -> Moved:
+def cancel(
+    state: TopicState,
+    subject: str,
+    *,
+    if_due_ms: int | None,
+    entry: Callable[[str, int], HistoryEntry],
+) -> Moved:
     """Takes a subject out with all its messages, for every group."""
-    result = _outcome_of(state, subject)
+    result = _outcome_of(state, subject, if_due_ms)
     if result is Moved.DONE:
-        for _, cursor, head in find(state, subject):
+        for name, cursor, head in find(state, subject):
             del cursor.heads[subject]
             cursor.cancelled += 1 + len(head.behind)
+            _keep(state, name, cursor, head, entry)
     return result
 
 
-def _outcome_of(state: TopicState, subject: str) -> Moved:
-    found = find(state, subject)
-    if not found:
-        return Moved.ABSENT
-    return Moved.DOING if any(head.in_doing for _, _, head in found) else Moved.DONE
+def _keep(
+    state: TopicState,
+    name: str,
+    cursor: GroupCursor,
+    head: QueuedHead,
+    entry: Callable[[str, int], HistoryEntry],
+) -> None:
+    if state.topic.history_ms and name != UNCLAIMED:
+        cursor.keep(entry(head.message.id, head.tries))
+
+
+def _outcome_of(state: TopicState, subject: str, if_due_ms: int | None) -> Moved:
+    found = [head for _, _, head in find(state, subject)]
+    if any(head.in_doing for head in found):
+        return Moved.DOING
+    if if_due_ms is not None:
+        found = [head for head in found if head.due_ms == if_due_ms]
+    return Moved.DONE if found else Moved.ABSENT

@@ -12,14 +12,16 @@ from typing import Final
 from qframe.codec import time_of_token
 from qframe.drivers.redis import Redis
 from qframe.outcomes import Verdict
-from qframe.stores.history import LOST, kept_error, kept_place, worker_of
+from qframe.stores.history import CANCELLED, EDITED, LOST, kept_error, kept_place, named, worker_of
 from qframe.stores.records import HistoryEntry
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.types import Settlement
 
 Note = tuple[str, int, int, int, str]
 
-_VERDICTS: Final = (Verdict.ACK, Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE, LOST)
+_VERDICTS: Final = (
+    Verdict.ACK, Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE, LOST, EDITED, CANCELLED,
+)  # fmt: skip
 _NUMBER_OF: Final = {verdict: number for number, verdict in enumerate(_VERDICTS, start=1)}
 _ENTRY: Final = struct.Struct(">QQBI")
 
@@ -35,6 +37,11 @@ def _note(one: Settlement) -> Note:
         words += f"\n{kept_error(one)}\n{kept_place(one) or ''}"
     took_ms = -1 if one.took_ms is None else max(0, one.took_ms)
     return one.id, took_ms, _NUMBER_OF[one.verdict], one.attempt, words
+
+
+def lines_of(keys: SlotKeys, by: str | None, changes: str = "") -> str:
+    """The lines of the entry of a timer that is edited or cancelled; "" where none is kept."""
+    return f"@{named(by) or ''}\n{changes}" if keys.topic.history_ms else ""
 
 
 def found(redis: Redis, keys: SlotKeys, message_id: str, slot: int | None) -> list[HistoryEntry]:

@@ -66,7 +66,7 @@ class RedisInspecting(RedisRole, Inspecting):
         return sentences(self._call(topic, verify, self._now()))
 
     @override
-    def now_ms(self) -> int:
+    def now_ms(self, topic: Topic | None = None) -> int:
         return self._now_ms()
 
 
@@ -134,6 +134,20 @@ def record_behind(
         lease_until_ms=head.lease_until_ms if in_run else None,
         held_since_ms=head.held_since_ms if in_run else None,
     )  # fmt: skip
+
+
+def records_of_delayed(
+    redis: Redis, keys: SlotKeys, slot: int, members: Sequence[bytes]
+) -> list[Record]:
+    """The messages that join a stream later, for people; none for those that have joined it."""
+    scores = redis.ask(keys.key(slot, "later"), "ZMSCORE", *members) if members else []
+    found = []
+    for member, due in zip(members, scores, strict=True):
+        if due is not None:
+            published, one = delayed(member, slot)
+            facts = {"due_ms": int(float(due))}
+            found.append(record_of_message(keys, None, slot, one, published, "waiting", **facts))
+    return found
 
 
 def record_of_log(
@@ -251,12 +265,8 @@ class SlotReader:
     def kept_back(self) -> Iterator[Record]:
         """Messages that no group has seen yet: delayed before a stream, held behind gaps."""
         keys, slot = self._place, self._slot
-        later = self._redis.ask(keys.key(slot, "later"), "ZRANGE", 0, self._at_most, "WITHSCORES")
-        for member, due in zip(later[::2], later[1::2], strict=True):
-            published, one = delayed(member, slot)
-            yield record_of_message(
-                keys, None, slot, one, published, "waiting", due_ms=int(float(due))
-            )
+        later = self._redis.ask(keys.key(slot, "later"), "ZRANGE", 0, self._at_most)
+        yield from records_of_delayed(self._redis, keys, slot, later)
         for member in self._redis.ask(keys.key(slot, "held"), "ZRANGE", 0, self._at_most):
             value, passed = self._redis.ask_many(
                 [

@@ -12,10 +12,13 @@ from functools import lru_cache
 
 from qframe.drivers.redis import Call, Redis
 from qframe.drivers.scripts import Script, script
+from qframe.errors import BadOption
 from qframe.stores.topic_options import topic_of
 from qframe.topic import Topic
 
 UNCLAIMED = ""
+ELSEWHERE = "timers_db"
+"""In place of a topic's kind, where it lies in a database (`qframe.stores.split`)."""
 
 Argument = bytes | str | int
 
@@ -57,9 +60,28 @@ def topics_key(namespace: str) -> bytes:
 
 
 def declared(redis: Redis, namespace: str, name: str) -> Topic | None:
-    """A topic as declared, or None."""
+    """A topic as declared, or None.
+
+    Raises:
+        BadOption: if it lies in a database.
+    """
     value = redis.ask(topics_key(namespace), "HGET", name)
+    if value is not None and is_elsewhere(value):
+        raise elsewhere(name)
     return None if value is None else topic_from(name, value)
+
+
+def is_elsewhere(value: bytes) -> bool:
+    """Whether a value of the hash of topics says that its topic lies in a database."""
+    return value.startswith(ELSEWHERE.encode())
+
+
+def elsewhere(name: str) -> BadOption:
+    """The error for whoever looks for such a topic in Redis."""
+    return BadOption(
+        "timers_db", "", f"the messages of topic {name!r} lie in a database",
+        "name it, as the processes do that have declared the topic",
+    )  # fmt: skip
 
 
 def topic_from(name: str, value: bytes) -> Topic:

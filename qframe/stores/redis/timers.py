@@ -2,36 +2,55 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from operator import attrgetter
+from typing import Final, NamedTuple
+
 from typing_extensions import override
 
+from qframe.codec import KEYLESS
 from qframe.drivers.redis import Redis
 from qframe.outcomes import Moved
-from qframe.stores.base import StoredTimers
-from qframe.stores.records import Record
-from qframe.stores.redis.envelopes import pack
+from qframe.stores.acts import StoredTimers
+from qframe.stores.history import changes_of
+from qframe.stores.records import Record, TimerPlace
+from qframe.stores.redis.envelopes import TICKET, pack
 from qframe.stores.redis.groups import keeping
-from qframe.stores.redis.inspect import records_of_heads
+from qframe.stores.redis.histories import lines_of
+from qframe.stores.redis.inspect import records_of_delayed, records_of_heads
 from qframe.stores.redis.keys import Argument, SlotKeys
 from qframe.stores.redis.role import RedisRole
+from qframe.stores.rules import RANKED
 from qframe.topic import Topic
+
+_PAGE: Final = 1000
 
 
 class RedisTimers(RedisRole, StoredTimers):
     """Heads that are not handed out."""
 
     @override
-    def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
-        return self._call(topic, move, subject, at_ms, self._now())
-
-    @override
-    def change(
-        self, topic: Topic, subject: str, body: bytes, headers: dict[str, str] | None
+    def edit(
+        self,
+        topic: Topic,
+        subject: str,
+        *,
+        due_ms: int | None = None,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        if_due_ms: int | None = None,
+        by: str | None = None,
     ) -> Moved:
-        return self._call(topic, change, subject, body, headers)
+        return self._call(
+            topic, edit, subject, self._now(), due_ms=due_ms, body=body, headers=headers,
+            if_due_ms=if_due_ms, by=by,
+        )  # fmt: skip
 
     @override
-    def cancel(self, topic: Topic, subject: str) -> Moved:
-        return self._call(topic, cancel, subject)
+    def cancel(
+        self, topic: Topic, subject: str, *, if_due_ms: int | None = None, by: str | None = None
+    ) -> Moved:
+        return self._call(topic, cancel, subject, self._now(), if_due_ms=if_due_ms, by=by)
 
     @override
     def timer(self, topic: Topic, subject: str) -> list[Record]:
@@ -39,72 +58,143 @@ class RedisTimers(RedisRole, StoredTimers):
 
     @override
     def timers(
-        self, topic: Topic, *, from_ms: int = 0, until_ms: int | None = None, limit: int = 100
+        self,
+        topic: Topic,
+        *,
+        from_ms: int = 0,
+        until_ms: int | None = None,
+        limit: int = 100,
+        after: TimerPlace | None = None,
     ) -> list[Record]:
-        return self._call(
-            topic, timers, from_ms=from_ms, until_ms=until_ms, limit=limit, now_ms=self._now_ms()
+        span = _TimerSpan(
+            max(0, from_ms), 2**53 if until_ms is None else max(0, until_ms), limit, after
         )
+        return self._call(topic, timers, span, self._now_ms())
 
 
-def move(redis: Redis, keys: SlotKeys, subject: str, at_ms: int, now: str) -> Moved:
-    """Makes a subject due at another time, for every group."""
-    return _everywhere(redis, keys, "move", now, str(keys.topic.kind), subject, max(0, at_ms))
+class _TimerSpan(NamedTuple):
+    """The timers of a page: due in `[from_ms, until_ms)`, and behind a place."""
+
+    from_ms: int
+    until_ms: int
+    limit: int
+    after: TimerPlace | None
+
+    @property
+    def first_ms(self) -> int:
+        """The due time from which on they are looked for."""
+        return max(self.from_ms, self.after.due_ms if self.after else 0)
 
 
-def change(
-    redis: Redis, keys: SlotKeys, subject: str, body: bytes, headers: dict[str, str] | None
+def edit(
+    redis: Redis,
+    keys: SlotKeys,
+    subject: str,
+    now: str,
+    *,
+    due_ms: int | None,
+    body: bytes | None,
+    headers: dict[str, str] | None,
+    if_due_ms: int | None,
+    by: str | None,
 ) -> Moved:
-    """Gives a subject another body and headers, for every group."""
-    kind = str(keys.topic.kind)
-    return _everywhere(redis, keys, "change", kind, subject, pack(body), pack(headers))
+    """Makes a subject due at another time, or gives it another body, for every group."""
+    return _change(
+        redis, keys, "edit", subject, now, str(keys.topic.kind), subject,
+        "" if due_ms is None else max(0, due_ms), b"" if body is None else pack(body),
+        pack(headers), "" if if_due_ms is None else if_due_ms,
+        lines_of(keys, by, changes_of(due_ms, body)),
+    )  # fmt: skip
 
 
-def cancel(redis: Redis, keys: SlotKeys, subject: str) -> Moved:
+def cancel(
+    redis: Redis, keys: SlotKeys, subject: str, now: str, *, if_due_ms: int | None, by: str | None
+) -> Moved:
     """Takes a subject out with all its messages, for every group."""
-    return _everywhere(redis, keys, "cancel", str(keys.topic.kind), subject)
+    return _change(
+        redis, keys, "cancel", subject, now, str(keys.topic.kind), subject,
+        "" if if_due_ms is None else if_due_ms, lines_of(keys, by),
+    )  # fmt: skip
 
 
 def timer(redis: Redis, keys: SlotKeys, subject: str, now_ms: int) -> list[Record]:
     """Where the subject stands: a record for each group that has it."""
     found = []
     for group in keeping(redis, keys):
-        for slot in range(keys.topic.slots):
+        for slot in _slots_of(keys, subject):
             found += records_of_heads(redis, keys, group, slot, [subject.encode()], now_ms)
     return found
 
 
-def timers(
-    redis: Redis, keys: SlotKeys, *, from_ms: int, until_ms: int | None, limit: int, now_ms: int
-) -> list[Record]:
-    """The heads that are waiting and due in `[from_ms, until_ms)`, by due time, then seq."""
-    found = []
-    first = max(from_ms, now_ms + 1)
-    last = "+inf" if until_ms is None else f"({until_ms}"
-    for group in keeping(redis, keys):
-        for slot in range(keys.topic.slots):
-            subjects: list[bytes] = []
+def timers(redis: Redis, keys: SlotKeys, span: _TimerSpan, now_ms: int) -> list[Record]:
+    """The timers due in a span, in the order of their places."""
+    found: list[Record] = []
+    groups = keeping(redis, keys)
+    for slot in range(keys.topic.slots):
+        for group in groups:
+            subjects = _due(redis, keys, slot, group, span)
             for name in ("waiting", "retry"):
-                key = keys.key(slot, name, group)
-                subjects += _in_span(redis, key, first, last, limit)
+                subjects += _scored(redis, keys.key(slot, name, group), span)
             found += records_of_heads(redis, keys, group, slot, subjects, now_ms)
-    found.sort(key=lambda one: (one.due_ms or 0, one.seq or 0))
-    return found[:limit]
+        if not keys.topic.has_subjects:
+            members = _scored(redis, keys.key(slot, "later"), span)
+            found += records_of_delayed(redis, keys, slot, members)
+    found = [each for each in found if span.after is None or each.timer_place > span.after]
+    found.sort(key=attrgetter("timer_place"))
+    return found[: span.limit]
 
 
-def _in_span(redis: Redis, key: bytes, first: int, last: str, limit: int) -> list[bytes]:
-    """Members by score, with all that share the score of the last."""
-    found = redis.ask(key, "ZRANGEBYSCORE", first, last, "WITHSCORES", "LIMIT", 0, limit)
+def _scored(redis: Redis, key: bytes, span: _TimerSpan) -> list[bytes]:
+    """Members by score, with all that share the score of the first and of the last."""
+    until = f"({span.until_ms}"
+    found = redis.ask(
+        key, "ZRANGEBYSCORE", span.first_ms, until, "WITHSCORES", "LIMIT", 0, span.limit
+    )
     members: list[bytes] = found[::2]
-    if len(members) == limit:
-        score = found[-1]
-        members = [each for each, at in zip(members, found[1::2], strict=True) if at != score]
-        members += redis.ask(key, "ZRANGEBYSCORE", score, score)
-    return members
+    if len(members) < span.limit:
+        return members
+    first, last = found[1], found[-1]
+    if span.after is None or int(float(first)) > span.after.due_ms:
+        members = [each for each, at in zip(members, found[1::2], strict=True) if at != last]
+        return members + list(redis.ask(key, "ZRANGEBYSCORE", last, last))
+    # Those of the moment at which the page before has ended may be behind it, or before.
+    members = list(redis.ask(key, "ZRANGEBYSCORE", first, first))
+    rest = span._replace(from_ms=span.after.due_ms + 1, after=None)
+    return members + (_scored(redis, key, rest) if rest.from_ms < span.until_ms else [])
 
 
-def _everywhere(redis: Redis, keys: SlotKeys, script: str, *arguments: Argument) -> Moved:
-    """Asks every slot, since a body's hash does not tell its own."""
-    slots = range(keys.topic.slots)
+def _due(redis: Redis, keys: SlotKeys, slot: int, group: str, span: _TimerSpan) -> list[bytes]:
+    """The subjects that are due: where their rank comes first, all are looked at."""
+    key = keys.key(slot, "todo", group)
+    first, end = TICKET.pack(span.first_ms, 0), TICKET.pack(span.until_ms, 0)
+    if keys.topic.kind not in RANKED:
+        place = span.after
+        if place is not None and place.due_ms == span.first_ms:
+            first = TICKET.pack(place.due_ms, place.seq)
+        # One more, since the first may be the one at which the page before has ended.
+        most = span.limit + 1
+        found = redis.ask(key, "ZRANGEBYLEX", b"[" + first, b"(" + end, "LIMIT", 0, most)
+        return [member[TICKET.size :] for member in found]
+    ahead: list[bytes] = []
+    start = 0
+    while members := redis.ask(key, "ZRANGE", start, start + _PAGE - 1):
+        ahead += [each for each in members if first <= each < end]
+        if span.after is None:
+            ahead = sorted(ahead)[: span.limit]
+        start += _PAGE
+    return [member[TICKET.size :] for member in sorted(ahead)]
+
+
+def _slots_of(keys: SlotKeys, subject: str) -> Sequence[int]:
+    """Where a subject may stand: a body's hash does not tell its slot."""
+    if subject.startswith(KEYLESS):
+        return range(keys.topic.slots)
+    return [keys.topic.slot_of(subject.encode())]
+
+
+def _change(redis: Redis, keys: SlotKeys, script: str, subject: str, *arguments: Argument) -> Moved:
+    """Asks every slot in which a subject may stand."""
+    slots = _slots_of(keys, subject)
     replies = redis.run([keys.call(script, slot, *arguments) for slot in slots])
     results = {Moved(reply.decode()) for reply in replies}
     for result in (Moved.DOING, Moved.DONE):

@@ -5,21 +5,24 @@ from __future__ import annotations
 from typing_extensions import override
 
 from qframe.drivers.redis import Call, Redis
-from qframe.errors import TopicMismatch
+from qframe.errors import BadOption, TopicMismatch
 from qframe.stores.base import Topics
 from qframe.stores.redis import groups
 from qframe.stores.redis.audit import OF_SLOT
 from qframe.stores.redis.keys import (
+    ELSEWHERE,
     UNCLAIMED,
     SlotKeys,
     declared,
+    elsewhere,
+    is_elsewhere,
     of,
     topic_from,
     topics_key,
 )
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.topic_options import TopicOptions
-from qframe.topic import Topic
+from qframe.topic import Kind, Topic
 
 
 class RedisTopics(RedisRole, Topics):
@@ -29,6 +32,14 @@ class RedisTopics(RedisRole, Topics):
     def declare(self, topic: Topic) -> None:
         declare(self._redis, self.namespace, topic)
         self._known_keys[topic.name] = SlotKeys(self.namespace, topic)
+
+    def point_away(self, topic: Topic) -> None:
+        """Refuses the topic from now on to whoever does not know where it lies."""
+        declare(self._redis, self.namespace, topic, kind=ELSEWHERE)
+
+    def unpoint(self, topic: Topic) -> None:
+        """Forgets what `point_away` has done."""
+        self._redis.ask(topics_key(self.namespace), "HDEL", topic.name)
 
     @override
     def topic(self, name: str) -> Topic | None:
@@ -52,28 +63,42 @@ class RedisTopics(RedisRole, Topics):
         return done
 
 
-def declare(redis: Redis, namespace: str, topic: Topic) -> None:
-    """Makes a topic known, or changes its options."""
+def declare(redis: Redis, namespace: str, topic: Topic, kind: str = "") -> None:
+    """Makes a topic known, or changes its options; under another word than its kind, if given."""
+    kind = kind or str(topic.kind)
     [before] = redis.run(
         [
             Call(
                 of("declare"), topics_key(namespace),
-                (topic.name, f"{topic.kind} {topic.slots}", TopicOptions.of(topic).to_json()),
+                (topic.name, f"{kind} {topic.slots}", TopicOptions.of(topic).to_json()),
             )
         ]
     )  # fmt: skip
     if before:
-        kind, slots = before.decode().split()
-        if kind != topic.kind:
-            raise TopicMismatch(topic.name, "kind", kind, str(topic.kind))
+        known, slots = before.decode().split()
+        if {known, kind} == {ELSEWHERE, Kind.DELAY}:
+            raise elsewhere(topic.name) if known == ELSEWHERE else _is_here(topic.name)
+        if known != kind:
+            kinds = [str(Kind.DELAY) if each == ELSEWHERE else each for each in (known, kind)]
+            raise TopicMismatch(topic.name, "kind", *kinds)
         raise TopicMismatch(topic.name, "slots", int(slots), topic.slots)
 
 
+def _is_here(name: str) -> BadOption:
+    return BadOption(
+        "timers_db", "", f"topic {name!r} was declared without it, and its messages lie in Redis",
+        "have its workers empty it without timers_db and delete it, or take another name",
+    )  # fmt: skip
+
+
 def all_declared(redis: Redis, namespace: str) -> list[Topic]:
-    """All topics, by name."""
+    """All topics that lie here, by name."""
     flat = redis.ask(topics_key(namespace), "HGETALL")
     pairs = zip(flat[::2], flat[1::2], strict=True)
-    return [topic_from(name.decode(), value) for name, value in sorted(pairs)]
+    return [
+        topic_from(name.decode(), value)
+        for name, value in sorted(pairs) if not is_elsewhere(value)
+    ]  # fmt: skip
 
 
 def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:

@@ -21,17 +21,20 @@ from qframe.stores.sql.schema import HeadState, is_there, subjects
 from qframe.stores.types import LOST_ERROR, PullRequest, PullResult, PullTerms
 from qframe.topic import Kind
 
-_CLAIMABLE: Final = Statement(
+_CLAIMABLE: Final = (
     select(subjects)
     .where(
         subjects.c.cursor == bindparam("at"),
-        subjects.c.state == bindparam("standing"),
         is_there(subjects.c.state),
         subjects.c.due <= bindparam("now"),
     )
     .order_by(subjects.c.rank, subjects.c.due, subjects.c.seq)
-    .limit(bindparam("most")),
-    "at standing now most",
+    .limit(bindparam("most"))
+)
+_IN_TODO: Final = Statement(_CLAIMABLE.where(subjects.c.state == HeadState.TODO), "at now most")
+# All that wait are of one rank. Without it, those that are to come would be looked at as well.
+_BY_TIME: Final = Statement(
+    _CLAIMABLE.where(subjects.c.state == HeadState.WAITING, subjects.c.rank == 0), "at now most"
 )
 
 _LIKELY_RUN: Final = 4
@@ -91,7 +94,7 @@ def claim(
 ) -> int:
     """Hands out heads that are due, and the runs behind them; returns how many messages."""
     now_ms, terms, pulled = pulling.now_ms, pulling.terms, pulling.pulled
-    standing = HeadState.TODO if kind in rules.RANKED else HeadState.WAITING
+    claimable = _IN_TODO if kind in rules.RANKED else _BY_TIME
     left, taken = ask.limit, 0
     while left > 0:
         most = left
@@ -99,7 +102,7 @@ def claim(
             # A subject may bring a run with it, as long as those before, so few are enough.
             run = (ask.limit - left) // taken if taken else _LIKELY_RUN
             most = min(left, max(_LIKELY_RUN, left // run))
-        rows = transaction.rows(_CLAIMABLE, (at, standing, now_ms, most))
+        rows = transaction.rows(claimable, (at, now_ms, most))
         runs = _Runs(transaction, rows, terms.run if kind is Kind.ORDERED else 1)
         has_ended = False
         for number, row in enumerate(rows):

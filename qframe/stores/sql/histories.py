@@ -15,13 +15,14 @@ from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Verdict
-from qframe.stores.history import ENTRIES
+from qframe.stores.history import CANCELLED, EDITED, ENTRIES
 from qframe.stores.records import HistoryEntry
 from qframe.stores.sql.cursors import GROUPS
 from qframe.stores.sql.schema import PER_TOPIC, history, is_there
 from qframe.stores.sql.topic_ref import TopicRef
 
-_LAST: Final = frozenset((str(Verdict.ACK), str(Verdict.DEAD)))
+_LAST: Final = frozenset((str(Verdict.ACK), str(Verdict.DEAD), CANCELLED))
+_RANKS: Final = {Verdict.RELEASE: 0, EDITED: 2, CANCELLED: 3}
 _BITS: Final = 20  # of a number that tell apart what has ended in one millisecond
 
 _OF: Final = (history.c.cursor == bindparam("at"), history.c.id == bindparam("of"))
@@ -89,10 +90,10 @@ def of(transaction: Transaction, at: int, group: str, message_id: str) -> list[H
     ][-ENTRIES:]  # fmt: skip
 
 
-def _in_order(row: Row) -> tuple[int, int, bool]:
+def _in_order(row: Row) -> tuple[int, int, int]:
     """The order of a message's rows: what has ended in one millisecond goes by its attempt."""
     _, _, _, attempt, verdict, ended_ms, *_ = row
-    return ended_ms, attempt, verdict != Verdict.RELEASE
+    return ended_ms, attempt, _RANKS.get(verdict, 1)
 
 
 def forget(transaction: Transaction, ref: TopicRef, limit: int, now_ms: int) -> int:

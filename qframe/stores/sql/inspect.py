@@ -26,6 +26,7 @@ from qframe.stores.sql.cursors import (
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.records import (
     record_of_dead,
+    record_of_delayed,
     record_of_head,
     record_of_log,
 )
@@ -107,7 +108,7 @@ class SqlInspecting(SqlRole, Inspecting):
         return sentences(self._read(topic, verify))
 
     @override
-    def now_ms(self) -> int:
+    def now_ms(self, topic: Topic | None = None) -> int:
         return self._database.read_autocommit(lambda it: it.now_ms())
 
 
@@ -179,9 +180,7 @@ def _kept_back(transaction: Transaction, ref: TopicRef, slot: int, limit: int) -
     """Messages that no group has seen yet: delayed before a stream, held behind gaps."""
     at = ref.slot_number(slot)
     for row in transaction.rows(_LATER, (at, limit)):
-        record = record_of_log(ref, None, slot, "waiting", (None, *row[3:]))
-        record.due_ms = row[2]
-        yield record
+        yield record_of_delayed(ref, slot, row)
     for _, key, sequence, due, priority, message_id, headers, body, at_ms in transaction.rows(
         _HELD, (at, limit)
     ):

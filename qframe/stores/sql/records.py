@@ -52,6 +52,13 @@ def record_of_log(ref: TopicRef, group: str | None, slot: int, state: str, row: 
     )  # fmt: skip
 
 
+def record_of_delayed(ref: TopicRef, slot: int, row: Row) -> Record:
+    """A message that joins a stream later, from a row of its table."""
+    record = record_of_log(ref, None, slot, "waiting", (None, *row[3:]))
+    record.due_ms = row[2]
+    return record
+
+
 def record_of_dead(ref: TopicRef, group: str, row: Row) -> Record:
     """A dead letter, from a row of its table."""
     (cursor, seq, subject, priority, attempts, error, traceback, died_at,

@@ -17,8 +17,8 @@ from qframe.stores.sql.lookups import whole_heads
 from qframe.stores.sql.records import (
     record_behind,
     record_of_dead,
+    record_of_delayed,
     record_of_head,
-    record_of_log,
     state_of_head,
 )
 from qframe.stores.sql.schema import backlog, dead, held, later, subjects
@@ -97,7 +97,8 @@ class SqlPages:
             return _page(records, rows, limit, lambda row: str(row[0] + 1))
         if part == "later":
             rows = self._transaction.rows(_LATER, (in_slot, int(after or -1), limit))
-            return _page(self._delayed(slot, rows), rows, limit, lambda row: str(row[1]))
+            records = [record_of_delayed(self._ref, slot, row) for row in rows]
+            return _page(records, rows, limit, lambda row: str(row[1]))
         if part == "held":
             key, number = _pair(after)
             rows = self._transaction.rows(_HELD, (in_slot, key, key, number, limit))
@@ -121,14 +122,6 @@ class SqlPages:
         rows = self._transaction.rows(_DEAD, (at, int(after or -1), limit))
         records = [record_of_dead(self._ref, group, row) for row in rows]
         return _page(records, rows, limit, lambda row: str(row[1]))
-
-    def _delayed(self, slot: int, rows: Sequence[Row]) -> list[Record]:
-        found = []
-        for row in rows:
-            record = record_of_log(self._ref, None, slot, "waiting", (None, *row[3:]))
-            record.due_ms = row[2]
-            found.append(record)
-        return found
 
     def _behind(self, group: str, at: int, rows: Sequence[Row]) -> list[Record]:
         """Messages behind heads; of a run that is in doing, only its head is told so."""

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
+from operator import attrgetter
 from typing import Final
 
-from sqlalchemy import bindparam, delete, select
+from sqlalchemy import bindparam, delete, or_, select
 from typing_extensions import override
 
+from qframe.codec import KEYLESS
 from qframe.drivers.sql import Statement, Transaction
 from qframe.outcomes import Moved
-from qframe.stores.base import StoredTimers
-from qframe.stores.records import Record
+from qframe.stores.acts import StoredTimers
+from qframe.stores.history import changes_of, timer_entry
+from qframe.stores.records import HistoryEntry, Record, TimerPlace
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
-from qframe.stores.sql.cursors import GROUPS, lock_cursors
+from qframe.stores.sql.cursors import EVERYTHING, GROUPS, UNCLAIMED, lock_cursors
 from qframe.stores.sql.heads import HeadRow, headers_text
+from qframe.stores.sql.histories import keep
 from qframe.stores.sql.notifications import notify_messages
-from qframe.stores.sql.records import record_of_head
+from qframe.stores.sql.records import record_of_delayed, record_of_head
 from qframe.stores.sql.role import SqlRole
-from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, subjects
+from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, later, subjects
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Topic
 
@@ -29,37 +34,64 @@ _DROP_BEHIND: Final = Statement(
     ),
     "at of",
 )
+_c: Final = subjects.c
+_SPAN: Final = (
+    _c.due >= bindparam("since"),
+    _c.due < bindparam("until"),
+    or_(_c.due > bindparam("since"), _c.seq >= bindparam("s")),
+)
 _WAITING: Final = Statement(
     select(subjects)
-    .where(
-        subjects.c.cursor == bindparam("at"),
-        subjects.c.state == HeadState.WAITING,
-        subjects.c.rank == 0,
-        subjects.c.due >= bindparam("since"),
-        subjects.c.due < bindparam("until"),
-    )
-    .order_by(subjects.c.due, subjects.c.seq)
+    .where(_c.cursor == bindparam("at"), _c.state == HeadState.WAITING, _c.rank == 0, *_SPAN)
+    .order_by(_c.due, _c.seq)
     .limit(bindparam("most")),
-    "at since until most",
+    "at since until since s most",
 )
+_TODO: Final = Statement(
+    select(subjects)
+    .where(_c.cursor == bindparam("at"), _c.state == HeadState.TODO, *_SPAN)
+    .order_by(_c.due, _c.seq)
+    .limit(bindparam("most")),
+    "at since until since s most",
+)
+_LATER: Final = Statement(
+    select(later)
+    .where(
+        later.c.slot == bindparam("at"), later.c.due >= bindparam("since"),
+        later.c.due < bindparam("until"),
+        or_(later.c.due > bindparam("since"), later.c.id >= bindparam("i")),
+    )
+    .order_by(later.c.due, later.c.id)
+    .limit(bindparam("most")),
+    "at since until since i most",
+)  # fmt: skip
 
 
 class SqlTimers(SqlRole, StoredTimers):
     """Heads that are not handed out."""
 
     @override
-    def move(self, topic: Topic, subject: str, at_ms: int) -> Moved:
-        return self._write(topic, move, subject, at_ms)
-
-    @override
-    def change(
-        self, topic: Topic, subject: str, body: bytes, headers: dict[str, str] | None
+    def edit(
+        self,
+        topic: Topic,
+        subject: str,
+        *,
+        due_ms: int | None = None,
+        body: bytes | None = None,
+        headers: dict[str, str] | None = None,
+        if_due_ms: int | None = None,
+        by: str | None = None,
     ) -> Moved:
-        return self._write(topic, change, subject, body, headers_text(headers))
+        return self._write(
+            topic, edit, subject, due_ms=due_ms, body=body, headers=headers_text(headers),
+            if_due_ms=if_due_ms, by=by,
+        )  # fmt: skip
 
     @override
-    def cancel(self, topic: Topic, subject: str) -> Moved:
-        return self._write(topic, cancel, subject)
+    def cancel(
+        self, topic: Topic, subject: str, *, if_due_ms: int | None = None, by: str | None = None
+    ) -> Moved:
+        return self._write(topic, cancel, subject, if_due_ms=if_due_ms, by=by)
 
     @override
     def timer(self, topic: Topic, subject: str) -> list[Record]:
@@ -67,45 +99,57 @@ class SqlTimers(SqlRole, StoredTimers):
 
     @override
     def timers(
-        self, topic: Topic, *, from_ms: int = 0, until_ms: int | None = None, limit: int = 100
+        self,
+        topic: Topic,
+        *,
+        from_ms: int = 0,
+        until_ms: int | None = None,
+        limit: int = 100,
+        after: TimerPlace | None = None,
     ) -> list[Record]:
-        return self._read(topic, timers, from_ms=from_ms, until_ms=until_ms, limit=limit)
+        return self._read(
+            topic, timers, from_ms=from_ms, until_ms=until_ms, limit=limit, after=after
+        )
 
 
-def move(transaction: Transaction, ref: TopicRef, subject: str, at_ms: int) -> Moved:
-    """Makes a subject due at another time, for every group."""
-
-    def moved(head: HeadRow) -> None:
-        now_ms = transaction.now_ms()
-        head.due_ms = at_ms
-        head.state, head.rank = heads.position_of(ref.topic.kind, at_ms, head.priority, now_ms)
-        heads.save(transaction, head)
-        notify_messages(transaction, ref, [head.cursor % PER_TOPIC])
-
-    return _change(transaction, ref, subject, moved)
-
-
-def change(
-    transaction: Transaction, ref: TopicRef, subject: str, body: bytes, headers: str | None
+def edit(
+    transaction: Transaction,
+    ref: TopicRef,
+    subject: str,
+    *,
+    due_ms: int | None,
+    body: bytes | None,
+    headers: str | None,
+    if_due_ms: int | None,
+    by: str | None,
 ) -> Moved:
-    """Gives a subject another body and headers, for every group."""
+    """Makes a subject due at another time, or gives it another body, for every group."""
 
-    def changed(head: HeadRow) -> None:
-        head.body, head.headers = body, headers
+    def edited(head: HeadRow, now_ms: int) -> None:
+        if due_ms is not None:
+            head.due_ms = max(0, due_ms)
+            position = heads.position_of(ref.topic.kind, head.due_ms, head.priority, now_ms)
+            head.state, head.rank = position
+            notify_messages(transaction, ref, [head.cursor % PER_TOPIC])
+        if body is not None:
+            head.body, head.headers = body, headers
         heads.save(transaction, head)
 
-    return _change(transaction, ref, subject, changed)
+    entry = partial(timer_entry, by=by, changes=changes_of(due_ms, body))
+    return _change(transaction, ref, subject, if_due_ms, edited, entry)
 
 
-def cancel(transaction: Transaction, ref: TopicRef, subject: str) -> Moved:
+def cancel(
+    transaction: Transaction, ref: TopicRef, subject: str, *, if_due_ms: int | None, by: str | None
+) -> Moved:
     """Takes a subject out with all its messages, for every group."""
 
-    def cancelled(head: HeadRow) -> None:
+    def cancelled(head: HeadRow, _now_ms: int) -> None:
         behind = transaction.run(_DROP_BEHIND, (head.cursor, subject))
         transaction.run(heads.DELETE, (head.cursor, subject))
         transaction.run(arrive.COUNT, (0, 0, 1 + behind, head.cursor))
 
-    return _change(transaction, ref, subject, cancelled)
+    return _change(transaction, ref, subject, if_due_ms, cancelled, partial(timer_entry, by=by))
 
 
 def timer(transaction: Transaction, ref: TopicRef, subject: str) -> list[Record]:
@@ -124,40 +168,61 @@ def timers(
     from_ms: int,
     until_ms: int | None,
     limit: int,
+    after: TimerPlace | None,
 ) -> list[Record]:
-    """Heads that wait and are due in a span of time, the next first."""
+    """The timers due in a span of time, in the order of their places."""
     now_ms = transaction.now_ms()
-    until = until_ms if until_ms is not None else 2**62
-    since = max(from_ms, now_ms + 1)
+    since = max(from_ms, after.due_ms if after else 0)
+    until = EVERYTHING if until_ms is None else until_ms
+    # What is due at the moment at which the page before has ended goes on behind its last one.
+    last = after if after is not None and after.due_ms == since else None
+    seq = last.seq if last else 0
+    most = limit + 1  # the first may be the last of the page before
     found = []
     for group, name in transaction.rows(GROUPS, (ref.id,)):
         for slot in range(ref.topic.slots):
             at = ref.cursor_number(group, slot)
-            rows = transaction.rows(_WAITING, (at, since, until, limit))
-            found += [record_of_head(ref, name, HeadRow(*row), now_ms) for row in rows]
-    found.sort(key=lambda record: (record.due_ms or 0, record.seq or 0))
+            for query in (_WAITING, _TODO):
+                rows = transaction.rows(query, (at, since, until, since, seq, most))
+                found += [record_of_head(ref, name, HeadRow(*row), now_ms) for row in rows]
+    for slot in range(ref.topic.slots if not ref.topic.has_subjects else 0):
+        at = ref.slot_number(slot)
+        first = since + 1 if last and slot < last.slot else since
+        behind = last.id if last and slot == last.slot else ""
+        rows = transaction.rows(_LATER, (at, first, until, first, behind, most))
+        found += [record_of_delayed(ref, slot, row) for row in rows]
+    found = [each for each in found if after is None or each.timer_place > after]
+    found.sort(key=attrgetter("timer_place"))
     return found[:limit]
 
 
 def _change(
-    transaction: Transaction, ref: TopicRef, subject: str, apply: Callable[[HeadRow], None]
+    transaction: Transaction,
+    ref: TopicRef,
+    subject: str,
+    if_due_ms: int | None,
+    apply: Callable[[HeadRow, int], None],
+    entry: Callable[[str, int, int], HistoryEntry],
 ) -> Moved:
     """Applies a change to a subject's head in every group, unless one has it in doing."""
     _lock(transaction, ref, subject)
-    found = [head for _, head in _heads_of(transaction, ref, subject)]
-    if not found:
-        return Moved.ABSENT
-    if any(head.state == HeadState.DOING for head in found):
+    found = _heads_of(transaction, ref, subject)
+    if any(head.state == HeadState.DOING for _, head in found):
         return Moved.DOING
-    for head in found:
-        apply(head)
+    if not any(if_due_ms in (None, head.due_ms) for _, head in found):
+        return Moved.ABSENT
+    now_ms = transaction.now_ms()
+    for name, head in found:
+        apply(head, now_ms)
+        if ref.topic.history_ms and name != UNCLAIMED:
+            keep(transaction, [(head.cursor, entry(head.id, head.tries, now_ms))])
     return Moved.DONE
 
 
 def _lock(transaction: Transaction, ref: TopicRef, subject: str) -> None:
     """Locks the cursors of all groups in the subject's slot, so that none hands it out now."""
     slots = {ref.topic.slot_of(subject.encode())}
-    if subject.startswith("#"):
+    if subject.startswith(KEYLESS):
         slots |= {head.cursor % PER_TOPIC for _, head in _heads_of(transaction, ref, subject)}
     groups = [row[0] for row in transaction.rows(GROUPS, (ref.id,))]
     lock_cursors(transaction, [ref.cursor_number(each, slot) for each in groups for slot in slots])
@@ -170,7 +235,7 @@ def _heads_of(transaction: Transaction, ref: TopicRef, subject: str) -> list[tup
     are looked through, by primary key.
     """
     by_key = ref.topic.slot_of(subject.encode())
-    slots = range(ref.topic.slots) if subject.startswith("#") else (by_key,)
+    slots = range(ref.topic.slots) if subject.startswith(KEYLESS) else (by_key,)
     found = []
     for group, name in transaction.rows(GROUPS, (ref.id,)):
         for slot in slots:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Final, NamedTuple
 
 from qframe.admin.explain.cause import Explanation
+from qframe.admin.explain.words import ended
 from qframe.codec import tags_of
-from qframe.stores.records import Record
+from qframe.stores.records import HistoryEntry, Record
 from qframe.web.bodies import shown_body, shown_headers
 from qframe.web.desk import Visit
 
@@ -22,12 +23,14 @@ class Step(NamedTuple):
         at_ms: when.
         group: to which group's; empty for all.
         text: what.
+        error: by what error an attempt has ended, and where in the code; empty for none.
         is_ahead: whether it is yet to come.
     """
 
     at_ms: int
     group: str
     text: str
+    error: str = ""
     is_ahead: bool = False
 
 
@@ -41,7 +44,10 @@ def facts(visit: Visit) -> dict[str, Any]:
     return {
         "title": id_, "id": id_, "found": found, "now_ms": now_ms,
         "is_absent": is_absent, "live": not is_absent and not any(each.looked for each in found),
-        "steps": timeline(found, now_ms), "about": records[0] if records else None,
+        "steps": timeline(found, now_ms), "unkept": [
+            each.topic for each in found
+            if each.history is None and each.record is not None and each.record.attempts
+        ], "about": records[0] if records else None,
         "body": body_of(visit, records), "headers": headers_of(visit, records),
         "tags": tags_of(records[0].headers) if records else (),
     }  # fmt: skip
@@ -72,18 +78,27 @@ def timeline(found: Sequence[Explanation], now_ms: int) -> list[Step]:
     """The known steps of a message's life, the first one in front."""
     steps: set[Step] = set()
     for each in found:
-        record = each.record
-        if record is None:
-            continue
-        group = record.group or ""
-        steps.add(Step(record.published_at_ms, "", "published"))
-        if record.held_since_ms and record.state == "doing":
-            steps.add(Step(record.held_since_ms, group, f"attempt {record.attempts} began"))
-        if record.lease_until_ms and record.state == "doing":
-            steps.add(Step(record.lease_until_ms, group, "its lease ends unless it is renewed"))
-        if record.died_at_ms:
-            steps.add(Step(record.died_at_ms, group, f"died after attempt {record.attempts}"))
-        elif record.due_ms and record.state == "waiting":
-            text = "due again" if record.attempts else "due"
-            steps.add(Step(record.due_ms, group, text))
+        steps |= {_end(entry) for entry in each.history or ()}
+        if each.record is not None:
+            steps |= set(_steps(each.record))
     return [step._replace(is_ahead=step.at_ms > now_ms) for step in sorted(steps)]
+
+
+def _end(entry: HistoryEntry) -> Step:
+    """The end of an attempt, which the topic's history has kept."""
+    place = f" ({entry.place})" if entry.place else ""
+    return Step(entry.ended_ms, entry.group, ended(entry), f"{entry.error or ''}{place}".strip())
+
+
+def _steps(record: Record) -> Iterator[Step]:
+    """The steps that a message tells of itself as it stands."""
+    group = record.group or ""
+    yield Step(record.published_at_ms, "", "published")
+    if record.held_since_ms and record.state == "doing":
+        yield Step(record.held_since_ms, group, f"attempt {record.attempts} began")
+    if record.lease_until_ms and record.state == "doing":
+        yield Step(record.lease_until_ms, group, "its lease ends unless it is renewed")
+    if record.died_at_ms:
+        yield Step(record.died_at_ms, group, f"died after attempt {record.attempts}")
+    elif record.due_ms and record.state == "waiting":
+        yield Step(record.due_ms, group, "due again" if record.attempts else "due")

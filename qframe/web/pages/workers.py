@@ -1,10 +1,11 @@
-"""Workers: since when, with which slots, and what each has in hand now, and for how long."""
+"""Workers: since when, with which slots, and what each has in hand, for how long, and where."""
 
 from __future__ import annotations
 
 from typing import Any, Final, NamedTuple
 
 from qframe.admin.admin import Admin
+from qframe.admin.stacks import WorkerStacks
 from qframe.errors import CoordinatorUnavailable
 from qframe.stores.records import Record
 from qframe.web.desk import Visit
@@ -43,10 +44,20 @@ def facts(visit: Visit) -> dict[str, Any]:
         look.workers or (),
         key=lambda worker: -(in_hand[worker.id][0].held_ms or 0) if worker.id in in_hand else 1,
     )
+    stacks: dict[str, list[WorkerStacks]] = {}
+    for each in look.groups if visit.may("body") else ():
+        if (each.totals.tuning.stacks_until_ms or 0) > now_ms:
+            for told in visit.admin.stacks(*each.name):
+                stacks.setdefault(told.worker, []).append(told)
     known = {worker.id for worker in workers}
     return {
         "title": "Workers", "look": look, "workers": workers, "in_hand": in_hand, "now_ms": now_ms,
         "orphans": [one for name, held in in_hand.items() if name not in known for one in held],
+        "stacks": stacks,
+        "askable": {
+            name: sorted({(one.record.topic, str(one.record.group)) for one in held})
+            for name, held in in_hand.items()
+        },
         "left_out": max(0, len(busy) - MOST_GROUPS), "most": MOST_EACH,
     }  # fmt: skip
 

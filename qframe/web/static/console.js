@@ -42,6 +42,13 @@
     if (time) time.title = `${new Date(time.dateTime).toLocaleString()} here`;
   });
 
+  // Choosing all rows that are shown.
+
+  document.addEventListener("change", (event) => {
+    if (!event.target.matches("[data-all]")) return;
+    for (const each of event.target.closest("table").querySelectorAll("tbody input[type=checkbox]")) each.checked = event.target.checked;
+  });
+
   // Copying: a page over plain HTTP has no clipboard.
 
   document.addEventListener("click", async (event) => {

@@ -12,6 +12,7 @@ import struct
 import subprocess
 import sys
 import termios
+import threading
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,6 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running
 from cli_program import ORDERS, SHOP, Program
 from eventually import eventually
 
@@ -94,6 +96,25 @@ def test_each_worker_is_shown_once(shop: Program) -> None:
     assert header.split() == ["worker", "since", "slots", "consumers"]
     assert [row.split()[-2:] for row in rows] == [["2", "orders/billing"]] * 2
     assert shop.ok("workers", "events").out == f"{START}\n"
+
+
+def test_workers_tell_where_their_handlers_are_in_their_code(tmp_path: Path) -> None:
+    program, gate = Program(tmp_path), threading.Event()
+    with program.app() as app:
+
+        @app.consumer(ORDERS, group="billing")
+        def bill(_order: Any) -> None:
+            gate.wait(60)
+
+        app.publish(ORDERS, {}, key="k", id="order-1")
+        with running(app, gate):
+            eventually(lambda: sum(each.doing for each in app.admin.stats(ORDERS)), WITHIN_S)
+            shown = program.ok("workers", "--stacks", "--by", "ada")
+        [worker] = {each.worker for each in app.admin.stacks(ORDERS, "billing")}
+        first, *lines = shown.out.splitlines()
+        assert first == f"orders/billing order-1, in worker {worker}"
+        assert lines[0].endswith(" in bill")
+        assert '"verb": "ask_stacks", "by": "ada"' in shown.err
 
 
 def test_what_a_worker_owned_is_anothers_when_it_stops(tmp_path: Path) -> None:

@@ -87,9 +87,14 @@ def test_dead_letters_are_shown_by_cause_and_retried_by_it(app: QFrame) -> None:
     assert cause["name"] in run("dead", "causes", "orders", "billing").stdout
     ran = run("dead", "retry", "orders", "billing", "--cause", "0" * 8)
     assert ran.stdout == "0 messages of orders/billing due again\n"
+    late = "2100-01-01T00:00Z"
+    none = run("dead", "causes", "orders", "billing", "--since", late).stdout
+    assert none == "no dead letters in orders/billing\n"
+    ran = run("dead", "retry", "orders", "billing", "--since", late)
+    assert ran.stdout == "0 messages of orders/billing due again\n"
     ran = run(
         "dead", "drop", "orders", "billing", "--cause", cause["name"], "--until", found["until"],
-        "--yes",
+        "--since", "2020-01-01T00:00Z", "--yes",
     )  # fmt: skip
     assert ran.stdout == "2 messages of orders/billing dropped\n"
     assert audited(ran)["count"] == 2

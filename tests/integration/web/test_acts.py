@@ -23,6 +23,7 @@ FORMS: dict[str, dict[str, Any]] = {
     "resume": GROUP,
     "tune": {**GROUP, "threads": "3", "rate": "5/s", "in_flight": ""},
     "seek": {"topic": "events", "group": "stats", "offsets": "0:0,1:0", "confirm": "stats"},
+    "ask-stacks": GROUP,
     "skip": {**KEY, "why": "two accounts"},
     "unblock": KEY,
     "retry-dead": {**GROUP, "id": ["dead-0"]},
@@ -78,8 +79,8 @@ def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_n
     web = browser(app)
     said = {}
     for name in (
-        "pause", "resume", "tune", "unblock", "skip", "retry-dead", "drop-dead", "move-timer",
-        "cancel-timer", "seek", "drop-group", "delete-topic",
+        "pause", "resume", "tune", "ask-stacks", "unblock", "skip", "retry-dead", "drop-dead",
+        "move-timer", "cancel-timer", "seek", "drop-group", "delete-topic",
     ):  # fmt: skip
         reply = web.post(f"/do/{name}", data=FORMS[name])
         assert reply.status_code == 200, name
@@ -94,8 +95,8 @@ def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_n
     assert "events" not in [each.name for each in app.admin.topics()]
     verbs = [each["verb"] for each in heard]
     assert verbs == [
-        "pause", "resume", "tune", "unblock", "skip", "dead_retry", "dead_drop", "move_timer",
-        "cancel_timer", "seek", "drop_group", "delete_topic",
+        "pause", "resume", "tune", "ask_stacks", "unblock", "skip", "dead_retry", "dead_drop",
+        "move_timer", "cancel_timer", "seek", "drop_group", "delete_topic",
     ]  # fmt: skip
     assert {(each["by"], each["source"]) for each in heard} == {("local", "console 127.0.0.1")}
     audit = text_of(web.get("/audit").text)

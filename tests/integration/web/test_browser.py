@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from apps import running
 from browsing import chromium, faults_of, served, shots
-from consoling import EVENTS, fill
+from consoling import EVENTS, ORDERS, fill
 from eventually import eventually
 from playwright.sync_api import Browser, Page, expect
 
@@ -88,9 +88,13 @@ def shop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[QFrame, str
         def hang(_body: Any) -> None:
             gate.wait(600)
 
+        with running(app):
+            eventually(lambda: counts(app, "dead") == 4, within=60)
         app.publish(SLOW, {"file": "one"}, key="disk", id="hangs")
+        for number in range(2):  # what dies after the deploy
+            app.publish(ORDERS, {"fails": "now"}, key=f"new-{number}", id=f"new-{number}")
         with running(app, gate), served(app, role="owner", environment="staging") as url:
-            eventually(lambda: counts(app, "dead") == 4 and counts(app, "doing") == 1, within=60)
+            eventually(lambda: counts(app, "dead") == 6 and counts(app, "doing") == 1, within=60)
             yield app, url
 
 
@@ -165,6 +169,18 @@ def test_a_page_looks_again_and_focus_selection_and_open_details_stay(desk: Desk
     assert page.locator("#tuning").get_attribute("open") is not None
 
 
+def test_all_rows_are_chosen_at_once_and_stay_so_when_the_page_looks_again(desk: Desk) -> None:
+    page = desk.page
+    page.goto(f"{desk.url}/topics/orders/billing/dead")
+    page.get_by_label("choose all that are shown").check()
+    shown = page.locator("tbody input[type=checkbox]").count()
+    assert shown >= 3
+    with page.expect_response("**/dead"):
+        page.keyboard.press("r")
+    page.wait_for_function("() => !document.querySelector('.htmx-request')")
+    assert page.locator("tbody input:checked").count() == shown
+
+
 def test_a_page_says_when_it_is_old_and_pauses_when_it_is_told_to(desk: Desk) -> None:
     page = desk.page
     page.clock.install()
@@ -229,7 +245,10 @@ def test_ten_tasks_of_an_operator_take_four_clicks_at_most(desk: Desk) -> None:
     desk.click("Workers")
     desk.says("hangs")
     desk.says("slow / archive")
-    done("see which worker hangs, with which message, since when")
+    desk.click("Where is slow/archive in its code?", "button")
+    expect(page.locator("pre")).to_contain_text("test_browser.py")
+    expect(page.locator("pre")).to_contain_text(" in hang")
+    done("see which worker hangs, with which message, since when, and where")
 
     desk.search("customer-77")
     desk.click("customer-77")
@@ -278,12 +297,14 @@ def test_ten_tasks_of_an_operator_take_four_clicks_at_most(desk: Desk) -> None:
     desk.says("was cancelled")
     done("cancel a timer")
 
-    page.locator("tr", has_text="billing").get_by_role("link", name="3").click()
+    page.locator("tr", has_text="billing").get_by_role("link", name="5").click()
     desk.clicks += 1
-    desk.says("3 dead letters")
-    desk.click("Retry 3", "button", exact=True)
+    desk.says("5 dead letters")
+    desk.click("the oldest worker started")
+    desk.click("Retry 2", "button", exact=True)
     desk.says("Retry: done")
-    done("retry all that died of one cause")
+    assert {each.id for each in admin.dead("orders", "billing")} >= {"dead-0", "dead-1", "dead-2"}
+    done("retry all that died of one cause since the deploy")
 
     assert len(clicks) == 10
     assert max(clicks.values()) <= 4, clicks

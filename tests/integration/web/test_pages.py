@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import html
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -108,6 +110,21 @@ def test_a_message_says_where_it_is_and_why_and_leads_to_what_stands_before_it(
     line = text_of(web.get("/topics/orders/billing/key?key=customer-77").text)
     assert "What blocks it blocked waiting" in line
     assert "NeedRetry: the bank sleeps" in line
+
+
+def test_a_message_tells_how_each_attempt_has_ended_where_its_topic_keeps_that(
+    app: QFrame,
+) -> None:
+    web = browser(app, "reader")
+    dead, settled = (text_of(web.get(f"/messages/{id_}").text) for id_ in ("dead-1", "good-1"))
+    assert "failed for good after" in dead
+    assert f"Reject: card {BODY} declined" in dead.partition("failed for good")[2]
+    assert re.search(r"attempt 1 by \S+ settled it after", settled)
+    assert "keeps no history" not in dead + settled
+    viewer = text_of(browser(app, "viewer").get("/messages/dead-1").text)
+    assert "failed for good after" in viewer
+    unkept = text_of(web.get("/messages/bad-event").text)
+    assert 'Topic("events", …, history="7d")' in html.unescape(unkept)
 
 
 def test_the_overview_says_first_what_needs_somebody(app: QFrame) -> None:

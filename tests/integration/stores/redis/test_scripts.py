@@ -66,8 +66,8 @@ def test_every_operation_works_on_a_server_that_has_forgotten_its_scripts(
         assert forgetful.revoke(topic, "g", asks, "lost").count == 7
         again = bench.got(topic)
         bench.publish(topic, "later", "x", delay_ms=1000)
-        assert forgetful.move(topic, "x", clock.now_ms() + 2000) == "done"
-        assert forgetful.change(topic, "x", b"1", None) == "done"
+        assert forgetful.edit(topic, "x", due_ms=clock.now_ms() + 2000) == "done"
+        assert forgetful.edit(topic, "x", body=b"1") == "done"
         assert forgetful.cancel(topic, "x") == "done"
     else:
         assert set(forgetful.offsets_at(topic, 0)) == {0, 1}

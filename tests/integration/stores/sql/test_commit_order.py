@@ -128,8 +128,8 @@ def test_producers_workers_and_whoever_moves_dead_and_timers_do_not_lose_or_bloc
         mine, draw = SqlStore(url), random.Random(1)
         while not ended.is_set():
             if topic.has_subjects:
-                mine.move(topic, f"k{draw.randrange(7)}", 1)
-                mine.change(topic, f"k{draw.randrange(7)}", b"1", None)
+                mine.edit(topic, f"k{draw.randrange(7)}", due_ms=1)
+                mine.edit(topic, f"k{draw.randrange(7)}", body=b"1")
             mine.subscribe(topic, "passing")
             mine.drop_group(topic, "passing")
             mine.sweep(topic)

@@ -1,7 +1,8 @@
 -- How attempts have ended, of topics that keep that: `history` has by id the entries of a message,
 -- the last 20, each behind its length ('>I2'); `ended` when the last of them ended, by id.
 --   entry  '>I8I8' began (0: not known), ended; '>I1I4' verdict (1 ack, 2 retry, 3 dead, 4 release,
---          5 lost), attempt; and in lines: whose it was (what follows an `@`), the error, the place
+--          5 lost, 6 edited, 7 cancelled), attempt; and in lines: whose it was (what follows an
+--          `@`), the error, the place
 -- A note is [id, took (ms; -1: not known), verdict, attempt, the entry's lines].
 local MOST_ENTRIES = 20
 

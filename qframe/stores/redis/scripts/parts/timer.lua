@@ -1,25 +1,37 @@
--- Changes the heads of a subject in all groups of a slot, or none if one of them is handed out.
-local function change_heads(slot, kind, subject, change)
+-- Changes the heads of a subject in all groups of a slot, or none if one of them is handed out, or
+-- none of them is due at the moment `seen`, unless that is ''.
+local function change_heads(slot, kind, subject, seen, change)
   local names = redis.call('HKEYS', slot .. 'groups')
   if redis.call('EXISTS', slot .. 'claimed') == 0 then
     names[#names + 1] = ''
   end
-  local found = {}
+  local found, fits = {}, seen == ''
   for _, name in ipairs(names) do
     local group = group_of(slot, name, kind)
+    group.has_name = name ~= ''
     local head = load_head(group, subject)
     if head and head.receipt ~= '' then
       return 'doing'
     end
     if head then
       found[#found + 1] = { group = group, head = head }
+      fits = fits or head.due == tonumber(seen)
     end
+  end
+  if #found == 0 or not fits then
+    return 'absent'
   end
   for _, each in ipairs(found) do
     change(each.group, each.head)
   end
-  if #found > 0 then
-    ring(slot)
+  ring(slot)
+  return 'done'
+end
+
+-- Keeps in the history of a group what was done to a head: 6 edited, 7 cancelled.
+local function remember_act(group, head, verdict, lines, now)
+  local id = group.has_name and id_of(head.envelope)
+  if id then
+    remember(group.at, { { id, -1, verdict, head.tries, lines } }, now)
   end
-  return #found > 0 and 'done' or 'absent'
 end

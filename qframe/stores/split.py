@@ -1,0 +1,195 @@
+"""Two stores as one: topics of kind `delay` lie in a database, all others in Redis.
+
+A timer that is due in a year must outlive a Redis that is flushed, restored or replaced. So the
+database (`timers_db=`) has the only copy of such a message, from its publishing to its outcome, and
+with it all that decides about it: its group's state, epochs, leases, members, settings. An
+operation on one topic is an operation of one store, and whatever is killed between two of them
+leaves what it leaves there: nothing has to be brought into line.
+
+There is no copy in Redis of what is due soon. A cancelled or moved timer must not fire on an old
+copy, so each hand-out from Redis would have to be confirmed by a statement in the database, and so
+would each end. The database would do what it does now; to that would come a write to Redis for each
+message, a loader, and a sweeper for what Redis has lost. The message that is due next is the first
+entry of a range of an index, however many wait behind it.
+
+Redis has a *signpost* for each of these topics, in its hash of topics. A process that has not been
+given `timers_db` is refused there; it would publish into a topic that nobody serves. A flushed
+Redis has lost its signposts until the next sweep of a worker, or the next start of a process.
+
+Failures. Redis away, flushed or gone: these topics are published to and served as before, by the
+processes that run. The database away: what is asked of these topics says `StoreUnavailable`, and
+the worker asks again as for any store; the topics in Redis go on.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any, Final, Protocol
+
+from qframe.errors import BadInput, BadOption, NotSupported, StoreUnavailable
+from qframe.stores.base import Store
+from qframe.stores.bell import Bell
+from qframe.stores.types import Capabilities
+from qframe.topic import Kind, Topic
+
+
+class SignpostStore(Store, Protocol):
+    """A store that can say of a topic that it lies elsewhere."""
+
+    def point_away(self, topic: Topic) -> None:
+        """Refuses the topic from now on to whoever does not know where it lies.
+
+        Raises:
+            BadInput: if a topic of that name lies here.
+        """
+
+    def unpoint(self, topic: Topic) -> None:
+        """Forgets what `point_away` has done."""
+
+
+class SplitStore:
+    """Passes what concerns a topic of kind `delay` to the database, and all else to Redis.
+
+    Args:
+        main: the store in Redis.
+        timers: the store in the database.
+    """
+
+    def __init__(self, main: SignpostStore, timers: Store) -> None:
+        self._main = main
+        self._timers = timers
+        self.url: str = main.url
+        self.namespace: str = main.namespace
+        here, there = main.capabilities, timers.capabilities
+        self.capabilities: Capabilities = Capabilities(
+            durable=here.durable and there.durable, shared=here.shared and there.shared,
+            bell=here.bell and there.bell, transactional=False,
+        )  # fmt: skip
+        for name in BY_TOPIC:
+            if not hasattr(type(self), name):
+                setattr(self, name, self._passed(name))
+
+    def part_of(self, topic: Topic) -> Store:
+        """The store in which a topic lies."""
+        return self._timers if topic.kind is Kind.DELAY else self._main
+
+    def _passed(self, name: str) -> Callable[..., Any]:
+        here, there = getattr(self._main, name), getattr(self._timers, name)
+
+        def call(topic: Topic, *args: Any, **options: Any) -> Any:
+            return (there if topic.kind is Kind.DELAY else here)(topic, *args, **options)
+
+        return call
+
+    # Topics: both stores have some, and no two of one name.
+
+    def declare(self, topic: Topic) -> None:
+        """Makes the topic known where it lies, after a signpost to it."""
+        if topic.kind is Kind.DELAY:
+            self._point_away(topic)
+        self.part_of(topic).declare(topic)
+
+    def topic(self, name: str) -> Topic | None:
+        """The topic as declared, or None."""
+        found, away = None, None
+        try:
+            found = self._main.topic(name)
+        except BadOption:  # a signpost
+            pass
+        except StoreUnavailable as error:
+            away = error
+        if found is None:
+            found = self._timers.topic(name)
+            if found is not None and found.kind is not Kind.DELAY:
+                found = None  # of another app, whose store the database is
+        if found is None and away is not None:
+            raise away
+        return found
+
+    def topics(self) -> list[Topic]:
+        """All topics, by name."""
+        timed = [topic for topic in self._timers.topics() if topic.kind is Kind.DELAY]
+        return sorted([*self._main.topics(), *timed], key=lambda topic: topic.name)
+
+    def sweep(self, topic: Topic, limit: int = 500) -> int:
+        """Removes rows that are no longer needed; a signpost that was lost is set up again."""
+        if topic.kind is Kind.DELAY:
+            with suppress(BadInput):  # whoever declares it is told
+                self._point_away(topic)
+        return self.part_of(topic).sweep(topic, limit)
+
+    def delete(self, topic: Topic, limit: int = 500) -> bool:
+        """Removes a part of a topic, its signpost last; True once nothing is left."""
+        done = self.part_of(topic).delete(topic, limit)
+        if done and topic.kind is Kind.DELAY:
+            self._main.unpoint(topic)
+        return done
+
+    def _point_away(self, topic: Topic) -> None:
+        with suppress(StoreUnavailable):  # nobody else can be misled by it now; the sweep is next
+            self._main.point_away(topic)
+
+    # What concerns several topics, or none.
+
+    def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
+        """The settings of each group; None for those whose store is away, if the other replies."""
+        found: dict[int, dict[str, str] | None] = {}
+        away: list[StoreUnavailable] = []
+        for part, numbers in self._shares(topic for topic, _ in asked).items():
+            store = self._timers if part else self._main
+            try:
+                replies = store.tunings([asked[number] for number in numbers])
+            except StoreUnavailable as error:
+                away.append(error)
+                replies = [None] * len(numbers)
+            found.update(zip(numbers, replies, strict=True))
+        if away and not any(each is not None for each in found.values()):
+            raise away[0]
+        return [found[number] for number in range(len(asked))]
+
+    def bell(self, topics: Sequence[Topic]) -> Bell:
+        """A bell that rings when one of these topics, all of one store, may have something new.
+
+        Raises:
+            NotSupported: if they lie in both.
+        """
+        shares = self._shares(topics)
+        if len(shares) > 1:
+            raise NotSupported("one bell for topics of two stores", "have one for each topic")
+        return (self._timers if True in shares else self._main).bell(topics)
+
+    def now_ms(self, topic: Topic | None = None) -> int:
+        """The clock of the store in which the topic lies; without one, that of Redis."""
+        return (self._main if topic is None else self.part_of(topic)).now_ms(topic)
+
+    def reconnect(self) -> None:
+        """Lets go of connections that may be broken."""
+        self._main.reconnect()
+        self._timers.reconnect()
+
+    def close(self) -> None:
+        """Frees connections; the store cannot be used any more."""
+        try:
+            self._main.close()
+        finally:
+            self._timers.close()
+
+    def _shares(self, topics: Iterable[Topic]) -> Mapping[bool, list[int]]:
+        """The positions of those that lie in Redis (False) and in the database (True)."""
+        shares: dict[bool, list[int]] = {}
+        for number, topic in enumerate(topics):
+            shares.setdefault(topic.kind is Kind.DELAY, []).append(number)
+        return shares
+
+
+def _takes_topic(operation: object) -> bool:
+    return callable(operation) and "topic" in list(inspect.signature(operation).parameters)[1:2]
+
+
+BY_TOPIC: Final = tuple(
+    sorted(name for name, each in inspect.getmembers(Store, inspect.isfunction)
+           if not name.startswith("_") and _takes_topic(each))
+)  # fmt: skip
+"""The operations that concern one topic, which is their first argument."""

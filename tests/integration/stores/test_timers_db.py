@@ -1,0 +1,160 @@
+"""Timers in a database beside Redis: each fires in time, whatever becomes of Redis."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from firing import GROUP, TIMERS, Fired
+from nursery import Child, Nursery
+from servers import PostgresServer, RedisServer
+
+from qframe import BadOption, Message, QFrame, StoreUnavailable, Topic, TopicMismatch
+
+EVENTS = Topic("events", "stream", slots=2)
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path / "server") as server:
+        yield server
+
+
+def test_redis_is_flushed_and_killed_and_so_are_workers_and_every_timer_fires_in_time(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    timers_db, file = f"sqlite:///{tmp_path / 'timers.db'}", tmp_path / "fired"
+    fired = Fired(file)
+    with (
+        QFrame(server.url, timers_db=timers_db) as app,
+        Nursery("firing", tmp_path / "log") as nursery,
+    ):
+        app.declare(TIMERS)
+        app.store.subscribe(TIMERS, GROUP)
+
+        def start_worker() -> None:
+            workers.append(nursery.start(server.url, timers_db, str(file)))
+
+        workers: list[Child] = []
+        start_worker()
+        start_worker()
+        begins_ms = app.store.now_ms(TIMERS) + 1500
+        for number in range(150):
+            due_ms = begins_ms + number * 20
+            app.timers.schedule(TIMERS, due_ms, key=f"k{number}", at=due_ms / 1000)
+        with server.client() as client:
+            assert client.dbsize() == 1  # the signpost
+            client.flushall()
+        for number in range(100, 150):
+            if number % 2:
+                assert app.timers.cancel(TIMERS, f"k{number}") == "done"
+            else:
+                later_ms = begins_ms + 3200 + number
+                assert app.timers.change(TIMERS, f"k{number}", later_ms) == "done"
+                assert app.timers.move(TIMERS, f"k{number}", at=later_ms / 1000) == "done"
+        eventually(lambda: len(fired.keys()) > 20)
+        workers[0].kill()
+        server.kill()
+        start_dead = len(fired.keys())
+        eventually(lambda: len(fired.keys()) > start_dead + 20)  # without Redis
+        server.restart()
+        start_worker()
+        expected = {f"k{number}" for number in range(150) if number < 100 or not number % 2}
+        eventually(lambda: expected <= fired.keys().keys())
+        eventually(lambda: sum(one.settled for one in app.store.stats(TIMERS, GROUP)) == 125)
+        assert fired.keys().keys() == expected
+        assert fired.early() == []
+        twice = [line for line in fired.lines() if fired.keys()[line[0]] > 1]
+        assert all(int(line[3]) > 1 for line in twice[len(twice) // 2 :])  # its worker was killed
+        assert len(twice) <= 2 * 2
+        assert app.store.verify(TIMERS) == []
+        app.store.sweep(TIMERS)
+        with server.client() as client:
+            assert client.dbsize() == 1
+    assert (tmp_path / "log").read_text(encoding="utf-8").count("Traceback") == 0
+
+
+def test_who_has_not_been_given_the_database_is_refused_and_told_why(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    timers_db = f"sqlite:///{tmp_path / 'timers.db'}"
+    with QFrame(server.url, timers_db=timers_db) as app, QFrame(server.url) as other:
+        app.publish(TIMERS, 1, delay=60)
+        app.publish(EVENTS, 1)
+        for call in (
+            lambda: other.publish(TIMERS, 2), lambda: other.publish("timers", 2),
+            lambda: other.timers.find("timers"), lambda: other.store.stats(TIMERS),
+        ):  # fmt: skip
+            with pytest.raises(BadOption, match=r"timers_db.*'timers' lie in a database"):
+                call()
+        assert [topic.name for topic in other.store.topics()] == ["events"]
+        other.publish("events", 2)
+        with pytest.raises(TopicMismatch, match="kind=delay"):
+            other.declare(Topic("timers", "merge", slots=4))
+        assert len(app.timers.find("timers")) == 1
+
+
+def test_a_topic_that_redis_has_already_is_not_shadowed(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    timers_db = f"sqlite:///{tmp_path / 'timers.db'}"
+    with QFrame(server.url) as before, QFrame(server.url, timers_db=timers_db) as app:
+        before.publish(TIMERS, 1, delay=60)
+        before.publish(EVENTS, 1)
+        with pytest.raises(BadOption, match="its messages lie in Redis"):
+            app.publish(TIMERS, 2, delay=60)
+        with pytest.raises(TopicMismatch, match="kind=stream"):
+            app.declare(Topic("events", "delay", slots=2))
+        while not before.store.delete(TIMERS):
+            pass
+        app.publish(TIMERS, 2, delay=60)
+        while not app.store.delete(TIMERS):
+            pass
+        with QFrame(server.url) as after:
+            after.publish(TIMERS, 3, delay=60)
+
+
+def test_while_the_database_is_away_timers_wait_and_redis_goes_on(
+    server: RedisServer, tmp_path: Path
+) -> None:
+    with PostgresServer(tmp_path / "postgres") as postgres:
+        app = QFrame(server.url, timers_db=postgres.url, grace=2)
+        seen: list[object] = []
+
+        @app.consumer(TIMERS, group=GROUP)
+        @app.consumer(EVENTS, group=GROUP)
+        def handle(message: Message) -> None:
+            seen.append(message.body)
+
+        failed: list[BaseException] = []
+
+        def run() -> None:
+            try:
+                app.run()
+            except BaseException as error:
+                failed.append(error)
+
+        thread = threading.Thread(target=run)
+        with app:
+            app.publish(TIMERS, "before", delay=2)
+            thread.start()
+            app.publish(EVENTS, "first")
+            eventually(lambda: failed or "first" in seen)
+            postgres.kill()
+            with pytest.raises(StoreUnavailable, match=str(postgres.port)):
+                app.publish(TIMERS, "during", delay=1)
+            app.publish(EVENTS, "second")
+            eventually(lambda: failed or "second" in seen)
+            assert "before" not in seen
+            postgres.restart()
+            eventually(lambda: failed or "before" in seen)
+            app.publish(TIMERS, "after", delay=0.01)
+            eventually(lambda: failed or "after" in seen)
+            app.stop()
+            thread.join(60)
+            assert failed == []
+            assert "during" not in seen
+            assert app.store.verify(TIMERS) == []
