@@ -6,8 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from qframe.outcomes import Moved
-from qframe.stores.records import DeadPlace, MemoryPage, Position, Record, TimerPlace
-from qframe.stores.searching import Section, SectionPage
+from qframe.stores.records import (
+    DeadPlace,
+    MemoryPage,
+    Position,
+    Record,
+    Section,
+    SectionPage,
+    TimerPlace,
+)
 from qframe.topic import Topic
 
 

@@ -200,6 +200,22 @@ class ScanPage(msgspec.Struct):
     place: str | None
 
 
+class Section(NamedTuple):
+    """One sort of messages of one slot; of one group, where groups have their own."""
+
+    slot: int
+    part: str
+    group: str
+
+
+class SectionPage(NamedTuple):
+    """A part of a section: its records, how many were looked at, and where to go on, if at all."""
+
+    records: list[Record]
+    looked: int
+    after: str | None
+
+
 class Position(msgspec.Struct, kw_only=True, frozen=True):
     """How far a group is in a slot, and what it has counted there.
 

@@ -28,7 +28,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.roster import LARGEST_VERSION
 from qframe.stores.bucket import DrawTerms
-from qframe.stores.records import ChosenDead, Record
+from qframe.stores.records import ChosenDead, Record, Section
 from qframe.stores.redis import (
     audit,
     controls,
@@ -51,7 +51,6 @@ from qframe.stores.redis import (
 from qframe.stores.redis.envelopes import META, envelope
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.log_readahead import LogReadahead
-from qframe.stores.searching import Section
 from qframe.stores.topic_options import TopicOptions
 from qframe.stores.types import Entry, LeaseRef, PullRequest, PullTerms, Settlement
 from qframe.topic import Topic

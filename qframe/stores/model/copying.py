@@ -18,8 +18,8 @@ from qframe.stores.model.state import (
     StoredMessage,
     TopicState,
 )
-from qframe.stores.records import MemoryPage, Position, Record
-from qframe.stores.searching import PASSED_MS, RESTORED, Section, SectionPage
+from qframe.stores.records import MemoryPage, Position, Record, Section, SectionPage
+from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.topic import Topic
 
 

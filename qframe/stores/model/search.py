@@ -13,8 +13,18 @@ from qframe.stores.history import in_time
 from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import TopicState
-from qframe.stores.records import Found, HistoryEntry, LogSpan, Record, Remembered, ScanPage, Sought
-from qframe.stores.searching import Section, SectionPage, scanned, sections_of
+from qframe.stores.records import (
+    Found,
+    HistoryEntry,
+    LogSpan,
+    Record,
+    Remembered,
+    ScanPage,
+    Section,
+    SectionPage,
+    Sought,
+)
+from qframe.stores.searching import scanned, sections_of
 from qframe.topic import Topic
 
 

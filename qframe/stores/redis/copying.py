@@ -12,13 +12,13 @@ from typing_extensions import override
 from qframe.drivers.redis import Redis
 from qframe.errors import UnknownGroup
 from qframe.stores.acts import Copying
-from qframe.stores.records import MemoryPage, Position, Record
+from qframe.stores.records import MemoryPage, Position, Record, Section, SectionPage
 from qframe.stores.redis.envelopes import DEAD_LETTER, META, NUMBER, STATE, TICKET, pack, unpack
 from qframe.stores.redis.groups import known, names
 from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.redis.scan import RedisPages
-from qframe.stores.searching import PASSED_MS, RESTORED, Section, SectionPage
+from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.topic import Topic
 
 LENGTH: Final = struct.Struct(">I")

@@ -9,7 +9,7 @@ import msgspec
 
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
-from qframe.stores.records import Record
+from qframe.stores.records import Record, Section, SectionPage
 from qframe.stores.redis.counts import StreamPosition, cursor_of
 from qframe.stores.redis.envelopes import (
     NUMBER,
@@ -26,7 +26,6 @@ from qframe.stores.redis.inspect import (
 )
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.logs import read_log
-from qframe.stores.searching import Section, SectionPage
 from qframe.topic import Kind
 
 _SUBJECTS = 50

@@ -10,8 +10,8 @@ from typing_extensions import override
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.acts import Copying
-from qframe.stores.records import MemoryPage, Position, Record
-from qframe.stores.searching import PASSED_MS, RESTORED, Section, SectionPage
+from qframe.stores.records import MemoryPage, Position, Record, Section, SectionPage
+from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.stores.sql import arrivals, heads, ranges
 from qframe.stores.sql.cursors import cursors_of, known_group, lock_slots
 from qframe.stores.sql.dead_letters import add_dead_letter
