@@ -45,6 +45,11 @@ class ChosenDead(NamedTuple):
     after: DeadPlace | None = None
     until: DeadPlace | None = None
 
+    def is_between(self, place: DeadPlace) -> bool:
+        """Whether a place lies behind `after`, and not behind `until`."""
+        is_behind = self.after is None or place > self.after
+        return is_behind and (self.until is None or place <= self.until)
+
 
 class Record(msgspec.Struct, kw_only=True):
     """A message where it stands, for people: peek, dead letters, timers, explain.

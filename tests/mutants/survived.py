@@ -54,9 +54,9 @@ SURVIVED: Final = [
     Mutant(
         "a sign of life counts before the roster was read",
         "coordination/lease.py",
-        "        if not (self._evict_dead() or beats or self._rung):\n",
+        "        if not (beats or has_changed):\n",
         "        self._heartbeat_s = now_s if beats else self._heartbeat_s\n"
-        "        if not (self._evict_dead() or beats or self._rung):\n",
+        "        if not (beats or has_changed):\n",
         MEMBER,
     ),
     Mutant(
@@ -84,8 +84,8 @@ SURVIVED: Final = [
     Mutant(
         "Redis counts the dead letters that were named to be dropped",
         "stores/redis/scripts/drop_dead.lua",
-        "local done = redis.call('ZREM', group.dead, unpack(members))\n",
-        "redis.call('ZREM', group.dead, unpack(members))\nlocal done = #members\n",
+        "local done = remove_dead_letters(group, members)\n",
+        "remove_dead_letters(group, members)\nlocal done = #members\n",
         conforms("meanwhile", "redis", "operators"),
     ),
     Mutant(

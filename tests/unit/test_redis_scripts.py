@@ -42,7 +42,6 @@ from qframe.stores.redis import (
     pull,
     repair,
     rosters,
-    search,
     settle,
     timers,
     topics,
@@ -166,7 +165,12 @@ class Recorder:
     def one(self, call: Call, *, partly: bool = False) -> Any:
         return self.run([call], partly=partly)[0]
 
+    def ask_many(self, questions: Iterable[tuple[Any, ...]]) -> list[Any]:
+        return [self.ask(*each) for each in questions]
+
     def ask(self, key: bytes, word: str, *words: Any) -> Any:
+        if word == "ZMSCORE":
+            return [b"1"]
         if word == "ZRANGE":
             return [b"\0" * 8, b"1"] if words[0] == 0 else []
         if word == "HMGET":
@@ -262,7 +266,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "draw": (
         lambda r: controls.draw(r, DELAY, "a group", DrawTerms(3, 10, 1000, 20), "a time"), 0,
     ),
-    "find_dead": (lambda r: search.dead_with(r, DELAY, [("a group", 0)], "a text"), 0),
+    "find_dead": (lambda r: dead.dead_with(r, DELAY, [("a group", 0)], "a text"), 0),
     "report": (
         lambda r: controls.report(r, DELAY, "a group", "a worker", "a text", "a time"), 0,
     ),

@@ -21,6 +21,7 @@ Per slot and group, after `g:<group>:` (what no group has claimed stands under a
     next             a hash     the next round behind a head in doing
     behind:<subject> a list     what stands behind an ordered head
     dead, graves     dead messages, by when they died; the member is the seq; a hash of the rest
+    named, keyed     leads to them: an id or a key, and the seq; all with the score 0
 
 Per group, in slot 0 alone, after `g:<group>:`, who takes part and which slots are whose: `roster`
 (the version), `members` (by when their lease passes), `joined` (a hash: member, since when) and
@@ -58,6 +59,11 @@ mark for a batch (or an id, where it was named) and finds in the same step wheth
 The bell: a pull that finds nothing sets `asleep`, in the same step; what brings something deletes
 it, and where it was there publishes to `qf:bell:<namespace>:<topic>`. A busy slot publishes
 nothing. A message that falls due by itself rings nothing: a sleeper was told when that will be.
+
+Each dead letter has one member of `named`, also one that cannot be read, so `named` is as long as
+`dead` where all can be looked up by it. In a store that was written before there was `named`, it is
+shorter: there a look-up reads all dead letters, while `sweep` adds their leads, 500 a slot at a
+time. An id that was assigned to an unreadable message tells its place and needs no look-up.
 
 Failures. A call that a server refused undone is tried again for a few seconds (`drivers/redis.py`).
 A reply that never came is told as `AnswerLost`; then publishing is repeated by its marks, settling

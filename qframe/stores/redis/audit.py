@@ -14,13 +14,16 @@ from qframe.stores import faults
 from qframe.stores.faults import Fault, Part
 from qframe.stores.records import Stats
 from qframe.stores.redis.counts import cursor_of, stats_of
+from qframe.stores.redis.dead import By
 from qframe.stores.redis.envelopes import (
+    LENGTH,
     META,
     NUMBER,
     TICKET,
     Attempts,
     delayed,
     delivery_of_dead,
+    lead_of,
     letter_of,
     shown,
     state_of,
@@ -28,7 +31,7 @@ from qframe.stores.redis.envelopes import (
 from qframe.stores.redis.groups import names
 from qframe.stores.redis.keys import UNCLAIMED, Argument, SlotKeys
 from qframe.stores.redis.logs import log
-from qframe.stores.redis.reading import Malformed
+from qframe.stores.redis.reading import Malformed, place_of
 from qframe.topic import Kind
 
 PAGE: Final = 500
@@ -44,7 +47,7 @@ OF_SLOT: Final = {
 _OF_GROUP: Final = {
     "cursor": "hash", "waiting": "zset", "retry": "zset", "todo": "zset", "doing": "zset",
     "body": "hash", "tries": "hash", "next": "hash", "dead": "zset", "graves": "hash",
-    "history": "hash", "ended": "zset",
+    "named": "zset", "keyed": "zset", "history": "hash", "ended": "zset",
 }  # fmt: skip
 _UNREADABLE: Final = (StoreDamaged, struct.error, ValueError, TypeError, IndexError)
 
@@ -292,6 +295,36 @@ def _dead(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Faul
             place = f"{where} dead letter {ended.id}"
             left = "retry it or drop it"
             yield Fault(place, ended.error, group, slot, left=left)
+    yield from _leads(redis, keys, one, where, records)
+
+
+def _leads(
+    redis: Redis, keys: SlotKeys, one: Stats, where: str, records: dict[bytes, bytes]
+) -> Iterator[Fault]:
+    """Each dead letter has its leads, and each lead its letter."""
+    group, slot = one.group, one.slot
+    letters = {
+        member: delivery_of_dead(value, slot, NUMBER.unpack(member)[0])
+        for member, value in records.items()
+    }
+    for by in By:
+        due: set[bytes] = set()
+        unread: set[bytes] = set()
+        leads = pairs(redis, keys.key(slot, by, group), "ZSCAN")
+        named = {lead[-NUMBER.size :] for lead in leads}
+        for member, letter in letters.items():
+            text = letter.id if by is By.ID else letter.key
+            if isinstance(letter, Malformed) and (by is By.KEY or place_of(letter.id) is not None):
+                # Of what cannot be read the script may have taken some bytes for a text.
+                unread.add(member)
+                text = "" if by is By.ID and member not in named else None
+            due |= {lead_of(text, member)} if text is not None else set()
+        there = {lead for lead in leads if lead[-NUMBER.size :] not in unread}
+        for lead in sorted(due ^ there)[:SUSPECTS]:
+            what = "it is not found by it" if lead in due else "it leads to none"
+            [seq] = NUMBER.unpack(lead[-NUMBER.size :].rjust(NUMBER.size, b"\0"))
+            place = f"{where} dead letter {seq}, {shown(lead[LENGTH.size : -NUMBER.size])}"
+            yield Fault(place, what, group, slot, Part.DEAD, seq, lead)
 
 
 def look(

@@ -1,21 +1,34 @@
-"""Dead letters: list, retry, drop."""
+"""Dead letters: list, look up, retry, drop."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Iterator, Sequence
+from enum import StrEnum
+from itertools import chain
+from typing import Any, Final
 
 from typing_extensions import override
 
 from qframe.drivers.redis import Redis
 from qframe.stores.acts import DeadLetters
 from qframe.stores.records import ChosenDead, DeadPlace, Record
-from qframe.stores.redis.envelopes import NUMBER, record_of_dead
+from qframe.stores.redis.envelopes import NUMBER, lead_of, record_of_dead
 from qframe.stores.redis.groups import known, require
 from qframe.stores.redis.keys import SlotKeys
+from qframe.stores.redis.reading import place_of
 from qframe.stores.redis.role import RedisRole
 from qframe.topic import Topic
 
-PAGE = 500
+PAGE: Final = 500
+SCANNED: Final = 1000
+TEXTS: Final = 100
+
+
+class By(StrEnum):
+    """The sets of leads to dead letters."""
+
+    ID = "named"
+    KEY = "keyed"
 
 
 class RedisDeadLetters(RedisRole, DeadLetters):
@@ -52,41 +65,150 @@ class RedisDeadLetters(RedisRole, DeadLetters):
 def listed(redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead) -> list[Record]:
     """Dead messages, the longest dead first."""
     require(redis, keys, group)
-    found = [
-        record
-        for slot in range(keys.topic.slots)
-        for record in of_slot(redis, keys, group, slot, chosen)
-    ]
-    found.sort(key=lambda one: one.dead_place)
-    return found[: chosen.limit]
+    if chosen.ids is not None:
+        everywhere = [(group, slot) for slot in range(keys.topic.slots)]
+        named = looked_up(redis, keys, everywhere, set(chosen.ids), By.ID)
+        return [one for one in named if chosen.is_between(one.dead_place)][: chosen.limit]
+    return of_slots(redis, keys, group, range(keys.topic.slots), chosen)
 
 
-def of_slot(
-    redis: Redis, keys: SlotKeys, group: str, slot: int, chosen: ChosenDead
+def of_slots(
+    redis: Redis, keys: SlotKeys, group: str, slots: Sequence[int], chosen: ChosenDead
 ) -> list[Record]:
-    """Dead messages of one slot, page by page, until there are enough."""
-    wanted = None if chosen.ids is None else set(chosen.ids)
+    """Dead messages of slots, the longest dead first; not by their ids."""
     found: list[Record] = []
-    key = keys.key(slot, "dead", group)
-    after, until = chosen.after, chosen.until
-    start = 0 if after is None else redis.ask(key, "ZCOUNT", "-inf", f"({after.died_at_ms}")
-    while len(found) < chosen.limit:
-        page = redis.ask(key, "ZRANGE", start, start + PAGE - 1, "WITHSCORES")
-        members = page[::2]
-        if not members:
-            break
-        records = redis.ask(keys.key(slot, "graves", group), "HMGET", *members)
-        for member, died_at, value in zip(members, page[1::2], records, strict=True):
-            if value is None:
-                continue
-            one = record_of_dead(keys.topic.name, group, slot, member, float(died_at), value)
-            if until is not None and one.dead_place > until:
-                return found[: chosen.limit]
-            is_wanted = wanted is None or one.id in wanted
-            if is_wanted and (after is None or one.dead_place > after):
-                found.append(one)
-        start += PAGE
-    return found[: chosen.limit]
+    while True:
+        places = _places(redis, keys, group, slots, chosen)
+        found += records_at(redis, keys, [(group, place.slot, place.seq) for place in places])
+        if len(places) < chosen.limit or len(found) >= chosen.limit:
+            return found[: chosen.limit]
+        chosen = chosen._replace(after=places[-1])  # some of the places have no record
+
+
+def _places(
+    redis: Redis, keys: SlotKeys, group: str, slots: Sequence[int], chosen: ChosenDead
+) -> list[DeadPlace]:
+    """The first places of the dead of slots, in order."""
+    dead = {slot: keys.key(slot, "dead", group) for slot in slots}
+    starts = dict.fromkeys(slots, 0)
+    if chosen.after is not None:
+        before = f"({chosen.after.died_at_ms}"
+        counts = redis.ask_many([(key, "ZCOUNT", "-inf", before) for key in dead.values()])
+        starts = dict(zip(dead, counts, strict=True))
+    size = max(1, min(PAGE, chosen.limit))
+    found: dict[int, list[DeadPlace]] = {slot: [] for slot in slots}
+    unread = list(found)
+    while unread:
+        pages = redis.ask_many([
+            (dead[slot], "ZRANGE", starts[slot], starts[slot] + size - 1, "WITHSCORES")
+            for slot in unread
+        ])  # fmt: skip
+        more = []
+        for slot, page in zip(unread, pages, strict=True):
+            places = [
+                DeadPlace(int(float(died_at)), slot, NUMBER.unpack(member)[0])
+                for member, died_at in zip(page[::2], page[1::2], strict=True)
+            ]
+            found[slot] += filter(chosen.is_between, places)
+            starts[slot] += size
+            is_last = len(places) < size or (chosen.until is not None and places[-1] > chosen.until)
+            if not is_last and len(found[slot]) < chosen.limit:
+                more.append(slot)
+        unread = more
+    return sorted(chain.from_iterable(found.values()))[: chosen.limit]
+
+
+def looked_up(
+    redis: Redis, keys: SlotKeys, places: Sequence[tuple[str, int]], texts: Collection[str],
+    by: By, limit: int = 2**31,
+) -> list[Record]:  # fmt: skip
+    """The dead letters of groups and slots by ids or keys, up to a limit of each place and text.
+
+    A slot with letters that died before stores kept leads is read whole, until `sweep` has added
+    those. An id that was assigned to what cannot be read tells the letter's place.
+    """
+    wanted: list[tuple[str, int, int]] = []
+    unnamed: set[tuple[str, int]] = set()
+    sought = sorted(texts)
+    for start in range(0, len(sought), TEXTS):
+        some = sought[start : start + TEXTS]
+        assigned = [place for place in map(place_of, some) if place is not None]
+        replies = iter(redis.ask_many([
+            question
+            for group, slot in places
+            for question in _leading(keys, group, slot, some, by, limit)
+        ]))  # fmt: skip
+        for group, slot in places:
+            if next(replies) != next(replies):
+                unnamed.add((group, slot))
+            leads = chain.from_iterable(next(replies) for _ in some)
+            wanted += [(group, slot, NUMBER.unpack(lead[-NUMBER.size :])[0]) for lead in leads]
+            wanted += [(group, slot, seq) for of_slot, seq in assigned if of_slot == slot]
+    found = records_at(redis, keys, [one for one in wanted if one[:2] not in unnamed])
+    for text in sought if unnamed else ():
+        found += dead_with(redis, keys, sorted(unnamed), text)
+    fitting = [one for one in found if (one.id if by is By.ID else one.key) in texts]
+    return sorted(fitting, key=lambda one: one.dead_place)
+
+
+def _leading(
+    keys: SlotKeys, group: str, slot: int, texts: Sequence[str], by: By, limit: int
+) -> Iterator[tuple[Any, ...]]:
+    """The questions to a slot: how many are dead, how many named; the leads from each text."""
+    yield keys.key(slot, "dead", group), "ZCARD"
+    yield keys.key(slot, By.ID, group), "ZCARD"
+    for text in texts:
+        first = b"[" + lead_of(text, b"")
+        last = b"[" + lead_of(text, b"\xff" * NUMBER.size)
+        yield keys.key(slot, by, group), "ZRANGEBYLEX", first, last, "LIMIT", 0, limit
+
+
+def records_at(
+    redis: Redis, keys: SlotKeys, places: Sequence[tuple[str, int, int]]
+) -> list[Record]:
+    """The dead letters at groups, slots and seqs, the longest dead first."""
+    found: list[Record] = []
+    for start in range(0, len(places), PAGE):
+        members: dict[tuple[str, int], list[bytes]] = {}
+        for group, slot, seq in places[start : start + PAGE]:
+            members.setdefault((group, slot), []).append(NUMBER.pack(seq))
+        replies = iter(redis.ask_many([
+            question
+            for (group, slot), some in members.items()
+            for question in (
+                (keys.key(slot, "dead", group), "ZMSCORE", *some),
+                (keys.key(slot, "graves", group), "HMGET", *some),
+            )
+        ]))  # fmt: skip
+        for (group, slot), some in members.items():
+            found += [
+                record_of_dead(keys.topic.name, group, slot, member, float(died_at), value)
+                for member, died_at, value in zip(some, next(replies), next(replies), strict=True)
+                if died_at is not None and value is not None
+            ]
+    return sorted(found, key=lambda one: one.dead_place)
+
+
+def dead_with(
+    redis: Redis, keys: SlotKeys, places: Sequence[tuple[str, int]], text: str
+) -> list[Record]:
+    """The dead letters of groups and slots that have a text somewhere, in steps."""
+    found: list[Record] = []
+    cursors: dict[tuple[str, int], bytes | str] = dict.fromkeys(places, "0")
+    while cursors:
+        calls = [
+            keys.call("find_dead", slot, group, cursor, SCANNED, text)
+            for (group, slot), cursor in cursors.items()
+        ]
+        asked, cursors = list(cursors), {}
+        for (group, slot), (cursor, *flat) in zip(asked, redis.run(calls), strict=True):
+            found += [
+                record_of_dead(keys.topic.name, group, slot, member, float(died), value)
+                for member, died, value in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
+            ]
+            if cursor != b"0":
+                cursors[group, slot] = cursor
+    return found
 
 
 def retry(redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead, now: str) -> int:

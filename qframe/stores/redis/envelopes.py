@@ -18,6 +18,7 @@ META: Final = struct.Struct(">QQiQ")  # due, seq, priority, published at
 STATE: Final = struct.Struct(">QIIHB")  # seq, tries, lost, given, length of the receipt
 DEAD_LETTER: Final = struct.Struct(">QI")  # published at, length of the facts
 NUMBER: Final = struct.Struct(">Q")
+LENGTH: Final = struct.Struct(">I")
 TICKET: Final = struct.Struct(">QQ")  # ticket, published at
 
 pack: Final[Callable[[Any], bytes]] = msgspec.msgpack.Encoder().encode
@@ -87,6 +88,12 @@ def state_of(value: bytes | None) -> Attempts:
     receipt = shown(value[STATE.size : STATE.size + size])
     last_words = shown(value[STATE.size + size :])
     return Attempts(tries, lost, given, receipt, *told_apart(last_words))
+
+
+def lead_of(text: str, member: bytes) -> bytes:
+    """The lead from a text to the dead letter of a member, as `parts/dead.lua` writes it."""
+    encoded = text.encode()
+    return LENGTH.pack(len(encoded)) + encoded + member
 
 
 def delivery_of_dead(value: bytes, slot: int, seq: int) -> Delivery:

@@ -205,8 +205,8 @@ class SlotReader:
             yield from self.line("todo")
         yield from self.heads("waiting")
         yield from self.kept_back()
-        yield from dead.of_slot(
-            self._redis, self._place, self._group, self._slot, ChosenDead(limit=self._at_most)
+        yield from dead.of_slots(
+            self._redis, self._place, self._group, [self._slot], ChosenDead(limit=self._at_most)
         )
 
     def line(self, state: str) -> Iterator[Record]:
@@ -347,4 +347,4 @@ def _standing(
     """Heads, what is behind them, and the dead."""
     for state in ("doing", "todo", "waiting"):
         yield from reader.heads(state)
-    yield from dead.of_slot(redis, keys, group, slot, ChosenDead())
+    yield from dead.of_slots(redis, keys, group, [slot], ChosenDead())

@@ -7,6 +7,7 @@ ends and the next begins; `scripts/parts/log.lua` cuts as this does.
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 import msgspec
@@ -18,6 +19,7 @@ NOT_TEXT: Final = "MalformedMessage: its subject is not a text in UTF-8"
 
 _decode = msgspec.msgpack.Decoder(Delivery).decode
 _decode_many = msgspec.msgpack.Decoder(list[Delivery]).decode
+_ASSIGNED: Final = re.compile(r"malformed-([0-9]{1,9})-([0-9]{1,19})")
 _FAILURES: Final = (ValueError, RecursionError)
 
 
@@ -61,8 +63,14 @@ def malformed(value: bytes, slot: int, seq: int, why: str) -> Malformed:
     try:
         name = checked_id(_decode_name(value).id)
     except _FAILURES:
-        name = f"malformed-{slot}-{seq}"
+        name = f"malformed-{slot}-{seq}"  # which `place_of` reads
     return Malformed(name, None, {TYPE_HEADER: RAW}, value, slot=slot, seq=seq, why=why)
+
+
+def place_of(name: str) -> tuple[int, int] | None:
+    """The slot and seq that an id tells which `malformed` has assigned; None for any other id."""
+    found = _ASSIGNED.fullmatch(name)
+    return None if found is None else (int(found[1]), int(found[2]))
 
 
 def header(count: int) -> bytes:

@@ -40,6 +40,7 @@ _DONE: Final = {
     "place": "it stands in one place, as its state says",
     "cancelled": "it was gone, and is counted as cancelled",
     "buried": "it is among the dead again",
+    "named": "ids and keys lead to the letters that there are",
 }
 
 

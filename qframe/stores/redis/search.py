@@ -13,7 +13,8 @@ from qframe.stores.base import Searching
 from qframe.stores.history import in_time
 from qframe.stores.records import Found, HistoryEntry, LogSpan, Record, Remembered, ScanPage, Sought
 from qframe.stores.redis import histories
-from qframe.stores.redis.envelopes import NUMBER, TICKET, letter_of, record_of_dead
+from qframe.stores.redis.dead import By, looked_up, records_at
+from qframe.stores.redis.envelopes import NUMBER, TICKET, letter_of
 from qframe.stores.redis.groups import keeping, names
 from qframe.stores.redis.inspect import record_behind, records_of_heads
 from qframe.stores.redis.keys import SlotKeys
@@ -24,7 +25,6 @@ from qframe.stores.searching import scanned, sections_of, spans_of
 from qframe.topic import Kind, Topic
 
 _MOST_OF_A_TIME: Final = 2000
-_DEAD_PAGE: Final = 1000
 
 
 class RedisSearching(RedisRole, Searching):
@@ -187,29 +187,13 @@ class _RedisLookUp:
     def _dead(self) -> list[Record]:
         """Dead letters of the id or the key, or at the offset."""
         everywhere = [(group, slot) for group in self._groups for slot in self._slots]
-        if (offset := self._sought.offset) is not None:
-            member = NUMBER.pack(offset)
-            rows = self._redis.ask_many(
-                [
-                    question
-                    for group, slot in everywhere
-                    for question in (
-                        (self._keys.key(slot, "dead", group), "ZSCORE", member),
-                        (self._keys.key(slot, "graves", group), "HGET", member),
-                    )
-                ]
-            )
-            return [
-                record_of_dead(self._keys.topic.name, group, slot, member, float(died), value)
-                for (group, slot), died, value in zip(
-                    everywhere, rows[::2], rows[1::2], strict=True
-                )
-                if died is not None and value is not None
-            ]
-        text = self._sought.id if self._sought.id is not None else self._sought.key or ""
-        found = dead_with(self._redis, self._keys, everywhere, text)
-        found = [one for one in found if self._sought.fits(one)]
-        return sorted(found, key=lambda one: one.dead_place)[: self._limit]
+        sought = self._sought
+        if sought.offset is not None:
+            places = [(group, slot, sought.offset) for group, slot in everywhere]
+            return records_at(self._redis, self._keys, places)
+        text, by = (sought.id, By.ID) if sought.id is not None else (sought.key or "", By.KEY)
+        found = looked_up(self._redis, self._keys, everywhere, {text}, by, self._limit)
+        return [one for one in found if sought.fits(one)][: self._limit]
 
     def _offsets_of(self, message_id: str) -> Iterator[tuple[int, int]]:
         """Where a stream's log has an id, among the messages of its time."""
@@ -259,28 +243,6 @@ class _RedisLookUp:
             if NUMBER.unpack(member[:8])[0] <= to_ms
         ]
         return list(found)
-
-
-def dead_with(
-    redis: Redis, keys: SlotKeys, places: Sequence[tuple[str, int]], text: str
-) -> list[Record]:
-    """The dead letters of groups and slots that have a text somewhere, in steps."""
-    found: list[Record] = []
-    cursors: dict[tuple[str, int], bytes | str] = dict.fromkeys(places, "0")
-    while cursors:
-        calls = [
-            keys.call("find_dead", slot, group, cursor, _DEAD_PAGE, text)
-            for (group, slot), cursor in cursors.items()
-        ]
-        asked, cursors = list(cursors), {}
-        for (group, slot), (cursor, *flat) in zip(asked, redis.run(calls), strict=True):
-            found += [
-                record_of_dead(keys.topic.name, group, slot, member, float(died), value)
-                for member, died, value in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
-            ]
-            if cursor != b"0":
-                cursors[group, slot] = cursor
-    return found
 
 
 def _spans(redis: Redis, keys: SlotKeys) -> dict[int, LogSpan]:

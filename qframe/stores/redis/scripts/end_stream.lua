@@ -5,11 +5,11 @@
 --   settlement three: how it ends, offset, attempt. `how` is msgpack of [verdict, delay, at, error,
 --   traceback]. At last, where a history is kept, msgpack of a note for each.
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
--- Cost: 4 commands, and 4 or 5 for each settlement; 3 more for a history.
+-- Cost: 4 commands, and 4 to 6 for each settlement; 3 more for a history.
 -- Promise: one atomic step; nothing ends without epoch and receipt in force.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time bell head places log ranges window
+--@include time bell head places text dead log ranges window
 local group = group_of(slot, name, 'stream')
 local cursor = redis.call('HMGET', group.cursor, 'epoch', 'floor', 'read', 'receipt', 'settled')
 if not cursor[1] then

@@ -3,16 +3,16 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] part (window, subject, dead or
 --   count), ARGV[5] what (a subject, the number of a dead letter, or how often the counts were
---   mended before), ARGV[6] member (one found in `todo` that may be another's; or by how much each
---   count changes, as `acked -1 cancelled 0`; or '').
--- Reply: what was done: '' if nothing; lease, next, gone, place, cancelled, buried, counted.
---   -2 if there is no such group.
+--   mended before), ARGV[6] member (one found in `todo` that may be another's; the lead to a dead
+--   letter; or by how much each count changes, as `acked -1 cancelled 0`; or '').
+-- Reply: what was done: '' if nothing; lease, next, gone, place, cancelled, buried, named,
+--   counted; -2 if there is no such group.
 -- Cost: 3 to 16 commands.
 -- Promise: one atomic step; no message is removed, and none called settled.
 local slot = KEYS[1]
 local given, kind, name, part, what, member =
   ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
---@include time bell head places
+--@include time bell head places text dead
 local NOBODY = 'repaired'
 local group = group_of(slot, name, kind)
 if name ~= '' and redis.call('EXISTS', group.cursor) == 0 then
@@ -119,8 +119,28 @@ local function mend_subject()
   return done == '' and was_stray and 'place' or done
 end
 
+-- A dead letter gets its leads; `member` goes if it is the lead to none.
+local function mend_names(number)
+  local record = redis.call('HGET', group.graves, number)
+  local changed = record and name_dead_letters(group, { number }, { record }) or 0
+  local by_id, by_key = nil, nil
+  if record then
+    by_id, by_key = leads_of(number, record)
+  end
+  if member ~= by_id then
+    changed = changed + redis.call('ZREM', group.named, member)
+  end
+  if member ~= by_key then
+    changed = changed + redis.call('ZREM', group.keyed, member)
+  end
+  return changed > 0 and 'named' or ''
+end
+
 local function mend_dead()
   local number = struct.pack('>I8', tonumber(what))
+  if member ~= '' then
+    return mend_names(number)
+  end
   local stands = redis.call('ZSCORE', group.dead, number)
   local record = redis.call('HEXISTS', group.graves, number) == 1
   if stands and not record then

@@ -13,7 +13,7 @@ local slot = KEYS[1]
 local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
 local limit, lease = tonumber(ARGV[6]), tonumber(ARGV[7])
 local max_attempts, run, keeps = tonumber(ARGV[8]), tonumber(ARGV[9]), ARGV[10]
---@include time many head places arrive sequence bring_in hand_out
+--@include time many head places arrive sequence bring_in text dead hand_out
 local group = group_of(slot, name, kind)
 local owner = redis.call('HGET', group.cursor, 'epoch')
 if owner ~= epoch then
@@ -32,7 +32,7 @@ end
 group.gone = keeps == '1' and {} or nil
 local lost = take_back(group, now)
 if lost > 0 and group.gone then
-  --@include history
+  --@include history lost
   remember_lost(group.at, group.gone, now)
 end
 -- Whose rank counts is not known before all that is due has one: the next pull goes on.

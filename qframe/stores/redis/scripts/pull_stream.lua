@@ -36,20 +36,20 @@ if floor < read and leased <= now then
   losing.gone = keeps == '1' and {} or nil
   lost = lose_window(losing, floor, read, load_ranges(cursor[6]), now, window)
   if losing.gone then
-    --@include many history
+    --@include many text history lost
     remember_lost(losing.at, losing.gone, now)
   end
   floor, window = read, ''
 end
 if redis.call('EXISTS', later, body) > 0 then
-  --@include many head places bring_in hand_out join
+  --@include many head places bring_in text dead hand_out join
   join(slot, now)
   local group = group_of(slot, name, 'stream')
   group.gone = keeps == '1' and {} or nil
   local back = take_back(group, now)
   lost = lost + back
   if back > 0 and group.gone then
-    --@include history
+    --@include history lost
     remember_lost(group.at, group.gone, now)
   end
   promote(group, now)

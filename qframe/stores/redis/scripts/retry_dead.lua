@@ -4,11 +4,11 @@
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group); then the members of those in `dead`, in
 --   order.
 -- Reply: how many. -2 if there is no such group.
--- Cost: 3 commands, and 5 to 12 for each.
+-- Cost: 3 commands, and 7 to 15 for each.
 -- Promise: one atomic step; one that is not dead any more is left alone.
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
---@include time many bell head places arrive
+--@include time many bell head places arrive text dead
 local group = group_of(slot, name, kind)
 if redis.call('EXISTS', group.cursor) == 0 then
   return -2
@@ -18,8 +18,7 @@ for i = 4, #ARGV do
   local member = ARGV[i]
   local record = redis.call('HGET', group.graves, member)
   if record then
-    redis.call('ZREM', group.dead, member)
-    redis.call('HDEL', group.graves, member)
+    remove_dead_letters(group, { member })
     done = done + 1
     local published, size = struct.unpack('>I8I4', record)
     local subject, priority = unpack(cmsgpack.unpack(string.sub(record, 13, 12 + size)))

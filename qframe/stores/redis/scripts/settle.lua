@@ -6,7 +6,7 @@
 --   delay, at, error, traceback]. At last, where a history is kept, msgpack of a note for each.
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
 -- Cost: 8 commands for any number of acks, 7 of what left a stream; for ordered 4, and 5 to 8 for
---   each subject; 7 to 10 for each other end; 3 more for a history.
+--   each subject; 7 to 12 for each other end; 3 more for a history.
 -- Promise: one atomic step; nothing ends without the epoch and the receipt in force.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
@@ -53,6 +53,7 @@ local function settle_one(subject, seq, receipt, how)
     acked = acked + 1
     advance(group, subject, head, now, head.given - 1)
   elseif verdict == 'dead' then
+    --@include text dead
     add_dead_letter(group, subject, head, now, error, traceback)
     advance(group, subject, head, now, head.given - 1)
   elseif verdict == 'retry' then

@@ -53,7 +53,7 @@ local function hand_over(group, is_last)
     end
   end
   for _, part in ipairs({ 'cursor', 'waiting', 'retry', 'todo', 'doing', 'body', 'tries',
-                          'following', 'dead', 'graves' }) do
+                          'following', 'dead', 'graves', 'named', 'keyed' }) do
     give(unclaimed[part], group[part])
   end
   if kind == 'ordered' then

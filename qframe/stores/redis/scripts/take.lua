@@ -40,7 +40,7 @@ if kind == 'stream' then
   end
 end
 if group.gone and #group.gone > 0 then
-  --@include many history
+  --@include many text history lost
   remember_lost(group.at, group.gone, now)
 end
 ring(slot) -- whoever sleeps in the belief that it owns the slot hears that it does not

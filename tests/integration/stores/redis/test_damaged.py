@@ -18,7 +18,7 @@ TYPES = {
     "head": "string", "log": "stream", "later": "zset", "ids": "zset", "groups": "hash",
     "g:g:cursor": "hash", "g:g:waiting": "zset", "g:g:retry": "zset", "g:g:todo": "zset",
     "g:g:doing": "zset", "g:g:body": "hash", "g:g:tries": "hash", "g:g:dead": "zset",
-    "g:g:graves": "hash",
+    "g:g:graves": "hash", "g:g:named": "zset", "g:g:keyed": "zset",
 }  # fmt: skip
 KINDS = ("stream", "ordered")
 

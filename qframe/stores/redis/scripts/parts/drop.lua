@@ -8,8 +8,8 @@ local function drop(slot, name, kind)
   end
   local at = slot .. 'g:' .. name .. ':'
   redis.call('UNLINK', group.cursor, group.waiting, group.retry, group.todo, group.doing,
-    group.tries, group.following, group.dead, group.graves, at .. 'tuned', at .. 'bucket',
-    at .. 'reports', at .. 'history', at .. 'ended')
+    group.tries, group.following, group.dead, group.graves, group.named, group.keyed,
+    at .. 'tuned', at .. 'bucket', at .. 'reports', at .. 'history', at .. 'ended')
   local roster = roster_of(slot, name)
   if redis.call('UNLINK', roster.key, roster.members, roster.joined, roster.owners) > 0 then
     ring_roster(roster)

@@ -14,6 +14,7 @@ local function group_of(slot, name, kind)
     cursor = at .. 'cursor', waiting = at .. 'waiting', retry = at .. 'retry',
     todo = at .. 'todo', doing = at .. 'doing', body = at .. 'body', tries = at .. 'tries',
     following = at .. 'next', dead = at .. 'dead', graves = at .. 'graves',
+    named = at .. 'named', keyed = at .. 'keyed',
   }
 end
 

@@ -54,29 +54,3 @@ local function remember_settled(at, notes, replies, now)
   end
   remember(at, settled, now)
 end
-
--- The id of an envelope, by its first bytes; nil where there is none.
-local function id_of(envelope)
-  local at = string.byte(envelope, 1) == 0xdc and 4 or 2
-  local byte = string.byte(envelope, at) or 0
-  if byte >= 0xa0 and byte <= 0xbf then
-    return string.sub(envelope, at + 1, at + byte - 0xa0)
-  elseif byte == 0xd9 and #envelope > at then
-    return string.sub(envelope, at + 2, at + 1 + string.byte(envelope, at + 1))
-  elseif byte == 0xda and #envelope > at + 1 then
-    return string.sub(envelope, at + 3, at + 2 + struct.unpack('>I2', envelope, at + 1))
-  end
-  return nil
-end
-
--- What `lose` and `lose_window` have put down: [envelope, attempt, whose it was].
-local function remember_lost(at, gone, now)
-  local notes = {}
-  for _, one in ipairs(gone) do
-    local id = id_of(one[1])
-    if id then
-      notes[#notes + 1] = { id, -1, 5, one[2], one[3] }
-    end
-  end
-  remember(at, notes, now)
-end

@@ -115,16 +115,6 @@ local function advance(group, subject, head, now, keeps)
   end
 end
 
--- Writes a message among the dead.
-local function add_dead_letter(group, subject, head, now, error, traceback)
-  local member = struct.pack('>I8', head.seq)
-  local queued = group.kind ~= 'stream' and subject
-  local facts = cmsgpack.pack({ queued, head.priority, head.tries, error, traceback })
-  redis.call('ZADD', group.dead, string.format('%.0f', now), member)
-  redis.call('HSET', group.graves, member,
-    struct.pack('>I8I4', head.published, #facts) .. facts .. head.envelope)
-end
-
 -- Takes heads out of doing whose worker is gone; `group.gone` gets them, for a history.
 local function lose(group, subjects, now)
   for _, subject in ipairs(subjects) do
