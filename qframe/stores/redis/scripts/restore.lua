@@ -13,7 +13,7 @@
 -- Promise: one atomic step; what stands there already is written over, or left alone.
 local slot = KEYS[1]
 local given, kind, name, section = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time head places
+--@include time head places text dead
 local group = group_of(slot, name, kind)
 if name ~= '' and redis.call('EXISTS', group.cursor) == 0 then
   return -2
@@ -106,6 +106,7 @@ local put = {
   dead = function(died, member, record)
     redis.call('ZADD', group.dead, died, member)
     redis.call('HSET', group.graves, member, record)
+    name_dead_letters(group, { member }, { record })
   end,
   marks = function(mark, until_ms)
     redis.call('ZADD', slot .. 'ids', until_ms, mark)
