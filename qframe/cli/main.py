@@ -12,6 +12,7 @@ from typing import Annotated, Final
 
 import typer
 
+from qframe.cli.audit import audit
 from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.console import console
 from qframe.cli.copy_topic import copy_topic
@@ -70,6 +71,7 @@ cli.command()(tune)
 cli.command()(pause)
 cli.command()(resume)
 cli.command()(holds)
+cli.command()(audit)
 cli.command()(skip)
 cli.command()(unblock)
 cli.command()(drop_group)

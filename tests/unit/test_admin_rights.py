@@ -69,6 +69,7 @@ LOOKS: Final[dict[str, Callable[[Admin], object]]] = {
     "holds": lambda admin: admin.holds("events"),
     "seek_preview": lambda admin: admin.seek_preview("events", "billing", "earliest"),
     "stacks": lambda admin: admin.stacks("events", "billing"),
+    "audit": lambda admin: admin.audit(),
     "timers": lambda admin: admin.timers("later"),
     "timer": lambda admin: admin.timer("later", "bell"),
 }  # fmt: skip
