@@ -148,7 +148,10 @@ def add(
     tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag.")] = None,
     as_json: AsJson = False,
 ) -> None:
-    """Sets a timer; what becomes of one that is there is the topic's kind's affair."""
+    """Sets a timer.
+
+    The topic's kind says what becomes of one that the key has already.
+    """
     headers = {name: value or "" for name, value in map(header_of, header or ())}
     with target.opened() as app:
         published = app.timers.schedule(
@@ -204,7 +207,10 @@ def move(
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
-    """Makes a timer due at another time, or all that fit; they can be stopped by Ctrl-C."""
+    """Makes a timer due at another time, or all that fit.
+
+    With --all it works in steps, and can be stopped by Ctrl-C.
+    """
     _check_one_or_all("timers move", key, everything)
     with target.acting(by) as (_, admin):
         if key is not None:
@@ -239,7 +245,10 @@ def cancel(
     by: By = None,
     as_json: AsJson = False,
 ) -> None:
-    """Removes a timer, or all that fit, for every group; asks first for all, unless --yes."""
+    """Removes a timer, or all that fit, for every group.
+
+    With --all it asks first, unless --yes, works in steps, and can be stopped by Ctrl-C.
+    """
     _check_one_or_all("timers cancel", key, everything)
     with target.acting(by) as (_, admin):
         if key is not None:
@@ -262,9 +271,10 @@ def import_(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines.")],
     as_json: AsJson = False,
 ) -> None:
-    """Sets a timer for each line: {"body": …, "key": …, "at": …}; a wrong line is named, and left.
+    """Sets a timer for each line of a file.
 
-    A line without an id gets one from its text: imported again, a line that was set is a duplicate.
+    A line is such as {"body": …, "key": …, "at": …}; a wrong one is named, and left out. One
+    without an id gets one from its text: imported again, it is a duplicate.
     """
     with target.opened() as app:
         found = import_timers(app, topic, file, on_error=say_error)
