@@ -12,6 +12,7 @@ from typing import Any, Self
 
 from qframe.admin.audit_log import AuditLog
 from qframe.admin.context import AdminContext
+from qframe.admin.copying import CopyAdmin
 from qframe.admin.dead import DeadAdmin
 from qframe.admin.finding import FindingAdmin
 from qframe.admin.groups import GroupAdmin
@@ -34,7 +35,7 @@ from qframe.topic import Topic
 
 class Admin(
     LookingAdmin, FindingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, TimerAdmin,
-    ScheduleAdmin, StackAdmin, AuditAdmin, RepairAdmin, RemovalAdmin,
+    ScheduleAdmin, StackAdmin, AuditAdmin, RepairAdmin, RemovalAdmin, CopyAdmin,
 ):  # fmt: skip
     """Looks at topics and groups, and changes them: `app.admin`.
 

@@ -15,6 +15,7 @@ import typer
 from qframe.cli.audit import audit
 from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.console import console
+from qframe.cli.copy_topic import copy_topic
 from qframe.cli.dead import dead
 from qframe.cli.delete_topic import delete_topic
 from qframe.cli.doctor import doctor
@@ -77,6 +78,7 @@ cli.command()(drop_group)
 cli.command()(metrics)
 cli.command()(console)
 cli.command()(delete_topic)
+cli.command("copy")(copy_topic)
 cli.command()(migrate)
 cli.command()(doctor)
 

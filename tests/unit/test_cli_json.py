@@ -63,6 +63,7 @@ COMMANDS = {
     "verify": ("verify",),
     "tune TOPIC GROUP": ("tune", "orders", "g"),
     "scale TOPIC GROUP": ("scale", "orders", "g", "--over", "0"),
+    "copy TOPIC --to URL": ("copy", "orders", "--to", "model://", "--dry-run"),
     "doctor": ("doctor",),
 }
 
