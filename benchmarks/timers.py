@@ -2,8 +2,8 @@
 
 First, for 10^4, 10^5 and 10^6 timers that wait, spread over a year: the CPU time of setting one,
 one by one and in batches, and of handing out and settling one that is due. It is that of this
-process and of Redis' server; others that run on the machine do not count. Growth is the cost at the largest
-count over that at the smallest, and the bar is 1.3.
+process and of Redis' server; others that run on the machine do not count. Growth is the cost at the
+largest count over that at the smallest, and the bar is 1.3.
 
 Then, beside the most that wait, one worker process handles 20,000 timers that are due within 30 s:
 none early, none lost, none twice, and how late each handler began. The bars are 10 ms at the median
