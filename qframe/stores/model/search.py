@@ -39,7 +39,10 @@ class ModelSearching(ModelRole, Searching):
             return in_time(found, topic, self._now_ms())
 
     @override
-    def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
+    def scan(
+        self, topic: Topic, place: str | None = None, limit: int = 500,
+        sought: Sought | None = None,
+    ) -> ScanPage:  # fmt: skip
         with self._lock:
             state, now_ms = self._state(topic), self._now_ms()
 
@@ -50,7 +53,7 @@ class ModelSearching(ModelRole, Searching):
                 end = start + len(page)
                 return SectionPage(page, len(page), str(end) if end < len(everything) else None)
 
-            return scanned(sections_of(topic, sorted(state.groups)), place, limit, read)
+            return scanned(sections_of(topic, sorted(state.groups)), place, limit, read, sought)
 
 
 def find(state: TopicState, sought: Sought, limit: int, now_ms: int) -> Found:
