@@ -48,7 +48,7 @@ def pages(app: QFrame, topic: Topic, options: Any) -> dict[str, str]:
         "overview": "/",
         "topic": f"/topics/{topic.name}",
         "group": place,
-        "group, seek to a time": f"{place}?to=time&time=2026-01-01T00:00",
+        **({} if topic.has_subjects else {"group, seek": f"{place}?to=earliest"}),
         "dead": f"{place}/dead",
         "dead, next page": f"{place}/dead?after={dead.dead_place}",
         "key": f"{place}/key?key={key}",
