@@ -64,6 +64,11 @@ class Handover:
             self._drained.discard(slot)
 
     @property
+    def has_drained(self) -> bool:
+        """Whether slots are to be released."""
+        return bool(self._drained)
+
+    @property
     def leaving(self) -> frozenset[int]:
         """The slots that are owned and not wanted."""
         return frozenset(self._owned) - self._wanted

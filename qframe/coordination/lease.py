@@ -135,12 +135,16 @@ class LeaseSession:
         """Renews the lease where that is due, and reads the roster if it has changed."""
         now_s = self._clock.monotonic_s()
         beats = now_s >= self._heartbeat_s + self._lease_s / HEARTBEATS
+        version = seen = self._roster.version
         if beats:
             lease_ms = round(self._lease_s * 1000)
-            self._store.heartbeat(self._topic, self._group, self._worker, lease_ms)
-        if not (self._evict_dead() or beats or self._rung):
+            version = self._store.heartbeat(self._topic, self._group, self._worker, lease_ms)
+        has_changed = self._evict_dead() or self._rung or version != seen
+        if not (beats or has_changed):
             return None
-        roster = self._store.roster(self._topic, self._group, seen=self._roster.version)
+        roster = None
+        if has_changed:
+            roster = self._store.roster(self._topic, self._group, seen=seen)
         if roster is not None:
             self._roster = roster
         if beats:

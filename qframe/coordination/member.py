@@ -185,7 +185,8 @@ class MembershipService(Service):
             session.refused(refused)
             with self._changing:
                 self._refused -= refused
-        self._change(lambda handover: handover.release())
+        if handover.has_drained:
+            self._change(lambda handover: handover.release())
         if going := handover.going:
             self._steps.begin()
             session.let_go(going)

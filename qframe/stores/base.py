@@ -11,7 +11,7 @@ from typing import Protocol
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled
 from qframe.roster import Roster
-from qframe.stores.acts import DeadLetters, Repairing, StoredTimers, Unblocking
+from qframe.stores.acts import Copying, DeadLetters, Repairing, StoredTimers, Unblocking
 from qframe.stores.bell import Bell
 from qframe.stores.records import (
     Found,
@@ -338,11 +338,12 @@ class Logs(Protocol):
 
 class Store(
     Topics, Publishing, Pulling, Settling, Groups, Rosters, Controls, StoredTimers, Unblocking,
-    DeadLetters, Repairing, Inspecting, Searching, Logs, Protocol,
+    DeadLetters, Repairing, Copying, Inspecting, Searching, Logs, Protocol,
 ):  # fmt: skip
     """All of them, in one place."""
 
     url: str
+    namespace: str
     capabilities: Capabilities
 
     def bell(self, topics: Sequence[Topic]) -> Bell:

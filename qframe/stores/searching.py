@@ -10,11 +10,17 @@ import msgspec
 
 from qframe.codec import time_of_token
 from qframe.errors import BadOption
-from qframe.stores.records import Record, Remembered, ScanPage, Sought
+from qframe.stores.records import Remembered, ScanPage, Section, SectionPage, Sought
 from qframe.topic import Topic
 
 _SHARED: Final = {True: ("held",), False: ("later", "line")}
 _OF_GROUPS: Final = {True: ("behind", "dead", "heads"), False: ("dead", "heads")}
+
+RESTORED: Final = "restored"
+"""The receipt of what was in doing where it was copied from."""
+
+PASSED_MS: Final = 1
+"""When the lease of such a delivery has passed."""
 
 SKEW_MS: Final = 2_000
 """How far the clock of a producer may be from the store's, so that its ids are still found."""
@@ -39,22 +45,6 @@ def spans_of(sought: Sought, remembered: Sequence[Remembered], slots: Sequence[i
     if made_ms is None:
         return []
     return [Span(slot, made_ms - SKEW_MS, made_ms + SKEW_MS) for slot in slots]
-
-
-class Section(NamedTuple):
-    """One sort of messages of one slot; of one group, where groups have their own."""
-
-    slot: int
-    part: str
-    group: str
-
-
-class SectionPage(NamedTuple):
-    """A part of a section: its records, how many were looked at, and where to go on, if at all."""
-
-    records: list[Record]
-    looked: int
-    after: str | None
 
 
 def sections_of(topic: Topic, groups: Sequence[str]) -> list[Section]:

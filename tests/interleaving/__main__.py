@@ -39,6 +39,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--first", choices=BY_NAME, help="the operation that is interrupted")
     parser.add_argument("--second", choices=BY_NAME, help="the one that comes between")
     parser.add_argument("--share", type=float, default=1.0, help="how many of the pairs, at random")
+    parser.add_argument("--once", action="store_true", help="each pair in one scene, at random")
     parser.add_argument("--minutes", type=float, help="of each store, with pairs in a drawn order")
     asked = parser.parse_args(words)
     failed = 0
@@ -47,6 +48,8 @@ def main(words: list[str] | None = None) -> int:
             place = _opened(stack, store)
             started, counted = time.monotonic(), Counted()
             pairs = list(_pairs(asked))
+            if asked.once:
+                pairs = _once(pairs, asked.seeds)
             if asked.minutes is not None:
                 random.Random(asked.seeds).shuffle(pairs)
             for pair in pairs:
@@ -75,6 +78,15 @@ def _pairs(asked: argparse.Namespace) -> Iterator[Pair]:
                         is_asked = is_asked and asked.second in (None, pair.second.name)
                         if is_asked and draw.random() < asked.share:
                             yield pair
+
+
+def _once(pairs: list[Pair], seeds: str) -> list[Pair]:
+    """Of the pairs of the same two operations one, whatever the topic is."""
+    by_names: dict[tuple[str, str], list[Pair]] = {}
+    for pair in pairs:
+        by_names.setdefault((pair.first.name, pair.second.name), []).append(pair)
+    draw = random.Random(seeds)
+    return [draw.choice(each) for each in by_names.values()]
 
 
 def _opened(stack: ExitStack, store: str) -> Place:

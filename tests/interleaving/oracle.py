@@ -48,7 +48,7 @@ def exempt(scene: Scene, first: Operation, second: Operation, *, is_redis: bool)
     if is_redis and scene.slots > 1:
         why = "on Redis what is done to several slots is a step for each, and no promise"
         return Exempt(first=True, second=True, is_apart=True, why=why)
-    if is_redis and (first.looks or first.name == "admin.skip"):
+    if is_redis and (first.looks or first.name in ("admin.skip", "admin.unblock")):
         return Exempt(first=True, why="on Redis who looks reads one key after the other")
     return Exempt()
 

@@ -169,7 +169,8 @@ class _Run:
         if self._future is None:
             return allowed[-1:]
         around = self._around if self.waited else []
-        if first.by_step or not self._has_acted:
+        lists = self._place.is_redis and first.name.endswith(" all")  # and then takes what it saw
+        if first.by_step or lists or not self._has_acted:
             return [*allowed, *around]
         if self.waited:  # undone by a deadlock, the first begins again
             is_first_done = self.begun == self._begun_alone

@@ -103,7 +103,7 @@ class Audit:
             self._go_to(self._await_dead)
             self._begin_dead()
             return
-        if now > self._since + FORGOTTEN_S and plan.forgets:
+        if now > self._since + FORGOTTEN_S and plan.forgets and self._are_held():
             gc.collect(0)  # a message that was forgotten may be kept by a cycle
         bound_s = 25 + 2 * plan.lease_s + 6 * plan.session_s
         if plan.has("bells lost"):
@@ -115,6 +115,14 @@ class Audit:
                 f"{bound_s:g} s after the last fault these (group, slot, todo, doing, waiting) "
                 f"are left, or nobody's: {left}; in the outbox: {unrelayed}"
             )
+
+    def _are_held(self) -> bool:
+        """Whether users have messages in hand, or have forgotten them."""
+        return any(
+            consumer._acks
+            for worker in self._workers if worker is not None
+            for consumer in worker.consumers.values()
+        )  # fmt: skip
 
     def _are_shared(self) -> bool:
         """Whether all slots are some living worker's."""

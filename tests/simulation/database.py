@@ -231,6 +231,6 @@ class CheckerConnection:
 
     def _ask(self, operation: Any) -> Any:
         try:
-            return self._connection._call("checker", operation, (), {})
+            return self._connection._call("checker", operation)
         except (StoreUnavailable, AnswerLost) as error:
             raise CheckerUnavailable(self.shown, str(error)) from error

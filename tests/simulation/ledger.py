@@ -87,6 +87,9 @@ class Ledger:
         self.last_start_s: dict[str, float] = {}
         self.cut_short: set[tuple[str, str]] = set()
         self.on_stored: Callable[[str], None] = lambda _: None
+        self._is_odd = plan.kind not in ("stream", "ordered") or plan.has(
+            "store goes back", "store stands still"
+        )
         self.is_over = False
         self.is_sought = False
 
@@ -147,11 +150,10 @@ class Ledger:
         self._check_attempt(call, name)
         self._check_owned(call, name)
         due_ms = self.due_ms.get(name)
-        now_ms = call.worker.connection.now_ms()
-        is_replaced = self.plan.kind not in ("stream", "ordered")
-        is_odd = self.plan.has("store goes back", "store stands still") or is_replaced
-        if due_ms is not None and now_ms < due_ms and not is_odd:
-            self._broken(f"{it.id} is handled {due_ms - now_ms} ms before it is due")
+        if due_ms is not None and not self._is_odd:
+            early_ms = due_ms - call.worker.connection.now_ms()
+            if early_ms > 0:
+                self._broken(f"{it.id} is handled {early_ms} ms before it is due")
         if self.plan.effect == "first" and name in self.started and not self.is_sought:
             self._broken(f"{it.id} is handled twice, though it was settled first")
         self.started.add(name)

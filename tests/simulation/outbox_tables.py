@@ -86,7 +86,7 @@ class Engine:
             DatabaseAway: if that was not heard of, whether it was done or not.
         """
         try:
-            return self._connection._call(name, operation, (), {})
+            return self._connection._call(name, operation)
         except (StoreUnavailable, AnswerLost) as error:
             raise DatabaseAway(str(error)) from error
 

@@ -142,10 +142,11 @@ class Scheduler:
             raise GreenletExit
         task.waits = True
         if timeout_s is not None:
-            tie = self._draw()
-            until = self.now + (timeout_s / process.rate if timeout_s > 0 else 0.0)
-            self._pushed += 1
-            heappush(self._heap, (until + tie * 1e-4, self._pushed, task, task.token, False))
+            until = self.now + self._draw() * 1e-4
+            if timeout_s > 0:
+                until += timeout_s / process.rate
+            self._pushed = number = self._pushed + 1
+            heappush(self._heap, (until, number, task, task.token, False))
         woken: bool
         # The next turn is given away without the hub, if it is a task's.
         following = None if self.failure is not None else self._next_task()
@@ -163,17 +164,16 @@ class Scheduler:
         """Begins the next turn, and returns whose it is; None if an action comes first, or none."""
         heap = self._heap
         while heap and not self._over and self.steps <= MOST_STEPS:
-            at, number, task, token, woken = heap[0]
+            at, number, task, token, woken = first = heappop(heap)
             if token < 0:
                 if token == IN_HUB:
+                    heappush(heap, first)
                     return None
-                heappop(heap)
                 if at > self.now:
                     self.now = at
                 self.current = None
                 task()
                 continue
-            heappop(heap)
             if token != task.token or task.ended:
                 continue
             process = task.process

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from random import Random
 from typing import Any
 
@@ -30,6 +31,7 @@ class SimulatedServer(ModelStore):
 
     def __init__(self, process: Process, ledger: Ledger) -> None:
         super().__init__(clock=StoreClock(process))
+        self._now_ms = self._clock.now_ms  # type: ignore[method-assign] # every call asks
         self.ledger = ledger
         self.rung: list[SimulatedBell] = []
         self.roster_rung: list[SimulatedBell] = []
@@ -117,9 +119,9 @@ class SimulatedBell:
     def rings(self, slots: frozenset[int] | None) -> None:
         """The store rings; that arrives later, or not at all."""
         connection = self._connection
-        if connection.loses_bells():
+        if connection.process.dead or (connection.troubles and connection.loses_bells()):
             return
-        connection.scheduler.arrives(connection.latency_s(), lambda: self._arrive(slots))
+        connection.scheduler.arrives(connection.latency_s(), partial(self._arrive, slots))
 
     def _arrive(self, slots: frozenset[int] | None) -> None:
         if slots is None:
@@ -185,7 +187,7 @@ class Connection:
         return 0.0002 + self._draw() ** 4 * 0.01
 
     def loses_bells(self) -> bool:
-        return bool(self.troubles) and self._trouble("bells lost") is not None
+        return self._trouble("bells lost") is not None
 
     def bell(self, topics: Sequence[Topic]) -> SimulatedBell:
         return SimulatedBell(self, self.server.rung)
@@ -199,8 +201,7 @@ class Connection:
     def renew(
         self, topic: Topic, group: str, holds: Sequence[LeaseRef], lease_ms: int
     ) -> RenewResult:
-        asked = topic, group, holds, lease_ms
-        renewed: RenewResult = self._call("renew", self.server.renew, asked, {})
+        renewed: RenewResult = self._call("renew", self.server.renew, topic, group, holds, lease_ms)
         for hold in renewed.gone:
             lease = group, hold.slot, hold.subject, hold.receipt
             self.gone.setdefault(lease, self.scheduler.now)
@@ -213,11 +214,7 @@ class Connection:
         """Has nothing to close."""
 
     def __getattr__(self, name: str) -> Any:
-        operation = getattr(self.server, name)
-
-        def call(*args: Any, **more: Any) -> Any:
-            return self._call(name, operation, args, more)
-
+        call = partial(self._call, name, getattr(self.server, name))
         setattr(self, name, call)
         return call
 
@@ -227,7 +224,7 @@ class Connection:
         found = [trouble for trouble in self.troubles if trouble.what in names]
         return found[0] if found else None
 
-    def _call(self, name: str, operation: Callable[..., Any], args: Any, more: Any) -> Any:
+    def _call(self, name: str, operation: Callable[..., Any], /, *args: Any, **more: Any) -> Any:
         sleep, draw = self.scheduler.block, self._draw
         there_s, back_s = 0.0002 + draw() ** 4 * 0.01, 0.0002 + draw() ** 4 * 0.01
         what = None

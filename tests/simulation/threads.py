@@ -283,7 +283,8 @@ _SECRETS = SimpleNamespace(
 
 
 class _Os:
-    urandom = staticmethod(CHANCE.randbytes)
+    def urandom(self, size: int) -> bytes:
+        return CHANCE.getrandbits(size * 8).to_bytes(size, "little")
 
     def __getattr__(self, name: str) -> Any:
         return getattr(os, name)
@@ -315,6 +316,7 @@ SELDOM = {
     "qframe.runtime.flow.admission": ("RAMPING_UP_SLEEP_S", 0.2),
     "qframe.runtime.executors.thread_executor": ("TICK_S", 0.05),
     "qframe.runtime.process.shutdown": ("_LOOK_EVERY_S", 0.05),
+    "qframe.outbox.relay": ("SELDOM_S", 0.5),
 }
 """Pauses of loops that look often while something is in hand: longer, a run has fewer turns."""
 UNTOLD = ("qframe.runtime.handler.retry_policy", "_traced", lambda error, write: "as planned")

@@ -60,7 +60,8 @@ def options_of(plan: Plan, on_dead: OnDead) -> ConsumerOptions:
     return consumer_options(lease=plan.lease_s, backoff=backoff, **more)
 
 
-RelayMaker = Callable[["SimulatedWorker", Callable[[str, BaseException], None]], list[Relay]]
+OnFailure = Callable[[str, BaseException], None]
+RelayMaker = Callable[["SimulatedWorker", OnFailure], list[Relay]]
 
 
 class SimulatedWorker:
@@ -153,7 +154,9 @@ class SimulatedWorker:
         worker = self.worker = Worker(
             self.process.name,
             make_consumers=self._make_consumers,
-            make_sweeper=lambda fail: Sweeper(topics=[self._topic], store=store, on_failure=fail),
+            make_sweeper=lambda fail: Sweeper(
+                topics=[self._topic], store=store, on_failure=_unless_killed(fail)
+            ),
             make_settings_poller=self._make_settings_poller, make_background=self._make_background,
             grace_s=self.plan.grace_s, events=self.events, clock=clock,
         )  # fmt: skip
@@ -182,7 +185,7 @@ class SimulatedWorker:
         return isinstance(error.__cause__, _away()) and not self._is_ready
 
     def _make_settings_poller(
-        self, consumers: Sequence[Consumer], fail: Callable[[str, BaseException], None]
+        self, consumers: Sequence[Consumer], fail: OnFailure
     ) -> SettingsPoller:
         store: Any = self.connection
         joined = [(self._topic, each) for each in consumers]
@@ -191,24 +194,23 @@ class SimulatedWorker:
         )
         return SettingsPoller(
             consumers=joined, store=store, reporter=reporter, clock=self.process,
-            events=self.events, on_failure=fail,
+            events=self.events, on_failure=_unless_killed(fail),
         )  # fmt: skip
 
-    def _make_background(self, fail: Callable[[str, BaseException], None]) -> list[Relay]:
-        self.relays = self._make_relays(self, fail)
+    def _make_background(self, fail: OnFailure) -> list[Relay]:
+        self.relays = self._make_relays(self, _unless_killed(fail))
         return self.relays
 
-    def _make_consumers(self, fail: Callable[[str, BaseException], None]) -> list[Consumer]:
+    def _make_consumers(self, fail: OnFailure) -> list[Consumer]:
         store: Any = self.connection
+        fail = _unless_killed(fail)
         self.coordinator = LeaseCoordinator(
             store, worker=self.process.name, session_s=self.plan.session_s, events=self.events,
             clock=self.process, on_failure=fail,
         )  # fmt: skip
         return [self._make_consumer(group, store, fail) for group in self._ledger.groups]
 
-    def _make_consumer(
-        self, group: str, store: Any, fail: Callable[[str, BaseException], None]
-    ) -> Consumer:
+    def _make_consumer(self, group: str, store: Any, fail: OnFailure) -> Consumer:
         options, topic, clock = self._options, self._topic, self.process
 
         def handle(given: Any) -> None:
@@ -297,6 +299,16 @@ class SimulatedWorker:
 
 
 _RAISED = ("fails", "again", "later", "rejects")
+
+
+def _unless_killed(fail: OnFailure) -> OnFailure:
+    """Who is killed has no last words."""
+
+    def told(part: str, error: BaseException) -> None:
+        if not isinstance(error, GreenletExit):
+            fail(part, error)
+
+    return told
 
 
 def _plain(message: Any) -> None:

@@ -299,6 +299,24 @@ def test_a_bell_for_slots_of_others_wakes_nothing_unless_there_are_slots_to_take
     assert lacking.slept == [AWAY_SLEEP_S] * 2
 
 
+def test_a_worker_that_has_no_slot_sleeps_though_it_is_new_until_it_gets_one() -> None:
+    line = Line()
+    line.flow._slow_start._allowed = 1
+    line.epochs = {}
+    line.publish(0, 1)
+
+    def rings_for_others() -> None:
+        line.rung = frozenset({0})
+
+    def gets_a_slot() -> None:
+        line.epochs = {0: FIRST}
+
+    line.run(rings_for_others, rings_for_others, gets_a_slot)
+    assert line.slept[:3] == [LONGEST_SLEEP_WITH_BELL_S] * 3
+    assert line.asked[:1] == [[0]]
+    assert line.bodies == [1]
+
+
 def test_a_slot_whose_bell_was_lost_is_asked_in_time_though_another_slots_rings() -> None:
     """Each bell began the longest sleep anew: found by simulation."""
     line = Line()

@@ -114,15 +114,14 @@ class AskPlanner:
             now_s: the time of it, on the monotonic clock.
             left_out: slots that may not be asked now.
         """
-        got = Counter([delivery.slot for delivery in pulled.deliveries])
-        if pulled.next_due_ms == 0 or any(count > QUIET for count in got.values()):
+        if pulled.next_due_ms == 0 or _is_more_than_quiet(pulled):
             self.look_everywhere()
             return False
         if pulled.next_due_ms is not None:
             due_s = now_s + pulled.next_due_ms / 1000
             self.due_s = due_s if self.due_s is None else min(self.due_s, due_s)
         # Where room is small a pull asks some slots only, and the others may be full.
-        self._quiet.update(ask.slot for ask in asks)
+        self._quiet.update([ask.slot for ask in asks])
         awaited = self._owned.keys() - left_out
         return self._quiet.issuperset(awaited if self.rung is None else self.rung & awaited)
 
@@ -151,3 +150,11 @@ class AskPlanner:
         epochs = {ask.slot: ask.epoch for ask in asks}
         for slot, end in ends.items():
             self._positions[slot, epochs[slot]] = end
+
+
+def _is_more_than_quiet(pulled: PullResult) -> bool:
+    """Whether some slot had more than a quiet one has."""
+    if len(pulled.deliveries) <= QUIET:
+        return False
+    got = Counter([delivery.slot for delivery in pulled.deliveries])
+    return max(got.values()) > QUIET

@@ -90,8 +90,9 @@ class InDoubt:
         Args:
             at_once: whether it waits for no pause.
         """
-        is_early = self._clock.monotonic_s() < self._again_s and not at_once
-        if not self._pulls or is_early:
+        if not self._pulls:
+            return False
+        if self._clock.monotonic_s() < self._again_s and not at_once:
             return False
         pulls, self._pulls = self._pulls, []
         for asks, receipt in pulls:

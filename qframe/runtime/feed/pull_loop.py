@@ -155,9 +155,11 @@ class PullLoop(Service):
                 planner.own(owned)
                 asks = self._asks()
                 if not asks:
-                    self.idle = self.idle or not owned
                     self._receiver.held_back()
-                    self._wait(self._in_doubt.at_most(self._flow.again_s))
+                    if owned:
+                        self._wait(self._in_doubt.at_most(self._flow.again_s))
+                    else:
+                        self._rest(owned)
                     continue
                 receipt = new_token(self._clock)
                 if self._is_kept:
@@ -185,11 +187,7 @@ class PullLoop(Service):
                 self._in_doubt.add([ask for ask in asks if ask.slot in pulled.in_doubt], receipt)
             self._take(asks, pulled)
             if self._all_quiet(asks, pulled):
-                self.idle = True
-                self._wait(self._sleep_s(), all_are_quiet=True)
-                # A bell rings for all slots of its topic, and most may be others'.
-                while self._is_rung_for_others(owned):
-                    self._wait(self._sleep_s(), all_are_quiet=True)
+                self._rest(owned)
         with suppress(UnknownGroup):  # another owner would count what nobody has handled
             self._in_doubt.revoke(at_once=True)
         self._steps.rest()
@@ -197,6 +195,14 @@ class PullLoop(Service):
     def _asks(self) -> list[PullRequest]:
         left_out = self._in_doubt.slots
         return self._planner.plan(self._flow.room(PULL_AT_MOST), left_out)
+
+    def _rest(self, owned: Mapping[int, str]) -> None:
+        """Waits where all slots are quiet, or it has none, until there may be something to pull."""
+        self.idle = True
+        self._wait(self._sleep_s(), all_are_quiet=True)
+        # A bell rings for all slots of its topic, and most may be others'.
+        while self._is_rung_for_others(owned):
+            self._wait(self._sleep_s(), all_are_quiet=True)
 
     def _wait(self, timeout_s: float, *, all_are_quiet: bool = False) -> None:
         """Waits for the bell.

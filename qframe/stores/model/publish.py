@@ -33,13 +33,13 @@ class ModelPublishing(ModelRole, Publishing):
 
 def publish(state: TopicState, entries: Sequence[Entry], now_ms: int) -> list[Outcome]:
     """Stores the entries in order; returns what became of each."""
-    seen_before = [{m for m, at in slot.marks.items() if at > now_ms} for slot in state.slots]
     ids: set[tuple[int, str]] = set()
+    marked: list[tuple[Slot, str]] = []  # a mark stands for all of a batch: for others from then on
     full: set[int] = set()
     outcomes = []
     for entry in entries:
         slot = state.slots[entry.slot]
-        known = (entry.slot, entry.id) in ids or _is_known(entry, seen_before[entry.slot])
+        known = (entry.slot, entry.id) in ids or _is_known(entry, slot, now_ms)
         if known or _has_been(entry, slot):
             outcomes.append(Outcome.DUPLICATE)
             continue
@@ -48,18 +48,21 @@ def publish(state: TopicState, entries: Sequence[Entry], now_ms: int) -> list[Ou
             full.add(entry.slot)
             outcomes.append(Outcome.FULL)
             continue
-        slot.marks[entry.mark] = now_ms + state.topic.dedupe_window_ms
+        marked.append((slot, entry.mark))
         if entry.series is not None:
             mark, until_ms = series_mark(*entry.series)
             slot.marks[mark] = until_ms
         outcomes.append(_store(state, slot, entry, now_ms))
+    for slot, mark in marked:
+        slot.marks[mark] = now_ms + state.topic.dedupe_window_ms
     return outcomes
 
 
-def _is_known(entry: Entry, marks: set[str]) -> bool:
-    if entry.mark in marks:
-        return True
-    return entry.mark == entry.id and batch_mark_of(entry.id) in marks
+def _is_known(entry: Entry, slot: Slot, now_ms: int) -> bool:
+    until_ms = slot.marks.get(entry.mark, now_ms)
+    if until_ms <= now_ms and entry.mark == entry.id:
+        until_ms = slot.marks.get(batch_mark_of(entry.id) or "", now_ms)
+    return until_ms > now_ms
 
 
 def _has_been(entry: Entry, slot: Slot) -> bool:

@@ -195,16 +195,19 @@ def _bring_in(
 ) -> None:
     """Delayed messages join the log, gaps are passed, lost leases are taken back."""
     slot = state.slots[number]
-    joining = [message for message in slot.later if message.due_ms <= now_ms]
+    joining = slot.later and [message for message in slot.later if message.due_ms <= now_ms]
     for message in sorted(joining, key=lambda each: (each.due_ms, each.id)):
         slot.later.remove(message)
         slot.log[slot.head] = message
         message.seq, message.joined_at_ms = slot.take_number(), now_ms
-    going, gaps = overdue(slot, now_ms)
-    pulled.gaps += gaps
-    arrive(state, number, going, now_ms)
+    if slot.held:
+        going, gaps = overdue(slot, now_ms)
+        pulled.gaps += gaps
+        arrive(state, number, going, now_ms)
     late = [
-        head for head in cursor.heads.values() if head.in_doing and head.lease_until_ms <= now_ms
+        head
+        for head in cursor.heads.values()
+        if head.receipt is not None and head.lease_until_ms <= now_ms
     ]
     pulled.lost += lose(state, cursor, late, now_ms)
     if cursor.floor < cursor.read and cursor.lease_until_ms <= now_ms:
@@ -226,7 +229,7 @@ def _heads(
         due = [
             (head.order(kind), subject)
             for subject, head in cursor.heads.items()
-            if not head.in_doing and head.due_ms <= now_ms
+            if head.receipt is None and head.due_ms <= now_ms
         ]
         if not due:
             break

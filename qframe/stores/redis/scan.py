@@ -9,7 +9,7 @@ import msgspec
 
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
-from qframe.stores.records import Record, Sought
+from qframe.stores.records import Record, Section, SectionPage, Sought
 from qframe.stores.redis.audit import counts_of
 from qframe.stores.redis.counts import StreamPosition, cursor_of
 from qframe.stores.redis.dead import By, looked_up
@@ -29,7 +29,6 @@ from qframe.stores.redis.inspect import (
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.logs import read_log
 from qframe.stores.redis.reading import place_of
-from qframe.stores.searching import Section, SectionPage
 from qframe.topic import Kind
 
 _SUBJECTS = 500
@@ -42,7 +41,7 @@ def record_of_held(keys: SlotKeys, slot: int, member: bytes, value: bytes, passe
     return record_of_message(
         keys, None, slot, letter.envelope, letter.published, "held",
         subject=shown(member[:-9]), due_ms=int(float(passed)), priority=letter.priority,
-        error=f"waits for a sequence number before {sequence}",
+        error=f"waits for a sequence number before {sequence}", sequence=sequence,
     )  # fmt: skip
 
 

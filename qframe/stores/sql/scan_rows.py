@@ -9,8 +9,7 @@ import msgspec
 from sqlalchemy import and_, bindparam, or_, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
-from qframe.stores.records import Record, Sought
-from qframe.stores.searching import Section, SectionPage
+from qframe.stores.records import Record, Section, SectionPage, Sought
 from qframe.stores.sql import window
 from qframe.stores.sql.cursors import EVERYTHING
 from qframe.stores.sql.heads import HeadRow
