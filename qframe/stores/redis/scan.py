@@ -121,13 +121,13 @@ class RedisPages:
         redis: the connections.
         keys: the topic's.
         groups: the names of its groups.
-        sought: what to read; None for all. Of other messages some are read too.
         now_ms: the store's now.
+        sought: what to read; None for all. Of other messages some are read too.
     """
 
     def __init__(
-        self, redis: Redis, keys: SlotKeys, groups: Sequence[str], sought: Sought | None,
-        now_ms: int,
+        self, redis: Redis, keys: SlotKeys, groups: Sequence[str], now_ms: int,
+        sought: Sought | None = None,
     ) -> None:  # fmt: skip
         self._redis = redis
         self._keys = keys
@@ -214,7 +214,7 @@ class RedisPages:
             cursor, flat = self._redis.ask(key, "HSCAN", after or "0", "COUNT", limit)
             parts = [(name, 0, [value]) for name, value in zip(flat[::2], flat[1::2], strict=True)]
             return SectionPage(self._told(slot, group, parts), len(parts), _next(cursor))
-        if not after and not self._has_behind(slot, group):
+        if self._texts and not after and not self._has_behind(slot, group):
             return SectionPage([], 0, None)
         start, skipped = msgspec.json.decode(after, type=tuple[str, int]) if after else ("0", 0)
         key = self._keys.key(slot, "body", group)

@@ -60,7 +60,7 @@ def scan(
 ) -> ScanPage:
     """A page of all that there is."""
     groups = groups_of(redis, keys)
-    pages = RedisPages(redis, keys, groups, sought, now_ms)
+    pages = RedisPages(redis, keys, groups, now_ms, sought)
     return scanned(sections_of(keys.topic, sorted(groups)), place, limit, pages.read, sought)
 
 

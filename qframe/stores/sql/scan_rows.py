@@ -90,7 +90,7 @@ class SqlPages:
 
     def __init__(
         self, transaction: Transaction, ref: TopicRef, groups: Mapping[str, int],
-        sought: Sought | None,
+        sought: Sought | None = None,
     ) -> None:  # fmt: skip
         self._transaction = transaction
         self._ref = ref
