@@ -41,13 +41,14 @@ class AuditLog:
         )
 
     def record(
-        self, verb: str, topic: Topic, group: str | None, *, count: int, **what: object
+        self, verb: str, topic: Topic | str, group: str | None, *, count: int, **what: object
     ) -> None:
         """Says that a verb changed `count` things of a topic, or of one of its groups."""
         if not self.events and self.keep is None:
             return
+        name = topic if isinstance(topic, str) else topic.name
         facts = {
-            "verb": verb, "by": self.by, "source": self.source, "topic": topic.name,
+            "verb": verb, "by": self.by, "source": self.source, "topic": name,
             **({} if group is None else {"group": group}), "count": count,
             **{name: value for name, value in what.items() if value is not None},
         }  # fmt: skip

@@ -338,7 +338,8 @@ class QFrame(PublishMethods):
         """The operations for a person on call."""
         return Admin(
             self.store, roster=lambda topic, group: self.coordinator.roster(topic, group),
-            events=self.events, keep_action=lambda facts: keep_action(self.store, facts),
+            events=self.events, schedules=lambda: self.schedules,
+            keep_action=lambda facts: keep_action(self.store, facts),
         )  # fmt: skip
 
     @property
