@@ -36,6 +36,7 @@ from qframe.cli.schedules import schedules
 from qframe.cli.search import search
 from qframe.cli.seek import seek
 from qframe.cli.target import Target, coordinated
+from qframe.cli.timers import timers
 from qframe.cli.topics import groups, topics
 from qframe.cli.tune import tune
 from qframe.cli.worker import worker
@@ -65,6 +66,7 @@ cli.command()(search)
 cli.command()(verify)
 cli.add_typer(dead, name="dead")
 cli.add_typer(outbox, name="outbox")
+cli.add_typer(timers, name="timers")
 cli.add_typer(schedules, name="schedules")
 cli.command()(seek)
 cli.command()(tune)

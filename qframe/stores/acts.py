@@ -138,7 +138,8 @@ class StoredTimers(Protocol):
     """Finding and changing what is not handed out, in topics that have subjects.
 
     A change is one atomic step over all groups that have the subject. In a topic with `history=`
-    it adds an entry to the history of the message in each of them, named groups only.
+    it adds an entry to the history of the message in each of them, and under "" before there is a
+    group.
     """
 
     def edit(

@@ -49,6 +49,9 @@ CHANGES: Final[dict[str, Callable[[Admin], object]]] = {
     "retry backfill_schedule": lambda admin: admin.backfill_schedule("daily", 0, 1),
     "drop delete_schedule": lambda admin: admin.delete_schedule("daily"),
     "retry move_timer": lambda admin: admin.move_timer("later", "bell", at=2e9),
+    "retry edit_timer": lambda admin: admin.edit_timer("later", "bell", at=2e9),
+    "retry move_timers": lambda admin: admin.move_timers("later", shift=60),
+    "drop cancel_timers": lambda admin: admin.cancel_timers("later"),
     "drop cancel_timer": lambda admin: admin.cancel_timer("later", "bell"),
 }
 LOOKS: Final[dict[str, Callable[[Admin], object]]] = {
