@@ -55,6 +55,7 @@ class Topics(Protocol):
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         """Removes up to `limit` rows that are no longer needed; returns how many it removed.
 
+        The options that the topic was declared with last say what those are, whatever is given.
         These are messages of a stream that are older than `retain` and lie below every group's
         floor (or a stream without groups), marks older than `dedupe_window`, what history is older
         than `history`, and groups that have expired, each a row with all that stands for it, as if
@@ -309,9 +310,14 @@ class Searching(Protocol):
         passed since it ended.
         """
 
-    def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
+    def scan(
+        self, topic: Topic, place: str | None = None, limit: int = 500,
+        sought: Sought | None = None,
+    ) -> ScanPage:  # fmt: skip
         """Looks at about `limit` messages from a place on, in an order that is the same each time.
 
+        The page has those of them that are sought; all where nothing is said of that. Dead letters
+        of an id or a key are looked up, and not counted.
         A message that moves meanwhile may be passed over or seen twice.
 
         Raises:
