@@ -309,9 +309,14 @@ class Searching(Protocol):
         passed since it ended.
         """
 
-    def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
+    def scan(
+        self, topic: Topic, place: str | None = None, limit: int = 500,
+        sought: Sought | None = None,
+    ) -> ScanPage:  # fmt: skip
         """Looks at about `limit` messages from a place on, in an order that is the same each time.
 
+        The page has those of them that are sought; all where nothing is said of that. Dead letters
+        of an id or a key are looked up, and not counted.
         A message that moves meanwhile may be passed over or seen twice.
 
         Raises:

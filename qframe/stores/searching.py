@@ -67,6 +67,7 @@ def scanned(
     place: str | None,
     limit: int,
     read: Callable[[Section, str, int], SectionPage],
+    sought: Sought | None,
 ) -> ScanPage:
     """A page, from a place on.
 
@@ -74,7 +75,9 @@ def scanned(
         sections: all of them, in order.
         place: where the page before ended; None at the beginning.
         limit: how many messages to look at, about.
-        read: reads a section behind a text ("" at its beginning), about so many messages.
+        read: reads a section behind a text ("" at its beginning), about so many messages; it may
+            leave out what is not sought.
+        sought: the messages of the page; None for all.
     """
     at, after = (sections[0], "") if place is None else _read_place(place)
     page = ScanPage([], 0, None)
@@ -87,7 +90,7 @@ def scanned(
                 page.place = _place_of(section, behind)
                 return page
             records, looked, behind = read(section, behind, limit - page.looked)
-            page.records += records
+            page.records += [one for one in records if sought is None or sought.fits(one)]
             page.looked += looked
     return page
 

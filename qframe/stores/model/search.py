@@ -49,14 +49,17 @@ class ModelSearching(ModelRole, Searching):
             return in_time(found, topic, self._now_ms())
 
     @override
-    def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
+    def scan(
+        self, topic: Topic, place: str | None = None, limit: int = 500,
+        sought: Sought | None = None,
+    ) -> ScanPage:  # fmt: skip
         with self._lock:
             state, now_ms = self._state(topic), self._now_ms()
 
             def read(section: Section, after: str, most: int) -> SectionPage:
                 return page_of(state, section, after, most, now_ms)
 
-            return scanned(sections_of(topic, sorted(state.groups)), place, limit, read)
+            return scanned(sections_of(topic, sorted(state.groups)), place, limit, read, sought)
 
 
 def page_of(
