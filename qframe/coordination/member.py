@@ -69,6 +69,7 @@ class MembershipService(Service):
         self._refused: frozenset[int] = frozenset()
         self._refused_until_s = 0.0
         self._certain_until_s = float("-inf")
+        self._was_paused = True
         self._unknown: UnknownGroup | None = None
 
     # For the consumer.
@@ -148,7 +149,6 @@ class MembershipService(Service):
     def run(self) -> None:
         """Turns until it is stopped."""
         failures = 0
-        was_paused = True
         while not self.stopping:
             try:
                 self._turn()
@@ -159,14 +159,14 @@ class MembershipService(Service):
                 if isinstance(error, UnknownGroup):
                     self._unknown = error
                     self._on_change()
-                was_paused = was_paused or self.paused
+                self._was_paused = self._was_paused or self.paused
                 self._steps.rest()
                 self._stopping.wait(self._backoff.bound_ms(failures) / 1000)
                 continue
             failures = 0
-            if was_paused and not self.paused:
+            if self._was_paused and not self.paused:
                 self._on_change()
-            was_paused = self.paused
+            self._was_paused = self.paused
             self._steps.rest()
             self._session.wait(self._pause_s())
 
@@ -179,6 +179,8 @@ class MembershipService(Service):
             if view.lost:
                 self._change(lambda handover: handover.lost(view.lost))
             self._change(lambda handover: handover.want(view.wanted))
+        # Until now it may have been doubtful, and the consumer have looked then.
+        self._was_paused = self._was_paused or self.paused
         # Only now: the sign of life may have come too late for some of its slots.
         self._certain_until_s = session.certain_until_s
         if refused := self._refused:
