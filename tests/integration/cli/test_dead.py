@@ -84,7 +84,7 @@ def test_dropping_asks_first(shop: Program) -> None:
         "2 messages of orders/billing dropped\n"
     )
     assert shop.ok("dead", "list", "orders", "billing").out == "no dead letters in orders/billing\n"
-    assert shop.ok("verify").out == "orders: ok\n"
+    assert shop.ok("verify").out == "orders: ok\nqframe.audit: ok\n"
 
 
 @pytest.mark.parametrize("verb", ["retry", "drop"])
