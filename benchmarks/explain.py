@@ -55,9 +55,13 @@ Calls = dict[str, Callable[[], object]]
 
 def main() -> None:
     """Measures what the command line asks for, and prints one JSON object for each call."""
-    options = parser().parse_args()
+    made = parser("benchmarks.explain", __doc__)
+    made.add_argument(
+        "--no-cli", action="store_true", help="leave out the command line's processes"
+    )
+    options = made.parse_args()
     print(json.dumps({"machine": machine()}))
-    with _url_of(options.store) as url:
+    with url_of(options.store) as url:
         with QFrame(url, log_level="error") as app:
             topic = Topic(TOPIC, kind=options.kind, slots=options.slots, dedupe_window="1d")
             app.declare(topic)
@@ -70,9 +74,9 @@ def main() -> None:
             report("command line", commands, options.calls)
 
 
-def parser() -> argparse.ArgumentParser:
-    """The command line."""
-    made = argparse.ArgumentParser(prog="python -m benchmarks.explain", description=__doc__)
+def parser(module: str, description: str | None) -> argparse.ArgumentParser:
+    """The command line of a module that fills a topic and asks."""
+    made = argparse.ArgumentParser(prog=f"python -m {module}", description=description)
     add = made.add_argument
     add("--store", default="redis", help="redis, sqlite or postgres, or the URL of an empty store")
     add("--kind", default="ordered")
@@ -82,12 +86,12 @@ def parser() -> argparse.ArgumentParser:
     add("--delayed", action="store_true", help="what waits is due in a day")
     add("--filled", action="store_true", help="the store has all that already")
     add("--calls", type=int, default=20, help="of each sort; 0 only fills")
-    add("--no-cli", action="store_true", help="leave out the processes of the command line")
     return made
 
 
 @contextmanager
-def _url_of(store: str) -> Iterator[str]:
+def url_of(store: str) -> Iterator[str]:
+    """The URL of a store: of the one that is named, or of an empty one of its sort."""
     if "://" in store:
         yield store
         return
@@ -138,7 +142,7 @@ def report(how: str, calls: Calls, times: int) -> None:
 def _calls(app: QFrame, topic: Topic, options: argparse.Namespace) -> Calls:
     """The calls in this process, each of which checks that it found what it should."""
     admin, store = app.admin, app.store
-    waiting, dead = _examples(app, topic, options)
+    waiting, dead = examples(app, topic, options)
     stands = "waiting" if options.delayed else "todo"
 
     def topics() -> None:
@@ -173,7 +177,7 @@ def _calls(app: QFrame, topic: Topic, options: argparse.Namespace) -> Calls:
 
 def _commands(app: QFrame, topic: Topic, url: str, options: argparse.Namespace) -> Calls:
     """Whole processes of the command line, with the interpreter's start."""
-    waiting, dead = _examples(app, topic, options)
+    waiting, dead = examples(app, topic, options)
     commands = {
         "--version": ("--version",),
         "topics": ("topics", "--json"),
@@ -193,7 +197,7 @@ def _commands(app: QFrame, topic: Topic, url: str, options: argparse.Namespace) 
     return {name: process(words) for name, words in commands.items()}
 
 
-def _examples(app: QFrame, topic: Topic, options: argparse.Namespace) -> tuple[str, Record]:
+def examples(app: QFrame, topic: Topic, options: argparse.Namespace) -> tuple[str, Record]:
     """The id of the message in the middle of what waits, and the 100th dead letter."""
     dead = app.admin.dead(topic.name, GROUP, limit=100)[-1]
     if topic.has_subjects:

@@ -2,7 +2,8 @@
 
 * `admin` has a method for each question and act, and leaves the acts to `dead`, `groups`,
   `holds`, `keys`, `stacks` and `removal`; `timers` has those of messages that wait for a time.
-* `context` is what all of them share; `audit_log` emits one event for each act. `causes` groups
+* `context` is what all of them share; `audit_log` emits one event for each act, which
+  `stored_audit` keeps. `causes` groups
   dead letters by their errors.
 * `totals` and `owners` are what it returns: a topic's counts over all slots, and who owns which.
 

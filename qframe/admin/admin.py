@@ -7,11 +7,12 @@ event.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Self
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Self
 
 from qframe.admin.audit_log import AuditLog
 from qframe.admin.context import AdminContext
+from qframe.admin.copying import CopyAdmin
 from qframe.admin.dead import DeadAdmin
 from qframe.admin.finding import FindingAdmin
 from qframe.admin.groups import GroupAdmin
@@ -21,17 +22,20 @@ from qframe.admin.looking import LookingAdmin
 from qframe.admin.removal import RemovalAdmin
 from qframe.admin.repair import RepairAdmin
 from qframe.admin.rights import checked_rights
+from qframe.admin.schedule_verbs import ScheduleAdmin
 from qframe.admin.stacks import StackAdmin
+from qframe.admin.stored_audit import AuditAdmin
 from qframe.admin.timer_verbs import TimerAdmin
 from qframe.events import Events
 from qframe.roster import Roster
+from qframe.schedules.verbs import Schedules
 from qframe.stores.base import Store
 from qframe.topic import Topic
 
 
 class Admin(
     LookingAdmin, FindingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, TimerAdmin,
-    StackAdmin, RepairAdmin, RemovalAdmin,
+    ScheduleAdmin, StackAdmin, AuditAdmin, RepairAdmin, RemovalAdmin, CopyAdmin,
 ):  # fmt: skip
     """Looks at topics and groups, and changes them: `app.admin`.
 
@@ -42,6 +46,8 @@ class Admin(
         store: where the messages are.
         roster: returns the members of a topic's group.
         events: hears what was done.
+        schedules: returns the schedules of the store, for the verbs of schedules.
+        keep_action: keeps what was done where other processes see it; None keeps nothing.
         by: who acts; by default the user and host of this process.
         source: where the calls come from; by default the host and process.
         rights: the name of a role, `viewer`, `reader`, `operator` or `owner`, or rights one by one;
@@ -57,14 +63,20 @@ class Admin(
         *,
         roster: Callable[[Topic, str], Roster],
         events: Events | None = None,
+        schedules: Callable[[], Schedules] | None = None,
+        keep_action: Callable[[Mapping[str, Any]], None] | None = None,
         by: str | None = None,
         source: str | None = None,
         rights: Iterable[str] | str = "owner",
     ) -> None:
-        audit = AuditLog(Events() if events is None else events, by=by, source=source)
+        heard = Events() if events is None else events
+        audit = AuditLog(heard, keep=keep_action, by=by, source=source)
         super().__init__(
-            AdminContext(store, roster=roster, audit=audit, rights=checked_rights(rights))
-        )
+            AdminContext(
+                store, roster=roster, audit=audit, rights=checked_rights(rights),
+                schedules=schedules,
+            )
+        )  # fmt: skip
 
     def acting(
         self,
@@ -87,7 +99,7 @@ class Admin(
         """
         context = self._context
         return type(self)(
-            context.store, roster=context.roster, events=context.audit.events, by=by,
-            source=source,
+            context.store, roster=context.roster, events=context.audit.events,
+            schedules=context.schedules_of, keep_action=context.audit.keep, by=by, source=source,
             rights=context.rights if rights is None else context.rights & checked_rights(rights),
         )  # fmt: skip

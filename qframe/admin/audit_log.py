@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import getpass
 import os
+from collections.abc import Callable, Mapping
 from functools import cache
+from typing import Any
 
-from qframe.errors import BadOption
+from qframe.errors import BadOption, QFrameError
 from qframe.events import Events
 from qframe.identity import host_name
 from qframe.topic import Topic
@@ -15,10 +17,11 @@ MAX_CHARS = 200
 
 
 class AuditLog:
-    """Emits `admin.action` for what was done.
+    """Emits `admin.action` for what was done, and has it kept.
 
     Args:
         events: hears it.
+        keep: keeps its facts where others see them; None where they are not kept.
         by: who does it; the user and host of this process where None is given.
         source: where the call comes from; the host and process where None is given.
 
@@ -26,23 +29,36 @@ class AuditLog:
         BadOption: if `by` or `source` is empty, or longer than 200 characters.
     """
 
-    def __init__(self, events: Events, *, by: str | None = None, source: str | None = None) -> None:
+    def __init__(
+        self, events: Events, *, keep: Callable[[Mapping[str, Any]], None] | None = None,
+        by: str | None = None, source: str | None = None,
+    ) -> None:  # fmt: skip
         self.events = events
+        self.keep = keep
         self.by: str = user_at_host() if by is None else _checked("by", by)
         self.source: str = (
             f"{host_name()}-{os.getpid()}" if source is None else _checked("source", source)
         )
 
     def record(
-        self, verb: str, topic: Topic, group: str | None, *, count: int, **what: object
+        self, verb: str, topic: Topic | str, group: str | None, *, count: int, **what: object
     ) -> None:
         """Says that a verb changed `count` things of a topic, or of one of its groups."""
+        if not self.events and self.keep is None:
+            return
+        name = topic if isinstance(topic, str) else topic.name
+        facts = {
+            "verb": verb, "by": self.by, "source": self.source, "topic": name,
+            **({} if group is None else {"group": group}), "count": count,
+            **{name: value for name, value in what.items() if value is not None},
+        }  # fmt: skip
         if self.events:
-            facts = {name: value for name, value in what.items() if value is not None}
-            self.events.emit(
-                "admin.action", verb=verb, by=self.by, source=self.source, topic=topic.name,
-                **({} if group is None else {"group": group}), count=count, **facts,
-            )  # fmt: skip
+            self.events.emit("admin.action", **facts)
+        if self.keep is not None:
+            try:
+                self.keep(facts)
+            except QFrameError as error:  # what was done is done
+                self.events.emit("audit.failed", verb=verb, error=error)
 
 
 @cache

@@ -10,6 +10,7 @@ from qframe.admin.rights import Right, without_body, without_text
 from qframe.errors import NotAllowed, UnknownGroup, UnknownTopic
 from qframe.options.tuning import Tuning, tuning_of
 from qframe.roster import Roster
+from qframe.schedules.verbs import Schedules
 from qframe.stores.base import Store
 from qframe.stores.records import HistoryEntry, Record
 from qframe.topic import Topic, checked_group, checked_name
@@ -23,6 +24,7 @@ class AdminContext:
         roster: returns the members of a topic's group.
         audit: told of what is changed.
         rights: of who asks.
+        schedules: returns the schedules of the store; None where they are not to be reached.
     """
 
     def __init__(
@@ -32,11 +34,23 @@ class AdminContext:
         roster: Callable[[Topic, str], Roster],
         audit: AuditLog,
         rights: frozenset[Right],
+        schedules: Callable[[], Schedules] | None = None,
     ) -> None:
         self.store = store
         self.roster = roster
         self.audit = audit
         self.rights = rights
+        self.schedules_of = schedules
+
+    def schedules(self) -> Schedules:
+        """The schedules of the store.
+
+        Raises:
+            RuntimeError: if these operations were made without them.
+        """
+        if self.schedules_of is None:
+            raise RuntimeError("Admin(schedules=) is not given")
+        return self.schedules_of()
 
     def require(self, right: Right) -> None:
         """Sees that who asks has a right.

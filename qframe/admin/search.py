@@ -107,6 +107,7 @@ def searched(
         if found:
             return Hits(found[:limit], 0, None)
     name, behind = (topics[0].name, None) if place is None else _read_place(place)
+    sought = Sought(id=query.id, key=query.key)
     hits: list[Record] = []
     looked = 0
     for topic in topics:
@@ -116,7 +117,7 @@ def searched(
         while more:
             if looked >= look or len(hits) >= limit:
                 return Hits(hits, looked, f"{topic.name}:{within or ''}")
-            page = store.scan(topic, within, min(_PAGE, look - looked))
+            page = store.scan(topic, within, min(_PAGE, look - looked), sought)
             looked += max(1, page.looked)
             hits += [record for record in page.records if query.fits(record)]
             within, more = page.place, page.place is not None

@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
-from datetime import datetime
+from collections.abc import Callable, Iterable, Mapping
+from datetime import datetime, timedelta
+from typing import Any, Unpack
+
+import msgspec
 
 from qframe.admin.context import AdminRole
-from qframe.errors import BadOption, BadTopic
-from qframe.options.rules import checked_limit
+from qframe.admin.search import LOOK, Hits
+from qframe.admin.timer_changes import (
+    MAX_BODY,
+    canceller,
+    checked_content,
+    edit_timer,
+    mover,
+    no_time,
+)
+from qframe.admin.timer_search import (
+    TimerChanges,
+    TimerChoice,
+    change_all,
+    found_timers,
+    refuse_stream,
+)
 from qframe.outcomes import Moved
 from qframe.retry import checked_times
 from qframe.stores.records import Record
-from qframe.topic import Kind, Topic, checked_key
+from qframe.topic import Topic, checked_key
 
 
 class TimerAdmin(AdminRole):
@@ -20,53 +38,78 @@ class TimerAdmin(AdminRole):
         self,
         topic: Topic | str,
         *,
-        since: datetime | float | None = None,
-        until: datetime | float | None = None,
         limit: int = 100,
-    ) -> list[Record]:
-        """The timers due from `since` up to but not including `until`, the next one first.
+        look: int = LOOK,
+        place: str | None = None,
+        **which: Unpack[TimerChoice],
+    ) -> Hits:
+        """The timers that are meant, the next one first, as `app.timers.find`.
 
         Raises:
-            BadTopic: if the topic is a stream.
+            NotAllowed: if headers are asked for without the right to see bodies.
         """
         context = self._context
-        _, from_ms = checked_times(None, since)
-        _, until_ms = checked_times(None, until)
-        return context.all_shown(
-            context.store.timers(
-                self._timed(topic), from_ms=from_ms or 0, until_ms=until_ms,
-                limit=checked_limit(limit),
-            )
-        )  # fmt: skip
+        if which.get("headers"):
+            context.require("body")
+        hits = found_timers(
+            context.store, context.topic(topic), which, limit=limit, look=look, place=place
+        )
+        return Hits(context.all_shown(hits.records), hits.looked, hits.place)
 
     def timer(self, topic: Topic | str, key: str) -> list[Record]:
         """A timer by its key, or by the `subject` of one without a key: a record for each group."""
         context = self._context
         return context.all_shown(context.store.timer(self._timed(topic), checked_key(key)))
 
-    def move_timer(self, topic: Topic | str, key: str, *, at: datetime | float) -> Moved:
-        """Makes a timer due at another time, for every group.
+    def edit_timer(
+        self,
+        topic: Topic | str,
+        key: str,
+        *,
+        at: datetime | float | None = None,
+        delay: float | str | timedelta | None = None,
+        body: Any = msgspec.UNSET,
+        headers: Mapping[str, str] | None = None,
+        tags: Iterable[str] | None = None,
+    ) -> Moved:
+        """Replaces a timer's time, or its body with headers and tags, or both in one step.
 
         Returns:
             `done`; `absent` if there is none; `doing` if a handler has it, and nothing is changed.
 
         Raises:
-            BadOption: if `at` is no time.
+            BadBody: if the body cannot be encoded, or is too large.
+            BadOption: if neither time nor body is given, or `at` is no time.
             NotAllowed: without the right to retry.
         """
         context = self._context
         context.require("retry")
         found = self._timed(topic)
-        _, at_ms = checked_times(None, at)
-        if at_ms is None:
-            raise BadOption("at", at, "a timer needs a time", "give a datetime with a time zone")
-        moved = context.store.edit(found, checked_key(key), due_ms=at_ms)
+        content = checked_content(body, headers, tags, MAX_BODY)
+        moved = edit_timer(
+            context.store, found, key, by=context.audit.by, at=at, delay=delay, content=content
+        )
         if moved is Moved.DONE:
-            context.audit.record("move_timer", found, None, count=1, key=key, at_ms=at_ms)
+            delay_ms, at_ms = checked_times(delay, at)
+            verb = "move_timer" if content is None else "edit_timer"
+            context.audit.record(
+                verb, found, None, count=1, key=key, at_ms=at_ms, delay_ms=delay_ms
+            )
         return moved
 
+    def move_timer(self, topic: Topic | str, key: str, *, at: datetime | float) -> Moved:
+        """Makes a timer due at another time, for every group; returns the same as `edit_timer`.
+
+        Raises:
+            BadOption: if `at` is no time.
+            NotAllowed: without the right to retry.
+        """
+        if at is None:
+            raise no_time()
+        return self.edit_timer(topic, key, at=at)
+
     def cancel_timer(self, topic: Topic | str, key: str) -> Moved:
-        """Removes a timer for every group, counted as cancelled; returns the same as `move_timer`.
+        """Removes a timer for every group, counted as cancelled; returns the same as `edit_timer`.
 
         In an `ordered` topic it removes all messages of the key.
 
@@ -76,16 +119,72 @@ class TimerAdmin(AdminRole):
         context = self._context
         context.require("drop")
         found = self._timed(topic)
-        moved = context.store.cancel(found, checked_key(key))
+        moved = context.store.cancel(found, checked_key(key), by=context.audit.by)
         if moved is Moved.DONE:
             context.audit.record("cancel_timer", found, None, count=1, key=key)
         return moved
 
+    def move_timers(
+        self,
+        topic: Topic | str,
+        *,
+        at: datetime | float | None = None,
+        shift: float | str | timedelta | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[TimerChanges], object] | None = None,
+        **which: Unpack[TimerChoice],
+    ) -> TimerChanges:
+        """Makes all timers that are meant due at another time, as `app.timers.move_all`.
+
+        Raises:
+            BadOption: unless one of `at` and `shift` is given.
+            NotAllowed: without the right to retry.
+        """
+        context = self._context
+        context.require("retry")
+        found = self._timed(topic)
+        move = mover(context.store, found, at=at, shift=shift, dry_run=dry_run, by=context.audit.by)
+        return self._change_all("move_timers", found, which, move, on_progress, is_dry=dry_run)
+
+    def cancel_timers(
+        self,
+        topic: Topic | str,
+        *,
+        dry_run: bool = False,
+        on_progress: Callable[[TimerChanges], object] | None = None,
+        **which: Unpack[TimerChoice],
+    ) -> TimerChanges:
+        """Removes all timers that are meant, as `app.timers.cancel_all`.
+
+        Raises:
+            NotAllowed: without the right to drop.
+        """
+        context = self._context
+        context.require("drop")
+        found = self._timed(topic)
+        cancel = canceller(context.store, found, dry_run=dry_run, by=context.audit.by)
+        return self._change_all("cancel_timers", found, which, cancel, on_progress, is_dry=dry_run)
+
+    def _change_all(
+        self,
+        verb: str,
+        topic: Topic,
+        which: TimerChoice,
+        change: Callable[[Record, str], Moved],
+        on_progress: Callable[[TimerChanges], object] | None,
+        *,
+        is_dry: bool,
+    ) -> TimerChanges:
+        counts = TimerChanges()
+        try:
+            change_all(self._context.store, topic, which, change, counts, on_progress)
+        finally:  # also of one that was stopped on its way
+            if counts.done and not is_dry:
+                facts = {name: str(value) for name, value in which.items() if value is not None}
+                self._context.audit.record(verb, topic, None, count=counts.done, **facts)
+        return counts
+
     def _timed(self, topic: Topic | str) -> Topic:
         found = self._context.topic(topic)
-        if found.kind is Kind.STREAM:
-            raise BadTopic(
-                "topic", found.name, "a stream's messages cannot be changed or looked up",
-                "see: qframe search, or qframe explain",
-            )  # fmt: skip
+        refuse_stream(found)
         return found

@@ -2,18 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Protocol, Unpack
 
-from qframe.codec import encode_body, encode_headers
-from qframe.errors import BadOption, BadTopic, UnknownTopic
-from qframe.options.rules import checked_limit
+import msgspec
+
+from qframe.admin.audit_log import user_at_host
+from qframe.admin.search import LOOK, Hits
+from qframe.admin.timer_changes import canceller, checked_content, edit_timer, mover, no_time
+from qframe.admin.timer_search import (
+    TimerChanges,
+    TimerChoice,
+    change_all,
+    found_timers,
+    refuse_stream,
+)
+from qframe.admin.timer_status import TimerStatus, status_of
+from qframe.errors import UnknownTopic
 from qframe.outcomes import Moved, Published
-from qframe.retry import checked_times
 from qframe.stores.base import Store
 from qframe.stores.records import Record
-from qframe.topic import Kind, Topic, checked_key, checked_name
+from qframe.topic import Topic, checked_key, checked_name
 
 
 class Publisher(Protocol):
@@ -35,7 +45,9 @@ class Publisher(Protocol):
 
 
 class Timers:
-    """Sets, finds and changes timers: `app.timers`. A `stream` has none: its messages have no name.
+    """Sets, finds and changes timers: `app.timers`.
+
+    A message that is to join a `stream` later is found here, but not changed: it has no name.
 
     A timer is found by the message's key, or, where it has none, by the `subject` that `find`
     shows. Times are datetimes with a time zone, or seconds since 1970; delays are seconds, a text
@@ -73,9 +85,9 @@ class Timers:
             BadOption: unless one of `at` and `delay` is given.
             BadTopic: if the topic is a stream.
         """
-        self._refuse_stream(topic if isinstance(topic, Topic) else self._topic(topic))
+        refuse_stream(topic if isinstance(topic, Topic) else self._topic(topic))
         if at is None and delay is None:
-            raise _no_time()
+            raise no_time()
         return self._producer.publish(
             topic, body, key=key, headers=headers, tags=tags, id=id, delay=delay, at=at
         )
@@ -93,13 +105,9 @@ class Timers:
         Returns:
             `done`; `absent` if there is none; `doing` if a handler has it, and nothing is changed.
         """
-        found = self._found(topic)
-        delay_ms, at_ms = checked_times(delay, at)
-        if delay_ms is not None:
-            at_ms = self._store.now_ms(found) + delay_ms
-        if at_ms is None:
-            raise _no_time()
-        return self._store.edit(found, checked_key(key), due_ms=at_ms)
+        if at is None and delay is None:
+            raise no_time()
+        return self.edit(topic, key, at=at, delay=delay)
 
     def change(
         self,
@@ -115,42 +123,149 @@ class Timers:
         Raises:
             BadBody: if the body cannot be encoded, or is too large.
         """
+        return self.edit(topic, key, body=body, headers=headers, tags=tags)
+
+    def edit(
+        self,
+        topic: Topic | str,
+        key: str,
+        *,
+        body: Any = msgspec.UNSET,
+        headers: Mapping[str, str] | None = None,
+        tags: Iterable[str] | None = None,
+        at: datetime | float | None = None,
+        delay: float | str | timedelta | None = None,
+    ) -> Moved:
+        """Replaces its time, or its body with headers and tags, or both in one step.
+
+        Returns:
+            As `move`.
+
+        Raises:
+            BadBody: if the body cannot be encoded, or is too large.
+            BadOption: if neither time nor body is given, or headers or tags without a body.
+        """
         found = self._found(topic)
-        encoded, raw = encode_body(body, self._max_body)
-        return self._store.edit(
-            found, checked_key(key), body=encoded, headers=encode_headers(headers, tags, raw)
-        )
+        return edit_timer(
+            self._store, found, key, by=user_at_host(), at=at, delay=delay,
+            content=checked_content(body, headers, tags, self._max_body),
+        )  # fmt: skip
 
     def cancel(self, topic: Topic | str, key: str) -> Moved:
         """Removes it for every group, counted as cancelled; returns the same as `move`.
 
         In an `ordered` topic it removes all messages of the key.
         """
-        return self._store.cancel(self._found(topic), checked_key(key))
+        return self._store.cancel(self._found(topic), checked_key(key), by=user_at_host())
+
+    def move_all(
+        self,
+        topic: Topic | str,
+        *,
+        at: datetime | float | None = None,
+        shift: float | str | timedelta | None = None,
+        dry_run: bool = False,
+        on_progress: Callable[[TimerChanges], object] | None = None,
+        **which: Unpack[TimerChoice],
+    ) -> TimerChanges:
+        """Makes all timers that are meant due at another time.
+
+        A timer that is moved, handed out or set anew meanwhile is left alone.
+
+        Args:
+            topic: the topic.
+            at: when they are due from now on, all of them.
+            shift: or by how much later each is due; -3600 or "-1h" is earlier.
+            dry_run: only counts them.
+            on_progress: called after each step with how far it is; it may raise to stop.
+            which: the timers that are meant, as in `find`; all without.
+
+        Raises:
+            BadOption: unless one of `at` and `shift` is given.
+        """
+        found = self._found(topic)
+        counts = TimerChanges()
+        move = mover(self._store, found, at=at, shift=shift, dry_run=dry_run, by=user_at_host())
+        change_all(self._store, found, which, move, counts, on_progress)
+        return counts
+
+    def cancel_all(
+        self,
+        topic: Topic | str,
+        *,
+        dry_run: bool = False,
+        on_progress: Callable[[TimerChanges], object] | None = None,
+        **which: Unpack[TimerChoice],
+    ) -> TimerChanges:
+        """Removes all timers that are meant; its arguments are those of `move_all`."""
+        found = self._found(topic)
+        counts = TimerChanges()
+        cancel = canceller(self._store, found, dry_run=dry_run, by=user_at_host())
+        change_all(self._store, found, which, cancel, counts, on_progress)
+        return counts
 
     def get(self, topic: Topic | str, key: str) -> list[Record]:
         """One record for each group that has it; empty if none has."""
         return self._store.timer(self._found(topic), checked_key(key))
 
+    def status(
+        self,
+        topic: Topic | str,
+        key: str | None = None,
+        *,
+        id: str | None = None,  # noqa: A002 - the producer's own name for it
+        look: int = LOOK,
+    ) -> list[TimerStatus]:
+        """How it stands with each group: waiting, due, doing, retrying, handled, dead, cancelled.
+
+        Handled and cancelled ones are known by their id, in a topic with `history=`, for as long
+        as that keeps them; a key leads to what is there still.
+
+        Args:
+            topic: the topic.
+            key: its key.
+            id: the id of its message.
+            look: how many timers to look at, at most, where no index leads to the id.
+
+        Returns:
+            One for each group; empty if nothing is known of it.
+
+        Raises:
+            BadOption: if neither key nor id is given.
+        """
+        return status_of(self._store, self._topic(topic), key=key, message_id=id, look=look)
+
     def find(
         self,
         topic: Topic | str,
         *,
-        since: datetime | float | None = None,
-        until: datetime | float | None = None,
         limit: int = 100,
-    ) -> list[Record]:
-        """The timers due from `since` up to but not including `until`, the next one first."""
-        found = self._found(topic)
-        _, from_ms = checked_times(None, since)
-        _, until_ms = checked_times(None, until)
-        return self._store.timers(
-            found, from_ms=from_ms or 0, until_ms=until_ms, limit=checked_limit(limit)
+        look: int = LOOK,
+        place: str | None = None,
+        **which: Unpack[TimerChoice],
+    ) -> Hits:
+        """The timers that are meant, the next one first, overdue ones included.
+
+        Of a stream these are the messages that join it later, and those that wait for a retry.
+
+        Args:
+            topic: the topic.
+            limit: how many are enough.
+            look: how many to look at, at most, where they are chosen by id, tag, header or state.
+            place: where to go on: the `place` of the page before.
+            which: the timers that are meant: `key`, `id`, `state`, `tag`, `headers`, and the span
+                from `since` up to but not including `until` in which they are due; all without.
+
+        Raises:
+            BadOption: if a value is not as described.
+        """
+        return found_timers(
+            self._store, self._topic(topic), which, limit=limit, look=look, place=place
         )
 
     def _found(self, topic: Topic | str) -> Topic:
         found = self._topic(topic)
-        self._refuse_stream(found)
+        refuse_stream(found)
         return found
 
     def _topic(self, topic: Topic | str) -> Topic:
@@ -159,14 +274,3 @@ class Timers:
         if found is None:
             raise UnknownTopic(name)
         return found
-
-    def _refuse_stream(self, topic: Topic) -> None:
-        if topic.kind is Kind.STREAM:
-            raise BadTopic(
-                "topic", topic.name, "a stream's messages cannot be changed or looked up",
-                'declare a topic of kind="delay", or publish(…, delay=…) if it need not change',
-            )  # fmt: skip
-
-
-def _no_time() -> BadOption:
-    return BadOption("at", None, "a timer needs a time", 'give at=, or delay=30 or delay="2h"')

@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
 from qframe.admin.admin import Admin
+from qframe.admin.stored_audit import keep_action
 from qframe.admin.timers import Timers
 from qframe.app.assembly import leads_schedules
 from qframe.app.parts import AppParts
@@ -337,7 +338,8 @@ class QFrame(PublishMethods):
         """The operations for a person on call."""
         return Admin(
             self.store, roster=lambda topic, group: self.coordinator.roster(topic, group),
-            events=self.events,
+            events=self.events, schedules=lambda: self.schedules,
+            keep_action=lambda facts: keep_action(self.store, facts),
         )  # fmt: skip
 
     @property

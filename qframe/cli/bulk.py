@@ -65,13 +65,14 @@ def publish_file(app: QFrame, topic: Topic | str, source: MessageFile, *, as_jso
 
 def _check(producer: Producer, topic: Topic | str, source: MessageFile, line: Line) -> None:
     try:
-        producer.check(topic, [_outgoing(line)])
+        producer.check(topic, [outgoing_of(line)])
     except BadInput as error:
         what = f"{source.at(line.number)}: {error.what}"
         raise BadInput(what, error.value, error.why, error.remedy) from None
 
 
-def _outgoing(line: Line) -> Outgoing:
+def outgoing_of(line: Line) -> Outgoing:
+    """The message of a line, its times read as they are typed."""
     envelope: dict[str, Any] = dict(line.envelope)
     for name in ("delay", "within"):
         if isinstance(envelope.get(name), str):
@@ -82,7 +83,7 @@ def _outgoing(line: Line) -> Outgoing:
 
 
 def _batches(source: MessageFile, size: int) -> Iterator[list[Outgoing]]:
-    outgoing = (_outgoing(line) for line in source.lines())
+    outgoing = (outgoing_of(line) for line in source.lines())
     while batch := list(islice(outgoing, size)):
         yield batch
 

@@ -127,7 +127,7 @@ class MessageFile(NamedTuple):
 
     def _envelope(self, number: int, row: Any) -> dict[str, Any]:
         if self.envelopes:
-            return self._checked_envelope(number, row)
+            return checked_envelope(self.at(number), row)
         envelope = {"body": row if self.body_field is None else self._field(number, row, "body")}
         if self.key_field is not None:
             key = self._field(number, row, "key")
@@ -148,16 +148,19 @@ class MessageFile(NamedTuple):
             f"name a field that every line has with --{what}-field",
         )  # fmt: skip
 
-    def _checked_envelope(self, number: int, row: Any) -> dict[str, Any]:
-        if not isinstance(row, dict) or "body" not in row:
-            raise BadInput(
-                self.at(number), row, "it is not an envelope",
-                'write {"body": …, "key": …} on each line, or leave --envelopes out',
-            )  # fmt: skip
-        for name in row:
-            if name not in ENVELOPE:
-                raise BadInput(
-                    self.at(number), name, "an envelope has no such field",
-                    f"use {', '.join(ENVELOPE)}",
-                )  # fmt: skip
-        return {name: value for name, value in row.items() if value is not None or name == "body"}
+
+def checked_envelope(at: str, row: Any) -> dict[str, Any]:
+    """A row that is an envelope: body, key and so on; `at` is where it stands.
+
+    Raises:
+        BadInput: if it is none.
+    """
+    if not isinstance(row, dict) or "body" not in row:
+        raise BadInput(
+            at, row, "it is not an envelope",
+            'write {"body": …, "key": …} on each line, or leave --envelopes out',
+        )  # fmt: skip
+    for name in row:
+        if name not in ENVELOPE:
+            raise BadInput(at, name, "an envelope has no such field", f"use {', '.join(ENVELOPE)}")
+    return {name: value for name, value in row.items() if value is not None or name == "body"}

@@ -12,8 +12,10 @@ from typing import Annotated, Final
 
 import typer
 
+from qframe.cli.audit import audit
 from qframe.cli.commands import Commands, WorkerCommand
 from qframe.cli.console import console
+from qframe.cli.copy_topic import copy_topic
 from qframe.cli.dead import dead
 from qframe.cli.delete_topic import delete_topic
 from qframe.cli.doctor import doctor
@@ -34,6 +36,7 @@ from qframe.cli.schedules import schedules
 from qframe.cli.search import search
 from qframe.cli.seek import seek
 from qframe.cli.target import Target, coordinated
+from qframe.cli.timers import timers
 from qframe.cli.topics import groups, topics
 from qframe.cli.tune import tune
 from qframe.cli.worker import worker
@@ -63,18 +66,21 @@ cli.command()(search)
 cli.command()(verify)
 cli.add_typer(dead, name="dead")
 cli.add_typer(outbox, name="outbox")
+cli.add_typer(timers, name="timers")
 cli.add_typer(schedules, name="schedules")
 cli.command()(seek)
 cli.command()(tune)
 cli.command()(pause)
 cli.command()(resume)
 cli.command()(holds)
+cli.command()(audit)
 cli.command()(skip)
 cli.command()(unblock)
 cli.command()(drop_group)
 cli.command()(metrics)
 cli.command()(console)
 cli.command()(delete_topic)
+cli.command("copy")(copy_topic)
 cli.command()(migrate)
 cli.command()(doctor)
 

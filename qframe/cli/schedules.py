@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
 from qframe.admin.audit_log import user_at_host
-from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask
 from qframe.cli.commands import Commands
 from qframe.cli.flags import AsJson, By, Limit, Yes
@@ -122,7 +119,8 @@ def put(
         "start": None if start is None else moment_of(start, "start"),
         "end": None if end is None else moment_of(end, "end"),
     }  # fmt: skip
-    with _acting(target, by) as (app, who):
+    who = by or user_at_host()
+    with target.acting(by) as (app, _):
         _show(app.schedules.put(name, when, topic=topic, by=who, **options), as_json=as_json)
 
 
@@ -130,24 +128,24 @@ def put(
 @targeted
 def pause(target: Target, name: Name, by: By = None, as_json: AsJson = False) -> None:
     """Lets no tick fire until it is resumed."""
-    with _acting(target, by) as (app, who):
-        _show(app.schedules.pause(name, by=who), as_json=as_json)
+    with target.acting(by) as (_, admin):
+        _show(admin.pause_schedule(name), as_json=as_json)
 
 
 @schedules.command()
 @targeted
 def resume(target: Target, name: Name, by: By = None, as_json: AsJson = False) -> None:
     """Lets ticks fire from now on; those of the pause are left out."""
-    with _acting(target, by) as (app, who):
-        _show(app.schedules.resume(name, by=who), as_json=as_json)
+    with target.acting(by) as (_, admin):
+        _show(admin.resume_schedule(name), as_json=as_json)
 
 
 @schedules.command()
 @targeted
 def run(target: Target, name: Name, by: By = None, as_json: AsJson = False) -> None:
     """Publishes its message once, now; its ticks stay as they are."""
-    with _acting(target, by) as (app, who):
-        published = app.schedules.run_now(name, by=who)
+    with target.acting(by) as (_, admin):
+        published = admin.run_schedule(name)
     if as_json:
         say_json(msgspec.to_builtins(published))
     else:
@@ -166,10 +164,12 @@ def backfill(
     as_json: AsJson = False,
 ) -> None:
     """Publishes the messages of ticks that are over."""
-    with _acting(target, by) as (app, who):
-        made = app.schedules.backfill(
-            name, moment_of(since, "since"), moment_of(until, "until"), dry_run=dry_run, by=who
-        )
+    range_ = moment_of(since, "since"), moment_of(until, "until")
+    with target.acting(by) as (app, admin):
+        if dry_run:
+            made = app.schedules.backfill(name, *range_, dry_run=True)
+        else:
+            made = admin.backfill_schedule(name, *range_)
     if as_json:
         say_json(msgspec.to_builtins(made))
         return
@@ -215,23 +215,16 @@ def delete(
     target: Target, name: Name, yes: Yes = False, by: By = None, as_json: AsJson = False
 ) -> None:
     """Removes a schedule; its messages stay."""
-    with _acting(target, by) as (app, who):
+    with target.acting(by) as (app, admin):
         if app.schedules.get(name) is None:
             raise _unknown(name)
         if not yes:
             ask(f"delete the schedule {name}?")
-        gone = app.schedules.delete(name, by=who)
+        gone = admin.delete_schedule(name)
     if as_json:
         say_json(_facts(gone))
     else:
         say(f"{name} is gone")
-
-
-@contextmanager
-def _acting(target: Target, by: str | None) -> Iterator[tuple[QFrame, str]]:
-    """The app, and who acts; the line of the log goes to stderr."""
-    with target.acting(by) as (app, _):
-        yield app, by or user_at_host()
 
 
 def _facts(schedule: Schedule) -> dict[str, Any]:

@@ -53,7 +53,7 @@ def search(
     with target.opened() as app:
         found = app.admin.search(
             topic, id=message_id, key=key, tag=tag, error=error, state=state,
-            headers=dict(map(_header, header or ())),
+            headers=dict(map(header_of, header or ())),
             body=dict(map(_pair, body or ())), limit=limit, look=look, place=place,
         )  # fmt: skip
     if as_json:
@@ -78,7 +78,8 @@ def search(
         say(f"looked at {counted(found.looked, 'message')}; go on: --from {found.place}")
 
 
-def _header(text: str) -> tuple[str, str | None]:
+def header_of(text: str) -> tuple[str, str | None]:
+    """A header's name, and its value where one is given."""
     name, equals, value = text.partition("=")
     return name, value if equals else None
 

@@ -1,12 +1,20 @@
-"""The roles of a store by which a person frees keys, settles the dead, repairs, edits timers."""
+"""The roles of a store by which a person frees keys, settles the dead, mends, copies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Protocol
 
 from qframe.outcomes import Moved
-from qframe.stores.records import DeadPlace, Record, TimerPlace
+from qframe.stores.records import (
+    DeadPlace,
+    MemoryPage,
+    Position,
+    Record,
+    Section,
+    SectionPage,
+    TimerPlace,
+)
 from qframe.topic import Topic
 
 
@@ -84,11 +92,54 @@ class Repairing(Protocol):
         """
 
 
+class Copying(Protocol):
+    """Reading a topic section by section, and writing it down in another store as it stands there.
+
+    Numbers, offsets, due times and counts stay what they are. The caller sees to it that nobody
+    else works on the topic meanwhile. All that writes is idempotent: what stands there already is
+    written over with the same, so that who was interrupted begins again.
+    """
+
+    def section(
+        self, topic: Topic, section: Section, after: str = "", limit: int = 500
+    ) -> SectionPage:
+        """A page of a section: `scan` is one section after another."""
+
+    def restore(self, topic: Topic, section: Section, records: Sequence[Record]) -> None:
+        """Writes down messages of a section, in the order in which that was read.
+
+        Heads go before what is behind them. A log takes them from its next offset on only, and they
+        join it when they were published. A head in doing gets a lease that has passed, so the next
+        pull takes it back as lost, as it would have been where it was.
+        """
+
+    def positions(self, topic: Topic, group: str) -> list[Position]:
+        """How far a group is, for each slot; `""` names what keeps messages for the first group."""
+
+    def restore_positions(self, topic: Topic, group: str, positions: Sequence[Position]) -> None:
+        """Writes down how far a group is; the lease of a stream's window has passed."""
+
+    def remembered(
+        self, topic: Topic, slot: int, what: str, after: str = "", limit: int = 1000
+    ) -> MemoryPage:
+        """A part of what a slot remembers, `marks` or `sequences`."""
+
+    def remember(
+        self, topic: Topic, slot: int, *, marks: Mapping[str, int] | None = None,
+        sequences: Mapping[str, int] | None = None, head: int = 0,
+    ) -> None:  # fmt: skip
+        """Writes down marks with their times, next numbers of keys, and the slot's next number.
+
+        That number is only raised.
+        """
+
+
 class StoredTimers(Protocol):
     """Finding and changing what is not handed out, in topics that have subjects.
 
     A change is one atomic step over all groups that have the subject. In a topic with `history=`
-    it adds an entry to the history of the message in each of them, named groups only.
+    it adds an entry to the history of the message in each of them, and under "" before there is a
+    group.
     """
 
     def edit(

@@ -11,7 +11,7 @@ from typing import Protocol
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled
 from qframe.roster import Roster
-from qframe.stores.acts import DeadLetters, Repairing, StoredTimers, Unblocking
+from qframe.stores.acts import Copying, DeadLetters, Repairing, StoredTimers, Unblocking
 from qframe.stores.bell import Bell
 from qframe.stores.records import (
     Found,
@@ -312,9 +312,14 @@ class Searching(Protocol):
         passed since it ended.
         """
 
-    def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
+    def scan(
+        self, topic: Topic, place: str | None = None, limit: int = 500,
+        sought: Sought | None = None,
+    ) -> ScanPage:  # fmt: skip
         """Looks at about `limit` messages from a place on, in an order that is the same each time.
 
+        The page has those of them that are sought; all where nothing is said of that. Dead letters
+        of an id or a key are looked up, and not counted.
         A message that moves meanwhile may be passed over or seen twice.
 
         Raises:
@@ -336,11 +341,12 @@ class Logs(Protocol):
 
 class Store(
     Topics, Publishing, Pulling, Settling, Groups, Rosters, Controls, StoredTimers, Unblocking,
-    DeadLetters, Repairing, Inspecting, Searching, Logs, Protocol,
+    DeadLetters, Repairing, Copying, Inspecting, Searching, Logs, Protocol,
 ):  # fmt: skip
     """All of them, in one place."""
 
     url: str
+    namespace: str
     capabilities: Capabilities
 
     def bell(self, topics: Sequence[Topic]) -> Bell:

@@ -57,7 +57,8 @@ class Record(msgspec.Struct, kw_only=True):
     `group` is None for a message that no group has seen yet; `state` is one of waiting, todo,
     doing, settled, dead, held (behind a gap in its sequence). `held_since_ms` is when one in doing
     was handed out, by the clock of its worker; in the line of a stream, when the first one was that
-    is not settled. `given` is how many of its subject were handed out together, it being the first.
+    is not settled. `given` is how many of its subject were handed out together, it being the first;
+    `sequence` the number of one that is held.
     """
 
     topic: str
@@ -81,6 +82,12 @@ class Record(msgspec.Struct, kw_only=True):
     died_at_ms: int | None = None
     held_since_ms: int | None = None
     given: int = 0
+    sequence: int | None = None
+
+    @property
+    def last_words(self) -> str | None:
+        """The error and its traceback as one text, as a store keeps them: see `told_apart`."""
+        return f"{self.error}\n{self.traceback}" if self.traceback else self.error
 
     @property
     def dead_place(self) -> DeadPlace:
@@ -196,6 +203,56 @@ class ScanPage(msgspec.Struct):
     records: list[Record]
     looked: int
     place: str | None
+
+
+class Section(NamedTuple):
+    """One sort of messages of one slot; of one group, where groups have their own."""
+
+    slot: int
+    part: str
+    group: str
+
+
+class SectionPage(NamedTuple):
+    """A part of a section: its records, how many were looked at, and where to go on, if at all."""
+
+    records: list[Record]
+    looked: int
+    after: str | None
+
+
+class Position(msgspec.Struct, kw_only=True, frozen=True):
+    """How far a group is in a slot, and what it has counted there.
+
+    Attributes:
+        slot: the slot.
+        floor, read: of a stream, between what its window lies.
+        base: of a stream, the offset from which the group counts.
+        settled: of a stream, what is settled above the floor: sorted ranges `[start, end)`.
+        published: of a topic with subjects, how many messages the group was given.
+        acked, cancelled: how many it has acknowledged, and how many were taken out.
+    """
+
+    slot: int
+    floor: int = 0
+    read: int = 0
+    base: int = 0
+    settled: list[tuple[int, int]] = []
+    published: int = 0
+    acked: int = 0
+    cancelled: int = 0
+
+
+class MemoryPage(NamedTuple):
+    """A part of what a slot remembers.
+
+    Attributes:
+        values: a mark with the time until which it is remembered, or a key with its next number.
+        after: where to go on; None at the end.
+    """
+
+    values: dict[str, int]
+    after: str | None
 
 
 def told_apart(last_words: str | None) -> tuple[str | None, str | None]:

@@ -10,11 +10,17 @@ import msgspec
 
 from qframe.codec import time_of_token
 from qframe.errors import BadOption
-from qframe.stores.records import Record, Remembered, ScanPage, Sought
+from qframe.stores.records import Remembered, ScanPage, Section, SectionPage, Sought
 from qframe.topic import Topic
 
 _SHARED: Final = {True: ("held",), False: ("later", "line")}
 _OF_GROUPS: Final = {True: ("behind", "dead", "heads"), False: ("dead", "heads")}
+
+RESTORED: Final = "restored"
+"""The receipt of what was in doing where it was copied from."""
+
+PASSED_MS: Final = 1
+"""When the lease of such a delivery has passed."""
 
 SKEW_MS: Final = 2_000
 """How far the clock of a producer may be from the store's, so that its ids are still found."""
@@ -41,22 +47,6 @@ def spans_of(sought: Sought, remembered: Sequence[Remembered], slots: Sequence[i
     return [Span(slot, made_ms - SKEW_MS, made_ms + SKEW_MS) for slot in slots]
 
 
-class Section(NamedTuple):
-    """One sort of messages of one slot; of one group, where groups have their own."""
-
-    slot: int
-    part: str
-    group: str
-
-
-class SectionPage(NamedTuple):
-    """A part of a section: its records, how many were looked at, and where to go on, if at all."""
-
-    records: list[Record]
-    looked: int
-    after: str | None
-
-
 def sections_of(topic: Topic, groups: Sequence[str]) -> list[Section]:
     """All sections of a topic, in order."""
     by_subject = topic.has_subjects
@@ -77,6 +67,7 @@ def scanned(
     place: str | None,
     limit: int,
     read: Callable[[Section, str, int], SectionPage],
+    sought: Sought | None,
 ) -> ScanPage:
     """A page, from a place on.
 
@@ -84,7 +75,9 @@ def scanned(
         sections: all of them, in order.
         place: where the page before ended; None at the beginning.
         limit: how many messages to look at, about.
-        read: reads a section behind a text ("" at its beginning), about so many messages.
+        read: reads a section behind a text ("" at its beginning), about so many messages; it may
+            leave out what is not sought.
+        sought: the messages of the page; None for all.
     """
     at, after = (sections[0], "") if place is None else _read_place(place)
     page = ScanPage([], 0, None)
@@ -97,7 +90,7 @@ def scanned(
                 page.place = _place_of(section, behind)
                 return page
             records, looked, behind = read(section, behind, limit - page.looked)
-            page.records += records
+            page.records += [one for one in records if sought is None or sought.fits(one)]
             page.looked += looked
     return page
 

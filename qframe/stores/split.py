@@ -61,6 +61,7 @@ class SplitStore:
         self._main = main
         self._timers = timers
         self.url: str = main.url
+        self.namespace: str = main.namespace
         here, there = main.capabilities, timers.capabilities
         self.capabilities: Capabilities = Capabilities(
             durable=here.durable and there.durable, shared=here.shared and there.shared,

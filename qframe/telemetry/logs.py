@@ -17,6 +17,7 @@ INTERVAL_S: Final = 10.0
 
 _LEVELS: Final = {
     "admin.action": "info",
+    "audit.failed": "error",
     "worker.started": "info",
     "worker.stopping": "info",
     "worker.stopped": "info",

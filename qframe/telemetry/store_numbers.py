@@ -19,7 +19,7 @@ from qframe.topic import Topic
 FRESH_S: Final = 5.0
 MOST_GROUPS: Final = 1000
 MOST_TIMERS: Final = 1000
-WITHIN_MS: Final = 3_600_000
+WITHIN_MS: Final = {"1m": 60_000, "1h": 3_600_000, "1d": 86_400_000}
 _WHERE: Final = ("topic", "group")
 _STATES: Final = ("waiting", "todo", "doing", "dead")
 
@@ -156,17 +156,17 @@ class StoreNumbers:
         return found, left_out
 
     def _timers(self, now_ms: int) -> Family:
-        values = [
-            (
-                (topic.name, "1h"),
-                float(len(self._store.timers(
-                    topic, from_ms=now_ms, until_ms=now_ms + WITHIN_MS, limit=MOST_TIMERS
-                ))),
-            )
-            for topic in self._store.topics()
-            if topic.has_subjects
-        ]  # fmt: skip
-        text = "Timers and retries that fall due within the next hour; 1,000 stands for more too."
+        values = []
+        for topic in self._store.topics():
+            if topic.has_subjects:
+                found = self._store.timers(
+                    topic, from_ms=now_ms, until_ms=now_ms + max(WITHIN_MS.values()),
+                    limit=MOST_TIMERS,
+                )  # fmt: skip
+                for name, within_ms in WITHIN_MS.items():
+                    count = sum((each.due_ms or 0) < now_ms + within_ms for each in found)
+                    values.append(((topic.name, name), float(count)))
+        text = "Timers and retries that fall due within that time; 1,000 stands for more too."
         return _gauge("qframe_timers_due_within", text, ("topic", "within"), values)
 
     def _of_outboxes(self) -> list[Family]:

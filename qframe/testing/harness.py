@@ -339,7 +339,7 @@ class Harness:
             f"{topic.name}: {counts[topic.name]} published, and this app has no consumer for it"
             for topic in self._store.topics()
             if counts[topic.name] and topic.name not in elsewhere
-            and not self._store.groups(topic)
+            and not is_internal(topic.name) and not self._store.groups(topic)
         ]  # fmt: skip
 
     def _found(self, topic: Topic | str) -> Topic:

@@ -216,6 +216,32 @@ def cancel_timer(visit: Visit, form: Form) -> str:
     return _moved(visit.admin.cancel_timer(topic, key), key, "was cancelled")
 
 
+def pause_schedule(visit: Visit, form: Form) -> str:
+    """Lets no tick of a schedule fire."""
+    return f"Schedule {visit.admin.pause_schedule(form.exact('schedule')).name} is paused."
+
+
+def resume_schedule(visit: Visit, form: Form) -> str:
+    """Lets ticks of a schedule fire again."""
+    return f"Schedule {visit.admin.resume_schedule(form.exact('schedule')).name} goes on."
+
+
+def run_schedule(visit: Visit, form: Form) -> str:
+    """Publishes a schedule's message now."""
+    name = form.exact("schedule")
+    published = visit.admin.run_schedule(name)
+    return f"Schedule {name} has published message {published.id}; its ticks stay as they are."
+
+
+def delete_schedule(visit: Visit, form: Form) -> str:
+    """Removes a schedule."""
+    name = form.exact("schedule")
+    visit.require("drop")
+    form.confirm(name)
+    visit.admin.delete_schedule(name)
+    return f"Schedule {name} is gone; its messages stay."
+
+
 def _moved(moved: Moved, key: str, text: str) -> str:
     if moved is Moved.DONE:
         return f"Timer {key} {text}."
@@ -250,4 +276,8 @@ ACTS: Final[Mapping[str, Act]] = {
     "delete-topic": Act("drop", delete_topic),
     "move-timer": Act("retry", move_timer),
     "cancel-timer": Act("drop", cancel_timer),
+    "pause-schedule": Act("pause", pause_schedule),
+    "resume-schedule": Act("pause", resume_schedule),
+    "run-schedule": Act("retry", run_schedule),
+    "delete-schedule": Act("drop", delete_schedule),
 }

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import secrets
 import threading
-from collections import OrderedDict, deque
-from collections.abc import Mapping, Sequence
+from collections import OrderedDict
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Final, NamedTuple
+from typing import TYPE_CHECKING, Final, NamedTuple
 from urllib.parse import quote, urlencode
 
 from starlette.requests import Request
@@ -16,7 +16,7 @@ from qframe.admin.admin import Admin
 from qframe.admin.rights import Right
 from qframe.app.qframe import QFrame
 from qframe.clock import SYSTEM_CLOCK
-from qframe.errors import NotAllowed
+from qframe.errors import BadOption, NotAllowed
 from qframe.web.access import Visitor
 from qframe.web.bodies import Redact
 from qframe.web.jobs import Jobs
@@ -26,20 +26,7 @@ from qframe.web.shared import SharedFacts
 if TYPE_CHECKING:
     from qframe.outbox.outbox import Outbox
 
-_KEPT_ACTIONS: Final = 500
 _KEPT_NOTES: Final = 200
-
-
-class Action(NamedTuple):
-    """Something that was done through `app.admin` in this process.
-
-    Attributes:
-        at_ms: when.
-        facts: of the event `admin.action`.
-    """
-
-    at_ms: int
-    facts: Mapping[str, Any]
 
 
 class Note(NamedTuple):
@@ -77,10 +64,8 @@ class Desk:
         )  # fmt: skip
         self.shared = SharedFacts(SYSTEM_CLOCK)
         self.jobs = Jobs(self.changed)
-        self.actions: deque[Action] = deque(maxlen=_KEPT_ACTIONS)
         self._guard = threading.Lock()
         self._notes: OrderedDict[str, Note] = OrderedDict()
-        app.events.count(self._hear)
 
     def changed(self) -> None:
         """Has the next look at any page be a new one."""
@@ -100,10 +85,6 @@ class Desk:
         """The note of a number."""
         with self._guard:
             return self._notes.get(number or "")
-
-    def _hear(self, name: str, facts: Mapping[str, Any]) -> None:
-        if name == "admin.action":
-            self.actions.append(Action(SYSTEM_CLOCK.now_ms(), dict(facts)))
 
 
 @dataclass(frozen=True)
@@ -145,6 +126,19 @@ class Visit:
     def asked(self, name: str) -> str | None:
         """A parameter of the address, None where it is absent or blank."""
         return self.request.query_params.get(name, "").strip() or None
+
+    def number(self, name: str) -> int | None:
+        """A number in the address, None where it is absent or blank.
+
+        Raises:
+            BadOption: if it is no whole number.
+        """
+        text = self.asked(name)
+        if text is None:
+            return None
+        if not (text.isascii() and text.isdigit() and len(text) < 16):
+            raise BadOption(name, text, "it is no whole number", "go back to the page before")
+        return int(text)
 
     def part(self, name: str) -> str:
         """A part of the path."""

@@ -224,3 +224,22 @@ def test_what_was_done_to_a_timer_is_kept_and_who_asked(bench: Bench, kind: str)
     ]
     assert len([one for one in kept(bench, topic) if one.group == "h"]) == 4
     assert kept(bench, topic)[-1].verdict == "cancelled"
+
+
+def test_what_was_done_to_a_timer_before_there_was_a_group_is_the_first_ones(bench: Bench) -> None:
+    topic = bench.topic("delay", history="1h")
+    for name in ("gone", "stays"):
+        bench.publish(topic, 1, name, id=name, delay_ms=100)
+    bench.store.cancel(topic, "gone", by="ann")
+    bench.store.edit(topic, "stays", body=b"2")
+    [cancelled] = kept(bench, topic, "gone")
+    assert (cancelled.verdict, cancelled.worker, cancelled.group) == ("cancelled", "ann", "")
+    bench.store.subscribe(topic, "g")
+    [cancelled] = kept(bench, topic, "gone")
+    assert (cancelled.verdict, cancelled.group) == ("cancelled", "g")
+    assert [one.verdict for one in kept(bench, topic, "stays")] == ["edited"]
+    assert bench.store.verify(topic) == []
+    bench.advance(3_600_001)
+    while bench.store.sweep(topic):
+        pass
+    assert kept(bench, topic, "gone") == []

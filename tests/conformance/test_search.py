@@ -16,12 +16,14 @@ def states(records: list[Record]) -> dict[str, str]:
     return {record.id: record.state for record in records}
 
 
-def scanned(bench: Bench, topic: Topic, limit: int = 3) -> list[Record]:
+def scanned(
+    bench: Bench, topic: Topic, limit: int = 3, sought: Sought | None = None
+) -> list[Record]:
     """All records, page by page; no page looks at much more than it may."""
     found: list[Record] = []
     place: str | None = None
     while True:
-        page = bench.store.scan(topic, place, limit)
+        page = bench.store.scan(topic, place, limit, sought)
         found += page.records
         place = page.place
         if place is None:
@@ -132,6 +134,23 @@ def test_a_scan_sees_every_message_wherever_it_stands(bench: Bench, kind: str) -
     by_id = states(scanned(bench, topic))
     stands = [bench.store.explain(topic, name)[0].state for name in sorted(by_id)]
     assert [by_id[name] for name in sorted(by_id)] == stands
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_a_scan_for_an_id_or_a_key_has_what_a_scan_of_all_has_of_it(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", "h", slots=2)
+    for number in range(24):
+        delay_ms = 60_000 if number % 5 == 0 else 0
+        bench.publish(topic, number, f"k{number % 4}", id=f"m{number}", delay_ms=delay_ms)
+    bench.kill(topic, *bench.got(topic)[:6])
+    everything = scanned(bench, topic, 100)
+    names = [Sought(id="m7"), Sought(id="m10"), Sought(key="k2"), Sought(id="m7", key="k3")]
+    for sought in [*names, Sought(key="nobody"), Sought(id="malformed-0-1")]:
+        expected = [one for one in everything if sought.fits(one)]
+        found = scanned(bench, topic, 5, sought)
+        assert sorted(map(repr, found)) == sorted(map(repr, expected)), sought
 
 
 def test_a_scan_goes_on_from_its_place_and_refuses_another(bench: Bench) -> None:

@@ -19,6 +19,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import Final
 
+from simulation.kept import KEPT as SEEDS
+
 from mutants.kept import KEPT
 from mutants.mutant import Mutant
 
@@ -45,8 +47,13 @@ def main() -> int:
         "--seconds", type=float, default=CORE_S, help="how long it runs at most, of one core's time"
     )
     parser.add_argument("--only", choices=FINDERS, help="asks nobody else")
+    parser.add_argument(
+        "--kept", action="store_true", help="runs each kept seed with its fault, and nothing else"
+    )
     parser.add_argument("--jobs", type=int, default=3, help="how many faults at once")
     asked = parser.parse_args()
+    if asked.kept:
+        return _look_at_kept_seeds()
     chosen = [each for each in KEPT if _is_asked(each, asked.words)]
     if asked.only == "simulator":
         chosen = [each for each in chosen if _is_simulated(each)]
@@ -73,6 +80,20 @@ def main() -> int:
         if finder is None:
             say(f"survives: {mutant.name}")
     return int(None in finders or bool(unsound))
+
+
+def _look_at_kept_seeds() -> int:
+    """Says which kept seeds find their faults; returns 1 if one does not."""
+    faults = {mutant.name: mutant for mutant in KEPT}
+    with tempfile.TemporaryDirectory(prefix="mutants-") as folder:
+        bench = Bench(Path(folder), seeds="", seconds=CORE_S, only="simulator")
+        missed = 0
+        for seed, name in SEEDS.items():
+            bench.seeds = f"{seed}:{seed + 1}"
+            is_found = bench.finder_of(faults[name]) is not None
+            missed += not is_found
+            say(f"{'found' if is_found else 'MISSED':10} by seed {seed}: {name}")
+    return int(missed > 0)
 
 
 def _unsound(benches: SimpleQueue[Bench], tests: str) -> str | None:
@@ -118,13 +139,14 @@ class Bench:
         only: who alone looks for faults, of `FINDERS`; all do if it is None.
 
     Attributes:
+        seeds: as given.
         runs: how much the simulator has run, in its words.
     """
 
     def __init__(self, folder: Path, *, seeds: str, seconds: float, only: str | None) -> None:
         self.runs = ""
         self._copy = folder
-        self._seeds, self._seconds = seeds, seconds
+        self.seeds, self._seconds = seeds, seconds
         self._only = only
         self._said = ""
         for name in _tracked():
@@ -152,7 +174,7 @@ class Bench:
             _forget_bytecode(path)
 
     def _fails_simulated(self) -> bool:
-        words = ["--seeds", self._seeds, "--seconds", str(self._seconds), "--stop", "--whole"]
+        words = ["--seeds", self.seeds, "--seconds", str(self._seconds), "--stop", "--whole"]
         fails = self._fails(["-m", "simulation", *words], SIMULATOR_S)
         told = re.findall(r"^\d+ runs in [\d.]+ s", self._said, re.MULTILINE)
         self.runs = f"({told[-1]} of one core)" if told else "(it hangs)"

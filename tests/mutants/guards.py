@@ -4,7 +4,18 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import MEMBER, PULL, RELAY, RENEWER, SESSIONS, SLOTS, UNIT, Mutant, conforms
+from mutants.mutant import (
+    MEMBER,
+    PULL,
+    RELAY,
+    RENEWER,
+    SEEDS,
+    SESSIONS,
+    SLOTS,
+    UNIT,
+    Mutant,
+    conforms,
+)  # fmt: skip
 
 GUARDS: Final = [
     Mutant(
@@ -142,5 +153,26 @@ GUARDS: Final = [
         "                cut = cut or [(one, None) for one in deliveries]\n"
         "                if cut:\n                    self._gone(",
         UNIT + "test_lanes.py",
+    ),
+    Mutant(
+        "what its user has not acknowledged is marked at the end of a stop",
+        "runtime/consume/finisher.py",
+        "        if has_returned and attempt.auto_ack:",
+        "        if has_returned:",
+        UNIT + "test_late_marks.py -k took_over",
+    ),
+    Mutant(
+        "what was settled first is told as lost where its handler ends in a renewal",
+        "runtime/consume/consumer.py",
+        "        settled = () if self._first is None else self._first.settled.copy()\n",
+        "        settled = ()\n",
+        SEEDS,
+    ),
+    Mutant(
+        "a retry in place whose slot was lost becomes a delayed one",
+        "runtime/consume/finisher.py",
+        "        if is_local and attempt.cancelled and not attempt.overdue:",
+        "        if False:",
+        UNIT + "test_certainty.py",
     ),
 ]

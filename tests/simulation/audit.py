@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gc
 from collections.abc import Callable
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from simulation.ledger import Broken
@@ -55,8 +56,8 @@ class Audit:
         most = self._plan.options.get("max_in_flight")
         if most is None or self._plan.has("resized"):
             return
-        for worker in self._workers:
-            for consumer in worker.consumers.values() if worker is not None else ():
+        for worker in filter(None, self._workers):
+            for consumer in worker.consumers.values():
                 if len(consumer.in_flight) > most:
                     count = len(consumer.in_flight)
                     raise Broken(f"{worker.process.name} has {count} in flight, of {most} at most")
@@ -120,9 +121,9 @@ class Audit:
         """Whether users have messages in hand, or have forgotten them."""
         return any(
             consumer._acks
-            for worker in self._workers if worker is not None
+            for worker in filter(None, self._workers)
             for consumer in worker.consumers.values()
-        )  # fmt: skip
+        )
 
     def _are_shared(self) -> bool:
         """Whether all slots are some living worker's."""
@@ -147,11 +148,8 @@ class Audit:
             name = f"probe{number}"
             self._probes.add(name)
             probe = Sending(1000 + number, 0, 100 + number, 0, 0, ())
-            self._scheduler.spawn(
-                self._world.machine,
-                lambda name=name, probe=probe: self._world.send(producer, name, probe),
-                "user",
-            )
+            send = partial(self._world.send, producer, name, probe)
+            self._scheduler.spawn(self._world.machine, send, "user")
 
     def _await_dead(self) -> None:
         """What comes to idle workers is handled soon."""

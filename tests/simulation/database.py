@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any
+from collections.abc import Callable
+from functools import partial
+from typing import Any, TypeVar
 
 from qframe.errors import AnswerLost, CheckerUnavailable, CommitRefused, StoreUnavailable
 from qframe.idempotency.base import Claim, Scope, State, Terms
@@ -12,6 +14,7 @@ from simulation.scheduler import Process
 from simulation.store import Connection
 
 Name = tuple[str, str]
+T = TypeVar("T")
 
 
 class Transaction:
@@ -202,7 +205,7 @@ class CheckerConnection:
             if transaction is None:
                 raise CommitRefused("lost")
             try:
-                self._ask(lambda transaction=transaction: database.commit(transaction))
+                self._ask(partial(database.commit, transaction))
             except CheckerUnavailable:
                 database.roll_back(transaction)
                 raise
@@ -229,8 +232,9 @@ class CheckerConnection:
             lambda: [database.renew((scope.group, each.key), each, until) for each in claims]
         )
 
-    def _ask(self, operation: Any) -> Any:
+    def _ask(self, operation: Callable[[], T]) -> T:
         try:
-            return self._connection._call("checker", operation)
+            answer: T = self._connection._call("checker", operation)
         except (StoreUnavailable, AnswerLost) as error:
             raise CheckerUnavailable(self.shown, str(error)) from error
+        return answer

@@ -57,16 +57,21 @@ class Ledger:
         plan: the run's.
         log: the history.
         fail: ends the run.
+        is_dead: whether a group's message was given up, or is no more, so that others need not
+            wait for it.
     """
 
     def __init__(
-        self, plan: Plan, log: Callable[..., None], fail: Callable[[Broken], None]
-    ) -> None:
+        self, plan: Plan, log: Callable[..., None], fail: Callable[[Broken], None],
+        *, is_dead: Callable[[str, str], bool],
+    ) -> None:  # fmt: skip
         self.plan = plan
         self.log = log
         self._fail = fail
+        self._is_dead = is_dead
         self.acts = {f"m{each.number}": each.acts for each in plan.messages}
         self.key_of: dict[str, str] = {}
+        self.slot_of: dict[str, int] = {}
         self.order: dict[str, list[str]] = defaultdict(list)
         self.delayed: set[str] = set()
         self.due_ms: dict[tuple[str, str], int] = {}
@@ -101,6 +106,7 @@ class Ledger:
                 continue
             key = entry.key or entry.id
             self.key_of[entry.id] = key
+            self.slot_of[entry.id] = entry.slot
             self.log("store", f"has {entry.id} of {key}, {outcome}")
             if entry.delay_ms:
                 self.delayed.add(key)
@@ -212,7 +218,7 @@ class Ledger:
             if earlier == it.id:
                 return
             before = group, earlier
-            if before in self.passed or before in self.retried or self.is_dead(group, earlier):
+            if before in self.passed or before in self.retried or self._is_dead(group, earlier):
                 continue
             if self.plan.effect == "first" and before in self.acked and before not in self.started:
                 self.overtaken.add(before)  # its worker has lost it: nobody may handle it now
@@ -246,7 +252,3 @@ class Ledger:
     def _broken(self, what: str) -> None:
         """Ends the run: a handler's error would be its message's."""
         self._fail(Broken(what))
-
-    def is_dead(self, group: str, message: str) -> bool:
-        """Whether a message was given up, or is no more, so that others need not wait for it."""
-        raise NotImplementedError

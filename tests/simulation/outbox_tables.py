@@ -225,7 +225,7 @@ class UserConnection:
 
     def _add(self, values: tuple[Any, ...]) -> None:
         now_ms = self._database.process.now_ms()
-        self._added.append(OutboxRow(self._database.number(), *values, now_ms, None, 0))
+        self._added.append(OutboxRow._make((self._database.number(), *values, now_ms, None, 0)))
 
     def commit(self) -> None:
         """Ends the transaction, and has what was added there."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable
 from copy import copy
+from functools import partial
 from random import Random
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,7 +84,7 @@ class SimulatedOutbox:
         users = Process("users", self._scheduler)
         for message in messages:
             self._ids.add(f"m{message.number}")
-            self._scheduler.spawn(users, lambda it=message: self._publish(users, it), "user")
+            self._scheduler.spawn(users, partial(self._publish, users, message), "user")
 
     def _publish(self, users: Process, message: Sending) -> None:
         scheduler, draw = self._scheduler, self._draw.random
@@ -122,7 +123,7 @@ class SimulatedOutbox:
     def go_wrong(self) -> None:
         """Has its faults happen, each at its time."""
         for fault in self._plan.faults:
-            self._scheduler.at(fault.at_s, lambda fault=fault: self._go_wrong(fault))
+            self._scheduler.at(fault.at_s, partial(self._go_wrong, fault))
 
     def _go_wrong(self, fault: Fault) -> None:
         until = self._scheduler.now + fault.lasts_s

@@ -9,6 +9,7 @@ from typing import Any
 
 from qframe.errors import AnswerLost, SlotsAway, StoreUnavailable
 from qframe.outcomes import Settled, Verdict
+from qframe.stores.model import inspect
 from qframe.stores.model.store import ModelStore
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
 from qframe.stores.types import LeaseRef, PullResult, RenewResult, RevokeResult
@@ -56,6 +57,11 @@ class SimulatedServer(ModelStore):
             self._slots = slots
             self._ring()
         return results
+
+    def is_open(self, topic: Topic, group: str, slot: int, name: str) -> bool:
+        """Whether a message is still to be handled for a group."""
+        there = inspect.records(self._state(topic), group, slot, self._now_ms())
+        return any(one.id == name and one.seq is not None and one.state != "dead" for one in there)
 
     @staticmethod
     def _brought(cursors: Any, settlements: Any, results: list[Settled]) -> frozenset[int]:

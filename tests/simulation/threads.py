@@ -47,9 +47,6 @@ class SimulatedLock:
             scheduler.left -= 1
             if scheduler.left <= 0:
                 scheduler.preempt()
-        if not self._held:
-            self._held = True
-            return True
         while self._held:
             if not blocking:
                 return False
@@ -58,6 +55,7 @@ class SimulatedLock:
             assert scheduler.current is not None, "a lock is held, and nobody's turn"
             self._waiting.append(scheduler.current)
             if not scheduler.block(None if timeout < 0 else timeout) and timeout >= 0:
+                self._waiting.remove(scheduler.current)
                 return False
         self._held = True
         return True

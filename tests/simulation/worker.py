@@ -111,8 +111,11 @@ class SimulatedWorker:
     @property
     def parts(self) -> list[Any]:
         """Its parts that have a thread as long as it lives."""
-        found = [part for one in self.consumers.values()
-                 for part in (one.pull_loop, one.settler, one.renewal)]  # fmt: skip
+        found: list[Any] = [
+            part
+            for one in self.consumers.values()
+            for part in (one.pull_loop, one.settler, one.renewal)
+        ]
         if self.worker is not None:
             found += [self.worker._settings_poller, self.worker._sweeper, *self.relays]
         return found

@@ -51,9 +51,8 @@ class World:
         begin(self.scheduler, plan.seed)
         window = plan.outbox.window_s if plan.outbox is not None else None
         self.topic = Topic("t", plan.kind, plan.slots, dedupe_window=window or "1h")  # type: ignore[arg-type]
-        self.ledger = Ledger(plan, self.log, self.fail)
+        self.ledger = Ledger(plan, self.log, self.fail, is_dead=self._is_dead)
         self.options = options_of(plan, self.ledger.mourn)
-        self.ledger.is_dead = self._is_dead  # type: ignore[method-assign]
         self.machine = Process("store", self.scheduler, plan.rates[-1])
         self.server = SimulatedServer(self.machine, self.ledger)
         self.checker: SimulatedChecker | None = None
@@ -101,19 +100,19 @@ class World:
         for group in self.ledger.groups:
             self.server.subscribe(self.topic, group)
         for number in range(plan.workers):
-            scheduler.at(number * 0.1, lambda number=number: self._start(number))
+            scheduler.at(number * 0.1, partial(self._start, number))
         producer = self.producer()
         for key in sorted({message.key for message in plan.messages}):
             mine = sorted([m for m in plan.messages if m.key == key], key=lambda m: m.at_s)
             if self.outbox is not None and self.outbox.is_for(mine[0]):
                 self.outbox.begin(mine)
                 continue
-            scheduler.spawn(self.machine, lambda mine=mine: self._publish(producer, mine), "user")
+            scheduler.spawn(self.machine, partial(self._publish, producer, mine), "user")
         faults = Faults(self)
         if self.outbox is not None:
             self.outbox.go_wrong()
         for fault in plan.faults:
-            scheduler.at(fault.at_s, lambda fault=fault: faults.begin(fault))
+            scheduler.at(fault.at_s, partial(faults.begin, fault))
         scheduler.at(LOOK_EVERY_S, Audit(self).look)
 
     # Those who publish.
@@ -121,13 +120,9 @@ class World:
     def producer(self) -> Producer:
         users = Process("users", self.scheduler)
         self.users = Connection(self.server, users, self.plan.seed)
-        return Producer(
-            self.users,
-            catalog=OneTopic(),
-            max_body=1_000_000,
-            batch=500,
-            clock=users,  # type: ignore[arg-type]
-        )
+        store: Any = self.users
+        catalog: Any = OneTopic()
+        return Producer(store, catalog=catalog, max_body=1_000_000, batch=500, clock=users)
 
     def _publish(self, producer: Producer, messages: list[Sending]) -> None:
         for message in messages:
@@ -149,7 +144,7 @@ class World:
                 is_unknown = True
             except StoreUnavailable as error:
                 if not is_unknown and name in self.ledger.key_of:
-                    self._fail(Broken(f"{name} is stored, and its publish was refused: {error}"))
+                    self.fail(Broken(f"{name} is stored, and its publish was refused: {error}"))
             else:
                 return
             self.scheduler.sleep(0.2)
@@ -209,6 +204,4 @@ class World:
         return dead
 
     def _is_dead(self, group: str, name: str) -> bool:
-        records = self.server.explain(self.topic, name)
-        mine = [record.state for record in records if record.group == group]
-        return not mine or mine[0] in ("dead", "settled")
+        return not self.server.is_open(self.topic, group, self.ledger.slot_of[name], name)

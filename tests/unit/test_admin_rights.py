@@ -16,6 +16,9 @@ from qframe.codec import TAGS_HEADER
 from qframe.errors import BadOption, NotAllowed
 from qframe.events import Events
 from qframe.outcomes import Verdict
+from qframe.producing.catalog import TopicCatalog
+from qframe.producing.producer import Producer
+from qframe.schedules.verbs import Schedules
 from qframe.stores.model.store import ModelStore
 from qframe.stores.types import Entry, PullRequest, Settlement
 from qframe.topic import Topic
@@ -35,11 +38,20 @@ CHANGES: Final[dict[str, Callable[[Admin], object]]] = {
     "drop drop_group": lambda admin: admin.drop_group("events", "billing"),
     "drop delete_topic": lambda admin: admin.delete_topic("events", confirm="events"),
     "seek seek": lambda admin: admin.seek("events", "billing", "latest"),
+    "seek copy": lambda admin: admin.copy("events", "model://", namespace="elsewhere"),
     "pause pause": lambda admin: admin.pause("events", "billing"),
     "pause resume": lambda admin: admin.resume("events", "billing"),
     "tune tune": lambda admin: admin.tune("events", "billing", threads=2),
     "tune ask_stacks": lambda admin: admin.ask_stacks("events", "billing"),
+    "pause pause_schedule": lambda admin: admin.pause_schedule("daily"),
+    "pause resume_schedule": lambda admin: admin.resume_schedule("daily"),
+    "retry run_schedule": lambda admin: admin.run_schedule("daily"),
+    "retry backfill_schedule": lambda admin: admin.backfill_schedule("daily", 0, 1),
+    "drop delete_schedule": lambda admin: admin.delete_schedule("daily"),
     "retry move_timer": lambda admin: admin.move_timer("later", "bell", at=2e9),
+    "retry edit_timer": lambda admin: admin.edit_timer("later", "bell", at=2e9),
+    "retry move_timers": lambda admin: admin.move_timers("later", shift=60),
+    "drop cancel_timers": lambda admin: admin.cancel_timers("later"),
     "drop cancel_timer": lambda admin: admin.cancel_timer("later", "bell"),
 }
 LOOKS: Final[dict[str, Callable[[Admin], object]]] = {
@@ -68,6 +80,8 @@ LOOKS: Final[dict[str, Callable[[Admin], object]]] = {
     "holds": lambda admin: admin.holds("events"),
     "seek_preview": lambda admin: admin.seek_preview("events", "billing", "earliest"),
     "stacks": lambda admin: admin.stacks("events", "billing"),
+    "schedules": lambda admin: admin.schedules(),
+    "audit": lambda admin: admin.audit(),
     "timers": lambda admin: admin.timers("later"),
     "timer": lambda admin: admin.timer("later", "bell"),
 }  # fmt: skip
@@ -82,7 +96,13 @@ class Scene:
         self.heard: list[dict[str, Any]] = []
         events = Events()
         events.listen(lambda name, facts: self.heard.append({"event": name, **facts}))
-        self.admin = Admin(store, roster=store.roster, events=events)
+        catalog = TopicCatalog(store)
+        producer = Producer(store, catalog=catalog, max_body=9_000, batch=9, clock=clock)
+        schedules = Schedules(
+            store=store, producer=producer, catalog=catalog, events=Events(), clock=clock,
+            max_body=9_000,
+        )  # fmt: skip
+        self.admin = Admin(store, roster=store.roster, events=events, schedules=lambda: schedules)
         store.declare(STREAM)
         store.subscribe(STREAM, "billing")
         store.take(STREAM, "billing", {0: EPOCH})
@@ -112,6 +132,7 @@ class Scene:
         store.subscribe(LATER, "bells")
         timer = Entry(0, "bell", "t-1", "t-1", "bell", headers, SECRET.encode(), delay_ms=9_000)
         store.publish(LATER, [timer])
+        schedules.put("daily", "@daily", topic=STREAM, body=SECRET)
 
 
 @pytest.fixture

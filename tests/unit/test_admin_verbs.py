@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from qframe.admin.admin import Admin
 from qframe.admin.audit_log import user_at_host
 from qframe.clock import VirtualClock
-from qframe.errors import BadOption
+from qframe.errors import BadOption, StoreUnavailable
 from qframe.events import Events
 from qframe.options.hold import Hold, name_of, text_of
 from qframe.options.tuning import tuning_of
@@ -223,6 +224,19 @@ def test_dead_letters_are_grouped_by_cause_with_a_trend(desk: Desk) -> None:
     ) == 3  # fmt: skip
     assert desk.dead() == ["m-4", "m-5"]
     assert desk.audit[-1]["cause"] == most.name
+
+
+def test_what_cannot_be_kept_for_the_audit_is_told_and_was_done(desk: Desk) -> None:
+    def keep(_facts: Mapping[str, Any]) -> None:
+        raise StoreUnavailable("store", "away")
+
+    heard: list[str] = []
+    events = Events()
+    events.listen(lambda name, facts: heard.append(name))
+    admin = Admin(desk.store, roster=desk.store.roster, events=events, keep_action=keep)
+    admin.acting(by="ada").pause("events", "billing")
+    assert admin.tuned("events", "billing").paused
+    assert heard == ["admin.action", "audit.failed"]
 
 
 @pytest.mark.parametrize("cause", [True, False])

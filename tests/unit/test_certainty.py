@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import Any
 
 import pytest
@@ -12,6 +12,7 @@ from qframe.clock import VirtualClock
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
+from qframe.retry import NeedRetry
 from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.executors.thread_executor import RunWorker, ThreadExecutor
 from qframe.runtime.policies.direct import Direct
@@ -38,7 +39,7 @@ class Timed(Seated):
 class Bench:
     """A consumer whose only thread is a test's."""
 
-    def __init__(self, **options: Any) -> None:
+    def __init__(self, handler: Callable[[Any], object] | None = None, **options: Any) -> None:
         self.clock = VirtualClock()
         self.seen: list[Any] = []
         store, topic = ModelStore(clock=self.clock), Topic("t", slots=1)
@@ -47,7 +48,8 @@ class Bench:
         self.engine: Any = None
         self.membership = Timed(self.clock)
         self.consumer = Consumer(
-            topic=topic, group="g", handler=self.seen.append, options=consumer_options(**options),
+            topic=topic, group="g", handler=handler or self.seen.append,
+            options=consumer_options(**options),
             make_policy=lambda _: Direct(), make_executor=self._executor, store=store,
             coordinator=self.membership,  # type: ignore[arg-type]
             max_bytes=1000, events=Events(), clock=self.clock, on_failure=lambda *_: None,
@@ -97,3 +99,21 @@ def test_a_slot_does_not_pass_on_while_a_pull_of_it_is_in_doubt() -> None:
     assert in_doubt.revoke()
     bench.consumer.slots.open()
     assert bench.membership.empty == [0]
+
+
+@pytest.mark.promise(3)
+def test_a_retry_in_place_of_what_was_lost_meanwhile_is_the_next_owners_affair() -> None:
+    """As a retry of this worker's it would come behind the next of its key."""
+
+    def handle(attempt: Any) -> None:
+        bench.consumer.lose([attempt.delivery])
+        attempt.cancel()  # as `lose` does with what threads of the executor's own have in hand
+        raise NeedRetry
+
+    bench = Bench(handle)
+    one = Delivery("m0", "k", None, b"1", receipt="r")
+    bench.consumer.in_flight.add([one])
+    bench.run(bench.consumer._order.offer([one]))
+    assert bench.consumer.settler._inbox.empty()  # type: ignore[attr-defined]
+    following = Delivery("m1", "k", None, b"1", seq=1, receipt="r")
+    assert bench.consumer._order.offer([following]) == [following]

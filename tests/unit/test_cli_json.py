@@ -60,9 +60,13 @@ COMMANDS = {
     "slots TOPIC": ("slots", "orders"),
     "peek TOPIC GROUP": ("peek", "orders", "g"),
     "dead list TOPIC GROUP": ("dead", "list", "orders", "g"),
+    "timers list TOPIC": ("timers", "list", "orders"),
+    "timers show TOPIC KEY": ("timers", "show", "orders", "k"),
+    "timers move TOPIC --all": ("timers", "move", "orders", "--all", "--shift", "1h", "--dry-run"),
     "verify": ("verify",),
     "tune TOPIC GROUP": ("tune", "orders", "g"),
     "scale TOPIC GROUP": ("scale", "orders", "g", "--over", "0"),
+    "copy TOPIC --to URL": ("copy", "orders", "--to", "model://", "--dry-run"),
     "doctor": ("doctor",),
 }
 

@@ -71,3 +71,37 @@ def test_the_breaker_is_told_of_a_success_whose_mark_alone_was_missing(
     assert handled == ["fails", "works", "fails"]
     assert "checker.unavailable" in told
     assert "consumer.tripped" not in told
+
+
+def test_what_its_user_took_over_and_a_stop_took_back_is_not_marked_as_its_handler_returns(
+    tmp_path: Path,
+) -> None:
+    """Nobody has said that it is done."""
+    engine = create_engine(f"sqlite:///{tmp_path}/effects.db")
+    checker: Any = DatabaseChecker(engine)
+    app, handled = QFrame(f"sqlite:///{tmp_path}/store.db", grace=0.05), []
+    begun, goes_on, has_ended = threading.Event(), threading.Event(), threading.Event()
+
+    @app.consumer(TOPIC, "g", idempotent_checker=checker, lease="1s")
+    def handle(message: Message) -> None:
+        handled.append(message.attempt)
+        if len(handled) == 1:
+            message.auto_ack = False
+            begun.set()
+            goes_on.wait(60)
+            has_ended.set()
+
+    thread = threading.Thread(target=app.run)
+    thread.start()
+    app.publish(TOPIC, 1, key="k")
+    assert begun.wait(60)
+    app.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+    goes_on.set()
+    assert has_ended.wait(60)
+    eventually(lambda: not any(one.name.startswith("qframe.pool") for one in threading.enumerate()))
+    app.run(burst=True)
+    app.close()
+    engine.dispose()
+    assert handled == [1, 1]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 from mutants.kept import KEPT, Mutant
+from simulation.kept import KEPT as SEEDS
 
 ROOT = Path(__file__).parent.parent.parent
 PACKAGE = ROOT / "qframe"
@@ -19,6 +20,10 @@ def test_a_planted_fault_has_its_place(mutant: Mutant) -> None:
     files = [word for word in mutant.tests.split() if word.startswith("tests/")]
     assert files
     assert all((ROOT / file).is_file() for file in files)
+
+
+def test_each_kept_seed_names_its_fault() -> None:
+    assert set(SEEDS.values()) <= {mutant.name for mutant in KEPT}
 
 
 def test_at_least_forty_are_kept() -> None:

@@ -28,10 +28,11 @@ from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.roster import LARGEST_VERSION
 from qframe.stores.bucket import DrawTerms
-from qframe.stores.records import ChosenDead
+from qframe.stores.records import ChosenDead, Record, Section
 from qframe.stores.redis import (
     audit,
     controls,
+    copying,
     counts,
     dead,
     groups,
@@ -54,7 +55,7 @@ from qframe.stores.types import Entry, LeaseRef, PullRequest, PullTerms, Settlem
 from qframe.topic import Topic
 
 PARTS = sorted(path.stem for path in (FOLDER / "parts").glob("*.lua"))
-MAY_NOT_FILL = {"publish_stream", "publish_subjects", "edit"}  # fmt: skip
+MAY_NOT_FILL = {"publish_stream", "publish_subjects", "edit", "restore"}  # fmt: skip
 MAX_LINES, MAX_WIDTH = 200, 100
 INCLUDE = re.compile(r"^ *--@include (.+)$", re.MULTILINE)
 DEFINED = re.compile(r"^local (?:function )?([\w, ]+?)(?:\(| =)", re.MULTILINE)
@@ -222,6 +223,12 @@ TERMS = PullTerms("a receipt", 400, 16, 32)
 HELD = [Delivery(f"id-{n}", None, None, b"1", seq=n, receipt="a receipt") for n in (1, 5)]
 EPOCHS = {0: "an epoch"}
 
+RECORDS = [
+    Record(topic="t", group="a group", slot=0, state="todo", subject=name, seq=7, id=name, key=name,
+           headers=None, body=b"1", published_at_ms=1, due_ms=1)
+    for name in ("a", "b")
+]  # fmt: skip
+
 # For each script: what makes the store call it, and for how many items. `r` is the recorder.
 USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "look": (lambda r: audit.look(r, DELAY, "a group", 0, "a subject", "a member"), 0),
@@ -235,6 +242,9 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
         lambda r: unblock.skip(
             r, DELAY, "a group", 0, "a subject", 7, "an error", True, "a time"
         ), 0,
+    ),
+    "restore": (
+        lambda r: copying.restore(r, DELAY, Section(0, "behind", "a group"), RECORDS, "a time"), 2,
     ),
     "history": (lambda r: histories.found(r, DELAY, "an id", 0), 0),
     "heartbeat": (lambda r: rosters.heartbeat(r, DELAY, "a group", "a member", 400, "a time"), 0),
@@ -318,6 +328,7 @@ GIVEN: dict[str, Container[Any]] = {
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
     "cursor": ("0",), "step": (1000,), "text": ("a text",), "worker": ("a worker",),
     "keeps": (0,), "history": (0,), "id": ("an id",), "part": ("subject",),
+    "section": ("behind",),
     "what": ("a subject",),
     "kept": (86_400_000,), "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),

@@ -28,6 +28,7 @@ ROLES = {
     acts.Unblocking: "unblock",
     acts.DeadLetters: "dead",
     acts.Repairing: "repair",
+    acts.Copying: "copying",
     base.Inspecting: "inspect",
     base.Searching: "search",
     base.Logs: "logs",
@@ -79,7 +80,9 @@ def test_a_role_is_written_once_in_the_module_of_its_name(name: str, role: type)
 
 def test_each_operation_is_run_inside_others() -> None:
     rows = {each.name.split()[0] for each in OPERATIONS}
-    operations = {name for role in ROLES for name in vars(role) if not name.startswith("_")}
+    # Nobody else works on a topic while it is written down.
+    roles = [role for role in ROLES if role is not acts.Copying]
+    operations = {name for role in roles for name in vars(role) if not name.startswith("_")}
     assert operations <= rows, "add a row to OPERATIONS in tests/interleaving/operations.py"
 
 

@@ -65,6 +65,8 @@ def test_it_is_told_where_messages_stand_how_late_and_who_is_missing() -> None:
     assert bench.number("qframe_messages", "jobs", "g", "waiting") == 2
     assert bench.number("qframe_oldest_due_seconds", "jobs", "g") == 15
     assert bench.number("qframe_timers_due_within", "jobs", "1h") == 1
+    assert bench.number("qframe_timers_due_within", "jobs", "1m") == 0
+    assert bench.number("qframe_timers_due_within", "jobs", "1d") == 1
     assert bench.number("qframe_slots_unowned", "jobs", "g") == 2
     assert bench.number("qframe_workers", "jobs", "g") == 0
     assert bench.number("qframe_paused", "jobs", "g") == 0

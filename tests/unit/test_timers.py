@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
 
+from qframe.admin.audit_log import user_at_host
+from qframe.admin.timer_search import STEP, TimerChanges
 from qframe.admin.timers import Timers
 from qframe.clock import VirtualClock
-from qframe.codec import encode_body, encode_headers, subject_of
+from qframe.codec import encode_body, encode_headers, subject_of, tags_of
 from qframe.errors import BadBody, BadKey, BadOption, BadTopic, UnknownTopic
-from qframe.outcomes import Moved, Outcome, Published
+from qframe.outcomes import Moved, Outcome, Published, Verdict
 from qframe.retry import checked_times
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest
+from qframe.stores.types import Entry, PullRequest, Settlement
 from qframe.topic import Topic
 
 EPOCH = "0" * 15 + "1"
@@ -97,7 +99,7 @@ def test_timers_are_found_by_time_the_next_first(bench: Bench) -> None:
         bench.timers.schedule("wake", number, key=f"k{number}", delay=number, id=f"m-{number}")
 
     def found(**options: Any) -> list[str]:
-        return [record.id for record in bench.timers.find("wake", **options)]
+        return [record.id for record in bench.timers.find("wake", **options).records]
 
     assert found() == ["m-1", "m-2", "m-3"]
     assert found(limit=2) == ["m-1", "m-2"]
@@ -107,7 +109,7 @@ def test_timers_are_found_by_time_the_next_first(bench: Bench) -> None:
 
 def test_one_without_a_key_is_found_by_its_subject(bench: Bench) -> None:
     bench.timers.schedule("wake", "hello", delay=10)
-    (record,) = bench.timers.find("wake")
+    (record,) = bench.timers.find("wake").records
     assert record.subject is not None
     assert bench.timers.cancel("wake", record.subject) is Moved.DONE
 
@@ -124,13 +126,120 @@ def test_what_a_handler_has_is_left_alone(bench: Bench) -> None:
     assert bench.timers.cancel("wake", "a") is Moved.DOING
 
 
+def test_time_and_body_are_edited_together(bench: Bench) -> None:
+    bench.timers.schedule("wake", 1, key="a", delay=10, tags=["x"])
+    assert bench.timers.edit("wake", "a", body=2, delay=20, tags=["y"]) is Moved.DONE
+    (record,) = bench.timers.get("wake", "a")
+    assert (record.body, bench.due_s("a"), tags_of(record.headers)) == (b"2", 20, ("y",))
+
+
+def test_timers_are_found_by_what_they_have_page_by_page(bench: Bench) -> None:
+    for number in range(7):
+        bench.timers.schedule(
+            "wake", number, key=f"k{number}", delay=number, id=f"m{number}",
+            tags=["even" if number % 2 == 0 else "odd"], headers={"n": str(number)},
+        )  # fmt: skip
+
+    def found(**options: Any) -> list[str]:
+        return [record.id for record in bench.timers.find("wake", **options).records]
+
+    assert found(tag="odd") == ["m1", "m3", "m5"]
+    assert found(headers={"n": "4"}) == found(id="m4") == found(key="k4") == ["m4"]
+    assert found(headers={"n": None}, since=bench.now_s + 5) == ["m5", "m6"]
+    assert found(state="todo") == ["m0"]
+    assert found(state="retrying") == found(state="doing") == found(state="dead") == []
+    first = bench.timers.find("wake", tag="even", limit=3)
+    assert [each.id for each in first.records] == ["m0", "m2", "m4"]
+    assert found(tag="even", place=first.place) == ["m6"]
+    looked = bench.timers.find("wake", tag="odd", look=2)
+    assert ([each.id for each in looked.records], looked.looked) == (["m1"], 2)
+    assert found(tag="odd", place=looked.place) == ["m3", "m5"]
+
+
+def test_what_is_delayed_before_a_stream_is_found(bench: Bench) -> None:
+    Direct(bench.store).publish("events", 1, id="m", delay=10)
+    [record] = bench.timers.find("events").records
+    assert (record.id, record.state, record.group) == ("m", "waiting", None)
+
+
+def test_many_are_moved_each_of_them_once(bench: Bench) -> None:
+    for number in range(5):
+        bench.timers.schedule("wake", number, key=f"k{number}", id=f"m{number}", delay=10 + number)
+    begin = bench.now_s + 11
+    tried = bench.timers.move_all("wake", shift="2s", since=begin, dry_run=True)
+    assert (tried.done, bench.due_s("k2")) == (4, 12)
+    moved = bench.timers.move_all("wake", shift="2s", since=begin)
+    assert (moved.done, moved.doing, moved.gone) == (4, 0, 0)
+    assert [bench.due_s(f"k{number}") for number in range(5)] == [10, 13, 14, 15, 16]
+    bench.timers.move_all("wake", shift=timedelta(seconds=-1), key="k1")
+    assert bench.due_s("k1") == 12
+    bench.timers.move_all("wake", at=bench.now_s + 99)
+    assert {bench.due_s(f"k{number}") for number in range(5)} == {99}
+
+
+def test_many_are_cancelled_but_for_those_that_were_moved_away_meanwhile(bench: Bench) -> None:
+    for number in range(STEP + 2):
+        bench.timers.schedule(
+            "wake", number, key=f"k{number:03}", id=f"m{number}", delay=10 + number
+        )
+    seen: list[int] = []
+
+    def on_progress(changes: TimerChanges) -> None:
+        seen.append(changes.done)
+        bench.timers.move("wake", "k501", delay=2000)
+
+    until = bench.now_s + 1000
+    gone = bench.timers.cancel_all("wake", until=until, on_progress=on_progress)
+    assert (gone.done, gone.gone, seen) == (STEP + 1, 0, [STEP])
+    assert [each.key for each in bench.timers.find("wake").records] == ["k501"]
+
+
+def test_how_a_timer_has_ended_is_known_as_long_as_its_topic_keeps_it(bench: Bench) -> None:
+    topic = Topic("wake", kind="delay", slots=2, history="1d")
+    bench.store.declare(topic)
+    for name in ("waits", "cancelled", "handled", "dies"):
+        bench.timers.schedule("wake", 1, key=name, id=f"m-{name}", delay=60)
+
+    def state(**named: str) -> list[str]:
+        return [each.state for each in bench.timers.status("wake", **named)]
+
+    assert state(key="waits") == state(id="m-waits") == ["waiting"]
+    bench.timers.cancel("wake", "cancelled")
+    for name in ("handled", "dies"):
+        bench.timers.move("wake", name, delay=0)
+        assert state(key=name) == ["due"]
+    bench.store.take(topic, "g", {0: EPOCH, 1: EPOCH})
+    got = bench.store.pull(
+        topic, "g", [PullRequest(0, EPOCH, 9), PullRequest(1, EPOCH, 9)],
+        receipt="1@w", lease_ms=9000, max_attempts=16,
+    ).deliveries  # fmt: skip
+    assert state(key="handled") == state(id="m-handled") == ["doing"]
+    bench.store.settle(
+        topic, "g",
+        [
+            Settlement(
+                slot=one.slot, epoch=EPOCH, subject=one.subject, seq=one.seq, receipt=one.receipt,
+                verdict=Verdict.ACK if one.key == "handled" else Verdict.DEAD, id=one.id, attempt=1,
+            )
+            for one in got
+        ],
+    )  # fmt: skip
+    assert state(id="m-handled") == ["handled"]
+    assert state(id="m-dies") == state(key="dies") == ["dead"]
+    [ended] = bench.timers.status("wake", id="m-cancelled")
+    assert (ended.state, ended.by, ended.group) == ("cancelled", user_at_host(), "g")
+    assert state(key="handled") == state(id="never") == []
+
+
 CALLS: list[Callable[[Timers, Any], Any]] = [
     lambda timers, topic: timers.schedule(topic, 1, key="a", delay=1),
     lambda timers, topic: timers.move(topic, "a", delay=1),
     lambda timers, topic: timers.change(topic, "a", 1),
     lambda timers, topic: timers.cancel(topic, "a"),
     lambda timers, topic: timers.get(topic, "a"),
-    lambda timers, topic: timers.find(topic),
+    lambda timers, topic: timers.edit(topic, "a", body=1),
+    lambda timers, topic: timers.move_all(topic, at=2),
+    lambda timers, topic: timers.cancel_all(topic),
 ]
 
 
@@ -157,6 +266,15 @@ def test_a_stream_and_an_unknown_topic_are_refused(
         (lambda timers: timers.change("wake", "a", "x" * 200), BadBody),
         (lambda timers: timers.change("wake", "a", 1, headers={"qf-x": "1"}), BadOption),
         (lambda timers: timers.find("wake", limit=0), BadOption),
+        (lambda timers: timers.find("wake", state="gone"), BadOption),
+        (lambda timers: timers.find("wake", state="dead", since=1), BadOption),
+        (lambda timers: timers.find("wake", place="there"), BadOption),
+        (lambda timers: timers.edit("wake", "a"), BadOption),
+        (lambda timers: timers.edit("wake", "a", at=1, tags=["x"]), BadOption),
+        (lambda timers: timers.move_all("wake"), BadOption),
+        (lambda timers: timers.move_all("wake", at=1, shift=1), BadOption),
+        (lambda timers: timers.cancel_all("wake", state="doing"), BadOption),
+        (lambda timers: timers.status("wake"), BadOption),
         (lambda timers: timers.find("wake", limit=10**30), BadOption),
         (lambda timers: timers.find("wake", until="soon"), BadOption),
     ],

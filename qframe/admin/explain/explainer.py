@@ -19,7 +19,7 @@ from qframe.topic import Kind, Topic
 LOOK: Final = 20_000
 """How many messages to look at by default where no index leads to the one."""
 
-_PAGE: Final = 500
+_PAGE: Final = 2000
 
 
 class Explainer:
@@ -78,11 +78,11 @@ class Explainer:
         """
         result = ScanPage([], 0, None if self._left > 0 else "")
         while self._left > 0:
-            page = self._store.scan(topic, result.place, min(_PAGE, self._left))
+            page = self._store.scan(topic, result.place, min(_PAGE, self._left), self._sought)
             self._left -= max(1, page.looked)
             result.looked += page.looked
             result.place = page.place
-            result.records += [record for record in page.records if self._sought.fits(record)]
+            result.records += page.records
             if result.records or page.place is None:
                 break
         return result

@@ -9,6 +9,7 @@ from qframe.admin.explain.cause import Cause, Explanation
 from qframe.admin.explain.words import attempts, moment
 from qframe.outcomes import Verdict
 from qframe.stores.base import Searching
+from qframe.stores.history import CANCELLED
 from qframe.stores.records import HistoryEntry, Record
 from qframe.topic import Topic
 
@@ -73,6 +74,10 @@ def settled_by(last: HistoryEntry) -> Cause:
 
 def gone_after(last: HistoryEntry, published_ms: int | None) -> Cause:
     """It is gone, and was not settled by the last attempt that is known."""
+    if last.verdict == CANCELLED:
+        by = f" by {last.worker}" if last.worker is not None else ""
+        text = f"it was cancelled at {moment(last.ended_ms)}{by}"
+        return Cause("forgotten", text, {"published_ms": published_ms})
     by = f" of {last.worker}" if last.worker is not None else ""
     text = (
         f"it is gone: dropped, cancelled or replaced after {attempts(last.attempt)}, of which the "

@@ -7,7 +7,7 @@ from typing import Any, Final
 from qframe.admin.explain.cause import Cause, CauseName
 from qframe.clock import moment as in_utc
 from qframe.outcomes import Verdict
-from qframe.stores.history import LOST
+from qframe.stores.history import CANCELLED, EDITED, LOST
 from qframe.stores.records import HistoryEntry
 
 _UNITS: Final = (("d", 86_400_000), ("h", 3_600_000), ("min", 60_000), ("s", 1000))
@@ -44,6 +44,8 @@ def ended(one: HistoryEntry, *, names_group: bool = False) -> str:
     group = f" of group {one.group}" if names_group else ""
     worker = f" by {one.worker}" if one.worker is not None else ""
     took = f" after {span(one.ended_ms - one.began_ms)}" if one.began_ms is not None else ""
+    if one.verdict in (EDITED, CANCELLED):
+        return f"it was {one.verdict}{group.replace(' of ', ' for ')}{worker}"
     return f"attempt {one.attempt}{group}{worker} {_ENDS[one.verdict]}{took}"
 
 

@@ -132,7 +132,7 @@ def kept_back(state: TopicState, number: int) -> Iterator[Record]:
         for sequence, each in sorted(held.items()):
             yield _record(
                 each.message, None, state="held", subject=key, due_ms=each.passed_at_ms,
-                priority=each.message.priority, **where,
+                priority=each.message.priority, sequence=sequence, **where,
                 error=f"waits for a sequence number before {sequence}",
             )  # fmt: skip
 

@@ -13,8 +13,18 @@ from qframe.stores.history import in_time
 from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import TopicState
-from qframe.stores.records import Found, HistoryEntry, LogSpan, Record, Remembered, ScanPage, Sought
-from qframe.stores.searching import Section, SectionPage, scanned, sections_of
+from qframe.stores.records import (
+    Found,
+    HistoryEntry,
+    LogSpan,
+    Record,
+    Remembered,
+    ScanPage,
+    Section,
+    SectionPage,
+    Sought,
+)
+from qframe.stores.searching import scanned, sections_of
 from qframe.topic import Topic
 
 
@@ -39,18 +49,28 @@ class ModelSearching(ModelRole, Searching):
             return in_time(found, topic, self._now_ms())
 
     @override
-    def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
+    def scan(
+        self, topic: Topic, place: str | None = None, limit: int = 500,
+        sought: Sought | None = None,
+    ) -> ScanPage:  # fmt: skip
         with self._lock:
             state, now_ms = self._state(topic), self._now_ms()
 
             def read(section: Section, after: str, most: int) -> SectionPage:
-                everything = list(_records(state, section, now_ms))
-                start = int(after or 0)
-                page = everything[start : start + most]
-                end = start + len(page)
-                return SectionPage(page, len(page), str(end) if end < len(everything) else None)
+                return page_of(state, section, after, most, now_ms)
 
-            return scanned(sections_of(topic, sorted(state.groups)), place, limit, read)
+            return scanned(sections_of(topic, sorted(state.groups)), place, limit, read, sought)
+
+
+def page_of(
+    state: TopicState, section: Section, after: str, limit: int, now_ms: int
+) -> SectionPage:
+    """A page of a section, behind what was read last."""
+    everything = list(_records(state, section, now_ms))
+    start = int(after or 0)
+    page = everything[start : start + limit]
+    end = start + len(page)
+    return SectionPage(page, len(page), str(end) if end < len(everything) else None)
 
 
 def find(state: TopicState, sought: Sought, limit: int, now_ms: int) -> Found:
@@ -112,7 +132,9 @@ def _records(state: TopicState, section: Section, now_ms: int) -> Iterator[Recor
     """The records of a section."""
     number, part, group = section
     if part in ("later", "held"):
-        yield from inspect.kept_back(state, number)
+        for record in inspect.kept_back(state, number):
+            if (record.state == "held") == (part == "held"):
+                yield record
     elif part == "line":
         yield from _line(state, number, now_ms)
     else:

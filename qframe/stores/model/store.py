@@ -8,6 +8,7 @@ from typing import Final
 from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.stores.model.bell import EventBell
 from qframe.stores.model.controls import ModelControls
+from qframe.stores.model.copying import ModelCopying
 from qframe.stores.model.dead import ModelDeadLetters
 from qframe.stores.model.groups import ModelGroups
 from qframe.stores.model.inspect import ModelInspecting
@@ -30,7 +31,7 @@ _CAPABILITIES: Final = Capabilities(durable=False, shared=False, bell=True, tran
 class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelRosters,
     ModelControls, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelRepairing, ModelInspecting,
-    ModelSearching, ModelLogs,
+    ModelSearching, ModelLogs, ModelCopying,
 ):  # fmt: skip
     """Messages in this process's memory.
 

@@ -13,7 +13,7 @@ from qframe.stores.acts import StoredTimers
 from qframe.stores.history import changes_of, timer_entry
 from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import UNCLAIMED, GroupCursor, QueuedHead, TopicState
+from qframe.stores.model.state import GroupCursor, QueuedHead, TopicState
 from qframe.stores.records import HistoryEntry, Record, TimerPlace
 from qframe.topic import Topic
 
@@ -100,13 +100,13 @@ def edit(
     """Makes a subject due at another time, or gives it another body, for every group."""
     result = _outcome_of(state, subject, if_due_ms)
     if result is Moved.DONE:
-        for name, cursor, head in find(state, subject):
+        for _, cursor, head in find(state, subject):
             if due_ms is not None:
                 head.due_ms = max(0, due_ms)
             if body is not None:
                 # The message itself may stand elsewhere too: behind another head, among the dead.
                 head.message = msgspec.structs.replace(head.message, body=body, headers=headers)
-            _keep(state, name, cursor, head, entry)
+            _keep(state, cursor, head, entry)
     return result
 
 
@@ -120,21 +120,20 @@ def cancel(
     """Takes a subject out with all its messages, for every group."""
     result = _outcome_of(state, subject, if_due_ms)
     if result is Moved.DONE:
-        for name, cursor, head in find(state, subject):
+        for _, cursor, head in find(state, subject):
             del cursor.heads[subject]
             cursor.cancelled += 1 + len(head.behind)
-            _keep(state, name, cursor, head, entry)
+            _keep(state, cursor, head, entry)
     return result
 
 
 def _keep(
     state: TopicState,
-    name: str,
     cursor: GroupCursor,
     head: QueuedHead,
     entry: Callable[[str, int], HistoryEntry],
 ) -> None:
-    if state.topic.history_ms and name != UNCLAIMED:
+    if state.topic.history_ms:
         cursor.keep(entry(head.message.id, head.tries))
 
 

@@ -27,7 +27,7 @@ class RedisRole:
 
     def __init__(self, redis: Redis, namespace: str, clock: Clock | None) -> None:
         self._redis = redis
-        self._namespace = namespace
+        self.namespace: str = namespace
         self._clock = clock
         self._readahead = LogReadahead(redis)
         self._known_keys: dict[str, SlotKeys] = {}
@@ -45,11 +45,11 @@ class RedisRole:
     def _keys(self, topic: Topic) -> SlotKeys:
         keys = self._known_keys.get(topic.name)
         if keys is None:
-            if declared(self._redis, self._namespace, topic.name) is None:
+            if declared(self._redis, self.namespace, topic.name) is None:
                 raise UnknownTopic(topic.name)
-            keys = self._known_keys[topic.name] = SlotKeys(self._namespace, topic)
+            keys = self._known_keys[topic.name] = SlotKeys(self.namespace, topic)
         elif keys.topic is not topic:
-            keys = SlotKeys(self._namespace, topic)
+            keys = SlotKeys(self.namespace, topic)
         return keys
 
     def _now(self) -> str:
@@ -60,5 +60,5 @@ class RedisRole:
         """The store's clock."""
         if self._clock is not None:
             return self._clock.now_ms()
-        seconds, micros = self._redis.time(topics_key(self._namespace))
+        seconds, micros = self._redis.time(topics_key(self.namespace))
         return seconds * 1000 + micros // 1000

@@ -9,8 +9,10 @@ import msgspec
 
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
-from qframe.stores.records import Record
+from qframe.stores.records import Record, Section, SectionPage, Sought
+from qframe.stores.redis.audit import counts_of
 from qframe.stores.redis.counts import StreamPosition, cursor_of
+from qframe.stores.redis.dead import By, looked_up
 from qframe.stores.redis.envelopes import (
     NUMBER,
     delayed,
@@ -26,10 +28,10 @@ from qframe.stores.redis.inspect import (
 )
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.logs import read_log
-from qframe.stores.searching import Section, SectionPage
+from qframe.stores.redis.reading import place_of
 from qframe.topic import Kind
 
-_SUBJECTS = 50
+_SUBJECTS = 500
 
 
 def record_of_held(keys: SlotKeys, slot: int, member: bytes, value: bytes, passed: bytes) -> Record:
@@ -39,7 +41,7 @@ def record_of_held(keys: SlotKeys, slot: int, member: bytes, value: bytes, passe
     return record_of_message(
         keys, None, slot, letter.envelope, letter.published, "held",
         subject=shown(member[:-9]), due_ms=int(float(passed)), priority=letter.priority,
-        error=f"waits for a sequence number before {sequence}",
+        error=f"waits for a sequence number before {sequence}", sequence=sequence,
     )  # fmt: skip
 
 
@@ -120,13 +122,20 @@ class RedisPages:
         keys: the topic's.
         groups: the names of its groups.
         now_ms: the store's now.
+        sought: what to read; None for all. Of other messages some are read too.
     """
 
-    def __init__(self, redis: Redis, keys: SlotKeys, groups: Sequence[str], now_ms: int) -> None:
+    def __init__(
+        self, redis: Redis, keys: SlotKeys, groups: Sequence[str], now_ms: int,
+        sought: Sought | None = None,
+    ) -> None:  # fmt: skip
         self._redis = redis
         self._keys = keys
         self._now_ms = now_ms
         self._log = RedisLineReader(redis, keys, groups, now_ms)
+        self._sought = Sought() if sought is None else sought
+        names = (self._sought.id, self._sought.key)
+        self._texts = [] if self._is_assigned() else [name.encode() for name in names if name]
 
     def read(self, section: Section, after: str, limit: int) -> SectionPage:
         """A page of a section, behind what was read last."""
@@ -134,9 +143,12 @@ class RedisPages:
         if part == "line":
             messages = read_log(self._redis, self._keys, slot, int(after or 0), limit)
             more = str(messages[-1].seq + 1) if len(messages) >= limit else None
-            return SectionPage(list(self._log.page(slot, messages)), len(messages), more)
+            wanted = [one for one in messages if self._names(one)]
+            return SectionPage(list(self._log.page(slot, wanted)), len(messages), more)
         if part == "behind":
             return self._behind(slot, group, after, limit)
+        if part == "dead" and self._texts:
+            return SectionPage(self._dead(slot, group), 0, None)
         name, word = {
             "later": ("later", "ZSCAN"), "held": ("letters", "HSCAN"), "heads": ("body", "HSCAN"),
             "dead": ("graves", "HSCAN"),
@@ -144,8 +156,25 @@ class RedisPages:
         key = self._keys.key(slot, name, group if part in ("heads", "dead") else None)
         cursor, flat = self._redis.ask(key, word, after or "0", "COUNT", limit)
         pairs = list(zip(flat[::2], flat[1::2], strict=True))
-        records = self._records(part, slot, group, pairs)
+        fitting = [(name, value) for name, value in pairs if self._may_fit(name + value)]
+        records = self._records(part, slot, group, fitting)
         return SectionPage(records, len(pairs), _next(cursor))
+
+    def _is_assigned(self) -> bool:
+        """Whether the id that is sought may stand nowhere, since it could not be read."""
+        return self._sought.id is not None and place_of(self._sought.id) is not None
+
+    def _names(self, message: Delivery) -> bool:
+        sought = self._sought
+        return sought.id in (None, message.id) and sought.key in (None, message.key)
+
+    def _may_fit(self, value: bytes) -> bool:
+        """Whether what stands in some bytes may be sought."""
+        return all(text in value for text in self._texts)
+
+    def _dead(self, slot: int, group: str) -> list[Record]:
+        by, text = (By.ID, self._sought.id) if self._sought.id else (By.KEY, self._sought.key)
+        return looked_up(self._redis, self._keys, [(group, slot)], {text or ""}, by)
 
     def _records(
         self, part: str, slot: int, group: str, pairs: Sequence[tuple[bytes, bytes]]
@@ -185,6 +214,8 @@ class RedisPages:
             cursor, flat = self._redis.ask(key, "HSCAN", after or "0", "COUNT", limit)
             parts = [(name, 0, [value]) for name, value in zip(flat[::2], flat[1::2], strict=True)]
             return SectionPage(self._told(slot, group, parts), len(parts), _next(cursor))
+        if self._texts and not after and not self._has_behind(slot, group):
+            return SectionPage([], 0, None)
         start, skipped = msgspec.json.decode(after, type=tuple[str, int]) if after else ("0", 0)
         key = self._keys.key(slot, "body", group)
         cursor, flat = self._redis.ask(key, "HSCAN", start, "COUNT", _SUBJECTS)
@@ -205,11 +236,19 @@ class RedisPages:
         taken = sum(len(values) for _, _, values in parts)
         return SectionPage(self._told(slot, group, parts), len(subjects) + taken, following)
 
+    def _has_behind(self, slot: int, group: str) -> bool:
+        """Whether an ordered slot has more messages than heads, by its counts."""
+        counts = counts_of(self._redis, self._keys, group, slot)
+        heads: int = self._redis.ask(self._keys.key(slot, "body", group), "HLEN")
+        return counts.unsettled() - counts.held > heads
+
     def _told(
         self, slot: int, group: str, parts: Sequence[tuple[bytes, int, list[Any]]]
     ) -> list[Record]:
         found: list[Record] = []
         for subject, first, values in parts:
+            if not any(map(self._may_fit, values)):
+                continue
             heads = records_of_heads(self._redis, self._keys, group, slot, [subject], self._now_ms)
             found += [
                 record_behind(self._keys, group, slot, head, number, value)

@@ -21,7 +21,7 @@ from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.logs import read_log
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.redis.scan import RedisLineReader, RedisPages, record_of_held
-from qframe.stores.searching import scanned, sections_of, spans_of
+from qframe.stores.searching import Span, scanned, sections_of, spans_of
 from qframe.topic import Kind, Topic
 
 _MOST_OF_A_TIME: Final = 2000
@@ -40,8 +40,11 @@ class RedisSearching(RedisRole, Searching):
         return in_time(found, topic, self._now_ms())
 
     @override
-    def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
-        return self._call(topic, scan, place, limit, self._now_ms())
+    def scan(
+        self, topic: Topic, place: str | None = None, limit: int = 500,
+        sought: Sought | None = None,
+    ) -> ScanPage:  # fmt: skip
+        return self._call(topic, scan, place, limit, sought, self._now_ms())
 
 
 def find(redis: Redis, keys: SlotKeys, sought: Sought, limit: int, now_ms: int) -> Found:
@@ -52,11 +55,13 @@ def find(redis: Redis, keys: SlotKeys, sought: Sought, limit: int, now_ms: int) 
     return Found(look.stream(), look.remembered, look.kept)
 
 
-def scan(redis: Redis, keys: SlotKeys, place: str | None, limit: int, now_ms: int) -> ScanPage:
+def scan(
+    redis: Redis, keys: SlotKeys, place: str | None, limit: int, sought: Sought | None, now_ms: int
+) -> ScanPage:
     """A page of all that there is."""
     groups = groups_of(redis, keys)
-    pages = RedisPages(redis, keys, groups, now_ms)
-    return scanned(sections_of(keys.topic, sorted(groups)), place, limit, pages.read)
+    pages = RedisPages(redis, keys, groups, now_ms, sought)
+    return scanned(sections_of(keys.topic, sorted(groups)), place, limit, pages.read, sought)
 
 
 def groups_of(redis: Redis, keys: SlotKeys) -> list[str]:
@@ -209,40 +214,59 @@ class _RedisLookUp:
 
     def _subjects_due(self, message_id: str) -> Iterator[bytes]:
         """The subjects of heads with an id that are due since they were published."""
-        for slot, from_ms, to_ms in spans_of(self._sought, self.remembered, self._slots):
-            for group in self._groups:
-                waiting = self._redis.ask(
-                    self._keys.key(slot, "waiting", group), "ZRANGEBYSCORE", from_ms, to_ms,
-                    "LIMIT", 0, _MOST_OF_A_TIME,
-                )  # fmt: skip
-                todo = self._todo_since(slot, group, from_ms, to_ms)
-                subjects = [*waiting, *todo]
-                if not subjects:
-                    continue
-                bodies = self._redis.ask(self._keys.key(slot, "body", group), "HMGET", *subjects)
-                for subject, body in zip(subjects, bodies, strict=True):
-                    if body is not None and letter_of(body, slot).envelope.id == message_id:
-                        yield subject
-
-    def _todo_since(self, slot: int, group: str, from_ms: int, to_ms: int) -> list[bytes]:
-        """Subjects of the rank 0 that are due from a time to another, found by halving."""
-        key = self._keys.key(slot, "todo", group)
-        before, count = self._redis.ask_many([(key, "ZCOUNT", "-inf", "(0"), (key, "ZCOUNT", 0, 0)])
-        low, high = before, before + count
-        while low < high:
-            middle = (low + high) // 2
-            members = self._redis.ask(key, "ZRANGE", middle, middle)
-            if not members or NUMBER.unpack(members[0][:8])[0] >= from_ms:
-                high = middle
-            else:
-                low = middle + 1
-        members = self._redis.ask(key, "ZRANGE", low, low + _MOST_OF_A_TIME - 1)
-        found: Sequence[bytes] = [
-            member[TICKET.size :]
-            for member in members[: max(0, before + count - low)]
-            if NUMBER.unpack(member[:8])[0] <= to_ms
+        places = [
+            (group, span)
+            for span in spans_of(self._sought, self.remembered, self._slots)
+            for group in self._groups
         ]
-        return list(found)
+        waiting = self._redis.ask_many([
+            (self._keys.key(span.slot, "waiting", group), "ZRANGEBYSCORE", span.from_ms, span.to_ms,
+             "LIMIT", 0, _MOST_OF_A_TIME)
+            for group, span in places
+        ])  # fmt: skip
+        subjects = {
+            place: [*some, *todo]
+            for place, some, todo in zip(places, waiting, self._todo_since(places), strict=True)
+            if some or todo
+        }
+        bodies = self._redis.ask_many([
+            (self._keys.key(span.slot, "body", group), "HMGET", *some)
+            for (group, span), some in subjects.items()
+        ])  # fmt: skip
+        for ((_, span), some), values in zip(subjects.items(), bodies, strict=True):
+            for subject, value in zip(some, values, strict=True):
+                if value is not None and letter_of(value, span.slot).envelope.id == message_id:
+                    yield subject
+
+    def _todo_since(self, places: Sequence[tuple[str, Span]]) -> list[list[bytes]]:
+        """Subjects of the rank 0 that are due in each span, found by halving: all at once."""
+        keys = [self._keys.key(span.slot, "todo", group) for group, span in places]
+        ranks = self._redis.ask_many([
+            (key, "ZCOUNT", "-inf", last) for last in ("(0", 0) for key in keys
+        ])  # fmt: skip
+        low, high, ends = ranks[: len(keys)], ranks[len(keys) :], ranks[len(keys) :]
+        while unsure := [n for n in range(len(keys)) if low[n] < high[n]]:
+            middles = [(low[n] + high[n]) // 2 for n in unsure]
+            found = self._redis.ask_many([
+                (keys[n], "ZRANGE", at, at) for n, at in zip(unsure, middles, strict=True)
+            ])  # fmt: skip
+            for n, middle, members in zip(unsure, middles, found, strict=True):
+                if not members or NUMBER.unpack(members[0][:8])[0] >= places[n][1].from_ms:
+                    high[n] = middle
+                else:
+                    low[n] = middle + 1
+        pages = self._redis.ask_many([
+            (key, "ZRANGE", start, start + _MOST_OF_A_TIME - 1)
+            for key, start in zip(keys, low, strict=True)
+        ])  # fmt: skip
+        return [
+            [
+                member[TICKET.size :]
+                for member in members[: max(0, end - start)]
+                if NUMBER.unpack(member[:8])[0] <= span.to_ms
+            ]
+            for (_, span), start, end, members in zip(places, low, ends, pages, strict=True)
+        ]
 
 
 def _spans(redis: Redis, keys: SlotKeys) -> dict[int, LogSpan]:

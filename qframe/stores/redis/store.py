@@ -12,6 +12,7 @@ from qframe.errors import BadUrl
 from qframe.forks import Forks
 from qframe.stores.redis.bell import SubscribedBell
 from qframe.stores.redis.controls import RedisControls
+from qframe.stores.redis.copying import RedisCopying
 from qframe.stores.redis.dead import RedisDeadLetters
 from qframe.stores.redis.groups import RedisGroups
 from qframe.stores.redis.inspect import RedisInspecting
@@ -35,7 +36,7 @@ _CAPABILITIES: Final = Capabilities(durable=False, shared=True, bell=True, trans
 class RedisStore(
     RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisRosters,
     RedisControls, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisRepairing, RedisInspecting,
-    RedisSearching, RedisLogs,
+    RedisSearching, RedisLogs, RedisCopying,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.
 

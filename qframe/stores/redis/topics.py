@@ -32,24 +32,24 @@ class RedisTopics(RedisRole, Topics):
 
     @override
     def declare(self, topic: Topic) -> None:
-        declare(self._redis, self._namespace, topic)
-        self._known_keys[topic.name] = SlotKeys(self._namespace, topic)
+        declare(self._redis, self.namespace, topic)
+        self._known_keys[topic.name] = SlotKeys(self.namespace, topic)
 
     def point_away(self, topic: Topic) -> None:
         """Refuses the topic from now on to whoever does not know where it lies."""
-        declare(self._redis, self._namespace, topic, kind=ELSEWHERE)
+        declare(self._redis, self.namespace, topic, kind=ELSEWHERE)
 
     def unpoint(self, topic: Topic) -> None:
         """Forgets what `point_away` has done."""
-        self._redis.ask(topics_key(self._namespace), "HDEL", topic.name)
+        self._redis.ask(topics_key(self.namespace), "HDEL", topic.name)
 
     @override
     def topic(self, name: str) -> Topic | None:
-        return declared(self._redis, self._namespace, name)
+        return declared(self._redis, self.namespace, name)
 
     @override
     def topics(self) -> list[Topic]:
-        return all_declared(self._redis, self._namespace)
+        return all_declared(self._redis, self.namespace)
 
     @override
     def birth(self, topic: Topic) -> str:
@@ -61,7 +61,7 @@ class RedisTopics(RedisRole, Topics):
 
     @override
     def delete(self, topic: Topic, limit: int = 500) -> bool:
-        group, done = self._call(topic, delete, self._namespace)
+        group, done = self._call(topic, delete, self.namespace)
         if group is not None:
             self._readahead.forget(topic.name, group)
         if done:

@@ -90,7 +90,7 @@ class SqlControls(SqlRole, Controls):
 
     @override
     def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str] | None]:
-        return self._database.read_autocommit(lambda it: tuned(it, self._namespace, asked))
+        return self._database.read_autocommit(lambda it: tuned(it, self.namespace, asked))
 
     @override
     def draw(

@@ -24,7 +24,7 @@ class SqlRole:
 
     def __init__(self, database: Database, namespace: str) -> None:
         self._database = database
-        self._namespace = namespace
+        self.namespace: str = namespace
         self._topic_ids: dict[str, int] = {}
 
     def _write(
@@ -90,7 +90,7 @@ class SqlRole:
 
     def _declared(self, name: str) -> int | None:
         """The number of the topic that has this name now, which is kept."""
-        refs = self._database.read_autocommit(lambda it: declared(it, self._namespace, name))
+        refs = self._database.read_autocommit(lambda it: declared(it, self.namespace, name))
         if not refs:
             return None
         self._topic_ids[name] = refs[0].id

@@ -9,9 +9,9 @@ import msgspec
 from sqlalchemy import and_, bindparam, or_, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
-from qframe.stores.records import Record
-from qframe.stores.searching import Section, SectionPage
+from qframe.stores.records import Record, Section, SectionPage, Sought
 from qframe.stores.sql import window
+from qframe.stores.sql.cursors import EVERYTHING
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.lookups import whole_heads
 from qframe.stores.sql.records import (
@@ -22,7 +22,7 @@ from qframe.stores.sql.records import (
     state_of_head,
 )
 from qframe.stores.sql.schema import backlog, dead, held, later, subjects
-from qframe.stores.sql.search_rows import SqlLineReader, record_of_held
+from qframe.stores.sql.search_rows import SqlLineReader, dead_of, record_of_held
 from qframe.stores.sql.topic_ref import TopicRef
 
 _c: Final = subjects.c
@@ -58,6 +58,13 @@ _HEADS: Final = Statement(
     .limit(bindparam("most")),
     "at of most",
 )
+_HEAD_NAMES: Final = Statement(
+    select(_c.subject, _c.id, _c.key)
+    .where(_c.cursor == bindparam("at"), _c.subject > bindparam("of"))
+    .order_by(_c.subject)
+    .limit(bindparam("most")),
+    "at of most",
+)
 _BEHIND: Final = Statement(
     select(backlog)
     .where(
@@ -78,12 +85,17 @@ class SqlPages:
         transaction: the transaction.
         ref: the topic.
         groups: the numbers of groups, by name.
+        sought: what to read; None for all. Of other messages some are read too.
     """
 
-    def __init__(self, transaction: Transaction, ref: TopicRef, groups: Mapping[str, int]) -> None:
+    def __init__(
+        self, transaction: Transaction, ref: TopicRef, groups: Mapping[str, int],
+        sought: Sought | None = None,
+    ) -> None:  # fmt: skip
         self._transaction = transaction
         self._ref = ref
         self._groups = groups
+        self._sought = Sought() if sought is None else sought
         self._now_ms = transaction.now_ms()
         self._log = SqlLineReader(transaction, ref, groups, self._now_ms)
 
@@ -108,6 +120,10 @@ class SqlPages:
                               after, limit)  # fmt: skip
 
     def _of_group(self, part: str, group: str, at: int, after: str, limit: int) -> SectionPage:
+        is_named = self._sought.id is not None or self._sought.key is not None
+        if part == "heads" and is_named:
+            names = self._transaction.rows(_HEAD_NAMES, (at, after, limit))
+            return _page(self._heads(group, at, names), names, limit, lambda row: row[0])
         if part == "heads":
             rows = self._transaction.rows(_HEADS, (at, after, limit))
             records = [
@@ -119,9 +135,23 @@ class SqlPages:
             rows = self._transaction.rows(_BEHIND, (at, subject, subject, seq, limit))
             records = self._behind(group, at, rows)
             return _page(records, rows, limit, lambda row: _text(row[1], row[2]))
+        if is_named:
+            rows = dead_of(self._transaction, at, self._sought, EVERYTHING)
+            return SectionPage([record_of_dead(self._ref, group, row) for row in rows], 0, None)
         rows = self._transaction.rows(_DEAD, (at, int(after or -1), limit))
         records = [record_of_dead(self._ref, group, row) for row in rows]
         return _page(records, rows, limit, lambda row: str(row[1]))
+
+    def _heads(self, group: str, at: int, names: Sequence[Row]) -> list[Record]:
+        """The heads that are sought, of subjects with their ids and keys."""
+        sought = self._sought
+        wanted = [
+            subject
+            for subject, message_id, key in names
+            if sought.id in (None, message_id) and sought.key in (None, key)
+        ]
+        heads = whole_heads(self._transaction, {at: wanted}) if wanted else []
+        return [record_of_head(self._ref, group, head, self._now_ms) for head in heads]
 
     def _behind(self, group: str, at: int, rows: Sequence[Row]) -> list[Record]:
         """Messages behind heads; of a run that is in doing, only its head is told so."""

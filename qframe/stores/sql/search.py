@@ -39,8 +39,11 @@ class SqlSearching(SqlRole, Searching):
         return self._read(topic, history, message_id, slot)
 
     @override
-    def scan(self, topic: Topic, place: str | None = None, limit: int = 500) -> ScanPage:
-        return self._read(topic, scan, place, limit)
+    def scan(
+        self, topic: Topic, place: str | None = None, limit: int = 500,
+        sought: Sought | None = None,
+    ) -> ScanPage:  # fmt: skip
+        return self._read(topic, scan, place, limit, sought)
 
 
 def find(transaction: Transaction, ref: TopicRef, sought: Sought, limit: int) -> Found:
@@ -171,11 +174,13 @@ def history(
     return in_time(found, ref.topic, transaction.now_ms())
 
 
-def scan(transaction: Transaction, ref: TopicRef, place: str | None, limit: int) -> ScanPage:
+def scan(
+    transaction: Transaction, ref: TopicRef, place: str | None, limit: int, sought: Sought | None
+) -> ScanPage:
     """A page of all rows."""
     groups = _groups(transaction, ref)
-    pages = SqlPages(transaction, ref, groups)
-    return scanned(sections_of(ref.topic, sorted(groups)), place, limit, pages.read)
+    pages = SqlPages(transaction, ref, groups, sought)
+    return scanned(sections_of(ref.topic, sorted(groups)), place, limit, pages.read, sought)
 
 
 def _groups(transaction: Transaction, ref: TopicRef) -> dict[str, int]:

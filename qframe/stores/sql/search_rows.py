@@ -201,6 +201,7 @@ def record_of_held(ref: TopicRef, slot: int, row: Row) -> Record:
     record = record_of_log(ref, None, slot, "held", (None, message_id, key, headers, body, at_ms))
     record.subject, record.due_ms, record.priority = key, due, priority
     record.error = f"waits for a sequence number before {sequence}"
+    record.sequence = sequence
     return record
 
 

@@ -8,6 +8,7 @@ from qframe.clock import Clock
 from qframe.drivers.sql import Database
 from qframe.stores.sql.bell import NotifiedBell
 from qframe.stores.sql.controls import SqlControls
+from qframe.stores.sql.copying import SqlCopying
 from qframe.stores.sql.dead import SqlDeadLetters
 from qframe.stores.sql.groups import SqlGroups
 from qframe.stores.sql.inspect import SqlInspecting
@@ -30,6 +31,7 @@ from qframe.topic import Topic
 class SqlStore(
     SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlRosters, SqlControls,
     SqlTimers, SqlUnblocking, SqlDeadLetters, SqlRepairing, SqlInspecting, SqlSearching, SqlLogs,
+    SqlCopying,
 ):  # fmt: skip
     """Messages in the tables of a database.
 

@@ -18,7 +18,7 @@ from qframe.stores.history import changes_of, timer_entry
 from qframe.stores.records import HistoryEntry, Record, TimerPlace
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
-from qframe.stores.sql.cursors import EVERYTHING, GROUPS, UNCLAIMED, lock_cursors
+from qframe.stores.sql.cursors import EVERYTHING, GROUPS, lock_cursors
 from qframe.stores.sql.heads import HeadRow, headers_text
 from qframe.stores.sql.histories import keep
 from qframe.stores.sql.notifications import notify_messages
@@ -212,9 +212,9 @@ def _change(
     if not any(if_due_ms in (None, head.due_ms) for _, head in found):
         return Moved.ABSENT
     now_ms = transaction.now_ms()
-    for name, head in found:
+    for _, head in found:
         apply(head, now_ms)
-        if ref.topic.history_ms and name != UNCLAIMED:
+        if ref.topic.history_ms:
             keep(transaction, [(head.cursor, entry(head.id, head.tries, now_ms))])
     return Moved.DONE
 

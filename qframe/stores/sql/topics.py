@@ -55,12 +55,12 @@ class SqlTopics(SqlRole, Topics):
 
     @override
     def declare(self, topic: Topic) -> None:
-        ref = self._database.write(lambda it: declare(it, self._namespace, topic))
+        ref = self._database.write(lambda it: declare(it, self.namespace, topic))
         self._topic_ids[topic.name] = ref.id
 
     @override
     def topic(self, name: str) -> Topic | None:
-        refs = self._database.read_autocommit(lambda it: declared(it, self._namespace, name))
+        refs = self._database.read_autocommit(lambda it: declared(it, self.namespace, name))
         if not refs:
             return None
         self._topic_ids[name] = refs[0].id
@@ -68,7 +68,7 @@ class SqlTopics(SqlRole, Topics):
 
     @override
     def topics(self) -> list[Topic]:
-        refs = self._database.read_autocommit(lambda it: declared(it, self._namespace))
+        refs = self._database.read_autocommit(lambda it: declared(it, self.namespace))
         return [ref.topic for ref in refs]
 
     @override

@@ -12,7 +12,7 @@ MOST: Final = 200
 def facts(visit: Visit) -> dict[str, Any]:
     """The schedules, the next one due first; their messages' bodies are not shown."""
     app = visit.desk.app
-    found = app.schedules.find(limit=MOST)
+    found = visit.admin.schedules(limit=MOST)
     return {
         "title": "Schedules", "schedules": found, "most": MOST, "now_ms": app.store.now_ms(),
         "errors": visit.may("body"),

@@ -45,7 +45,7 @@ def facts(visit: Visit) -> dict[str, Any]:
         timers = admin.timer(topic, key)
     else:
         begin = moment_of("since", since) if since else look.at_ms / 1000
-        timers = admin.timers(topic, since=begin, limit=MOST)
+        timers = admin.timers(topic, since=begin, limit=MOST).records
     hours = Counter((each.due_ms or 0) // _HOUR_MS for each in timers)
     return {
         **shown, "timers": timers[:SHOWN], "hours": _strip(hours), "is_all": len(timers) < MOST,

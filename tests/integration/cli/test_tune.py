@@ -48,7 +48,7 @@ def test_json_tells_what_is_set(shop: Program) -> None:
     ran = shop.ok("tune", "orders", "billing", "--threads", "16", "--json")
     nothing_else = {
         "topic": "orders", "group": "billing", "rate": None, "in_flight": None, "hold": None,
-        "keys": {},
+        "keys": {}, "stacks_until_ms": None,
     }  # fmt: skip
     assert ran.json == {**nothing_else, "threads": 16, "paused": False}
     assert shop.ok("pause", "orders", "billing", "--json").json["paused"] is True
@@ -56,6 +56,7 @@ def test_json_tells_what_is_set(shop: Program) -> None:
     assert set(tuning.pop("hold")) == {"by", "since_ms"}
     assert tuning == {
         "threads": 16, "rate": None, "in_flight": None, "paused": True, "keys": {},
+        "stacks_until_ms": None,
     }  # fmt: skip
     assert shop.ok("resume", "orders", "billing", "--json").json["paused"] is False
 

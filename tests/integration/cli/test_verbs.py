@@ -125,4 +125,7 @@ def test_a_topic_is_deleted_by_its_name(app: QFrame) -> None:
     ran = run("delete-topic", "orders", "--confirm", "orders", "--by", "ada")
     assert ran.stdout == "topic orders deleted\n"
     assert (audited(ran)["verb"], audited(ran)["by"]) == ("delete_topic", "ada")
-    assert app.admin.topics() == []
+    assert [topic.name for topic in app.admin.topics()] == ["qframe.audit"]
+    [entry] = json.loads(run("audit", "--json").stdout)
+    assert (entry["verb"], entry["by"], entry["topic"]) == ("delete_topic", "ada", "orders")
+    assert "delete_topic" in run("audit").stdout

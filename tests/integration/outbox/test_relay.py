@@ -257,7 +257,7 @@ def test_a_delay_counts_from_publishing_and_is_handed_out_by_the_store(
     put(outbox, topic, "late", delay="1h")
     with Worker(store, outbox, topic) as worker:
         eventually(lambda: worker.bodies["timed"] == ["soon"])
-        [timer] = worker.app.timers.find(topic)
+        [timer] = worker.app.timers.find(topic).records
         assert timer.body == b'"late"'
         assert timer.due_ms is not None
         assert timer.due_ms - worker.app.store.now_ms() <= 3_600_000

@@ -104,14 +104,14 @@ def test_timers_find_a_message_without_a_key_wherever_it_lies(each_app: QFrame, 
     each_app.store.subscribe(topic, "g")
     for _ in range(2):
         each_app.publish(topic, "call", delay="1h", slot_basis=CUSTOMER)
-    found = each_app.timers.find(topic)
+    found = each_app.timers.find(topic).records
     assert {one.slot for one in found} == {SLOT}
     assert len(found) == 1  # equal bodies of one basis are one subject
     subject = found[0].subject
     assert subject is not None
     assert each_app.timers.move(topic, subject, delay="2h") is Moved.DONE
     assert each_app.timers.cancel(topic, subject) is Moved.DONE
-    assert each_app.timers.find(topic) == []
+    assert each_app.timers.find(topic).records == []
 
 
 @pytest.mark.promise(8)

@@ -33,6 +33,10 @@ FORMS: dict[str, dict[str, Any]] = {
     "delete-topic": {"topic": "events", "confirm": "events", "force": "yes"},
     "move-timer": {"topic": "later", "key": "timer-0", "at": "2031-01-01T00:00"},
     "cancel-timer": {"topic": "later", "key": "timer-1"},
+    "pause-schedule": {"schedule": "report"},
+    "resume-schedule": {"schedule": "report"},
+    "run-schedule": {"schedule": "report"},
+    "delete-schedule": {"schedule": "report", "confirm": "report"},
 }
 
 
@@ -80,7 +84,8 @@ def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_n
     said = {}
     for name in (
         "pause", "resume", "tune", "ask-stacks", "unblock", "skip", "retry-dead", "drop-dead",
-        "move-timer", "cancel-timer", "seek", "drop-group", "delete-topic",
+        "move-timer", "cancel-timer", "pause-schedule", "resume-schedule", "run-schedule",
+        "delete-schedule", "seek", "drop-group", "delete-topic",
     ):  # fmt: skip
         reply = web.post(f"/do/{name}", data=FORMS[name])
         assert reply.status_code == 200, name
@@ -92,11 +97,14 @@ def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_n
     [moved] = app.admin.timer("later", "timer-0")
     assert moved.due_ms == 1_924_992_000_000
     assert not app.admin.timer("later", "timer-1")
+    assert "has published message cron-now/report/" in said["run-schedule"]
+    assert app.schedules.get("report") is None
     assert "events" not in [each.name for each in app.admin.topics()]
     verbs = [each["verb"] for each in heard]
     assert verbs == [
         "pause", "resume", "tune", "ask_stacks", "unblock", "skip", "dead_retry", "dead_drop",
-        "move_timer", "cancel_timer", "seek", "drop_group", "delete_topic",
+        "move_timer", "cancel_timer", "pause_schedule", "resume_schedule", "run_schedule",
+        "delete_schedule", "seek", "drop_group", "delete_topic",
     ]  # fmt: skip
     assert {(each["by"], each["source"]) for each in heard} == {("local", "console 127.0.0.1")}
     audit = text_of(web.get("/audit").text)
@@ -175,6 +183,8 @@ def test_a_form_that_cannot_be_done_leads_back_with_the_reason(shared: QFrame) -
         ("move-timer", {"topic": "later", "key": "timer-0", "at": "soon"}, "no moment"),
         ("pause", {"topic": "orders"}, "no value for it"),
         ("stop-job", {"job": "1"}, "knows none"),
+        ("pause-schedule", {"schedule": "none"}, "none of this name"),
+        ("delete-schedule", {"schedule": "report", "confirm": "x"}, "type report to confirm"),
     ):  # fmt: skip
         reply = web.post(f"/do/{name}", data={**form, "back": "/topics/orders?x=1"})
         assert reply.url.path == "/topics/orders"

@@ -7,7 +7,7 @@
 --   latest.
 -- Reply: for each group two: 1 if it is new, else 0; claims if it has what was kept for the first
 --   ones, else joins. [-3, name] if remains of a dropped group of this name are there still.
--- Cost: for each group 6 commands in a stream, 5 elsewhere, 2 more where it expires; 11 to 21 more
+-- Cost: for each group 6 commands in a stream, 5 elsewhere, 2 more where it expires; 13 to 25 more
 --   to take over what was kept, and for ordered 1 or 2 for each subject. 3 where it is there, 4 if
 --   it expires. A second group copies what was kept, which takes time by its size.
 -- Promise: one atomic step; what was published before any group existed goes whole to each group
@@ -56,6 +56,8 @@ local function hand_over(group, is_last)
                           'following', 'dead', 'graves', 'named', 'keyed' }) do
     give(unclaimed[part], group[part])
   end
+  give(unclaimed.at .. 'history', group.at .. 'history')
+  give(unclaimed.at .. 'ended', group.at .. 'ended')
   if kind == 'ordered' then
     for _, subject in ipairs(redis.call('HKEYS', group.body)) do
       give(behind_of(unclaimed, subject), behind_of(group, subject))

@@ -6,7 +6,7 @@
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most,
 --   ARGV[5] history (ms).
 -- Reply: how many, a group being one; the limit also where more of a group is to be removed.
--- Cost: 4 commands, and 3 for each group; 1 more where marks have passed, 2 for a group of which
+-- Cost: 7 commands, and 3 for each group; 1 more where marks have passed, 2 for a group of which
 --   history has, 2 and 1 or 2 for each letter that gets its leads, and those of
 --   drop_group for one that has expired; for a stream 3, 1 for each group, 1 for each entry that is
 --   read, 2 to trim.
@@ -31,7 +31,9 @@ for _, name in ipairs(expired) do
     removed = remains == 1 and limit or removed + 1
   end
 end
-for _, name in ipairs(redis.call('HKEYS', slot .. 'groups')) do
+local names = redis.call('HKEYS', slot .. 'groups')
+names[#names + 1] = ''
+for _, name in ipairs(names) do
   local group = group_of(slot, name, kind)
   local at = group.at
   local unnamed = redis.call('ZCARD', group.dead) - redis.call('ZCARD', group.named)

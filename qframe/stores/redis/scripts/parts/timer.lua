@@ -8,7 +8,6 @@ local function change_heads(slot, kind, subject, seen, change)
   local found, fits = {}, seen == ''
   for _, name in ipairs(names) do
     local group = group_of(slot, name, kind)
-    group.has_name = name ~= ''
     local head = load_head(group, subject)
     if head and head.receipt ~= '' then
       return 'doing'
@@ -30,7 +29,7 @@ end
 
 -- Keeps in the history of a group what was done to a head: 6 edited, 7 cancelled.
 local function remember_act(group, head, verdict, lines, now)
-  local id = group.has_name and id_of(head.envelope)
+  local id = names_of(head.envelope)
   if id then
     remember(group.at, { { id, -1, verdict, head.tries, lines } }, now)
   end

@@ -1,0 +1,111 @@
+"""Schedules for a person on call: paused, run, made up for, deleted, with rights and an audit."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import msgspec
+
+from qframe.admin.context import AdminRole
+from qframe.outcomes import Outcome, Published
+from qframe.schedules.record import Schedule
+from qframe.schedules.verbs import Backfilled
+
+
+class ScheduleAdmin(AdminRole):
+    """Schedules; `app.schedules` is the same for programs, and puts them."""
+
+    def schedules(self, *, prefix: str = "", limit: int = 1000) -> list[Schedule]:
+        """Schedules, the next one due first; without the right to see bodies without theirs.
+
+        Args:
+            prefix: only those whose name begins so.
+            limit: at most so many are looked at.
+        """
+        context = self._context
+        context.require("view")
+        found = context.schedules().find(prefix=prefix, limit=limit)
+        return found if "body" in context.rights else [_without_body(each) for each in found]
+
+    def pause_schedule(self, name: str) -> Schedule:
+        """Lets no tick fire until it is resumed; what is held back is skipped.
+
+        Raises:
+            BadOption: if there is none of this name.
+            NotAllowed: without the right to pause.
+        """
+        context = self._context
+        context.require("pause")
+        return self._told("pause_schedule", context.schedules().pause(name, by=context.audit.by))
+
+    def resume_schedule(self, name: str) -> Schedule:
+        """Lets ticks fire from now on; those of the pause are left out.
+
+        Raises:
+            BadOption: if there is none of this name.
+            NotAllowed: without the right to pause.
+        """
+        context = self._context
+        context.require("pause")
+        return self._told("resume_schedule", context.schedules().resume(name, by=context.audit.by))
+
+    def run_schedule(self, name: str) -> Published:
+        """Publishes its message once, now, whether it is paused or not; its ticks stay as they are.
+
+        Raises:
+            BadOption: if there is none of this name.
+            NotAllowed: without the right to retry.
+            QFrameError: as `publish`.
+        """
+        context = self._context
+        context.require("retry")
+        topic = self._topic_of(name)
+        published = context.schedules().run_now(name, by=context.audit.by)
+        context.audit.record(
+            "run_schedule", topic, None, count=1, schedule=name, ids=[published.id]
+        )
+        return published
+
+    def backfill_schedule(
+        self, name: str, since: datetime | float, until: datetime | float
+    ) -> Backfilled:
+        """Publishes the messages of ticks that are over, as `app.schedules.backfill` does.
+
+        Raises:
+            BadOption: as there.
+            NotAllowed: without the right to retry.
+            QFrameError: as `publish_many`.
+        """
+        context = self._context
+        context.require("retry")
+        topic = self._topic_of(name)
+        made = context.schedules().backfill(name, since, until, by=context.audit.by)
+        stored = sum(each.outcome is not Outcome.DUPLICATE for each in made.published)
+        context.audit.record("backfill_schedule", topic, None, count=stored, schedule=name)
+        return made
+
+    def delete_schedule(self, name: str) -> Schedule:
+        """Removes a schedule; messages that it has published stay. Returns what it was.
+
+        Raises:
+            BadOption: if there is none of this name.
+            NotAllowed: without the right to drop.
+        """
+        context = self._context
+        context.require("drop")
+        return self._told("delete_schedule", context.schedules().delete(name, by=context.audit.by))
+
+    def _told(self, verb: str, schedule: Schedule) -> Schedule:
+        topic = schedule.template.topic
+        self._context.audit.record(verb, topic, None, count=1, schedule=schedule.name)
+        return schedule
+
+    def _topic_of(self, name: str) -> str:
+        """The topic of a schedule; empty if there is no such schedule, which the verb then says."""
+        found = self._context.schedules().get(name)
+        return "" if found is None else found.template.topic
+
+
+def _without_body(schedule: Schedule) -> Schedule:
+    template = msgspec.structs.replace(schedule.template, body=None, headers=None)
+    return msgspec.structs.replace(schedule.with_progress(error=None), template=template)

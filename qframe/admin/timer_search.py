@@ -1,0 +1,203 @@
+"""Choosing timers by key, id, due time, state, tag and headers: page by page, and for bulk acts."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Final, NamedTuple, TypedDict
+
+import msgspec
+
+from qframe.admin.search import Hits, Query, searched
+from qframe.errors import BadOption, BadTopic
+from qframe.options.rules import checked_limit
+from qframe.outcomes import Moved
+from qframe.retry import checked_times
+from qframe.stores.base import Store
+from qframe.stores.records import Record, TimerPlace
+from qframe.topic import Kind, Topic
+
+TIMER_STATES: Final = ("waiting", "todo", "retrying", "doing", "dead")
+STEP: Final = 500
+
+
+class TimerChoice(TypedDict, total=False):
+    """The timers that are meant: all that is given must fit.
+
+    Attributes:
+        id: the id of its message.
+        key: its key.
+        state: waiting; todo (due, and not handed out); retrying (waiting after a failed attempt);
+            and, where nothing is changed, doing or dead.
+        tag: one of its tags.
+        headers: headers by name; None for any value.
+        since, until: when it is due: from `since` up to but not including `until`, as datetimes
+            with a time zone or seconds since 1970.
+    """
+
+    id: str | None
+    key: str | None
+    state: str | None
+    tag: str | None
+    headers: Mapping[str, str | None] | None
+    since: datetime | float | None
+    until: datetime | float | None
+
+
+class TimerChanges(msgspec.Struct):
+    """How far a change of many timers has come.
+
+    Attributes:
+        looked: how many were looked at, one for each group that has it.
+        done: how many were changed, or would be.
+        doing: how many were left alone because a handler has them.
+        gone: how many had been handed out, moved or cancelled since they were seen.
+    """
+
+    looked: int = 0
+    done: int = 0
+    doing: int = 0
+    gone: int = 0
+
+
+class CheckedChoice(NamedTuple):
+    """A choice that was checked."""
+
+    query: Query
+    from_ms: int
+    until_ms: int | None
+    retrying: bool
+
+    def fits(self, record: Record) -> bool:
+        """Whether a timer is meant."""
+        if self.retrying and not (record.state == "waiting" and record.attempts):
+            return False
+        due_ms = record.due_ms or 0
+        is_within = self.from_ms <= due_ms and (self.until_ms is None or due_ms < self.until_ms)
+        return is_within and self.query.fits(record)
+
+
+def checked_choice(which: TimerChoice) -> CheckedChoice:
+    """The choice, checked.
+
+    Raises:
+        BadOption: if a time is none, there is no such state, or one that has no due time is to be
+            due in a span.
+    """
+    state = which.get("state")
+    if state is not None and state not in TIMER_STATES:
+        raise BadOption("state", state, "there is no such state", f"use {', '.join(TIMER_STATES)}")
+    _, from_ms = checked_times(None, which.get("since"))
+    _, until_ms = checked_times(None, which.get("until"))
+    if state == "dead" and (from_ms is not None or until_ms is not None):
+        raise BadOption("state", state, "a dead one is due no more", "leave since and until out")
+    query = Query(
+        id=which.get("id"), key=which.get("key"), tag=which.get("tag"),
+        headers=which.get("headers") or {}, state="waiting" if state == "retrying" else state,
+    )  # fmt: skip
+    return CheckedChoice(query, from_ms or 0, until_ms, state == "retrying")
+
+
+def found_timers(
+    store: Store, topic: Topic, which: TimerChoice, *, limit: int, look: int, place: str | None
+) -> Hits:
+    """The timers that are meant, the next one first, and where to go on."""
+    chosen, most = checked_choice(which), checked_limit(limit)
+    query = chosen.query
+    if query.state in ("doing", "dead"):
+        hits = searched(store, [topic], query, place=place, limit=most, look=max(1, look))
+        return Hits([each for each in hits.records if chosen.fits(each)], hits.looked, hits.place)
+    if query.key is not None and topic.has_subjects:
+        found = [each for each in store.timer(topic, query.key) if chosen.fits(each)]
+        return Hits(found[:most], len(found), None)
+    records: list[Record] = []
+    looked = 0
+    after = None if place is None else read_place(place)
+    for record in _each(store, topic, chosen, after, min(STEP, most)):
+        looked += 1
+        if chosen.fits(record):
+            records.append(record)
+        if len(records) >= most or looked >= look:
+            return Hits(records, looked, place_of(record))
+    return Hits(records, looked, None)
+
+
+def change_all(
+    store: Store,
+    topic: Topic,
+    which: TimerChoice,
+    change: Callable[[Record, str], Moved],
+    counts: TimerChanges,
+    on_progress: Callable[[TimerChanges], object] | None,
+) -> None:
+    """Changes the timers that are meant, and counts them; it tells of each 500 it has looked at.
+
+    A timer that was published after it began is left alone, and none is changed twice.
+    """
+    refuse_stream(topic)
+    chosen = checked_choice(which)
+    if chosen.query.state in ("doing", "dead"):
+        raise BadOption(
+            "state", chosen.query.state, "it is changed by other means",
+            "see: qframe dead, or wait until its handler is done",
+        )  # fmt: skip
+    began_ms = store.now_ms(topic)
+    seen: set[int] = set()  # moved to a later time, a timer is met again
+    for record in _each(store, topic, chosen, None, STEP):
+        counts.looked += 1
+        subject = record.subject
+        if subject is not None and chosen.fits(record) and record.published_at_ms <= began_ms:
+            name = hash((record.slot, subject))
+            if name not in seen:
+                seen.add(name)
+                outcome = change(record, subject)
+                counts.done += outcome is Moved.DONE
+                counts.doing += outcome is Moved.DOING
+                counts.gone += outcome is Moved.ABSENT
+        if counts.looked % STEP == 0 and on_progress is not None:
+            on_progress(counts)
+
+
+def refuse_stream(topic: Topic) -> None:
+    """Refuses a stream.
+
+    Raises:
+        BadTopic: if it is one.
+    """
+    if topic.kind is Kind.STREAM:
+        raise BadTopic(
+            "topic", topic.name,
+            "a stream's messages cannot be moved or cancelled: they have no name of their own",
+            'declare a topic of kind="delay"; app.timers.find shows what waits for a stream',
+        )  # fmt: skip
+
+
+def place_of(record: Record) -> str:
+    """The place of a timer as a text."""
+    return urlsafe_b64encode(msgspec.json.encode(record.timer_place)).decode().rstrip("=")
+
+
+def read_place(text: str) -> TimerPlace:
+    """The place that a text tells.
+
+    Raises:
+        BadOption: if it is none.
+    """
+    try:
+        packed = urlsafe_b64decode(text + "=" * (-len(text) % 4))
+        return msgspec.json.decode(packed, type=TimerPlace)
+    except (ValueError, msgspec.MsgspecError) as error:
+        raise BadOption(
+            "place", text, "it is not where a page has ended", "give the place as it was printed"
+        ) from error
+
+
+def _each(
+    store: Store, topic: Topic, chosen: CheckedChoice, after: TimerPlace | None, size: int
+) -> Iterator[Record]:
+    while page := store.timers(
+        topic, from_ms=chosen.from_ms, until_ms=chosen.until_ms, limit=size, after=after
+    ):
+        yield from page
+        after = page[-1].timer_place

@@ -1,0 +1,98 @@
+"""How a timer stands with each group, or how it has ended."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import groupby
+
+import msgspec
+
+from qframe.admin.timer_search import found_timers
+from qframe.errors import BadOption
+from qframe.outcomes import Verdict
+from qframe.stores.base import Store
+from qframe.stores.history import CANCELLED
+from qframe.stores.records import HistoryEntry, Record, Sought
+from qframe.topic import Topic
+
+
+class TimerStatus(msgspec.Struct, kw_only=True, frozen=True):
+    """How a timer stands with a group.
+
+    Attributes:
+        group: the group; None if no group has seen it yet.
+        state: waiting; due (not handed out yet); doing; retrying (it waits after a failed attempt);
+            dead (among the dead letters); handled; cancelled.
+        id: the id of its message.
+        key: its key; None also where it is gone.
+        due_ms: when it is due; None where it is gone.
+        ended_ms: when it was handled, cancelled, or died.
+        attempts: how many attempts it has had.
+        by: the worker that has handled it, or who has cancelled it, where the topic keeps that.
+        error: of the last failed attempt.
+        history: the ends of its attempts and what was done to it, where the topic keeps that.
+    """
+
+    group: str | None
+    state: str
+    id: str
+    key: str | None = None
+    due_ms: int | None = None
+    ended_ms: int | None = None
+    attempts: int = 0
+    by: str | None = None
+    error: str | None = None
+    history: tuple[HistoryEntry, ...] = ()
+
+
+def status_of(
+    store: Store, topic: Topic, *, key: str | None, message_id: str | None, look: int
+) -> list[TimerStatus]:
+    """How a timer stands with each group that knows it.
+
+    Raises:
+        BadOption: if neither key nor id is given.
+    """
+    if key is None and message_id is None:
+        raise BadOption("key", None, "no timer is named", "give its key, or id=")
+    sought = Sought(id=message_id, key=key)
+    records = [each for each in store.find(topic, sought).records if each.state != "settled"]
+    if message_id is not None and all(each.state == "dead" for each in records):
+        # What was delayed is in no index by its id.
+        waiting = found_timers(
+            store, topic, {"id": message_id, "key": key}, limit=100, look=look, place=None
+        )
+        records += waiting.records
+    found = [_standing(store, topic, each) for each in records]
+    if message_id is not None and topic.history_ms:
+        found += _ended(store.history(topic, message_id), {each.group for each in found})
+    return sorted(found, key=lambda each: each.group or "")
+
+
+def _standing(store: Store, topic: Topic, record: Record) -> TimerStatus:
+    """A timer that is there still, if among the dead."""
+    state = "due" if record.state == "todo" else record.state
+    if record.state == "waiting" and record.attempts:
+        state = "retrying"
+    history: tuple[HistoryEntry, ...] = ()
+    if topic.history_ms:
+        entries = store.history(topic, record.id, record.slot)
+        history = tuple(each for each in entries if each.group == record.group)
+    return TimerStatus(
+        group=record.group, state=state, id=record.id, key=record.key, due_ms=record.due_ms,
+        ended_ms=record.died_at_ms, attempts=record.attempts, error=record.error, history=history,
+        by=history[-1].worker if history and state == "dead" else None,
+    )  # fmt: skip
+
+
+def _ended(entries: list[HistoryEntry], here: set[str | None]) -> Iterator[TimerStatus]:
+    """The groups for which it is gone, if its history says why."""
+    for group, those in groupby(entries, lambda each: each.group):
+        history = tuple(those)
+        last = history[-1]
+        state = {str(Verdict.ACK): "handled", CANCELLED: "cancelled", str(Verdict.DEAD): "dead"}
+        if (group or None) not in here and last.verdict in state:
+            yield TimerStatus(
+                group=group or None, state=state[last.verdict], id=last.id, ended_ms=last.ended_ms,
+                attempts=last.attempt, by=last.worker, error=last.error, history=history,
+            )  # fmt: skip

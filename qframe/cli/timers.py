@@ -1,0 +1,364 @@
+"""`qframe timers`: looked up, set, edited, moved, cancelled and imported."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Annotated, Any, Final
+
+import msgspec
+import typer
+
+from qframe.admin.search import LOOK
+from qframe.admin.timer_search import TIMER_STATES, TimerChanges, TimerChoice
+from qframe.admin.timer_status import TimerStatus
+from qframe.cli.asking import ask
+from qframe.cli.attempts import entry_as_json
+from qframe.cli.commands import Commands
+from qframe.cli.flags import AsJson, By, Limit, TopicName, Yes
+from qframe.cli.output import counted, say, say_error, say_json, table
+from qframe.cli.records import as_json as record_as_json
+from qframe.cli.records import body_text, second
+from qframe.cli.search import header_of
+from qframe.cli.target import Target, targeted
+from qframe.cli.timer_import import import_timers
+from qframe.cli.times import duration_of, moment_of
+from qframe.clock import moment
+from qframe.errors import BadBody, BadOption
+from qframe.outcomes import Moved
+
+timers: Final = typer.Typer(
+    cls=Commands, no_args_is_help=True, help="Timers: lists, sets, moves and cancels them."
+)
+
+Key = Annotated[str, typer.Argument(metavar="KEY", help="The timer's key, or its subject.")]
+SomeKey = Annotated[
+    str | None, typer.Argument(metavar="KEY", help="The timer's key; or --all with what they have.")
+]
+All = Annotated[
+    bool, typer.Option("--all", help="All that fit; those that are set meanwhile are left alone.")
+]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Only count them.")]
+OfKey = Annotated[str | None, typer.Option("--key", metavar="KEY", help="Its key.")]
+OfId = Annotated[str | None, typer.Option("--id", metavar="ID", help="Its message's id.")]
+State = Annotated[
+    str | None, typer.Option(metavar="STATE", help=f"One of {', '.join(TIMER_STATES)}.")
+]
+Tag = Annotated[str | None, typer.Option(metavar="TAG", help="One of its tags.")]
+Header = Annotated[
+    list[str] | None, typer.Option(metavar="NAME[=VALUE]", help="A header; may be repeated.")
+]
+Since = Annotated[str | None, typer.Option(metavar="TIME", help="Due from then on.")]
+Until = Annotated[str | None, typer.Option(metavar="TIME", help="Due before then.")]
+At = Annotated[str | None, typer.Option(metavar="TIME", help="Due then.")]
+Delay = Annotated[str | None, typer.Option(metavar="DURATION", help="Due after this time.")]
+Body = Annotated[str | None, typer.Option(metavar="JSON", help="Its new body.")]
+
+
+@timers.command(name="list")
+@targeted
+def list_timers(
+    target: Target,
+    topic: TopicName,
+    key: OfKey = None,
+    message_id: OfId = None,
+    state: State = None,
+    tag: Tag = None,
+    header: Header = None,
+    since: Since = None,
+    until: Until = None,
+    limit: Limit = 100,
+    look: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many timers to look at, at most.")
+    ] = LOOK,
+    place: Annotated[
+        str | None, typer.Option("--from", metavar="PLACE", help="Where a list has ended.")
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Lists timers, the next one first, overdue ones included."""
+    which = _choice(key, message_id, state, tag, header, since, until)
+    with target.opened() as app:
+        found = app.admin.timers(topic, limit=limit, look=look, place=place, **which)
+    if as_json:
+        records = [record_as_json(record) for record in found.records]
+        say_json({"found": records, "looked": found.looked, "place": found.place})
+        return
+    if found.records:
+        table(
+            ("due", "group", "state", "key", "id", "attempts", "body"),
+            [
+                (
+                    second(each.due_ms), each.group, each.state, each.key or each.subject, each.id,
+                    each.attempts, body_text(each),
+                )
+                for each in found.records
+            ],
+            cut=True,
+        )  # fmt: skip
+    else:
+        say("no timers found")
+    if found.place is not None:
+        say(f"looked at {counted(found.looked, 'timer')}; go on: --from {found.place}")
+
+
+@timers.command()
+@targeted
+def show(
+    target: Target,
+    topic: TopicName,
+    key: Annotated[
+        str | None, typer.Argument(metavar="KEY", help="The timer's key; or give --id.")
+    ] = None,
+    message_id: OfId = None,
+    as_json: AsJson = False,
+) -> None:
+    """Shows how a timer stands with each group, or how it ended."""
+    with target.opened() as app:
+        found = app.timers.status(topic, key, id=message_id)
+    if as_json:
+        say_json([_facts(each) for each in found])
+    elif not found:
+        say("nothing is known of it; what has ended is known by --id, if its topic has a history")
+    else:
+        table(
+            ("group", "state", "due", "ended", "attempts", "by", "id", "error"),
+            [
+                (
+                    each.group, each.state, second(each.due_ms), second(each.ended_ms),
+                    each.attempts, each.by, each.id, each.error,
+                )
+                for each in found
+            ],
+            cut=True,
+        )  # fmt: skip
+
+
+@timers.command()
+@targeted
+def add(
+    target: Target,
+    topic: TopicName,
+    body: Annotated[str, typer.Argument(metavar="BODY", help="JSON.")],
+    key: OfKey = None,
+    at: At = None,
+    delay: Delay = None,
+    message_id: OfId = None,
+    header: Header = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag.")] = None,
+    as_json: AsJson = False,
+) -> None:
+    """Sets a timer.
+
+    The topic's kind says what becomes of one that the key has already.
+    """
+    headers = {name: value or "" for name, value in map(header_of, header or ())}
+    with target.opened() as app:
+        published = app.timers.schedule(
+            topic, _json_of(body), key=key, id=message_id, headers=headers or None,
+            tags=tag or None, at=_moment("at", at), delay=duration_of(delay),
+        )  # fmt: skip
+    if as_json:
+        say_json({"topic": topic, "id": published.id, "outcome": str(published.outcome)})
+    else:
+        say(f"{published.outcome} {published.id} in {topic}")
+
+
+@timers.command()
+@targeted
+def edit(
+    target: Target,
+    topic: TopicName,
+    key: Key,
+    body: Body = None,
+    at: At = None,
+    delay: Delay = None,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Replaces a timer's time, or its body, or both in one step."""
+    content = msgspec.UNSET if body is None else _json_of(body)
+    with target.acting(by) as (_, admin):
+        moved = admin.edit_timer(
+            topic, key, at=_moment("at", at), delay=duration_of(delay), body=content
+        )
+    _say_moved(topic, key, moved, "edited", as_json=as_json)
+
+
+@timers.command()
+@targeted
+def move(
+    target: Target,
+    topic: TopicName,
+    key: SomeKey = None,
+    at: At = None,
+    delay: Delay = None,
+    shift: Annotated[
+        str | None, typer.Option(metavar="DURATION", help="With --all: later by this; -1h: earlier")
+    ] = None,
+    everything: All = False,
+    message_id: OfId = None,
+    state: State = None,
+    tag: Tag = None,
+    header: Header = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Makes a timer due at another time, or all that fit.
+
+    With --all it works in steps, and can be stopped by Ctrl-C.
+    """
+    _check_one_or_all("timers move", key, everything)
+    with target.acting(by) as (_, admin):
+        if key is not None:
+            if at is None and delay is None:
+                raise BadOption("command", "timers move", "it needs a time", "give --at or --delay")
+            moved = admin.edit_timer(topic, key, at=_moment("at", at), delay=duration_of(delay))
+            _say_moved(topic, key, moved, "moved", as_json=as_json)
+            return
+        which = _choice(None, message_id, state, tag, header, since, until)
+        changes = admin.move_timers(
+            topic, at=_moment("at", at), shift=duration_of(shift), dry_run=dry_run,
+            on_progress=_tell, **which,
+        )  # fmt: skip
+    _say_changes(topic, changes, "moved", dry_run=dry_run, as_json=as_json)
+
+
+@timers.command()
+@targeted
+def cancel(
+    target: Target,
+    topic: TopicName,
+    key: SomeKey = None,
+    everything: All = False,
+    message_id: OfId = None,
+    state: State = None,
+    tag: Tag = None,
+    header: Header = None,
+    since: Since = None,
+    until: Until = None,
+    dry_run: DryRun = False,
+    yes: Yes = False,
+    by: By = None,
+    as_json: AsJson = False,
+) -> None:
+    """Removes a timer, or all that fit, for every group.
+
+    With --all it asks first, unless --yes, works in steps, and can be stopped by Ctrl-C.
+    """
+    _check_one_or_all("timers cancel", key, everything)
+    with target.acting(by) as (_, admin):
+        if key is not None:
+            moved = admin.cancel_timer(topic, key)
+            _say_moved(topic, key, moved, "cancelled", as_json=as_json)
+            return
+        which = _choice(None, message_id, state, tag, header, since, until)
+        if not yes and not dry_run:
+            count = admin.cancel_timers(topic, dry_run=True, **which).done
+            ask(f"Cancel {counted(count, 'timer')} of {topic} for good?")
+        changes = admin.cancel_timers(topic, dry_run=dry_run, on_progress=_tell, **which)
+    _say_changes(topic, changes, "cancelled", dry_run=dry_run, as_json=as_json)
+
+
+@timers.command("import")
+@targeted
+def import_(
+    target: Target,
+    topic: TopicName,
+    file: Annotated[Path, typer.Argument(metavar="FILE", help="JSON lines.")],
+    as_json: AsJson = False,
+) -> None:
+    """Sets a timer for each line of a file.
+
+    A line is such as {"body": …, "key": …, "at": …}; a wrong one is named, and left out. One
+    without an id gets one from its text: imported again, it is a duplicate.
+    """
+    with target.opened() as app:
+        found = import_timers(app, topic, file, on_error=say_error)
+    if as_json:
+        say_json(
+            {"topic": topic, "set": found.done, "outcomes": found.outcomes, "wrong": found.wrong}
+        )
+    else:
+        detail = ", ".join(f"{count} {outcome}" for outcome, count in found.outcomes.items())
+        shown = f" ({detail})" if detail else ""
+        say(f"{counted(found.done, 'timer')} of {file} in {topic}{shown}; {found.wrong} wrong")
+    if found.wrong:
+        raise typer.Exit(1)
+
+
+def _choice(
+    key: str | None,
+    message_id: str | None,
+    state: str | None,
+    tag: str | None,
+    header: list[str] | None,
+    since: str | None,
+    until: str | None,
+) -> TimerChoice:
+    return {
+        "key": key, "id": message_id, "state": state, "tag": tag,
+        "headers": dict(map(header_of, header or ())), "since": _moment("since", since),
+        "until": _moment("until", until),
+    }  # fmt: skip
+
+
+def _moment(name: str, text: str | None) -> Any:
+    return None if text is None else moment_of(text, name)
+
+
+def _json_of(text: str) -> Any:
+    try:
+        return msgspec.json.decode(text)
+    except (msgspec.DecodeError, UnicodeEncodeError) as error:
+        raise BadBody("body", text, f"it is not JSON ({error})", "quote texts: '\"a\"'") from None
+
+
+def _check_one_or_all(command: str, key: str | None, everything: bool) -> None:
+    if (key is None) != everything:
+        raise BadOption(
+            "command", command, "it needs a key, or --all, and not both",
+            "give a KEY from `qframe timers list`, or --all",
+        )  # fmt: skip
+
+
+def _tell(changes: TimerChanges) -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write(f"\r{changes.done} of {changes.looked} …")
+        sys.stderr.flush()
+
+
+def _say_changes(
+    topic: str, changes: TimerChanges, word: str, *, dry_run: bool, as_json: bool
+) -> None:
+    if as_json:
+        say_json({"topic": topic, "dry_run": dry_run, **msgspec.to_builtins(changes)})
+        return
+    say(f"{counted(changes.done, 'timer')} of {topic} {'would be ' if dry_run else ''}{word}")
+    if changes.doing or changes.gone:
+        say(f"{changes.doing} in the hands of a handler, {changes.gone} changed meanwhile: left")
+
+
+def _say_moved(topic: str, key: str, moved: Moved, word: str, *, as_json: bool) -> None:
+    if as_json:
+        say_json({"topic": topic, "key": key, "outcome": str(moved)})
+    elif moved is Moved.DONE:
+        say(f"{word} {key} in {topic}")
+    elif moved is Moved.DOING:
+        say(f"a handler has {key} now: nothing was changed")
+    else:
+        say(f"{topic} has no timer {key}")
+    if moved is not Moved.DONE:
+        raise typer.Exit(1)
+
+
+def _facts(status: TimerStatus) -> dict[str, Any]:
+    return {
+        "group": status.group, "state": status.state, "id": status.id, "key": status.key,
+        "due": moment(status.due_ms), "ended": moment(status.ended_ms),
+        "attempts": status.attempts, "by": status.by, "error": status.error,
+        "history": [entry_as_json(each) for each in status.history],
+    }  # fmt: skip

@@ -1,0 +1,132 @@
+#!lua
+-- Purpose: writes down a part of a slot as it stood in another store.
+-- KEYS[1] slot: the slot's prefix; what is touched begins with it.
+-- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group; '' for what no group has claimed, and
+--   for what is no group's), ARGV[4] section; then the members of that, each of fields behind their
+--   lengths ('>I4').
+--   line: first offset, how many messages, their envelopes, when they were published.
+--   later: due, member. held: when its gap is passed, member, head's value.
+--   heads: subject, value, state. behind: subject, value. dead: when it died, member, record.
+--   marks: mark, until when. sequences: key, number. head: number. position: field, value.
+-- Reply: 0. -2 if there is no such group.
+-- Cost: 1 to 3 commands for each, for a head up to 10.
+-- Promise: one atomic step; what stands there already is written over, or left alone.
+local slot = KEYS[1]
+local given, kind, name, section = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+--@include time head places text dead
+local group = group_of(slot, name, kind)
+if name ~= '' and redis.call('EXISTS', group.cursor) == 0 then
+  return -2
+end
+local now = time_ms(given)
+
+local function fields_in(member)
+  local found, at = {}, 1
+  while at < #member do
+    local size = struct.unpack('>I4', member, at)
+    found[#found + 1] = string.sub(member, at + 4, at + 3 + size)
+    at = at + 4 + size
+  end
+  return found
+end
+
+-- Appends to the log; times of joining grow.
+local function append(first, size, envelopes, published)
+  first, size, published = tonumber(first), tonumber(size), tonumber(published)
+  local head = tonumber(redis.call('GET', slot .. 'head') or 0)
+  if first < head then
+    return
+  end
+  if redis.call('EXISTS', slot .. 'log') == 0 then
+    redis.call('SET', slot .. 'first', string.format('%.0f', first))
+  end
+  local joined = math.min(published, now)
+  local last = redis.call('XREVRANGE', slot .. 'log', '+', '-', 'COUNT', 1)[1]
+  if last then
+    for i = 1, #last[2], 2 do
+      if last[2][i] == 't' then
+        joined = math.max(joined, tonumber(last[2][i + 1]))
+      end
+    end
+  end
+  redis.call('XADD', slot .. 'log', string.format('%.0f-%d', first, size), 'b', envelopes,
+    't', string.format('%.0f', joined), 'p', string.format('%.0f', published))
+  redis.call('SET', slot .. 'head', string.format('%.0f', first + size))
+end
+
+-- Puts a head where its due time says, or among those in doing, in place of the one that is there.
+local function put_head(subject, value, state)
+  local old = load_head(group, subject)
+  if old and old.receipt ~= '' then
+    redis.call('ZREM', group.doing, subject)
+    count(group, 'running', kind == 'ordered' and -old.given or 0)
+  elseif old then
+    take_out(group, subject, old)
+  end
+  local head = unpack_head(value)
+  read_state(head, state ~= '' and state)
+  redis.call('HSET', group.body, subject, value)
+  write_state(group, subject, head)
+  if head.receipt == '' then
+    place(group, subject, head, now)
+  else
+    redis.call('ZADD', group.doing, 1, subject)
+    count(group, 'running', kind == 'ordered' and head.given or 0)
+  end
+end
+
+-- Puts a message behind a head, unless it stands there.
+local function put_behind(subject, value)
+  if kind ~= 'ordered' then
+    redis.call('HSET', group.following, subject, value)
+    return
+  end
+  local key = behind_of(group, subject)
+  local last = redis.call('LINDEX', key, -1)
+  if not last or unpack_head(last).seq < unpack_head(value).seq then
+    redis.call('RPUSH', key, value)
+    local waits = redis.call('ZSCORE', group.waiting, subject)
+      or redis.call('ZSCORE', group.retry, subject)
+    count(group, 'parked', waits and 1 or 0)
+  end
+end
+
+local put = {
+  line = append,
+  later = function(due, member)
+    redis.call('ZADD', slot .. 'later', due, member)
+  end,
+  held = function(passed, member, value)
+    redis.call('HSET', slot .. 'letters', member, value)
+    redis.call('ZADD', slot .. 'held', 0, member)
+    redis.call('ZADD', slot .. 'gaps', passed, member)
+  end,
+  heads = put_head,
+  behind = put_behind,
+  dead = function(died, member, record)
+    redis.call('ZADD', group.dead, died, member)
+    redis.call('HSET', group.graves, member, record)
+    name_dead_letters(group, { member }, { record })
+  end,
+  marks = function(mark, until_ms)
+    redis.call('ZADD', slot .. 'ids', until_ms, mark)
+  end,
+  sequences = function(key, number)
+    redis.call('HSET', slot .. 'sequences', key, number)
+  end,
+  head = function(number)
+    if tonumber(number) > tonumber(redis.call('GET', slot .. 'head') or 0) then
+      redis.call('SET', slot .. 'head', number)
+      if kind == 'stream' and redis.call('EXISTS', slot .. 'log') == 0 then
+        redis.call('SET', slot .. 'first', number)
+      end
+    end
+  end,
+  position = function(field, value)
+    redis.call('HSET', group.cursor, field, value)
+  end,
+}
+for i = 5, #ARGV do
+  put[section](unpack(fields_in(ARGV[i])))
+end
+return 0

@@ -1,0 +1,301 @@
+"""Reading a topic section by section, and writing it down as it stood in another store."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from sqlalchemy import Table, bindparam, func, select
+from typing_extensions import override
+
+from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.stores.acts import Copying
+from qframe.stores.records import MemoryPage, Position, Record, Section, SectionPage
+from qframe.stores.searching import PASSED_MS, RESTORED
+from qframe.stores.sql import arrivals, heads, ranges
+from qframe.stores.sql.cursors import cursors_of, known_group, lock_slots
+from qframe.stores.sql.dead_letters import add_dead_letter
+from qframe.stores.sql.role import SqlRole
+from qframe.stores.sql.scan_rows import SqlPages
+from qframe.stores.sql.schema import (
+    HeadState,
+    backlog,
+    cursors,
+    dead,
+    held,
+    later,
+    log,
+    marks,
+    sequences,
+    subjects,
+)
+from qframe.stores.sql.topic_ref import TopicRef
+from qframe.topic import Kind, Topic
+
+
+def _removed(table: Table, *key: str) -> Statement:
+    """Removes the row of a key."""
+    return Statement(
+        table.delete().where(*(table.c[name] == bindparam(f"of_{name}") for name in key)),
+        " ".join(f"of_{name}" for name in key),
+    )
+
+
+def _added(table: Table) -> Statement:
+    """Adds a row."""
+    return Statement(table.insert(), " ".join(column.name for column in table.c))
+
+
+_LAST_JOINED: Final = Statement(
+    select(func.max(log.c.joined_at)).where(log.c.slot == bindparam("at")), "at"
+)
+_APPEND: Final = _added(log)
+_NO_HEAD: Final = _removed(subjects, "cursor", "subject")
+_NOT_BEHIND: Final = _removed(backlog, "cursor", "subject", "seq")
+_HAS_BEHIND: Final = Statement(
+    subjects.update()
+    .where(subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
+    .values(behind=1),
+    "at of",
+)
+_NOT_DEAD: Final = _removed(dead, "cursor", "seq")
+_NOT_HELD: Final = _removed(held, "slot", "key", "sequence")
+_HOLD: Final = _added(held)
+_DELAYED: Final = Statement(
+    select(later.c.number).where(
+        later.c.slot == bindparam("at"), later.c.due == bindparam("d"), later.c.id == bindparam("i")
+    ),
+    "at d i",
+)
+_LAST_DELAYED: Final = Statement(
+    select(func.max(later.c.number)).where(later.c.slot == bindparam("at")), "at"
+)
+_DELAY: Final = _added(later)
+_SET_POSITION: Final = Statement(
+    cursors.update()
+    .where(cursors.c.cursor == bindparam("at"))
+    .values(
+        floor=bindparam("f"), read=bindparam("r"), base=bindparam("b"), settled=bindparam("s"),
+        receipt=bindparam("t"), lease_until=bindparam("l"), published=bindparam("p"),
+        acked=bindparam("a"), cancelled=bindparam("c"),
+    ),
+    "f r b s t l p a c at",
+)  # fmt: skip
+_FORGET: Final = {
+    "marks": _removed(marks, "slot", "mark"),
+    "sequences": _removed(sequences, "slot", "key"),
+}
+_REMEMBER: Final = {"marks": _added(marks), "sequences": _added(sequences)}
+
+
+def _memory_page(table: Table, name: str, value: str) -> Statement:
+    """A page of what a slot remembers."""
+    columns = table.c
+    query = select(columns[name], columns[value]).where(
+        columns.slot == bindparam("at"), columns[name] > bindparam("behind")
+    )
+    return Statement(query.order_by(columns[name]).limit(bindparam("most")), "at behind most")
+
+
+_REMEMBERED: Final = {
+    "marks": _memory_page(marks, "mark", "expires"),
+    "sequences": _memory_page(sequences, "key", "next"),
+}
+
+
+class SqlCopying(SqlRole, Copying):
+    """Rows as they are."""
+
+    @override
+    def section(
+        self, topic: Topic, section: Section, after: str = "", limit: int = 500
+    ) -> SectionPage:
+        return self._read(topic, read, section, after, limit)
+
+    @override
+    def restore(self, topic: Topic, section: Section, records: Sequence[Record]) -> None:
+        return self._write(topic, restore, section, records)
+
+    @override
+    def positions(self, topic: Topic, group: str) -> list[Position]:
+        return self._read(topic, positions, group)
+
+    @override
+    def restore_positions(self, topic: Topic, group: str, positions: Sequence[Position]) -> None:
+        return self._write(topic, restore_positions, group, positions)
+
+    @override
+    def remembered(
+        self, topic: Topic, slot: int, what: str, after: str = "", limit: int = 1000
+    ) -> MemoryPage:
+        return self._read(topic, remembered, slot, what, after, limit)
+
+    @override
+    def remember(
+        self, topic: Topic, slot: int, *, marks: Mapping[str, int] | None = None,
+        sequences: Mapping[str, int] | None = None, head: int = 0,
+    ) -> None:  # fmt: skip
+        values = {"marks": marks or {}, "sequences": sequences or {}}
+        return self._write(topic, remember, slot, values, head)
+
+
+def read(
+    transaction: Transaction, ref: TopicRef, section: Section, after: str, limit: int
+) -> SectionPage:
+    """A page of a section."""
+    groups = {}
+    if section.part in ("heads", "behind", "dead"):
+        groups[section.group] = known_group(transaction, ref, section.group)
+    return SqlPages(transaction, ref, groups).read(section, after, limit)
+
+
+def restore(
+    transaction: Transaction, ref: TopicRef, section: Section, records: Sequence[Record]
+) -> None:
+    """Writes down messages of a section."""
+    next_number = lock_slots(transaction, ref, [section.slot])[section.slot]
+    at = ref.slot_number(section.slot)
+    if section.part == "line":
+        _append(transaction, at, next_number, records)
+    elif section.part == "later":
+        _delay(transaction, at, records)
+    elif section.part == "held":
+        _hold(transaction, at, records)
+    else:
+        cursor = ref.cursor_number(known_group(transaction, ref, section.group), section.slot)
+        if section.part == "heads":
+            _queue(transaction, ref.topic.kind, cursor, records)
+        elif section.part == "behind":
+            _queue_behind(transaction, cursor, records)
+        else:
+            _bury(transaction, cursor, records)
+
+
+def _envelope(record: Record) -> Row:
+    return (
+        record.id, record.key, heads.headers_text(record.headers), record.body,
+        record.published_at_ms,
+    )  # fmt: skip
+
+
+def _append(transaction: Transaction, at: int, head: int, records: Sequence[Record]) -> None:
+    """Appends what the log has not; the messages' times of joining grow."""
+    new = [record for record in records if (record.seq or 0) >= head]
+    if not new:
+        return
+    joined = transaction.rows(_LAST_JOINED, (at,))[0][0] or 0
+    now_ms = transaction.now_ms()
+    rows = []
+    for record in new:
+        joined = max(joined, min(record.published_at_ms, now_ms))
+        rows.append((at, record.seq, *_envelope(record), joined))
+    transaction.run_many(_APPEND, rows)
+    transaction.run(arrivals.SET_HEAD, ((new[-1].seq or 0) + 1, at))
+
+
+def _delay(transaction: Transaction, at: int, records: Sequence[Record]) -> None:
+    number = transaction.rows(_LAST_DELAYED, (at,))[0][0]
+    number = 0 if number is None else number + 1
+    for record in records:
+        if transaction.row(_DELAYED, (at, record.due_ms, record.id)) is None:
+            transaction.run(_DELAY, (at, number, record.due_ms, *_envelope(record)))
+            number += 1
+
+
+def _hold(transaction: Transaction, at: int, records: Sequence[Record]) -> None:
+    keys = [(at, record.subject, record.sequence) for record in records]
+    transaction.run_many(_NOT_HELD, keys)
+    rows = [
+        (*key, record.due_ms, record.priority, record.id, heads.headers_text(record.headers),
+         record.body, record.published_at_ms)
+        for key, record in zip(keys, records, strict=True)
+    ]  # fmt: skip
+    transaction.run_many(_HOLD, rows)
+
+
+def _queue(transaction: Transaction, kind: Kind, cursor: int, records: Sequence[Record]) -> None:
+    now_ms = transaction.now_ms()
+    rows = []
+    for record in records:
+        due_ms = record.due_ms or 0
+        state, rank = heads.position_of(kind, due_ms, record.priority, now_ms)
+        receipt, given = None, 0
+        if record.state == "doing":
+            state, rank = HeadState.DOING, PASSED_MS
+            receipt, given = RESTORED, max(1, record.given)
+        rows.append(
+            (cursor, record.subject, state, rank, due_ms, record.seq, record.priority, receipt,
+             record.attempts, record.lost, given, 0, record.last_words, *_envelope(record))
+        )  # fmt: skip
+    transaction.run_many(_NO_HEAD, [row[:2] for row in rows])
+    transaction.run_many(heads.INSERT, rows)
+
+
+def _queue_behind(transaction: Transaction, cursor: int, records: Sequence[Record]) -> None:
+    rows = [
+        (cursor, record.subject, record.seq, record.due_ms, record.priority, *_envelope(record))
+        for record in records
+    ]
+    transaction.run_many(_NOT_BEHIND, [row[:3] for row in rows])
+    transaction.run_many(heads.ADD_BEHIND, rows)
+    transaction.run_many(_HAS_BEHIND, sorted({row[:2] for row in rows}))
+
+
+def _bury(transaction: Transaction, cursor: int, records: Sequence[Record]) -> None:
+    for record in records:
+        seq = record.seq or 0
+        transaction.run(_NOT_DEAD, (cursor, seq))
+        add_dead_letter(
+            transaction, cursor, seq=seq, subject=record.subject, priority=record.priority,
+            attempts=record.attempts, error=record.error, traceback=record.traceback,
+            died_at_ms=record.died_at_ms or 0, envelope=_envelope(record),
+        )  # fmt: skip
+
+
+def positions(transaction: Transaction, ref: TopicRef, group: str) -> list[Position]:
+    """How far a group is, for each slot."""
+    found = cursors_of(transaction, ref, known_group(transaction, ref, group))
+    return [
+        Position(
+            slot=slot, floor=one.floor, read=one.read, base=one.base,
+            settled=ranges.load(one.settled), published=one.published, acked=one.acked,
+            cancelled=one.cancelled,
+        )
+        for slot, one in sorted(found.items())
+    ]  # fmt: skip
+
+
+def restore_positions(
+    transaction: Transaction, ref: TopicRef, group: str, positions: Sequence[Position]
+) -> None:
+    """Writes down how far a group is."""
+    number = known_group(transaction, ref, group)
+    rows: list[tuple[Any, ...]] = []
+    for one in positions:
+        window = (RESTORED, PASSED_MS) if one.floor < one.read else (None, 0)
+        rows.append(
+            (one.floor, one.read, one.base, ranges.dump(one.settled), *window, one.published,
+             one.acked, one.cancelled, ref.cursor_number(number, one.slot))
+        )  # fmt: skip
+    transaction.run_many(_SET_POSITION, rows)
+
+
+def remembered(
+    transaction: Transaction, ref: TopicRef, slot: int, what: str, after: str, limit: int
+) -> MemoryPage:
+    """A part of what a slot remembers."""
+    rows = transaction.rows(_REMEMBERED[what], (ref.slot_number(slot), after, limit))
+    return MemoryPage(dict(rows), rows[-1][0] if len(rows) == limit else None)
+
+
+def remember(
+    transaction: Transaction, ref: TopicRef, slot: int, values: Mapping[str, Mapping[str, int]],
+    head: int,
+) -> None:  # fmt: skip
+    """Writes down what a slot remembers, and its next number."""
+    at = ref.slot_number(slot)
+    if head > lock_slots(transaction, ref, [slot])[slot]:
+        transaction.run(arrivals.SET_HEAD, (head, at))
+    for what, pairs in values.items():
+        transaction.run_many(_FORGET[what], [(at, name) for name in pairs])
+        transaction.run_many(_REMEMBER[what], [(at, *pair) for pair in pairs.items()])

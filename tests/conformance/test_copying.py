@@ -1,0 +1,200 @@
+"""A topic that is copied to another store stands there as it stood, and goes on from there."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from bench import Bench, body_of
+
+from qframe.admin.copying import Copied, copy_topic
+from qframe.clock import VirtualClock
+from qframe.errors import BadOption
+from qframe.stores.base import Store
+from qframe.stores.model.store import ModelStore
+from qframe.stores.searching import sections_of
+from qframe.topic import Topic
+
+KINDS = ("stream", "ordered", "delay", "priority", "merge")
+HOUR_MS = 3_600_000
+
+
+def model(bench: Bench) -> ModelStore:
+    """A store in memory whose time is the bench's."""
+    return ModelStore(namespace="elsewhere", clock=VirtualClock(bench.store.now_ms()))
+
+
+def filled(bench: Bench, kind: str) -> Topic:
+    """A topic with messages in every place: done, dead, retried, delayed, in hand, replaced."""
+    topic = bench.topic(kind, "g", "h", slots=2)
+    for number in range(12):
+        bench.publish(topic, number, f"k{number % 6}", id=f"m-{number}", headers={"n": str(number)})
+    bench.publish(topic, "later", "late", id="later", delay_ms=HOUR_MS)
+    first, second, *others = bench.got(topic)
+    bench.kill(topic, first, error="E: no", traceback="line 1")
+    bench.retry(topic, second, error="E: again", traceback="line 2", delay_ms=60_000)
+    bench.ack(topic, *others[:2])
+    bench.publish(topic, "new", "k1", id="new")
+    bench.publish(topic, "next", "k5", id="next")
+    bench.ack(topic, bench.got(topic, "h")[0], group="h")
+    if kind == "ordered":
+        for number in (1, 3):
+            bench.publish(topic, f"s{number}", "s", sequence=number, id=f"s-{number}")
+    return topic
+
+
+def contents(store: Store, topic: Topic) -> Any:
+    """All that stands in a store: the counts, what each group has where, and what is remembered."""
+    names = [*store.groups(topic)]
+    found = []
+    for section in sections_of(topic, names):
+        if section.part != "line":
+            page = store.section(topic, section, limit=1000)
+            found += sorted(plain(section.part, each) for each in page.records)
+    memory = [
+        {mark: at for mark, at in store.remembered(topic, slot, what)[0].items() if mark[0] != "!"}
+        for slot in range(topic.slots)
+        for what in ("marks", "sequences")
+    ]
+    log = [
+        (one.seq, one.id, one.key, one.headers, one.body, one.published_at_ms)
+        for slot in range(topic.slots if not topic.has_subjects else 0)
+        for one in store.read_log(topic, slot, 0, 1000)
+    ]
+    counts = [
+        (one.group, one.slot, one.published, one.waiting, one.retrying, one.todo, one.doing,
+         one.settled, one.dead, one.cancelled, one.head, one.floor)
+        for one in store.stats(topic)
+    ]  # fmt: skip
+    positions = [store.positions(topic, name) for name in names]
+    return found, memory, log, counts, positions
+
+
+def plain(part: str, one: Any) -> tuple[str, ...]:
+    """What a message is and where it stands.
+
+    A lease ends where the copy says; not every store tells of what is behind a head whether it is
+    in hand.
+    """
+    told = {"lease_until_ms", "held_since_ms", *(["state"] if part == "behind" else [])}
+    return tuple(str(getattr(one, name)) for name in one.__struct_fields__ if name not in told)
+
+
+def copied(source: Store, target: Store, topic: Topic) -> Copied:
+    made = copy_topic(source, target, topic, by="ada")
+    assert made.differences == []
+    return made
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_copy_of_a_copy_has_all_that_the_topic_has_and_hands_out_the_same(
+    bench: Bench, kind: str
+) -> None:
+    topic = filled(bench, kind)
+    middle, back = model(bench), bench.beside("back")
+    copied(bench.store, middle, topic)
+    copied(middle, back, topic)
+    assert contents(middle, topic) == contents(bench.store, topic)
+    assert contents(back, topic) == contents(bench.store, topic)
+    here = bench.store
+    bench.advance(2 * HOUR_MS)
+    given = []
+    for store in (here, back):
+        bench.store = store
+        given.append({group: drained(bench, topic, group) for group in ("g", "h")})
+        assert store.verify(topic) == []
+    bench.store = here
+    assert given[0] == given[1]
+
+
+def drained(bench: Bench, topic: Topic, group: str) -> list[tuple[Any, ...]]:
+    """All that a new owner gets, in order, with what dead letters remain."""
+    bench.take(topic, group)
+    got = []
+    while page := bench.got(topic, group):
+        got += [(one.slot, one.seq, one.id, body_of(one), one.attempt, one.key) for one in page]
+        bench.ack(topic, *page, group=group)
+    dead = [(one.id, one.error, one.attempts) for one in bench.store.dead(topic, group)]
+    return [*got, *dead]
+
+
+@pytest.mark.parametrize("kind", ["stream", "delay"])
+def test_a_message_published_to_both_is_a_duplicate_in_the_copy(bench: Bench, kind: str) -> None:
+    topic = filled(bench, kind)
+    back = bench.beside("back")
+    copied(bench.store, back, topic)
+    bench.store, here = back, bench.store
+    assert str(bench.publish(topic, 3, "k3", id="m-3")) == "duplicate"
+    assert str(bench.publish(topic, 99, "k3", id="m-99")) != "duplicate"
+    bench.store = here
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "merge"])
+def test_a_copy_that_broke_off_goes_on_and_has_all_once(bench: Bench, kind: str) -> None:
+    topic = filled(bench, kind)
+    back = bench.beside("back")
+    for steps in (1, 3):
+        with pytest.raises(KeyboardInterrupt):
+            copy_topic(bench.store, back, topic, by="ada", on_progress=stopping(steps))
+        assert back.tunings([(topic, "g")])[0]["paused"]
+    copied(bench.store, back, topic)
+    assert contents(back, topic) == contents(bench.store, topic)
+    assert back.tunings([(topic, "g")]) == [{}]
+
+
+def stopping(steps: int) -> Any:
+    """Breaks off at the step of a number."""
+    left = [steps]
+
+    def step(_done: int) -> None:
+        left[0] -= 1
+        if not left[0]:
+            raise KeyboardInterrupt
+
+    return step
+
+
+def test_what_is_published_meanwhile_is_told_and_the_next_copy_has_it(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    bench.publish(topic, 1, "a", id="one")
+    back = bench.beside("back")
+    more = iter(["two", None, None, None, None])
+
+    def publish(_done: int) -> None:
+        if name := next(more):
+            bench.publish(topic, 2, "a", id=name)
+
+    made = copy_topic(bench.store, back, topic, by="ada", on_progress=publish)
+    assert any("by somebody else" in each for each in made.differences)
+    assert back.tunings([(topic, "g")])[0]["paused"]
+    copied(bench.store, back, topic)
+    assert contents(back, topic) == contents(bench.store, topic)
+
+
+def test_a_topic_that_holds_messages_is_not_copied_over(bench: Bench) -> None:
+    topic = bench.topic("stream", "g")
+    bench.publish(topic, 1, "a")
+    back = bench.beside("back")
+    copied(bench.store, back, topic)
+    with pytest.raises(BadOption, match="holds messages"):
+        copied(bench.store, back, topic)
+
+
+def test_what_no_group_has_claimed_goes_to_the_first_one_of_the_copy(bench: Bench) -> None:
+    topic = bench.topic("delay")
+    bench.publish(topic, 1, "a")
+    back = bench.beside("back")
+    assert copied(bench.store, back, topic).messages == 1
+    here, bench.store = bench.store, back
+    back.subscribe(topic, "first")
+    bench.take(topic, "first")
+    assert bench.bodies(topic, "first") == [1]
+    bench.store = here
+
+
+def test_a_dry_run_counts_and_writes_nothing(bench: Bench) -> None:
+    topic = filled(bench, "ordered")
+    back = bench.beside("back")
+    planned = copy_topic(bench.store, back, topic, by="ada", dry_run=True)
+    assert back.topics() == []
+    assert copied(bench.store, back, topic).messages == planned.messages > 20

@@ -1,0 +1,101 @@
+"""`qframe timers`: set, seen, edited, moved, cancelled, in bulk too, and imported."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from cli_program import Program
+
+from qframe import Topic
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Program:
+    program = Program(tmp_path)
+    with program.app() as app:
+        app.declare(Topic("bookings", kind="delay", slots=2, history="1d"))
+        app.declare(Topic("events", slots=1))
+        app.store.subscribe(Topic("bookings", kind="delay", slots=2, history="1d"), "mailer")
+    return program
+
+
+def test_a_timer_is_set_seen_edited_moved_and_cancelled(program: Program) -> None:
+    assert "no timers found" in program.ok("timers", "list", "bookings").out
+    added = program.ok(
+        "timers", "add", "bookings", '{"guest": "ann"}', "--key", "b-1", "--id", "m-1",
+        "--at", "2027-03-01T09:00:00Z", "--tag", "vip", "--header", "from=shop", "--json",
+    ).json  # fmt: skip
+    assert added == {"topic": "bookings", "id": "m-1", "outcome": "stored"}
+    found = program.ok("timers", "list", "bookings", "--tag", "vip", "--json").json
+    assert [each["key"] for each in found["found"]] == ["b-1"]
+    assert "b-1" in program.ok("timers", "list", "bookings", "--header", "from=shop").out
+    edited = program.ok(
+        "timers", "edit", "bookings", "b-1", "--body", "7", "--at", "2027-04-01T09:00:00Z"
+    )
+    assert "edited b-1" in edited.out
+    assert "edit_timer" in edited.err
+    assert "moved b-1" in program.ok("timers", "move", "bookings", "b-1", "--delay", "9d").out
+    [shown] = program.ok("timers", "show", "bookings", "b-1", "--json").json
+    assert (shown["state"], shown["group"], shown["id"]) == ("waiting", "mailer", "m-1")
+    assert [each["verdict"] for each in shown["history"]] == ["edited", "edited"]
+    cancelled = program.ok("timers", "cancel", "bookings", "b-1", "--by", "ann", "--json")
+    assert cancelled.json["outcome"] == "done"
+    [gone] = program.ok("timers", "show", "bookings", "--id", "m-1", "--json").json
+    assert (gone["state"], gone["by"]) == ("cancelled", "ann")
+    assert "cancelled" in program.ok("timers", "show", "bookings", "--id", "m-1").out
+    assert "it was cancelled" in program.run("explain", "m-1").out
+    again = program.run("timers", "cancel", "bookings", "b-1")
+    assert (again.code, "has no timer b-1" in again.out) == (1, True)
+
+
+def test_many_are_imported_moved_and_cancelled(program: Program, tmp_path: Path) -> None:
+    file = tmp_path / "timers.jsonl"
+    file.write_text(
+        '{"body": 1, "key": "a", "at": "2027-01-01T00:00:00Z"}\n'
+        '{"body": 2, "key": "b"\n'
+        '{"body": 3, "key": "c", "at": "soon"}\n'
+        '{"body": 4, "key": "d"}\n'
+        '{"body": 5, "key": "e", "delay": "30d", "tags": ["x"]}\n'
+        '{"body": 6, "key": 7, "delay": "30d"}\n'
+    )
+    ran = program.run("timers", "import", "bookings", str(file), "--json")
+    assert (ran.code, ran.json["set"], ran.json["wrong"]) == (1, 2, 4)
+    for number, why in ((2, "not JSON"), (3, "not a time"), (4, "needs a time"), (6, "key")):
+        [line] = [each for each in ran.err.splitlines() if f"line {number}" in each]
+        assert why in line
+    again = program.run("timers", "import", "bookings", str(file), "--json")
+    assert again.json["outcomes"] == {"duplicate": 2}
+    dry = program.ok("timers", "move", "bookings", "--all", "--shift", "1h", "--dry-run", "--json")
+    assert (dry.json["done"], dry.json["dry_run"]) == (2, True)
+    until = ("--until", "2027-01-02T00:00:00Z")
+    moved = program.ok("timers", "move", "bookings", "--all", "--shift", "1d", "--tag", "x")
+    assert "1 timer of bookings moved" in moved.out
+    assert "move_timers" in moved.err
+    gone = program.ok("timers", "cancel", "bookings", "--all", *until, "--yes", "--json").json
+    assert gone["done"] >= 1
+
+
+@pytest.mark.parametrize(
+    ("words", "remedy"),
+    [
+        (("list", "bookings", "--state", "gone"), "there is no such state"),
+        (("list", "nobody"), "nobody has declared it"),
+        (("show", "bookings"), "give its key"),
+        (("add", "bookings", "1"), "a timer needs a time"),
+        (("add", "bookings", "{", "--delay", "1h"), "it is not JSON"),
+        (("edit", "bookings", "a"), "a timer needs a time"),
+        (("move", "bookings", "a"), "give --at or --delay"),
+        (("move", "bookings"), "or --all"),
+        (("move", "bookings", "--all"), "give at= or shift="),
+        (("cancel", "events", "a"), "have no name of their own"),
+        (("import", "bookings", "/nowhere"), "name a readable file"),
+    ],
+)
+def test_what_is_wrong_is_told_in_a_line(
+    program: Program, words: tuple[str, ...], remedy: str
+) -> None:
+    ran = program.run("timers", *words)
+    assert ran.code == 1
+    assert remedy in ran.err
+    assert "Traceback" not in ran.err
