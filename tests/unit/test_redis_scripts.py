@@ -319,7 +319,8 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
 
 # What the store must give where a head names one of these.
 GIVEN: dict[str, Container[Any]] = {
-    "drawn": ("a name",), "fresh": range(1, LARGEST_VERSION + 1), "member": ("a member",), "seen": (77,), "lines": ("",),
+    "drawn": ("a name",), "fresh": range(1, LARGEST_VERSION + 1), "member": ("a member",),
+    "seen": (77,), "lines": ("",),
     "seq": (7,), "error": ("an error",), "force": (1,),
     "given": ("a time",), "epoch": ("an epoch",),
     "receipt": ("a receipt",), "subject": ("a subject",), "kind": ("delay",), "lease": (400,),
