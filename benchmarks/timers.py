@@ -88,26 +88,28 @@ def grows(app: QFrame, options: argparse.Namespace) -> None:
         fill(app, waiting, count)
         waiting = count
         cpu_s = meter(app)
-        mine: dict[str, float] = {}
-        for name, act in (
-            ("set, one by one", set_one_by_one), ("set, in batches", set_in_batches),
-            ("hand out and settle", hand_out),
-        ):  # fmt: skip
-            best = min(_spent(cpu_s, act, app, options.calls) for _ in range(3))
-            mine[name] = round(best / options.calls * 1e6, 1)
-            costs.setdefault(name, []).append(mine[name])
+        mine = {
+            name: round(min(_spent(cpu_s, act, app, options.calls) for _ in range(3)), 1)
+            for name, act in ACTS.items()
+        }
+        for name, each in mine.items():
+            costs.setdefault(name, []).append(each)
         say({"store": app.store.url.partition(":")[0], "waiting": count, "cpu_us_each": mine})
-    for name, each in costs.items():
-        growth = round(each[-1] / each[0], 2)
+    for name, all_of in costs.items():
+        growth = round(all_of[-1] / all_of[0], 2)
         say({"cost": name, "growth": growth, "bar": BAR_GROWTH, "holds": growth < BAR_GROWTH})
 
 
 def _spent(
     cpu_s: Callable[[], float], act: Callable[[QFrame, int], None], app: QFrame, count: int
 ) -> float:
+    """The microseconds of CPU that an act costs for each of so many timers."""
     before = cpu_s()
     act(app, count)
-    return cpu_s() - before
+    spent_s = cpu_s() - before
+    if act in (set_one_by_one, set_in_batches):
+        _take_back(app, count)
+    return spent_s / count * 1e6
 
 
 def meter(app: QFrame) -> Callable[[], float]:
@@ -137,21 +139,36 @@ def fill(app: QFrame, start: int, count: int) -> None:
 
 
 def set_one_by_one(app: QFrame, count: int) -> None:
-    """Sets timers again that wait already, each in a call of its own, so that no more wait."""
+    """Sets new timers, each in a call of its own."""
     draw = random.Random(count)
     for number in range(count):
-        app.timers.schedule(TOPIC, number, key=f"w{number}", delay=draw.uniform(NEAR_S, YEAR_S))
+        app.timers.schedule(TOPIC, number, key=f"n{number}", delay=draw.uniform(NEAR_S, YEAR_S))
 
 
 def set_in_batches(app: QFrame, count: int) -> None:
-    """Does so in batches."""
+    """Sets new timers in batches."""
+    _set_some(app, "n", count)
+
+
+def set_again(app: QFrame, count: int) -> None:
+    """Sets timers that wait already to another time, in batches."""
+    _set_some(app, "w", count)
+
+
+def _set_some(app: QFrame, prefix: str, count: int) -> None:
     draw = random.Random(count + 1)
     for first in range(0, count, STEP):
         messages = [
-            Outgoing(number, key=f"w{number}", delay=draw.uniform(NEAR_S, YEAR_S))
+            Outgoing(number, key=f"{prefix}{number}", delay=draw.uniform(NEAR_S, YEAR_S))
             for number in range(first, first + STEP)
         ]
         app.publish_many(TOPIC, messages, batch=STEP)
+
+
+def _take_back(app: QFrame, count: int) -> None:
+    """Cancels the new ones, so that as many wait as before."""
+    for number in range(count):
+        app.timers.cancel(TOPIC, f"n{number}")
 
 
 def hand_out(app: QFrame, count: int) -> None:
@@ -172,6 +189,14 @@ def hand_out(app: QFrame, count: int) -> None:
             for one in found
         ]
         store.settle(TOPIC, GROUP, ends)
+
+
+ACTS: Final = {
+    "set, one by one": set_one_by_one,
+    "set, in batches": set_in_batches,
+    "set again, in batches": set_again,
+    "hand out and settle": hand_out,
+}
 
 
 def is_late(app: QFrame, url: str, options: argparse.Namespace) -> None:

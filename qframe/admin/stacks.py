@@ -58,7 +58,7 @@ class StackAdmin(AdminRole):
         sees_code = "body" in context.rights
         found = context.topic(topic)
         name = context.group(found, group)
-        oldest_ms = context.store.now_ms() - round(STACKS_S * 1000)
+        oldest_ms = context.store.now_ms(found) - round(STACKS_S * 1000)
         return [
             WorkerStacks(
                 topic=found.name, group=name, worker=one.worker, at_ms=one.at_ms,

@@ -58,6 +58,7 @@ class Topics(Protocol):
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         """Removes up to `limit` rows that are no longer needed; returns how many it removed.
 
+        The options that the topic was declared with last say what those are, whatever is given.
         These are messages of a stream that are older than `retain` and lie below every group's
         floor (or a stream without groups), marks older than `dedupe_window`, what history is older
         than `history`, and groups that have expired, each a row with all that stands for it, as if

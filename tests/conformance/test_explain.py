@@ -274,6 +274,12 @@ def test_it_is_trimmed_from_the_stream(bench: Bench) -> None:
     for one in (explained(bench, topic, f"{token}-0"), explained(bench, topic, offset=0)):
         assert (one.state, names(one)) == ("absent", ["trimmed"])
     assert names(explained(bench, topic, "kept")) == ["no-worker"]
+    assert explained(bench, topic, "kept").cause.text == "no worker of g is alive"
+    bench.advance(2000)
+    retired = explained(bench, topic, "kept").cause
+    assert "stream keeps it for longer than 1000 ms because of that" in retired.text
+    assert f"qframe drop-group {topic.name} g" in retired.text
+    assert retired.facts == {"retain_s": 1.0}
 
 
 @pytest.mark.parametrize("kind", ["stream", "ordered"])

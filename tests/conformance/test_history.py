@@ -226,6 +226,17 @@ def test_what_was_done_to_a_timer_is_kept_and_who_asked(bench: Bench, kind: str)
     assert kept(bench, topic)[-1].verdict == "cancelled"
 
 
+def test_a_worker_that_does_not_know_of_the_history_sweeps_none_of_it_away(bench: Bench) -> None:
+    topic = bench.topic("delay", "g", history="1d", dedupe_window=0)
+    bench.publish(topic, 1, "k", id="m")
+    end(bench, topic, Verdict.ACK, *pulled(bench, topic))
+    bench.advance(1000)
+    without = Topic(topic.name, "delay", 1, dedupe_window=0)
+    while bench.store.sweep(without):
+        pass
+    assert told(bench, topic) == [(1, "ack", "w1")]
+
+
 def test_what_was_done_to_a_timer_before_there_was_a_group_is_the_first_ones(bench: Bench) -> None:
     topic = bench.topic("delay", history="1h")
     for name in ("gone", "stays"):

@@ -9,6 +9,7 @@ from __future__ import annotations
 from typing import Final
 
 KEPT: Final = {
+    94916: "slots pass on with a pull in doubt",
     630: "who stops leaves a pull in doubt",
     68072: "what its user has not acknowledged is marked at the end of a stop",
     6605: "what was settled first is told as lost where its handler ends in a renewal",

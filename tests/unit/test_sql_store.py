@@ -22,6 +22,7 @@ from qframe.drivers.sql import Database, Statement, Transaction
 from qframe.outcomes import Verdict
 from qframe.stores.open import open_store
 from qframe.stores.sql import ranges
+from qframe.stores.sql.dead import _dead_of_ids
 from qframe.stores.sql.migrate import MIGRATIONS
 from qframe.stores.sql.schema import slots
 from qframe.stores.sql.store import SqlStore
@@ -455,3 +456,31 @@ def test_gaps_that_were_waited_for_long_enough_are_passed_in_steps(
     app.publish_many(topic, [Outgoing(n, key=f"k{n}", sequence=2) for n in range(1200)])
     assert steps(app, topic, clock) == [(500, 500), (500, 500), (200, 200)]
     assert app.store.verify(topic) == []
+
+
+def test_a_slot_whose_record_of_a_group_is_missing_has_no_counts_and_is_named(
+    app: QFrame, path: Path
+) -> None:
+    topic = Topic("orders", kind="ordered", slots=2)
+    app.declare(topic)
+    app.store.subscribe(topic, "billing")
+    app.publish_many(topic, [Outgoing(n, key=f"k{n}") for n in range(8)])
+    before = app.store.stats(topic)
+    change(path, "DELETE FROM qframe_cursors WHERE cursor % 4096 = 0")
+    assert app.store.stats(topic) == before[1:]
+    [totals] = app.admin.topics()
+    assert totals.groups[0].todo == before[1].todo
+    assert "this slot has no record of it" in app.admin.verify(topic)[0]
+
+
+def test_dead_letters_of_ids_are_found_by_the_index_of_ids(app: QFrame, path: Path) -> None:
+    assert isinstance(app.store, SqlStore)
+    statement = _dead_of_ids(4, 2).text(app.store._database.backend.dialect)
+    with closing(sqlite3.connect(path)) as connection:
+        query = f"EXPLAIN QUERY PLAN {statement}"
+        plan = connection.execute(query, (1, 2, 3, 4, "a", "b", 100)).fetchall()
+    read = [row[3].split(" ", 2)[2] for row in plan if "qframe_dead" in row[3]]
+    assert read == [
+        "USING COVERING INDEX qframe_dead_id (cursor=? AND id=?)",
+        "USING PRIMARY KEY (cursor=? AND seq=?)",
+    ]

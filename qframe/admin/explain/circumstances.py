@@ -41,6 +41,7 @@ class Circumstances:
         tuning: what is set for it, and whether it is paused.
         roster: who lives, and owns which slots; None where that cannot be known now.
         words: what its workers said last, also of those that are gone, the latest first.
+        retain_ms: for how long its stream keeps what is settled; None where it is no stream.
     """
 
     group: str
@@ -48,6 +49,7 @@ class Circumstances:
     tuning: Tuning
     roster: Roster | None
     words: tuple[WorkerWord, ...]
+    retain_ms: int | None = None
 
     @classmethod
     def of(cls, store: Store, roster_of: RosterOf, topic: Topic, group: str, now_ms: int) -> Self:
@@ -63,7 +65,9 @@ class Circumstances:
             if (report := report_of(one.text)) is not None
         ]
         words.sort(key=lambda word: -word.at_ms)
-        return cls(group, now_ms, tuning_of(texts or {})[0], roster, tuple(words))
+        tuning = tuning_of(texts or {})[0]
+        retain_ms = None if topic.has_subjects else topic.retain_ms
+        return cls(group, now_ms, tuning, roster, tuple(words), retain_ms)
 
     def owner_of(self, slot: int) -> str | None:
         """The worker that owns a slot, if there is one and it is known."""

@@ -59,7 +59,7 @@ def obstacles(record: Record, around: Circumstances) -> list[Cause]:
         text = "the coordinator cannot be reached, so its workers are not known"
         return [*found, Cause("coordinator-away", text)]
     if not roster.members:
-        return [*found, Cause("no-worker", f"no worker of {around.group} is alive")]
+        return [*found, _no_worker(record, around)]
     owner = around.owner_of(record.slot)
     if owner is None:
         facts = {"slot": record.slot, "workers": len(roster.members)}
@@ -67,6 +67,18 @@ def obstacles(record: Record, around: Circumstances) -> list[Cause]:
         return [*found, Cause("no-owner", text, facts)]
     word = around.word_of(owner)
     return found if word is None else [*found, *_of_word(word, around)]
+
+
+def _no_worker(record: Record, around: Circumstances) -> Cause:
+    """Nobody serves the group; a stream may keep the message for it alone."""
+    text = f"no worker of {around.group} is alive"
+    if around.retain_ms is None or around.now_ms - record.published_at_ms <= around.retain_ms:
+        return Cause("no-worker", text)
+    text += (
+        f", and the stream keeps it for longer than {span(around.retain_ms)} because of that; if "
+        f"nobody needs the group: qframe drop-group {record.topic} {around.group}"
+    )
+    return Cause("no-worker", text, {"retain_s": around.retain_ms / 1000})
 
 
 def _pauses(record: Record, around: Circumstances) -> list[Cause]:

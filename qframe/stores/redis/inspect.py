@@ -281,7 +281,7 @@ class SlotReader:
             yield record_of_message(
                 keys, None, slot, letter.envelope, letter.published, "held",
                 subject=shown(member[:-9]), due_ms=int(float(passed)), priority=letter.priority,
-                error=f"waits for a sequence number before {sequence}",
+                error=f"waits for a sequence number before {sequence}", sequence=sequence,
             )  # fmt: skip
 
 

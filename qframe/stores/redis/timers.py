@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from operator import attrgetter
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 from typing_extensions import override
 
@@ -22,8 +22,6 @@ from qframe.stores.redis.keys import Argument, SlotKeys
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.rules import RANKED
 from qframe.topic import Topic
-
-_PAGE: Final = 1000
 
 
 class RedisTimers(RedisRole, StoredTimers):
@@ -164,25 +162,39 @@ def _scored(redis: Redis, key: bytes, span: _TimerSpan) -> list[bytes]:
 
 
 def _due(redis: Redis, keys: SlotKeys, slot: int, group: str, span: _TimerSpan) -> list[bytes]:
-    """The subjects that are due: where their rank comes first, all are looked at."""
+    """The subjects that are due, the first ones of each rank."""
     key = keys.key(slot, "todo", group)
     first, end = TICKET.pack(span.first_ms, 0), TICKET.pack(span.until_ms, 0)
+    place = span.after
+    if place is not None and place.due_ms == span.first_ms:
+        first = TICKET.pack(place.due_ms, place.seq)
+    # One more, since the first may be the one at which the page before has ended.
+    most = span.limit + 1
     if keys.topic.kind not in RANKED:
-        place = span.after
-        if place is not None and place.due_ms == span.first_ms:
-            first = TICKET.pack(place.due_ms, place.seq)
-        # One more, since the first may be the one at which the page before has ended.
-        most = span.limit + 1
         found = redis.ask(key, "ZRANGEBYLEX", b"[" + first, b"(" + end, "LIMIT", 0, most)
         return [member[TICKET.size :] for member in found]
     ahead: list[bytes] = []
     start = 0
-    while members := redis.ask(key, "ZRANGE", start, start + _PAGE - 1):
-        ahead += [each for each in members if first <= each < end]
-        if span.after is None:
-            ahead = sorted(ahead)[: span.limit]
-        start += _PAGE
-    return [member[TICKET.size :] for member in sorted(ahead)]
+    while of_rank := redis.ask(key, "ZRANGE", start, start, "WITHSCORES"):
+        stop = max(start + 1, redis.ask(key, "ZCOUNT", "-inf", of_rank[1]))
+        start = _first_from(redis, key, first, start, stop)
+        if start < stop:
+            page = redis.ask(key, "ZRANGE", start, min(start + most, stop) - 1)
+            ahead += [each for each in page if first <= each < end]
+        start = stop
+    return [member[TICKET.size :] for member in sorted(ahead)[:most]]
+
+
+def _first_from(redis: Redis, key: bytes, first: bytes, low: int, high: int) -> int:
+    """The first place in a part of equal scores whose member is not before one."""
+    while low < high:
+        middle = (low + high) // 2
+        members = redis.ask(key, "ZRANGE", middle, middle)
+        if not members or members[0] >= first:
+            high = middle
+        else:
+            low = middle + 1
+    return low
 
 
 def _slots_of(keys: SlotKeys, subject: str) -> Sequence[int]:

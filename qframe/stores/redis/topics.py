@@ -57,7 +57,7 @@ class RedisTopics(RedisRole, Topics):
 
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:
-        return self._call(topic, sweep, limit, self._now())
+        return self._call(self.topic(topic.name) or topic, sweep, limit, self._now())
 
     @override
     def delete(self, topic: Topic, limit: int = 500) -> bool:

@@ -253,7 +253,10 @@ def without_heads(
     transaction: Transaction, ref: TopicRef, number: int, name: str, now_ms: int,
     only: int | None = None,
 ) -> dict[int, Stats]:  # fmt: skip
-    """The counts of a group by slot, without subjects and the dead: cursors, lines, kept back."""
+    """The counts of a group by slot, without subjects and the dead: cursors, lines, kept back.
+
+    A slot whose record is missing, which `verify` tells, has none.
+    """
     span, slots_span = ref.cursor_range(number), ref.slot_range()
     if only is not None:
         at, of = ref.cursor_number(number, only), ref.slot_number(only)
@@ -263,7 +266,9 @@ def without_heads(
     found = {}
     for at, head, delayed, held_back, joins_at in transaction.rows(_SLOTS, slots_span):
         slot = at - first
-        cursor = cursors_of[ref.cursor_number(number, slot)]
+        cursor = cursors_of.get(ref.cursor_number(number, slot))
+        if cursor is None:
+            continue
         found[slot] = one = Stats(
             slot=slot, group=name, epoch=cursor.epoch, waiting=delayed + held_back,
             published=cursor.published + delayed + held_back, settled=cursor.acked,

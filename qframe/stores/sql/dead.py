@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 from typing import Any, Final
 
 from sqlalchemy import Select, and_, bindparam, delete, select
@@ -22,6 +23,7 @@ from qframe.stores.sql.cursors import (
 )
 from qframe.stores.sql.lookups import known_heads
 from qframe.stores.sql.notifications import notify_messages
+from qframe.stores.sql.padding import padded
 from qframe.stores.sql.records import record_of_dead
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, slots
@@ -61,6 +63,22 @@ _NEXT_DEAD: Final = Statement(
     ),
     "first end last died died at at s most",
 )
+
+
+@lru_cache(maxsize=64)
+def _dead_of_ids(cursors: int, ids: int) -> Statement:
+    """The rows of some cursors and ids."""
+    at = [f"c{number}" for number in range(cursors)]
+    names = [f"i{number}" for number in range(ids)]
+    places = select(dead_letters.c.cursor, dead_letters.c.seq).where(
+        dead_letters.c.cursor.in_([bindparam(name) for name in at]),
+        dead_letters.c.id.in_([bindparam(name) for name in names]),
+    )
+    # The limit keeps them apart: taken together SQLite would look through all rows of a cursor.
+    most = places.limit(bindparam("most"))
+    return Statement(_in_order(most), " ".join((*at, *names, "most")))
+
+
 _REMOVE: Final = Statement(
     delete(dead_letters).where(
         dead_letters.c.cursor == bindparam("at"), dead_letters.c.seq == bindparam("s")
@@ -170,20 +188,36 @@ def _locked(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenD
 def _chosen(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> list[Row]:
     first, end = ref.cursor_range(known_group(transaction, ref, group))
     ids, limit, after, until = chosen
-    most = limit if ids is None else EVERYTHING
     last = EVERYTHING if until is None else until.died_at_ms
-    if after is None:
-        rows = transaction.rows(_DEAD, (first, end, last, most))
+    if ids is not None:
+        rows = _of_ids(transaction, range(first, end), ids)
+    elif after is None:
+        rows = transaction.rows(_DEAD, (first, end, last, limit))
     else:
         at = first + after.slot
         died_at_ms = after.died_at_ms
         rows = transaction.rows(
-            _NEXT_DEAD, (first, end, last, died_at_ms, died_at_ms, at, at, after.seq, most)
+            _NEXT_DEAD, (first, end, last, died_at_ms, died_at_ms, at, at, after.seq, limit)
         )
+    if ids is not None and after is not None:
+        begin = (after.died_at_ms, first + after.slot, after.seq)
+        rows = [row for row in rows if _place_of(row) > begin]
     if until is not None:
         final = (until.died_at_ms, first + until.slot, until.seq)
-        rows = [row for row in rows if (row[7], row[0], row[1]) <= final]
-    if ids is None:
-        return rows
-    wanted = set(ids)
-    return [row for row in rows if row[8] in wanted][:limit]
+        rows = [row for row in rows if _place_of(row) <= final]
+    return rows[:limit]
+
+
+def _of_ids(transaction: Transaction, cursors: Sequence[int], ids: Sequence[str]) -> list[Row]:
+    """The dead letters of ids, the longest dead first."""
+    rows = [
+        row
+        for at in padded(cursors)
+        for names in padded(list(dict.fromkeys(ids)))
+        for row in transaction.rows(_dead_of_ids(len(at), len(names)), (*at, *names, EVERYTHING))
+    ]
+    return sorted(rows, key=_place_of)
+
+
+def _place_of(row: Row) -> tuple[int, int, int]:
+    return row[7], row[0], row[1]

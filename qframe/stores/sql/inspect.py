@@ -188,6 +188,7 @@ def _kept_back(transaction: Transaction, ref: TopicRef, slot: int, limit: int) -
             ref, None, slot, "held", (None, message_id, key, headers, body, at_ms)
         )
         record.subject, record.due_ms, record.priority = key, due, priority
+        record.sequence = sequence
         record.error = f"waits for a sequence number before {sequence}"
         yield record
 

@@ -80,7 +80,7 @@ class SqlTopics(SqlRole, Topics):
 
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:
-        return self._write(topic, sweep, limit)
+        return self._write(self.topic(topic.name) or topic, sweep, limit)
 
     @override
     def delete(self, topic: Topic, limit: int = 500) -> bool:

@@ -8,6 +8,7 @@ from typing import Any, Final, NamedTuple
 from qframe.admin.explain.cause import Explanation
 from qframe.admin.explain.words import ended
 from qframe.codec import tags_of
+from qframe.outcomes import Verdict
 from qframe.stores.records import HistoryEntry, Record
 from qframe.web.bodies import shown_body, shown_headers
 from qframe.web.desk import Visit
@@ -79,8 +80,9 @@ def timeline(found: Sequence[Explanation], now_ms: int) -> list[Step]:
     steps: set[Step] = set()
     for each in found:
         steps |= {_end(entry) for entry in each.history or ()}
+        ends = {entry.verdict for entry in (each.history or ())[-1:]}
         if each.record is not None:
-            steps |= set(_steps(each.record))
+            steps |= set(_steps(each.record, tells_death=Verdict.DEAD not in ends))
     return [step._replace(is_ahead=step.at_ms > now_ms) for step in sorted(steps)]
 
 
@@ -90,7 +92,7 @@ def _end(entry: HistoryEntry) -> Step:
     return Step(entry.ended_ms, entry.group, ended(entry), f"{entry.error or ''}{place}".strip())
 
 
-def _steps(record: Record) -> Iterator[Step]:
+def _steps(record: Record, *, tells_death: bool) -> Iterator[Step]:
     """The steps that a message tells of itself as it stands."""
     group = record.group or ""
     yield Step(record.published_at_ms, "", "published")
@@ -98,7 +100,7 @@ def _steps(record: Record) -> Iterator[Step]:
         yield Step(record.held_since_ms, group, f"attempt {record.attempts} began")
     if record.lease_until_ms and record.state == "doing":
         yield Step(record.lease_until_ms, group, "its lease ends unless it is renewed")
-    if record.died_at_ms:
+    if record.died_at_ms and tells_death:
         yield Step(record.died_at_ms, group, f"died after attempt {record.attempts}")
-    elif record.due_ms and record.state == "waiting":
+    if record.due_ms and record.state == "waiting":
         yield Step(record.due_ms, group, "due again" if record.attempts else "due")

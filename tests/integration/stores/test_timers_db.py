@@ -94,7 +94,7 @@ def test_who_has_not_been_given_the_database_is_refused_and_told_why(
         other.publish("events", 2)
         with pytest.raises(TopicMismatch, match="kind=delay"):
             other.declare(Topic("timers", "merge", slots=4))
-        assert len(app.timers.find("timers")) == 1
+        assert len(app.timers.find("timers").records) == 1
 
 
 def test_a_topic_that_redis_has_already_is_not_shadowed(

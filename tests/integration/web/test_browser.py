@@ -136,6 +136,31 @@ def test_every_page_can_be_read_by_everybody_in_light_dark_and_on_a_phone(
     assert {each for each in asked if not each.startswith(url)} == set()
 
 
+def test_a_large_screen_is_used_and_paper_has_what_is_asked_for_alone(
+    shop: tuple[QFrame, str], browser: Browser, tmp_path: Path
+) -> None:
+    _, url = shop
+    page = browser.new_page(viewport={"width": 3840, "height": 2160})
+    for name in ("overview", "group", "dead", "message", "workers"):
+        page.goto(url + PAGES[name])
+        page.screenshot(path=shots(tmp_path) / f"{name}-4k.png")
+        assert page.evaluate("document.querySelector('main').clientWidth") > 2000
+    page.set_viewport_size({"width": 800, "height": 1100})  # about A4
+    page.emulate_media(media="print", color_scheme="dark")
+    for name in ("dead", "message", "group"):
+        page.goto(url + PAGES[name])
+        page.screenshot(path=shots(tmp_path) / f"{name}-print.png", full_page=True)
+        expect(page.locator("main")).to_contain_text("dead-0" if name == "dead" else "billing")
+        expect(page.locator("nav")).to_be_hidden()
+        expect(page.get_by_role("button")).to_have_count(0)
+        assert page.evaluate("getComputedStyle(document.documentElement).backgroundColor") == (
+            "rgb(255, 255, 255)"
+        )
+        ink = page.evaluate("getComputedStyle(document.querySelector('h1')).color")
+        assert max(int(part) for part in ink.removeprefix("rgb(").rstrip(")").split(",")) < 90
+    page.close()
+
+
 def test_with_every_script_blocked_each_page_still_answers_and_acts(
     shop: tuple[QFrame, str], browser: Browser
 ) -> None:
@@ -155,18 +180,24 @@ def test_with_every_script_blocked_each_page_still_answers_and_acts(
     assert not app.admin.tuned("events", "stats").paused
 
 
-def test_a_page_looks_again_and_focus_selection_and_open_details_stay(desk: Desk) -> None:
+def test_a_page_looks_again_and_focus_selection_scroll_and_open_details_stay(desk: Desk) -> None:
     page = desk.page
     page.goto(f"{desk.url}/topics/events/stats")
     page.locator("summary", has_text="Tune").click()
     page.get_by_label("rate").fill("7/s")
     handled = page.locator(".figures li", has_text="settled").locator("b")
     before = handled.inner_text()
+    page.evaluate("getSelection().selectAllChildren(document.querySelector('h1'))")
+    page.evaluate("scrollTo(0, 120)")
+    scrolled = page.evaluate("scrollY")
+    assert scrolled > 0
     desk.app.publish_many(EVENTS, ["ok"] * 5)
     expect(handled).not_to_have_text(before, timeout=20_000)
     assert page.evaluate("document.activeElement.name") == "rate"
     assert page.get_by_label("rate").input_value() == "7/s"
     assert page.locator("#tuning").get_attribute("open") is not None
+    assert page.evaluate("getSelection().toString()").startswith("stats")
+    assert page.evaluate("scrollY") == scrolled
 
 
 def test_all_rows_are_chosen_at_once_and_stay_so_when_the_page_looks_again(desk: Desk) -> None:
@@ -192,6 +223,11 @@ def test_a_page_says_when_it_is_old_and_pauses_when_it_is_told_to(desk: Desk) ->
         page.clock.run_for(2_000)
         page.wait_for_function("() => true")
     expect(page.locator("#stale")).to_contain_text("does not reply")
+    count = len(asked)
+    page.evaluate("Object.defineProperty(document, 'hidden', {value: true, configurable: true})")
+    page.clock.run_for(10_000)
+    assert len(asked) <= count + 1  # one may have been on its way
+    page.evaluate("delete document.hidden")
     page.keyboard.press("p")
     expect(page.locator("#live")).to_contain_text("paused")
     count = len(asked)

@@ -149,7 +149,7 @@ def test_dead_letters_stand_by_cause_and_each_cause_can_be_looked_at_alone(app: 
         ("/topics/orders/none", 404, "none"),
         ("/topics/orders/billing/dead?after=x", 400, "place"),
         ("/messages?q=a+b", 400, "two words"),
-        ("/timers?topic=events", 400, "stream"),
+        ("/timers?topic=later&state=gone", 400, "no such state"),
         ("/timers?topic=later&since=soon", 400, "2026-05-17T08:30"),
         ("/jobs/1", 400, "knows none"),
         ("/nothing", 404, "no such page"),
