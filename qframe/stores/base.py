@@ -52,6 +52,9 @@ class Topics(Protocol):
     def topics(self) -> list[Topic]:
         """All topics, by name."""
 
+    def birth(self, topic: Topic) -> str:
+        """A name of the topic's data: another one after they were deleted or lost."""
+
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         """Removes up to `limit` rows that are no longer needed; returns how many it removed.
 

@@ -34,6 +34,20 @@ def test_a_topic_that_was_never_declared_is_unknown_to_every_operation(bench: Be
         bench.store.subscribe(topic, "g")
 
 
+def test_a_topics_data_bear_one_name_until_they_are_deleted(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", slots=2)
+    birth = bench.store.birth(topic)
+    bench.store.declare(topic)
+    bench.store.drop_group(topic, "g")
+    assert bench.store.birth(topic) == birth
+    while not bench.store.delete(topic):
+        pass
+    with pytest.raises(UnknownTopic):
+        bench.store.birth(topic)
+    bench.store.declare(topic)
+    assert bench.store.birth(topic) != birth
+
+
 def test_topics_are_listed_by_name(bench: Bench) -> None:
     declared = [bench.topic(kind, slots=2) for kind in KINDS]
     assert bench.store.topics() == sorted(declared, key=lambda topic: topic.name)

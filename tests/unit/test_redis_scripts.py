@@ -187,6 +187,7 @@ class Recorder:
             "pull": [-1], "pull_stream": [-1], "drop_group": [1, 0], "subscribe": [1, b"joins"],
             "draw": [0, 1], "find_dead": [b"0"], "history": [],
             "stats": [b"0" * 16, *[0] * 9, -1, -1], "declare": b"", "offsets_at": b"0",
+            "birth": b"a name",
         }  # fmt: skip
         if name in ("edit", "cancel", "hasten", "skip"):
             return b"absent"
@@ -262,6 +263,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
         ), 2,
     ),
     "declare": (lambda r: topics.declare(r, "shop", STREAM.topic), 0),
+    "birth": (lambda r: topics.birth(r, DELAY, "a name"), 0),
     "leave": (lambda r: rosters.leave(r, DELAY, "a group", "a member", "a time"), 0),
     "draw": (
         lambda r: controls.draw(r, DELAY, "a group", DrawTerms(3, 10, 1000, 20), "a time"), 0,
@@ -317,7 +319,8 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
 
 # What the store must give where a head names one of these.
 GIVEN: dict[str, Container[Any]] = {
-    "fresh": range(1, LARGEST_VERSION + 1), "member": ("a member",), "seen": (77,), "lines": ("",),
+    "drawn": ("a name",), "fresh": range(1, LARGEST_VERSION + 1), "member": ("a member",),
+    "seen": (77,), "lines": ("",),
     "seq": (7,), "error": ("an error",), "force": (1,),
     "given": ("a time",), "epoch": ("an epoch",),
     "receipt": ("a receipt",), "subject": ("a subject",), "kind": ("delay",), "lease": (400,),

@@ -27,6 +27,7 @@ class Registry:
         self.names: list[str] = []
         self.declared = [TOPIC.name]
         self.away = False
+        self.born = "first"
         self._guard = threading.Lock()
 
     def subscribe(self, topic: Topic, group: str, start: str, expires_ms: int | None) -> bool:
@@ -43,6 +44,9 @@ class Registry:
 
     def declare(self, topic: Topic) -> None:
         self.declared.append(topic.name)
+
+    def birth(self, topic: Topic) -> str:
+        return self.born
 
     def groups(self, topic: Topic) -> list[str]:
         return self.names
@@ -127,9 +131,9 @@ def test_one_that_is_gone_is_subscribed_anew_and_that_is_told_once() -> None:
     assert one.stop(60)
 
 
-@pytest.mark.parametrize("loses_topic", [True, False])
+@pytest.mark.parametrize("loses_topic", [True, False, "and another has declared it again"])
 def test_what_the_store_has_lost_is_declared_again_and_nothing_after_the_loss_is_left_out(
-    loses_topic: bool,
+    loses_topic: bool | str,
 ) -> None:
     registry, told = Registry(), []
     events = Events()
@@ -139,6 +143,9 @@ def test_what_the_store_has_lost_is_declared_again_and_nothing_after_the_loss_is
     if loses_topic:
         registry.forget()
         registry.declared.clear()
+    if isinstance(loses_topic, str):
+        registry.declare(TOPIC)
+        registry.born = "second"
     one.anew(UnknownGroup("prices", "g"))
     assert registry.calls == [("latest", None), ("earliest", None)]
     assert registry.declared[-1] == "prices"

@@ -19,7 +19,9 @@ class Subscription(Service):
     So the store's deadline lies between one such step and two beyond the time that the user
     allows: a group is never dropped before it went unserved for that long.
 
-    A store that was flushed knows neither topic nor group any more: both are declared again.
+    A store that was flushed knows neither topic nor group any more: both are declared again. The
+    topic may be there again when this is noticed, declared by another; its data then have another
+    birth. A group that is gone while they have not was dropped by somebody, and ends its worker.
 
     A group that has expired all the same (its worker or its machine was frozen) is subscribed anew,
     here or by the pull loop when the store refuses a pull. The epochs are gone with the group, so
@@ -40,6 +42,7 @@ class Subscription(Service):
         self._group = context.group
         self._start_at = options.start
         self._store = store
+        self._birth = ""
         expires_s = options.broadcast_expires if options.broadcast else None
         self._every_s = 0.0 if expires_s is None else min(SELDOM_S, expires_s / 10)
         self._expires_ms = None if expires_s is None else round((expires_s + self._every_s) * 1000)
@@ -47,6 +50,7 @@ class Subscription(Service):
     def begin(self) -> None:
         """Subscribes; from now on again and again, if the group expires."""
         self._subscribe()
+        self._birth = self._store.birth(self._topic)
         if self._expires_ms is not None:
             self.start()
 
@@ -60,6 +64,7 @@ class Subscription(Service):
             self._store.declare(self._topic)
             # Whatever its first start was: what came after the loss is for this group.
             self._store.subscribe(self._topic, self._group, "earliest", self._expires_ms)
+            self._birth = self._store.birth(self._topic)
             self._context.emit("store.forgot")
         elif self._expires_ms is None:
             raise error
@@ -69,6 +74,8 @@ class Subscription(Service):
     def _is_lost(self) -> bool:
         """Whether the store lost data: the topic is gone as well, or the group from some slots."""
         if self._store.topic(self._topic.name) is None:
+            return True
+        if self._store.birth(self._topic) != self._birth:
             return True
         return self._expires_ms is None and self._group in self._store.groups(self._topic)
 

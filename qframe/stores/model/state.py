@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 import msgspec
 
 from qframe.roster import NO_VERSION, Member, Owner
@@ -139,6 +141,7 @@ class TopicState(msgspec.Struct, eq=False):
 
     topic: Topic
     slots: list[Slot]
+    birth: str = msgspec.field(default_factory=lambda: secrets.token_hex(8))
     groups: dict[str, list[GroupCursor]] = {}
     rosters: dict[str, RosterState] = {}
     expiries: dict[str, int] = {}

@@ -32,6 +32,11 @@ class ModelTopics(ModelRole, Topics):
             return [state.topic for _, state in sorted(self._states.items())]
 
     @override
+    def birth(self, topic: Topic) -> str:
+        with self._lock:
+            return self._state(topic).birth
+
+    @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         with self._lock:
             return sweep(self._state(topic), limit, self._now_ms())

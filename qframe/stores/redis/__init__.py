@@ -9,6 +9,7 @@ and a script can make their names. `qf:{namespace}:topics` is a hash of what is 
     claimed    some group took what was kept    letters, held,   what waits behind a gap: values by
     asleep     somebody waits for the bell         gaps          member; by name; by when it passes
     expiries   groups that expire, by when they are dropped
+    birth      in slot 0, a name of what is here: another one once it was lost
 
 Per slot and group, after `g:<group>:` (what no group has claimed stands under an empty name):
 

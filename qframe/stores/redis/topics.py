@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import secrets
+
 from typing_extensions import override
 
 from qframe.drivers.redis import Call, Redis
@@ -48,6 +50,10 @@ class RedisTopics(RedisRole, Topics):
     @override
     def topics(self) -> list[Topic]:
         return all_declared(self._redis, self.namespace)
+
+    @override
+    def birth(self, topic: Topic) -> str:
+        return self._call(topic, birth, secrets.token_hex(8))
 
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:
@@ -101,6 +107,11 @@ def all_declared(redis: Redis, namespace: str) -> list[Topic]:
     ]  # fmt: skip
 
 
+def birth(redis: Redis, keys: SlotKeys, fresh: str) -> str:
+    """The name of the topic's data: the given one, where they have none."""
+    return str(redis.one(keys.call("birth", 0, fresh)).decode())
+
+
 def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
     """Removes up to `limit` rows that are no longer needed; returns how many."""
     removed = 0
@@ -128,7 +139,7 @@ def delete(redis: Redis, keys: SlotKeys, namespace: str) -> tuple[str | None, bo
         return named[0], False
     groups.drop(redis, keys, UNCLAIMED)
     for slot in range(keys.topic.slots):
-        first, *others = [keys.key(slot, name) for name in (*OF_SLOT, "claimed", "asleep")]
+        first, *others = [keys.key(slot, name) for name in (*OF_SLOT, "claimed", "asleep", "birth")]
         redis.ask(first, "UNLINK", *others)
     redis.ask(topics_key(namespace), "HDEL", keys.topic.name)
     return None, True

@@ -8,7 +8,7 @@ from sqlalchemy import Table, bindparam, delete, select
 from typing_extensions import override
 
 from qframe.drivers.sql import Statement, Transaction
-from qframe.errors import TopicMismatch
+from qframe.errors import TopicMismatch, UnknownTopic
 from qframe.stores.base import Topics
 from qframe.stores.sql import groups
 from qframe.stores.sql.cursors import GROUPS, UNCLAIMED, add_group, lock_groups, take_number
@@ -70,6 +70,13 @@ class SqlTopics(SqlRole, Topics):
     def topics(self) -> list[Topic]:
         refs = self._database.read_autocommit(lambda it: declared(it, self.namespace))
         return [ref.topic for ref in refs]
+
+    @override
+    def birth(self, topic: Topic) -> str:
+        number = self._declared(topic.name)
+        if number is None:
+            raise UnknownTopic(topic.name)
+        return str(number)
 
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:

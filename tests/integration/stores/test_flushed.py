@@ -10,7 +10,7 @@ from eventually import eventually
 from servers import RedisServer
 from serving import Serving
 
-from qframe import Topic
+from qframe import Message, Topic
 
 
 @pytest.fixture
@@ -40,6 +40,32 @@ def test_a_worker_whose_redis_is_flushed_declares_its_topic_again_and_goes_on(
         assert serving.failure is None
         assert serving.events["store.forgot"] >= 1
         assert serving.app.admin.groups("orders") == ["g"]
+        eventually(lambda: serving.app.admin.verify("orders") == [])
+
+
+def test_all_groups_of_a_worker_survive_though_one_of_them_declares_the_topic_for_all(
+    server: RedisServer,
+) -> None:
+    topic = Topic("orders", slots=2)
+    others: dict[str, set[object]] = {"h": set(), "i": set(), "j": set()}
+    serving = Serving(server.url, topic)
+    for group, seen in others.items():
+
+        def handle(message: Message, seen: set[object] = seen) -> None:
+            seen.add(message.body)
+
+        serving.app.consumer(topic, group=group)(handle)
+    with serving, server.client() as client:
+        serving.app.publish(topic, 0)
+        serving.await_bodies({0})
+        for flush in range(1, 4):
+            client.flushall()
+            numbers = {flush * 100 + number for number in range(10)}
+            for number in numbers:
+                serving.app.publish(topic, number)
+            serving.await_bodies(numbers)
+            eventually(lambda sought=numbers: all(sought <= seen for seen in others.values()))
+        assert serving.failure is None
         eventually(lambda: serving.app.admin.verify("orders") == [])
 
 
