@@ -172,6 +172,7 @@ class MembershipService(Service):
 
     def _turn(self) -> None:
         session, handover = self._session, self._handover
+        self._was_paused = self._was_paused or self.paused  # to look may make it heard again
         self._steps.begin()
         view = session.look(self._assignment.owned)
         self._steps.begin()

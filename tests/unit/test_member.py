@@ -138,6 +138,39 @@ def test_who_is_heard_again_wakes_its_consumer_though_nothing_else_has_changed(
     assert bench.changes == before[1] + 1
 
 
+def test_who_was_doubtful_between_two_turns_wakes_a_consumer_that_may_have_looked_then(
+    bench: Bench,
+) -> None:
+    before: list[int] = []
+
+    def doubts() -> None:
+        bench.clock.advance(4000)
+        assert bench.member.paused
+        before.append(bench.changes)
+
+    bench.run(doubts, lambda: before.append(bench.changes))
+    assert not bench.member.paused
+    assert before[1] == before[0] + 1
+
+
+def test_who_was_cut_off_between_two_turns_wakes_a_consumer_that_may_have_looked_then(
+    bench: Bench,
+) -> None:
+    before: list[int] = []
+
+    def is_cut() -> None:
+        bench.session.is_heard = False
+        before.append(bench.changes)
+
+    def look(owned: Any) -> Any:
+        bench.session.is_heard = True
+        return type(bench.session).look(bench.session, owned)
+
+    bench.session.look = look  # type: ignore[method-assign]
+    bench.run(is_cut, lambda: before.append(bench.changes))
+    assert before[1] == before[0] + 1
+
+
 def test_who_finds_the_group_gone_wakes_its_consumer_and_tells_it_once(bench: Bench) -> None:
     before: list[int] = []
     told: list[tuple[UnknownGroup | None, int]] = []
