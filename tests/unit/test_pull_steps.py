@@ -312,7 +312,7 @@ def test_a_worker_that_has_no_slot_sleeps_though_it_is_new_until_it_gets_one() -
         line.epochs = {0: FIRST}
 
     line.run(rings_for_others, rings_for_others, gets_a_slot)
-    assert line.slept[:3] == [LONGEST_SLEEP_WITH_BELL_S] * 3
+    assert line.slept[:3] == [AWAY_SLEEP_S] * 3
     assert line.asked[:1] == [[0]]
     assert line.bodies == [1]
 

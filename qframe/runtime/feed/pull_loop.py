@@ -199,10 +199,10 @@ class PullLoop(Service):
     def _rest(self, owned: Mapping[int, str]) -> None:
         """Waits where all slots are quiet, or it has none, until there may be something to pull."""
         self.idle = True
-        self._wait(self._sleep_s(), all_are_quiet=True)
+        self._wait(self._sleep_s(owned), all_are_quiet=True)
         # A bell rings for all slots of its topic, and most may be others'.
         while self._is_rung_for_others(owned):
-            self._wait(self._sleep_s(), all_are_quiet=True)
+            self._wait(self._sleep_s(owned), all_are_quiet=True)
 
     def _wait(self, timeout_s: float, *, all_are_quiet: bool = False) -> None:
         """Waits for the bell.
@@ -251,9 +251,10 @@ class PullLoop(Service):
         now_s = self._clock.monotonic_s()
         return self._planner.all_quiet(asks, pulled, now_s=now_s, left_out=self._in_doubt.slots)
 
-    def _sleep_s(self) -> float:
-        """Until something falls due, but not for ever: the bell is a hint."""
-        longest_s = AWAY_SLEEP_S if self._receiver.lacks() else self._longest_s
+    def _sleep_s(self, owned: Mapping[int, str]) -> float:
+        """Until something falls due, but not for ever: the bell is a hint, and so is the member."""
+        has_all = owned and not self._receiver.lacks()
+        longest_s = self._longest_s if has_all else AWAY_SLEEP_S
         sleep_s = self._in_doubt.at_most(longest_s)
         due_s, everywhere_s = self._planner.due_s, self._look_everywhere_at_s
         at_s = everywhere_s if due_s is None else min(due_s, everywhere_s)
