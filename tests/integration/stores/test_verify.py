@@ -249,7 +249,7 @@ def test_a_corruption_of_keys_is_found_and_mended_or_left_with_its_reason(
 def damaged(store: Store, topic: Topic) -> None:
     """A count that is one too low."""
     if isinstance(store, RedisStore):
-        key = f"qf:{{{store._namespace}:{topic.name}:0}}:g:g:cursor".encode()
+        key = f"qf:{{{store.namespace}:{topic.name}:0}}:g:g:cursor".encode()
         store._redis.ask(key, "HINCRBY", "acked", -1)
     elif isinstance(store, SqlStore):
         change = Statement(cursors.update().values(acked=cursors.c.acked - 1), "")
