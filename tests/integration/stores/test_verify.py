@@ -241,7 +241,7 @@ def test_a_corruption_of_keys_is_found_and_mended_or_left_with_its_reason(
 ) -> None:
     kind, name, words, said = KEYS[what]
     topic = staged(redis, kind)
-    key = f"qf:{{{redis._namespace}:{topic.name}:0}}:g:g:{name}".encode()
+    key = f"qf:{{{redis.namespace}:{topic.name}:0}}:g:g:{name}".encode()
     redis._redis.ask(key, *words)
     is_found_and_mended(redis, topic, said, KEYS_LEFT.get(what))
 
