@@ -194,14 +194,17 @@ class World:
     # The dead letters.
 
     def retry_dead(self, group: str) -> list[str]:
-        """An operator retries a group's dead letters; returns their ids."""
+        """An operator retries a group's dead letters; returns the ids of those that come again.
+
+        One whose subject has another message already gives way to it, but in `ordered` topics.
+        """
         dead = [record.id for record in self.server.dead(self.topic, group)]
         for name in dead:
             self.ledger.retried.add((group, name))
         if dead:
             self.log("operator", f"retries {dead}")
             self.server.retry_dead(self.topic, group, dead)
-        return dead
+        return [name for name in dead if not self._is_dead(group, name)]
 
     def _is_dead(self, group: str, name: str) -> bool:
         return not self.server.is_open(self.topic, group, self.ledger.slot_of[name], name)
