@@ -201,7 +201,7 @@ class PullLoop(Service):
         self.idle = True
         self._wait(self._sleep_s(owned), all_are_quiet=True)
         # A bell rings for all slots of its topic, and most may be others'.
-        while self._is_rung_for_others(owned):
+        while owned and self._is_rung_for_others(owned):
             self._wait(self._sleep_s(owned), all_are_quiet=True)
 
     def _wait(self, timeout_s: float, *, all_are_quiet: bool = False) -> None:
