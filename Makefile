@@ -1,6 +1,6 @@
 # make help shows what there is. Every target sets up what it needs, in .venv, and only once.
 .DEFAULT_GOAL := help
-.PHONY: help demo console check quick test simulate interleave mutants matrix bench api clean
+.PHONY: help demo console check quick test soak simulate interleave mutants matrix bench api clean
 
 READY := .venv/.ready
 SERVERS := .venv/.servers
@@ -52,6 +52,9 @@ ifdef ARGS
 else
 	@$(BESIDE_CHECK) $(COMPILE) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 6 $(IN_FILES); $(BOTH)
 endif
+
+soak: $(READY) $(SERVERS) ## Kills and freezes workers of a stream that keeps order: ARGS="--messages 100000 --stores redis".
+	@$(ON_SCRATCH) PYTHONPATH=tests/chaos:tests/support:. $(VENV_PYTHON) -m soak $(ARGS)
 
 simulate: $(READY) ## Runs simulated workers by seeds: ARGS="--minutes 60", "--seeds 0:2000", "--seed 81 --history".
 	@PYTHONPATH=tests:. $(VENV_PYTHON) -m simulation $(ARGS)

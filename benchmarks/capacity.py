@@ -18,6 +18,7 @@ from pathlib import Path
 
 from sqlalchemy import text
 
+from benchmarks.mariadb_server import MariaDbServer
 from benchmarks.postgres_server import PostgresServer
 from benchmarks.redis_server import RedisServer
 from benchmarks.report import machine
@@ -63,6 +64,9 @@ def opened(name: str) -> Iterator[str]:
         elif name == "postgres":
             with PostgresServer() as postgres:
                 yield postgres.new_database()
+        elif name == "mariadb":
+            with MariaDbServer() as mariadb:
+                yield mariadb.new_database()
         else:
             with RedisServer() as redis:
                 yield redis.url

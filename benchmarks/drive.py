@@ -44,8 +44,9 @@ class Drain:
     Make it before the topic is published to, so that its group collects from the beginning.
     """
 
-    def __init__(self, app: QFrame, topic: Topic, count: int) -> None:
+    def __init__(self, app: QFrame, topic: Topic, count: int, *, keep_order: bool = False) -> None:
         self.app = app
+        self.keep_order = keep_order
         self.topic = topic
         self.count = count
         self.settled = 0
@@ -57,7 +58,10 @@ class Drain:
 
     def register(self) -> None:
         """Makes `handle` the handler of a group."""
-        self.app.consumer(self.topic, group="g", threads=THREADS)(self.handle)
+        keep_order = self.keep_order
+        self.app.consumer(self.topic, group="g", threads=THREADS, keep_order=keep_order)(
+            self.handle
+        )
 
     def handle(self, message: Message) -> None:
         """Looks into the message, which decodes its body."""

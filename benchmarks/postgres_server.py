@@ -10,6 +10,7 @@ import subprocess
 import tempfile
 import time
 import uuid
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -63,6 +64,19 @@ class PostgresServer:
         with self._connect() as connection:
             return str(connection.info.server_version // 10000)
 
+    def cpu_s(self) -> float:
+        """Seconds of CPU that the backends of its clients have used; its own chores do not count.
+
+        Those that have ended count as a whole, which the server's system keeps for it.
+        """
+        ticks = sum(_times(self._process.pid)[2:])
+        children = Path(f"/proc/{self._process.pid}/task/{self._process.pid}/children").read_text()
+        for child in map(int, children.split()):
+            with suppress(OSError):  # it has just ended
+                if b"postgres: qframe" in Path(f"/proc/{child}/cmdline").read_bytes():
+                    ticks += sum(_times(child))
+        return ticks / os.sysconf("SC_CLK_TCK")
+
     def new_database(self) -> str:
         """Makes an empty database; answers what libpq calls its URI."""
         name = f"bench_{uuid.uuid4().hex[:12]}"
@@ -86,3 +100,9 @@ class PostgresServer:
                 time.sleep(0.05)
             else:
                 return
+
+
+def _times(pid: int) -> list[int]:
+    """A process's ticks of user and system, and those of its children that have ended."""
+    stat = Path(f"/proc/{pid}/stat").read_text(encoding="ascii").rpartition(")")[2].split()
+    return [int(each) for each in stat[11:15]]

@@ -191,16 +191,26 @@ def bare(bench: Bench, kind: str) -> tuple[Reading, Reading]:
     return loop(bench.server, bench.count)
 
 
-def drain(bench: Bench, kind: str) -> Reading:
+def drain(bench: Bench, kind: str, *, keep_order: bool = False) -> Reading:
     """Handles a backlog."""
     topic = drive.topic_of(kind)
     with QFrame(bench.empty_store()) as app:
-        drain = drive.Drain(app, topic, bench.count)
+        drain = drive.Drain(app, topic, bench.count, keep_order=keep_order)
         drive.publish(app, topic, bench.count)
         with bench.server.reading(bench.count) as reading:
             drain.run()
         drain.check()
     return reading
+
+
+def order(bench: Bench) -> list[Row]:
+    """A backlog of a group that keeps order, in turns with one that does not; nothing fails."""
+    found: list[tuple[Reading, Reading]] = []
+    for number in range(bench.options.rounds):
+        turn = (False, True) if number % 2 else (True, False)
+        readings = {keeps: drain(bench, "stream", keep_order=keeps) for keeps in turn}
+        found.append((readings[False], readings[True]))
+    return rate_and_cpu("order", "stream consume, keep_order=True", found, bar="", ratio_bar="0.97")
 
 
 def rate_and_cpu(
@@ -506,6 +516,7 @@ def run_peers(server: RedisServer, count: int | None) -> list[dict[str, Any]]:
 MEASURES: dict[str, tuple[str, Callable[[Bench], list[Row]]]] = {
     "publish": ("publish", publish),
     "consume": ("consume a backlog, one process, 8 threads", consume),
+    "order": ('consume a stream that keeps order ("bare loop": one that does not)', order),
     "processes": ('consume with two processes ("bare loop": one)', processes),
     "latency": ("latency from publish to handler, 100 messages/s", latency),
     "idle": ("an idle worker, one consumer, 16 slots", idle),

@@ -77,8 +77,13 @@ class Races(NamedTuple):
 def main() -> int:
     """Runs the races on each store, and prints a JSON object for each."""
     made = argparse.ArgumentParser(prog="python -m benchmarks.timer_races", description=__doc__)
-    made.add_argument("--stores", nargs="*", default=["sqlite", "redis"], help="sorts, or URLs")
-    made.add_argument("--timers-db", help="the database beside a Redis store")
+    made.add_argument(
+        "--stores",
+        nargs="*",
+        default=["sqlite", "redis"],
+        help="sorts (sqlite, redis, postgres, mariadb), or URLs",
+    )
+    made.add_argument("--timers-db", help="a sort, or URL: the database beside a Redis store")
     made.add_argument("--rounds", type=int, default=10_000)
     made.add_argument("--workers", type=int, default=2)
     made.add_argument("--kill-every", type=float, default=1.0, metavar="SECONDS")
@@ -93,15 +98,19 @@ def main() -> int:
     failed = False
     for store in options.stores:
         with ExitStack() as stack:
-            url = store if "://" in store else stack.enter_context(opened(store))
+            url, timers_db = (
+                each if each is None or "://" in each else stack.enter_context(opened(each))
+                for each in (store, options.timers_db)
+            )
             began = time.perf_counter()
             found = race(
                 url, options.rounds, workers=options.workers, kill_every_s=options.kill_every,
-                seed=options.seed, timers_db=options.timers_db,
+                seed=options.seed, timers_db=timers_db,
             )  # fmt: skip
         print(json.dumps({
-            "store": url.partition(":")[0], "rounds": options.rounds, "acts": found.acts,
-            "calls": found.calls, "kills": found.kills, "wrong": found.wrong[:20],
+            "store": url.partition(":")[0], "timers_db": (timers_db or "").partition(":")[0],
+            "rounds": options.rounds, "acts": found.acts, "calls": found.calls,
+            "kills": found.kills, "wrong": found.wrong[:20],
             "seconds": round(time.perf_counter() - began),
         }), flush=True)  # fmt: skip
         failed = failed or bool(found.wrong)

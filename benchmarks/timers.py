@@ -1,16 +1,19 @@
 """`python -m benchmarks.timers`: the cost of timers beside many that wait, and how late they are.
 
-First, for 10^4, 10^5 and 10^6 timers that wait, spread over a year: the CPU time of setting one,
-one by one and in batches, and of handing out and settling one that is due. It is that of this
-process and of Redis' server; others that run on the machine do not count. Growth is the cost at the
-largest count over that at the smallest, and the bar is 1.3.
+First, for 10^4 and 10^6 timers that wait, spread over a year: the CPU time of setting one, one by
+one and in batches, and of handing out and settling one that is due. It is that of this process and
+of its servers; others that run on the machine do not count. Growth is the cost at the largest count
+over that at the smallest, and the bar is 1.3. Each count has a store of its own, and they take
+turns, since a machine is faster in one minute than in the next. The *bare* cost is that of the
+store's own index without qframe: adding a time to a sorted set or to a table by an index on it.
 
 Then, beside the most that wait, one worker process handles 20,000 timers that are due within 30 s:
 none early, none lost, none twice, and how late each handler began. The bars are 10 ms at the median
 and 50 ms at 99 %, on a machine that does nothing else.
 
-`--store` takes redis, sqlite or postgres, or the URL of an empty store, and `--timers-db` a
-database beside a Redis store.
+`--store` takes redis, sqlite or postgres, and `--timers-db` a database beside Redis: sqlite or
+postgres. The URL of an empty store in place of either is measured as it is, one count after the
+other, and without its server's CPU.
 """
 
 from __future__ import annotations
@@ -24,13 +27,15 @@ import sys
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any, Final
 
-from benchmarks.capacity import opened
+from benchmarks.postgres_server import PostgresServer
+from benchmarks.redis_server import RedisServer
 from benchmarks.report import machine
+from benchmarks.timers_bare import Bare, opened_bare
 from qframe import Message, Outgoing, QFrame, Topic
 from qframe.outcomes import Verdict
 from qframe.stores.types import PullRequest, Settlement
@@ -52,8 +57,9 @@ def main() -> None:
     made = argparse.ArgumentParser(prog="python -m benchmarks.timers", description=__doc__)
     made.add_argument("--store", default="sqlite")
     made.add_argument("--timers-db")
-    made.add_argument("--counts", type=int, nargs="*", default=[10_000, 100_000, 1_000_000])
-    made.add_argument("--calls", type=int, default=2_000, help="timers set and handed out")
+    made.add_argument("--counts", type=int, nargs="*", default=[10_000, 1_000_000])
+    made.add_argument("--calls", type=int, default=1_000, help="timers set and handed out")
+    made.add_argument("--turns", type=int, default=5, help="of each count, the least is told")
     made.add_argument("--due", type=int, default=20_000)
     made.add_argument("--within", type=float, default=30.0, metavar="SECONDS")
     made.add_argument("--serve", help=argparse.SUPPRESS)
@@ -62,16 +68,70 @@ def main() -> None:
     if options.serve:
         serve(options.serve, Path(options.calls_file), options.timers_db)
         return
-    say({"machine": machine()})
+    say({"machine": machine(), "load": round(os.getloadavg()[0], 1)})
+    counts = sorted(options.counts)
+    if "://" in options.store + (options.timers_db or ""):
+        counts = counts[-1:]  # one empty store
     with ExitStack() as stack:
-        store = options.store
-        url = store if "://" in store else stack.enter_context(opened(store))
-        app = stack.enter_context(QFrame(store=url, timers_db=options.timers_db, log_level="error"))
-        app.declare(TOPIC)
-        app.store.subscribe(TOPIC, GROUP)
-        grows(app, options)
+        measured = [Measured(stack, options, count) for count in counts]
+        grows(measured, options)
         if options.due:
-            is_late(app, url, options)
+            is_late(measured[-1], options)
+
+
+class Measured:
+    """A store of its own in which so many timers wait.
+
+    Args:
+        stack: closes it.
+        options: of the command.
+        count: how many wait.
+    """
+
+    def __init__(self, stack: ExitStack, options: argparse.Namespace, count: int) -> None:
+        self._servers: list[RedisServer | PostgresServer] = []
+        self.count = count
+        self.url = self._opened(stack, options.store)
+        self.timers_db: str | None = options.timers_db and self._opened(stack, options.timers_db)
+        self.app = stack.enter_context(
+            QFrame(store=self.url, timers_db=self.timers_db, log_level="error")
+        )
+        self.app.declare(TOPIC)
+        self.app.store.subscribe(TOPIC, GROUP)
+        self.app.store.take(TOPIC, GROUP, dict.fromkeys(range(TOPIC.slots), EPOCH))
+        self._bare = stack.enter_context(opened_bare(self.timers_db or self.url))
+        self._bare.fill(count)
+        fill(self.app, 0, count)
+
+    def spent_us(self, act: Callable[[QFrame, int], None], calls: int) -> float:
+        """The microseconds of CPU that an act costs for each of so many timers."""
+        before = self._cpu_s()
+        act(self.app, calls)
+        spent_s = self._cpu_s() - before
+        if act in (set_one_by_one, set_in_batches):
+            _take_back(self.app, calls)
+        return spent_s / calls * 1e6
+
+    def bare_us(self, act: Callable[[Bare, int, Callable[[], float]], float], calls: int) -> float:
+        """The same of the store's index alone."""
+        return act(self._bare, calls, self._cpu_s) / calls * 1e6
+
+    def _cpu_s(self) -> float:
+        return time.process_time() + sum(server.cpu_s() for server in self._servers)
+
+    def _opened(self, stack: ExitStack, store: str) -> str:
+        if "://" in store:
+            return store
+        if store == "sqlite":
+            folder = stack.enter_context(tempfile.TemporaryDirectory())
+            return f"sqlite:///{folder}/timers.db?synchronous=normal"
+        if store == "postgres":
+            postgres = stack.enter_context(PostgresServer())
+            self._servers.append(postgres)
+            return postgres.new_database()
+        redis = stack.enter_context(RedisServer())
+        self._servers.append(redis)
+        return redis.url
 
 
 def say(facts: dict[str, Any]) -> None:
@@ -79,52 +139,26 @@ def say(facts: dict[str, Any]) -> None:
     print(json.dumps(facts), flush=True)
 
 
-def grows(app: QFrame, options: argparse.Namespace) -> None:
-    """Measures the costs at each count of timers that wait."""
-    costs: dict[str, list[float]] = {}
-    waiting = 0
-    app.store.take(TOPIC, GROUP, dict.fromkeys(range(TOPIC.slots), EPOCH))
-    for count in sorted(options.counts):
-        fill(app, waiting, count)
-        waiting = count
-        cpu_s = meter(app)
-        mine = {
-            name: round(min(_spent(cpu_s, act, app, options.calls) for _ in range(3)), 1)
-            for name, act in ACTS.items()
-        }
-        for name, each in mine.items():
-            costs.setdefault(name, []).append(each)
-        say({"store": app.store.url.partition(":")[0], "waiting": count, "cpu_us_each": mine})
-    for name, all_of in costs.items():
-        growth = round(all_of[-1] / all_of[0], 2)
-        say({"cost": name, "growth": growth, "bar": BAR_GROWTH, "holds": growth < BAR_GROWTH})
+def grows(measured: Sequence[Measured], options: argparse.Namespace) -> None:
+    """Measures the costs at each count of timers that wait; the counts take turns."""
+    least: dict[tuple[str, int], float] = {}
 
+    def note(name: str, one: Measured, spent_us: float) -> None:
+        at = name, one.count
+        least[at] = min(least.get(at, spent_us), spent_us)
 
-def _spent(
-    cpu_s: Callable[[], float], act: Callable[[QFrame, int], None], app: QFrame, count: int
-) -> float:
-    """The microseconds of CPU that an act costs for each of so many timers."""
-    before = cpu_s()
-    act(app, count)
-    spent_s = cpu_s() - before
-    if act in (set_one_by_one, set_in_batches):
-        _take_back(app, count)
-    return spent_s / count * 1e6
-
-
-def meter(app: QFrame) -> Callable[[], float]:
-    """Reads the seconds of CPU of this process and, of Redis, of its server."""
-    if not app.store.url.startswith("redis://"):
-        return time.process_time
-    import redis
-
-    client = redis.Redis.from_url(app.store.url)
-
-    def cpu_s() -> float:
-        info = client.info("cpu")
-        return time.process_time() + info["used_cpu_user"] + info["used_cpu_sys"]
-
-    return cpu_s
+    for _ in range(options.turns):
+        for name, act in ACTS.items():
+            for one in measured:
+                note(name, one, one.spent_us(act, options.calls))
+        for name, bare_act in BARE.items():
+            for one in measured:
+                note(name, one, one.bare_us(bare_act, options.calls))
+    for name in (*ACTS, *BARE):
+        costs = {one.count: round(least[name, one.count], 1) for one in measured}
+        growth = round(least[name, measured[-1].count] / least[name, measured[0].count], 2)
+        told = {"bar": BAR_GROWTH, "holds": growth < BAR_GROWTH} if name in ACTS else {}
+        say({"cost": name, "cpu_us_each": costs, "growth": growth, **told})
 
 
 def fill(app: QFrame, start: int, count: int) -> None:
@@ -197,17 +231,20 @@ ACTS: Final = {
     "set again, in batches": set_again,
     "hand out and settle": hand_out,
 }
+BARE: Final = {"bare, in batches": Bare.add, "bare again, in batches": Bare.again}
 
 
-def is_late(app: QFrame, url: str, options: argparse.Namespace) -> None:
+def is_late(measured: Measured, options: argparse.Namespace) -> None:
     """Sets timers that are due soon, lets a worker process handle them, and prints how late."""
+    app = measured.app
     with tempfile.TemporaryDirectory() as folder:
         calls = Path(folder) / "calls"
         calls.touch()
         root = Path(__file__).parent.parent
         command = [
-            sys.executable, "-m", "benchmarks.timers", "--serve", url, "--calls-file", str(calls),
-            *(("--timers-db", options.timers_db) if options.timers_db else ()),
+            sys.executable, "-m", "benchmarks.timers", "--serve", measured.url,
+            "--calls-file", str(calls),
+            *(("--timers-db", measured.timers_db) if measured.timers_db else ()),
         ]  # fmt: skip
         worker = subprocess.Popen(command, cwd=root)
         try:
@@ -223,7 +260,7 @@ def is_late(app: QFrame, url: str, options: argparse.Namespace) -> None:
     late = sorted(at_ms - due_ms[key] for key, at_ms in taken if key in due_ms)
     p50, p99 = (late[int(len(late) * part)] if late else 0.0 for part in (0.5, 0.99))
     say({
-        "due": len(due_ms), "within_s": options.within, "beside": max(options.counts, default=0),
+        "due": len(due_ms), "within_s": options.within, "beside": measured.count,
         "early": sum(each < -1 for each in late), "lost": sum(key not in handled for key in due_ms),
         "twice": sum(count > 1 for count in handled.values()), "p50_ms": round(p50, 1),
         "p99_ms": round(p99, 1), "max_ms": round(late[-1] if late else 0.0, 1),

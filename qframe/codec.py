@@ -170,6 +170,11 @@ def encode_headers(
     return stored
 
 
+def own_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
+    """The headers that a user has given."""
+    return {name: value for name, value in (headers or {}).items() if not name.startswith("qf-")}
+
+
 def tags_of(headers: Mapping[str, str] | None) -> tuple[str, ...]:
     """The tags that a message was published with."""
     tags = headers.get(TAGS_HEADER) if headers else None

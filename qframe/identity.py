@@ -6,7 +6,7 @@ import os
 import re
 import secrets
 import socket
-from functools import cache
+from functools import cache, lru_cache
 from hashlib import sha256
 from pathlib import Path
 from typing import Final
@@ -30,14 +30,14 @@ def host_of(worker_id: str) -> str:
     return worker_id.rsplit("-", 2)[0]
 
 
+def is_neighbour(worker_id: str) -> bool:
+    """Whether a worker runs, or ran, on this machine, as another process."""
+    return (pid := _pid_here(worker_id)) is not None and pid != os.getpid()
+
+
 def is_dead(worker_id: str) -> bool:
     """Whether a worker has ended for sure: it ran on this machine, and its process is gone."""
-    try:
-        _, pid, mark = worker_id.rsplit("-", 2)
-        number = int(pid)
-    except ValueError:
-        return False
-    if mark[:6] != _machine():
+    if (number := _pid_here(worker_id)) is None:
         return False
     try:
         # The state stands behind the name, which may hold anything, brackets too.
@@ -47,6 +47,16 @@ def is_dead(worker_id: str) -> bool:
     except OSError:
         return False
     return state.split()[0] in _DEAD_STATES
+
+
+@lru_cache(maxsize=1024)  # every look at a roster asks for each member
+def _pid_here(worker_id: str) -> int | None:
+    """The number of a worker's process, if that is or was one of this machine."""
+    try:
+        _, pid, mark = worker_id.rsplit("-", 2)
+        return int(pid) if mark[:6] == _machine() else None
+    except ValueError:
+        return None
 
 
 @cache

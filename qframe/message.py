@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol, TypeAlias
 
 import msgspec
 
-from qframe.codec import decode_body, tags_of
+from qframe.codec import decode_body, own_headers, tags_of
 from qframe.errors import BadOption, UndecodableBody
 from qframe.topic import duration_ms
 
@@ -29,8 +29,9 @@ class Delivery(msgspec.Struct, array_like=True, gc=False, eq=False):
         body: the message's body, as stored.
         published_at_ms: when the store took it, in milliseconds since 1970 by the store's clock.
         slot: the slot it came from.
-        subject: what it is queued under; None for a message in the line of a stream, and the
-            text of its offset for one that left that line for a retry.
+        subject: what it is queued under; None for a message in the line of a stream. One that
+            left that line is queued under the text of its offset or, where its group keeps order,
+            under a text that stands for its key.
         seq: its offset in a stream; elsewhere a number that grows with each message of the slot.
         receipt: without it the delivery cannot be settled.
         attempt: how often the message was handed out to the group, this time included.
@@ -128,10 +129,7 @@ class Message(msgspec.Struct, eq=False, weakref=True):
     @property
     def headers(self) -> Mapping[str, str]:
         """The headers it was published with, without those of qframe's own."""
-        headers = self._delivery.headers
-        if not headers:
-            return {}
-        return {name: value for name, value in headers.items() if not name.startswith("qf-")}
+        return own_headers(self._delivery.headers)
 
     @property
     def tags(self) -> tuple[str, ...]:

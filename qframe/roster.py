@@ -18,11 +18,13 @@ class Member(msgspec.Struct, frozen=True):
         id: the worker's id.
         since_ms: when it joined, in milliseconds since 1970 by the clock of whoever keeps this.
         until_ms: when it counts as dead unless it is heard again.
+        retiring: whether it is to own no slot: it keeps each of its slots until that has drained.
     """
 
     id: str
     since_ms: int
     until_ms: int
+    retiring: bool = False
 
 
 class Owner(msgspec.Struct, frozen=True):

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Installs the servers that the tests start: Redis 7 or newer, PostgreSQL 15 or newer, MariaDB 10.6
 # or newer, ZooKeeper 3.8 or newer, Java 17 or newer for it and for Spark, openssl for their
-# certificates, promtool, which tries the alert rules, and Chromium, which looks at the console. Each
+# certificates, promtool, which tries the alert rules, Chromium, which looks at the console, and curl and
+# Node.js, which call the gateway. Each
 # test starts its own, which end with it; no daemon is started.
 set -eu
 
@@ -43,6 +44,10 @@ has_promtool() {
     command -v promtool >/dev/null 2>&1
 }
 
+has_node() {
+    command -v node >/dev/null 2>&1 && command -v curl >/dev/null 2>&1
+}
+
 has_chromium() {
     command -v chromium >/dev/null 2>&1
 }
@@ -57,6 +62,7 @@ missing() {
     has_openssl || echo openssl
     has_promtool || echo prometheus
     has_chromium || echo chromium
+    has_node || echo curl nodejs
 }
 
 packages=$(missing)
@@ -74,7 +80,8 @@ $(missing | sed -e 's/^redis-server$/  Redis 7 or newer (redis-server)/' \
     -e 's/^default-jre-headless$/  Java 17 or newer, for ZooKeeper and Spark (default-jre-headless)/' \
     -e 's/^openssl$/  openssl, for certificates (openssl)/' \
     -e 's/^prometheus$/  promtool, for the alert rules (prometheus)/' \
-    -e 's/^chromium$/  Chromium, for the console (chromium)/')
+    -e 's/^chromium$/  Chromium, for the console (chromium)/' \
+    -e 's/^curl nodejs$/  curl and Node.js, for examples in other languages (curl, nodejs)/')
 $1
 END
     exit 1

@@ -27,6 +27,8 @@ LAZY = {
     "cli/migrate.py",
     "cli/doctor.py",
     "cli/console.py",
+    "cli/gateway.py",
+    "cli/push.py",
 }
 NOT_GROUND = {"__init__", "__main__", "tables"}  # `tables` is for users' SQLAlchemy
 GROUND_MAY_USE = {"msgspec", "structlog", "typing_extensions"}  # the last for type checkers only
@@ -170,6 +172,18 @@ with suppress(StoreUnavailable), QFrame(store={!r}) as app:
 """
 
 
+READING_REDIS = {"hiredis", "redis", "rich", "typer"}
+COMMAND = """
+import sys
+from contextlib import suppress
+from qframe_ping import main
+sys.argv, sys.stdout = ["qframe", *{!r}], sys.stderr
+with suppress(SystemExit):
+    main()
+sys.stdout = sys.__stdout__
+"""
+
+
 @pytest.mark.parametrize(
     ("code", "needed"),
     [
@@ -184,6 +198,11 @@ with suppress(StoreUnavailable), QFrame(store={!r}) as app:
         (OPENED.format("model://"), set()),
         (OPENED.format("redis://127.0.0.1:1"), {"redis", "hiredis"}),
         (OPENED.format("sqlite:///lean.db"), {"sqlalchemy"}),
+        (COMMAND.format(["--help"]), {"typer", "rich"}),
+        *[
+            (COMMAND.format([*words, "--store", "redis://127.0.0.1:1"]), READING_REDIS)
+            for words in (["topics"], ["groups", "t"], ["peek", "t", "g"], ["explain", "t"])
+        ],
     ],
 )
 def test_a_process_loads_the_libraries_that_it_uses_and_no_other(
@@ -197,6 +216,41 @@ def test_a_process_loads_the_libraries_that_it_uses_and_no_other(
     loaded = set(said.stdout.split())
     assert loaded & (DRIVERS | EDGES) == needed
     assert "sqlalchemy.orm" not in loaded
+
+
+FIRST_PARTS = """
+admin app batching clock codec coordination current errors events forks hooks idempotency identity
+message models options outbox outcomes producing redaction retry roster runtime schedules service
+stores tags telemetry topic tracebacks
+"""
+FIRST_LIBRARIES = {"cronsim", "msgspec", "typing_extensions"}
+LATER = """
+qframe.app.instrumentor qframe.idempotency.effects_table qframe.idempotency.redis
+qframe.outbox.outbox qframe.outbox.relay qframe.runtime.process.child
+qframe.runtime.process.supervisor qframe.stores.model qframe.stores.redis qframe.stores.sql
+qframe.telemetry.prometheus qframe.telemetry.tracing
+"""
+SLOW = {"email", "http", "importlib.metadata", "multiprocessing", "sqlite3", "xml"}
+
+
+def test_import_loads_these_modules_and_no_other() -> None:
+    said = subprocess.run(
+        [sys.executable, "-c", "import qframe, sys; print(*sys.modules)"],
+        capture_output=True, text=True, check=True, env={**os.environ, "PYTHONPATH": str(ROOT)},
+    )  # fmt: skip
+    loaded = set(said.stdout.split())
+    assert "qframe.topic" in loaded
+    assert {name.split(".")[1] for name in loaded if name.startswith("qframe.")} <= set(
+        FIRST_PARTS.split()
+    )
+    assert not loaded & set(LATER.split())
+    assert not loaded & SLOW
+    libraries = {
+        name
+        for name in {each.split(".")[0] for each in loaded}
+        if name not in {*sys.stdlib_module_names, "qframe"} and not name.startswith("_")
+    }
+    assert libraries <= FIRST_LIBRARIES
 
 
 def test_what_is_loaded_by_use_is_what_it_is_called() -> None:

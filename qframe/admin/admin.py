@@ -19,6 +19,7 @@ from qframe.admin.groups import GroupAdmin
 from qframe.admin.holds import HoldAdmin
 from qframe.admin.keys import KeyAdmin
 from qframe.admin.looking import LookingAdmin
+from qframe.admin.outbox_verbs import OutboxAdmin
 from qframe.admin.removal import RemovalAdmin
 from qframe.admin.repair import RepairAdmin
 from qframe.admin.rights import checked_rights
@@ -35,7 +36,7 @@ from qframe.topic import Topic
 
 class Admin(
     LookingAdmin, FindingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, TimerAdmin,
-    ScheduleAdmin, StackAdmin, AuditAdmin, RepairAdmin, RemovalAdmin, CopyAdmin,
+    ScheduleAdmin, OutboxAdmin, StackAdmin, AuditAdmin, RepairAdmin, RemovalAdmin, CopyAdmin,
 ):  # fmt: skip
     """Looks at topics and groups, and changes them: `app.admin`.
 

@@ -258,7 +258,8 @@ class _TopicCopy:
         hold = Hold(by=self._by, why=_WHY, since_ms=self._target.now_ms())
         for name in names:
             expires_ms = _BROADCAST_EXPIRES_MS if "@" in name else None
-            self._target.subscribe(self._topic, name, start, expires_ms)
+            most = self._positions[name][0].max_parked
+            self._target.subscribe(self._topic, name, start, expires_ms, max_parked=most)
             self._target.tune(self._topic, name, {HOLD: text_of(hold), "paused": YES})
 
     def _copy_section(self, section: Section, *, dry_run: bool) -> None:

@@ -1,19 +1,22 @@
-"""Schedules for a person on call: paused, run, made up for, deleted, with rights and an audit."""
+"""Schedules for a person on call: put, paused, run, deleted, with rights and an audit."""
 
 from __future__ import annotations
 
 from datetime import datetime
+from typing import Unpack
 
 import msgspec
 
 from qframe.admin.context import AdminRole
 from qframe.outcomes import Outcome, Published
+from qframe.schedules.checked import ScheduleKeywords
 from qframe.schedules.record import Schedule
 from qframe.schedules.verbs import Backfilled
+from qframe.topic import Topic
 
 
 class ScheduleAdmin(AdminRole):
-    """Schedules; `app.schedules` is the same for programs, and puts them."""
+    """Schedules; `app.schedules` is the same for programs."""
 
     def schedules(self, *, prefix: str = "", limit: int = 1000) -> list[Schedule]:
         """Schedules, the next one due first; without the right to see bodies without theirs.
@@ -26,6 +29,23 @@ class ScheduleAdmin(AdminRole):
         context.require("view")
         found = context.schedules().find(prefix=prefix, limit=limit)
         return found if "body" in context.rights else [_without_body(each) for each in found]
+
+    def put_schedule(
+        self, name: str, when: str, *, topic: Topic | str, **options: Unpack[ScheduleKeywords]
+    ) -> Schedule:
+        """Makes a schedule, or changes it to this, as `app.schedules.put`.
+
+        Raises:
+            BadInput, UnknownTopic: as there.
+            NotAllowed: without the right to tune.
+        """
+        context = self._context
+        context.require("tune")
+        before = context.schedules().get(name)
+        after = context.schedules().put(name, when, topic=topic, by=context.audit.by, **options)
+        if before is not None and before.version == after.version:
+            return after
+        return self._told("put_schedule", after)
 
     def pause_schedule(self, name: str) -> Schedule:
         """Lets no tick fire until it is resumed; what is held back is skipped.

@@ -34,6 +34,8 @@ class TimerChoice(TypedDict, total=False):
         headers: headers by name; None for any value.
         since, until: when it is due: from `since` up to but not including `until`, as datetimes
             with a time zone or seconds since 1970.
+        published_until: only what was published up to that moment, in milliseconds since 1970, so
+            that what was set after somebody looked is left alone.
     """
 
     id: str | None
@@ -43,6 +45,7 @@ class TimerChoice(TypedDict, total=False):
     headers: Mapping[str, str | None] | None
     since: datetime | float | None
     until: datetime | float | None
+    published_until: int | None
 
 
 class TimerChanges(msgspec.Struct):
@@ -68,10 +71,14 @@ class CheckedChoice(NamedTuple):
     from_ms: int
     until_ms: int | None
     retrying: bool
+    published_until_ms: int | None
 
     def fits(self, record: Record) -> bool:
         """Whether a timer is meant."""
         if self.retrying and not (record.state == "waiting" and record.attempts):
+            return False
+        published_until_ms = self.published_until_ms
+        if published_until_ms is not None and record.published_at_ms > published_until_ms:
             return False
         due_ms = record.due_ms or 0
         is_within = self.from_ms <= due_ms and (self.until_ms is None or due_ms < self.until_ms)
@@ -96,7 +103,9 @@ def checked_choice(which: TimerChoice) -> CheckedChoice:
         id=which.get("id"), key=which.get("key"), tag=which.get("tag"),
         headers=which.get("headers") or {}, state="waiting" if state == "retrying" else state,
     )  # fmt: skip
-    return CheckedChoice(query, from_ms or 0, until_ms, state == "retrying")
+    return CheckedChoice(
+        query, from_ms or 0, until_ms, state == "retrying", which.get("published_until")
+    )
 
 
 def found_timers(

@@ -24,7 +24,7 @@ class TimerStatus(msgspec.Struct, kw_only=True, frozen=True):
         state: waiting; due (not handed out yet); doing; retrying (it waits after a failed attempt);
             dead (among the dead letters); handled; cancelled.
         id: the id of its message.
-        key: its key; None also where it is gone.
+        key: its key; None also where it is gone and was looked up by its id alone.
         due_ms: when it is due; None where it is gone.
         ended_ms: when it was handled, cancelled, or died.
         attempts: how many attempts it has had.
@@ -64,8 +64,12 @@ def status_of(
         )
         records += waiting.records
     found = [_standing(store, topic, each) for each in records]
-    if message_id is not None and topic.history_ms:
-        found += _ended(store.history(topic, message_id), {each.group for each in found})
+    if topic.history_ms:
+        entries = (
+            store.last_ended(topic, key or "") if message_id is None
+            else store.history(topic, message_id)
+        )  # fmt: skip
+        found += _ended(entries, {each.group for each in found}, key)
     return sorted(found, key=lambda each: each.group or "")
 
 
@@ -85,7 +89,9 @@ def _standing(store: Store, topic: Topic, record: Record) -> TimerStatus:
     )  # fmt: skip
 
 
-def _ended(entries: list[HistoryEntry], here: set[str | None]) -> Iterator[TimerStatus]:
+def _ended(
+    entries: list[HistoryEntry], here: set[str | None], key: str | None
+) -> Iterator[TimerStatus]:
     """The groups for which it is gone, if its history says why."""
     for group, those in groupby(entries, lambda each: each.group):
         history = tuple(those)
@@ -93,6 +99,7 @@ def _ended(entries: list[HistoryEntry], here: set[str | None]) -> Iterator[Timer
         state = {str(Verdict.ACK): "handled", CANCELLED: "cancelled", str(Verdict.DEAD): "dead"}
         if (group or None) not in here and last.verdict in state:
             yield TimerStatus(
-                group=group or None, state=state[last.verdict], id=last.id, ended_ms=last.ended_ms,
+                group=group or None, state=state[last.verdict], id=last.id, key=key,
+                ended_ms=last.ended_ms,
                 attempts=last.attempt, by=last.worker, error=last.error, history=history,
             )  # fmt: skip

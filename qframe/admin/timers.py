@@ -218,8 +218,8 @@ class Timers:
     ) -> list[TimerStatus]:
         """How it stands with each group: waiting, due, doing, retrying, handled, dead, cancelled.
 
-        Handled and cancelled ones are known by their id, in a topic with `history=`, for as long
-        as that keeps them; a key leads to what is there still.
+        Handled and cancelled ones are known in a topic with `history=`, for as long as that keeps
+        them: each by its id, and by its key the last one, where none of that key is there.
 
         Args:
             topic: the topic.

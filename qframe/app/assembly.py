@@ -12,18 +12,22 @@ from qframe.coordination.base import Coordinator
 from qframe.events import Events
 from qframe.hooks import Middleware
 from qframe.idempotency.base import Scope
+from qframe.options.consumer import check_topic
 from qframe.options.settings import Settings
 from qframe.outbox.open import relay_class
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.redaction import redacted
-from qframe.runtime.consume.consumer import Consumer, ExecutorParts, SettlerMaker
+from qframe.runtime.consume.consumer import Consumer, SettlerMaker
+from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.consume.varieties import executor_of, policy_of
+from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.event_loop import EventLoop
-from qframe.runtime.feed.settler import Settler
+from qframe.runtime.feed.settlement_sender import SettlementSender
+from qframe.runtime.feed.settler import OnLeaked, SettlementReceiver, Settler
 from qframe.runtime.handler.middleware import check_hooks, hooked
-from qframe.runtime.handler.spec import ConsumerSpec
+from qframe.runtime.handler.spec import ConsumerSpec, OnSettled
 from qframe.runtime.policies.checkers import Checkers
 from qframe.runtime.policies.loop_checker import AsyncCheckerAdapter, is_in_loop
 from qframe.runtime.process.live_settings import SettingsPoller
@@ -171,8 +175,13 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
         make_settler: SettlerMaker = Settler,
         flow_clock: Clock | None = None,
     ) -> Consumer:
-        """A consumer, with the policy and the executor that its spec asks for."""
+        """A consumer, with the policy and the executor that its spec asks for.
+
+        Raises:
+            BadOption: if an option has no meaning for the topic.
+        """
         options, group = spec.options, spec.group_of(self.settings.instance)
+        check_topic(options, topic)
         meter = None if self.meters is None else self.meters.of(topic.name, group)
         if meter is not None:
             spec = measured(spec, meter)
@@ -194,8 +203,11 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             store=self.store, coordinator=coordinator,
             max_bytes=options.max_in_flight_bytes or self.settings.max_in_flight_bytes,
             events=self.events, clock=self.clock, on_failure=on_failure, worker=worker,
-            make_settler=make_settler, flow_clock=flow_clock, meter=meter,
+            make_settler=_telling(make_settler, spec.on_settled), flow_clock=flow_clock,
+            meter=meter,
         )  # fmt: skip
+        if spec.is_handled_elsewhere:
+            made.flow.begin_at_full_speed()
         if meter is not None:
             meter.watch(made)
         return made
@@ -222,6 +234,18 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             declare=lambda: self.schedules.declare(self.declared), events=self.events,
             clock=self.clock, on_failure=on_failure,
         )  # fmt: skip
+
+
+def _telling(make_settler: SettlerMaker, on_settled: OnSettled | None) -> SettlerMaker:
+    """Makes a settler that tells what the store has said of each settlement."""
+
+    def make(
+        context: ConsumerContext, sender: SettlementSender, on_leaked: OnLeaked
+    ) -> SettlementReceiver:
+        sender.on_results = on_settled
+        return make_settler(context, sender, on_leaked)
+
+    return make_settler if on_settled is None else make
 
 
 def leads_schedules(settings: Settings, declared: Sequence[DeclaredSchedule]) -> bool:

@@ -22,11 +22,11 @@ from qframe.errors import BadOption, WorkerFailed
 from qframe.forks import Forks
 from qframe.identity import new_worker_id
 from qframe.message import Message
-from qframe.options.consumer import OnDead, consumer_options
+from qframe.options.consumer import OnDead, check_topic, consumer_options
 from qframe.options.rules import refuse_unknown
 from qframe.retry import Backoff
 from qframe.runtime.executors.pull_buffer import PullBuffer
-from qframe.runtime.handler.spec import ConsumerSpec
+from qframe.runtime.handler.spec import ConsumerSpec, OnSettled
 from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.tags import AllOf
 from qframe.topic import Topic, checked_name, duration_ms
@@ -48,6 +48,8 @@ class PullKeywords(TypedDict, total=False):
     on_dead: OnDead | None
     broadcast: bool
     broadcast_expires: float | str
+    keep_order: bool
+    max_parked: int
 
 
 class Pulls:
@@ -92,10 +94,12 @@ class Pull:
         options: `timeout`, after which a loop ends if no message has come (seconds, or a text such
             as "5s"; by default never); and, as of `consumer`, `max_in_flight`, `max_attempts`,
             `backoff`, `lease`, `start`, `serial`, `tags`, `on_dead`, `broadcast`,
-            `broadcast_expires`.
+            `broadcast_expires`, `keep_order`, `max_parked`.
         make_assembly: makes what a worker is made of, given who opens its coordinator.
         open_coordinator: opens the coordinator of a worker.
         pulls: the app's.
+        on_settled: called with deliveries and what the store has said of their settlements, from
+            a thread of the pull.
 
     Raises:
         BadOption: if an option is unknown or wrong.
@@ -110,10 +114,11 @@ class Pull:
         make_assembly: Callable[[Callable[[OnFailure], Coordinator]], Assembly],
         open_coordinator: Callable[[str, OnFailure], Coordinator],
         pulls: Pulls,
+        on_settled: OnSettled | None = None,
     ) -> None:
         of_consumer: dict[str, Any] = dict(options)
         self._timeout_s = _seconds(of_consumer.pop("timeout", None))
-        self._consumer = _consumer(topic, group, of_consumer)
+        self._consumer = _consumer(topic, group, of_consumer, on_settled)
         self._make_assembly = make_assembly
         self._open_coordinator = open_coordinator
         self._pulls = pulls
@@ -196,6 +201,21 @@ class Pull:
                 raise self._failure
         return message
 
+    def look(self) -> int:
+        """Has it look at its slots now, from any thread; `has_looked` says when it has."""
+        return self._worker.consumers[0].pull_loop.look() if self._worker is not None else 1
+
+    def has_looked(self, number: int, taken: int) -> bool:
+        """Whether all that it has found since `look` was taken.
+
+        Args:
+            number: what `look` has returned.
+            taken: how many messages have been taken from it in all.
+        """
+        if self._worker is None or self._worker.consumers[0].pull_loop.looked < number:
+            return False
+        return self._buffer().is_empty_after(taken)
+
     def close(self) -> None:
         """Ends it, from any thread: loops end, what was not settled is given back, uncounted."""
         worker, thread = self._worker, self._thread
@@ -263,7 +283,9 @@ class _Loop:
         return message
 
 
-def _consumer(topic: Topic | str, group: str, options: dict[str, Any]) -> ConsumerSpec:
+def _consumer(
+    topic: Topic | str, group: str, options: dict[str, Any], on_settled: OnSettled | None
+) -> ConsumerSpec:
     """Checks the options of a pull, and returns them as those of a consumer."""
     if not isinstance(topic, Topic):
         checked_name(topic, "topic")
@@ -272,7 +294,11 @@ def _consumer(topic: Topic | str, group: str, options: dict[str, Any]) -> Consum
         if name not in PullKeywords.__annotations__:
             refuse_unknown("pull option", name, PullKeywords.__annotations__)
     checked = consumer_options(auto_ack=False, **options)
-    return ConsumerSpec(topic, group, _no_handler, _no_handler, checked, is_pulled=True)
+    if isinstance(topic, Topic):
+        check_topic(checked, topic)
+    return ConsumerSpec(
+        topic, group, _no_handler, _no_handler, checked, is_pulled=True, on_settled=on_settled
+    )
 
 
 def _no_handler(message: Message) -> NoReturn:

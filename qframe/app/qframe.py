@@ -20,7 +20,7 @@ from qframe.errors import BadOption, ConsumerExists
 from qframe.events import Events
 from qframe.hooks import Middleware, middleware_given
 from qframe.idempotency.base import Checker
-from qframe.options.consumer import ConsumerKeywords, consumer_options
+from qframe.options.consumer import ConsumerKeywords, check_topic, consumer_options
 from qframe.options.settings import AppKeywords, Settings
 from qframe.outbox.open import check_relayed
 from qframe.producing.buffered import CAPACITY, BufferedProducer
@@ -90,7 +90,8 @@ class QFrame(PublishMethods):
                 `broadcast=False`, `broadcast_expires="7d"`, `on_dead=None`,
                 `idempotent_checker=None`, `timeout=None`, `batch=None`, `rate_limit=None`,
                 `breaker=None`, `max_in_flight_bytes=None`, `tags=None`, `middleware=()`,
-                `at_most_once=False`; `ConsumerOptions` tells what they mean.
+                `at_most_once=False`, `keep_order=False`, `max_parked=10_000`; `ConsumerOptions`
+                tells what they mean.
 
         Raises:
             BadOption: if an option is unknown or wrong.
@@ -102,6 +103,8 @@ class QFrame(PublishMethods):
             checked_name(topic, "topic")
         checked_name(group, "group")
         checked = consumer_options(**options)
+        if isinstance(topic, Topic):
+            check_topic(checked, topic)
         checker = self.parts.checkers.checked(checked.idempotent_checker)
 
         def register(function: Function) -> Function:

@@ -29,11 +29,6 @@ def body_as_json(body: bytes, headers: Mapping[str, str] | None) -> dict[str, An
     return {"body": value}
 
 
-def own_headers(headers: Mapping[str, str] | None) -> dict[str, str]:
-    """The headers that the user has given."""
-    return {name: value for name, value in (headers or {}).items() if not name.startswith("qf-")}
-
-
 def _decoded(body: bytes, headers: Mapping[str, str] | None) -> Any:
     try:
         return decode_body(body, headers)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from collections.abc import Callable
+from typing import Any, Final, Self
 
 from typer.core import TyperCommand, TyperGroup
 
@@ -10,16 +11,21 @@ from qframe.errors import BadOption
 from qframe.options.consumer import ConsumerOptions
 from qframe.options.rules import options_of
 
+_PLAIN: Final = (str, int, float)
 _TUNED: Final = {"threads": "--threads", "rate_limit": "--rate", "max_in_flight": "--in-flight"}
 
 
 class Commands(TyperGroup):
     """A group whose commands name their arguments as people do: `MODULE...`, `[TOPIC]`."""
 
+    def get_params(self, ctx: Any) -> Any:
+        """Its own options."""
+        return _read_late(super().get_params(ctx))
+
     def get_command(self, ctx: Any, cmd_name: str) -> Any:
         """The command of a name, or None."""
         command = super().get_command(ctx, cmd_name)
-        for parameter in [] if command is None else command.params:
+        for parameter in [] if command is None else _read_late(command.get_params(ctx)):
             _make_plain(parameter)
         return command
 
@@ -33,6 +39,40 @@ def _make_plain(parameter: Any) -> None:
     piece = (name if parameter.required else f"[{name}]") + ("..." if parameter.nargs != 1 else "")
     parameter.display_type_rich = lambda **_: None
     parameter.get_usage_pieces = lambda _: [piece]
+
+
+class _ValueReader:
+    """Takes values that are of their type already, as texts and defaults are, for what they are.
+
+    Typer asks pydantic about every value, whose import takes as long as that of all of qframe.
+    """
+
+    def __init__(self, by_pydantic: Callable[[], Any]) -> None:
+        self._by_pydantic = by_pydantic
+
+    def __call__(self) -> Self:
+        """Itself, in place of what typer would make."""
+        return self
+
+    def coerce(self, value: Any, param: Any, ctx: Any) -> Any:
+        """The value that a command is called with, by what was read of the command line."""
+        is_list = param.multiple or param.nargs == -1
+        if value is None:
+            return () if is_list else None
+        wanted = param.type_descriptor
+        if wanted.parameter_info.parser is None:
+            if type(value) is wanted.annotation and wanted.annotation in _PLAIN:
+                return value
+            if wanted.annotation == list[str] and type(value) is tuple:
+                return list(value)
+        return self._by_pydantic().coerce(value, param=param, ctx=ctx)
+
+
+def _read_late(parameters: list[Any]) -> list[Any]:
+    for parameter in parameters:
+        if not isinstance(parameter.get_runtime_param, _ValueReader):
+            parameter.get_runtime_param = _ValueReader(parameter.get_runtime_param)
+    return parameters
 
 
 class TopicCommands(Commands):

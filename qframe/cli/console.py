@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 import os
-from importlib.util import find_spec
 from typing import Annotated, Final
 
 import typer
 
 from qframe.cli.modules import apps_of
-from qframe.cli.output import say_error
+from qframe.cli.output import say_aside
 from qframe.cli.target import Target, coordinated
-from qframe.errors import BadOption
-from qframe.http_port import address_of
+from qframe.cli.web import require, web_address
 from qframe.telemetry.logs import log_events
 
 TOKEN_VARIABLE: Final = "QFRAME_CONSOLE_TOKEN"  # noqa: S105 - the name of a variable
-_LOOPBACK: Final = ("127.0.0.1", "::1", "localhost")
-_PACKAGES: Final = ("starlette", "jinja2", "uvicorn")
 
 
 @coordinated
@@ -55,14 +51,13 @@ def console(
     QFRAME_CONSOLE_TOKEN holds a token that visitors have to type in; any other address than this
     machine's needs that, or the word of a proxy.
     """
-    _check_installed()
+    require("console", "web")
     token = os.environ.get(TOKEN_VARIABLE) or None
-    host, number = address_of("--port", port if ":" in port else f"127.0.0.1:{port}")
-    if host not in _LOOPBACK and token is None and user_header is None:
-        raise BadOption(
-            "--port", port, "whoever reaches this address could look into the store",
-            f"set {TOKEN_VARIABLE}, or name --user-header of a proxy, or serve 127.0.0.1",
-        )  # fmt: skip
+    address = web_address(
+        port, is_guarded=token is not None or user_header is not None,
+        danger="look into the store",
+        remedy=f"set {TOKEN_VARIABLE}, or name --user-header of a proxy, or serve 127.0.0.1",
+    )  # fmt: skip
     # Loaded here, since no other command needs it, and it is an extra.
     import uvicorn
 
@@ -75,20 +70,11 @@ def console(
             prefix=prefix, environment=environment, outboxes=outboxes,
         )  # fmt: skip
         stop = log_events(app.events, app.settings, level="info")
-        shown = f"[{host}]" if ":" in host else host
-        say_error(f"the console is at http://{shown or '127.0.0.1'}:{number}{prefix}/")
+        say_aside(f"the console is at {address.url()}{prefix}/")
         try:
             uvicorn.run(
-                served, host=host or "0.0.0.0", port=number, log_level="warning",  # noqa: S104 - asked for, and guarded
+                served, host=address.bound, port=address.port, log_level="warning",
                 access_log=False, proxy_headers=False, server_header=False, lifespan="off",
             )  # fmt: skip
         finally:
             stop()
-
-
-def _check_installed() -> None:
-    for package in _PACKAGES:
-        if find_spec(package) is None:
-            raise BadOption(
-                "console", package, "this package is missing", "pip install 'qframe[web]'"
-            )

@@ -89,7 +89,7 @@ def show(
     """Shows one dead letter, with its error and traceback."""
     with target.opened() as app:
         record = app.admin.dead_show(topic, group, message_id)
-        now_ms = app.store.now_ms()
+        now_ms = app.store.now_ms(app.store.topic(topic))
     if as_json:
         say_json(record_as_json(record))
     else:

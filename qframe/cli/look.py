@@ -7,13 +7,13 @@ from typing import Annotated
 import typer
 
 from qframe.admin.looking import STATES
-from qframe.cli.bodies import own_headers
 from qframe.cli.flags import AsJson, By, GroupName, Limit, TopicName
 from qframe.cli.output import facts, say, say_json, table
 from qframe.cli.records import as_json as record_as_json
 from qframe.cli.records import body_text, second, why
 from qframe.cli.target import Target, targeted
 from qframe.clock import moment
+from qframe.codec import own_headers
 from qframe.stores.faults import is_mendable
 from qframe.stores.records import Record
 

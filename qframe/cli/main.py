@@ -21,6 +21,7 @@ from qframe.cli.delete_topic import delete_topic
 from qframe.cli.doctor import doctor
 from qframe.cli.drop_group import drop_group
 from qframe.cli.explain import explain
+from qframe.cli.gateway import gateway
 from qframe.cli.holds import holds, pause, resume
 from qframe.cli.keys import skip, unblock
 from qframe.cli.look import peek, verify
@@ -31,6 +32,7 @@ from qframe.cli.output import say, say_error
 from qframe.cli.ownership import slots, workers
 from qframe.cli.ping import ping
 from qframe.cli.publish import publish
+from qframe.cli.push import push
 from qframe.cli.scale import scale
 from qframe.cli.schedules import schedules
 from qframe.cli.search import search
@@ -79,6 +81,8 @@ cli.command()(unblock)
 cli.command()(drop_group)
 cli.command()(metrics)
 cli.command()(console)
+cli.command()(gateway)
+cli.command()(push)
 cli.command()(delete_topic)
 cli.command("copy")(copy_topic)
 cli.command()(migrate)

@@ -14,7 +14,7 @@ import typer
 
 from qframe.app.qframe import QFrame
 from qframe.cli.modules import apps_of
-from qframe.cli.output import say_error
+from qframe.cli.output import say_aside, say_error
 from qframe.cli.target import Target, coordinated
 from qframe.clock import SYSTEM_CLOCK
 from qframe.events import Events
@@ -79,7 +79,7 @@ def metrics(
         )  # fmt: skip
         registry = registry_of(FamilyCollector(numbers.families))
         with served("--port", port, registry, app.events), heard_signals() as heard:
-            say_error(f"serving {PATH} at {port}")
+            say_aside(f"serving {PATH} at {port}")
             heard.get()
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from contextlib import AbstractContextManager, suppress
 from typing import TYPE_CHECKING, Annotated, Any, Final
 
@@ -10,18 +9,18 @@ import msgspec
 import typer
 
 from qframe.cli.asking import ask, check_chosen
-from qframe.cli.bodies import body_as_json, body_as_text, own_headers
+from qframe.cli.bodies import body_as_json, body_as_text
 from qframe.cli.commands import Commands
-from qframe.cli.flags import AsJson, Limit
+from qframe.cli.flags import AsJson, By, Limit, Yes
 from qframe.cli.output import counted, facts, say, say_json, table
 from qframe.cli.target import Target, targeted
 from qframe.cli.times import ago
 from qframe.clock import moment
-from qframe.codec import tags_of
+from qframe.codec import own_headers, tags_of
 
 if TYPE_CHECKING:
-    from qframe.cli.outboxes import OutboxInspectors
-    from qframe.outbox.inspector import OutboxInspector, Waiting
+    from qframe.cli.outboxes import OutboxPlaces
+    from qframe.outbox.inspector import Waiting
 
 _MOST: Final = 100_000
 
@@ -55,8 +54,8 @@ def list_waiting(
 
     A refused message holds back the later messages of its key, or of its whole topic.
     """
-    with _outboxes_at(target, where, prefix, must_ask=refused) as inspectors:
-        found = [each for _, each in inspectors.waiting(limit, refused=refused)]
+    with _outboxes_at(target, where, prefix, must_ask=refused) as places:
+        found = [each for _, each in places.waiting(limit, refused=refused)]
     if as_json:
         say_json([_as_json(each) for each in found])
     elif not found:
@@ -87,8 +86,8 @@ def show(
     as_json: AsJson = False,
 ) -> None:
     """Shows one message of an outbox, and why it waits."""
-    with _outboxes_at(target, where, prefix) as inspectors:
-        found = [each for _, each in inspectors.named([message_id])]
+    with _outboxes_at(target, where, prefix) as places:
+        found = [each for _, each in places.named([message_id])]
     if as_json:
         say_json(_as_json(found[0]))
         return
@@ -116,15 +115,17 @@ def show(
 def retry(
     target: Target,
     where: Where,
+    by: By = None,
     prefix: Prefix = None,
 ) -> None:
     """Makes relays try refused messages again at once.
 
     They do so by themselves, each time after a longer pause, of 30 s at most.
     """
-    with _outboxes_at(target, where, prefix) as inspectors:
-        for inspector in inspectors.inspectors:
-            inspector.try_again()
+    with _outboxes_at(target, where, prefix, must_ask=True, by=by) as places:
+        for outbox, _, admin in places.places:
+            if admin is not None:
+                admin.outbox_retry(outbox)
     say("relays try again within 1 s")
 
 
@@ -135,7 +136,8 @@ def drop(
     where: Where,
     ids: Ids = None,
     everything: Annotated[bool, typer.Option("--all", help="All refused messages.")] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
+    by: By = None,
     prefix: Prefix = None,
 ) -> None:
     """Removes messages from an outbox for good; asks first, unless --yes.
@@ -143,29 +145,30 @@ def drop(
     A message that a relay has in hand at this moment is still published.
     """
     check_chosen("outbox drop", ids, everything, f"qframe outbox list {where}")
-    with _outboxes_at(target, where, prefix, must_ask=everything) as inspectors:
+    with _outboxes_at(target, where, prefix, must_ask=True, by=by) as places:
         if ids:
-            chosen = inspectors.named(list(dict.fromkeys(ids)))
+            chosen = places.named(list(dict.fromkeys(ids)))
         else:
-            chosen = inspectors.waiting(_MOST, refused=True)
+            chosen = places.waiting(_MOST, refused=True)
         if chosen and not yes:
             ask(f"Drop {counted(len(chosen), 'message')} of the outbox for good?")
-        numbers: defaultdict[OutboxInspector, list[int]] = defaultdict(list)
-        for inspector, each in chosen:
-            numbers[inspector].append(each.row.number)
-        done = sum(inspector.drop(some) for inspector, some in numbers.items())
+        done = 0
+        for place in places.places:
+            some = [each for at, each in chosen if at is place]
+            if some and place.admin is not None:
+                done += place.admin.outbox_drop(place.outbox, some)
     say(f"{counted(done, 'message')} dropped")
     if tried := sum(each.row.sent_at is not None for _, each in chosen):
         say(f"{tried} of them may already be in their topics")
 
 
 def _outboxes_at(
-    target: Target, where: str, prefix: str | None, *, must_ask: bool = False
-) -> AbstractContextManager[OutboxInspectors]:
+    target: Target, where: str, prefix: str | None, *, must_ask: bool = False, by: str | None = None
+) -> AbstractContextManager[OutboxPlaces]:
     """The outboxes at a place; no other command pays for loading them, and SQLAlchemy."""
     from qframe.cli.outboxes import outboxes_at
 
-    return outboxes_at(target, where, prefix, must_ask=must_ask)
+    return outboxes_at(target, where, prefix, must_ask=must_ask, by=by)
 
 
 def _as_json(waiting: Waiting) -> dict[str, Any]:

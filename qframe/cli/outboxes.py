@@ -7,8 +7,9 @@ from contextlib import ExitStack, contextmanager
 from typing import NamedTuple
 
 from sqlalchemy import create_engine
-from sqlalchemy.exc import ArgumentError, NoSuchModuleError, SQLAlchemyError
+from sqlalchemy.exc import ArgumentError, NoSuchModuleError
 
+from qframe.admin.admin import Admin
 from qframe.app.qframe import QFrame
 from qframe.cli.modules import apps_of
 from qframe.cli.output import say_error
@@ -18,32 +19,45 @@ from qframe.errors import BadModule, BadOption, BadUrl, QFrameError
 from qframe.options.settings import Settings
 from qframe.outbox.inspector import OutboxInspector, Waiting, has_tables
 from qframe.outbox.outbox import Outbox
-from qframe.stores.base import Store
 from qframe.tables import DEFAULT_PREFIX
+from qframe.telemetry.logs import log_events
 
 
-class OutboxInspectors(NamedTuple):
-    """The inspectors of all outboxes that were named, looked at together."""
+class OutboxPlace(NamedTuple):
+    """An outbox that was named.
 
-    inspectors: Sequence[OutboxInspector]
+    Attributes:
+        outbox: the outbox.
+        inspector: looks at it.
+        admin: its verbs; None if its store is away.
+    """
 
-    def waiting(self, limit: int, *, refused: bool) -> list[tuple[OutboxInspector, Waiting]]:
+    outbox: Outbox
+    inspector: OutboxInspector
+    admin: Admin | None
+
+
+class OutboxPlaces(NamedTuple):
+    """All outboxes that were named, looked at together."""
+
+    places: Sequence[OutboxPlace]
+
+    def waiting(self, limit: int, *, refused: bool) -> list[tuple[OutboxPlace, Waiting]]:
         """The waiting messages, outbox by outbox, the oldest first."""
-        found: list[tuple[OutboxInspector, Waiting]] = []
-        for inspector in self.inspectors:
+        found: list[tuple[OutboxPlace, Waiting]] = []
+        for place in self.places:
             if left := limit - len(found):
-                found += [(inspector, each) for each in inspector.waiting(left, refused=refused)]
+                waiting = place.inspector.waiting(left, refused=refused)
+                found += [(place, each) for each in waiting]
         return found
 
-    def named(self, ids: Sequence[str]) -> list[tuple[OutboxInspector, Waiting]]:
+    def named(self, ids: Sequence[str]) -> list[tuple[OutboxPlace, Waiting]]:
         """The waiting messages of these ids.
 
         Raises:
             BadOption: if one waits in none of the outboxes.
         """
-        found = [
-            (inspector, each) for inspector in self.inspectors for each in inspector.named(ids)
-        ]
+        found = [(place, each) for place in self.places for each in place.inspector.named(ids)]
         there = {each.row.id for _, each in found}
         for message_id in ids:
             if message_id not in there:
@@ -56,18 +70,19 @@ class OutboxInspectors(NamedTuple):
 
 @contextmanager
 def outboxes_at(
-    target: Target, where: str, prefix: str | None, *, must_ask: bool = False
-) -> Iterator[OutboxInspectors]:
-    """The inspectors of the outboxes of a module or the URL of a database.
+    target: Target, where: str, prefix: str | None, *, must_ask: bool = False, by: str | None = None
+) -> Iterator[OutboxPlaces]:
+    """The outboxes of a module or the URL of a database.
 
-    Their store is only asked for reasons. If it is away, that is said, and what waits is known all
-    the same.
+    Their store is asked for reasons, and keeps the audit of what is changed. If it is away, that is
+    said, and what waits is known all the same.
 
     Args:
         target: whose store is asked about an outbox in a database.
         where: the module or the URL.
         prefix: what the names of the tables begin with, in a database; None for the default.
         must_ask: whether nothing can be done without the store.
+        by: who acts, for the audit.
 
     Raises:
         QFrameError: if there is no outbox, or its database cannot be used.
@@ -84,22 +99,11 @@ def outboxes_at(
                 "module", where, "its apps have no relay",
                 "write app.relay(Outbox(engine)), or name the URL of the outbox's database",
             )  # fmt: skip
-        try:
-            for outbox, _ in found:
-                _refuse_without_tables(outbox)
-            yield OutboxInspectors(
-                [
-                    OutboxInspector(outbox, _store_of(each, stack, must_ask))
-                    for outbox, each in found
-                ]
-            )
-        except SQLAlchemyError as error:
-            shown = found[0][0].engine.url.render_as_string(hide_password=True)
-            why = " ".join(str(getattr(error, "orig", None) or error).split())
-            raise BadOption(
-                "outbox", shown, f"its database cannot be used: {why}",
-                "check that it runs, its URL, and the rights of its user",
-            ) from error  # fmt: skip
+        for outbox, _ in found:
+            _refuse_without_tables(outbox)
+        yield OutboxPlaces(
+            [_place(outbox, _app_of(each, stack, must_ask), by) for outbox, each in found]
+        )
 
 
 def _in_database(url: str, prefix: str | None, stack: ExitStack) -> Outbox:
@@ -126,16 +130,24 @@ def _refuse_without_tables(outbox: Outbox) -> None:
         )  # fmt: skip
 
 
-def _store_of(settings: Settings, stack: ExitStack, must_ask: bool) -> Store | None:
-    """The store, only looked at; None, once that was said, if it is away."""
+def _place(outbox: Outbox, app: QFrame | None, by: str | None) -> OutboxPlace:
+    if app is None:
+        return OutboxPlace(outbox, OutboxInspector(outbox, None), None)
+    return OutboxPlace(outbox, OutboxInspector(outbox, app.store), app.admin.acting(by=by))
+
+
+def _app_of(settings: Settings, stack: ExitStack, must_ask: bool) -> QFrame | None:
+    """The app of a store that is only looked at; None, once that was said, if it is away."""
     try:
         app = stack.enter_context(
             QFrame(store=looked_at(settings.store), namespace=settings.namespace)
         )
         app.store.now_ms()
+        if must_ask:
+            stack.callback(log_events(app.events, settings, level="info"))
     except QFrameError as error:
         if must_ask:
             raise
         say_error(f"cannot show which messages are refused: {error}")
         return None
-    return app.store
+    return app

@@ -40,6 +40,12 @@ def say_json(value: Any, *, in_a_line: bool = False) -> None:
     sys.stdout.write(json.dumps(value, indent=indent, ensure_ascii=not is_unicode) + "\n")
 
 
+def say_aside(text: str) -> None:
+    """Prints a line beside the output, on stderr, without credentials."""
+    sys.stderr.write(escaped(redacted(text)) + "\n")
+    sys.stderr.flush()
+
+
 def say_error(text: str) -> None:
     """Prints an error on one line, red on a terminal, without credentials."""
     Console(stderr=True, highlight=False).print(error_line(text), soft_wrap=True)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from qframe.cli.bodies import CUT_AT, body_as_json, body_as_text, own_headers
+from qframe.cli.bodies import CUT_AT, body_as_json, body_as_text
 from qframe.cli.times import length
 from qframe.clock import moment
-from qframe.codec import tags_of
+from qframe.codec import own_headers, tags_of
 from qframe.stores.records import Record
 
 

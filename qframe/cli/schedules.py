@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated, Any, Final
 
 import msgspec
 import typer
 
-from qframe.admin.audit_log import user_at_host
+from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask
 from qframe.cli.commands import Commands
 from qframe.cli.flags import AsJson, By, Limit, Yes
 from qframe.cli.output import say, say_json, table
-from qframe.cli.target import Target, targeted
+from qframe.cli.target import Target, coordinated, targeted
 from qframe.cli.times import moment_of
 from qframe.clock import moment
-from qframe.errors import BadOption
+from qframe.errors import BadOption, QFrameError
 from qframe.schedules.preview import Preview, Tick
 from qframe.schedules.record import Schedule
+from qframe.schedules.records import GROUP, TOPIC
 from qframe.schedules.timing import in_words
 
 schedules: Final = typer.Typer(
@@ -39,7 +43,7 @@ Count = Annotated[int, typer.Option("--count", min=1, max=1000, metavar="N", hel
 
 
 @schedules.command(name="list")
-@targeted
+@coordinated
 def list_schedules(
     target: Target,
     prefix: Annotated[
@@ -51,6 +55,7 @@ def list_schedules(
     """Lists schedules, the next one due first."""
     with target.opened() as app:
         found = app.schedules.find(prefix=prefix, limit=limit)
+        _warn_without_leader(app, found)
     if as_json:
         say_json([_facts(each) for each in found])
     elif not found:
@@ -82,7 +87,7 @@ def show(target: Target, name: Name, as_json: AsJson = False) -> None:
 
 
 @schedules.command()
-@targeted
+@coordinated
 def put(
     target: Target,
     name: Name,
@@ -119,9 +124,10 @@ def put(
         "start": None if start is None else moment_of(start, "start"),
         "end": None if end is None else moment_of(end, "end"),
     }  # fmt: skip
-    who = by or user_at_host()
-    with target.acting(by) as (app, _):
-        _show(app.schedules.put(name, when, topic=topic, by=who, **options), as_json=as_json)
+    with target.acting(by) as (app, admin):
+        made = admin.put_schedule(name, when, topic=topic, **options)
+        _show(made, as_json=as_json)
+        _warn_without_leader(app, [made])
 
 
 @schedules.command()
@@ -225,6 +231,18 @@ def delete(
         say_json(_facts(gone))
     else:
         say(f"{name} is gone")
+
+
+def _warn_without_leader(app: QFrame, schedules: Sequence[Schedule]) -> None:
+    """Says on stderr that ticks are to come and no worker leads, as far as that can be known."""
+    if not any(_state_of(each) in ("active", "blocked") for each in schedules):
+        return
+    with suppress(QFrameError):
+        if not app.coordinator.roster(TOPIC, GROUP).owners:
+            sys.stderr.write(
+                "warning: no worker leads, so nothing ticks: start one whose app declares a "
+                'schedule, or has schedules="on"\n'
+            )
 
 
 def _facts(schedule: Schedule) -> dict[str, Any]:

@@ -119,7 +119,7 @@ def show(
     if as_json:
         say_json([_facts(each) for each in found])
     elif not found:
-        say("nothing is known of it; what has ended is known by --id, if its topic has a history")
+        say("nothing is known of it; what has ended is known if its topic has a history")
     else:
         table(
             ("group", "state", "due", "ended", "attempts", "by", "id", "error"),

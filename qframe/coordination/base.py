@@ -65,6 +65,12 @@ class Membership(Protocol):
     def unknown(self) -> UnknownGroup | None:
         """The error that said the group is gone, once for each; None if there was none."""
 
+    def retire(self) -> None:
+        """Wants no slots from now on: all are leaving, and each is freed as soon as it has drained.
+
+        The others may own each of them from then on, while handlers of the rest still run.
+        """
+
     def leave(self) -> None:
         """Gives all slots up; idempotent. The consumer has settled or given back everything."""
 
@@ -146,6 +152,9 @@ class CoordinatorSession(Protocol):
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Frees the slots that it owns under these epochs."""
 
+    def retire(self) -> None:
+        """Tells the others that its slots are to be theirs, each once it is freed; idempotent."""
+
     def leave(self) -> None:
         """Frees all slots and leaves the group."""
 
@@ -173,6 +182,9 @@ class LeaseStore(Protocol):
 
     def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
         """Frees the member's slots."""
+
+    def retire(self, topic: Topic, group: str, member: str) -> None:
+        """Marks a member as one that is to own nothing."""
 
     def leave(self, topic: Topic, group: str, member: str) -> None:
         """Removes a member and frees its slots."""

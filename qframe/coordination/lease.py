@@ -26,13 +26,14 @@ from qframe.coordination.assignment import assign
 from qframe.coordination.base import CERTAIN, LeaseStore, OnFailure, RosterBell, SessionView
 from qframe.coordination.member import Expiry, MembershipService
 from qframe.events import Events
-from qframe.identity import is_dead
+from qframe.identity import is_dead, is_neighbour
 from qframe.roster import Roster
 from qframe.topic import Topic
 
 LONGER: Final = 3
 HEARTBEATS: Final = 6
 LOOK_EVERY_S: Final = 0.2
+LOOK_OFTEN_S: Final = 0.05
 LOOK_EVERY_WITH_BELL_S: Final = 2.0
 _RANDOM_BITS: Final = 24
 _NEVER: Final = Roster(-1, [], {})
@@ -66,7 +67,7 @@ class LeaseCoordinator:
         self._events = events
         self._clock = clock
         self._on_failure = on_failure
-        self._expiry = Expiry(self._lease_s / 20, on_failure)
+        self._expiry = Expiry(self._lease_s, on_failure)
 
     def join(self, topic: Topic, group: str, *, on_change: Callable[[], None]) -> MembershipService:
         """Takes part."""
@@ -119,6 +120,7 @@ class LeaseSession:
         self._heartbeat_s = float("-inf")
         self._bell: RosterBell | None = store.roster_bell(topic, group)
         self._rung = True
+        self._lacks = False
         self._awake = threading.Event()
 
     @property
@@ -183,6 +185,10 @@ class LeaseSession:
         left = {slot: owner for slot, owner in owners.items() if slot not in slots}
         self._roster = structs.replace(self._roster, owners=left)
 
+    def retire(self) -> None:
+        """Marks its row."""
+        self._store.retire(self._topic, self._group, self._worker)
+
     def leave(self) -> None:
         """Takes its rows away."""
         try:
@@ -193,13 +199,26 @@ class LeaseSession:
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Waits for the roster's bell where there is one, else for as long as may be unseen."""
-        longest_s = LOOK_EVERY_S if self._bell is None else LOOK_EVERY_WITH_BELL_S
+        longest_s = LOOK_EVERY_WITH_BELL_S
+        if self._bell is None:
+            longest_s = LOOK_OFTEN_S if self._lacks else LOOK_EVERY_S
         longest_s = min(longest_s, self._lease_s / HEARTBEATS, timeout_s or longest_s)
         if self._bell is None:
             self._awake.wait(longest_s)
             self._awake.clear()
         else:
-            self._rung = self._bell.wait(longest_s)
+            self._rung = self._wait(self._bell, self._clock.monotonic_s() + longest_s)
+
+    def _wait(self, bell: RosterBell, until_s: float) -> bool:
+        """Waits for the bell, and for the end of a neighbour; returns whether it rang."""
+        neighbours = [one.id for one in self._roster.members if is_neighbour(one.id)]
+        while True:
+            left_s = until_s - self._clock.monotonic_s()
+            slice_s = min(left_s, LOOK_EVERY_S) if neighbours else left_s
+            if bell.wait(slice_s):
+                return True
+            if slice_s == left_s or any(map(is_dead, neighbours)):
+                return False
 
     def wake(self) -> None:
         """Ends a wait."""
@@ -233,14 +252,16 @@ class LeaseSession:
     def _view(self, roster: Roster, owned: Mapping[int, str]) -> SessionView:
         current = {slot: owner.member for slot, owner in roster.owners.items()}
         assignment = assign(
-            self._topic.slots, [member.id for member in roster.members], current,
-            f"{self._topic.name}/{self._group}",
+            self._topic.slots, [member.id for member in roster.members if not member.retiring],
+            current, f"{self._topic.name}/{self._group}",
         )  # fmt: skip
         mine = {
             slot: owner.epoch for slot, owner in roster.owners.items()
             if owner.member == self._worker
         }  # fmt: skip
+        wanted = frozenset(slot for slot, member in assignment.items() if member == self._worker)
+        self._lacks = any(slot in current and slot not in mine for slot in wanted)
         return SessionView(
-            frozenset(slot for slot, member in assignment.items() if member == self._worker),
+            wanted,
             frozenset(slot for slot, epoch in owned.items() if mine.get(slot) != epoch),
         )

@@ -25,9 +25,10 @@ Unavailable: Final = (StoreUnavailable, CoordinatorUnavailable, UnknownGroup)
 class MembershipService(Service):
     """Looks, claims and releases, turn by turn; the `Membership` that the consumer knows.
 
-    A turn: look at the group; release drained slots; claim missing ones. Between turns it waits for
-    its session. A caller that finds the member no longer certain (`drop_if_doubtful`, called by
-    `Expiry`) drops all slots, also while a turn hangs in a call.
+    A turn: look at the group; release drained slots; claim missing ones. One that retires wants
+    none, and says so before it looks. Between turns it waits for its session. A caller that finds
+    the member no longer certain (`drop_if_doubtful`, called by `Expiry`) drops all slots, also
+    while a turn hangs in a call.
 
     Args:
         topic: the topic.
@@ -71,6 +72,7 @@ class MembershipService(Service):
         self._certain_until_s = float("-inf")
         self._was_paused = True
         self._unknown: UnknownGroup | None = None
+        self._retires = False
 
     # For the consumer.
 
@@ -112,6 +114,12 @@ class MembershipService(Service):
         error, self._unknown = self._unknown, None
         return error
 
+    def retire(self) -> None:
+        """Wants no slots from now on, and passes each on once it has drained."""
+        self._retires = True
+        self._change(lambda handover: handover.want(()))
+        self._session.wake()
+
     def leave(self) -> None:
         """Gives all slots up; idempotent."""
         if self.stopping:
@@ -126,6 +134,11 @@ class MembershipService(Service):
         self._on_left(self)
 
     # For `Expiry`.
+
+    @property
+    def certain_for_s(self) -> float:
+        """How long it is certain from now on, if no sign of life comes through meanwhile."""
+        return self._certain_until_s - self._clock.monotonic_s()
 
     def drop_if_doubtful(self) -> bool:
         """Drops all slots if other members may have got them meanwhile; returns whether it did.
@@ -174,12 +187,16 @@ class MembershipService(Service):
         session, handover = self._session, self._handover
         self._was_paused = self._was_paused or self.paused  # to look may make it heard again
         self._steps.begin()
+        if self._retires:  # in each turn: a session that has passed meanwhile began as any other
+            session.retire()
+            self._steps.begin()
         view = session.look(self._assignment.owned)
         self._steps.begin()
         if view is not None:
             if view.lost:
                 self._change(lambda handover: handover.lost(view.lost))
-            self._change(lambda handover: handover.want(view.wanted))
+            wanted = () if self._retires else view.wanted
+            self._change(lambda handover: handover.want(wanted))
         # Until now it may have been doubtful, and the consumer have looked then.
         self._was_paused = self._was_paused or self.paused
         # Only now: the sign of life may have come too late for some of its slots.
@@ -230,13 +247,14 @@ class Expiry(Service):
     """Watches the time for members whose own thread may hang in a call.
 
     Args:
-        every_s: how often it looks.
+        session_s: how long a session lasts; while a member is doubtful it looks twenty times.
         on_failure: called when it ends by an error.
     """
 
-    def __init__(self, every_s: float, on_failure: OnFailure) -> None:
+    def __init__(self, session_s: float, on_failure: OnFailure) -> None:
         super().__init__("qframe.expiry", on_failure)
-        self._every_s = every_s
+        self._session_s = session_s
+        self._often_s = session_s / 20
         self._members: tuple[MembershipService, ...] = ()
 
     def watch(self, member: MembershipService) -> None:
@@ -249,7 +267,11 @@ class Expiry(Service):
         self._members = tuple(each for each in self._members if each is not member)
 
     def run(self) -> None:
-        """Looks until it is stopped."""
-        while not self._stopping.wait(self._every_s):
+        """Looks until it is stopped: when the first member may become doubtful, or soon."""
+        while not self._stopping.wait(self._pause_s()):
             for member in self._members:
                 member.drop_if_doubtful()
+
+    def _pause_s(self) -> float:
+        left_s = min((each.certain_for_s for each in self._members), default=0.0)
+        return min(left_s, self._session_s) if left_s > 0 else self._often_s

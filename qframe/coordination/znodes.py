@@ -19,6 +19,8 @@ from qframe.drivers.zookeeper import ZooKeeper
 from qframe.errors import CoordinatorUnavailable
 
 AT_ONCE: Final = 500
+MEMBERS: Final = "members"
+RETIRING: Final = "retiring"
 
 _ABOUT_NODES: Final = (
     BadVersionError, NodeExistsError, NoNodeError, RolledBackError, RuntimeInconsistency,

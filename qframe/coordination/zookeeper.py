@@ -2,6 +2,7 @@
 
     /<chroot>/<namespace>/<topic>/<group>/
         members/<worker>~<session>   ephemeral: a member; written now and then as a sign of life
+        retiring/<worker>~<session>  ephemeral: one that was a member; it frees its slots one by one
         owners/<slot>                ephemeral: the slot's owner; base + czxid is the epoch
         plan                         which member is to own which slot, and the base of epochs
 
@@ -13,9 +14,9 @@ of what is; where a node is still there it watches it. A change costs everybody 
 operations for each slot that moves: slots plus members, not their product.
 
 A member's name ends with its session. A request that deletes an owner node checks in the same
-transaction that the member's node is there, so a request that was left over from an expired session
-cannot delete the node of another member. A create whose reply was lost is found again by the name
-that the node holds.
+transaction that the node of its member is there, so a request that was left over from an expired
+session cannot delete the node of another member. A create whose reply was lost is found again by
+the name that the node holds.
 
 A czxid only grows, but for an ensemble that has lost its data, or that follows on another
 coordinator. The store refuses what it gives then, and the base is raised by what is missing.
@@ -33,7 +34,15 @@ from typing import Final
 from qframe.clock import Clock
 from qframe.coordination.base import LeaseStore, OnFailure
 from qframe.coordination.member import Expiry, MembershipService
-from qframe.coordination.znodes import base_of, children_of, epoch_of, name_of, worker_of
+from qframe.coordination.znodes import (
+    MEMBERS,
+    RETIRING,
+    base_of,
+    children_of,
+    epoch_of,
+    name_of,
+    worker_of,
+)
 from qframe.coordination.zookeeper_session import ZooKeeperSession
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.events import Events
@@ -81,7 +90,7 @@ class ZooKeeperCoordinator:
         self._events = events
         self._clock = clock
         self._on_failure = on_failure
-        self._expiry = Expiry(session_s / 20, on_failure)
+        self._expiry = Expiry(session_s, on_failure)
 
     def join(self, topic: Topic, group: str, *, on_change: Callable[[], None]) -> MembershipService:
         """Takes part."""
@@ -110,8 +119,11 @@ class ZooKeeperCoordinator:
         self.check()
         zookeeper, path = self._zookeeper, self._path(topic, group)
         until_ms = self._clock.now_ms() + round(zookeeper.session_s * 1000)
-        nodes = children_of(zookeeper, f"{path}/members")
-        members = [Member(worker_of(name), stat.ctime, until_ms) for name, (_, stat) in nodes]
+        members = [
+            Member(worker_of(name), stat.ctime, until_ms, retiring=folder == RETIRING)
+            for folder in (MEMBERS, RETIRING)
+            for name, (_, stat) in children_of(zookeeper, f"{path}/{folder}")
+        ]
         owners = [
             Owner(
                 int(slot), worker_of(name_of(data)), epoch_of(base_of(data), stat.czxid), stat.ctime

@@ -14,6 +14,8 @@ from qframe.clock import Clock
 from qframe.coordination.assignment import assign
 from qframe.coordination.base import CERTAIN, SessionView
 from qframe.coordination.znodes import (
+    MEMBERS,
+    RETIRING,
     base_of,
     epoch_of,
     gathered,
@@ -24,11 +26,12 @@ from qframe.coordination.znodes import (
 )
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.errors import CoordinatorUnavailable
-from qframe.identity import is_dead
+from qframe.identity import is_dead, is_neighbour
 
 SIGNS_OF_LIFE: Final = 6
 SETTLE_S: Final = 0.05
 PATIENCE_S: Final = 0.25
+LOOK_EVERY_S: Final = 0.2
 
 
 class AssignmentPlan(msgspec.Struct):
@@ -83,6 +86,7 @@ class ZooKeeperSession:
         self._clock = clock
         self._session_id = 0
         self._name = ""
+        self._folder = MEMBERS
         self._heard_s = float("-inf")
         self._was_cut = True
         self._stale = True
@@ -121,14 +125,21 @@ class ZooKeeperSession:
         self._awake.set()
 
     def wait(self, timeout_s: float | None = None) -> None:
-        """Waits for a watch, or until a sign of life or a look is due."""
+        """Waits for a watch, the end of a neighbour, or until a sign of life or a look is due."""
         now_s = self._clock.monotonic_s()
         due_s = [self._heard_s + self._zookeeper.session_s / SIGNS_OF_LIFE - now_s]
         if timeout_s is not None:
             due_s.append(timeout_s)
         if self._look_at_s is not None:
             due_s.append(self._look_at_s - now_s)
-        self._awake.wait(max(0.0, min(due_s)))
+        neighbours = [name for name in self._seen if is_neighbour(worker_of(name))]
+        until_s = now_s + max(0.0, min(due_s))
+        while (left_s := until_s - self._clock.monotonic_s()) > 0:
+            if self._awake.wait(min(left_s, LOOK_EVERY_S) if neighbours else left_s):
+                break
+            if any(is_dead(worker_of(name)) for name in neighbours):
+                self._stale = True
+                break
         self._awake.clear()
 
     # For the member's thread.
@@ -148,6 +159,7 @@ class ZooKeeperSession:
             if session_id != self._session_id:
                 self._session_id = session_id
                 self._name = f"{self._worker}~{session_id & (2**64 - 1):x}"
+                self._folder = MEMBERS
                 self._mine.clear()
                 lost = frozenset(owned)
             elif was_cut:
@@ -212,6 +224,20 @@ class ZooKeeperSession:
         for slot in slots:
             self._mine.pop(slot, None)
 
+    def retire(self) -> None:
+        """Moves its node to those of the retiring, so that the next plan is made without it."""
+        if self._folder == RETIRING or not self._session_id or not self.heard:
+            return
+        self._make(f"{self._path}/{RETIRING}", makepath=True)
+        transaction = self._client.transaction()
+        transaction.delete(self._member_path)
+        transaction.create(
+            f"{self._path}/{RETIRING}/{self._name}", acl=self._zookeeper.acl, ephemeral=True
+        )
+        [(_, results)] = self._ask(lambda each: each.commit_async(), [transaction])
+        if all(is_good(result) for result in results):
+            self._folder = RETIRING
+
     def leave(self) -> None:
         """Deletes all its nodes; what cannot be deleted ends with the session."""
         if self._session_id and self._zookeeper.connected:
@@ -229,7 +255,7 @@ class ZooKeeperSession:
             # Its session has expired with it: created now, the node would belong to no session.
             raise CoordinatorUnavailable(self._zookeeper.shown, "the session has passed")
         if isinstance(reply, NoNodeError):
-            for path in (f"{self._path}/members", f"{self._path}/owners"):
+            for path in (f"{self._path}/{self._folder}", f"{self._path}/owners"):
                 self._make(path, makepath=True)
             self._make(f"{self._path}/plan", msgspec.json.encode(AssignmentPlan()))
             self._make(self._member_path, ephemeral=True)
@@ -242,16 +268,21 @@ class ZooKeeperSession:
     def _read(self, now_s: float) -> frozenset[int]:
         """Reads members and plan, makes a new plan if it is time, and returns what is wanted."""
         [(_, names)] = self._ask(partial(self._client.get_children_async, watch=self._on_watch), [
-            f"{self._path}/members"
+            f"{self._path}/{MEMBERS}"
         ])  # fmt: skip
+        [(_, leaving)] = self._ask(self._client.get_children_async, [f"{self._path}/{RETIRING}"])
         if not is_good(names):
             raise self._gone()
         plan, version = self._plan()
         self._base = plan.base
-        members = frozenset(name for name in names if not self._evicted(name, plan))
+        for name in leaving if is_good(leaving) else ():
+            self._evicted(name, plan, RETIRING)
+        members = frozenset(name for name in names if not self._evicted(name, plan, MEMBERS))
         self._look_at_s = None
         if members != self._seen:
             self._seen, self._seen_since_s = members, now_s
+        if self._folder == RETIRING:
+            return frozenset()
         if members != set(plan.members) or len(plan.slots) != self._slots:
             is_first = self._name == min(members, default="")
             ripe_s = self._seen_since_s + SETTLE_S + (0 if is_first else PATIENCE_S)
@@ -262,7 +293,7 @@ class ZooKeeperSession:
                 self._look_at_s = ripe_s
         return frozenset(slot for slot, name in plan.owners().items() if name == self._name)
 
-    def _evicted(self, name: str, plan: AssignmentPlan) -> bool:
+    def _evicted(self, name: str, plan: AssignmentPlan, folder: str) -> bool:
         """Whether a member was found dead, and its nodes have been deleted.
 
         Its process ran on this machine and is gone, so there is no need to wait for its session.
@@ -271,10 +302,12 @@ class ZooKeeperSession:
         """
         if not is_dead(worker_of(name)):
             return False
-        slots = [slot for slot, member in plan.owners().items() if member == name]
+        slots: Sequence[int] = range(self._slots)  # of one that retires no plan tells
+        if folder == MEMBERS:
+            slots = [slot for slot, member in plan.owners().items() if member == name]
         owners = self._ask(lambda slot: self._client.get_async(self._owner(slot)), slots)
         transaction = self._client.transaction()
-        transaction.delete(f"{self._path}/members/{name}")
+        transaction.delete(f"{self._path}/{folder}/{name}")
         for slot, reply in owners:
             if is_good(reply) and name_of(reply[0]) == name:
                 transaction.delete(self._owner(slot))
@@ -354,7 +387,7 @@ class ZooKeeperSession:
 
     @property
     def _member_path(self) -> str:
-        return f"{self._path}/members/{self._name}"
+        return f"{self._path}/{self._folder}/{self._name}"
 
     def _on_watch(self, _: object) -> None:
         self._stale = True

@@ -6,6 +6,7 @@ import platform
 from collections.abc import Iterator
 from importlib.metadata import version
 from pathlib import Path
+from typing import Final
 
 from sqlalchemy import make_url
 
@@ -19,11 +20,17 @@ from qframe.drivers.sql import Database
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.errors import QFrameError
 from qframe.events import Events
+from qframe.options.report import report_of
 from qframe.options.settings import Settings, sources_of
 from qframe.redaction import redacted
+from qframe.schedules.records import TOPIC as SCHEDULES
+from qframe.schedules.records import next_due_ms
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.topic import Topic
+
+TOLD_MS: Final = 30_000
+"""For how long a worker's report counts: it is repeated every 10 s."""
 
 SKEW_MS = 2000
 _LEVELS = ("error", "warning", "note")
@@ -134,6 +141,8 @@ class _Examiner:
                 for facts in self._groups(store, topic):
                     for check_group in topic_checks.GROUP_CHECKS:
                         self.note(check_group(facts))
+                    if topic.name == SCHEDULES.name:
+                        self.note(topic_checks.leader(facts, next_due_ms(store)))
         finally:
             store.close()
 
@@ -143,7 +152,10 @@ class _Examiner:
         for group in store.groups(topic):
             totals = summed(group, store.stats(topic, group))
             alive = 1 if self._settings.coordinator else self._alive(store, topic, group)
-            yield topic_checks.GroupFacts(topic, totals, alive, now_ms)
+            told = [report_of(one.text) for one in store.reports(topic, group)
+                    if one.at_ms > now_ms - TOLD_MS]  # fmt: skip
+            full = {slot for report in told if report is not None for slot in report.full}
+            yield topic_checks.GroupFacts(topic, totals, alive, now_ms, tuple(sorted(full)))
 
     def _alive(self, store: Store, topic: Topic, group: str) -> int:
         rosters = LeaseCoordinator(

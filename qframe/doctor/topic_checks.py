@@ -15,12 +15,13 @@ SHORT_WINDOW_MS: Final = 60_000
 
 
 class GroupFacts(msgspec.Struct, frozen=True):
-    """A group of a topic: its counts, its live workers, and the store's time."""
+    """A group of a topic: its counts, its live workers, its full slots, and the store's time."""
 
     topic: Topic
     totals: Totals
     workers: int
     now_ms: int
+    full: tuple[int, ...] = ()
 
 
 def dedupe_window(topic: Topic) -> Finding | None:
@@ -61,5 +62,34 @@ def workers(facts: GroupFacts) -> Finding | None:
     )  # fmt: skip
 
 
+def parked(facts: GroupFacts) -> Finding | None:
+    """A group that keeps order has room for what waits behind the keys that it has parked."""
+    if not facts.full:
+        return None
+    slots = ", ".join(map(str, facts.full))
+    return Finding(
+        check="parked", level="warning",
+        what=f"group {facts.totals.group} of {facts.topic.name} has parked max_parked messages in "
+        f"slots {slots}, and reads no further there",
+        remedy=f"see what fails: qframe dead causes, qframe peek {facts.topic.name} "
+        f"{facts.totals.group}; skip a key's first message, or raise max_parked",
+    )  # fmt: skip
+
+
+def leader(facts: GroupFacts, next_due_ms: int | None) -> Finding | None:
+    """Schedules of which a tick is to come have a worker that leads them."""
+    if facts.workers or next_due_ms is None:
+        return None
+    return Finding(
+        check="schedules", level="warning",
+        what="there are schedules, and no worker leads: nothing ticks",
+        remedy='start a worker whose app declares a schedule, or has schedules="on"',
+    )  # fmt: skip
+
+
 TOPIC_CHECKS: Final[tuple[Callable[[Topic], Finding | None], ...]] = (dedupe_window,)
-GROUP_CHECKS: Final[tuple[Callable[[GroupFacts], Finding | None], ...]] = (retention, workers)
+GROUP_CHECKS: Final[tuple[Callable[[GroupFacts], Finding | None], ...]] = (
+    retention,
+    workers,
+    parked,
+)

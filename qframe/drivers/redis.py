@@ -39,7 +39,8 @@ from redis.exceptions import (
 from redis.sentinel import MasterNotFoundError
 
 from qframe.clock import SYSTEM_CLOCK
-from qframe.drivers.redis_servers import BROKEN, FAILURES, Node, NoReply, Sending, servers_of
+from qframe.drivers.redis_connections import BROKEN, FAILURES, Node, NoReply, Sending, Wire
+from qframe.drivers.redis_servers import servers_of
 from qframe.drivers.scripts import Script
 from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreFull, StoreUnavailable
 from qframe.forks import Forks
@@ -168,18 +169,22 @@ class Redis:
 
     def one(self, request: Request, *, partly: bool = False) -> Any:
         """The reply to one request: what `run` does, in the shortest way."""
+        return self.few((request,), partly=partly)[0]
+
+    def few(self, requests: Sequence[Request], *, partly: bool = False) -> list[Any]:
+        """The replies to requests about one slot: what `run` does, in the shortest way."""
         try:
-            sending = self._servers.node_of(request.key).begin()
+            sending = self._servers.node_of(requests[0].key).begin()
         except FAILURES:
-            return self.run((request,), partly=partly)[0]
-        sending.add(0, request.packed(True))
+            return self.run(requests, partly=partly)
+        for number, request in enumerate(requests):
+            sending.add(number, request.packed(True))
         sending.flush()
-        [reply] = sending.replies()
-        if isinstance(reply, Exception) and self._is_undone(reply):
-            return self.run((request,), partly=partly)[0]
-        if isinstance(reply, Exception) or type(reply) is NoReply:
-            return self._judged([reply])[0]
-        return reply
+        replies = sending.replies()
+        for number, reply in enumerate(replies):
+            if isinstance(reply, Exception) and self._is_undone(reply):
+                [replies[number]] = self.run((requests[number],), partly=partly)
+        return self._judged(replies, partly=partly)
 
     def ask(self, key: bytes, *words: bytes | str | int) -> Any:
         """The reply to one plain command about a key; raises what `run` raises."""
@@ -232,7 +237,7 @@ class Redis:
             else:
                 check(facts)
 
-    def listener(self) -> Any:
+    def listener(self) -> Wire:
         """A connection of its own, to subscribe with; on a cluster any server hears all channels.
 
         Which one is chance, so that who tries again is not bound to one that is gone.
@@ -248,7 +253,7 @@ class Redis:
             connection.connect()
         except FAILURES as error:
             raise self._translated(error) from error
-        return connection
+        return Wire(connection)
 
     def close(self) -> None:
         """Closes all connections."""
@@ -302,9 +307,7 @@ class Redis:
                 if number < 0:
                     continue
                 replies[number] = reply
-                if not isinstance(reply, Exception):
-                    continue
-                if not self._is_undone(reply):
+                if not (isinstance(reply, Exception) and self._is_undone(reply)):
                     continue
                 waits = False
                 if isinstance(reply, NoScriptError):
@@ -341,19 +344,16 @@ class Redis:
                     raise fault from reply
         is_full = any(isinstance(reply, OutOfMemoryError) for reply in failed)
         if some_will_do and not is_full:
-            return [
-                Missing(type(reply) is not _Again, self._fault(reply)) if _is_failed(reply)
-                else reply
-                for reply in replies
-            ]  # fmt: skip
+            return [self._missing(reply) if _is_failed(reply) else reply for reply in replies]
         first = failed[0]
         why = first if isinstance(first, Exception) else first.why
         if len(failed) < len(replies) or any(type(reply) is NoReply for reply in failed):
             raise AnswerLost(self.shown, str(why) or type(why).__name__) from why
         raise self._translated(why) from why
 
-    def _fault(self, reply: Any) -> str | None:
-        return str(self._translated(reply)) if isinstance(reply, Exception) else None
+    def _missing(self, reply: Any) -> Missing:
+        fault = str(self._translated(reply)) if isinstance(reply, Exception) else None
+        return Missing(type(reply) is not _Again, fault)
 
     def _translated(self, error: BaseException) -> BaseException:
         """The meaning of a driver's error here."""

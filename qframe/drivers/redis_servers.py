@@ -1,163 +1,28 @@
-"""Redis servers and the connections to them: which one has a key, and what is sent and read."""
+"""Redis servers: which one has a key."""
 
 from __future__ import annotations
 
-from collections import deque
-from contextlib import suppress
 from functools import cache
-from typing import Any, Final, NamedTuple, Protocol
+from typing import Any, Final, Protocol
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 import redis as client
 from redis.backoff import NoBackoff
 from redis.cluster import ClusterNode, RedisCluster
 from redis.driver_info import DriverInfo
-from redis.exceptions import (
-    AskError,
-    BusyLoadingError,
-    RedisClusterException,
-    RedisError,
-    ResponseError,
-)
+from redis.exceptions import AskError
 from redis.retry import Retry
 from redis.sentinel import Sentinel
 
-from qframe.clock import SYSTEM_CLOCK
+from qframe.drivers.redis_connections import Node
 from qframe.errors import BadUrl
 from qframe.redaction import check_user_info, shown_url
 
-TRUSTED_S: Final = 1.0
-PIECE: Final = 16_384
 CONNECT_TIMEOUT_S: Final = 3.0
 ANSWER_TIMEOUT_S: Final = 10.0
 LONGEST_TIMEOUT_S: Final = 86_400
 SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis+cluster",
                   "rediss+cluster")  # fmt: skip
-
-BROKEN: Final = (client.ConnectionError, client.TimeoutError, OSError)
-# All that a driver raises; what it says of a whole cluster is no RedisError.
-FAILURES: Final = (RedisError, RedisClusterException, OSError)
-
-
-class NoReply(NamedTuple):
-    """In place of a reply that never came."""
-
-    why: BaseException
-
-
-class Node:
-    """One server's connections; each is used by one thread at a time, and kept for the next.
-
-    Attributes:
-        breaks: how many connections have broken so far.
-    """
-
-    def __init__(self, pool: client.ConnectionPool) -> None:
-        self._pool = pool
-        self._free: deque[tuple[Any, float]] = deque()
-        self.breaks: int = 0
-
-    def begin(self) -> Sending:
-        """A sequence of requests on one connection.
-
-        Raises:
-            one of `BROKEN`: if there is no connection to be had.
-        """
-        return Sending(self, self._checked_out())
-
-    def give_back(self, connection: Any) -> None:
-        """Keeps a connection for the next."""
-        self._free.append((connection, SYSTEM_CLOCK.monotonic_s()))
-
-    def give_up(self, connection: Any) -> None:
-        """Closes a connection that has broken, and all others that nobody uses now."""
-        self.breaks += 1
-        self._close(connection)
-        self.disconnect()
-
-    def disconnect(self) -> None:
-        """Closes the connections that nobody uses now."""
-        while self._free:
-            self._close(self._free.popleft()[0])
-
-    def _checked_out(self) -> Any:
-        while self._free:
-            connection, used_s = self._free.pop()
-            if SYSTEM_CLOCK.monotonic_s() - used_s < TRUSTED_S:
-                return connection
-            with suppress(*BROKEN):
-                if not connection.can_read():
-                    return connection
-            self.breaks += 1
-            self._close(connection)
-        try:
-            return self._pool.get_connection()
-        except FAILURES:
-            raise
-        except BaseException:
-            # By a signal's handler: the pool has a connection that is half made, and would give it.
-            self._pool.disconnect(inuse_connections=False)
-            raise
-
-    def _close(self, connection: Any) -> None:
-        with suppress(*BROKEN):
-            connection.disconnect()
-        self._pool.release(connection)
-
-
-class Sending:
-    """Requests on their way to one server, written in large pieces while more are made."""
-
-    def __init__(self, node: Node, connection: Any) -> None:
-        self._node = node
-        self._connection = connection
-        self._pending: list[bytes] = []
-        self._size = 0
-        self._broken: BaseException | None = None
-        self.numbers: list[int] = []
-
-    def add(self, number: int, packed: bytes) -> None:
-        """Takes a request; its reply goes to `number`, or to nobody if that is negative."""
-        self.numbers.append(number)
-        self._pending.append(packed)
-        self._size += len(packed)
-        if self._size >= PIECE:
-            self.flush()
-
-    def flush(self) -> None:
-        """Sends what is not sent yet."""
-        if self._broken is None and self._pending:
-            try:
-                self._connection.send_packed_command([b"".join(self._pending)], check_health=False)
-            except BROKEN as error:
-                self._broken = error
-        self._pending.clear()
-        self._size = 0
-
-    def replies(self) -> list[Any]:
-        """A reply for each request: a value, an error, or `NoReply`."""
-        replies: list[Any] = []
-        try:
-            while self._broken is None and len(replies) < len(self.numbers):
-                try:
-                    replies.append(self._connection.read_response())
-                except (ResponseError, BusyLoadingError) as error:
-                    replies.append(error)
-                except BROKEN as error:
-                    self._broken = error
-        except BaseException:
-            self.abandon()
-            raise
-        if self._broken is None:
-            self._node.give_back(self._connection)
-            return replies
-        # What is still to come would answer somebody else.
-        self.abandon()
-        return replies + [NoReply(self._broken)] * (len(self.numbers) - len(replies))
-
-    def abandon(self) -> None:
-        """Gives up what was begun, since what was to be sent could not be made."""
-        self._node.give_up(self._connection)
 
 
 class RedisServers(Protocol):

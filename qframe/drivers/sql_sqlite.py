@@ -14,6 +14,7 @@ from sqlalchemy import create_engine, event
 from sqlalchemy.engine.url import URL
 from sqlalchemy.pool import PoolProxiedConnection
 
+from qframe.drivers.file_changes import FileChanges
 from qframe.drivers.sql_backend import Backend, shown_of, yes_or_no
 from qframe.errors import BadUrl, StoreFull
 from qframe.forks import Forks
@@ -116,7 +117,7 @@ class Sqlite(Backend):
             StoreUnavailable: if the file cannot be opened.
         """
         try:
-            return SqliteWatch(lambda: self.pool.connect())
+            return SqliteWatch(self._path, lambda: self.pool.connect())
         except self.failures as error:
             raise self.translated(error, unknown=False) from error
 
@@ -152,9 +153,15 @@ class Sqlite(Backend):
 
 
 class SqliteWatch:
-    """A connection that only asks whether another has committed; it is not open over a fork."""
+    """A connection that only asks whether another has committed; it is not open over a fork.
 
-    def __init__(self, connect: Callable[[], PoolProxiedConnection]) -> None:
+    Args:
+        path: the file's.
+        connect: makes a connection to it.
+    """
+
+    def __init__(self, path: str, connect: Callable[[], PoolProxiedConnection]) -> None:
+        self._path = path
         self._connect = connect
         self._connection: PoolProxiedConnection | None = connect()
         self._guard = threading.Lock()
@@ -175,6 +182,13 @@ class SqliteWatch:
             row: Any = cursor.fetchone()
             cursor.close()
             return self._connections, int(row[0])
+
+    def changes(self) -> FileChanges | None:
+        """Notices writes to the file; None where the system does not tell."""
+        try:
+            return FileChanges(self._path)
+        except OSError:
+            return None
 
     def release(self) -> None:
         """Gives the connection back."""

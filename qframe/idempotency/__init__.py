@@ -22,8 +22,9 @@ that it leaves no mark. The effect is finished before the acknowledgement goes t
 Three checkers, by what they promise when a worker dies (or is frozen, and wakes as one of two):
 
 * `RedisChecker`: the mark is a key of Redis, which ends by itself. A message that was handled and
-  not marked yet is handled again: the moment between a handler's return and the reply of Redis. A
-  mark that Redis forgets is lost.
+  not marked yet is handled again: the moment between a handler's return and the reply of Redis,
+  which is a call, or, where one is under way, that one, 2 ms and the next. A mark that Redis
+  forgets is lost.
 * `DatabaseChecker`: the mark is a row, written in transactions of its own; the same moment.
 * `TransactionalChecker`: the mark is the first row of the handler's own transaction, in the state
   done. Until the commit nobody sees it, and who would write it too is told that it is running,

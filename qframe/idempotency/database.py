@@ -11,6 +11,7 @@ from sqlalchemy import (
     BigInteger,
     ColumnElement,
     Connection,
+    Dialect,
     Engine,
     Executable,
     and_,
@@ -69,8 +70,9 @@ class DatabaseChecker:
         is_single = self._effects.dialect == "sqlite"
         self._turn: Any = threading.Lock() if is_single else nullcontext()
         # Built once: to build a statement, and to find its text again, costs more than to run it.
-        self._claim = self._upserting()
-        self._finish = self._finishing()
+        dialect = self._effects.engine.dialect
+        self._claim = _RowStatement(self._upserting(), dialect)
+        self._finish = _RowStatement(self._finishing(), dialect)
 
     def check(self, terms: Terms) -> None:
         """Raises `BadOption` where it would forget too soon."""
@@ -96,7 +98,7 @@ class DatabaseChecker:
         ]  # fmt: skip
         found: dict[str, Any] | None = None
         with self._transaction() as connection:
-            written = _run(connection, self._claim, rows)
+            written = self._claim.run(connection, rows)
             # MySQL counts otherwise.
             if written != len(claims) or self._effects.dialect == "mysql":
                 asked = select(
@@ -122,7 +124,7 @@ class DatabaseChecker:
             for claim in sorted(claims, key=lambda each: each.key)
         ]  # fmt: skip
         with self._transaction() as connection:
-            if _run(connection, self._finish, rows) == len(claims):
+            if self._finish.run(connection, rows) == len(claims):
                 return [True] * len(claims)
             held = select(self._effects.table.c.token).where(self._held(scope, claims))
             found = set(connection.scalars(held))
@@ -244,11 +246,29 @@ class DatabaseChecker:
         return upsert
 
 
-def _run(connection: Connection, statement: Executable, rows: list[dict[str, Any]]) -> int:
-    """Runs a change for each row; returns how many it touched."""
-    counting = {"preserve_rowcount": True}  # SQLAlchemy forgets an insert's otherwise
-    given = rows if len(rows) > 1 else rows[0]
-    return connection.execute(statement, given, execution_options=counting).rowcount
+class _RowStatement:
+    """A change that is made for each of many rows; its text is made once.
+
+    Args:
+        statement: the change of one row.
+        dialect: the engine's.
+    """
+
+    def __init__(self, statement: Any, dialect: Dialect) -> None:
+        compiled = statement.compile(dialect=dialect)
+        self._text = str(compiled)
+        self._names: list[str] | None = compiled.positiontup if compiled.positional else None
+        self._fixed: dict[str, Any] = dict(compiled.params)
+
+    def run(self, connection: Connection, rows: list[dict[str, Any]]) -> int:
+        """Makes it for each row; returns how many it touched."""
+        filled = [self._fixed | row for row in rows]
+        given: Any = filled
+        if self._names is not None:
+            given = [tuple([row[name] for name in self._names]) for row in filled]
+        if len(given) == 1:
+            [given] = given
+        return connection.exec_driver_sql(self._text, given).rowcount
 
 
 def retention_ms(retention: float | str) -> int:

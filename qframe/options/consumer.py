@@ -27,6 +27,7 @@ from qframe.options.rules import (
 )
 from qframe.retry import Backoff
 from qframe.tags import AllOf, Tags, tags_wanted
+from qframe.topic import Kind, Topic
 
 MOST_THREADS: Final = 1024
 MOST_IN_FLIGHT: Final = 100_000
@@ -81,6 +82,14 @@ class ConsumerOptions(CheckedOptions):
     serial: Annotated[
         bool, FLAG, "Whether a slot's messages are handled one at a time, whatever their keys."
     ] = False
+    keep_order: Annotated[
+        bool, FLAG, "Whether a delayed retry parks its key, on a stream: see docs/ordering.md."
+    ] = False
+    max_parked: Annotated[
+        int,
+        whole(1, 1_000_000),
+        "With keep_order=True, how many messages may wait in a slot behind parked keys.",
+    ] = 10_000
     on_dead: Annotated[
         OnDead | None,
         maybe(CALLABLE),
@@ -143,6 +152,11 @@ class ConsumerOptions(CheckedOptions):
         return round(self.lease * 1000)
 
     @property
+    def parked_at_most(self) -> int:
+        """How many messages a slot of its group parks; 0 where it does not keep order."""
+        return self.max_parked if self.keep_order else 0
+
+    @property
     def deliveries_at_most(self) -> int:
         """How often the store hands a message out; those after `max_attempts` are for `on_dead`."""
         return self.max_attempts + (ON_DEAD_TRIES if self.on_dead is not None else 0)
@@ -172,6 +186,8 @@ class ConsumerKeywords(TypedDict, total=False):
     serial: bool
     local_retries: int
     at_most_once: bool
+    keep_order: bool
+    max_parked: int
 
 
 def checked_threads(threads: int, of: str = "a plain function") -> int:
@@ -205,6 +221,11 @@ def consumer_options(**given: Any) -> ConsumerOptions:
             "broadcast_expires", given["broadcast_expires"], "only a broadcast consumer's group "
             "expires", "add broadcast=True, or leave it out",
         )  # fmt: skip
+    if "max_parked" in given and given.get("keep_order") is not True:
+        raise BadOption(
+            "max_parked", given["max_parked"], "only a consumer that keeps order parks messages",
+            "add keep_order=True, or leave it out",
+        )  # fmt: skip
     _allow_for_batches(given)
     options = checked_options(ConsumerOptions, {name: (name, given[name]) for name in given})
     if options.at_most_once:
@@ -215,6 +236,20 @@ def consumer_options(**given: Any) -> ConsumerOptions:
             "use a plain function; it may publish a message for an async consumer",
         )  # fmt: skip
     return options
+
+
+def check_topic(options: ConsumerOptions, topic: Topic) -> None:
+    """Checks options against the topic that they are for.
+
+    Raises:
+        BadOption: if the topic is of a kind for which one has no meaning.
+    """
+    if options.keep_order and topic.has_subjects:
+        keeps = "keeps the order of keys by itself" if topic.kind is Kind.ORDERED else "has none"
+        raise BadOption(
+            "keep_order", True, f"{topic.name} is a topic of kind {topic.kind}, which {keeps}",
+            "leave it out, or use a topic of kind stream",
+        )  # fmt: skip
 
 
 def _allow_for_batches(given: dict[str, Any]) -> None:

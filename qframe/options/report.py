@@ -39,6 +39,7 @@ class ConsumerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
         failures: how many handlers in a row have failed, while its breaker is open.
         pause_ms: while its breaker is open, how long it pauses from when this was reported; 0 once
             the pause is over and a probe is wanted. None where it is closed.
+        full: the slots in which so much is parked that their lines are not read.
         stacks: where its handlers are in their code, up to `MOST_STACKS`; None unless somebody
             has asked for that.
     """
@@ -50,6 +51,7 @@ class ConsumerReport(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=Tr
     limited: bool = False
     failures: int = 0
     pause_ms: int | None = None
+    full: tuple[int, ...] = ()
     stacks: tuple[HandlerStack, ...] | None = None
 
     @property

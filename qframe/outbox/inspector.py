@@ -7,12 +7,14 @@ rows and from the topics as they are now, by the same rules.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator
+from contextlib import contextmanager
 from typing import Final, NamedTuple, Protocol
 
 import msgspec
-from sqlalchemy import Connection, inspect
+from sqlalchemy import Connection, Engine, inspect
+from sqlalchemy.exc import SQLAlchemyError
 
-from qframe.errors import BadInput, TopicMismatch, UnknownTopic
+from qframe.errors import BadInput, BadOption, TopicMismatch, UnknownTopic
 from qframe.outbox.entries import entry_of, facts_of
 from qframe.outbox.outbox import Outbox
 from qframe.outbox.rows import OutboxRow
@@ -20,6 +22,7 @@ from qframe.stores.base import Inspecting, Topics
 from qframe.topic import Topic, checked_name
 
 PAGE: Final = 500
+_REFUSED: Final = "by its topic"
 _DROP: Final = "drop it and store a corrected message"
 _ROOM: Final = "wait until its groups settle messages, or raise its max_length"
 
@@ -39,6 +42,12 @@ class Waiting(NamedTuple):
     behind: str | None = None
     remedy: str | None = None
 
+    def without_body(self) -> Waiting:
+        """The same without body, headers and options, and without a reason, which may quote it."""
+        refused = None if self.refused is None else _REFUSED
+        row = self.row._replace(body=b"", headers=None, options=None)
+        return self._replace(row=row, refused=refused, remedy=None)
+
 
 class InspectingStore(Topics, Inspecting, Protocol):
     """The roles of a store that explain why it refuses a row."""
@@ -46,6 +55,8 @@ class InspectingStore(Topics, Inspecting, Protocol):
 
 class OutboxInspector:
     """Looks at one outbox, and changes what somebody has decided on.
+
+    Each of its methods raises `BadOption` if the outbox's database cannot be used.
 
     Args:
         outbox: the outbox.
@@ -65,7 +76,7 @@ class OutboxInspector:
             refused: only those that are refused themselves.
         """
         found: list[Waiting] = []
-        with self._engine.connect() as connection:
+        with _asking(self._engine), self._engine.connect() as connection:
             for each in self._explained(self._all(connection)):
                 if each.refused or not refused:
                     found.append(each)
@@ -76,7 +87,7 @@ class OutboxInspector:
     def named(self, ids: Collection[str]) -> list[Waiting]:
         """The messages of these ids, each with the reason why it waits."""
         found: list[Waiting] = []
-        with self._engine.connect() as connection:
+        with _asking(self._engine), self._engine.connect() as connection:
             for row in self._rows.named(connection, ids):
                 line = self._rows.page(connection, of=row, limit=PAGE)
                 found.append(list(self._explained([*line, row]))[-1])
@@ -84,12 +95,12 @@ class OutboxInspector:
 
     def drop(self, numbers: Collection[int]) -> int:
         """Removes rows for good; returns how many there still were."""
-        with self._engine.begin() as connection:
+        with _asking(self._engine), self._engine.begin() as connection:
             return self._rows.delete(connection, numbers)
 
     def try_again(self) -> None:
         """Has every relay try now what it was refused, instead of at the end of its pause."""
-        with self._engine.begin() as connection:
+        with _asking(self._engine), self._engine.begin() as connection:
             self._rows.ask_again(connection)
 
     def _all(self, connection: Connection) -> Iterator[OutboxRow]:
@@ -174,7 +185,26 @@ def _short(error: Exception) -> str:
 
 
 def has_tables(outbox: Outbox) -> bool:
-    """Whether the outbox's tables are there."""
+    """Whether the outbox's tables are there.
+
+    Raises:
+        BadOption: if its database cannot be used.
+    """
     names = (outbox.rows.channel, outbox.rows.lines_name)
-    looking = inspect(outbox.engine)
-    return all(looking.has_table(name) for name in names)
+    with _asking(outbox.engine):
+        looking = inspect(outbox.engine)
+        return all(looking.has_table(name) for name in names)
+
+
+@contextmanager
+def _asking(engine: Engine) -> Iterator[None]:
+    """Translates what the database says while it is asked."""
+    try:
+        yield
+    except SQLAlchemyError as error:
+        why = " ".join(str(getattr(error, "orig", None) or error).split())
+        raise BadOption(
+            "outbox", engine.url.render_as_string(hide_password=True),
+            f"its database cannot be used: {why}",
+            "check that it runs, its URL, and the rights of its user",
+        ) from error  # fmt: skip

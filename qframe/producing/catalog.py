@@ -95,13 +95,14 @@ class TopicCatalog:
 
     def _remember(self, topic: Topic) -> None:
         """Subscribes the app's own groups, and then keeps the topic."""
-        groups: dict[str, list[str]] = {}
+        groups: dict[tuple[str, int], list[str]] = {}
         for consumer in self._consumers:
             # A broadcast group belongs to one instance; a process that only publishes has none.
             if consumer.topic_name == topic.name and not consumer.options.broadcast:
-                groups.setdefault(consumer.options.start, []).append(consumer.group)
-        for start, (group, *others) in groups.items():
-            self._store.subscribe(topic, group, start, beside=others)
+                terms = consumer.options.start, consumer.options.parked_at_most
+                groups.setdefault(terms, []).append(consumer.group)
+        for (start, most), (group, *others) in groups.items():
+            self._store.subscribe(topic, group, start, beside=others, max_parked=most)
         self._known[topic.name] = topic
 
     def _begin_anew(self) -> None:

@@ -43,6 +43,8 @@ One `Consumer` per handler, of four parts with a thread or more each, joined by 
   ms, and sleeps while nobody works. `LoopExecutor` has each attempt in a task of the worker's one
   event loop. `BatchThreadExecutor` has threads that take batches. `PullBuffer` holds attempts for a
   loop of the user's own. A harness has one that works in the test's thread.
+* Under marks a `MarkSender` marks effects while threads go on with their runs: one call at a time,
+  with all that has returned meanwhile. A run is claimed in one call.
 * Where blocking is allowed: a policy may wait for its server in a thread of the executor, or in a
   thread beside the event loop; never in the loop, in the pull loop or in the settler. A part that
   reports a loss releases claims in the background.

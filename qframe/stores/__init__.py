@@ -26,6 +26,22 @@ itself, under the text of its offset as its subject: released and lost ones at t
 retried ones by due time. Nothing new is handed out from the line while one of the front waits, so
 keys keep order.
 
+**Order.** A group of a stream that was subscribed with `max_parked` above 0 *keeps order*: what
+leaves its line and has a key is queued under the key (`rules.subject_of_parked`), by the rules of
+`ordered` below; what has none, under its offset as ever. While a key has such a subject it is
+*parked*: its messages stand by offset, the smallest is the head, and those behind it have neither
+times nor attempts. A message takes its place whenever it comes. Before the head, it becomes the
+head, due when it says itself, and the old one goes behind it; a lease that this one had ends
+uncounted. In the midst of a run it cuts that off before it. A dead letter that is retried passes
+by no head that is handed out.
+
+Of a window that is lost only those count as lost that become heads, since nobody but the first of a
+key can have had a handler. A message of the line whose key is parked is not handed out: the pull
+puts it behind its key and settles its offset, in the same atomic step, and it counts towards the
+limit. While `max_parked` messages or more stand behind heads in a slot, its line is not read
+further. A message that left the line before the group kept order stands under its offset until it
+is settled, and parked ones go on as they stand where order is kept no more.
+
 **Subjects.** The other kinds queue subjects. A subject's *head* is the message to hand out, and
 stands in one place: waiting, todo or doing. Behind it wait the others (`ordered`), or at most one
 next round (the other kinds), and those only while the head is in doing.
@@ -44,13 +60,13 @@ is settled (ack, dead) the next round takes its place. When the head comes back 
 release, lost lease), the next round is applied to it as if it were published then, onto the head
 with its new due time: two have become one, and `published` falls by one.
 
-For `ordered`, when the head is settled the next message becomes head, due at `max(now, its own
-due)`, so that its subject goes to the end of the queue; a message with a delay holds back what is
-behind it. A pull may hand out a *run*: the head and up to `run - 1` messages behind it that are
-due, under one receipt. They are settled in order: acknowledging the head makes the next one the
-head, still in doing while it belongs to the run. Retrying the head, or losing the lease, gives the
-rest of the run back uncounted. Releasing one behind the head cuts the run off before it. A head
-with `lost > 0` is handed out alone.
+For `ordered`, and for parked keys, when the head is settled the next message becomes head, due at
+`max(now, its own due)`, so that its subject goes to the end of the queue; a message with a delay
+holds back what is behind it. A pull may hand out a *run*: the head and up to `run - 1` messages
+behind it that are due, under one receipt. They are settled in order: acknowledging the head makes
+the next one the head, still in doing while it belongs to the run. Retrying the head, or losing the
+lease, gives the rest of the run back uncounted. Releasing one behind the head cuts the run off
+before it. A head with `lost > 0` is handed out alone.
 
 The priority of an `ordered` subject is its head's. `due` of a head that is retried is its retry
 time; of one released or lost it is what it was.
@@ -88,6 +104,9 @@ changes it drops first those members whose lease has passed, with what they owne
     absent ──heartbeat──► member ──claim──► member and owner ──release_slots──► member
        ▲                    │ heartbeat: the lease begins anew      │
        └──── leave, or the lease has passed: with all that it owns ─┘
+
+A member that `retire` has marked is to own nothing: the others count on its slots, and each is
+theirs as soon as it has released that one. The mark goes with its lease.
 
 A roster's *version* is its name, not a count: 0 while nobody has ever attended, else drawn at
 random by whoever changed it (`fresh_version`). So equal versions mean equal members and owners,

@@ -69,7 +69,8 @@ class DeadLetters(Protocol):
     ) -> int:  # fmt: skip
         """Makes dead messages due again at once, attempts from zero; returns how many.
 
-        In a stream they come back alone, as a retry does. Where subjects are queued, each is
+        In a stream they come back alone, as a retry does; where the group keeps order, each in its
+        key's place, but behind a head that is handed out. Where subjects are queued, each is
         published to this group anew: appended in `ordered`, and elsewhere absorbed by an equal
         subject that is there already, which is the newer one.
         """

@@ -123,7 +123,8 @@ class Pulling(Protocol):
         """Gives back, uncounted, what was handed out under a receipt whose reply was lost.
 
         The asks are those of the lost pull. On a stream the group's read position goes back to
-        where that pull has begun, which the position of its ask says.
+        where that pull has begun, which the position of its ask says. Where that pull has parked
+        something of the line, the rest of what it has read is released instead.
         """
 
 
@@ -148,13 +149,16 @@ class Groups(Protocol):
 
     def subscribe(
         self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
-        *, beside: Sequence[str] = (),
+        *, beside: Sequence[str] = (), max_parked: int = 0,
     ) -> bool:  # fmt: skip
         """Makes the group collect from now on; False if it did before (`start` is then ignored).
 
         `start` is `earliest` (a stream: all that is kept; else: what no group has seen yet) or
         `latest`. With `expires_ms` the group expires: `sweep` drops it once so long has passed
         since it was last subscribed. The last subscription counts, and None is for ever.
+
+        With `max_parked` above 0 the group of a stream keeps order, and while so many messages
+        stand behind heads in a slot, its line is not read. The last subscription counts here too.
 
         The groups `beside` subscribe together with it, in the same way: each of them that is new
         gets all that no group has seen yet.
@@ -228,6 +232,9 @@ class Rosters(Protocol):
 
     def release_slots(self, topic: Topic, group: str, member: str, slots: Sequence[int]) -> None:
         """Frees those of the slots that are the member's."""
+
+    def retire(self, topic: Topic, group: str, member: str) -> None:
+        """Marks a member, if it is there, as one that is to own nothing; what it owns it keeps."""
 
     def leave(self, topic: Topic, group: str, member: str) -> None:
         """Takes a member out with all that it owns, whoever asks for it."""
@@ -311,6 +318,12 @@ class Searching(Protocol):
         A topic with `history=` keeps that, in all slots or in one: by group and slot, the first
         first, `ENTRIES` for each group and slot at most, the last ones, each until `history` has
         passed since it ended.
+        """
+
+    def last_ended(self, topic: Topic, key: str) -> list[HistoryEntry]:
+        """The history of the message of a key that was handled, cancelled, or died last.
+
+        By group, as `history`; nothing of a group in which none has ended, nor of a stream.
         """
 
     def scan(

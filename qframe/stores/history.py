@@ -24,7 +24,8 @@ from collections.abc import Iterable
 from typing import Final
 
 from qframe.clock import moment
-from qframe.codec import time_of_token
+from qframe.codec import KEYLESS, time_of_token
+from qframe.outcomes import Verdict
 from qframe.stores.records import HistoryEntry
 from qframe.stores.types import Settlement
 from qframe.topic import Topic
@@ -36,6 +37,9 @@ ENTRIES: Final = 20
 LOST: Final = "lost"
 EDITED: Final = "edited"
 CANCELLED: Final = "cancelled"
+
+LAST: Final = frozenset((str(Verdict.ACK), str(Verdict.DEAD), CANCELLED))
+"""The verdicts after which a message does not come back by itself."""
 
 _MOST: Final = 200
 _MOST_OF_A_NAME: Final = 100
@@ -49,6 +53,11 @@ def receipt_of(token: str, worker: str) -> str:
 def worker_of(receipt: str) -> str | None:
     """The worker that a receipt names."""
     return receipt.partition("@")[2] or None
+
+
+def key_of(topic: Topic, subject: str | None) -> str | None:
+    """The key by which an end is found; None of a stream, and of a message without a key."""
+    return subject if topic.has_subjects and subject and not subject.startswith(KEYLESS) else None
 
 
 def kept_error(one: Settlement) -> str | None:

@@ -231,6 +231,7 @@ class Position(msgspec.Struct, kw_only=True, frozen=True):
         settled: of a stream, what is settled above the floor: sorted ranges `[start, end)`.
         published: of a topic with subjects, how many messages the group was given.
         acked, cancelled: how many it has acknowledged, and how many were taken out.
+        max_parked: of a stream, with what it was subscribed last.
     """
 
     slot: int
@@ -241,6 +242,7 @@ class Position(msgspec.Struct, kw_only=True, frozen=True):
     published: int = 0
     acked: int = 0
     cancelled: int = 0
+    max_parked: int = 0
 
 
 class MemoryPage(NamedTuple):

@@ -7,16 +7,24 @@ A script of Redis can share no Python: `redis/scripts/parts/places.lua`, `arrive
 
 from __future__ import annotations
 
+import re
 from typing import Final, Protocol
 
+from qframe.codec import KEYLESS
 from qframe.stores.types import Entry, Settlement
-from qframe.topic import Kind
+from qframe.topic import MAX_KEY_BYTES, Kind
 
 RANKED: Final = (Kind.ORDERED, Kind.PRIORITY)
 """The kinds whose priority orders due heads before their due times do."""
 
+BACKLOGGED: Final = (Kind.STREAM, Kind.ORDERED)
+"""The kinds in which messages wait behind a head in their order; elsewhere a next round does."""
+
 FRONT: Final = 0
 """The due time of what left a stream's line by a release or a loss: before everything else."""
+
+
+_LIKE_AN_OFFSET: Final = re.compile("#*[0-9]+")
 
 
 class Head(Protocol):
@@ -45,6 +53,18 @@ def due_of(entry: Entry, now_ms: int, merges: bool) -> int:
     return now_ms + entry.within_ms if merges else now_ms
 
 
+def subject_of_parked(key: str | None, offset: int, *, keeps_order: bool) -> str:
+    """Returns the subject of a message that leaves a stream's line.
+
+    It is the text of its offset; where the group keeps order it is the key, behind one more `#` if
+    it is digits behind any number of `#`, so that it is no offset's text.
+    """
+    if key is None or not keeps_order:
+        return str(offset)
+    # A key of the full length has no room for it, and may share the subject of a shorter one.
+    return KEYLESS + key if _LIKE_AN_OFFSET.fullmatch(key) and len(key) < MAX_KEY_BYTES else key
+
+
 def replaced_due(kind: Kind, old_ms: int, new_ms: int, now_ms: int) -> int:
     """Returns when a head is due after an equal subject was published again."""
     if kind is Kind.MERGE:
@@ -55,8 +75,8 @@ def replaced_due(kind: Kind, old_ms: int, new_ms: int, now_ms: int) -> int:
 
 
 def promoted_due(kind: Kind, due_ms: int, now_ms: int) -> int:
-    """Returns when the next message is due as the head; an ordered subject queues anew."""
-    return max(now_ms, due_ms) if kind is Kind.ORDERED else due_ms
+    """Returns when the next message is due as the head; a subject with a backlog queues anew."""
+    return max(now_ms, due_ms) if kind in BACKLOGGED else due_ms
 
 
 def retry_due(settlement: Settlement, now_ms: int) -> int:

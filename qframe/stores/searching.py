@@ -14,7 +14,7 @@ from qframe.stores.records import Remembered, ScanPage, Section, SectionPage, So
 from qframe.topic import Topic
 
 _SHARED: Final = {True: ("held",), False: ("later", "line")}
-_OF_GROUPS: Final = {True: ("behind", "dead", "heads"), False: ("dead", "heads")}
+_OF_GROUPS: Final = ("behind", "dead", "heads")
 
 RESTORED: Final = "restored"
 """The receipt of what was in doing where it was copied from."""
@@ -49,13 +49,12 @@ def spans_of(sought: Sought, remembered: Sequence[Remembered], slots: Sequence[i
 
 def sections_of(topic: Topic, groups: Sequence[str]) -> list[Section]:
     """All sections of a topic, in order."""
-    by_subject = topic.has_subjects
     found = [
         Section(slot, part, group)
         for slot in range(topic.slots)
         for part, names in (
-            *((part, [""]) for part in _SHARED[by_subject]),
-            *((part, groups) for part in _OF_GROUPS[by_subject]),
+            *((part, [""]) for part in _SHARED[topic.has_subjects]),
+            *((part, groups) for part in _OF_GROUPS),
         )
         for group in names
     ]

@@ -131,7 +131,9 @@ class PullResult(msgspec.Struct):
         malformed: how many messages could not be read, and are dead.
         missing: how many offsets of streams had no message any more, and were passed.
         stops: for streams' slots of which the last ones are not among the deliveries, since they
-            were malformed or missing, the offset behind them: the position of the next pull.
+            were malformed, missing or parked, the offset behind them: the position of the next
+            pull.
+        full: the slots of which the group has parked so much that their line is not read.
     """
 
     deliveries: list[Delivery] = []
@@ -146,6 +148,7 @@ class PullResult(msgspec.Struct):
     malformed: int = 0
     missing: int = 0
     stops: dict[int, int] = {}
+    full: list[int] = []
 
 
 class Settlement(msgspec.Struct, gc=False, eq=False):

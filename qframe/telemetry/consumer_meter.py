@@ -39,8 +39,8 @@ class ConsumerMeter:
 
     Quick handlers are measured by the run, as many messages as take about 2 ms; each of them counts
     as the run's average. Slow ones are measured one by one, and so are async ones and batches. How
-    long messages have waited, and how old they are at their end, is looked up for one in eight
-    where more than eight come together.
+    long messages have waited, and how old and how late they are at their end, is looked up for one
+    in eight where more than eight come together.
 
     Args:
         topic, group: the consumer's.
@@ -61,6 +61,7 @@ class ConsumerMeter:
         self.handle: Histogram = Histogram(SECONDS)
         self.wait: Histogram = Histogram(SECONDS, 1000)
         self.end_to_end: Histogram = Histogram(SECONDS, 1000)
+        self.lateness: Histogram = Histogram(SECONDS, 1000)
         self.counts: dict[str, int] = {"lost": 0, "taken": 0, "left": 0, "slots_lost": 0}
         self._consumer: Consumer | None = None
 
@@ -91,8 +92,13 @@ class ConsumerMeter:
         if Disposition in map(type, done):
             acked = [one for one in done if not isinstance(one, Disposition)]
             others = [one for one in done if isinstance(one, Disposition)]
-        published = list(map(_PUBLISHED, _some(acked)))
-        self.end_to_end.add_since(published, self._clock.now_ms(), len(acked))
+        some = _some(acked)
+        published = list(map(_PUBLISHED, some))
+        due = [at for at, since in zip(map(_DUE, some), published, strict=True) if at > since]
+        now_ms = self._clock.now_ms()
+        if due:  # what was to come later than it was published
+            self.lateness.add_since(due, now_ms, len(due) * len(acked) // len(some))
+        self.end_to_end.add_since(published, now_ms, len(acked))
         cells = self._cells
         with self._guard:
             handled = len(acked)
@@ -200,6 +206,11 @@ class ConsumerMeter:
     def is_open(self) -> bool:
         """Whether its circuit breaker is open."""
         return self._consumer is not None and self._consumer.flow.seeks
+
+    @property
+    def full_slots(self) -> int:
+        """In how many slots so much is parked that their lines are not read."""
+        return 0 if self._consumer is None else len(self._consumer.slots.full)
 
     @property
     def limited_s(self) -> float:

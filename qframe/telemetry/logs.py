@@ -35,6 +35,8 @@ _LEVELS: Final = {
     "slot.lost": "warning",
     "slot.refused": "warning",
     "slot.damaged": "error",
+    "slot.full": "warning",
+    "slot.open": "info",
     "session.doubtful": "warning",
     "coordinator.unavailable": "warning",
     "group.resubscribed": "warning",

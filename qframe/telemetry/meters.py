@@ -5,7 +5,7 @@ from __future__ import annotations
 import platform
 import threading
 from collections.abc import Callable, MutableSequence
-from importlib.metadata import version
+from importlib import import_module
 from typing import Any, Final
 
 from qframe.clock import Clock
@@ -133,6 +133,12 @@ def _of_consumers(meters: list[ConsumerMeter]) -> list[Family]:
             lambda one: one.end_to_end.read(),
         ),
         by_group(
+            "qframe_lateness_seconds", "histogram",
+            "From the due time of a message that was due later than it was published to its "
+            "acknowledgement.",
+            lambda one: one.lateness.read(),
+        ),
+        by_group(
             "qframe_in_flight", "gauge", "Messages pulled, and neither settled nor lost.",
             lambda one: one.in_flight,
         ),
@@ -155,6 +161,11 @@ def _of_consumers(meters: list[ConsumerMeter]) -> list[Family]:
             lambda one: float(one.is_open),
         ),
         by_group(
+            "qframe_slots_full", "gauge",
+            "Slots with so much parked that their lines are not read.",
+            lambda one: float(one.full_slots),
+        ),
+        by_group(
             "qframe_limited_seconds", "counter",
             "Time in which the rate limit let no message through.",
             lambda one: one.limited_s,
@@ -168,6 +179,7 @@ def _of_consumers(meters: list[ConsumerMeter]) -> list[Family]:
 
 
 def _build_info() -> Family:
+    version = import_module("importlib.metadata").version  # loads a parser of emails as well
     return Family(
         "qframe_build_info", "gauge", "1, with the versions of qframe and Python as labels.",
         ("version", "python"), [((version("qframe"), platform.python_version()), 1.0)],

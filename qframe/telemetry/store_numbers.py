@@ -11,8 +11,10 @@ from qframe.admin.totals import Totals
 from qframe.clock import Clock
 from qframe.errors import StoreUnavailable
 from qframe.roster import Roster
+from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.schedules.records import next_due_ms
 from qframe.stores.base import Store
+from qframe.stores.split import times_of
 from qframe.telemetry.families import Family
 from qframe.topic import Topic
 
@@ -40,6 +42,7 @@ class _GroupNumbers(NamedTuple):
     totals: Totals
     workers: int
     unowned: int
+    now_ms: int
 
 
 class StoreNumbers:
@@ -92,7 +95,8 @@ class StoreNumbers:
         return [up, *found]
 
     def _of_store(self) -> list[Family]:
-        groups, left_out = self._groups()
+        time_of = times_of(self._store)
+        groups, left_out = self._groups(time_of)
         now_ms = self._store.now_ms()
         skew_s = (self._clock.now_ms() - now_ms) / 1000
 
@@ -111,7 +115,7 @@ class StoreNumbers:
             each(
                 "qframe_oldest_due_seconds",
                 "How late the oldest message is that may be handed out now; 0 if none is.",
-                lambda one: _age_s(one.totals.oldest_ms, now_ms),
+                lambda one: _age_s(one.totals.oldest_ms, one.now_ms),
             ),
             Family(
                 "qframe_settled", "counter", "Messages that a group has settled.", _WHERE, settled
@@ -123,11 +127,11 @@ class StoreNumbers:
                 "qframe_paused", "1 while the group is paused.",
                 lambda one: float(one.totals.tuning.paused or False),
             ),
-            self._timers(now_ms),
+            self._timers(time_of),
             _gauge(
                 "qframe_schedule_overdue_seconds",
                 "How late the latest schedule is that nobody has looked at; 0 if none is.", (),
-                [((), _age_s(next_due_ms(self._store), now_ms))],
+                [((), _age_s(next_due_ms(self._store), time_of(SCHEDULES)))],
             ),
             _gauge(
                 "qframe_clock_skew_seconds", "This process's clock less that of the store.", (),
@@ -139,7 +143,7 @@ class StoreNumbers:
             ),
         ]  # fmt: skip
 
-    def _groups(self) -> tuple[list[_GroupNumbers], int]:
+    def _groups(self, time_of: Callable[[Topic], int]) -> tuple[list[_GroupNumbers], int]:
         found: list[_GroupNumbers] = []
         left_out = 0
         topics = {topic.name: topic for topic in self._store.topics()}
@@ -148,17 +152,20 @@ class StoreNumbers:
                 if len(found) == MOST_GROUPS:
                     left_out += 1
                     continue
-                workers = unowned = 0
-                if totals.group and topic.name in topics:
-                    roster = self._roster(topics[topic.name], totals.group)
-                    workers, unowned = len(roster.members), topic.slots - len(roster.owners)
-                found.append(_GroupNumbers(topic.name, totals, workers, unowned))
+                workers = unowned = now_ms = 0
+                if (declared := topics.get(topic.name)) is not None:
+                    now_ms = time_of(declared)
+                    if totals.group:
+                        roster = self._roster(declared, totals.group)
+                        workers, unowned = len(roster.members), topic.slots - len(roster.owners)
+                found.append(_GroupNumbers(topic.name, totals, workers, unowned, now_ms))
         return found, left_out
 
-    def _timers(self, now_ms: int) -> Family:
+    def _timers(self, time_of: Callable[[Topic], int]) -> Family:
         values = []
         for topic in self._store.topics():
             if topic.has_subjects:
+                now_ms = time_of(topic)
                 found = self._store.timers(
                     topic, from_ms=now_ms, until_ms=now_ms + max(WITHIN_MS.values()),
                     limit=MOST_TIMERS,

@@ -11,7 +11,7 @@ from typing import Final, Protocol
 from qframe.clock import Clock
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
-from qframe.runtime.consume.consumer import ExecutorParts
+from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.batch_executor import BatchThreadExecutor, BatchWorker, PlainHandler
 from qframe.runtime.executors.thread_executor import RunWorker

@@ -53,6 +53,9 @@ class SoleMembership:
         """Never asks for the group."""
         return None
 
+    def retire(self) -> None:
+        """Has nobody to give slots to."""
+
     def leave(self) -> None:
         """Gives all slots up."""
         self._assignment = NOTHING

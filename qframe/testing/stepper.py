@@ -161,14 +161,19 @@ class Stepper:
         return 1 if batch is None else max(1, self._consumer.in_flight.room(batch.size))
 
     def _pull_one(self, slot: int, epoch: str, room: int) -> list[Delivery] | None:
-        pulled = self._store.pull(
-            self._topic, self._consumer.group, [PullRequest(slot, epoch, room)],
-            receipt=new_token(self._clock), lease_ms=self._options.lease_ms,
-            max_attempts=self._options.deliveries_at_most,
-        )  # fmt: skip
-        if pulled.fenced:
-            self._consumer.fenced(pulled.fenced)
-            return None
+        while True:
+            self._consumer.before_pull()
+            pulled = self._store.pull(
+                self._topic, self._consumer.group, [PullRequest(slot, epoch, room)],
+                receipt=new_token(self._clock), lease_ms=self._options.lease_ms,
+                max_attempts=self._options.deliveries_at_most,
+            )  # fmt: skip
+            if pulled.fenced:
+                self._consumer.fenced(pulled.fenced)
+                return None
+            self._consumer.note_full([slot], pulled.full)
+            if pulled.deliveries or pulled.next_due_ms != 0:
+                break  # else all that was asked for is parked now, and there may be more
         if pulled.next_due_ms is not None and not pulled.deliveries:
             due_ms = self._store.now_ms() + pulled.next_due_ms
             self.due_ms = due_ms if self.due_ms is None else min(self.due_ms, due_ms)

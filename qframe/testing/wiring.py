@@ -20,7 +20,8 @@ from qframe.errors import BadOption, NotSupported, UnknownTopic
 from qframe.hooks import is_async
 from qframe.idempotency.base import Checker
 from qframe.retry import Backoff
-from qframe.runtime.consume.consumer import Consumer, ExecutorParts
+from qframe.runtime.consume.consumer import Consumer
+from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.event_loop import EventLoop, in_event_loop
 from qframe.runtime.feed.settlement_sender import SettlementSender
@@ -197,7 +198,7 @@ class Wiring:
             make_executor=make_executor, make_settler=make_settler,
             flow_clock=StandingClock(self._clock),
         )  # fmt: skip
-        self._store.subscribe(topic, group, options.start)
+        self._store.subscribe(topic, group, options.start, max_parked=options.parked_at_most)
         running.join()
         return Stepper(
             topic=topic, options=options, consumer=running, executor=executors[0],

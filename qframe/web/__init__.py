@@ -11,7 +11,7 @@
   by none of these only somebody at this machine, who then reads. Rights are checked by `app.admin`.
 * `sampler` looks at all topics at most once a second, and not at all while nobody looks. It keeps
   an hour of what it saw for the charts.
-* `jobs` are retries and drops of many dead letters, which go on while the page shows progress.
+* `jobs` are changes of many dead letters or timers, which go on while the page shows progress.
 * `bodies` shows a body as text: integers exact, secrets hidden, cut where it is long.
 * An act is a POST from the console's own pages, then a redirect. It is one verb of `app.admin`,
   which checks the right and leaves the audit event.

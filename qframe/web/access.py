@@ -158,6 +158,14 @@ def is_local(connection: HTTPConnection) -> bool:
     return is_loopback(urlsplit(f"//{connection.headers.get('host', '')}").hostname or "")
 
 
+def is_sent_by_page(connection: HTTPConnection) -> bool:
+    """Whether a browser says that another site's page has sent a request."""
+    site = connection.headers.get("sec-fetch-site")
+    if site is not None:
+        return site not in ("same-origin", "none")
+    return "origin" in connection.headers
+
+
 def is_loopback(host: str) -> bool:
     """Whether a host is this machine as only this machine reaches it."""
     if host == "localhost":

@@ -10,67 +10,23 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import Final, NamedTuple
 
+from qframe.admin.dead import Progress
 from qframe.admin.rights import Right
 from qframe.errors import BadOption
-from qframe.outcomes import Moved
 from qframe.web.desk import Visit
-from qframe.web.jobs import Job
+from qframe.web.forms import Form
+from qframe.web.jobs import Job, JobTask
 from qframe.web.rendering import count
+from qframe.web.timer_acts import (
+    cancel_timer,
+    cancel_timers,
+    edit_timer,
+    move_timer,
+    move_timers,
+)
 from qframe.web.times import moment_of
 
 MOST_IDS: Final = 500
-
-
-class Form:
-    """The fields of a form.
-
-    Args:
-        fields: by name, all values of each.
-    """
-
-    def __init__(self, fields: Mapping[str, list[str]]) -> None:
-        self._fields = fields
-
-    def all(self, name: str) -> list[str]:
-        """All values of a field."""
-        return self._fields.get(name, [])
-
-    def maybe(self, name: str) -> str | None:
-        """A field's value without blanks around it; None where it is absent or blank."""
-        return (self.all(name) or [""])[0].strip() or None
-
-    def exact(self, name: str) -> str:
-        """A field's value as it was sent, since a key may begin with a blank.
-
-        Raises:
-            BadOption: if it is absent or empty.
-        """
-        value = (self.all(name) or [""])[0]
-        if not value:
-            raise BadOption(name, None, "the form has no value for it", "fill it in")
-        return value
-
-    def number(self, name: str) -> int | None:
-        """A field's number, None where it is absent or blank.
-
-        Raises:
-            BadOption: if it is no whole number.
-        """
-        text = self.maybe(name)
-        if text is None:
-            return None
-        if not (text.isascii() and text.isdigit() and len(text) < 12):
-            raise BadOption(name, text, "it is no whole number", "write it in digits")
-        return int(text)
-
-    def confirm(self, wanted: str) -> None:
-        """Sees that somebody has typed the name of what is to be changed for good.
-
-        Raises:
-            BadOption: if not.
-        """
-        if (given := self.maybe("confirm")) != wanted:
-            raise BadOption("confirm", given, "it is another name", f"type {wanted} to confirm")
 
 
 class Act(NamedTuple):
@@ -87,7 +43,7 @@ class Act(NamedTuple):
 
 def pause(visit: Visit, form: Form) -> str:
     """Pauses a group, or holds a key."""
-    topic, group, key = form.exact("topic"), form.exact("group"), _key(form)
+    topic, group, key = form.exact("topic"), form.exact("group"), form.key()
     visit.admin.pause(topic, group, key=key, why=form.maybe("why"))
     what = f"{topic}/{group}" if key is None else f"Key {key} of {topic}/{group}"
     return f"{what} is paused: its workers stop within 2 s."
@@ -95,7 +51,7 @@ def pause(visit: Visit, form: Form) -> str:
 
 def resume(visit: Visit, form: Form) -> str:
     """Ends a pause."""
-    topic, group, key = form.exact("topic"), form.exact("group"), _key(form)
+    topic, group, key = form.exact("topic"), form.exact("group"), form.key()
     visit.admin.resume(topic, group, key=key)
     return f"{f'{topic}/{group}' if key is None else f'Key {key}'} goes on."
 
@@ -166,12 +122,13 @@ def _decide(visit: Visit, form: Form, verb: Right) -> str | Job:
     until, cause, asked = form.exact("until"), form.maybe("cause"), form.maybe("since")
     since = None if asked is None else moment_of("since", asked)
     admin.topic(topic)  # of a name that is wrong this page tells, and not the job's
-    return visit.desk.jobs.start(
-        verb, topic, group, form.number("total") or 0,
-        lambda tell: decide(
-            topic, group, "all", since=since, until=until, cause=cause, on_progress=tell
-        ),
-    )  # fmt: skip
+
+    def act(tell: Progress) -> tuple[int, str]:
+        done = decide(topic, group, "all", since=since, until=until, cause=cause, on_progress=tell)
+        return done, ""
+
+    task = JobTask(verb, verb, topic, group, form.number("total") or 0)
+    return visit.desk.jobs.start(task, act)
 
 
 def stop_job(visit: Visit, form: Form) -> str:
@@ -180,7 +137,7 @@ def stop_job(visit: Visit, form: Form) -> str:
     job = visit.desk.jobs.find(number)
     if job is None:
         raise BadOption("job", number, "this console knows none of that number", "look again")
-    visit.require("retry" if job.verb == "retry" else "drop")
+    visit.require(job.task.right)
     job.stop()
     return "It stops after its next step."
 
@@ -203,17 +160,24 @@ def delete_topic(visit: Visit, form: Form) -> str:
     return f"Topic {topic} was deleted."
 
 
-def move_timer(visit: Visit, form: Form) -> str:
-    """Makes a timer due at another time."""
-    topic, key = form.exact("topic"), form.exact("key")
-    at = moment_of("at", form.exact("at"))
-    return _moved(visit.admin.move_timer(topic, key, at=at), key, "is due at another time now")
+def retry_outbox(visit: Visit, form: Form) -> str:
+    """Has relays try what a topic refuses again."""
+    outbox = visit.desk.outbox(form.number("outbox"))
+    visit.admin.outbox_retry(outbox)
+    return f"The relays of {outbox.prefix} try again within 1 s."
 
 
-def cancel_timer(visit: Visit, form: Form) -> str:
-    """Removes a timer for every group."""
-    topic, key = form.exact("topic"), form.exact("key")
-    return _moved(visit.admin.cancel_timer(topic, key), key, "was cancelled")
+def drop_outbox(visit: Visit, form: Form) -> str:
+    """Removes the chosen messages from an outbox for good."""
+    visit.require("drop")
+    outbox = visit.desk.outbox(form.number("outbox"))
+    chosen = visit.admin.outbox_waiting(outbox, ids=form.all("id")[:MOST_IDS])
+    if not chosen:
+        raise BadOption("id", None, "none that was chosen waits any more", "look again")
+    done = visit.admin.outbox_drop(outbox, chosen)
+    tried = sum(each.row.sent_at is not None for each in chosen)
+    maybe = f" {count(tried)} of them may be in their topics already." if tried else ""
+    return f"{count(done)} messages of {outbox.prefix} were dropped.{maybe}"
 
 
 def pause_schedule(visit: Visit, form: Form) -> str:
@@ -242,17 +206,6 @@ def delete_schedule(visit: Visit, form: Form) -> str:
     return f"Schedule {name} is gone; its messages stay."
 
 
-def _moved(moved: Moved, key: str, text: str) -> str:
-    if moved is Moved.DONE:
-        return f"Timer {key} {text}."
-    why = "a handler has it in hand" if moved is Moved.DOING else "it is not there any more"
-    raise BadOption("key", key, why, "look again: nothing was changed")
-
-
-def _key(form: Form) -> str | None:
-    return form.exact("key") if form.all("key") else None
-
-
 def _offsets(text: str) -> dict[int, int]:
     try:
         pairs = [each.split(":") for each in text.split(",")]
@@ -276,6 +229,11 @@ ACTS: Final[Mapping[str, Act]] = {
     "delete-topic": Act("drop", delete_topic),
     "move-timer": Act("retry", move_timer),
     "cancel-timer": Act("drop", cancel_timer),
+    "edit-timer": Act("retry", edit_timer),
+    "move-timers": Act("retry", move_timers),
+    "cancel-timers": Act("drop", cancel_timers),
+    "retry-outbox": Act("retry", retry_outbox),
+    "drop-outbox": Act("drop", drop_outbox),
     "pause-schedule": Act("pause", pause_schedule),
     "resume-schedule": Act("pause", resume_schedule),
     "run-schedule": Act("retry", run_schedule),

@@ -17,9 +17,10 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from qframe.app.qframe import QFrame
 from qframe.errors import BadOption, NotAllowed, QFrameError, UnknownTopic
 from qframe.web.access import COOKIE, Access, Auth, is_same_origin
-from qframe.web.acts import ACTS, Form
+from qframe.web.acts import ACTS
 from qframe.web.bodies import Redact, named_like_a_secret, shown_body
 from qframe.web.desk import Desk, Note, Visit, address
+from qframe.web.forms import Form
 from qframe.web.jobs import Job
 from qframe.web.pages import PAGES
 from qframe.web.pages.message import explained
@@ -31,6 +32,7 @@ if TYPE_CHECKING:
     from qframe.outbox.outbox import Outbox
 
 MOST_FORM_BYTES: Final = 256 * 1024
+MOST_FIELDS: Final = 2000
 _COOKIE_S: Final = 12 * 3600
 _HEADERS: Final = {
     "content-security-policy": "default-src 'none'; script-src 'self'; style-src 'self'; "
@@ -201,7 +203,8 @@ class _ConsoleRoutes:
         form = await _form_of(request)
         if form is None:
             return self._refused(visit, BadOption(
-                "form", "…", f"it has more than {MOST_FORM_BYTES} bytes", "send less at once"
+                "form", "…", f"it has more than {MOST_FORM_BYTES} bytes or {MOST_FIELDS} fields",
+                "send less at once",
             ), status=413)  # fmt: skip
         return await run_in_threadpool(self._tried, visit, lambda visit: self._done(visit, form))
 
@@ -320,15 +323,18 @@ class _Static(StaticFiles):
 
 
 async def _form_of(request: Request) -> Form | None:
-    """The fields of a form; None if it is too large."""
+    """The fields of a form; None if it is too large, or has too many of them."""
     text = b""
     async for part in request.stream():
         text += part
         if len(text) > MOST_FORM_BYTES:
             return None
-    fields = parse_qs(
-        text.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=2000
-    )  # fmt: skip
+    try:
+        fields = parse_qs(
+            text.decode("utf-8", "replace"), keep_blank_values=True, max_num_fields=MOST_FIELDS
+        )  # fmt: skip
+    except ValueError:
+        return None
     return Form(fields)
 
 

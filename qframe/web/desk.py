@@ -67,6 +67,16 @@ class Desk:
         self._guard = threading.Lock()
         self._notes: OrderedDict[str, Note] = OrderedDict()
 
+    def outbox(self, number: int | None) -> Outbox:
+        """An outbox by its place on the page of outboxes.
+
+        Raises:
+            BadOption: if there is none.
+        """
+        if number is None or number >= len(self.outboxes):
+            raise BadOption("outbox", number, "this console has none there", "look again")
+        return self.outboxes[number]
+
     def changed(self) -> None:
         """Has the next look at any page be a new one."""
         self.sampler.forget()

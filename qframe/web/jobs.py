@@ -1,4 +1,4 @@
-"""Jobs: retries and drops of many dead letters, which go on while their page shows progress.
+"""Jobs: what is done to many dead letters or timers, which goes on while its page shows progress.
 
 A job runs in a thread of this process, in steps of 500, and can be stopped between two. The page
 finds it by its number; the last hundred are kept. Of a process that ends in the middle everything
@@ -10,10 +10,11 @@ from __future__ import annotations
 import secrets
 import threading
 from collections import OrderedDict
-from collections.abc import Callable
-from typing import Final
+from collections.abc import Callable, Mapping
+from typing import Final, NamedTuple
 
 from qframe.admin.dead import Progress
+from qframe.admin.rights import Right
 from qframe.errors import QFrameError
 
 _KEPT: Final = 100
@@ -23,38 +24,57 @@ class _Stopped(Exception):
     """Ends a job between two steps."""
 
 
+class JobTask(NamedTuple):
+    """The work of a job.
+
+    Attributes:
+        verb: what it does: `retry`, `drop`, `move` or `cancel`.
+        right: the right that it needs, and that stopping it needs.
+        topic: whose messages.
+        group: whose dead letters; None where it is about timers.
+        total: how many it was given, as its page counted them; 0 where nobody has.
+        is_dry: whether it only counts.
+        form: the fields that do the same for good, where it only counts.
+    """
+
+    verb: str
+    right: Right
+    topic: str
+    group: str | None
+    total: int = 0
+    is_dry: bool = False
+    form: Mapping[str, str] = {}
+
+
 class Job:
-    """One retry or drop of many dead letters.
+    """Something that is done to many messages.
 
     Attributes:
         number: by which its page finds it.
-        verb: what it does: `retry` or `drop`.
-        topic, group: whose dead letters.
-        total: how many dead letters it was given, as its page counted them.
+        task: what it does.
         done: how many are done.
         state: `running`, `done`, `stopped` or `failed`.
         error: why it has failed.
+        remark: what else there is to say at its end.
     """
 
-    def __init__(self, verb: str, topic: str, group: str, total: int) -> None:
+    def __init__(self, task: JobTask) -> None:
         self.number = secrets.token_hex(8)
-        self.verb = verb
-        self.topic = topic
-        self.group = group
-        self.total = total
+        self.task = task
         self.done = 0
         self.state = "running"
         self.error = ""
+        self.remark = ""
         self._stopping = False
 
     def stop(self) -> None:
         """Ends it after its next step."""
         self._stopping = True
 
-    def run(self, act: Callable[[Progress], int]) -> None:
+    def run(self, act: Callable[[Progress], tuple[int, str]]) -> None:
         """Runs it to its end."""
         try:
-            self.done = act(self._advance)
+            self.done, self.remark = act(self._advance)
             self.state = "done"
         except _Stopped:
             self.state = "stopped"
@@ -82,29 +102,25 @@ class Jobs:
         self._jobs: OrderedDict[str, Job] = OrderedDict()
         self._guard = threading.Lock()
 
-    def start(
-        self, verb: str, topic: str, group: str, total: int, act: Callable[[Progress], int]
-    ) -> Job:
+    def start(self, task: JobTask, act: Callable[[Progress], tuple[int, str]]) -> Job:
         """Starts a job.
 
         Args:
-            verb: what it does, for its page.
-            topic: the topic.
-            group: the group.
-            total: how many it was given.
-            act: does it, and calls what it is given after each step.
+            task: what it does.
+            act: does it, calls what it is given after each step, and returns how many are done and
+                what else there is to say.
         """
-        job = Job(verb, topic, group, total)
+        job = Job(task)
         with self._guard:
             self._jobs[job.number] = job
             while len(self._jobs) > _KEPT:
                 self._jobs.popitem(last=False)
         threading.Thread(
-            target=self._run, args=(job, act), name=f"qframe.console.{verb}", daemon=True
+            target=self._run, args=(job, act), name=f"qframe.console.{task.verb}", daemon=True
         ).start()
         return job
 
-    def _run(self, job: Job, act: Callable[[Progress], int]) -> None:
+    def _run(self, job: Job, act: Callable[[Progress], tuple[int, str]]) -> None:
         try:
             job.run(act)
         finally:

@@ -39,9 +39,7 @@ def refusal(error: Exception) -> Refusal:
     if isinstance(error, UnknownTopic | UnknownGroup):
         return Refusal(404, "There is none of this name", str(error))
     if isinstance(error, StoreUnavailable | CoordinatorUnavailable | SchemaMismatch):
-        return Refusal(
-            503, "The store is away", str(error), "This page looks again by itself, once a second."
-        )
+        return Refusal(503, "The store is away", str(error), "This page looks again by itself.")
     if isinstance(error, BadInput):
         return Refusal(400, "That cannot be done", str(error))
     if isinstance(error, QFrameError):

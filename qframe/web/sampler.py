@@ -3,8 +3,8 @@
 Pages ask for the numbers; if the last look is younger than its interval they get that one, and
 while one page takes a new one the others wait for it, three seconds at most. The
 interval is a second, or five times as long as a look takes, so that a console is never more than a
-fifth of a thread's work for a store. A look that fails is kept too, with its error, so that a store
-that is away is asked once a second and not once for each tab.
+fifth of a thread's work for a store. A look that fails is kept too, with its error, for a second,
+so that a store that is away is not asked once for each tab.
 """
 
 from __future__ import annotations
@@ -22,6 +22,7 @@ from qframe.options.tuning import tuning_of
 from qframe.roster import Roster
 from qframe.stores.base import Store
 from qframe.stores.records import Stats
+from qframe.stores.split import times_of
 from qframe.topic import Topic, is_internal
 
 INTERVAL_S: Final = 1.0
@@ -139,7 +140,10 @@ class Sampler:
                 except QFrameError as error:
                     self._look = self._look._replace(error=error)
                 now_s = self._clock.monotonic_s()
-                self._fresh_until_s = max(began_s + INTERVAL_S, now_s + (now_s - began_s) * _SHARE)
+                took_s = now_s - began_s
+                # What has failed has waited, and not worked.
+                pause_s = INTERVAL_S if self._look.error is not None else took_s * _SHARE
+                self._fresh_until_s = max(began_s + INTERVAL_S, now_s + pause_s)
             return self._look
         finally:
             self._taking.release()
@@ -156,7 +160,7 @@ class Sampler:
     def _taken(self) -> Look:
         store = self._store()
         topics = [topic for topic in store.topics() if not is_internal(topic.name)]
-        now_ms = store.now_ms()
+        now_ms = times_of(store)
         totals: list[TopicTotals] = []
         groups: list[GroupLook] = []
         rosters: list[GroupRoster] | None = []
@@ -169,9 +173,9 @@ class Sampler:
                     rosters = None
                 elif rosters is not None:
                     rosters.append(GroupRoster(topic, each.group, roster, each.tuning.paused))
-                groups.append(_seen(found, each, roster, topic.slots, now_ms))
+                groups.append(_seen(found, each, roster, topic.slots, now_ms(topic)))
         workers = None if rosters is None else tuple(workers_of(rosters))
-        return Look(now_ms, tuple(totals), tuple(groups), workers)
+        return Look(store.now_ms(), tuple(totals), tuple(groups), workers)
 
     def _roster_of(self, topic: Topic, group: str) -> Roster | None:
         if not group:

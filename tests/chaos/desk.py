@@ -36,6 +36,7 @@ class Ways(msgspec.Struct, kw_only=True):
         stumble: one message of so many fails when it is handled first; 0 for none.
         is_tagged: whether only messages with the tag WANTED are handled.
         rate: how often handlers of the whole group may begin, if there is a limit.
+        keeps_order: whether the group keeps order, where the topic is a stream.
         business: the database that effects are written to, under a TransactionalChecker, if any.
     """
 
@@ -46,6 +47,7 @@ class Ways(msgspec.Struct, kw_only=True):
     stumble: int = 0
     is_tagged: bool = False
     rate: str = ""
+    keeps_order: bool = False
     business: str = ""
 
 
@@ -81,7 +83,7 @@ class Desk:
     Args:
         ways: what they do.
         facts: the history.
-        keeps_order_when_delayed: whether a delayed retry costs no key its order, as on `ordered`.
+        keeps_order_when_delayed: whether a delayed retry costs no key its order.
         began_ns: when the call that begins now has begun.
     """
 

@@ -46,6 +46,8 @@ def serve(app: QFrame, topic: Topic, group: str, desk: Desk, *, lease_s: float) 
     options: dict[str, Any] = {"lease": lease_s, "backoff": BACKOFF, "max_attempts": MAX_ATTEMPTS}
     if ways.is_tagged:
         options["tags"] = WANTED
+    if ways.keeps_order:
+        options["keep_order"] = True
     if ways.manner == PULL:
         loop_over(app, topic, group, desk, options)
         return

@@ -76,7 +76,6 @@ def work(text: str) -> None:
         if job.ways.manner == PLAIN and not job.ways.business:  # its thread looks, and then calls
             app.parts.opened.clock = looks = Looks()  # type: ignore[assignment]
             began_ns = looks.taken_ns
-        desk = Desk(
-            job.ways, facts, keeps_order_when_delayed=job.kind == "ordered", began_ns=began_ns
-        )
+        keeps_order = job.kind == "ordered" or job.ways.keeps_order
+        desk = Desk(job.ways, facts, keeps_order_when_delayed=keeps_order, began_ns=began_ns)
         serve(app, topic_of(job.kind), GROUP, desk, lease_s=job.lease_s)

@@ -22,6 +22,7 @@ Op = tuple[str, dict[str, Any]]
 BEGINNING = {
     "limited": st.sampled_from([False, True]),
     "subscribed": st.sampled_from([2, 1, 0]),
+    "max_parked": st.sampled_from([1, 2, 0]),
 }
 
 
@@ -72,6 +73,7 @@ def operations(kind: Kind) -> st.SearchStrategy[Op]:
             "owned": st.sampled_from([True, True, False]),
             "expires": st.sampled_from([None, 150, 500]),
             "beside": st.one_of(st.just(""), group),
+            "max_parked": st.sampled_from([1, 0, 2]),
         }),
         "take": (2, {
             "group": group,

@@ -59,6 +59,8 @@ STEPS: dict[str, tuple[Callable[[Any, Topic], Any], bool]] = {
     "claiming as a stranger": (lambda s, t: s.claim(t, "g", "c", {2: NEW}), False),
     "letting go": (lambda s, t: s.release_slots(t, "g", "a", [1, 2]), True),
     "letting another's go": (lambda s, t: s.release_slots(t, "g", "b", [0, 1, 2]), False),
+    "retiring": (lambda s, t: s.retire(t, "g", "a"), True),
+    "retiring as a stranger": (lambda s, t: s.retire(t, "g", "c"), False),
     "departing": (lambda s, t: s.leave(t, "g", "b"), True),
     "departing as a stranger": (lambda s, t: s.leave(t, "g", "c"), False),
     "taking the slots themselves": (lambda s, t: s.take(t, "g", {0: epoch(9**9)}), False),

@@ -63,7 +63,7 @@ class Machine(lives.Machine):
         assert plain(do(self.store)) == expected
         return expected
 
-    def begin(self, limited: bool, subscribed: int) -> None:
+    def begin(self, limited: bool, subscribed: int, max_parked: int) -> None:
         # Seven subjects at most, but any number of messages where they do not replace each other.
         limit = 16 if self.kind in (Kind.STREAM, Kind.ORDERED) else 5
         self.topic = Topic(
@@ -73,7 +73,7 @@ class Machine(lives.Machine):
         )  # fmt: skip
         self.both(lambda store: store.declare(self.topic))
         for group in GROUPS[:subscribed]:
-            self.subscribe(group, "earliest", owned=True)
+            self.subscribe(group, "earliest", owned=True, max_parked=max_parked)
         self.counts_agree()
 
     def step(self, op: Op) -> None:
@@ -136,11 +136,17 @@ class Machine(lives.Machine):
     # Groups
 
     def subscribe(
-        self, group: str, start: str, owned: bool, expires: int | None = None, beside: str = ""
-    ) -> None:
+        self, group: str, start: str, owned: bool, expires: int | None = None, beside: str = "",
+        max_parked: int = 0,
+    ) -> None:  # fmt: skip
+        most = max_parked if self.kind is Kind.STREAM else 0
         others = [beside] if beside not in ("", group) else []
         new = [each for each in (group, *others) if each not in self.epochs]
-        self.both(lambda store: store.subscribe(self.topic, group, start, expires, beside=others))
+        self.both(
+            lambda store: store.subscribe(
+                self.topic, group, start, expires, beside=others, max_parked=most
+            )
+        )
         for each in new:
             self.epochs[each] = dict.fromkeys(range(SLOTS), NO_EPOCH)
             if owned:
@@ -206,6 +212,10 @@ class Machine(lives.Machine):
         for _, one, own in got:
             if one.subject is None:
                 self.positions[group, one.slot, own] = one.seq + 1
+        for slot, stop in pulled["stops"].items():
+            self.positions[group, slot, owned[slot]] = stop
+            self.reached["parked"] += 1
+        self.reached["full slot"] += len(pulled["full"])
         chosen = [(*each, verdict) for each, verdict in zip(got, verdicts, strict=False)]
         self._settle(chosen[::-1] if backwards else chosen, 50)
         self.in_hand = [*got[len(verdicts) :], *self.in_hand, *got[: len(verdicts)]][:40]

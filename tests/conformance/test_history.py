@@ -144,14 +144,14 @@ def test_sweep_forgets_what_has_ended_longer_ago_than_is_kept(bench: Bench) -> N
     assert told(bench, topic, "old") == [(1, "ack", "w1")]
     bench.advance(1)
     assert told(bench, topic, "old") == []
-    assert bench.store.sweep(topic) == 1
+    assert bench.store.sweep(topic) == 2  # its key's, too
     assert told(bench, topic, "new") == [(1, "ack", "w1")]
     longer = Topic(topic.name, "delay", 1, history="7d", dedupe_window=0)
     bench.store.declare(longer)
     assert told(bench, longer, "old") == []
     none = Topic(topic.name, "delay", 1, dedupe_window=0)
     bench.store.declare(none)
-    assert bench.store.sweep(none) == 1
+    assert bench.store.sweep(none) == 2
     bench.store.declare(longer)
     assert told(bench, longer, "new") == []
 
@@ -254,3 +254,62 @@ def test_what_was_done_to_a_timer_before_there_was_a_group_is_the_first_ones(ben
     while bench.store.sweep(topic):
         pass
     assert kept(bench, topic, "gone") == []
+
+
+@pytest.mark.parametrize("kind", [kind for kind in Kind if kind != "stream"])
+def test_by_its_key_the_message_is_found_that_ended_last(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", "h", slots=2, history="1d")
+
+    def last(key: str) -> list[tuple[str, str, list[str]]]:
+        found: dict[tuple[str, str], list[str]] = {}
+        for one in bench.store.last_ended(topic, key):
+            found.setdefault((one.group, one.id), []).append(one.verdict)
+        return [(*where, verdicts) for where, verdicts in found.items()]
+
+    bench.publish(topic, 1, "k", id="first")
+    assert last("k") == []
+    end(bench, topic, Verdict.RETRY, *pulled(bench, topic))
+    assert last("k") == []
+    end(bench, topic, Verdict.ACK, *pulled(bench, topic))
+    assert last("k") == [("g", "first", ["retry", "ack"])]
+    bench.settle(topic, Verdict.ACK, *pulled(bench, topic, group="h"), group="h")
+    bench.publish(topic, 2, "k", id="second", delay_ms=5000)
+    bench.publish(topic, 2, "other", id="dies")
+    end(bench, topic, Verdict.DEAD, *pulled(bench, topic))
+    assert last("other") == [("g", "dies", ["dead"])]
+    bench.store.edit(topic, "k", due_ms=9_000_000_000_000)
+    assert last("k") == [("g", "first", ["retry", "ack"]), ("h", "first", ["ack"])]
+    bench.store.cancel(topic, "k")
+    cancelled = ["edited", "cancelled"]
+    assert last("k") == [("g", "second", cancelled), ("h", "second", cancelled)]
+    assert bench.store.verify(topic) == []
+
+
+def test_what_a_key_has_ended_with_is_forgotten_with_its_history(bench: Bench) -> None:
+    topic = bench.topic("delay", "g", history="1h", dedupe_window=0)
+    bench.publish(topic, 1, "k", id="m")
+    bench.publish(topic, 1, "j", id="n")
+    end(bench, topic, Verdict.ACK, *pulled(bench, topic))
+    bench.advance(3_000_000)
+    bench.publish(topic, 1, "j", id="later")
+    end(bench, topic, Verdict.ACK, *pulled(bench, topic))
+    bench.advance(1_000_000)
+    assert bench.store.last_ended(topic, "k") == []
+    while bench.store.sweep(topic):
+        pass
+    [entry] = bench.store.last_ended(topic, "j")
+    assert entry.id == "later"
+    assert bench.store.verify(topic) == []
+
+
+def test_of_a_stream_and_of_what_has_no_key_an_id_alone_tells_the_end(bench: Bench) -> None:
+    stream = bench.topic("stream", "g", history="1h")
+    bench.publish(stream, 1, "k", id="m")
+    end(bench, stream, Verdict.ACK, *pulled(bench, stream))
+    assert bench.store.last_ended(stream, "k") == []
+    topic = bench.topic("delay", "g", history="1h")
+    bench.publish(topic, 1, id="m")
+    [one] = pulled(bench, topic)
+    end(bench, topic, Verdict.ACK, one)
+    assert told(bench, topic) == [(1, "ack", "w1")]
+    assert bench.store.last_ended(topic, one.subject or "") == []

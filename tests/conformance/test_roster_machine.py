@@ -31,7 +31,7 @@ LIVES = 40
 STEPS = 40
 SLOTS = 4
 REACHED = (
-    "heartbeat", "claim", "release_slots", "leave", "forget",
+    "heartbeat", "claim", "release_slots", "retire", "leave", "forget",
     "same", "changed", "passed", "claimed", "refused",
 )  # fmt: skip
 
@@ -75,6 +75,9 @@ class RosterMachine(Machine):
 
     def release_slots(self, member: str, slots: list[int]) -> None:
         self.each(lambda store: store.release_slots(self.topic, "g", member, slots))
+
+    def retire(self, member: str) -> None:
+        self.each(lambda store: store.retire(self.topic, "g", member))
 
     def leave(self, member: str) -> None:
         self.each(lambda store: store.leave(self.topic, "g", member))
@@ -129,6 +132,7 @@ def operations() -> st.SearchStrategy[Op]:
             ),
         },
         "release_slots": {"member": member, "slots": slots},
+        "retire": {"member": member},
         "leave": {"member": member},
         "forget": {},
     }

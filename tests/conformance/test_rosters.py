@@ -158,6 +158,26 @@ def test_a_member_lets_go_of_its_own_slots_and_of_no_others(bench: Bench) -> Non
     assert claim(bench, topic, "b", 1) == [1]
 
 
+def test_a_member_that_retires_keeps_what_it_owns_until_it_lets_go(bench: Bench) -> None:
+    topic = start(bench, "a", "b")
+    claim(bench, topic, "a", 0, 1)
+    before = roster(bench, topic)
+    bench.advance(1)
+    bench.store.retire(topic, "g", "a")
+    found = roster(bench, topic)
+    assert found.version != before.version
+    assert [(one.id, one.retiring) for one in found.members] == [("a", True), ("b", False)]
+    assert (found.members[0].since_ms, found.owners) == (before.members[0].since_ms, before.owners)
+    bench.store.retire(topic, "g", "a")
+    assert bench.store.heartbeat(topic, "g", "a", LEASE_MS) == found.version
+    assert claim(bench, topic, "b", 0) == []
+    bench.store.release_slots(topic, "g", "a", [0])
+    assert claim(bench, topic, "b", 0) == [0]
+    bench.advance(LEASE_MS)
+    bench.store.heartbeat(topic, "g", "a", LEASE_MS)  # it is another life
+    assert [(one.id, one.retiring) for one in roster(bench, topic).members] == [("a", False)]
+
+
 def test_a_member_departs_with_all_it_owns_whoever_asks_and_as_often_as_one_asks(
     bench: Bench,
 ) -> None:
@@ -183,7 +203,8 @@ def test_the_version_is_another_one_exactly_if_something_has_changed(
     step(bench.store, topic)
     after = roster(bench, topic)
     assert (after.version != before.version) is changes
-    assert ((names(bench, topic), after.owners) != (["a", "b"], before.owners)) is changes
+    stands = [(each.id, each.retiring) for each in after.members]
+    assert ((stands, after.owners) != ([("a", False), ("b", False)], before.owners)) is changes
     seen = bench.store.roster(topic, "g", before.version)
     assert seen == (after if changes else None)
     assert bench.store.roster(topic, "g", after.version) is None
@@ -279,6 +300,7 @@ OPERATIONS: dict[str, Callable[[Any, Topic], Any]] = {
     "claim": lambda store, topic: store.claim(topic, "g", "a", {0: OLD}),
     "claim nothing": lambda store, topic: store.claim(topic, "g", "a", {}),
     "release_slots": lambda store, topic: store.release_slots(topic, "g", "a", [0]),
+    "retire": lambda store, topic: store.retire(topic, "g", "a"),
     "leave": lambda store, topic: store.leave(topic, "g", "a"),
 }
 

@@ -136,6 +136,19 @@ def test_a_scan_sees_every_message_wherever_it_stands(bench: Bench, kind: str) -
     assert [by_id[name] for name in sorted(by_id)] == stands
 
 
+@pytest.mark.parametrize("limit", [1, 3, 100])
+def test_a_scan_has_a_run_in_doing_as_a_look_up_has_it_wherever_its_pages_end(
+    bench: Bench, limit: int
+) -> None:
+    topic = bench.topic("ordered", "g", slots=1)
+    for number in range(8):
+        bench.publish(topic, number, "a" if number < 6 else "b", id=f"m{number}")
+    assert len(bench.got(topic, run=4, limit=5)) == 5
+    found = [one for key in "ab" for one in bench.store.find(topic, Sought(key=key)).records]
+    assert list(states(found).values()) == ["doing"] * 4 + ["todo"] * 2 + ["doing", "todo"]
+    assert sorted(map(repr, scanned(bench, topic, limit))) == sorted(map(repr, found))
+
+
 @pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
 def test_a_scan_for_an_id_or_a_key_has_what_a_scan_of_all_has_of_it(
     bench: Bench, kind: str

@@ -303,6 +303,24 @@ def test_pages_of_timers_have_each_of_them_once(bench: Bench, kind: str) -> None
     assert len(span) == (11 if kind == "stream" else 24)
 
 
+def test_of_many_priorities_each_due_message_is_listed_once_in_its_place(bench: Bench) -> None:
+    topic = bench.topic("priority", "g")
+    now = bench.store.now_ms()
+    for number in range(40):
+        at_ms = now - (1000 if number % 5 else 2000)
+        bench.publish(topic, number, f"k{number}", at_ms=at_ms, priority=(7 * number) % 20 - 10)
+    paged: list[Record] = []
+    while page := bench.store.timers(
+        topic, limit=7, from_ms=now - 2000, after=paged[-1].timer_place if paged else None
+    ):
+        paged += page
+    assert [each.timer_place for each in paged] == sorted(each.timer_place for each in paged)
+    assert len({each.subject for each in paged}) == len(paged) == 40
+    late = bench.store.timers(topic, from_ms=now - 1000)
+    assert {each.due_ms for each in late} == {now - 1000}
+    assert len(late) == 32
+
+
 def test_what_is_delayed_before_a_stream_is_listed(bench: Bench) -> None:
     topic = bench.topic("stream", "g", slots=2)
     bench.publish(topic, 1, "k", id="m-1", delay_ms=70)
@@ -378,3 +396,20 @@ def test_the_span_of_a_list_takes_in_its_start_and_leaves_out_its_end(bench: Ben
     assert listed(until_ms=now + 100) == []
     assert listed(until_ms=now + 101) == [100]
     assert listed(from_ms=now + 101, limit=2) == [101, 199]
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay", "stream"])
+def test_pages_of_timers_of_one_moment_have_each_of_them_once(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=4)
+    now = bench.store.now_ms()
+    for number in range(60):
+        at_ms = now + (5000 if number % 10 else 9000)
+        bench.publish(topic, number, f"k{number}", id=f"m{number}", at_ms=at_ms)
+    paged: list[Record] = []
+    while page := bench.store.timers(
+        topic, limit=3, after=paged[-1].timer_place if paged else None
+    ):
+        paged += page
+    places = [each.timer_place for each in paged]
+    assert places == sorted(places)
+    assert len({each.id for each in paged}) == len(paged) == 60

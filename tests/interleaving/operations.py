@@ -246,6 +246,11 @@ def _history(by: Actor) -> Act:
     return lambda store, topic: store.history(topic, message_id)
 
 
+def _last_ended(by: Actor) -> Act:
+    key = by.draw.choice(["a", "b"])
+    return lambda store, topic: store.last_ended(topic, key)
+
+
 def _explain(by: Actor) -> Act:
     message_id = by.draw.choice(by.scene.ids)
     return lambda store, topic: store.explain(topic, message_id)
@@ -324,6 +329,7 @@ OPERATIONS = [
     Operation("claim", _claim),
     Operation("release_slots", _each(lambda store, topic: store.release_slots(
         topic, "g", "m0", [0]))),
+    Operation("retire", _each(lambda store, topic: store.retire(topic, "g", "m0"))),
     Operation("leave", _each(lambda store, topic: store.leave(topic, "g", "m0"))),
     Operation("tune", _tune),
     Operation("tunings", _each(lambda store, topic: store.tunings([(topic, "g")])), looks=True),
@@ -353,6 +359,8 @@ OPERATIONS = [
     Operation("find id", _find_id, looks=True,
               seen=lambda found: (sorted(found.remembered), found.kept)),  # what was delayed is not
     Operation("history", _history, looks=True, seen=lambda ends: sorted(plain(ends), key=str)),
+    Operation("last_ended", _last_ended, looks=True,
+              seen=lambda ends: sorted(plain(ends), key=str)),
     Operation("scan", _each(lambda store, topic: store.scan(topic, limit=1000)), looks=True,
               seen=_of_scan),
     Operation("repair", _each(lambda store, topic: store.repair(topic)), looks=True),

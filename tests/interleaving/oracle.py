@@ -145,7 +145,8 @@ def ending_of(
     for one in store.stats(topic):
         slots[one.slot].append(plain(one))
     ends = plain([entry for each in ids for entry in store.history(topic, each)])
-    for entry in sorted(ends, key=str):
+    last = plain([entry for key in ("a", "b") for entry in store.last_ended(topic, key)])
+    for entry in [*sorted(ends, key=str), *sorted(last, key=str)]:
         slots[entry["slot"]].append(entry)
     for group in groups:
         roster = store.roster(topic, group)

@@ -135,7 +135,7 @@ GUARDS: Final = [
     Mutant(
         "SQL revokes nothing of a stream's line",
         "stores/sql/leases.py",
-        "window.shorten(cursor, ask.position, receipt)\n",
+        "window.revoke(transaction, ref, cursor, ask.position, receipt)\n",
         "0\n",
         conforms("leases", "sqlite"),
     ),
@@ -147,11 +147,19 @@ GUARDS: Final = [
         UNIT + "test_lanes.py",
     ),
     Mutant(
+        "offsets of two slots that are alike are taken for one run",
+        "runtime/handler/retry_policy.py",
+        "    return delivery.slot, delivery.subject, delivery.receipt\n",
+        "    return 0, delivery.subject, delivery.receipt\n",
+        UNIT + "test_lanes.py",
+    ),
+    Mutant(
         "what went back with a retried one of its run is given back again",
         "runtime/order/settlement_order.py",
-        "                if cut:\n                    self._gone(",
-        "                cut = cut or [(one, None) for one in deliveries]\n"
-        "                if cut:\n                    self._gone(",
+        "                if not places:\n                    continue\n",
+        "                if not places:\n"
+        "                    self._put(Disposition(min(back, key=id), Verdict.RELEASE))\n"
+        "                    continue\n",
         UNIT + "test_lanes.py",
     ),
     Mutant(
@@ -174,5 +182,19 @@ GUARDS: Final = [
         "        if is_local and attempt.cancelled and not attempt.overdue:",
         "        if False:",
         UNIT + "test_certainty.py",
+    ),
+    Mutant(
+        "a stop does not wait for an effect that is being finished",
+        "runtime/process/shutdown.py",
+        "    until_s = clock.monotonic_s() + _LAST_WORDS_S\n",
+        "    until_s = clock.monotonic_s()\n",
+        UNIT + "test_late_marks.py -k being_finished",
+    ),
+    Mutant(
+        "what was pulled while its lease was renewed is kept when that is gone",
+        "runtime/feed/lease_renewer.py",
+        "            lost += self._pulled_meanwhile(lost)\n",
+        "            pass\n",
+        RENEWER,
     ),
 ]

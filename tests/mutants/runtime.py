@@ -149,8 +149,8 @@ RUNTIME: Final = [
     Mutant(
         "what is in flight of a lost slot goes on",
         "runtime/feed/slots.py",
-        "            self._on_lost(gone)\n",
-        "",
+        "                self._on_lost(gone)\n",
+        "                pass\n",
         SLOTS,
     ),
     Mutant(
@@ -178,8 +178,8 @@ RUNTIME: Final = [
     Mutant(
         "drained slots are not released",
         "coordination/member.py",
-        "        self._change(lambda handover: handover.release())\n",
-        "",
+        "            self._change(lambda handover: handover.release())\n",
+        "            pass\n",
         MEMBER,
     ),
     Mutant(
@@ -235,9 +235,37 @@ RUNTIME: Final = [
     Mutant(
         "what is behind a retried message goes on",
         "runtime/order/key_order.py",
-        "        if self._by_run and disposition.verdict is not Verdict.DEAD:\n",
-        "        if self._by_run and disposition.verdict is Verdict.DEAD:\n",
+        "            if disposition.verdict is not Verdict.DEAD:\n",
+        "            if disposition.verdict is Verdict.DEAD:\n",
         UNIT + "test_lanes.py",
+    ),
+    Mutant(
+        "the line brings more of a key that was given back",
+        "runtime/order/parked_keys.py",
+        "        self.park(refused)\n        return kept, refused\n",
+        "        return kept + refused, []\n",
+        UNIT + "test_keep_order.py",
+    ),
+    Mutant(
+        "a key is opened before all that was given back of it is answered",
+        "runtime/order/parked_keys.py",
+        "            if held := [one for one in back if self.is_held(one)]:\n",
+        "            if held := [one for one in back[:1] if self.is_held(one)]:\n",
+        UNIT + "test_keep_order.py",
+    ),
+    Mutant(
+        "a key is opened by a pull that was under way when the store answered",
+        "runtime/order/parked_keys.py",
+        "        if not self._back:\n            return deliveries",
+        "        self.before_pull()\n        if not self._back:\n            return deliveries",
+        UNIT + "test_keep_order.py",
+    ),
+    Mutant(
+        "what waits behind a parked key goes on",
+        "runtime/order/key_order.py",
+        "                    behind = self._park(self._parked, one)\n",
+        "                    self._parked.park(one)\n",
+        UNIT + "test_keep_order.py",
     ),
     Mutant(
         "the lane of what is lost stays busy",
@@ -273,6 +301,20 @@ RUNTIME: Final = [
         WORKER,
     ),
     # Stopping.
+    Mutant(
+        "a slot that has drained waits for the slowest handler of a stop",
+        "runtime/process/shutdown.py",
+        "            consumer.slots.pass_on()\n",
+        "",
+        "tests/integration/coordination/test_ownership.py",
+    ),
+    Mutant(
+        "the others are not told that a member retires",
+        "coordination/lease.py",
+        "for member in roster.members if not member.retiring",
+        "for member in roster.members",
+        f"{UNIT}test_sharing.py",
+    ),
     Mutant(
         "handlers get no grace",
         "runtime/process/shutdown.py",

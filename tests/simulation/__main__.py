@@ -18,7 +18,7 @@ from simulation.shrink import failure_of, shrunk
 from simulation.threads import simulated
 from simulation.world import World
 
-COLLECT_EVERY = 100
+COLLECT_EVERY = 20
 HANGS_S = 60
 
 

@@ -233,5 +233,6 @@ def kept_by(consumer: Any) -> list[tuple[str, Any]]:
         ("in doubt", consumer.pull_loop._in_doubt._pulls),
         ("claims", getattr(getattr(consumer.policy, "_claims", None), "_claims", ())),
         ("claims let go", getattr(getattr(consumer.policy, "_claims", None), "_leaving", ())),
+        ("runs", getattr(getattr(order, "_settlement_order", None), "_runs", ())),
         ("settled first", getattr(consumer.policy, "settled", ())),
     ]

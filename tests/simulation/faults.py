@@ -89,8 +89,8 @@ class Faults:
         elif fault.what in ("moved", "cancelled"):
             self._change_timer(fault)
         elif fault.what == "sought":
-            self._ledger.is_sought = True
             server.seek(topic, group, dict.fromkeys(range(topic.slots), 0))
+            self._ledger.sought(group)
 
     def _timers(self) -> list[Record]:
         now_ms = self._server.now_ms()

@@ -6,7 +6,7 @@ from collections import Counter, defaultdict
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
-from qframe.message import Message
+from qframe.message import Delivery, Message
 from qframe.outcomes import Outcome, Settled, Verdict
 from simulation.plan import Plan
 
@@ -23,6 +23,7 @@ class Call:
 
     Attributes:
         is_fresh: whether nothing stands between its worker's last look at what it owns and it.
+        is_in_force: whether no seek has come between its message's handing out and it.
     """
 
     def __init__(self, worker: SimulatedWorker, group: str, message: Any, unit: object) -> None:
@@ -31,6 +32,7 @@ class Call:
         self.message = message
         self.unit = unit
         self.is_fresh = worker.plan.is_direct
+        self.is_in_force = True
 
     @property
     def is_certain(self) -> bool:
@@ -59,16 +61,18 @@ class Ledger:
         fail: ends the run.
         is_dead: whether a group's message was given up, or is no more, so that others need not
             wait for it.
+        is_in_force: whether the store takes a delivery of a group for handed out still.
     """
 
     def __init__(
         self, plan: Plan, log: Callable[..., None], fail: Callable[[Broken], None],
-        *, is_dead: Callable[[str, str], bool],
+        *, is_dead: Callable[[str, str], bool], is_in_force: Callable[[str, Delivery], bool],
     ) -> None:  # fmt: skip
         self.plan = plan
         self.log = log
         self._fail = fail
         self._is_dead = is_dead
+        self._is_in_force = is_in_force
         self.acts = {f"m{each.number}": each.acts for each in plan.messages}
         self.key_of: dict[str, str] = {}
         self.slot_of: dict[str, int] = {}
@@ -107,7 +111,7 @@ class Ledger:
             key = entry.key or entry.id
             self.key_of[entry.id] = key
             self.slot_of[entry.id] = entry.slot
-            self.log("store", f"has {entry.id} of {key}, {outcome}")
+            self.log("store", "has {} of {}, {}", entry.id, key, outcome)
             if entry.delay_ms:
                 self.delayed.add(key)
                 for group in self.groups:
@@ -122,7 +126,7 @@ class Ledger:
     def settled(self, group: str, settlements: Any, results: list[Settled]) -> None:
         for one, result in zip(settlements, results, strict=True):
             message = self.ids.get((group, one.slot, one.seq), "?")
-            self.log("store", f"{one.verdict} of {message} for {group}: {result}")
+            self.log("store", "{} of {} for {}: {}", one.verdict, message, group, result)
             if result is not Settled.SETTLED:
                 continue
             if one.verdict is Verdict.ACK:
@@ -145,14 +149,18 @@ class Ledger:
         """A handler is called with a message."""
         it = call.message.delivery
         name = call.group, it.id
-        self.log(call.worker.process.name, f"handles {it.id} of {it.key}, attempt {it.attempt}")
+        who = call.worker.process.name
+        self.log(who, "handles {} of {}, attempt {}", it.id, it.key, it.attempt)
         lane = call.group, it.key or it.id
         if call.is_certain:
             for other in self.running[lane]:
                 if other.unit is not call.unit and other.is_certain:
                     self._broken(f"two handlers have {it.key} of {call.group}: {call} and {other}")
+        if self.is_sought and self._begins_anew:
+            call.is_in_force = self._is_in_force(call.group, it)
         self.running[lane].append(call)
-        self._check_order(call, name)
+        if call.is_in_force:
+            self._check_order(call, name)
         self._check_attempt(call, name)
         self._check_owned(call, name)
         due_ms = self.due_ms.get(name)
@@ -177,12 +185,12 @@ class Ledger:
     def ends(self, call: Call, how: str, delay_ms: int = 0) -> None:
         """A handler has ended, or is about to say how."""
         name = call.group, call.message.id
-        self.log(call.worker.process.name, f"{how}: {call.message.id}")
+        self.log(call.worker.process.name, "{}: {}", how, call.message.id)
         lane = call.group, call.message.key or call.message.id
         if how == "acks later":
             if not self.plan.options.get("batch"):
                 return  # its key waits for its user
-            self.passed.add(name)  # in a batch, the next part has the next of its key
+            self._pass(call)  # in a batch, the next part has the next of its key
         if call in self.running[lane]:
             self.running[lane].remove(call)
         if call.message.cancelled:
@@ -191,17 +199,37 @@ class Ledger:
                 self._broken(f"{call} is cancelled, though its worker has it still")
         if how in ("returns", "acks"):
             self.succeeded.add(name)
-            self.passed.add(name)
+            self._pass(call)
         elif how in ("fails", "later", "forgets", "rejects"):
             if how != "rejects" and call.is_certain:
                 self.failures[name] += 1
             is_last = call.message.attempt >= self.plan.options["max_attempts"]
-            if self.plan.kind == "stream" or how == "rejects" or is_last:
-                self.passed.add(name)
+            goes_on = self.plan.kind == "stream" and not self.plan.keeps_order
+            if goes_on or how == "rejects" or is_last:
+                self._pass(call)
+
+    def sought(self, group: str) -> None:
+        """An operator has sent a group back to the beginning: where it keeps order, all begins.
+
+        A checker knows what was handled before.
+        """
+        self.is_sought = True
+        if self._begins_anew:
+            for names in (self.started, self.passed):
+                names.difference_update([name for name in names if name[0] == group])
+
+    @property
+    def _begins_anew(self) -> bool:
+        return self.plan.keeps_order and self.plan.effect == "direct"
+
+    def _pass(self, call: Call) -> None:
+        """Those behind it may be handled, unless it was handed out before a seek."""
+        if call.is_in_force:
+            self.passed.add((call.group, call.message.id))
 
     def mourn(self, message: Message, error: BaseException) -> None:
         """`on_dead` is called: those behind may be handled before the store has heard of it."""
-        self.log("on_dead", f"is told of {message.id} of {message.group}: {error!r}")
+        self.log("on_dead", "is told of {} of {}: {!r}", message.id, message.group, error)
         self.mourned.add((message.group, message.id))
         self.passed.add((message.group, message.id))
 
@@ -246,6 +274,8 @@ class Ledger:
             if is_late or call.message.delivery not in consumer.in_flight:
                 self._broken(f"{call} is handled, though it may be another worker's")
         is_known = self.is_over or name in self.retried or name in self.cut_short
+        if self.plan.keeps_order:  # a dead letter may come into the midst of what is handed out
+            is_known |= any(self.key_of.get(each) == call.message.key for _, each in self.retried)
         if self.plan.is_gentle and name in self.succeeded and not is_known:
             self._broken(f"{call} is handled again, though its handler has returned")
 

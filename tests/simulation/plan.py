@@ -24,6 +24,8 @@ SHORT_S: Final = 0.4
 """Flaky faults do not last until a lease or a session could end."""
 PULLED: Final = 0.2
 """The share of plans whose messages are pulled by loops of the user's own, where that can be."""
+ORDERLY: Final = 0.4
+"""The share of plans of streams whose groups keep order."""
 RELAYED: Final = 0.1
 """The share of plans some of whose messages go through an outbox."""
 WINDOW_S: Final = 5.0
@@ -117,6 +119,11 @@ class Plan(msgspec.Struct, frozen=True):
         }
 
     @property
+    def keeps_order(self) -> bool:
+        """Whether it is a stream whose groups keep order."""
+        return "keep_order" in self.options
+
+    @property
     def forgets(self) -> bool:
         """Whether a handler ends without a word, and its message is to be collected."""
         return any(act.ends == "forgets" for each in self.messages for act in each.acts)
@@ -136,6 +143,11 @@ def drawn(seed: int | str) -> Plan:
     if draw.random() < PULLED and plan.effect == "direct" and "batch" not in plan.options:
         options = {name: plan.options[name] for name in plan.options if name not in HANDLERS_ONLY}
         plan = structs.replace(plan, is_pulled=True, options=options, grace_s=0.0)
+    draw = Random(f"{seed}/order")
+    if plan.kind == "stream" and draw.random() < ORDERLY:
+        most = draw.choice([2, 1000])
+        options = {**plan.options, "keep_order": True, "max_parked": most}
+        plan = structs.replace(plan, options=options)
     draw = Random(f"{seed}/outbox")
     if draw.random() < RELAYED:
         plan = structs.replace(plan, outbox=_outbox(draw, plan))

@@ -39,6 +39,8 @@ if TYPE_CHECKING:
     from simulation.worker import SimulatedWorker
     from simulation.world import World
 
+AGAIN_S = 0.4
+"""After so long a user tries again."""
 ROLLED_BACK: Final = 0.15
 RINGS: Final = 0.7
 _REAL: Final = Outbox(create_engine("sqlite://"), create_tables=False)
@@ -112,7 +114,7 @@ class SimulatedOutbox:
             connection.rollback()
             if is_last:
                 break
-            scheduler.sleep(0.1)
+            scheduler.sleep(AGAIN_S)
         if draw() < RINGS:
             for each in self._outboxes.values():
                 each.wake()

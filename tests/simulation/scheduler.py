@@ -147,15 +147,14 @@ class Scheduler:
                 until += timeout_s / process.rate
             self._pushed = number = self._pushed + 1
             heappush(self._heap, (until, number, task, task.token, False))
-        woken: bool
         # The next turn is given away without the hub, if it is a task's.
         following = None if self.failure is not None else self._next_task()
-        if following is None:
-            woken = self.hub.switch()
-        elif following is task:
+        if following is task:
             woken = self._woken
-        else:
+        elif following is not None:
             woken = following.switch(self._woken)
+        else:
+            woken = self.hub.switch()
         if process.dead:
             raise GreenletExit
         return woken
@@ -163,33 +162,30 @@ class Scheduler:
     def _next_task(self) -> Task | None:
         """Begins the next turn, and returns whose it is; None if an action comes first, or none."""
         heap = self._heap
-        while heap and not self._over and self.steps <= MOST_STEPS:
-            at, number, task, token, woken = first = heappop(heap)
-            if token < 0:
-                if token == IN_HUB:
-                    heappush(heap, first)
-                    return None
+        if self.steps > MOST_STEPS:
+            return None
+        while heap and not self._over:
+            at, number, task, token, woken = heap[0]
+            if token == IN_HUB:
+                return None
+            heappop(heap)
+            if token == ANYWHERE:
                 if at > self.now:
                     self.now = at
                 self.current = None
                 task()
-                continue
-            if token != task.token or task.ended:
-                continue
-            process = task.process
-            if process.dead:
-                continue
-            if process.frozen_until > at:
-                heappush(heap, (process.frozen_until, number, task, token, woken))
-                continue
-            if at > self.now:
-                self.now = at
-            self.steps += 1
-            task.waits = False
-            task.token = token + 1
-            self.current = task
-            self._woken = woken
-            return task  # type: ignore[no-any-return]
+            elif token == task.token and not (task.ended or (process := task.process).dead):
+                if process.frozen_until > at:
+                    heappush(heap, (process.frozen_until, number, task, token, woken))
+                    continue
+                if at > self.now:
+                    self.now = at
+                self.steps += 1
+                task.waits = False
+                task.token = token + 1
+                self.current = task
+                self._woken = woken
+                return task  # type: ignore[no-any-return]
         return None
 
     def sleep(self, seconds: float) -> None:
@@ -200,8 +196,10 @@ class Scheduler:
         """Ends a task's wait."""
         if task.waits:
             task.waits = False
-            task.token += 1
-            self._push(self.now + after_s + self._draw() * 5e-5, task, task.token, True)
+            task.token = token = task.token + 1
+            self._pushed = number = self._pushed + 1
+            at = self.now + after_s + self._draw() * 5e-5
+            heappush(self._heap, (at, number, task, token, True))
 
     def preempt(self) -> None:
         """A thread's turn is over: it may lose it to another one."""

@@ -15,12 +15,11 @@ from qframe.stores.redis.pull import LOOK_AGAIN_MS
 from qframe.stores.types import LeaseRef, PullResult, RenewResult, RevokeResult
 from qframe.topic import Topic
 from simulation.ledger import Ledger
-from simulation.scheduler import Process, Scheduler
-from simulation.threads import SimulatedEvent
+from simulation.scheduler import Process, Scheduler, Task
 
 Lease = tuple[str, int, str | None, str]
 """Of a group: its slot, its subject, its receipt."""
-SHORT_S = 0.0008
+SHORT_S = 0.002
 """A way back that is shorter takes no turn of its own."""
 SLOW_S = 0.1
 PATIENCE_S = 1.0
@@ -62,6 +61,16 @@ class SimulatedServer(ModelStore):
         """Whether a message is still to be handled for a group."""
         there = inspect.records(self._state(topic), group, slot, self._now_ms())
         return any(one.id == name and one.seq is not None and one.state != "dead" for one in there)
+
+    def is_in_force(self, topic: Topic, group: str, delivery: Any) -> bool:
+        """Whether a delivery is handed out still: no seek, and nobody else, has taken it back."""
+        cursor = self._group(topic, group)[delivery.slot]
+        if delivery.subject is not None:
+            head = cursor.heads.get(delivery.subject)
+            return head is not None and head.receipt == delivery.receipt
+        is_in_window = cursor.floor <= delivery.seq < cursor.read
+        is_open = is_in_window and delivery.seq not in cursor.settled
+        return is_open and cursor.receipt == delivery.receipt
 
     @staticmethod
     def _brought(cursors: Any, settlements: Any, results: list[Settled]) -> frozenset[int]:
@@ -113,12 +122,14 @@ class StoreClock:
 
 
 class SimulatedBell:
-    """A bell on the other side of a connection."""
+    """A bell on the other side of a connection; one task waits for it."""
 
     def __init__(self, connection: Connection, bells: list[SimulatedBell]) -> None:
         self._connection = connection
+        self._scheduler = connection.scheduler
         self._bells = bells
-        self._event = SimulatedEvent()
+        self._is_rung = False
+        self._waiting: Task | None = None
         self._hints: set[int] | None = set()
         bells.append(self)
 
@@ -127,18 +138,26 @@ class SimulatedBell:
         connection = self._connection
         if connection.process.dead or (connection.troubles and connection.loses_bells()):
             return
-        connection.scheduler.arrives(connection.latency_s(), partial(self._arrive, slots))
+        self._scheduler.arrives(connection.latency_s(), partial(self._arrive, slots))
 
     def _arrive(self, slots: frozenset[int] | None) -> None:
         if slots is None:
             self._hints = None
         elif self._hints is not None:
             self._hints |= slots
-        self._event.set()
+        self._end_wait()
+
+    def _end_wait(self) -> None:
+        self._is_rung = True
+        if self._waiting is not None:
+            self._scheduler.wake(self._waiting)
 
     def wait(self, timeout_s: float) -> bool:
-        rung = self._event.wait(timeout_s)
-        self._event.clear()
+        if not self._is_rung:
+            self._waiting = self._scheduler.current
+            self._scheduler.block(timeout_s)
+            self._waiting = None
+        rung, self._is_rung = self._is_rung, False
         return rung
 
     def hints(self) -> frozenset[int] | None:
@@ -146,11 +165,10 @@ class SimulatedBell:
         return None if hints is None else frozenset(hints)
 
     def ring(self) -> None:
-        self._hints = None
-        self._event.set()
+        self._arrive(None)
 
     def close(self) -> None:
-        self._event.set()
+        self._end_wait()
         if self in self._bells:
             self._bells.remove(self)
 
@@ -212,6 +230,12 @@ class Connection:
             lease = group, hold.slot, hold.subject, hold.receipt
             self.gone.setdefault(lease, self.scheduler.now)
         return renewed
+
+    def pull(self, topic: Topic, group: str, asks: Any, **terms: Any) -> PullResult:
+        pulled: PullResult = self._call("pull", self.server.pull, topic, group, asks, **terms)
+        for one in pulled.deliveries:  # a reply later than such news: the next renewal tells
+            self.gone.pop((group, one.slot, one.subject, one.receipt), None)
+        return pulled
 
     def reconnect(self) -> None:
         """Has nothing that could be broken."""

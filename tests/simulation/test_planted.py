@@ -46,7 +46,7 @@ def test_a_seed_that_has_found_a_planted_fault_fails_alike_elsewhere(tmp_path: P
     text = path.read_text(encoding="utf-8")
     path.write_text(text.replace(mutant.old, mutant.new), encoding="utf-8")
 
-    first = said(here, "--seeds", "0:40", "--stop", hashes="1")
+    first = said(here, "--seeds", "0:800", "--stop", hashes="1")
     [seed] = re.findall(r'make simulate ARGS="--seed (\S+) --history"', first)
     elsewhere.parent.mkdir()
     here.rename(elsewhere)

@@ -60,7 +60,13 @@ class SimulatedLock:
         self._held = True
         return True
 
-    __enter__ = acquire
+    def __enter__(self) -> bool:
+        scheduler = _NOW[0]
+        if self._held or scheduler.current is None or scheduler.left <= 1:
+            return self.acquire()
+        scheduler.left -= 1
+        self._held = True
+        return True
 
     def release(self) -> None:
         self._held = False
@@ -312,7 +318,7 @@ PLACES = (
 
 SELDOM = {
     "qframe.runtime.flow.admission": ("RAMPING_UP_SLEEP_S", 0.2),
-    "qframe.runtime.executors.thread_executor": ("TICK_S", 0.05),
+    "qframe.runtime.executors.thread_executor": ("TICK_S", 0.1),
     "qframe.runtime.process.shutdown": ("_LOOK_EVERY_S", 0.05),
     "qframe.outbox.relay": ("SELDOM_S", 0.5),
 }

@@ -51,7 +51,7 @@ def options_of(plan: Plan, on_dead: OnDead) -> ConsumerOptions:
         more["rate_limit"] = RateLimit(rate, over=given["over"])
     if failures := given.get("breaker"):
         more["breaker"] = Breaker(failures=failures, pause=0.5, longest=2.0)
-    for name in ("serial", "max_in_flight"):
+    for name in ("serial", "max_in_flight", "keep_order", "max_parked"):
         if name in given:
             more[name] = given[name]
     if plan.effect == "first":

@@ -7,6 +7,7 @@ from typing import Any
 
 from qframe.errors import PublishUnknown, StoreUnavailable
 from qframe.events import Events
+from qframe.message import Delivery
 from qframe.producing.producer import Producer
 from qframe.topic import Topic
 from simulation.audit import LOOK_EVERY_S, Audit
@@ -38,7 +39,7 @@ class World:
 
     Args:
         plan: what happens.
-        tells: whether parts' events are written down too.
+        tells: whether it is written down what happens.
 
     Attributes:
         history: what has happened: when, where, what.
@@ -51,7 +52,8 @@ class World:
         begin(self.scheduler, plan.seed)
         window = plan.outbox.window_s if plan.outbox is not None else None
         self.topic = Topic("t", plan.kind, plan.slots, dedupe_window=window or "1h")  # type: ignore[arg-type]
-        self.ledger = Ledger(plan, self.log, self.fail, is_dead=self._is_dead)
+        self.ledger = Ledger(plan, self.log, self.fail, is_dead=self._is_dead,
+                             is_in_force=self._is_in_force)  # fmt: skip
         self.options = options_of(plan, self.ledger.mourn)
         self.machine = Process("store", self.scheduler, plan.rates[-1])
         self.server = SimulatedServer(self.machine, self.ledger)
@@ -75,9 +77,10 @@ class World:
         """Ends the run."""
         self.scheduler.failure = self.scheduler.failure or error
 
-    def log(self, who: str, what: str) -> None:
-        """Writes something down."""
-        self.history.append((self.scheduler.now, who, what))
+    def log(self, who: str, what: str, *facts: object) -> None:
+        """Writes something down, for whoever reads the history."""
+        if self.tells:
+            self.history.append((self.scheduler.now, who, what.format(*facts) if facts else what))
 
     def run(self) -> None:
         """Lets it happen.
@@ -98,7 +101,8 @@ class World:
         scheduler, plan = self.scheduler, self.plan
         self.server.declare(self.topic)
         for group in self.ledger.groups:
-            self.server.subscribe(self.topic, group)
+            most = self.options.parked_at_most
+            self.server.subscribe(self.topic, group, max_parked=most)
         for number in range(plan.workers):
             scheduler.at(number * 0.1, partial(self._start, number))
         producer = self.producer()
@@ -176,6 +180,8 @@ class World:
         worker = self.workers[number]
         if worker is not None and worker.is_out_of_grace:
             return
+        if event == "delivery.stale" and self.plan.keeps_order:
+            return  # what was handed out while an earlier one of its key was given back
         if event in ("delivery.cancelled", "delivery.stale", "slot.lost"):
             self.fail(Broken(f"{event}, though nothing was lost: {facts}"))
 
@@ -205,6 +211,9 @@ class World:
             self.log("operator", f"retries {dead}")
             self.server.retry_dead(self.topic, group, dead)
         return [name for name in dead if not self._is_dead(group, name)]
+
+    def _is_in_force(self, group: str, delivery: Delivery) -> bool:
+        return self.server.is_in_force(self.topic, group, delivery)
 
     def _is_dead(self, group: str, name: str) -> bool:
         return not self.server.is_open(self.topic, group, self.ledger.slot_of[name], name)

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as f
+from redis import Redis
 from topics import Space
 
 from qframe import Topic
 from qframe.message import Delivery
 from qframe.spark import publish
+from qframe.stores.open import open_store
 
 
 def by_body(messages: list[Delivery]) -> dict[bytes, Delivery]:
@@ -99,6 +103,32 @@ def test_publish_takes_expressions_and_makes_the_body_of_all_columns(
     [message] = space.messages(topic)
     assert message.body == b'{"order_id":5,"item":"pen","price":2.5}'
     assert (message.key, message.headers) == ("5", {"from": "pen"})
+
+
+def test_timers_of_a_store_in_redis_are_written_to_their_database(
+    spark: SparkSession, redis_space: Space, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    timers_db = f"sqlite:///{tmp_path / 'timers.db'}"
+    topic = Topic("wake", "delay", 2, history="1d")
+    df = spark.sql("select 'b-1' as key, '1' as body, timestamp'2100-01-01 00:00:00' as at")
+    where = {"namespace": redis_space.namespace}
+    with (
+        closing(open_store(redis_space.url, timers_db=timers_db, **where)) as store,
+        closing(open_store(timers_db, **where)) as database,
+        Redis.from_url(redis_space.url) as redis,
+    ):
+        store.declare(topic)
+        with pytest.raises(PySparkException, match=r"timers_db.* lie in a database"):
+            redis_space.write(df, topic)
+        redis_space.write(df, topic, timersDb=timers_db)
+        assert [one.key for one in database.timer(topic, "b-1")] == ["b-1"]
+        monkeypatch.setenv("QFRAME_TIMERS_DB", timers_db)
+        publish(
+            df.withColumn("key", f.lit("b-2")), topic, key="key", body="body", at="at",
+            store=redis_space.url, namespace=redis_space.namespace,
+        )  # fmt: skip
+        assert [one.key for one in database.timer(topic, "b-2")] == ["b-2"]
+        assert len(list(redis.scan_iter(f"*{redis_space.namespace}*"))) == 1  # the signpost
 
 
 @pytest.mark.parametrize(

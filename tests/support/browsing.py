@@ -23,6 +23,13 @@ MISSING: Final = "the tests need Debian's chromium: install it, e.g. apt-get ins
 AXE: Final = (Path(__file__).parent / "axe" / "axe.min.js").read_text(encoding="utf-8")
 RULES: Final = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "best-practice"]
 
+CUT_OFF: Final = """() => [...document.querySelectorAll("body *")].filter((each) => {
+    const box = each.getBoundingClientRect();
+    const page = document.documentElement.scrollWidth > innerWidth;
+    const pressed = each.matches("button, summary, input, select, textarea, td a, th a");
+    return each.checkVisibility() && (page || pressed) && box.right > innerWidth;
+}).slice(0, 3).map((each) => `cut off at the right: ${each.outerHTML.slice(0, 160)}`)"""
+
 
 @contextmanager
 def chromium() -> Iterator[Browser]:
@@ -58,7 +65,8 @@ def served(app: QFrame, **options: Any) -> Iterator[str]:
 
 def faults_of(page: Page) -> list[str]:
     """What axe-core holds against a page, but for what is of no weight."""
-    page.evaluate(AXE)
+    if not page.evaluate("'axe' in window"):
+        page.evaluate(AXE)
     options = {"runOnly": {"type": "tag", "values": RULES}, "resultTypes": ["violations"]}
     found = page.evaluate(f"axe.run(document, {json.dumps(options)})")
     return [
@@ -66,6 +74,23 @@ def faults_of(page: Page) -> list[str]:
         for each in found["violations"] if each["impact"] in ("serious", "critical")
         for node in each["nodes"][:3]
     ]  # fmt: skip
+
+
+def faults_at_each_width(page: Page, name: str, folder: Path) -> dict[str, list[str]]:
+    """What is wrong with an open page on a desk's screen and on a phone's; takes a picture of both.
+
+    A table may be wider than a phone, in a box of its own, but what can be pressed is not cut off.
+    """
+    for width in (1280, 360):
+        page.set_viewport_size({"width": width, "height": 800})
+        page.screenshot(path=folder / f"{name}-{width}.png", full_page=True)
+    page.evaluate("for (const each of document.querySelectorAll('details')) each.open = true")
+    page.screenshot(path=folder / f"{name}-360-open.png", full_page=True)
+    faults = {}
+    for width in (360, 1280):
+        page.set_viewport_size({"width": width, "height": 800})
+        faults[f"{name}-{width}"] = [*faults_of(page), *page.evaluate(CUT_OFF)]
+    return faults
 
 
 def shots(tmp: Path) -> Path:

@@ -5,13 +5,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from contextlib import contextmanager
+from itertools import count
 from typing import Any, Final
 
 from apps import running, settled
 from eventually import eventually
+from sqlalchemy import create_engine
+from sqlalchemy.orm import Session
+from sqlalchemy.pool import StaticPool
 from starlette.testclient import TestClient
 
-from qframe import NeedRetry, QFrame, Reject, Topic
+from qframe import NeedRetry, Outbox, QFrame, Reject, Topic
 from qframe.web import console
 
 HERE: Final = "http://127.0.0.1"
@@ -21,6 +25,11 @@ EVENTS: Final = Topic("events", slots=4)
 LATER: Final = Topic("later", kind="delay", slots=2)
 SECRET: Final = "hunter-2-hunter"
 BODY: Final = "the-body-of-it"
+
+_BUSINESS: Final = create_engine(
+    "sqlite://", poolclass=StaticPool, connect_args={"check_same_thread": False}
+)
+_NUMBERS: Final = count(1)
 
 ADDRESSES: Final = {
     "/": ["/", "/?named=ord"],
@@ -64,7 +73,7 @@ def fill(app: QFrame) -> None:
             raise NeedRetry("the bank sleeps", delay="2h")
 
     @app.consumer(EVENTS, group="stats")
-    def count(event: Any) -> None:
+    def counted(event: Any) -> None:
         if event == "bad":
             raise Reject("bad event")
 
@@ -104,9 +113,19 @@ def _is_handled(app: QFrame) -> bool:
     return (dead, retrying, done) == (3, 1, (6, 20))
 
 
+def waiting_outbox(body: str = BODY) -> Outbox:
+    """An outbox that nobody relays: two messages that their topic refuses, and another."""
+    outbox = Outbox(_BUSINESS, prefix=f"shop{next(_NUMBERS)}_")
+    with Session(_BUSINESS) as session, session.begin():
+        for id_, topic, key in (("refused", "nobody", "ann"), ("refused-too", "nobody", "ann"),
+                                ("fine", ORDERS, "bob")):  # fmt: skip
+            outbox.publish(session, topic, {"text": body}, key=key, id=id_)
+    return outbox
+
+
 def browser(app: QFrame, role: str = "owner", **options: Any) -> TestClient:
     """A client on this machine that sends forms as the console's own pages do."""
-    web = console(app, role=role, **options)
+    web = console(app, role=role, **{"outboxes": [waiting_outbox()], **options})
     return TestClient(web, HERE, client=LOCAL, headers={"sec-fetch-site": "same-origin"})
 
 

@@ -68,7 +68,7 @@ def work(argument: str) -> None:
     def marking(message: Message) -> None:
         with engine.begin() as connection:
             connection.execute(insert(PAID).values(payment=message.id))
-        reach("handled")
+        listen("handled", {"id": message.id})
         wait(message)
 
     def transactional_batch(messages: list[Message], session: Session) -> None:

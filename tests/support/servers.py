@@ -9,6 +9,7 @@ import select
 import socket
 import struct
 import threading
+import time
 import uuid
 from collections import Counter
 from collections.abc import Sequence
@@ -244,6 +245,7 @@ class Proxy:
         self._changed = threading.Condition()
         self._links: set[_Link] = set()
         self._stalled = False
+        self._late_s = 0.0
         self._to_drop = 0
         self._listener: socket.socket | None = None
         self._accepting: threading.Thread | None = None
@@ -279,6 +281,11 @@ class Proxy:
         with self._changed:
             self._stalled = False
             self._changed.notify_all()
+
+    def delay(self, seconds: float) -> None:
+        """Each chunk from the server comes so much later, from now on; 0 ends it."""
+        with self._changed:
+            self._late_s = seconds
 
     def drop_replies(self, n: int) -> None:
         """Swallows the next n chunks from the server, then resets the connections they were for.
@@ -339,6 +346,8 @@ class Proxy:
     ) -> None:
         with suppress(OSError):
             while (chunk := self._chunk(link, source)) and not link.over:
+                if is_reply and self._late_s:
+                    time.sleep(self._late_s)
                 if not (is_reply and self._swallows(link)):
                     self._send(link, sink, chunk)
         link.end()

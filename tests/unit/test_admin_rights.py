@@ -8,6 +8,7 @@ from itertools import pairwise
 from typing import Any, Final
 
 import pytest
+from consoling import waiting_outbox
 
 from qframe.admin.admin import Admin
 from qframe.admin.rights import ALL_RIGHTS, ROLES
@@ -43,6 +44,9 @@ CHANGES: Final[dict[str, Callable[[Admin], object]]] = {
     "pause resume": lambda admin: admin.resume("events", "billing"),
     "tune tune": lambda admin: admin.tune("events", "billing", threads=2),
     "tune ask_stacks": lambda admin: admin.ask_stacks("events", "billing"),
+    "tune put_schedule": lambda admin: admin.put_schedule("daily", "@hourly", topic="events"),
+    "retry outbox_retry": lambda admin: admin.outbox_retry(waiting_outbox()),
+    "drop outbox_drop": lambda admin: admin.outbox_drop(waiting_outbox(), []),
     "pause pause_schedule": lambda admin: admin.pause_schedule("daily"),
     "pause resume_schedule": lambda admin: admin.resume_schedule("daily"),
     "retry run_schedule": lambda admin: admin.run_schedule("daily"),
@@ -81,6 +85,7 @@ LOOKS: Final[dict[str, Callable[[Admin], object]]] = {
     "seek_preview": lambda admin: admin.seek_preview("events", "billing", "earliest"),
     "stacks": lambda admin: admin.stacks("events", "billing"),
     "schedules": lambda admin: admin.schedules(),
+    "outbox_waiting": lambda admin: admin.outbox_waiting(waiting_outbox(SECRET)),
     "audit": lambda admin: admin.audit(),
     "timers": lambda admin: admin.timers("later"),
     "timer": lambda admin: admin.timer("later", "bell"),

@@ -113,7 +113,9 @@ def test_a_retry_in_place_of_what_was_lost_meanwhile_is_the_next_owners_affair()
     bench = Bench(handle)
     one = Delivery("m0", "k", None, b"1", receipt="r")
     bench.consumer.in_flight.add([one])
-    bench.run(bench.consumer._order.offer([one]))
+    bench.consumer._order.offer([one], bench.run)
     assert bench.consumer.settler._inbox.empty()  # type: ignore[attr-defined]
     following = Delivery("m1", "k", None, b"1", seq=1, receipt="r")
-    assert bench.consumer._order.offer([following]) == [following]
+    through: list[Delivery] = []
+    bench.consumer._order.offer([following], through.extend)
+    assert through == [following]

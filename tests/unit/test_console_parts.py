@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import threading
 from typing import Any
 
@@ -18,7 +19,7 @@ from qframe.topic import Topic
 from qframe.web.bodies import named_like_a_secret, shown_body, shown_headers
 from qframe.web.problems import problems_of
 from qframe.web.query import wanted_of
-from qframe.web.rendering import charts_of, plain, span
+from qframe.web.rendering import HERE, charts_of, plain, span
 from qframe.web.sampler import ChartPoint, Sampler
 
 TOPIC = Topic("orders", kind="ordered", slots=2)
@@ -136,6 +137,25 @@ def test_problems_are_told_the_worst_first() -> None:
     assert (only.level, only.text) == ("warn", "paused")
 
 
+def test_slots_without_an_owner_and_a_lag_that_grows_are_problems() -> None:
+    scene = Scene()
+    scene.publish(5)
+    look = scene.sampler.look()
+    seen = look.groups[0]._replace(workers=1, unowned=1, late_ms=60_000)
+    look = look._replace(groups=(seen,))
+
+    def lags(*lags: int) -> list[ChartPoint]:
+        return [ChartPoint(10_000 * number, lag, 0, 0, 0, 0) for number, lag in enumerate(lags)]
+
+    unowned, late = problems_of(look, lambda *_: lags(1, 2, 3, 4, 5))
+    assert (unowned.level, unowned.text) == ("bad", "1 of 2 slots have no owner")
+    assert (late.level, late.text) == (
+        "bad", "the oldest due message waits 60 s, and the lag grows",
+    )  # fmt: skip
+    _, late = problems_of(look, lambda *_: lags(5, 5, 5, 4, 5))
+    assert (late.level, late.text) == ("warn", "the oldest due message waits 60 s")
+
+
 def test_recent_deaths_are_a_problem_and_old_ones_a_note() -> None:
     scene = Scene()
     look = scene.sampler.look()
@@ -209,3 +229,12 @@ def test_texts_from_outside_cannot_turn_others_round_or_hide() -> None:
     assert [span(ms) for ms in (5, 1999, 2000, 120_000, 7_200_000, None)] == [
         "5 ms", "1999 ms", "2 s", "2 min", "2 h", "\u2013",
     ]  # fmt: skip
+
+
+def test_all_script_is_below_60_kb_gzipped_and_what_others_wrote_has_its_licence() -> None:
+    static = HERE / "static"
+    scripts = {each.name: gzip.compress(each.read_bytes()) for each in static.glob("*.js")}
+    assert sum(map(len, scripts.values())) < 60_000
+    for name in scripts.keys() - {"console.js", "theme.js"}:
+        text = (static / f"{name.partition('.')[0]}.LICENSE.txt").read_text(encoding="utf-8")
+        assert "Permission to use, copy, modify" in " ".join(text.split())

@@ -13,6 +13,7 @@ from qframe.outcomes import Verdict
 from qframe.runtime.handler.retry_policy import Disposition
 from qframe.runtime.order.key_order import KeyOrder
 from qframe.runtime.order.lanes import Lanes
+from qframe.runtime.order.parked_keys import ParkedKeys
 from qframe.runtime.order.settlement_order import One, SettlementOrder
 
 
@@ -139,7 +140,7 @@ def test_what_waits_behind_one_that_the_store_parks_with_its_subject_goes_back_w
         Lanes(by_subject=True), by_run=True, gone=gone.extend, put=lambda settlement: None
     )
     first, second, other = delivery("a", 1), delivery("a", 2), delivery("b", 3)
-    order.offer([first, other, second])
+    order.offer([first, other, second], lambda _: None)
     order.end(Disposition(first, verdict))
     assert gone == ([] if verdict is Verdict.DEAD else [second])
     assert order.free([first]) == ([second] if verdict is Verdict.DEAD else [])
@@ -161,10 +162,37 @@ def test_what_is_given_back_behind_one_that_is_retried_meanwhile_is_told_first()
             retrying.join(0.1)
 
     order = KeyOrder(Lanes(by_subject=True), by_run=True, gone=gone, put=put)
-    order.offer([first, second])
+    order.offer([first, second], lambda _: None)
     assert order.give_back([], lambda _: True) == [second]
     retrying.join()
     assert told == [(second, Verdict.RELEASE), (first, Verdict.RETRY)]
+
+
+@pytest.mark.promise(1)
+@pytest.mark.parametrize("keeps_order", [False, True])
+def test_what_left_the_lines_of_two_slots_at_one_offset_is_given_back_each_by_itself(
+    keeps_order: bool,
+) -> None:
+    """One pull brings both, under one receipt; the store queues each under its offset."""
+    told: list[tuple[Delivery, Verdict]] = []
+    gone: list[Delivery] = []
+
+    def put(one: list[Delivery] | Disposition) -> None:
+        assert isinstance(one, Disposition)
+        told.append((one.delivery, one.verdict))
+
+    both = [
+        Delivery(f"m{slot}", None, None, b"1", slot=slot, subject="7", seq=7, receipt="r")
+        for slot in (0, 1)
+    ]
+    parked = ParkedKeys(lambda _: True) if keeps_order else None
+    order = KeyOrder(
+        Lanes(by_subject=False), by_run=False, parked=parked, gone=gone.extend, put=put
+    )
+    order.offer(both, lambda _: None)
+    order.give_back(both, lambda _: False)
+    assert told == [(one, Verdict.RELEASE) for one in both]
+    assert gone == []
 
 
 @pytest.mark.promise(3)
@@ -178,7 +206,7 @@ def test_what_went_back_with_a_retried_one_of_its_run_is_not_given_back_again() 
     assert order.settle(first, retry) == [second, third]
     order.release([second, third])
     assert told == [retry]
-    assert gone == []
+    assert gone == [second, third]
 
 
 @pytest.mark.promise(3)

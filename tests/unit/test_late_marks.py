@@ -14,6 +14,7 @@ from sqlalchemy import create_engine
 
 from qframe import Backoff, Batch, Breaker, DatabaseChecker, Message, QFrame, Topic
 from qframe.errors import CheckerUnavailable
+from qframe.runtime.consume.consumer import Consumer
 
 TOPIC = Topic("orders", slots=1)
 STYLES = ("message", "async", "batch", "async batch")
@@ -105,3 +106,42 @@ def test_what_its_user_took_over_and_a_stop_took_back_is_not_marked_as_its_handl
     app.close()
     engine.dispose()
     assert handled == [1, 1]
+
+
+@pytest.mark.promise(6, 9)
+@pytest.mark.parametrize("style", [*STYLES, "acknowledged"])
+def test_an_effect_that_is_being_finished_when_the_grace_ends_is_finished_and_settled(
+    tmp_path: Path, style: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its message is not left under a lease, to be counted, or be dead, when that has expired."""
+    engine = create_engine(f"sqlite:///{tmp_path}/effects.db")
+    begun, goes_on = threading.Event(), threading.Event()
+    checker: Any = Late(DatabaseChecker(engine))
+    checker.before("finish_many", lambda: (begun.set(), goes_on.wait(60)))
+    abandon = Consumer.abandon
+
+    def abandons(consumer: Consumer) -> None:
+        abandon(consumer)
+        threading.Timer(0.1, goes_on.set).start()
+
+    monkeypatch.setattr(Consumer, "abandon", abandons)
+    app = QFrame("model://", grace=0.01)
+
+    def handle(message: Message) -> None:
+        if style == "acknowledged":
+            message.auto_ack = False
+            threading.Thread(target=message.ack).start()
+
+    app.consumer(
+        TOPIC, "g", idempotent_checker=checker, batch=Batch(1, 1) if "batch" in style else None
+    )(handler_of(style if style in STYLES else "message", handle))
+    thread = threading.Thread(target=app.run)
+    thread.start()
+    app.publish(TOPIC, 1, key="k")
+    assert begun.wait(60)
+    app.stop()
+    thread.join(60)
+    assert not thread.is_alive()
+    assert not app.store.peek(TOPIC, "g", states=["todo", "doing", "dead"], limit=9)
+    app.close()
+    engine.dispose()

@@ -87,6 +87,20 @@ def test_what_the_store_does_not_hold_any_more_is_lost() -> None:
     assert lost == [first, second]
 
 
+@pytest.mark.promise(4)
+def test_what_was_pulled_under_a_lease_while_its_renewal_was_on_its_way_is_lost_with_it() -> None:
+    """A stream's slot is read on under the lease of its window."""
+    keeper, lost = Keeper(), []
+    listed, of_window, other = delivery(1), delivery(2), delivery(3, "k")
+    late = Late(keeper)
+    renewal = renewal_of(late, VirtualClock(), lost)
+    late.after("renew", lambda: renewal._in_flight.add([of_window, other]))
+    renewal._in_flight.add([listed])
+    keeper.gone = [LeaseRef(0, "e", None, "r")]
+    renewal.renew([listed], 300)
+    assert lost == [listed, of_window]
+
+
 def test_what_the_store_is_just_told_to_settle_is_not_lost_because_it_is_settled() -> None:
     keeper, lost = Keeper(), []
     settling, other = delivery(1), delivery(2, "k")

@@ -10,7 +10,7 @@ from late import Late, loses
 
 from qframe.clock import VirtualClock
 from qframe.coordination.lease import LeaseSession
-from qframe.coordination.member import MembershipService
+from qframe.coordination.member import Expiry, MembershipService
 from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.stores.model.store import ModelStore
@@ -192,3 +192,18 @@ def test_who_finds_the_group_gone_wakes_its_consumer_and_tells_it_once(bench: Be
     assert isinstance(error, UnknownGroup)
     assert changes == before[0] + 1
     assert bench.member.unknown() is None
+
+
+def test_the_time_is_watched_when_a_member_may_become_doubtful_and_often_while_it_is() -> None:
+    bench = Bench()
+    expiry = Expiry(20.0, lambda *_: None)
+    expiry._members = (bench.member,)
+    assert expiry._pause_s() == 1.0
+    bench.session.steps = [lambda: None]
+    bench.member.run()
+    assert expiry._pause_s() == bench.member.certain_for_s == 4.0
+    bench.clock.advance(3900)
+    assert expiry._pause_s() == pytest.approx(0.1)
+    bench.clock.advance(200)
+    assert expiry._pause_s() == 1.0
+    assert bench.member.drop_if_doubtful()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
@@ -136,6 +136,12 @@ class Line:
 
     def fenced(self, slots: list[int]) -> None:
         self.epochs = {slot: each for slot, each in self.epochs.items() if slot not in slots}
+
+    def before_pull(self) -> None:
+        """No key is parked here."""
+
+    def note_full(self, asked: Collection[int], full: Collection[int]) -> None:
+        """Nothing is full here."""
 
     def held_back(self) -> None:
         """Nothing is held back here."""
@@ -315,6 +321,22 @@ def test_a_worker_that_has_no_slot_sleeps_though_it_is_new_until_it_gets_one() -
     assert line.slept[:3] == [AWAY_SLEEP_S] * 3
     assert line.asked[:1] == [[0]]
     assert line.bodies == [1]
+
+
+def test_bells_for_others_wake_no_worker_without_a_slot_but_it_looks_every_second() -> None:
+    line = Line()
+    line.epochs = {}
+    looks: list[int] = []
+    line.held_back = lambda: looks.append(line.clock.now_ms())  # type: ignore[method-assign]
+    begun_ms = line.clock.now_ms()
+
+    def rings_for_others() -> None:
+        line.clock.advance(400)
+        line.rung = frozenset({0})
+
+    line.run(rings_for_others, rings_for_others, later(line, 200))
+    assert [round(each, 3) for each in line.slept] == [1.0, 0.6, 0.2, 1.0]
+    assert looks == [begun_ms, begun_ms + 1000]
 
 
 def test_a_slot_whose_bell_was_lost_is_asked_in_time_though_another_slots_rings() -> None:

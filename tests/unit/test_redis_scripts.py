@@ -162,6 +162,8 @@ class Recorder:
         self.calls += calls
         return [self._reply(call) for call in calls]
 
+    few = run
+
     def one(self, call: Call, *, partly: bool = False) -> Any:
         return self.run([call], partly=partly)[0]
 
@@ -264,6 +266,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     ),
     "declare": (lambda r: topics.declare(r, "shop", STREAM.topic), 0),
     "birth": (lambda r: topics.birth(r, DELAY, "a name"), 0),
+    "retire": (lambda r: rosters.retire(r, DELAY, "a group", "a member", "a time"), 0),
     "leave": (lambda r: rosters.leave(r, DELAY, "a group", "a member", "a time"), 0),
     "draw": (
         lambda r: controls.draw(r, DELAY, "a group", DrawTerms(3, 10, 1000, 20), "a time"), 0,
@@ -309,7 +312,7 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
         lambda r: settle.acknowledge(r, STREAM, "a group", HELD, EPOCHS, "a time"), 2,
     ),
     "stats": (lambda r: counts.stats(r, DELAY, "a group", "a time"), 0),
-    "subscribe": (lambda r: groups.subscribe(r, DELAY, ["a group"], "earliest", 9, "a time"), 1),
+    "subscribe": (lambda r: groups.subscribe(r, DELAY, ["a group"], "earliest", 9, 7, "a time"), 1),
     "sweep": (lambda r: topics.sweep(r, DELAY, 9, "a time"), 0),
     "tune": (
         lambda r: controls.tune(r, DELAY, "a group", {"threads": "4", "rate": None}), 2,
@@ -328,10 +331,11 @@ GIVEN: dict[str, Container[Any]] = {
     "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
     "cursor": ("0",), "step": (1000,), "text": ("a text",), "worker": ("a worker",),
-    "keeps": (0,), "history": (0,), "id": ("an id",), "part": ("subject",),
+    "keeps": (0,), "history": (0,), "id": ("an id",), "key": ("",), "part": ("subject",),
     "section": ("behind",),
     "what": ("a subject",),
     "kept": (86_400_000,), "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
+    "max_parked": (7,),
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
     "options": (msgspec.json.encode(TopicOptions(86_400_000, None, 3_600_000, 30_000)),),
 }  # fmt: skip

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections import Counter
 from typing import Any
 
@@ -12,10 +14,11 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from late import Late, loses
 
 from qframe.clock import VirtualClock
-from qframe.coordination.lease import LeaseSession
+from qframe.coordination.lease import LOOK_EVERY_S, LOOK_EVERY_WITH_BELL_S, LeaseSession
 from qframe.coordination.member import MembershipService
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
+from qframe.identity import new_worker_id
 from qframe.stores.model.store import ModelStore
 from qframe.topic import Topic
 
@@ -28,7 +31,7 @@ MEMBERS = st.integers(0, 3)
 
 
 class Sharing(RuleBasedStateMachine):
-    """Four workers that join, turn, stand still, crash and leave; the clock goes on meanwhile.
+    """Four workers that join, turn, stand still, retire, crash and leave; the clock goes on.
 
     A turn is what a member's thread does between two waits, so members turn in any order, and one
     that has no turn is one that is frozen.
@@ -42,6 +45,7 @@ class Sharing(RuleBasedStateMachine):
         self.store.declare(self.topic)
         self.store.subscribe(self.topic, GROUP)
         self.members: dict[int, MembershipService] = {}
+        self.retired: set[int] = set()
         self.starts = 0
 
     @rule(number=MEMBERS)
@@ -70,12 +74,21 @@ class Sharing(RuleBasedStateMachine):
             member.drained(slots)
 
     @rule(number=MEMBERS)
+    def retire(self, number: int) -> None:
+        if member := self.members.get(number):
+            member.retire()
+            self.retired.add(number)
+            assert member.assignment().leaving == set(member.assignment().owned)
+
+    @rule(number=MEMBERS)
     def leave(self, number: int) -> None:
+        self.retired.discard(number)
         if member := self.members.pop(number, None):
             member.leave()
 
     @rule(number=MEMBERS)
     def crash(self, number: int) -> None:
+        self.retired.discard(number)
         self.members.pop(number, None)
 
     @rule(number=MEMBERS, slot=st.integers(0, SLOTS - 1))
@@ -110,9 +123,11 @@ class Sharing(RuleBasedStateMachine):
             for member in self.members.values():
                 member.drained(range(SLOTS))
                 member._turn()
-        counts = [len(member.assignment().owned) for member in self.members.values()]
-        assert sum(counts) == SLOTS
-        assert max(counts) - min(counts) <= 1
+        counts = {name: len(one.assignment().owned) for name, one in self.members.items()}
+        assert not any(counts.pop(name) for name in self.retired)
+        if counts:
+            assert sum(counts.values()) == SLOTS
+            assert max(counts.values()) - min(counts.values()) <= 1
 
 
 TestSharing = Sharing.TestCase
@@ -263,3 +278,43 @@ def test_who_is_told_that_a_member_is_not_certain_finds_all_dropped(
     member._events.listen(lambda *_: member._turn())
     assert not member.certain()
     assert not member.assignment().owned
+
+
+class SilentBell:
+    """A roster's bell that never rings; to wait for it takes its time."""
+
+    def __init__(self, clock: VirtualClock) -> None:
+        self.waits: list[float] = []
+        self._clock = clock
+
+    def wait(self, timeout_s: float) -> bool:
+        self.waits.append(timeout_s)
+        self._clock.advance(round(timeout_s * 1000))
+        return False
+
+    def ring(self) -> None:
+        """Nobody waits but the test."""
+
+    def close(self) -> None:
+        """Holds nothing."""
+
+
+@pytest.mark.parametrize("is_neighbour", [False, True])
+def test_a_neighbour_whose_process_is_gone_ends_the_wait_for_the_bell(
+    store: ModelStore, topic: Topic, clock: VirtualClock, *, is_neighbour: bool
+) -> None:
+    name = new_worker_id()
+    host, _, mark = name.rsplit("-", 2)
+    gone = subprocess.Popen([sys.executable, "-c", ""])
+    gone.wait()
+    other = f"{host}-{gone.pid}-{mark}" if is_neighbour else "elsewhere-7-0123456789ab"
+    store.heartbeat(topic, GROUP, other, 60_000)
+    session = LeaseSession(store, topic, GROUP, worker=name, lease_s=60.0, clock=clock)
+    session._bell = bell = SilentBell(clock)
+    session._roster = store.roster(topic, GROUP)  # type: ignore[assignment] # no version was named
+    session.wait()
+    assert bell.waits == [LOOK_EVERY_S if is_neighbour else LOOK_EVERY_WITH_BELL_S]
+    session.look({})
+    found = store.roster(topic, GROUP)
+    assert found is not None
+    assert (other in [one.id for one in found.members]) is not is_neighbour

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import threading
+
 import pytest
 from contexts import context_of
 from seated import Seated
@@ -39,7 +41,11 @@ class Bench:
         coordinator = self.member
         self.slots.join(coordinator)  # type: ignore[arg-type]
 
+    def meanwhile(self) -> None:
+        """What another thread does while slots are lost."""
+
     def _lose(self, slots: set[int]) -> None:
+        self.meanwhile()
         deliveries = self.in_flight.of(slots)
         self.lost += sorted(one.id for one in self.in_flight.remove(deliveries))
 
@@ -73,6 +79,34 @@ def test_what_was_pulled_of_a_slot_that_has_gone_meanwhile_is_let_go(bench: Benc
     gone, kept = bench.has_in_hand(0, 1)
     bench.member.owns(s1=FIRST)
     assert bench.slots.still_owned([gone, kept]) == [kept]
+
+
+@pytest.mark.promise(3, 4)
+def test_what_is_pulled_of_a_slot_that_is_taken_anew_is_not_lost_with_what_was_pulled_before(
+    bench: Bench,
+) -> None:
+    bench.member.owns(s0=FIRST)
+    bench.slots.open()
+    bench.has_in_hand(0)
+    new = Delivery("new", None, None, b"1", slot=0)
+
+    def take_anew() -> None:
+        bench.slots.open()
+        bench.in_flight.add([new])
+
+    def meanwhile() -> None:
+        bench.member.on_change = lambda: None
+        bench.member.owns(s0=SECOND)
+        other.start()
+        other.join(0.2)  # as long as this thread loses, it waits; without that it were through
+
+    other = threading.Thread(target=take_anew)
+    bench.meanwhile = meanwhile  # type: ignore[method-assign]
+    bench.member.owns()
+    other.join(60)
+    assert bench.lost == ["m0"]
+    assert bench.in_flight.deliveries == {new}
+    assert bench.slots.open() == {0: SECOND}
 
 
 @pytest.mark.promise(4)

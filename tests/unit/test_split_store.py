@@ -7,13 +7,16 @@ from typing import Any, cast
 
 import pytest
 
+from qframe.admin.admin import Admin
 from qframe.clock import VirtualClock
 from qframe.errors import BadOption, BadUrl, NotSupported, StoreUnavailable, TopicMismatch
+from qframe.roster import NO_VERSION, Roster
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
 from qframe.stores.open import open_store
 from qframe.stores.split import BY_TOPIC, SplitStore
 from qframe.stores.types import Entry
+from qframe.telemetry.store_numbers import StoreNumbers
 from qframe.topic import Topic
 
 EVENTS = Topic("events", "stream", slots=1)
@@ -161,3 +164,21 @@ def test_what_cannot_be_a_store_with_timers_apart_is_refused(
     with pytest.raises(error, match=word) as raised:
         open_store(url, timers_db=timers_db)
     assert "timers_db" in str(raised.value)
+
+
+def test_how_late_a_timer_is_goes_by_the_clock_of_the_database(split: Split) -> None:
+    for store, ahead_ms in ((split.timers, 65_000), (split.main, 60_000)):
+        cast("VirtualClock", store._clock).advance(ahead_ms)
+    split.publish(TIMERS, "late")
+    split.publish(EVENTS, "late")
+    for store in (split.timers, split.main):
+        cast("VirtualClock", store._clock).advance(3000)
+    admin = Admin(split.store, roster=lambda _topic, _group: Roster(NO_VERSION, [], {}))
+    clock = VirtualClock(split.store.now_ms())
+    numbers = StoreNumbers(
+        split.store, admin, roster=lambda _topic, _group: Roster(NO_VERSION, [], {}), clock=clock
+    )
+    found = {family.name: dict(family.values) for family in numbers.families()}
+    late = found["qframe_oldest_due_seconds"]
+    assert late["timers", "g"] == late["events", "g"] == 3
+    assert found["qframe_clock_skew_seconds"][()] == 0

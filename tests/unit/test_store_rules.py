@@ -110,7 +110,8 @@ def test_the_next_message_is_in_doing_exactly_while_its_run_is(
     rules.promote_next(head, kind, seq=seq, due_ms=due_ms, now_ms=now_ms, keeps=keeps)
     assert (head.seq, head.given, head.lost, head.error) == (seq, keeps, 0, None)
     assert (head.receipt, head.tries) == (("r", 1) if keeps else (None, 0))
-    assert head.due_ms == (max(now_ms, due_ms) if kind is Kind.ORDERED else due_ms)
+    queues_anew = kind in (Kind.ORDERED, Kind.STREAM)
+    assert head.due_ms == (max(now_ms, due_ms) if queues_anew else due_ms)
 
 
 @given(HEADS, TIMES, TIMES)
@@ -138,3 +139,17 @@ def test_a_release_takes_the_attempt_back_and_a_loss_does_not(head: AHead, kind:
 def test_a_head_out_of_doing_has_neither_receipt_nor_run(head: AHead) -> None:
     rules.end_lease(head)
     assert (head.receipt, head.given) == (None, 0)
+
+
+LIKE_OFFSETS = st.text("#05a", min_size=1, max_size=6)
+
+
+@given(st.sets(LIKE_OFFSETS), st.sets(st.integers(0, 60)))
+def test_no_two_keys_and_offsets_share_a_subject(keys: set[str], offsets: set[int]) -> None:
+    subjects = [rules.subject_of_parked(key, 7, keeps_order=True) for key in keys]
+    subjects += [rules.subject_of_parked(None, each, keeps_order=True) for each in offsets]
+    assert len(set(subjects)) == len(keys) + len(offsets)
+
+
+def test_where_no_order_is_kept_a_message_stands_under_its_offset() -> None:
+    assert rules.subject_of_parked("key", 7, keeps_order=False) == "7"

@@ -30,8 +30,11 @@ class Registry:
         self.born = "first"
         self._guard = threading.Lock()
 
-    def subscribe(self, topic: Topic, group: str, start: str, expires_ms: int | None) -> bool:
+    def subscribe(
+        self, topic: Topic, group: str, start: str, expires_ms: int | None, *, max_parked: int
+    ) -> bool:
         self.calls.append((start, expires_ms))
+        self.max_parked = max_parked
         if self.away:
             raise StoreUnavailable("store", "away")
         with self._guard:

@@ -83,7 +83,9 @@ def passed(
         for each in deliveries:
             note("settled", each)
 
-    tag_filter = TagFilter(matches=wanted.matches, skip=skip, by_subject=by_subject)
+    tag_filter = TagFilter(
+        matches=wanted.matches, skip=skip, in_turn=by_subject, by_subject=by_subject
+    )
     waiting = [delivery(key, seq, fits) for seq, (key, fits) in enumerate(offered)]
     through: list[Delivery] = []
     handled: list[Delivery] = []
@@ -130,7 +132,9 @@ def test_on_a_stream_what_is_skipped_does_not_wait_in_its_lane() -> None:
     skipped: list[Delivery] = []
     wanted = tags_wanted("wanted")
     assert wanted is not None
-    tag_filter = TagFilter(matches=wanted.matches, skip=skipped.extend, by_subject=False)
+    tag_filter = TagFilter(
+        matches=wanted.matches, skip=skipped.extend, in_turn=False, by_subject=False
+    )
     slow, others = delivery("a", 0, True), [delivery("a", seq, False) for seq in (1, 2)]
     assert tag_filter.offer([slow, *others]) == [slow]
     assert skipped == others

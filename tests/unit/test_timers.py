@@ -6,6 +6,7 @@ from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import msgspec
 import pytest
 
 from qframe.admin.audit_log import user_at_host
@@ -228,7 +229,13 @@ def test_how_a_timer_has_ended_is_known_as_long_as_its_topic_keeps_it(bench: Ben
     assert state(id="m-dies") == state(key="dies") == ["dead"]
     [ended] = bench.timers.status("wake", id="m-cancelled")
     assert (ended.state, ended.by, ended.group) == ("cancelled", user_at_host(), "g")
-    assert state(key="handled") == state(id="never") == []
+    [by_key] = bench.timers.status("wake", "cancelled")
+    assert by_key == msgspec.structs.replace(ended, key="cancelled")
+    assert state(key="handled") == ["handled"]
+    assert state(key="never") == state(id="never") == []
+    bench.timers.schedule("wake", 2, key="handled", id="again", delay=60)
+    assert state(key="handled") == ["waiting"]
+    assert state(id="m-handled") == ["handled"]
 
 
 CALLS: list[Callable[[Timers, Any], Any]] = [

@@ -14,6 +14,7 @@ from qframe.codec import time_of_token
 from qframe.errors import BadOption
 from qframe.stores.base import Store
 from qframe.stores.records import Found, HistoryEntry, Record, ScanPage, Sought
+from qframe.stores.split import times_of
 from qframe.topic import Kind, Topic
 
 LOOK: Final = 20_000
@@ -44,7 +45,7 @@ class Explainer:
         self._sought = sought
         self._left = look
         self._shown = shown
-        self._now_ms = store.now_ms()
+        self._now_ms = times_of(store)
         self._around: dict[tuple[str, str], Circumstances] = {}
 
     def explained(self, topics: Sequence[Topic]) -> list[Explanation]:
@@ -110,7 +111,7 @@ class Explainer:
         has_groups = around is not None or bool(self._store.groups(topic))
         history = self._past.of_record(topic, record)
         causes = causes_of(
-            record, around, head, now_ms=self._now_ms, has_groups=has_groups,
+            record, around, head, now_ms=self._now_ms(topic), has_groups=has_groups,
             last=history[-1] if history else None,
         )  # fmt: skip
         return Explanation(
@@ -121,21 +122,28 @@ class Explainer:
 
     def _head_of(self, topic: Topic, record: Record) -> Record | None:
         """The message that stands before one in its subject."""
-        if not topic.has_subjects or record.subject is None or record.group is None:
+        if record.subject is None or record.group is None:
             return None
         if record.state not in ("todo", "waiting") or record.key is None:
             return None
-        found = self._store.find(topic, Sought(key=record.key, slot=record.slot), limit=1)
+        if topic.has_subjects:
+            found = self._store.find(topic, Sought(key=record.key, slot=record.slot), limit=1)
+            records = [each for each in found.records if each.group == record.group]
+        elif record.subject == str(record.seq):  # it left the line alone
+            return None
+        else:
+            records = self._store.first_of_key(topic, record.group, record.key)
         heads = [
-            each for each in found.records
-            if each.group == record.group and each.state in ("doing", "todo", "waiting")
+            each for each in records
+            if each.subject == record.subject and each.state in ("doing", "todo", "waiting")
         ]  # fmt: skip
         return heads[0] if heads and heads[0].seq != record.seq else None
 
     def _circumstances(self, topic: Topic, group: str) -> Circumstances:
         known = self._around.get((topic.name, group))
         if known is None:
-            known = Circumstances.of(self._store, self._roster, topic, group, self._now_ms)
+            now_ms = self._now_ms(topic)
+            known = Circumstances.of(self._store, self._roster, topic, group, now_ms)
             self._around[topic.name, group] = known
         return known
 
@@ -231,10 +239,11 @@ class Explainer:
 
 def _unknown(topics: Sequence[Topic], pages: Sequence[ScanPage], sought: Sought) -> Explanation:
     looked = sum(page.looked for page in pages)
-    where = f"topic {topics[0].name}" if len(topics) == 1 else f"any of {len(topics)} topics"
+    where = f"topic {topics[0].name}" if len(topics) == 1 else f"{len(topics)} topics"
+    nowhere = f"{where} has no" if len(topics) == 1 else f"none of {where} has"
     whole = all(page.place is None for page in pages)
     text = (
-        f"{where} has no such message: it was never published there, or is settled and forgotten"
+        f"{nowhere} such message: it was never published there, or is settled and forgotten"
         if whole
         else f"it is not among the {looked} messages looked at in {where}; there are more: give "
         "--key, which finds it at once, or search on from the place"

@@ -66,7 +66,15 @@ def obstacles(record: Record, around: Circumstances) -> list[Cause]:
         text = f"slot {record.slot} has no owner, though {_alive(len(roster.members))}"
         return [*found, Cause("no-owner", text, facts)]
     word = around.word_of(owner)
-    return found if word is None else [*found, *_of_word(word, around)]
+    return found if word is None else [*found, *_of_word(word, around), *_full(record, word)]
+
+
+def _full(record: Record, word: WorkerWord) -> list[Cause]:
+    """So much is parked in its slot that the line, in which it stands, is not read."""
+    if record.subject is not None or record.slot not in word.report.full:
+        return []
+    text = f"slot {record.slot} is full: max_parked messages wait there behind keys that are parked"
+    return [Cause("slot-full", text, {"slot": record.slot, "worker": word.worker})]
 
 
 def _no_worker(record: Record, around: Circumstances) -> Cause:
@@ -169,6 +177,9 @@ def _behind(record: Record, head: Record, around: Circumstances) -> Cause:
         "doing": "is being handled", "waiting": "waits", "todo": "is due",
     }  # fmt: skip
     text = f"it waits behind {head.id} of the same key, which {words.get(head.state, head.state)}"
+    if head.state == "waiting" and head.attempts:
+        at = moment(head.due_ms)
+        text = f"it waits behind {head.id} of the same key, which is retried at {at}"
     if head.state == "doing":
         worker = around.owner_of(record.slot)
         facts |= {

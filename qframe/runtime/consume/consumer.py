@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from msgspec import structs
 
@@ -16,8 +16,11 @@ from qframe.options.consumer import ConsumerOptions
 from qframe.options.report import MOST_STACKS, ConsumerReport
 from qframe.outcomes import Settled
 from qframe.runtime.consume.engine import Engine
+from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.consume.finisher import Finisher
 from qframe.runtime.consume.manual_acks import ManualAcks
+from qframe.runtime.consume.mark_sender import MarkSender
+from qframe.runtime.consume.orders import order_of
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.feed.lease_renewer import LeaseRenewer
@@ -33,18 +36,13 @@ from qframe.runtime.handler.binding import BatchHandler, Handler
 from qframe.runtime.handler.failure_handler import FailureHandler
 from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.time_limit import TimeLimit
-from qframe.runtime.order.base import Order
-from qframe.runtime.order.batch_order import BatchOrder
-from qframe.runtime.order.batches import Batches
-from qframe.runtime.order.key_order import KeyOrder
-from qframe.runtime.order.lanes import Lanes
-from qframe.runtime.order.tag_filter import lanes_of
 from qframe.runtime.policies.base import EffectPolicy
+from qframe.runtime.policies.marks import Marks
 from qframe.runtime.policies.settle_first import SettleFirst
 from qframe.service import ServiceLoop
 from qframe.stores.base import Store
 from qframe.tags import AllOf
-from qframe.topic import Kind, Topic
+from qframe.topic import Topic
 
 LAST_WORDS_S: Final = 5.0
 
@@ -52,29 +50,8 @@ SettleNow = Callable[[list[Delivery]], list[Settled]]
 SettlerMaker = Callable[[ConsumerContext, SettlementSender, OnLeaked], SettlementReceiver]
 
 
-class ExecutorParts(NamedTuple):
-    """The parts of a consumer that its executor is given.
-
-    Attributes:
-        name: `qframe.pool.<topic>.<group>`.
-        work: begins and ends attempts.
-        batches: where a handler of batches gets them from.
-        time_limit: how long a handler may run.
-        meter: counts the handler's calls, if somebody wants to know.
-    """
-
-    name: str
-    work: Engine
-    batches: Batches | None
-    time_limit: TimeLimit
-    meter: Meter | None
-
-
 class Consumer:
     """Everything that one consumer of one worker needs between the store and its handler.
-
-    The policy, the executor, and for tests the settler are handed in. It takes the deliveries of
-    the pull loop, and handles those that are lost, given back, or left at a stop.
 
     Args:
         topic: the topic, as declared.
@@ -161,7 +138,10 @@ class Consumer:
         time_limit.is_measured = self.policy.blocks
         # The garbage collector may call from anywhere: a leak goes through a queue that allows it.
         self._acks = ManualAcks(lambda leaked: self.settler.put(Leak(leaked)))
-        self._order, batches = self._make_order(topic, options, clock)
+        self._order, batches = order_of(
+            context, options, self.in_flight, self.settler.put,
+            filters_first=self._first is not None and self._first.filters,
+        )  # fmt: skip
         self._finisher = Finisher(
             topic=topic.name, group=group, options=options, policy=self.policy, order=self._order,
             flow=self.flow, in_flight=self.in_flight, slots=self.slots,
@@ -173,36 +153,18 @@ class Consumer:
             pause=lambda attempt, wait_s: self.executor.pause(attempt, wait_s),
             take_back=self._take_back, extend=self.renewal.extend, wake=bell.ring, events=events,
         )  # fmt: skip
+        has_marks = isinstance(self.policy, Marks)
+        self.marks: MarkSender | None = (
+            MarkSender(context, lambda unit: engine.finish(unit)) if has_marks else None
+        )
         engine = Engine(
             handler=handler, options=options, policy=self.policy, order=self._order,
             flow=self.flow, in_flight=self.in_flight, slots=self.slots, time_limit=time_limit,
-            finisher=self._finisher, clock=clock,
+            finisher=self._finisher, marks=self.marks, clock=clock,
         )  # fmt: skip
         self.executor: Executor = make_executor(
             ExecutorParts(f"qframe.pool.{self.topic}.{group}", engine, batches, time_limit, meter)
         )
-
-    def _make_order(
-        self, topic: Topic, options: ConsumerOptions, clock: Clock
-    ) -> tuple[Order, Batches | None]:
-        put, gone = self.settler.put, self.in_flight.remove
-        by_run, tags = topic.has_subjects, options.tags
-        if (batch := options.batch) is not None:
-            batches = Batches(
-                size=batch.size, within_s=batch.within_s, clock=clock, by_subject=by_run,
-                by_slot=options.serial,
-            )  # fmt: skip
-            order = BatchOrder(
-                batches, by_run=by_run, in_turn=topic.kind is Kind.ORDERED,
-                matches=None if tags is None else tags.matches, gone=gone, put=put,
-                on_skipped=self._tell_skipped,
-            )  # fmt: skip
-            return order, batches
-        if self._first is not None and self._first.filters:
-            lanes = Lanes(by_subject=by_run, by_slot=options.serial)
-        else:
-            lanes = lanes_of(topic, self.group, options, self._events, put)
-        return KeyOrder(lanes, by_run=by_run, gone=gone, put=put), None
 
     # Starting and stopping: `shutdown` stops the parts in their order.
 
@@ -219,6 +181,12 @@ class Consumer:
         """Takes part in the sharing of slots."""
         self.slots.join(self._coordinator)
 
+    def stop_handling(self) -> None:
+        """Calls no more handlers; what has returned is marked."""
+        self.executor.stop(0)
+        if self.marks is not None:
+            self.marks.stop(LAST_WORDS_S)
+
     def leave(self) -> None:
         """Gives its slots up; the parts are stopped."""
         self._subscription.stop(1.0)
@@ -232,7 +200,9 @@ class Consumer:
 
     def loops(self) -> list[ServiceLoop]:
         """Its loops, of which none may stand still; a harness has some of them in no thread."""
-        found = (self.pull_loop, self.settler, self.renewal, self.slots.membership)
+        found = (
+            self.pull_loop, self.settler, self.renewal, self.slots.membership, self.marks,
+        )  # fmt: skip
         return [loop for loop in found if isinstance(loop, ServiceLoop)]
 
     # For the pull loop.
@@ -246,17 +216,27 @@ class Consumer:
         return self.slots.still_owned(deliveries)
 
     def lacks(self) -> bool:
-        """Whether slots of its own could not be taken yet."""
-        return self.slots.lacks
+        """Whether slots of its own could not be taken yet, or are full."""
+        return self.slots.lacks or bool(self.slots.full)
+
+    def before_pull(self) -> None:
+        """A pull is asked for: what is answered until now it knows."""
+        self._order.before_pull()
+
+    def note_full(self, asked: Collection[int], full: Collection[int]) -> None:
+        """Notes of which slots so much is parked that their lines are not read."""
+        self.slots.note_full(asked, full)
 
     def offer(self, deliveries: list[Delivery]) -> None:
         """Hands on what was pulled."""
-        through = self._order.offer(deliveries)
-        self.flow.prefetch(len(through))
-        if through:
-            self.executor.dispatch(self._finisher.attempts(through))
+        self._order.offer(deliveries, self._hand_on)
         if self.flow.gate is not None:
             self.flow.parked(self._order.behind())
+
+    def _hand_on(self, deliveries: list[Delivery]) -> None:
+        self.flow.prefetch(len(deliveries))
+        if deliveries:
+            self.executor.dispatch(self._finisher.attempts(deliveries))
 
     def fenced(self, slots: list[int]) -> None:
         """Tells the membership that its epochs have passed."""
@@ -321,6 +301,10 @@ class Consumer:
             return False
         return not self.settler.alive or self.in_flight.deliveries <= self._sender.holds
 
+    def is_settled(self) -> bool:
+        """Whether nothing in flight has still to be settled, once all is given back."""
+        return not self.settler.alive or self.in_flight.deliveries <= set(self._being_settled())
+
     def is_done(self, *, drained: bool) -> bool:
         """Whether it is paused, or nothing is due, in doing, tried again, or (drained) waits.
 
@@ -348,6 +332,7 @@ class Consumer:
             rate=None if limit is None else limit.rate, limited=self.flow.limited,
             failures=0 if breaker is None or breaker.closed else breaker.failures,
             pause_ms=None if breaker is None else breaker.pause_ms,
+            full=tuple(sorted(self.slots.full)),
             stacks=tuple(self.executor.stacks()[:MOST_STACKS]) if with_stacks else None,
         )  # fmt: skip
 
@@ -371,9 +356,11 @@ class Consumer:
             self._events.emit("delivery.cancelled", count=len(lost), **self._where)
         self.slots.drain()
 
-    def _take_back(self, gone: set[Delivery]) -> None:
-        """The store has taken these back, with one before them; they come again in their order."""
-        self.in_flight.remove(gone)
+    def _take_back(self, deliveries: Collection[Delivery]) -> None:
+        """These go back, with one before them; they come again in their order."""
+        if not deliveries:
+            return
+        gone = set(deliveries)
         for attempt in self._in_hand():
             if attempt.delivery in gone:
                 attempt.lose()
@@ -393,7 +380,3 @@ class Consumer:
     def _in_hand(self) -> list[Attempt]:
         """The attempts that handlers have in hand, and those that their users settle."""
         return [*self.executor.in_hand(), *self._acks]
-
-    def _tell_skipped(self, count: int) -> None:
-        if self._events:
-            self._events.emit("delivery.skipped", count=count, **self._where)

@@ -11,6 +11,7 @@ from qframe.errors import WorkerLost
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.finisher import Finisher
+from qframe.runtime.consume.mark_sender import MarkSender
 from qframe.runtime.executors.base import Ended
 from qframe.runtime.executors.thread_executor import RunWorker
 from qframe.runtime.feed.slots import Slots
@@ -47,6 +48,7 @@ class Engine:
         slots: says whether that is this worker's.
         time_limit: how long a handler may run.
         finisher: ends attempts, and has those wait that may not begin.
+        marks: marks effects after their handlers, if the policy does so.
         clock: measures waits.
 
     Attributes:
@@ -65,6 +67,7 @@ class Engine:
         slots: Slots,
         time_limit: TimeLimit,
         finisher: Finisher,
+        marks: MarkSender | None,
         clock: Clock,
     ) -> None:
         self._handler = cast("Handler", handler)
@@ -76,6 +79,7 @@ class Engine:
         self._slots = slots
         self._time_limit = time_limit
         self._finisher = finisher
+        self._marks = marks
         self._clock = clock
         self._is_direct = isinstance(policy, Direct)
         self._first = policy if isinstance(policy, SettleFirst) else None
@@ -155,10 +159,32 @@ class Engine:
             if is_begun:
                 error = self._call(attempt)
                 returned_s = self._clock.monotonic_s()
-                worker.done.extend(self.end([attempt], error).done)
+                self._end(worker, attempt, error)
                 self._has_waited(worker, returned_s)
             worker.attempt = attempt = error = None  # type: ignore[assignment] # let it go
             worker.handled += 1
+
+    def _end(self, worker: RunWorker, attempt: Attempt, error: BaseException | None) -> None:
+        """Ends an attempt; its mark is not waited for while there is something else to do.
+
+        A breaker, which counts failures in a row, is told of each end before the next handler.
+        """
+        marks = self._marks
+        if marks is None or error is not None or self._flow.gate is not None:
+            worker.done.extend(self.end([attempt], error).done)
+        elif not worker.run and marks.begins_call():
+            try:
+                worker.done.extend(self.end([attempt], None).done)
+            finally:
+                marks.ends_call()
+        else:
+            self._finisher.end([attempt], None, marks.put)
+
+    def finish(self, unit: list[Attempt]) -> None:
+        """Finishes the effects of attempts, and goes on with what waited for that."""
+        ended = self._finisher.finished(unit)
+        self._finisher.set_aside([(attempt, 0.0) for part in ended.again for attempt in part])
+        self._finisher.go_on_after(ended.done)
 
     def _prepare(self, worker: RunWorker) -> None:
         """Asks about a run in one call; it is taken off, so that nobody else begins with it."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from asyncio import CancelledError
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final, cast
 
 from qframe.errors import AlreadySettled, NotSupported
@@ -24,24 +23,24 @@ from qframe.runtime.order.base import Order
 from qframe.runtime.policies.base import EffectPolicy, Sorting
 from qframe.runtime.policies.settle_first import SettleFirst
 
+Later = Callable[[Attempt], None] | None
+
 RETURN: Final = "return from the handler to commit, or raise"
 
 
 class Finisher:
     """Ends attempts, and has the executor go on with what waited for that.
 
-    It is the acknowledger of messages: a user may end one from any thread, while its handler still
-    runs or after that.
+    A user may end a message as well, from any thread, while its handler runs or after that.
 
     Args:
         topic, group, options: the consumer's.
         policy: hears that a handler has ended.
-        order: of deliveries.
+        order, acks: of deliveries, and the attempts that their users settle.
         flow: hears how handlers have ended, and of attempts that wait.
         in_flight, slots: what is in flight, and whether that is this worker's.
         failures: decides how an attempt ends whose handler has raised.
         time_limit: how long a handler may run.
-        acks: the attempts that their users settle.
         dispatch, pause: hand attempts to the executor, now or after a pause.
         take_back: hears of deliveries that the store has taken back, with one before them.
         extend, wake: renew a lease, and wake the pull loop.
@@ -64,7 +63,7 @@ class Finisher:
         acks: ManualAcks,
         dispatch: Callable[[list[Attempt]], None],
         pause: Callable[[Attempt, float], None],
-        take_back: Callable[[set[Delivery]], None],
+        take_back: Callable[[Collection[Delivery]], None],
         extend: Callable[[Delivery, float], None],
         wake: Callable[[], None],
         events: Events,
@@ -114,13 +113,13 @@ class Finisher:
             self._order.acknowledge(deliveries)
         return self.attempts(self._order.free(deliveries))
 
-    def end(self, unit: list[Attempt], error: BaseException | None) -> Ended:
-        """Ends what a handler was called with, and has returned or raised."""
+    def end(self, unit: list[Attempt], error: BaseException | None, later: Later = None) -> Ended:
+        """Ends what a handler was called with; `later` gets what is then to be `finished`."""
         error = self._outcome(unit, error)
         try:
             if error is not None:
                 return Ended([], self._end_badly(unit, error))
-            return self._end_well(unit)
+            return self._end_well(unit, later)
         finally:
             del error  # its traceback leads here, and would keep the attempts in a circle
 
@@ -138,23 +137,19 @@ class Finisher:
             self._policy.release(unit)
             return [unit]
         ended = self.end(unit, error)
-        self._complete(ended.done)
+        self.go_on_after(ended.done)
         return ended.again
 
     def _outcome(self, unit: list[Attempt], error: BaseException | None) -> BaseException | None:
         """The error that a call ends with: the handler's, or one for how it has returned."""
-        if self._time_limit.seconds is not None:
-            was_cancelled = isinstance(error, CancelledError)
-            for attempt in filter(lambda one: one.overdue, unit):
-                has_returned = error is None and not attempt.settled
-                if has_returned or (was_cancelled and attempt.is_open):
-                    return self._time_limit.error_of(attempt)
+        if (overdue := self._time_limit.problem_of(unit, error)) is not None:
+            return overdue
         ends_here = self._joins_batches or self._policy.in_loop
         if error is None and ends_here and any(not (one.auto_ack or one.settled) for one in unit):
             return NotSupported(f"auto_ack = False in {self._whose} transaction", RETURN)
         return error
 
-    def _end_well(self, unit: list[Attempt]) -> Ended:
+    def _end_well(self, unit: list[Attempt], later: Later) -> Ended:
         """The handler has returned."""
         if self._policy.is_joint and any(one.effect.is_mine for one in unit if one.effect):
             mine = [attempt for attempt in unit if self.is_mine(attempt)]
@@ -170,8 +165,14 @@ class Finisher:
                 (ending if ends(attempt) else others).append(attempt)
         for attempt in others:
             self.leave(attempt, has_returned=True)
-        if not ending:
-            return Ended([], [])
+        if later is None:
+            return self.finished(ending) if ending else Ended([], [])
+        for attempt in ending:
+            later(attempt)
+        return Ended([], [])
+
+    def finished(self, ending: list[Attempt]) -> Ended:
+        """Finishes the effects of attempts whose handlers have returned."""
         try:
             sorting = self._policy.end(ending)
         except BaseException as error:  # it counts as the handler's own
@@ -198,7 +199,7 @@ class Finisher:
         left = [attempt for attempt in unit if attempt.is_open]
         if not left:
             self._failures.emit("delivery.failed", unit[0], error, settled=True)
-        for attempt in filter(lambda one: not one.is_open, unit):
+        for attempt in [one for one in unit if not one.is_open]:
             self.leave(attempt, has_returned=False)
         if (sorting := self._policy.retries(left, error)) is not None:
             self.see_to(sorting)
@@ -269,7 +270,7 @@ class Finisher:
                     attempt.lose()
                     if self._first is None and attempt.delivery in self._in_flight:
                         released.append(attempt.delivery)
-        self._order.release(released)
+        self._take_back(self._order.release(released))
         for attempt in unit:
             self.leave(attempt, has_returned=False)
 
@@ -278,7 +279,7 @@ class Finisher:
         if sorting.done or sorting.ended:
             for attempt in sorting.done:
                 attempt.close()
-            self._complete([one.delivery for one in sorting.done] + self._ended(sorting.ended))
+            self.go_on_after([one.delivery for one in sorting.done] + self._ended(sorting.ended))
         if sorting.waiting:
             self._wait(sorting.waiting)
         for attempt, error in sorting.failed:
@@ -287,7 +288,8 @@ class Finisher:
         if sorting.gone:
             self.drop(sorting.gone)
 
-    def _complete(self, deliveries: list[Delivery]) -> None:
+    def go_on_after(self, deliveries: list[Delivery]) -> None:
+        """Acknowledges deliveries, and has the executor go on with what waited for them."""
         if following := self.complete(deliveries):
             self._dispatch(following)
 
@@ -323,8 +325,7 @@ class Finisher:
         self._slots.drain()
 
     def _tell_store(self, disposition: Disposition) -> None:
-        if taken_back := self._order.end(disposition):
-            self._take_back(set(taken_back))
+        self._take_back(self._order.end(disposition))
 
     # For users, from any thread.
 

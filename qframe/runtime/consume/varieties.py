@@ -9,7 +9,8 @@ from qframe.clock import Clock
 from qframe.events import Events
 from qframe.idempotency.base import Checker, Scope
 from qframe.options.consumer import AWAITED_AT_ONCE, ConsumerOptions
-from qframe.runtime.consume.consumer import ExecutorParts, SettleNow
+from qframe.runtime.consume.consumer import SettleNow
+from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.batch_executor import BatchThreadExecutor
 from qframe.runtime.executors.engine_calls import (
@@ -40,8 +41,8 @@ def policy_of(
 ) -> EffectPolicy:  # fmt: skip
     """The policy around a handler: settling first, its checker, or none."""
     if options.at_most_once:
-        # In a topic with subjects, what is unwanted has to be settled in its turn.
-        is_filter = options.tags is not None and topic.has_subjects
+        # Where keys are parked, what is unwanted has to be settled in its turn.
+        is_filter = options.tags is not None and (topic.has_subjects or options.keep_order)
         return SettleFirst(
             topic=scope.topic, group=scope.group, settle_now=settle_now,
             matches=options.tags.matches if is_filter and options.tags else None, events=events,
@@ -79,6 +80,7 @@ def executor_of(
     return ThreadExecutor(
         name=place.name, threads=options.threads, time_limit=place.time_limit, clock=clock,
         work=place.work, on_failure=on_failure, meter=place.meter,
+        asks=checker is not None and not checker.is_transactional,
     )  # fmt: skip
 
 

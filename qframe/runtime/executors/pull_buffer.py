@@ -43,11 +43,17 @@ class PullBuffer:
         self._waiting: deque[Attempt] = deque()
         self._taken: list[Attempt] = []
         self.closed: bool = False
+        self._handed_out = 0
 
     @property
     def busy(self) -> bool:
         """Whether an attempt waits here, or is on its way to its user."""
         return bool(self._waiting or self._taken)
+
+    def is_empty_after(self, taken: int) -> bool:
+        """Whether nothing waits here, or is on its way, but the attempts that its user has."""
+        with self._changed:
+            return not self.busy and self._handed_out == taken
 
     def in_hand(self) -> list[Attempt]:
         """Attempts that are on their way to their user."""
@@ -101,6 +107,8 @@ class PullBuffer:
             finally:
                 with self._changed:
                     self._taken.remove(attempt)
+            with self._changed:
+                self._handed_out -= 1
         return None
 
     def _next(self, until_s: float | None) -> Attempt | None:
@@ -112,6 +120,7 @@ class PullBuffer:
                     if not wait_s:
                         attempt = self._waiting.popleft()
                         self._taken.append(attempt)
+                        self._handed_out += 1
                         return attempt
                 left_s = None if until_s is None else until_s - self._clock.monotonic_s()
                 if left_s is not None:

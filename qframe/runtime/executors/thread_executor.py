@@ -23,7 +23,9 @@ from qframe.tracebacks import running_in
 T = TypeVar("T")
 
 MAX_RUN: Final = 64
-RUN_TARGET_S: Final = 0.002
+RUN_S: Final = 0.002
+ASKED_RUN: Final = 8
+ASKED_RUN_S: Final = 0.016
 TICK_S: Final = 0.01
 
 
@@ -78,6 +80,7 @@ class ThreadExecutor:
     """Threads that take runs, and a monitor that redistributes the runs of stuck threads.
 
     A run is as long as takes about 2 ms by the handler's average so far, from 1 to 64 attempts.
+    Where a server is asked about each run it is as long as takes 16 ms, and of 8 attempts at least.
     Every 10 ms the monitor takes the rest of its run, and what it has done, from each thread that
     has not moved since; and brings back attempts whose pause is over. It sleeps while nobody works.
 
@@ -91,6 +94,7 @@ class ThreadExecutor:
         work: the engine.
         on_failure: called when a thread ends by an error of qframe's own.
         meter: counts runs, if somebody wants to know.
+        asks: whether a server is asked about each run, so that short ones cost more.
     """
 
     def __init__(
@@ -103,7 +107,9 @@ class ThreadExecutor:
         work: RunWork,
         on_failure: Callable[[str, BaseException], None],
         meter: Meter | None = None,
+        asks: bool = False,
     ) -> None:
+        self._least_run, self._run_s = (ASKED_RUN, ASKED_RUN_S) if asks else (1, RUN_S)
         self._meter = meter
         self._time_limit = time_limit
         self._clock = clock
@@ -253,7 +259,8 @@ class ThreadExecutor:
     def _run_length(self, attempts: int) -> int:
         if self._average_s is None:
             return 1
-        length = min(MAX_RUN, int(RUN_TARGET_S / max(self._average_s, 1e-7)))
+        length = min(MAX_RUN, int(self._run_s / max(self._average_s, 1e-7)))
+        length = max(length, self._least_run)
         share = -(-attempts // self._threads.size)
         return max(1, min(length, share))
 

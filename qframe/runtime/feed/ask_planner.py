@@ -58,11 +58,10 @@ class AskPlanner:
             left_out: slots that may not be asked now.
         """
         owned = self._owned
-        slots = sorted(owned.keys() - left_out)
-        if not slots or room <= 0:
+        allowed = owned.keys() - left_out
+        if not allowed or room <= 0:
             return []
-        if self.rung is not None:
-            slots = [slot for slot in slots if slot in self.rung] or slots
+        slots = sorted((self.rung and allowed & self.rung) or allowed)
         turn = self._turn % len(slots)
         slots = (slots[turn:] + slots[:turn])[:room]
         self._turn += max(1, len(slots) % len(owned))

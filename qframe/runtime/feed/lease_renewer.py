@@ -138,6 +138,7 @@ class LeaseRenewer(Service):
         away = [one for hold in renewed.unreachable for one in holds.pop(hold)]
         lost = [one for hold in renewed.gone for one in holds.pop(hold)]
         if lost:
+            lost += self._pulled_meanwhile(lost)
             settling = set(self._sending())
             lost = [one for one in lost if one not in settling]
         for kept in holds.values():
@@ -154,6 +155,15 @@ class LeaseRenewer(Service):
                 if slots:
                     self._on_stream_lost(slots)
             self._on_lost(lost)
+
+    def _pulled_meanwhile(self, lost: list[Delivery]) -> list[Delivery]:
+        """Returns the others in flight under leases that are gone: such a one never comes back.
+
+        A stream's slot is read on under the lease of its window while that is being renewed.
+        """
+        gone, known = set(map(_lease_of, lost)), set(lost)
+        present = self._in_flight.all()
+        return [one for one in present if _lease_of(one) in gone and one not in known]
 
     def _expired(self, deliveries: list[Delivery], now_s: float) -> list[Delivery]:
         """The deliveries whose leases have expired, so that the store may hand them out again.

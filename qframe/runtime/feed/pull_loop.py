@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -44,7 +44,16 @@ class PullReceiver(Protocol):
         """The slots that may be pulled from now, and their epochs; takes new ones."""
 
     def lacks(self) -> bool:
-        """Whether it owns slots that could not be taken, since their servers are away."""
+        """Whether there may be more than a bell tells of.
+
+        It owns slots that could not be taken, since their servers are away, or slots that are full.
+        """
+
+    def before_pull(self) -> None:
+        """A pull is asked for: what is answered until now it knows."""
+
+    def note_full(self, asked: Collection[int], full: Collection[int]) -> None:
+        """Notes of which slots asked so much is parked that their lines are not read."""
 
     def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
         """The deliveries of those just pulled whose slots were not lost in the meantime."""
@@ -78,6 +87,7 @@ class PullLoop(Service):
 
     Attributes:
         idle: whether its last pull has found nothing more to pull.
+        looked: the number of the last pull after which it had all that its slots would give.
     """
 
     def __init__(
@@ -121,6 +131,9 @@ class PullLoop(Service):
         self.busy_s: Callable[[], float] = self._steps.busy_s
         self._look_everywhere_at_s = 0.0
         self.idle: bool = False
+        self.looked: int = 0
+        self._begun = 0
+        self._is_asked_to_look = False
 
     def unrevoked(self) -> frozenset[int]:
         """The slots in which the store may hold what no reply has brought; from any thread."""
@@ -135,6 +148,17 @@ class PullLoop(Service):
         """Ends its sleep."""
         self._bell.ring()
 
+    def look(self) -> int:
+        """Has it ask all its slots now, from any thread; it has done so once `looked` is as high.
+
+        Returns:
+            The number of the first pull that begins after this call.
+        """
+        first = self._begun + 1
+        self._is_asked_to_look = True
+        self._bell.ring()
+        return first
+
     def run(self) -> None:
         """Pulls until it is stopped."""
         failures = 0
@@ -143,6 +167,7 @@ class PullLoop(Service):
         self._look_everywhere_at_s = self._clock.monotonic_s() + self._longest_s
         while not self.stopping:
             self._steps.begin()
+            self._begun += 1
             asks: list[PullRequest] = []
             receipt = ""
             try:
@@ -157,6 +182,7 @@ class PullLoop(Service):
                 if not asks:
                     self._receiver.held_back()
                     if owned:
+                        self.looked = self._begun
                         self._wait(self._in_doubt.at_most(self._flow.again_s))
                     else:
                         self._rest(owned)
@@ -164,6 +190,7 @@ class PullLoop(Service):
                 receipt = new_token(self._clock)
                 if self._is_kept:
                     receipt = receipt_of(receipt, self._worker)
+                self._receiver.before_pull()
                 pulled = self._store.pull(
                     self._context.topic, self._context.group, asks,
                     receipt=receipt, lease_ms=self._lease_ms, max_attempts=self._max_attempts,
@@ -199,10 +226,14 @@ class PullLoop(Service):
     def _rest(self, owned: Mapping[int, str]) -> None:
         """Waits where all slots are quiet, or it has none, until there may be something to pull."""
         self.idle = True
-        self._wait(self._sleep_s(owned), all_are_quiet=True)
-        # A bell rings for all slots of its topic, and most may be others'.
-        while owned and self._is_rung_for_others(owned):
-            self._wait(self._sleep_s(owned), all_are_quiet=True)
+        if owned:
+            self.looked = self._begun
+        until_s = self._clock.monotonic_s() + self._sleep_s(owned)
+        while True:
+            self._wait(max(0.0, until_s - self._clock.monotonic_s()), all_are_quiet=True)
+            # A bell rings for all slots of its topic, and most, or all, may be others'.
+            if not self._is_rung_for_others(owned):
+                return
 
     def _wait(self, timeout_s: float, *, all_are_quiet: bool = False) -> None:
         """Waits for the bell.
@@ -214,7 +245,9 @@ class PullLoop(Service):
         has_rung = self._bell.wait(timeout_s)
         now_s = self._steps.begin()
         hints = self._bell.hints()
-        if not (has_rung and all_are_quiet and now_s < self._look_everywhere_at_s):
+        is_hint = has_rung and all_are_quiet and now_s < self._look_everywhere_at_s
+        if self._is_asked_to_look or not is_hint:
+            self._is_asked_to_look = False
             hints, self._look_everywhere_at_s = None, now_s + self._longest_s
         self._planner.woken(hints)
 
@@ -244,6 +277,7 @@ class PullLoop(Service):
             self._in_doubt.add_damaged(pulled.faults)
         if pulled.fenced:
             self._receiver.fenced(pulled.fenced)
+        self._receiver.note_full([ask.slot for ask in asks], pulled.full)
         if self._context.events:
             self._emit(pulled)
 

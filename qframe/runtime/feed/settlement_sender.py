@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.message import Delivery
@@ -39,6 +39,8 @@ class SettlementSender:
         sending: the deliveries that are being sent now, and may be settled in the store already.
         kept: the settlements that could not be sent.
         again_s: when they are to be tried again.
+        on_results: called with deliveries and what the store has said of each, if somebody waits
+            for that; never with those that it has kept.
     """
 
     def __init__(
@@ -66,6 +68,7 @@ class SettlementSender:
         self.sending: list[Delivery] = []
         self.kept: list[One] = []
         self.again_s: float = 0.0
+        self.on_results: Callable[[Sequence[Delivery], Sequence[Settled]], None] | None = None
 
     def settle_now(self, deliveries: list[Delivery]) -> list[Settled]:
         """Acknowledges ahead of what waits, from any thread; returns the result of each.
@@ -111,12 +114,16 @@ class SettlementSender:
             pairs = list(zip(batch, results, strict=True))
             self.kept += [one for one, result in pairs if result is Settled.AWAY]
             batch = [one for one, result in pairs if result is not Settled.AWAY]
+            results = [result for result in results if result is not Settled.AWAY]
             self._tries += 1
             self.again_s = self._clock.monotonic_s() + self._backoff.bound_ms(self._tries) / 1000
         elif not self.kept:
             self._tries = 0
         if batch:
-            self._in_flight.remove([_delivery(one) for one in batch])
+            deliveries = [_delivery(one) for one in batch]
+            self._in_flight.remove(deliveries)
+            if self.on_results is not None:
+                self.on_results(deliveries, results)
             self._report(len(batch), results.count(Settled.STALE))
             self._on_settled()
         self.sending = []

@@ -32,6 +32,7 @@ class Slots:
         membership: its part in the sharing of slots, once it has joined.
         lacks: whether the worker owns slots that could not be taken, since their servers are away;
             each `open` tries them again.
+        full: the slots of which so much is parked that their lines are not read.
     """
 
     def __init__(
@@ -56,15 +57,27 @@ class Slots:
         self._assignment = NOTHING
         self._open: Mapping[int, str] = {}
         self.lacks: bool = False
+        self.full: frozenset[int] = frozenset()
         self._held: dict[int, str] = {}
         self._drained: set[int] = set()
-        self._guard = threading.Lock()
+        self._guard = threading.RLock()  # what is lost may show that more is in doubt
         self.epochs: Mapping[int, str] = {}
         """The last epoch under which each slot was taken: the store judges what is settled."""
 
     def join(self, coordinator: Coordinator) -> None:
         """Joins the group."""
         self.membership = coordinator.join(self._topic, self._group, on_change=self._changed)
+
+    def retire(self) -> None:
+        """Wants no slots from now on; `pass_on` is to be called until nothing is in flight."""
+        if self.membership is not None:
+            self.membership.retire()
+
+    def pass_on(self) -> None:
+        """Hands over those slots of which nothing is in flight, once the pull loop has ended."""
+        if self.membership is not None:
+            self._assignment = self.membership.assignment()
+            self.drain()
 
     def leave(self) -> None:
         """Gives all slots up; nothing of them is in flight."""
@@ -147,6 +160,17 @@ class Slots:
         if self.membership is not None:
             self.membership.unknown()  # forgets the error: it is mended
 
+    def note_full(self, asked: Collection[int], full: Collection[int]) -> None:
+        """Notes which slots are full; tells once of each, and once when its line is read again."""
+        if not (full or self.full):
+            return
+        before = self.full & self._open.keys()
+        self.full = before.difference(asked).union(full)
+        for slot in sorted(self.full - before):
+            self._context.emit("slot.full", slot=slot)
+        for slot in sorted(before - self.full):
+            self._context.emit("slot.open", slot=slot)
+
     def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
         """The deliveries of those just pulled whose slots were not lost in the meantime."""
         membership = self.membership
@@ -198,15 +222,18 @@ class Slots:
         """Handles slots that have come or gone; what is in flight of the latter is lost at once."""
         if self.membership is None:
             return
-        owned = self.membership.assignment().owned
+        # A slot that is taken again meanwhile, under another epoch, waits here: what is pulled from
+        # it then would be lost with what was pulled before.
         with self._guard:
+            owned = self.membership.assignment().owned
             gone = {slot for slot, epoch in self._held.items() if owned.get(slot) != epoch}
             for slot in gone:
                 del self._held[slot]
             left = gone & self._drained
             self._drained -= gone
+            if gone:
+                self._on_lost(gone)
         if gone:
-            self._on_lost(gone)
             self._report("slot.left", left)
             self._report("slot.lost", gone - left)
         self._on_change()

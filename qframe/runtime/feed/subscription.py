@@ -41,6 +41,7 @@ class Subscription(Service):
         self._topic = context.topic
         self._group = context.group
         self._start_at = options.start
+        self._max_parked = options.parked_at_most
         self._store = store
         self._birth = ""
         expires_s = options.broadcast_expires if options.broadcast else None
@@ -63,7 +64,7 @@ class Subscription(Service):
         if self._is_lost():
             self._store.declare(self._topic)
             # Whatever its first start was: what came after the loss is for this group.
-            self._store.subscribe(self._topic, self._group, "earliest", self._expires_ms)
+            self._ask("earliest")
             self._birth = self._store.birth(self._topic)
             self._context.emit("store.forgot")
         elif self._expires_ms is None:
@@ -92,4 +93,9 @@ class Subscription(Service):
             self._context.emit("group.resubscribed")
 
     def _subscribe(self) -> bool:
-        return self._store.subscribe(self._topic, self._group, self._start_at, self._expires_ms)
+        return self._ask(self._start_at)
+
+    def _ask(self, start: str) -> bool:
+        return self._store.subscribe(
+            self._topic, self._group, start, self._expires_ms, max_parked=self._max_parked
+        )

@@ -178,6 +178,10 @@ class AdmissionControl:
 
     # For the pull loop.
 
+    def begin_at_full_speed(self) -> None:
+        """Does not start slowly, where no message can end its worker."""
+        self._slow_start.skip()
+
     def room(self, at_most: int) -> int:
         """How many messages to pull now; where it is 0, `again_s` says when to ask again."""
         if not (at_most := self.allowed(at_most)):

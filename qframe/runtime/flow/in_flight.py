@@ -118,6 +118,10 @@ class SlowStart:
         self._on_trial_since_s: float | None = None
         self._suspects: list[Delivery] = []
 
+    def skip(self) -> None:
+        """Begins at full speed, where no message can end its worker."""
+        self._allowed = _FULL_SPEED
+
     def note(self, deliveries: list[Delivery]) -> None:
         """Notes what was pulled."""
         if deliveries and self._on_trial_since_s is None:

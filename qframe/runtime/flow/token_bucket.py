@@ -86,14 +86,18 @@ class LocalTokenBucket:
             return REFILL_S
         return max(SHORTEST_WAIT_S, min(LONGEST_WAIT_S, missing / self._per_s))
 
-    def take(self) -> float:
-        """Takes a token: 0 if there was one, else in how many seconds there will be."""
+    def take(self, count: int = 1) -> float:
+        """Takes tokens: 0 if there were as many, else in how many seconds there will be.
+
+        More than the bucket holds are taken when it is full, and the next ones wait for longer.
+        """
         with self._guard:
             self._refill()
-            if self._level + ALMOST >= 1:
-                self._level -= 1
+            wanted = min(count, self._burst)
+            if self._level + ALMOST >= wanted:
+                self._level -= count
                 return 0.0
-            return max(SHORTEST_WAIT_S, (1 - self._level) / self._per_s)
+            return max(SHORTEST_WAIT_S, (wanted - self._level) / self._per_s)
 
     def _refill(self) -> None:
         now_s = self._clock.monotonic_s()

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
 import msgspec
@@ -78,19 +78,25 @@ def disposition_of(
 
 
 def releases(
-    deliveries: list[Delivery], *, by_run: bool
+    deliveries: Collection[Delivery], after: Delivery | None = None
 ) -> tuple[list[Disposition], list[Delivery]]:
     """How deliveries are given back uncounted, and those that go with others before them.
 
-    `by_run`: whether giving back the first of a subject's run gives back the run.
+    Giving back one of a subject's run gives back the rest of it. A stream's line hands out all
+    under one receipt, and that is no run. Nor are messages of two slots of a stream, whose subjects
+    are their offsets and may be alike.
+
+    Args:
+        deliveries: all that are given back.
+        after: one before them that is given back as well, in its own way.
     """
     dispositions, implied = [], []
-    seen: set[tuple[str | None, str]] = set()
+    seen = set() if after is None else {_run_of(after)}
     for one in sorted(deliveries, key=lambda each: each.seq):
-        if by_run and (one.subject, one.receipt) in seen:
+        if one.subject is not None and _run_of(one) in seen:
             implied.append(one)
         else:
-            seen.add((one.subject, one.receipt))
+            seen.add(_run_of(one))
             dispositions.append(Disposition(one, Verdict.RELEASE))
     return dispositions, implied
 
@@ -103,6 +109,10 @@ def summary(error: BaseException) -> str:
         words = f"its __str__ raised {type(problem).__name__}"
     text = legible(f"{type(error).__name__}: {words}".replace("\n", " ").rstrip(": "))
     return text if len(text) <= MAX_ERROR_CHARS else text[: MAX_ERROR_CHARS - 1] + "…"
+
+
+def _run_of(delivery: Delivery) -> tuple[int, str | None, str]:
+    return delivery.slot, delivery.subject, delivery.receipt
 
 
 def _short(error: BaseException) -> str:

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
 
 from qframe.hooks import is_async
+from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions, checked_threads
+from qframe.outcomes import Settled
 from qframe.runtime.handler.binding import BatchHandler, Handler
 from qframe.runtime.handler.middleware import check_hooks
 from qframe.topic import Topic, broadcast_group, legal_name
+
+OnSettled = Callable[[Sequence[Delivery], Sequence[Settled]], None]
 
 
 class ConsumerSpec(msgspec.Struct, frozen=True):
     """A registered handler: its topic (or its name), its group, its options.
 
     `is_pulled` says that it has none: its messages are for a loop of the user's own. One that is
-    not `is_served` collects, and other workers handle what it collects.
+    not `is_served` collects, and other workers handle what it collects. `on_settled` is called with
+    deliveries and what the store has said of their settlements, from the thread that sends them.
     """
 
     topic: Topic | str
@@ -29,6 +34,7 @@ class ConsumerSpec(msgspec.Struct, frozen=True):
     options: ConsumerOptions
     is_pulled: bool = False
     is_served: bool = True
+    on_settled: OnSettled | None = None
 
     def __post_init__(self) -> None:
         if self.options.batch is not None:
@@ -42,6 +48,11 @@ class ConsumerSpec(msgspec.Struct, frozen=True):
     def is_async(self) -> bool:
         """Whether its handler runs in the worker's event loop."""
         return is_async(self.function)
+
+    @property
+    def is_handled_elsewhere(self) -> bool:
+        """Whether clients in other processes handle its messages, so that none can end a worker."""
+        return self.on_settled is not None
 
     @property
     def topic_name(self) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from asyncio import CancelledError
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -58,6 +59,16 @@ class TimeLimit:
                 "delivery.overdue", id=message.id, key=message.key, attempt=message.attempt,
                 timeout_s=self.seconds,
             )  # fmt: skip
+
+    def problem_of(self, unit: list[Attempt], error: BaseException | None) -> HandlerTimeout | None:
+        """The error of a call that was late, unless it has ended its messages by itself."""
+        was_cancelled = isinstance(error, CancelledError)
+        for attempt in unit if self.seconds is not None else ():
+            if attempt.overdue and (
+                (error is None and not attempt.settled) or (was_cancelled and attempt.is_open)
+            ):
+                return self.error_of(attempt)
+        return None
 
     def error_of(self, message: Attempt) -> HandlerTimeout:
         """The error of a marked message."""

@@ -13,8 +13,10 @@ from qframe.runtime.handler.retry_policy import Disposition
 class Order(Protocol):
     """Lets deliveries of a lane through in their order, and tells the store of their ends."""
 
-    def offer(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """Takes what was pulled; returns what may go on to the executor."""
+    def offer(
+        self, deliveries: list[Delivery], hand_on: Callable[[list[Delivery]], object]
+    ) -> None:
+        """Takes what was pulled, and hands on what may go to the executor."""
 
     def free(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Frees the lanes of deliveries that are through; returns what may go on now."""
@@ -37,8 +39,11 @@ class Order(Protocol):
         Only of what went on to the executor: what waits here is taken back by itself.
         """
 
-    def release(self, deliveries: list[Delivery]) -> None:
-        """Gives deliveries back, uncounted."""
+    def release(self, deliveries: list[Delivery]) -> Collection[Delivery]:
+        """Gives deliveries back, uncounted; returns what the order takes back with them.
+
+        Only of what went on to the executor, as `end`.
+        """
 
     def give_back(
         self, deliveries: list[Delivery], wanted: Callable[[Delivery], bool]
@@ -47,3 +52,6 @@ class Order(Protocol):
 
     def forget(self, lost: Collection[Delivery]) -> None:
         """Forgets what is not this worker's any more."""
+
+    def before_pull(self) -> None:
+        """Opens the keys of which the store has answered all that was given back."""

@@ -10,6 +10,7 @@ from qframe.message import Delivery
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.retry_policy import Disposition, releases
 from qframe.runtime.order.batches import Batches
+from qframe.runtime.order.parked_keys import ParkedKeys
 from qframe.runtime.order.settlement_order import SettlementOrder
 from qframe.runtime.order.tag_filter import partitioned
 from qframe.tags import Matches
@@ -23,8 +24,9 @@ class BatchOrder:
 
     Args:
         batches: where the executor gathers batches.
-        by_run: whether the store parks a subject with its first message.
-        in_turn: whether ends have to be told in order: in an ordered topic.
+        in_turn: whether ends have to be told in order: in an ordered topic, and by a stream's
+            group that keeps order.
+        parked: the keys that are parked, if it is such a group.
         matches: whether a message with these headers is wanted; None if all are.
         gone: hears of deliveries that the store takes back with others.
         put: hands settlements to the settler.
@@ -35,34 +37,41 @@ class BatchOrder:
         self,
         batches: Batches,
         *,
-        by_run: bool,
         in_turn: bool,
+        parked: ParkedKeys | None,
         matches: Matches | None,
         gone: Callable[[list[Delivery]], object],
         put: Callable[[list[Delivery] | Disposition], None],
         on_skipped: Callable[[int], None],
     ) -> None:
         self._batches = batches
-        self._by_run = by_run
         self._matches = matches
         self._gone = gone
         self._put = put
         self._on_skipped = on_skipped
-        self._settlement_order = SettlementOrder(self._put_in_turn, gone) if in_turn else None
+        self._settlement_order = (
+            SettlementOrder(self._put_in_turn, gone, parked=parked) if in_turn else None
+        )
         self._skipped: deque[Delivery] = deque()
 
-    def offer(self, deliveries: list[Delivery]) -> list[Delivery]:
+    def offer(
+        self, deliveries: list[Delivery], hand_on: Callable[[list[Delivery]], object]
+    ) -> None:
         """Lets all through that are wanted: `Batches` keeps the order of their lanes."""
-        if self._settlement_order is not None:
-            self._settlement_order.note(deliveries)
-        if self._matches is None:
-            return deliveries
-        wanted, unwanted = partitioned(deliveries, self._matches)
-        if unwanted:
-            self.acknowledge(unwanted)
-            if self._settlement_order is None:
+        if self._settlement_order is None:
+            wanted, unwanted = self._partitioned(deliveries)
+            if unwanted:
+                self.acknowledge(unwanted)
                 self._on_skipped(len(unwanted))
-        return wanted
+            hand_on(wanted)
+            return
+        with self._settlement_order.guard:  # who is retried now takes back what `Batches` has
+            wanted, unwanted = self._partitioned(self._settlement_order.note(deliveries))
+            hand_on(wanted)
+        self.acknowledge(unwanted)
+
+    def _partitioned(self, deliveries: list[Delivery]) -> tuple[list[Delivery], list[Delivery]]:
+        return (deliveries, []) if self._matches is None else partitioned(deliveries, self._matches)
 
     def free(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Frees lanes; the executor has what may go on."""
@@ -100,15 +109,15 @@ class BatchOrder:
         self._tell_skipped()
         return taken_back
 
-    def release(self, deliveries: list[Delivery]) -> None:
+    def release(self, deliveries: list[Delivery]) -> Collection[Delivery]:
         """Gives deliveries back, uncounted, and with them what has ended behind them."""
         if self._settlement_order is not None:
-            self._settlement_order.release(deliveries)
-            return
-        dispositions, implied = releases(deliveries, by_run=self._by_run)
+            return self._settlement_order.release(deliveries)
+        dispositions, implied = releases(deliveries)
         self._gone(implied)
         for disposition in dispositions:
             self._put(disposition)
+        return ()
 
     def give_back(
         self,
@@ -123,6 +132,11 @@ class BatchOrder:
         """Forgets what is not this worker's any more."""
         if self._settlement_order is not None:
             self._settlement_order.forget(lost)
+
+    def before_pull(self) -> None:
+        """Opens the keys of which the store has answered all that was given back."""
+        if self._settlement_order is not None:
+            self._settlement_order.before_pull()
 
     def _put_in_turn(self, one: Delivery | Disposition) -> None:
         self._put(one if isinstance(one, Disposition) else [one])

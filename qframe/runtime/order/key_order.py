@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 
 from qframe.message import Delivery
 from qframe.outcomes import Verdict
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.retry_policy import Disposition, releases
 from qframe.runtime.order.lanes import Lanes
+from qframe.runtime.order.parked_keys import ParkedKeys, of_one_key
 
 
 class KeyOrder:
@@ -22,6 +23,8 @@ class KeyOrder:
         lanes: the lanes, with a filter where the consumer has tags.
         by_run: whether the store parks a subject with its first message, as in all kinds but
             streams.
+        parked: the keys that are parked, if it is a stream whose group keeps order: the store parks
+            a key with the first of its messages that comes back.
         gone: hears of deliveries that the store takes back with others.
         put: hands settlements to the settler.
     """
@@ -33,15 +36,29 @@ class KeyOrder:
         by_run: bool,
         gone: Callable[[list[Delivery]], object],
         put: Callable[[list[Delivery] | Disposition], None],
+        parked: ParkedKeys | None = None,
     ) -> None:
         self._lanes = lanes
         self._by_run = by_run
+        self._parked = parked
         self._gone = gone
         self._put = put
         self._guard = threading.Lock()  # from when something leaves its lane until it is put
-        self.offer: Callable[[Iterable[Delivery]], list[Delivery]] = lanes.offer
-        self.free: Callable[[Iterable[Delivery]], list[Delivery]] = lanes.free
+        self.free: Callable[[list[Delivery]], list[Delivery]] = lanes.free
         self.forget: Callable[[Collection[Delivery]], None] = lanes.forget
+
+    def offer(
+        self, deliveries: list[Delivery], hand_on: Callable[[list[Delivery]], object]
+    ) -> None:
+        """Puts what was pulled into its lanes, and hands on what found them free."""
+        if self._parked is None:
+            hand_on(self._lanes.offer(deliveries))
+            return
+        with self._guard:
+            deliveries, refused = self._parked.sort(deliveries)
+            self._put_releases(refused)
+            through = self._lanes.offer(deliveries)
+        hand_on(through)
 
     def lane_of(self, delivery: Delivery) -> str | int | None:  # noqa: ARG002 - of the protocol
         """Matters within a batch alone."""
@@ -62,16 +79,25 @@ class KeyOrder:
     def end(self, disposition: Disposition) -> Collection[Delivery]:
         """Tells the store how a delivery has ended.
 
-        Where the store parks the subject, what waits behind in the lane goes back with it.
+        Where the store parks the subject or the key, what waits behind in the lane goes back.
         """
+        one = disposition.delivery
         with self._guard:
-            self._end(disposition)
+            behind: list[Delivery] = []
+            if disposition.verdict is not Verdict.DEAD:
+                if self._by_run:
+                    self._gone(self._lanes.drop(one))
+                elif self._parked is not None and self._parked.is_held(one):
+                    behind = self._park(self._parked, one)
+            self._put(disposition)
+            self._put_releases(behind, after=one)
         return ()
 
-    def release(self, deliveries: list[Delivery]) -> None:
+    def release(self, deliveries: list[Delivery]) -> Collection[Delivery]:
         """Gives deliveries back, uncounted."""
         with self._guard:
             self._release(deliveries)
+        return ()
 
     def give_back(
         self, deliveries: list[Delivery], wanted: Callable[[Delivery], bool]
@@ -82,13 +108,29 @@ class KeyOrder:
             self._release(deliveries)
         return deliveries
 
-    def _release(self, deliveries: list[Delivery]) -> None:
-        dispositions, implied = releases(deliveries, by_run=self._by_run)
-        self._gone(implied)
-        for disposition in dispositions:
-            self._end(disposition)
+    def before_pull(self) -> None:
+        """Opens the keys of which the store has answered all that was given back."""
+        if self._parked is not None:
+            with self._guard:
+                self._parked.before_pull()
 
-    def _end(self, disposition: Disposition) -> None:
-        if self._by_run and disposition.verdict is not Verdict.DEAD:
-            self._gone(self._lanes.drop(disposition.delivery))
-        self._put(disposition)
+    def _release(self, deliveries: list[Delivery]) -> None:
+        if self._parked is not None:
+            behind = [other for one in deliveries for other in self._park(self._parked, one)]
+            deliveries = deliveries + behind
+        elif self._by_run:
+            self._gone([other for one in deliveries for other in self._lanes.drop(one)])
+        self._put_releases(deliveries)
+
+    def _park(self, parked: ParkedKeys, one: Delivery) -> list[Delivery]:
+        """Parks a delivery's key; returns what waits behind it in its lane."""
+        behind = self._lanes.drop(one, of_one_key)
+        parked.park([one, *behind])
+        return behind
+
+    def _put_releases(self, deliveries: list[Delivery], after: Delivery | None = None) -> None:
+        if deliveries:
+            dispositions, implied = releases(deliveries, after)
+            self._gone(implied)
+            for disposition in dispositions:
+                self._put(disposition)

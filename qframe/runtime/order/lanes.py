@@ -8,6 +8,9 @@ from collections.abc import Callable, Collection, Iterable
 from operator import attrgetter
 
 from qframe.message import Delivery
+from qframe.runtime.order.parked_keys import of_one_run
+
+Choice = Callable[[Delivery, Iterable[Delivery]], list[Delivery]]
 
 
 class Lanes:
@@ -63,22 +66,22 @@ class Lanes:
                     del waiting[lane]
         return following
 
-    def drop(self, delivery: Delivery) -> list[Delivery]:
-        """Takes out what waits behind a delivery as its subject's, under its receipt.
+    def drop(self, delivery: Delivery, chosen: Choice = of_one_run) -> list[Delivery]:
+        """Takes out what waits behind a delivery and goes back with it.
 
-        Its lane stays busy. The others that wait there have another receipt, or another subject of
+        Its lane stays busy. The others that wait there are of another run, or of another subject of
         the same slot.
+
+        Args:
+            delivery: one that was let through.
+            chosen: which of those behind it go back with it.
         """
         lane = self._lane_of(delivery)
         if lane is None:
             return []
         with self._guard:
             behind = self._waiting.get(lane) or ()
-            dropped = [
-                one
-                for one in behind
-                if one.receipt == delivery.receipt and one.subject == delivery.subject
-            ]
+            dropped = chosen(delivery, behind)
             if dropped:
                 gone = set(dropped)
                 self._waiting[lane] = deque(one for one in behind if one not in gone)

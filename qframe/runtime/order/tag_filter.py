@@ -26,6 +26,7 @@ def lanes_of(
         acknowledge: acknowledges those.
     """
     by_subject, by_slot = topic.has_subjects, options.serial
+    in_turn = by_subject or options.keep_order
     if (tags := options.tags) is None:
         return Lanes(by_subject=by_subject, by_slot=by_slot)
 
@@ -34,7 +35,9 @@ def lanes_of(
             events.emit("delivery.skipped", topic=topic.name, group=group, count=len(deliveries))
         acknowledge(deliveries)
 
-    return TagFilter(matches=tags.matches, skip=skip, by_subject=by_subject, by_slot=by_slot)
+    return TagFilter(
+        matches=tags.matches, skip=skip, in_turn=in_turn, by_subject=by_subject, by_slot=by_slot
+    )
 
 
 class TagFilter(Lanes):
@@ -42,12 +45,14 @@ class TagFilter(Lanes):
 
     On a stream that is done as deliveries come in: what is unwanted passes what waits in its lane,
     since a stream is settled in any order, and the order of those that are handled is the same.
-    Elsewhere deliveries of a subject have to be settled in their order, and a retry gives back all
-    that is behind it; so what is unwanted waits for its turn, and is skipped when it has come.
+    Elsewhere, and where a stream's group keeps order, deliveries of a subject have to be settled in
+    their order, and a retry gives back all that is behind it; so what is unwanted waits for its
+    turn, and is skipped when it has come.
 
     Args:
         matches: whether a message with these headers is wanted.
         skip: acknowledges deliveries.
+        in_turn: whether what is unwanted waits for its turn.
         by_subject: as of `Lanes`.
         by_slot: as of `Lanes`.
     """
@@ -57,17 +62,18 @@ class TagFilter(Lanes):
         *,
         matches: Matches,
         skip: Callable[[list[Delivery]], None],
+        in_turn: bool,
         by_subject: bool,
         by_slot: bool = False,
     ) -> None:
         super().__init__(by_subject=by_subject, by_slot=by_slot)
         self._matches = matches
         self._skip = skip
-        self._in_order = by_subject
+        self._in_turn = in_turn
 
     def offer(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Puts what is wanted into its lane, in order; returns those whose lane was free."""
-        if self._in_order:
+        if self._in_turn:
             return self._filtered(super().offer(deliveries))
         wanted, unwanted = self._partitioned(deliveries)
         if unwanted:
@@ -77,7 +83,7 @@ class TagFilter(Lanes):
     def free(self, deliveries: Iterable[Delivery]) -> list[Delivery]:
         """Frees the lanes of deliveries that are through; returns the next wanted one of each."""
         following = super().free(deliveries)
-        return self._filtered(following) if self._in_order else following
+        return self._filtered(following) if self._in_turn else following
 
     def _filtered(self, deliveries: list[Delivery]) -> list[Delivery]:
         """Of deliveries whose turn has come, those that are wanted, or else who comes after."""

@@ -17,8 +17,10 @@ def terminate(consumers: list[Consumer], *, grace_s: float, clock: Clock) -> Non
     1. Every pull loop stops.
     2. Messages that no handler has begun are given back, uncounted.
     3. Running handlers, and messages taken over with `auto_ack = False`, have `grace_s` to end.
-       A message that they want to retry at once goes back as well.
-    4. Messages whose handlers still run are cancelled and given back, uncounted.
+       A message that they want to retry at once goes back as well. A slot of which nothing is in
+       flight any more is passed on at once, however long the handlers of others take.
+    4. Messages whose handlers still run are cancelled and given back, uncounted. An effect that is
+       being finished then has 5 s more: given back, its message could be counted and handled.
     5. The settlers send the rest, under renewed leases; then the slots are released.
     6. Shared parts end when all consumers have left: their checkers may be in the event loop.
 
@@ -31,20 +33,21 @@ def terminate(consumers: list[Consumer], *, grace_s: float, clock: Clock) -> Non
         consumer.pull_loop.ask_to_stop()
     for consumer in consumers:
         consumer.pull_loop.stop(_LAST_WORDS_S)
+        consumer.slots.retire()
     until_s = clock.monotonic_s() + grace_s
     pause = Event()
     while True:
         for consumer in consumers:
             consumer.give_back()
+            consumer.slots.pass_on()
         if all(consumer.is_quiet() for consumer in consumers):
             break
         if clock.monotonic_s() >= until_s:
-            for consumer in consumers:
-                consumer.abandon()
+            _abandon(consumers, pause, clock)
             break
         pause.wait(_LOOK_EVERY_S)
     for consumer in consumers:
-        consumer.executor.stop(0)
+        consumer.stop_handling()
     for consumer in consumers:
         if not consumer.settler.stop(_LAST_WORDS_S):
             consumer.settler.abandon()
@@ -53,3 +56,14 @@ def terminate(consumers: list[Consumer], *, grace_s: float, clock: Clock) -> Non
         consumer.leave()
     for consumer in consumers:
         consumer.close()
+
+
+def _abandon(consumers: list[Consumer], pause: Event, clock: Clock) -> None:
+    """Cancels what runs, and waits until all that is given back or finished has been sent."""
+    for consumer in consumers:
+        consumer.abandon()
+    until_s = clock.monotonic_s() + _LAST_WORDS_S
+    while clock.monotonic_s() < until_s and not all(each.is_settled() for each in consumers):
+        pause.wait(_LOOK_EVERY_S)
+        for consumer in consumers:
+            consumer.give_back()  # an effect that could not be finished

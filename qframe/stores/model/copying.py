@@ -95,7 +95,7 @@ def restore(state: TopicState, section: Section, records: Sequence[Record], now_
         elif section.part == "heads":
             cursor.heads[record.subject or ""] = _head(message, record)
         else:
-            head = cursor.heads[message.subject]
+            head = cursor.heads[record.subject or ""]
             if all(each.seq != message.seq for each in head.behind):
                 head.behind.append(message)
 
@@ -138,7 +138,7 @@ def position_of(number: int, cursor: GroupCursor) -> Position:
     return Position(
         slot=number, floor=cursor.floor, read=cursor.read, base=cursor.base,
         settled=_ranges(sorted(cursor.settled)), published=cursor.published, acked=cursor.acked,
-        cancelled=cursor.cancelled,
+        cancelled=cursor.cancelled, max_parked=cursor.max_parked,
     )  # fmt: skip
 
 

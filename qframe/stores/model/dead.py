@@ -9,7 +9,7 @@ from typing_extensions import override
 
 from qframe.stores.acts import DeadLetters
 from qframe.stores.model import inspect
-from qframe.stores.model.queues import queue
+from qframe.stores.model.queues import park, queue, subject_of
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import DeadLetter, GroupCursor, QueuedHead, TopicState
 from qframe.stores.records import DeadPlace, Record
@@ -95,9 +95,9 @@ def retry(state: TopicState, found: list[tuple[int, GroupCursor, DeadLetter]], n
     for number, cursor, dead_letter in found:
         cursor.dead.remove(dead_letter)
         if not state.topic.has_subjects:
-            cursor.heads[str(dead_letter.seq)] = QueuedHead(
-                dead_letter.message, now_ms, dead_letter.seq
-            )
+            head = QueuedHead(dead_letter.message, now_ms, dead_letter.seq)
+            subject = subject_of(cursor, head.message, head.seq)
+            park(cursor, subject, head, passing=False)
             continue
         cursor.published -= 1
         message = dead_letter.message

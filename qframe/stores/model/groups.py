@@ -20,11 +20,12 @@ class ModelGroups(ModelRole, Groups):
     @override
     def subscribe(
         self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
-        *, beside: Sequence[str] = (),
+        *, beside: Sequence[str] = (), max_parked: int = 0,
     ) -> bool:  # fmt: skip
         with self._lock:
             expires_at_ms = None if expires_ms is None else self._now_ms() + expires_ms
-            return subscribe(self._state(topic), group, start, expires_at_ms, beside)
+            names = (group, *beside)
+            return subscribe(self._state(topic), names, start, expires_at_ms, max_parked)
 
     @override
     def groups(self, topic: Topic) -> list[str]:
@@ -65,10 +66,9 @@ class ModelGroups(ModelRole, Groups):
 
 
 def subscribe(
-    state: TopicState, group: str, start: str, expires_at_ms: int | None, beside: Sequence[str]
+    state: TopicState, names: Sequence[str], start: str, expires_at_ms: int | None, max_parked: int
 ) -> bool:
     """Makes groups collect; False if the first did before."""
-    names = (group, *beside)
     for name in names:
         if expires_at_ms is None:
             state.expiries.pop(name, None)
@@ -83,7 +83,10 @@ def subscribe(
             for slot, cursor in zip(state.slots, cursors, strict=True):
                 first = slot.head if start == "latest" else min(slot.log, default=slot.head)
                 cursor.floor = cursor.read = cursor.base = first
-    return group in new
+    for name in names:
+        for cursor in state.groups[name]:
+            cursor.max_parked = max_parked
+    return names[0] in new
 
 
 def drop(state: TopicState, group: str) -> bool:

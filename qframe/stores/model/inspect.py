@@ -9,6 +9,7 @@ from operator import attrgetter
 from typing_extensions import override
 
 from qframe.codec import time_of_token
+from qframe.stores import rules
 from qframe.stores.base import Inspecting
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import UNCLAIMED, GroupCursor, QueuedHead, StoredMessage, TopicState
@@ -210,11 +211,12 @@ def verify(state: TopicState, now_ms: int) -> list[str]:
         for subject, head in cursor.heads.items():
             if head.in_doing and not head.lease_until_ms:
                 wrong.append(f"{where} subject {subject}: in doing without a lease")
-            if not state.topic.has_subjects and _stands_in_line(cursor, int(subject)):
+            seqs = [head.seq, *(message.seq for message in head.behind)]
+            if not state.topic.has_subjects and any(_stands_in_line(cursor, seq) for seq in seqs):
                 wrong.append(f"{where} subject {subject}: it is also in the line")
             if head.in_doing != bool(head.given) or head.given > 1 + len(head.behind):
                 wrong.append(f"{where} subject {subject}: a run of {head.given}")
-            if head.behind and not head.in_doing and state.topic.kind is not Kind.ORDERED:
+            if head.behind and not head.in_doing and state.topic.kind not in rules.BACKLOGGED:
                 wrong.append(f"{where} subject {subject}: a next round behind a free head")
     return wrong
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import islice
 
 from typing_extensions import override
 
@@ -11,10 +12,10 @@ from qframe.stores import rules
 from qframe.stores.base import Pulling
 from qframe.stores.history import lost_entry
 from qframe.stores.model.publish import arrive
-from qframe.stores.model.queues import add_dead_letter, advance, requeue
+from qframe.stores.model.queues import add_dead_letter, advance, park, requeue, subject_of
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import overdue
-from qframe.stores.model.state import GroupCursor, QueuedHead, StoredMessage, TopicState
+from qframe.stores.model.state import GroupCursor, QueuedHead, Slot, StoredMessage, TopicState
 from qframe.stores.records import told_apart
 from qframe.stores.types import (
     LOST_ERROR,
@@ -25,7 +26,7 @@ from qframe.stores.types import (
     RenewResult,
     RevokeResult,
 )
-from qframe.topic import Kind, Topic
+from qframe.topic import Topic
 
 
 class ModelPulling(ModelRole, Pulling):
@@ -83,10 +84,13 @@ def pull(
             continue
         _bring_in(state, ask.slot, cursor, now_ms, pulled)
         got = _heads(state, cursor, ask, terms, now_ms, pulled)
-        if not state.topic.has_subjects and len(got) < ask.limit:
-            got += _line(state, cursor, ask, ask.limit - len(got), terms, now_ms)
         pulled.deliveries += got
-        more = more or len(got) >= ask.limit
+        left = ask.limit - len(got)
+        if cursor.is_full:
+            pulled.full.append(ask.slot)
+        if not state.topic.has_subjects and left > 0:
+            left -= _line(state, cursor, ask, left, terms, now_ms, pulled)
+        more = more or left <= 0
     times = [
         time for ask in asks if ask.slot not in pulled.fenced
         for time in _times(state, ask.slot, group[ask.slot])
@@ -132,7 +136,7 @@ def revoke(
                 requeue(cursor, state.topic.kind, head, now_ms)
                 count += 1
         if cursor.epoch == ask.epoch and not state.topic.has_subjects:
-            count += shorten_window(cursor, ask.position, receipt)
+            count += revoke_window(state.slots[ask.slot], cursor, ask.position, receipt)
     return RevokeResult(count)
 
 
@@ -147,32 +151,39 @@ def lose(state: TopicState, cursor: GroupCursor, heads: Sequence[QueuedHead], no
 
 
 def lose_window(state: TopicState, number: int, cursor: GroupCursor, now_ms: int) -> int:
-    """Takes a stream's window back: what is unsettled in it leaves the line, lost once."""
-    offsets = [each for each in range(cursor.floor, cursor.read) if each not in cursor.settled]
-    for offset in offsets:
+    """Takes a stream's window back: what is unsettled in it leaves the line.
+
+    Returns how much is lost: all but what is parked behind a head.
+    """
+    unsettled = [each for each in range(cursor.floor, cursor.read) if each not in cursor.settled]
+    lost = 0
+    for offset in unsettled:
         message = state.slots[number].log[offset]
-        leave(cursor, message, offset, rules.FRONT, tries=1, lost=1)
-        if state.topic.history_ms:
-            cursor.keep(lost_entry(message.id, 1, cursor.receipt, now_ms, of_line=True))
+        if leave(cursor, message, offset, rules.FRONT, tries=1, lost=1):
+            lost += 1
+            if state.topic.history_ms:
+                cursor.keep(lost_entry(message.id, 1, cursor.receipt, now_ms, of_line=True))
     cursor.receipt = None
-    return len(offsets)
+    return lost
 
 
-def shorten_window(cursor: GroupCursor, position: int | None, receipt: str) -> int:
-    """Moves a stream's read position back over what a lost reply has handed out; returns how far.
+def revoke_window(slot: Slot, cursor: GroupCursor, position: int | None, receipt: str) -> int:
+    """Takes back what a lost reply has handed out of a stream's line; returns how many.
 
     After a seek a position says nothing, but the lost pull has begun the window.
     """
     start = cursor.read if position is None else max(position, cursor.floor)
-    if cursor.receipt == receipt and not cursor.settled:
+    if cursor.receipt == receipt:
         start = cursor.floor
-    count = cursor.read - start
-    if count <= 0 or max(cursor.settled, default=-1) >= start:
-        return 0
-    cursor.read = start
-    if start == cursor.floor:
-        cursor.receipt = None
-    return count
+    back = [each for each in range(start, cursor.read) if each not in cursor.settled]
+    if len(back) < cursor.read - start:
+        for offset in back:
+            leave(cursor, slot.log[offset], offset, rules.FRONT, tries=0)
+    elif back:
+        cursor.read = start
+        if start == cursor.floor:
+            cursor.receipt = None
+    return len(back)
 
 
 def leave(
@@ -184,10 +195,11 @@ def leave(
     tries: int,
     lost: int = 0,
     error: str | None = None,
-) -> None:
-    """Takes a message out of the line, to be queued for itself."""
+) -> bool:
+    """Takes a message out of the line; returns whether it is the head of its subject."""
     cursor.settle(offset)
-    cursor.heads[str(offset)] = QueuedHead(message, due_ms, offset, tries, lost, error=error)
+    head = QueuedHead(message, due_ms, offset, tries, lost, error=error)
+    return park(cursor, subject_of(cursor, message, offset), head)
 
 
 def _bring_in(
@@ -245,7 +257,7 @@ def _heads(
         head.receipt, head.lease_until_ms, head.given = terms.receipt, until_ms, 1
         got.append(_delivery(ask.slot, subject, head.seq, head.message, terms.receipt,
                              head.tries, head.lost, head.due_ms))  # fmt: skip
-        if kind is not Kind.ORDERED or head.lost:
+        if kind not in rules.BACKLOGGED or head.lost:
             continue
         for message in head.behind[: terms.run - 1]:
             if message.due_ms > now_ms or len(got) >= ask.limit:
@@ -263,32 +275,37 @@ def _line(
     limit: int,
     terms: PullTerms,
     now_ms: int,
-) -> list[Delivery]:
-    """Reads on in a stream's line, from the caller's position where that is behind."""
+    pulled: PullResult,
+) -> int:
+    """Reads on in a stream's line, from the caller's position where that is behind.
+
+    Puts messages of parked keys behind these. Returns how many messages it has read.
+    """
     slot = state.slots[ask.slot]
     start = cursor.read
     if ask.position is not None:
         start = min(start, max(ask.position, cursor.floor))
-    offsets = range(start, min(start + limit, slot.head))
+    end = cursor.read if cursor.is_full else slot.head
+    unsettled = (each for each in range(start, end) if each not in cursor.settled)
+    offsets = list(islice(unsettled, limit))
     if not offsets:
-        return []
+        return 0
     if cursor.floor == cursor.read:
         cursor.receipt = terms.receipt
     cursor.read = max(cursor.read, offsets[-1] + 1)
     cursor.lease_until_ms = now_ms + terms.lease_ms
-    return [
-        _delivery(
-            ask.slot,
-            None,
-            each,
-            slot.log[each],
-            cursor.receipt or "",
-            1,
-            0,
-            slot.log[each].joined_at_ms,
-        )
-        for each in offsets
-    ]
+    is_parked = False
+    for each in offsets:
+        message = slot.log[each]
+        is_parked = cursor.max_parked > 0 and subject_of(cursor, message, each) in cursor.heads
+        if is_parked:
+            leave(cursor, message, each, rules.FRONT, tries=0)
+        else:
+            pulled.deliveries.append(_delivery(ask.slot, None, each, message, cursor.receipt or "",
+                                               1, 0, message.joined_at_ms))  # fmt: skip
+    if is_parked:
+        pulled.stops[ask.slot] = offsets[-1] + 1
+    return len(offsets)
 
 
 def _delivery(

@@ -41,6 +41,10 @@ class ModelRosters(ModelRole, Rosters):
         self._on_roster(topic, group, lambda roster, now: release_slots(roster, member, slots, now))
 
     @override
+    def retire(self, topic: Topic, group: str, member: str) -> None:
+        self._on_roster(topic, group, lambda roster, now: retire(roster, member, now))
+
+    @override
     def leave(self, topic: Topic, group: str, member: str) -> None:
         self._on_roster(topic, group, lambda roster, now: leave(roster, member, now))
 
@@ -97,6 +101,15 @@ def release_slots(roster: RosterState, member: str, slots: Sequence[int], now_ms
         if slot in roster.owners and roster.owners[slot].member == member:
             del roster.owners[slot]
             roster.version = fresh_version()
+
+
+def retire(roster: RosterState, member: str, now_ms: int) -> None:
+    """Marks a member as one that is to own nothing."""
+    drop_passed(roster, now_ms)
+    known = roster.members.get(member)
+    if known is not None and not known.retiring:
+        roster.members[member] = msgspec.structs.replace(known, retiring=True)
+        roster.version = fresh_version()
 
 
 def leave(roster: RosterState, member: str, now_ms: int) -> None:

@@ -49,6 +49,17 @@ class ModelSearching(ModelRole, Searching):
             return in_time(found, topic, self._now_ms())
 
     @override
+    def last_ended(self, topic: Topic, key: str) -> list[HistoryEntry]:
+        with self._lock:
+            found = [
+                msgspec.structs.replace(entry, group=group, slot=number)
+                for group, cursors in sorted(self._state(topic).groups.items())
+                for number, cursor in enumerate(cursors)
+                for entry in cursor.history.get(cursor.endings.get(key, ("", 0))[0], ())
+            ]
+            return in_time(found, topic, self._now_ms())
+
+    @override
     def scan(
         self, topic: Topic, place: str | None = None, limit: int = 500,
         sought: Sought | None = None,

@@ -10,7 +10,7 @@ from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
 from qframe.stores.base import Settling
-from qframe.stores.history import entry_of
+from qframe.stores.history import entry_of, key_of
 from qframe.stores.model.pull import leave
 from qframe.stores.model.queues import add_dead_letter, advance, requeue
 from qframe.stores.model.role import ModelRole
@@ -35,7 +35,7 @@ class ModelSettling(ModelRole, Settling):
             if topic.history_ms:
                 for one, result in zip(settlements, results, strict=True):
                     if result is Settled.SETTLED and one.id:
-                        cursors[one.slot].keep(entry_of(one, now_ms))
+                        cursors[one.slot].keep(entry_of(one, now_ms), key_of(topic, one.subject))
         self._ring()
         return results
 

@@ -8,7 +8,7 @@ import msgspec
 
 from qframe.roster import NO_VERSION, Member, Owner
 from qframe.stores.bucket import Bucket
-from qframe.stores.history import ENTRIES
+from qframe.stores.history import ENTRIES, LAST
 from qframe.stores.records import HistoryEntry
 from qframe.stores.rules import rank_of
 from qframe.stores.types import NO_EPOCH, WorkerReport
@@ -33,7 +33,7 @@ class StoredMessage(msgspec.Struct, eq=False):
 
 
 class QueuedHead(msgspec.Struct, eq=False):
-    """The first message of a subject, or one that left a stream's line."""
+    """The first message of a subject, or of those of a key that left a stream's line."""
 
     message: StoredMessage
     due_ms: int
@@ -82,20 +82,32 @@ class GroupCursor(msgspec.Struct, eq=False):
     published: int = 0
     acked: int = 0
     cancelled: int = 0
+    max_parked: int = 0
     history: dict[str, list[HistoryEntry]] = {}
+    endings: dict[str, tuple[str, int]] = {}
 
-    def keep(self, entry: HistoryEntry) -> None:
-        """Adds to the history of a message; the oldest entry makes room."""
+    @property
+    def is_full(self) -> bool:
+        """Whether so much is parked that the line is not read."""
+        return 0 < self.max_parked <= sum(len(head.behind) for head in self.heads.values())
+
+    def keep(self, entry: HistoryEntry, key: str | None = None) -> None:
+        """Adds to the history of a message, the oldest entry makes room; and to ends by key."""
         entries = self.history.setdefault(entry.id, [])
         entries.append(entry)
         del entries[:-ENTRIES]
+        if key is not None and entry.verdict in LAST:
+            self.endings[key] = (entry.id, entry.ended_ms)
 
     def forget(self, until_ms: int, limit: int) -> int:
-        """Forgets what history has ended until then; returns of how many messages."""
+        """Forgets what history has ended until then; returns of how many messages and keys."""
         old = [name for name, kept in self.history.items() if kept[-1].ended_ms <= until_ms]
         for name in old[: max(0, limit)]:
             del self.history[name]
-        return min(len(old), max(0, limit))
+        keys = [key for key, (_, ended_ms) in self.endings.items() if ended_ms <= until_ms]
+        for key in keys[: max(0, limit - len(old))]:
+            del self.endings[key]
+        return min(len(old) + len(keys), max(0, limit))
 
     def settle(self, offset: int) -> None:
         """Notes an offset as settled; the floor moves up as far as it can."""

@@ -10,7 +10,7 @@ from typing_extensions import override
 
 from qframe.outcomes import Moved
 from qframe.stores.acts import StoredTimers
-from qframe.stores.history import changes_of, timer_entry
+from qframe.stores.history import changes_of, key_of, timer_entry
 from qframe.stores.model import inspect
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import GroupCursor, QueuedHead, TopicState
@@ -106,7 +106,7 @@ def edit(
             if body is not None:
                 # The message itself may stand elsewhere too: behind another head, among the dead.
                 head.message = msgspec.structs.replace(head.message, body=body, headers=headers)
-            _keep(state, cursor, head, entry)
+            _keep(state, cursor, subject, head, entry)
     return result
 
 
@@ -123,18 +123,19 @@ def cancel(
         for _, cursor, head in find(state, subject):
             del cursor.heads[subject]
             cursor.cancelled += 1 + len(head.behind)
-            _keep(state, cursor, head, entry)
+            _keep(state, cursor, subject, head, entry)
     return result
 
 
 def _keep(
     state: TopicState,
     cursor: GroupCursor,
+    subject: str,
     head: QueuedHead,
     entry: Callable[[str, int], HistoryEntry],
 ) -> None:
     if state.topic.history_ms:
-        cursor.keep(entry(head.message.id, head.tries))
+        cursor.keep(entry(head.message.id, head.tries), key_of(state.topic, subject))
 
 
 def _outcome_of(state: TopicState, subject: str, if_due_ms: int | None) -> Moved:

@@ -20,7 +20,7 @@ Per slot and group, after `g:<group>:` (what no group has claimed stands under a
     todo             by rank    heads that are due; the member is due, seq, subject
     doing            by lease   heads that are handed out
     next             a hash     the next round behind a head in doing
-    behind:<subject> a list     what stands behind an ordered head
+    behind:<subject> a list     what stands behind the head of an ordered subject, or a parked key
     dead, graves     dead messages, by when they died; the member is the seq; a hash of the rest
     named, keyed     leads to them: an id or a key, and the seq; all with the score 0
 
@@ -37,7 +37,8 @@ A head's member stands in exactly one of the four sorted sets, its value in `bod
 stands, so a change of state moves a few bytes and never the message, and each count is one ZCARD.
 Equal scores sort by member, bytes in order: so todo is ordered by rank, then due, then seq, without
 a score that would have to hold all three. The cursor counts what stands behind heads that wait
-(`parked`) or are handed out (`running`). Numbers are big-endian (`parts/head.lua`).
+(`parked`) or are handed out (`running`), and of a stream all that does (`behind`). Numbers are
+big-endian (`parts/head.lua`).
 
 A message is an envelope, `[id, key, headers, body]` in msgpack, from the producer to the handler.
 Its time of publishing is the server's and its body opaque, so what only the server knows stands
@@ -51,7 +52,9 @@ it, one receipt, one lease. A pull writes the cursor once and so does a settleme
 messages they are about; the log is read beside the script (`log_readahead`). When the lease passes
 or a new epoch comes, what is unsettled is copied out of the log into `body` under the text of its
 offset, and goes through the sorted sets by itself, with due 0 and its offset as seq: before all
-else, in order.
+else, in order. Where the group keeps order (`max_parked` in the cursor), it is copied under its
+key, in line with what has left of that (`parts/park.lua`), and a pull that finds anything in `body`
+reads the log itself, takes from the line what is of those keys, and says which offsets to skip.
 
 A script is one atomic step. It checks the epoch in the cursor, and the receipt in `tries` or in the
 cursor, before it changes anything, and takes the time from its server, once. A publisher gives one

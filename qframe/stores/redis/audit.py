@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Iterable, Iterator
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 import msgspec
 
@@ -13,7 +13,7 @@ from qframe.errors import StoreDamaged, UnknownGroup
 from qframe.stores import faults
 from qframe.stores.faults import Fault, Part
 from qframe.stores.records import Stats
-from qframe.stores.redis.counts import cursor_of, stats_of
+from qframe.stores.redis.counts import counts_of, cursor_of, stats_of
 from qframe.stores.redis.dead import By
 from qframe.stores.redis.envelopes import (
     LENGTH,
@@ -32,6 +32,7 @@ from qframe.stores.redis.groups import names
 from qframe.stores.redis.keys import UNCLAIMED, Argument, SlotKeys
 from qframe.stores.redis.logs import log
 from qframe.stores.redis.reading import Malformed, place_of
+from qframe.stores.rules import BACKLOGGED
 from qframe.topic import Kind
 
 PAGE: Final = 500
@@ -142,7 +143,7 @@ def _slot(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Faul
         (keys.key(one.slot, "ended", one.group), "ZCARD"),
     ])  # fmt: skip
     if kept != ended:
-        what = f"{kept} messages have a history, and {ended} of them an end"
+        what = f"{kept} messages and keys have a history, and {ended} of them an end"
         yield Fault(where, what, one.group, one.slot, left=faults.HISTORY)
 
 
@@ -168,8 +169,8 @@ def _line(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Faul
         if not receipt or not int(lease):
             left = None if is_ordered else faults.POSITION
             yield wrong("a window without a receipt or lease", left)
-    for subject in redis.ask(keys.key(slot, "body", group), "HKEYS"):
-        if cursor.state_of(int(subject)) != "settled":
+    for subject, seqs in _offsets_of(redis, keys, group, slot, cursor.has_backlog):
+        if any(cursor.state_of(seq) != "settled" for seq in seqs):
             place = f"{where} subject {shown(subject)}"
             what = "it is also in the line"
             yield Fault(place, what, group, slot, Part.SUBJECT, subject, left=faults.TWO_PLACES)
@@ -185,6 +186,19 @@ def _line(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Faul
             yield Fault(place, message.error, group, slot, left=faults.UNREADABLE)
     if expected < one.head:
         yield wrong(f"offsets {expected} to {one.head - 1} are not in the log", faults.LOST)
+
+
+def _offsets_of(
+    redis: Redis, keys: SlotKeys, group: str, slot: int, has_backlog: bool
+) -> Iterator[tuple[bytes, list[int]]]:
+    """The offsets of the messages of each subject of a stream."""
+    bodies = pairs(redis, keys.key(slot, "body", group), "HSCAN")
+    for subject, value in bodies.items():
+        behind = []
+        if has_backlog:
+            key = keys.key(slot, "behind:", group) + subject
+            behind = redis.ask(key, "LRANGE", 0, -1)
+        yield subject, [letter_of(each, slot).seq for each in (value, *behind)]
 
 
 def _later(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Fault]:
@@ -206,7 +220,7 @@ def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[
         place = f"{where} subject {shown(subject)}"
         return Fault(place, what, group, slot, Part.SUBJECT, subject, member, left)
 
-    is_ordered = keys.topic.kind is Kind.ORDERED
+    is_ordered = keys.topic.kind in BACKLOGGED
     before = counts_of(redis, keys, group, slot) if is_ordered else None
     bodies = pairs(redis, key("body"), "HSCAN")
     states = pairs(redis, key("tries"), "HSCAN")
@@ -241,40 +255,15 @@ def _subjects(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[
             yield wrong(subject, what, left, member)
     after = counts_of(redis, keys, group, slot) if is_ordered else None
     if after is not None and after == before:
-        there = len(bodies) + sum(lengths.values()) + after.held
-        if missing := after.unsettled() - there:
+        behind = sum(lengths.values())
+        there = len(bodies) + behind + after.held
+        if keys.topic.kind is Kind.STREAM:
+            if missing := after.behind - behind:
+                what = f"{after.behind} messages are counted behind heads, {behind} exist"
+                yield Fault(where, what, group, slot, Part.COUNT, missing)
+        elif missing := after.unsettled() - there:
             what = f"{after.unsettled()} messages are not settled, {there} exist"
             yield Fault(where, what, group, slot, Part.COUNT, missing)
-
-
-class SlotCounts(NamedTuple):
-    """The counts of an ordered slot, which stand still or not."""
-
-    published: int
-    acked: int
-    cancelled: int
-    parked: int
-    running: int
-    dead: int
-    held: int
-
-    def unsettled(self) -> int:
-        """How many messages there should be."""
-        return self.published + self.held - self.acked - self.cancelled - self.dead
-
-
-def counts_of(redis: Redis, keys: SlotKeys, group: str, slot: int) -> SlotCounts:
-    """The counts of a slot as they are now."""
-    names = ("published", "acked", "cancelled", "parked", "running")
-    found, dead, held = redis.ask_many(
-        [
-            (keys.key(slot, "cursor", group), "HMGET", *names),
-            (keys.key(slot, "dead", group), "ZCARD"),
-            (keys.key(slot, "letters"), "HLEN"),
-        ]
-    )
-    published, acked, cancelled, parked, running = (int(each or 0) for each in found)
-    return SlotCounts(published, acked, cancelled, parked, running, dead, held)
 
 
 def _dead(redis: Redis, keys: SlotKeys, one: Stats, where: str) -> Iterator[Fault]:

@@ -10,8 +10,8 @@ from contextlib import suppress
 from typing import Any, Final
 
 from qframe.clock import SYSTEM_CLOCK
-from qframe.drivers.redis import Redis
-from qframe.drivers.redis_servers import FAILURES
+from qframe.drivers.redis import Command, Redis
+from qframe.drivers.redis_connections import FAILURES, Wire
 from qframe.errors import QFrameError
 
 CHECK_EVERY_S: Final = 10.0
@@ -39,9 +39,8 @@ class SubscribedBell:
         self._redis = redis
         self._channels = channels
         self._release = release
-        self._subscription: Any = None
+        self._subscription: Wire | None = None
         self._poller = select.poll()
-        self._is_fresh = False
         self._asked = False
         self._slots: set[int] = set()
         self._any = False
@@ -61,10 +60,10 @@ class SubscribedBell:
         with self._waiting:
             while not self._closed:
                 left_s = max(0.0, until_s - SYSTEM_CLOCK.monotonic_s())
-                if self._subscription is None:
+                if (subscription := self._subscription) is None:
                     return self._begin_anew(left_s)
                 try:
-                    rung = self._listen(min(left_s, CHECK_EVERY_S))
+                    rung = self._listen(subscription, min(left_s, CHECK_EVERY_S))
                 except _BROKEN:
                     self._break_off()
                     continue
@@ -106,66 +105,86 @@ class SubscribedBell:
             self._subscribe()
             self._pause_s = FIRST_PAUSE_S
         except _BROKEN:
-            self._rung_by_hand(min(left_s, self._pause_s))
+            self._await_rings(min(left_s, self._pause_s))
             self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
         return True
 
     def _subscribe(self) -> None:
         subscription = self._redis.listener()
         try:
-            subscription.send_command("SUBSCRIBE", *self._channels)
-            for _ in self._channels:
-                subscription.read_response()
+            subscription.send(_words("SUBSCRIBE", *self._channels))
+            _sound([subscription.reply() for _ in self._channels])
         except BaseException:
-            subscription.disconnect()
+            subscription.driver.disconnect()
             raise
         poller = select.poll()
-        poller.register(subscription._sock, select.POLLIN)  # noqa: SLF001 - it has no public name
+        poller.register(subscription.fileno, select.POLLIN)
         poller.register(self._reader, select.POLLIN)
         self._subscription, self._poller = subscription, poller
-        self._asked, self._is_fresh = False, True
+        self._asked = False
+        if self._hear(subscription):  # with the replies, so that poll does not see it
+            self.ring()
 
-    def _listen(self, timeout_s: float) -> bool:
+    def _listen(self, subscription: Wire, timeout_s: float) -> bool:
         """Waits for a word, on the subscription or by hand; returns whether there was one."""
-        subscription = self._subscription
+        ready = self._poller.poll(timeout_s * 1000)
+        if not ready:
+            self._check(subscription, timeout_s)
+            return False
         rung = False
-        # What redis-py reads ahead is not seen by poll. Later on nothing is: see the end of this.
-        if not (self._is_fresh and subscription.can_read(0)):
-            ready = self._poller.poll(timeout_s * 1000)
-            if not ready:
-                self._check(timeout_s)
-                return False
-            if any(descriptor == self._reader for descriptor, _ in ready):
-                rung = self._rung_by_hand(0)
-        self._is_fresh = False
-        while subscription.can_read(0):
-            reply = subscription.read_response()
+        for descriptor, _ in ready:
+            if descriptor == self._reader:
+                self._take_rings()
+                rung = True
+            else:
+                subscription.read()
+                rung = self._hear(subscription) or rung
+        return rung
+
+    def _hear(self, subscription: Wire) -> bool:
+        """Takes in the words that were read; returns whether one of them rings."""
+        rung = False
+        for word in _sound(subscription.replies_so_far()):
             self._asked = False
-            if reply[0] == b"message":
-                self._slots.add(int(reply[2]))
+            if word[0] == b"message":
+                self._slots.add(int(word[2]))
                 rung = True
         return rung
 
-    def _check(self, waited_s: float) -> None:
+    def _check(self, subscription: Wire, waited_s: float) -> None:
         """Asks a quiet subscription whether it is alive; its answer must come before the next."""
         if waited_s >= CHECK_EVERY_S:
             if self._asked:
                 raise TimeoutError("the subscription has ended")
-            self._subscription.send_command("PING")
+            subscription.send(_words("PING"))
             self._asked = True
 
-    def _rung_by_hand(self, timeout_s: float) -> bool:
+    def _await_rings(self, timeout_s: float) -> None:
+        """Waits for rings by hand, where there is no subscription."""
         poller = select.poll()
         poller.register(self._reader, select.POLLIN)
-        if not poller.poll(timeout_s * 1000):
-            return False
+        if poller.poll(timeout_s * 1000):
+            self._take_rings()
+
+    def _take_rings(self) -> None:
         with suppress(BlockingIOError):
             os.read(self._reader, 65536)
         self._any = True
-        return True
 
     def _break_off(self) -> None:
         subscription, self._subscription = self._subscription, None
         if subscription is not None:
             with suppress(*_BROKEN):
-                subscription.disconnect()
+                subscription.driver.disconnect()
+
+
+def _words(*words: str) -> bytes:
+    return Command(b"", words).packed(True)
+
+
+def _sound(replies: list[Any]) -> list[Any]:
+    """The replies themselves, if none of them is an error."""
+    for reply in replies:
+        if isinstance(reply, Exception):
+            raise reply
+    return replies

@@ -22,7 +22,7 @@ from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.topic import Topic
 
 LENGTH: Final = struct.Struct(">I")
-_COUNTS: Final = ("floor", "read", "base", "published", "acked", "cancelled")
+_COUNTS: Final = ("floor", "read", "base", "published", "acked", "cancelled", "max_parked")
 _MEMORIES: Final = {"marks": ("ids", "ZSCAN"), "sequences": ("sequences", "HSCAN")}
 
 

@@ -23,6 +23,7 @@ class StreamPosition(NamedTuple):
     settled: list[int]
     receipt: str = ""
     lease_until_ms: int = 0
+    has_backlog: bool = False
 
     def state_of(self, offset: int) -> str:
         """Where an offset of the line stands."""
@@ -95,12 +96,43 @@ def _stats(slot: int, group: str, reply: list[Any]) -> Stats:
 def cursor_of(redis: Redis, keys: SlotKeys, group: str, slot: int) -> StreamPosition:
     """Where a group stands in a stream's slot."""
     key = keys.key(slot, "cursor", group)
-    names = ("floor", "read", "settled", "receipt", "lease")
-    floor, read, settled, receipt, lease = redis.ask(key, "HMGET", *names)
+    names = ("floor", "read", "settled", "receipt", "lease", "max_parked")
+    floor, read, settled, receipt, lease, max_parked = redis.ask(key, "HMGET", *names)
     return StreamPosition(
         int(floor or 0), int(read or 0), unpack(settled) if settled else [],
-        (receipt or b"").decode(), int(float(lease or 0)),
+        (receipt or b"").decode(), int(float(lease or 0)), max_parked is not None,
     )  # fmt: skip
+
+
+class SlotCounts(NamedTuple):
+    """The counts of a slot with a backlog, which stand still or not."""
+
+    published: int
+    acked: int
+    cancelled: int
+    parked: int
+    running: int
+    behind: int
+    dead: int
+    held: int
+
+    def unsettled(self) -> int:
+        """How many messages there should be."""
+        return self.published + self.held - self.acked - self.cancelled - self.dead
+
+
+def counts_of(redis: Redis, keys: SlotKeys, group: str, slot: int) -> SlotCounts:
+    """The counts of a slot as they are now."""
+    names = ("published", "acked", "cancelled", "parked", "running", "behind")
+    found, dead, held = redis.ask_many(
+        [
+            (keys.key(slot, "cursor", group), "HMGET", *names),
+            (keys.key(slot, "dead", group), "ZCARD"),
+            (keys.key(slot, "letters"), "HLEN"),
+        ]
+    )
+    published, acked, cancelled, parked, running, behind = (int(each or 0) for each in found)
+    return SlotCounts(published, acked, cancelled, parked, running, behind, dead, held)
 
 
 _MORE = 1

@@ -25,10 +25,10 @@ class RedisGroups(RedisRole, Groups):
     @override
     def subscribe(
         self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
-        *, beside: Sequence[str] = (),
+        *, beside: Sequence[str] = (), max_parked: int = 0,
     ) -> bool:  # fmt: skip
         names = (group, *beside)
-        new = self._call(topic, subscribe, names, start, expires_ms, self._now())
+        new = self._call(topic, subscribe, names, start, expires_ms, max_parked, self._now())
         for name in new:
             self._readahead.forget(topic.name, name)  # one of that name may have been dropped
         return group in new
@@ -85,6 +85,7 @@ def subscribe(
     groups: Sequence[str],
     start: str,
     expires_ms: int | None,
+    max_parked: int,
     now: str,
 ) -> list[str]:
     """Makes groups collect; returns the new ones among them.
@@ -98,7 +99,7 @@ def subscribe(
 
     def call(slot: int, how: Mapping[str, str]) -> Call:
         pairs = [word for pair in how.items() for word in pair]
-        return keys.call("subscribe", slot, now, kind, expires, *pairs)
+        return keys.call("subscribe", slot, now, kind, expires, max_parked, *pairs)
 
     starts = dict.fromkeys(groups, start)
     [reply] = redis.run([call(0, starts)])

@@ -6,18 +6,28 @@
 from __future__ import annotations
 
 import struct
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from qframe.codec import time_of_token
 from qframe.drivers.redis import Redis
 from qframe.outcomes import Verdict
-from qframe.stores.history import CANCELLED, EDITED, LOST, kept_error, kept_place, named, worker_of
+from qframe.stores.history import (
+    CANCELLED,
+    EDITED,
+    LOST,
+    kept_error,
+    kept_place,
+    key_of,
+    named,
+    worker_of,
+)
 from qframe.stores.records import HistoryEntry
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.types import Settlement
+from qframe.topic import Topic
 
-Note = tuple[str, int, int, int, str]
+Note = tuple[str, int, int, int, str, str]
 
 _VERDICTS: Final = (
     Verdict.ACK, Verdict.RETRY, Verdict.DEAD, Verdict.RELEASE, LOST, EDITED, CANCELLED,
@@ -26,17 +36,18 @@ _NUMBER_OF: Final = {verdict: number for number, verdict in enumerate(_VERDICTS,
 _ENTRY: Final = struct.Struct(">QQBI")
 
 
-def notes_of(settlements: Iterable[Settlement]) -> list[Note | bool]:
+def notes_of(topic: Topic, settlements: Iterable[Settlement]) -> list[Note | bool]:
     """The notes of settlements: for Lua, False for one without an id."""
-    return [_note(one) if one.id else False for one in settlements]
+    return [_note(topic, one) if one.id else False for one in settlements]
 
 
-def _note(one: Settlement) -> Note:
+def _note(topic: Topic, one: Settlement) -> Note:
     words = f"@{worker_of(one.receipt) or ''}"
     if one.error:
         words += f"\n{kept_error(one)}\n{kept_place(one) or ''}"
     took_ms = -1 if one.took_ms is None else max(0, one.took_ms)
-    return one.id, took_ms, _NUMBER_OF[one.verdict], one.attempt, words
+    key = key_of(topic, one.subject) or ""
+    return one.id, took_ms, _NUMBER_OF[one.verdict], one.attempt, words, key
 
 
 def lines_of(keys: SlotKeys, by: str | None, changes: str = "") -> str:
@@ -46,16 +57,26 @@ def lines_of(keys: SlotKeys, by: str | None, changes: str = "") -> str:
 
 def found(redis: Redis, keys: SlotKeys, message_id: str, slot: int | None) -> list[HistoryEntry]:
     """The entries of a message, by group and slot."""
-    slots = range(keys.topic.slots) if slot is None else [slot]
-    replies = redis.run([keys.call("history", each, message_id) for each in slots])
+    return _looked_up(redis, keys, range(keys.topic.slots) if slot is None else [slot], message_id)
+
+
+def found_by_key(redis: Redis, keys: SlotKeys, key: str) -> list[HistoryEntry]:
+    """The entries of the message of a key that has ended last, by group."""
+    return _looked_up(redis, keys, [keys.topic.slot_of(key.encode())], "", key)
+
+
+def _looked_up(
+    redis: Redis, keys: SlotKeys, slots: Sequence[int], message_id: str, key: str = ""
+) -> list[HistoryEntry]:
+    replies = redis.run([keys.call("history", each, message_id, key) for each in slots])
     return [
         entry
-        for group, each, value in sorted(
-            (name.decode(), each, value)
+        for group, each, name, value in sorted(
+            (group.decode(), each, name.decode(), value)
             for each, flat in zip(slots, replies, strict=True)
-            for name, value in zip(flat[::2], flat[1::2], strict=True)
+            for group, name, value in zip(flat[::3], flat[1::3], flat[2::3], strict=True)
         )
-        for entry in _entries(value, group, each, message_id)
+        for entry in _entries(value, group, each, name)
     ]
 
 

@@ -30,6 +30,7 @@ from qframe.stores.redis.groups import keeping, names
 from qframe.stores.redis.keys import UNCLAIMED, SlotKeys
 from qframe.stores.redis.logs import log
 from qframe.stores.redis.role import RedisRole
+from qframe.stores.rules import BACKLOGGED
 from qframe.topic import Topic
 
 PAGE = 200
@@ -223,6 +224,20 @@ class SlotReader:
 
     def heads(self, state: str) -> Iterator[Record]:
         """Heads that stand in a state, each followed by what is behind it."""
+        for each in self._standing(state):
+            head = self._record(each)
+            yield head
+            for number, value in enumerate(self.behind(each.subject), start=1):
+                yield record_behind(self._place, self._group, self._slot, head, number, value)
+
+    def first(self, state: str) -> Iterator[Record]:
+        """Heads that stand in a state."""
+        return map(self._record, self._standing(state))
+
+    def _record(self, head: _StandingHead) -> Record:
+        return _record_of_head(self._place, self._group, self._slot, head, self._now_ms)
+
+    def _standing(self, state: str) -> Iterator[_StandingHead]:
         if state == "todo":
             yield from self._todo()
             return
@@ -232,30 +247,20 @@ class SlotReader:
                 self._place.key(self._slot, name, self._group), "ZRANGE", 0, -1
             )
         heads = _heads(self._redis, self._place, self._group, self._slot, subjects)
-        heads.sort(key=lambda each: (each.lease or 0, each.letter.due, each.letter.seq))
-        yield from self._with_behind(heads)
+        yield from sorted(heads, key=lambda one: (one.lease or 0, one.letter.due, one.letter.seq))
 
-    def _todo(self) -> Iterator[Record]:
+    def _todo(self) -> Iterator[_StandingHead]:
         start = 0
         key = self._place.key(self._slot, "todo", self._group)
         while members := self._redis.ask(key, "ZRANGE", start, start + PAGE - 1):
             subjects = [member[TICKET.size :] for member in members]
-            yield from self._with_behind(
-                _heads(self._redis, self._place, self._group, self._slot, subjects)
-            )
+            yield from _heads(self._redis, self._place, self._group, self._slot, subjects)
             start += PAGE
-
-    def _with_behind(self, heads: list[_StandingHead]) -> Iterator[Record]:
-        for each in heads:
-            head = _record_of_head(self._place, self._group, self._slot, each, self._now_ms)
-            yield head
-            for number, value in enumerate(self.behind(each.subject), start=1):
-                yield record_behind(self._place, self._group, self._slot, head, number, value)
 
     def behind(self, subject: bytes) -> list[bytes]:
         """The messages behind a head."""
         keys, slot = self._place, self._slot
-        if keys.topic.kind == "ordered":
+        if keys.topic.kind in BACKLOGGED:
             key = keys.key(slot, "behind:", self._group) + subject
             found: list[bytes] = self._redis.ask(key, "LRANGE", 0, self._at_most)
             return found

@@ -104,7 +104,7 @@ def _from_subjects(
         )
         for ask in asks
     ]  # fmt: skip
-    for ask, reply in zip(asks, redis.run(calls, partly=True), strict=True):
+    for ask, reply in zip(asks, _run(redis, asks, calls), strict=True):
         if _owned(redis, keys, group, ask, reply, pulled):
             pulled.gaps += reply[4]
             _give(SlotPull(redis, keys, group, ask, now), reply[5], terms.receipt, pulled)
@@ -127,15 +127,15 @@ def _from_stream(
         requests.append(
             keys.call(
                 "pull_stream", ask.slot, now, group, ask.epoch, terms.receipt, ask.limit,
-                terms.lease_ms, terms.max_attempts, "" if ask.position is None else ask.position,
-                keeps,
+                terms.lease_ms, terms.max_attempts, terms.run,
+                "" if ask.position is None else ask.position, keeps,
             )
         )  # fmt: skip
         ahead = readahead.ahead(keys, group, ask.slot, ask.epoch, ask.limit)
         aheads.append(ahead is not None)
         if ahead is not None:
             requests.append(ahead)
-    replies = iter(redis.run(requests, partly=True))
+    replies = iter(_run(redis, asks, requests))
     for ask, has_ahead in zip(asks, aheads, strict=True):
         reply = next(replies)
         entries = next(replies) if has_ahead else ()
@@ -150,6 +150,10 @@ def _from_stream(
             window = reply[5].decode()
             if not is_sound:
                 line = of_line(share, line, (start, stop), window, pulled)
+            if skipped := reply[8]:
+                line = _without(line, skipped)
+                if skipped[-1] == stop:
+                    pulled.stops[ask.slot] = stop
         except StoreUnavailable as error:
             _doubt(pulled, ask.slot, error)
             continue
@@ -158,6 +162,20 @@ def _from_stream(
         for one in line:
             one.receipt = window
         pulled.deliveries += line
+        if reply[9]:
+            pulled.full.append(ask.slot)
+
+
+def _run(redis: Redis, asks: Sequence[PullRequest], requests: Sequence[Request]) -> list[Any]:
+    """The replies; of one slot, as where a bell has rung, in the shortest way."""
+    return (redis.few if len(asks) == 1 else redis.run)(requests, partly=True)
+
+
+def _without(line: list[Delivery], skipped: list[int]) -> list[Delivery]:
+    """The messages of a line that are in none of some ranges of offsets."""
+    bounds = zip(skipped[::2], skipped[1::2], strict=True)
+    parked = {offset for start, end in bounds for offset in range(start, end)}
+    return [one for one in line if one.seq not in parked]
 
 
 def _owned(

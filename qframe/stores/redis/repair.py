@@ -18,18 +18,17 @@ from qframe.stores.acts import Repairing
 from qframe.stores.faults import Mendable, Part, mendable, recounted
 from qframe.stores.redis.audit import (
     PLACES,
-    SlotCounts,
-    counts_of,
     lengths_of,
     missing_of,
     pairs,
     verify,
 )
-from qframe.stores.redis.counts import stats_of
+from qframe.stores.redis.counts import SlotCounts, counts_of, cursor_of, stats_of
 from qframe.stores.redis.envelopes import shown, state_of
 from qframe.stores.redis.groups import known
 from qframe.stores.redis.keys import Argument, SlotKeys
 from qframe.stores.redis.role import RedisRole
+from qframe.stores.rules import BACKLOGGED
 from qframe.topic import Kind, Topic
 
 LOOKS: Final = 10
@@ -96,7 +95,11 @@ def _recount(redis: Redis, keys: SlotKeys, wrong: Mendable, now: str) -> list[st
     changes: dict[str, int] = {}
     key = keys.key(slot, "cursor", group)
     mends = redis.ask(key, "HGET", "mends") or b"0"
-    if keys.topic.kind is not Kind.ORDERED:
+    is_stream = keys.topic.kind is Kind.STREAM
+    may_have_backlog = keys.topic.kind in BACKLOGGED
+    if is_stream:
+        may_have_backlog = cursor_of(redis, keys, group, slot).has_backlog
+    if not may_have_backlog:
         [one] = stats_of(redis, keys, group, [slot], now)  # of one moment
         missing = missing_of(one)
         settled = one.settled
@@ -109,6 +112,9 @@ def _recount(redis: Redis, keys: SlotKeys, wrong: Mendable, now: str) -> list[st
         else:
             return ["its counts do not stand still: pause the group, and repair again"]
         missing, settled = before.unsettled() - there, before.acked
+        if is_stream:
+            [one] = stats_of(redis, keys, group, [slot], now)
+            missing = missing_of(one) - changes["behind"]
     _share_out(changes, missing, settled, keys.topic.kind)
     member = " ".join(f"{name} {by}" for name, by in changes.items() if by)
     if not member or not mend(redis, keys, group, slot, "count", mends, member, now):
@@ -130,7 +136,10 @@ def _share_out(changes: dict[str, int], missing: int, settled: int, kind: Kind) 
 def _there(
     redis: Redis, keys: SlotKeys, group: str, slot: int, counts: SlotCounts
 ) -> tuple[int, dict[str, int]]:
-    """How many messages of an ordered slot there are, and by how much its other counts differ."""
+    """How many messages there are, and by how much counts of the backlog differ.
+
+    In a stream it is those that have left the line.
+    """
 
     def key(name: str) -> bytes:
         return keys.key(slot, name, group)
@@ -142,5 +151,8 @@ def _there(
     doing = pairs(redis, key("doing"), "ZSCAN")
     parked = sum(lengths.get(each, 0) for each in waiting)
     running = sum(state_of(states.get(each)).given for each in doing)
+    behind = sum(lengths.values())
     differ = {"parked": parked - counts.parked, "running": running - counts.running}
-    return len(bodies) + sum(lengths.values()) + counts.held, differ
+    if keys.topic.kind is Kind.STREAM:
+        differ["behind"] = behind - counts.behind
+    return len(bodies) + behind + counts.held, differ

@@ -37,6 +37,10 @@ class RedisRosters(RedisRole, Rosters):
         self._call(topic, release_slots, group, member, slots, self._now())
 
     @override
+    def retire(self, topic: Topic, group: str, member: str) -> None:
+        self._call(topic, retire, group, member, self._now())
+
+    @override
     def leave(self, topic: Topic, group: str, member: str) -> None:
         self._call(topic, leave, group, member, self._now())
 
@@ -57,9 +61,12 @@ def snapshot(redis: Redis, keys: SlotKeys, group: str, seen: int | None, now: st
     version, living, joined, owned = reply
     since = dict(_pairs(joined))
     members = [
-        Member(member.decode(), int(since[member]), int(float(until)))
+        Member(
+            member.decode(), abs(int(since[member])), int(float(until)),
+            retiring=since[member].startswith(b"-"),
+        )
         for member, until in _pairs(living)
-    ]
+    ]  # fmt: skip
     members.sort(key=lambda each: (each.since_ms, each.id))
     ids = {member.id for member in members}
     owners = sorted((_owner(int(slot), value) for slot, value in _pairs(owned)), key=_slot)
@@ -80,6 +87,11 @@ def release_slots(
 ) -> None:
     """Frees those of the slots that are the member's."""
     ask_group(redis, keys, group, "release_slots", now, group, fresh_version(), member, *slots)
+
+
+def retire(redis: Redis, keys: SlotKeys, group: str, member: str, now: str) -> None:
+    """Marks a member as one that is to own nothing."""
+    ask_group(redis, keys, group, "retire", now, group, fresh_version(), member)
 
 
 def leave(redis: Redis, keys: SlotKeys, group: str, member: str, now: str) -> None:

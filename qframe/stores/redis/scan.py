@@ -10,8 +10,7 @@ import msgspec
 from qframe.drivers.redis import Redis
 from qframe.message import Delivery
 from qframe.stores.records import Record, Section, SectionPage, Sought
-from qframe.stores.redis.audit import counts_of
-from qframe.stores.redis.counts import StreamPosition, cursor_of
+from qframe.stores.redis.counts import StreamPosition, counts_of, cursor_of
 from qframe.stores.redis.dead import By, looked_up
 from qframe.stores.redis.envelopes import (
     NUMBER,
@@ -29,6 +28,7 @@ from qframe.stores.redis.inspect import (
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.logs import read_log
 from qframe.stores.redis.reading import place_of
+from qframe.stores.rules import BACKLOGGED, subject_of_parked
 from qframe.topic import Kind
 
 _SUBJECTS = 500
@@ -69,6 +69,9 @@ class RedisLineReader:
         subject, member = b"%d" % offset, NUMBER.pack(offset)
         for group in self._groups:
             heads = records_of_heads(self._redis, self._keys, group, slot, [subject], self._now_ms)
+            if not heads and one is not None:
+                parked = self._parked(group, slot, [one])
+                heads = [parked[offset]] if offset in parked else []
             if heads:
                 yield heads[0]
                 continue
@@ -98,20 +101,43 @@ class RedisLineReader:
                     (self._keys.key(slot, "dead", group), "ZMSCORE", *members),
                 ]
             )
+            parked = self._parked(group, slot, messages)
             for one, is_queued, is_dead in zip(messages, queued, died, strict=True):
-                if is_queued is None and is_dead is None:
+                if is_queued is None and is_dead is None and one.seq not in parked:
                     yield self._in_line(group, slot, one)
         if not self._groups:
             for one in messages:
                 yield record_of_log(self._keys, None, slot, one, "todo")
 
     def _in_line(self, group: str, slot: int, one: Delivery) -> Record:
+        position = self._position(group, slot)
+        state = position.state_of(one.seq)
+        return record_of_log(self._keys, group, slot, one, state, position)
+
+    def _position(self, group: str, slot: int) -> StreamPosition:
         position = self._known.get((group, slot))
         if position is None:
             position = cursor_of(self._redis, self._keys, group, slot)
             self._known[group, slot] = position
-        state = position.state_of(one.seq)
-        return record_of_log(self._keys, group, slot, one, state, position)
+        return position
+
+    def _parked(self, group: str, slot: int, messages: Sequence[Delivery]) -> dict[int, Record]:
+        """The records of what is parked of the keys of some messages, by offset."""
+        named = {
+            subject_of_parked(one.key, one.seq, keeps_order=True).encode()
+            for one in messages if one.key is not None
+        }  # fmt: skip
+        if not named or not self._position(group, slot).has_backlog:
+            return {}
+        found: dict[int, Record] = {}
+        heads = records_of_heads(self._redis, self._keys, group, slot, sorted(named), self._now_ms)
+        for head in heads:
+            found[head.seq or 0] = head
+            key = self._keys.key(slot, "behind:", group) + (head.subject or "").encode()
+            for number, value in enumerate(self._redis.ask(key, "LRANGE", 0, -1), start=1):
+                record = record_behind(self._keys, group, slot, head, number, value)
+                found[record.seq or 0] = record
+        return found
 
 
 class RedisPages:
@@ -209,12 +235,14 @@ class RedisPages:
 
     def _behind(self, slot: int, group: str, after: str, limit: int) -> SectionPage:
         """Messages behind heads, some subjects at a time, of which a page may end in the middle."""
-        if self._keys.topic.kind is not Kind.ORDERED:
+        if self._keys.topic.kind not in BACKLOGGED:
             key = self._keys.key(slot, "next", group)
             cursor, flat = self._redis.ask(key, "HSCAN", after or "0", "COUNT", limit)
             parts = [(name, 0, [value]) for name, value in zip(flat[::2], flat[1::2], strict=True)]
             return SectionPage(self._told(slot, group, parts), len(parts), _next(cursor))
-        if self._texts and not after and not self._has_behind(slot, group):
+        is_ordered = self._keys.topic.kind is Kind.ORDERED
+        may_be_empty = not after and (self._texts or not is_ordered)
+        if may_be_empty and not self._has_behind(slot, group):
             return SectionPage([], 0, None)
         start, skipped = msgspec.json.decode(after, type=tuple[str, int]) if after else ("0", 0)
         key = self._keys.key(slot, "body", group)
@@ -237,8 +265,10 @@ class RedisPages:
         return SectionPage(self._told(slot, group, parts), len(subjects) + taken, following)
 
     def _has_behind(self, slot: int, group: str) -> bool:
-        """Whether an ordered slot has more messages than heads, by its counts."""
+        """Whether a slot has more messages than heads, by its counts."""
         counts = counts_of(self._redis, self._keys, group, slot)
+        if not self._keys.topic.has_subjects:
+            return counts.behind > 0
         heads: int = self._redis.ask(self._keys.key(slot, "body", group), "HLEN")
         return counts.unsettled() - counts.held > heads
 

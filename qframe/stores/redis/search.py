@@ -40,6 +40,11 @@ class RedisSearching(RedisRole, Searching):
         return in_time(found, topic, self._now_ms())
 
     @override
+    def last_ended(self, topic: Topic, key: str) -> list[HistoryEntry]:
+        found = self._call(topic, histories.found_by_key, key)
+        return in_time(found, topic, self._now_ms())
+
+    @override
     def scan(
         self, topic: Topic, place: str | None = None, limit: int = 500,
         sought: Sought | None = None,

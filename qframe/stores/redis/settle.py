@@ -162,7 +162,7 @@ def _calls(
             places.append(list(part))
             ended = [settlements[number] for number in places[-1]]
             held: tuple[Argument, ...] = (group, epoch, receipt)
-            notes = histories.notes_of(ended) if keys.topic.history_ms else None
+            notes = histories.notes_of(keys.topic, ended) if keys.topic.history_ms else None
             if are_acks:
                 kept = () if notes is None else (pack((now, notes)),)
                 calls.append(keys.call("settle_stream", slot, *held, *_acked(ended), *kept))
@@ -220,7 +220,8 @@ def _heads_call(
         how: Argument = "" if one.verdict is Verdict.ACK else pack(_how(one))
         arguments += (how, one.subject or "", one.seq, one.receipt)
     if keys.topic.history_ms:
-        arguments.append(pack(histories.notes_of(settlements[number] for number in numbers)))
+        ended = (settlements[number] for number in numbers)
+        arguments.append(pack(histories.notes_of(keys.topic, ended)))
     return keys.call("settle", slot, *arguments)
 
 

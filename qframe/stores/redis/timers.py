@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nsmallest
 from operator import attrgetter
 from typing import NamedTuple
 
@@ -14,7 +15,7 @@ from qframe.outcomes import Moved
 from qframe.stores.acts import StoredTimers
 from qframe.stores.history import changes_of
 from qframe.stores.records import Record, TimerPlace
-from qframe.stores.redis.envelopes import TICKET, pack
+from qframe.stores.redis.envelopes import META, TICKET, pack
 from qframe.stores.redis.groups import keeping
 from qframe.stores.redis.histories import lines_of
 from qframe.stores.redis.inspect import records_of_delayed, records_of_heads
@@ -84,6 +85,15 @@ class _TimerSpan(NamedTuple):
         return max(self.from_ms, self.after.due_ms if self.after else 0)
 
 
+class _StandingTimer(NamedTuple):
+    """A subject that waits or is due, for a group."""
+
+    due_ms: int
+    slot: int
+    group: str
+    subject: bytes
+
+
 def edit(
     redis: Redis,
     keys: SlotKeys,
@@ -127,42 +137,84 @@ def timer(redis: Redis, keys: SlotKeys, subject: str, now_ms: int) -> list[Recor
 def timers(redis: Redis, keys: SlotKeys, span: _TimerSpan, now_ms: int) -> list[Record]:
     """The timers due in a span, in the order of their places."""
     found: list[Record] = []
+    standing: list[_StandingTimer] = []
     groups = keeping(redis, keys)
     for slot in range(keys.topic.slots):
         for group in groups:
-            subjects = _due(redis, keys, slot, group, span)
+            pairs = _due(redis, keys, slot, group, span)
             for name in ("waiting", "retry"):
-                subjects += _scored(redis, keys.key(slot, name, group), span)
-            found += records_of_heads(redis, keys, group, slot, subjects, now_ms)
+                pairs += _scored(redis, keys.key(slot, name, group), span)
+            standing += [_StandingTimer(due_ms, slot, group, subject) for due_ms, subject in pairs]
         if not keys.topic.has_subjects:
-            members = _scored(redis, keys.key(slot, "later"), span)
+            members = [member for _, member in _scored(redis, keys.key(slot, "later"), span)]
             found += records_of_delayed(redis, keys, slot, members)
+    for (slot, group), subjects in _by_group(_first(redis, keys, standing, span)).items():
+        found += records_of_heads(redis, keys, group, slot, subjects, now_ms)
     found = [each for each in found if span.after is None or each.timer_place > span.after]
     found.sort(key=attrgetter("timer_place"))
     return found[: span.limit]
 
 
-def _scored(redis: Redis, key: bytes, span: _TimerSpan) -> list[bytes]:
+def _first(
+    redis: Redis, keys: SlotKeys, standing: list[_StandingTimer], span: _TimerSpan
+) -> list[_StandingTimer]:
+    """Timers that a page may have: of many that share a due time only the first ones."""
+    ended_ms = -1 if span.after is None else span.after.due_ms
+    behind = sorted(each.due_ms for each in standing if each.due_ms > ended_ms)
+    if len(behind) > span.limit:
+        last_ms = behind[span.limit - 1]
+        standing = [each for each in standing if each.due_ms <= last_ms]
+    if len(standing) <= span.limit:
+        return standing
+    placed: list[tuple[TimerPlace, _StandingTimer]] = []
+    for (slot, group), subjects in _by_group(standing).items():
+        bodies = redis.ask(keys.key(slot, "body", group), "HMGET", *subjects)
+        for subject, body in zip(subjects, bodies, strict=True):
+            due_ms, seq = META.unpack_from(body)[:2] if body and len(body) >= META.size else (0, 0)
+            place = TimerPlace(due_ms, seq, slot, group, "")
+            if body is not None and (span.after is None or place > span.after):
+                placed.append((place, _StandingTimer(due_ms, slot, group, subject)))
+    return [each for _, each in nsmallest(span.limit, placed)]
+
+
+def _by_group(standing: list[_StandingTimer]) -> dict[tuple[int, str], list[bytes]]:
+    """Subjects by their slot and group."""
+    found: dict[tuple[int, str], list[bytes]] = {}
+    for each in standing:
+        found.setdefault((each.slot, each.group), []).append(each.subject)
+    return found
+
+
+def _scored(redis: Redis, key: bytes, span: _TimerSpan) -> list[tuple[int, bytes]]:
     """Members by score, with all that share the score of the first and of the last."""
-    until = f"({span.until_ms}"
-    found = redis.ask(
-        key, "ZRANGEBYSCORE", span.first_ms, until, "WITHSCORES", "LIMIT", 0, span.limit
+    found = _pairs(
+        redis, key, span.first_ms, f"({span.until_ms}", "WITHSCORES", "LIMIT", 0, span.limit
     )
-    members: list[bytes] = found[::2]
-    if len(members) < span.limit:
-        return members
-    first, last = found[1], found[-1]
-    if span.after is None or int(float(first)) > span.after.due_ms:
-        members = [each for each, at in zip(members, found[1::2], strict=True) if at != last]
-        return members + list(redis.ask(key, "ZRANGEBYSCORE", last, last))
+    if len(found) < span.limit:
+        return found
+    first, last = found[0][0], found[-1][0]
+    if span.after is None or first > span.after.due_ms:
+        return [each for each in found if each[0] != last] + _pairs(
+            redis, key, last, last, "WITHSCORES"
+        )
     # Those of the moment at which the page before has ended may be behind it, or before.
-    members = list(redis.ask(key, "ZRANGEBYSCORE", first, first))
+    found = _pairs(redis, key, first, first, "WITHSCORES")
     rest = span._replace(from_ms=span.after.due_ms + 1, after=None)
-    return members + (_scored(redis, key, rest) if rest.from_ms < span.until_ms else [])
+    return found + (_scored(redis, key, rest) if rest.from_ms < span.until_ms else [])
 
 
-def _due(redis: Redis, keys: SlotKeys, slot: int, group: str, span: _TimerSpan) -> list[bytes]:
-    """The subjects that are due, the first ones of each rank."""
+def _pairs(redis: Redis, key: bytes, *arguments: Argument) -> list[tuple[int, bytes]]:
+    """Scores with their members."""
+    found = redis.ask(key, "ZRANGEBYSCORE", *arguments)
+    return [
+        (int(float(score)), member) for member, score in zip(found[::2], found[1::2], strict=True)
+    ]
+
+
+def _due(
+    redis: Redis, keys: SlotKeys, slot: int, group: str, span: _TimerSpan
+) -> list[tuple[int, bytes]]:
+    """The subjects that are due, the first ones of each rank, with the times of their tickets."""
     key = keys.key(slot, "todo", group)
     first, end = TICKET.pack(span.first_ms, 0), TICKET.pack(span.until_ms, 0)
     place = span.after
@@ -172,7 +224,7 @@ def _due(redis: Redis, keys: SlotKeys, slot: int, group: str, span: _TimerSpan) 
     most = span.limit + 1
     if keys.topic.kind not in RANKED:
         found = redis.ask(key, "ZRANGEBYLEX", b"[" + first, b"(" + end, "LIMIT", 0, most)
-        return [member[TICKET.size :] for member in found]
+        return _timed(found)
     ahead: list[bytes] = []
     start = 0
     while of_rank := redis.ask(key, "ZRANGE", start, start, "WITHSCORES"):
@@ -182,7 +234,12 @@ def _due(redis: Redis, keys: SlotKeys, slot: int, group: str, span: _TimerSpan) 
             page = redis.ask(key, "ZRANGE", start, min(start + most, stop) - 1)
             ahead += [each for each in page if first <= each < end]
         start = stop
-    return [member[TICKET.size :] for member in sorted(ahead)[:most]]
+    return _timed(sorted(ahead)[:most])
+
+
+def _timed(members: Sequence[bytes]) -> list[tuple[int, bytes]]:
+    """Subjects that are due, with the times of their tickets."""
+    return [(TICKET.unpack_from(each)[0], each[TICKET.size :]) for each in members]
 
 
 def _first_from(redis: Redis, key: bytes, first: bytes, low: int, high: int) -> int:

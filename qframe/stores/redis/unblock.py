@@ -53,7 +53,7 @@ def first_of_key(
         of_key = [
             record
             for state in ("doing", "todo", "waiting")
-            for record in islice(reader.heads(state), LOOKED_AT)
+            for record in islice(reader.first(state), LOOKED_AT)
             if record.key == key
         ]
         found += sorted(of_key, key=lambda record: record.seq or 0)

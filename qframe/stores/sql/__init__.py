@@ -5,10 +5,10 @@ offset of each) and `cursors` (what a group has done of a slot); `log` (streams)
 and what left a stream's line) with `backlog` behind them; `dead`; `later` and `held` (what no group
 has seen yet); `marks` and `sequences`; `rosters`, `members` and `owners` (who takes part in a
 group, and which slots are whose); `tunings`, `buckets` and `reports` (what is tuned of a
-group, its tokens, what its workers say); `history` (how attempts have ended, of topics that keep
-that); `numbers` (none is given twice). The numbers of slots and
-cursors make all those of a topic or group one range of a primary key, so that a pull sees all slots
-at one glance (`slot_overview`).
+group, its tokens, what its workers say); `history` and `endings` (how attempts have ended, of
+topics that keep that); `numbers` (none is given twice). The numbers of slots and cursors make all
+those of a topic or group one range of a primary key, so that a pull sees all slots at one glance
+(`slot_overview`).
 
 Isolation. Operations that write run under READ COMMITTED: each statement sees what is committed, so
 after a lock one looks again. Operations that read one state (stats, verify) run under REPEATABLE
@@ -53,7 +53,7 @@ Files. Each role has the module of its name, as in the other stores. Beside them
 
     rows           `topic_ref` and `cursors` (numbers, locks), `records`, `ranges`, `migrate`
     statements     `lookups`, `named` and `padding` (many rows in one statement)
-    streams        `window` and `stream_settle`
+    streams        `window`, `parking` and `stream_settle`
     subjects       `heads`, `arrivals`, `sequences`, `promotions`, `hand_out`, `subject_settle`
     leases         `leases`, part of pulling
     the end        `dead_letters`, `histories`, `malformed` (rows that others have changed), `sweep`

@@ -11,7 +11,7 @@ from sqlalchemy import bindparam, func, select
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores import faults
 from qframe.stores.faults import Fault, Part
-from qframe.stores.rules import RANKED
+from qframe.stores.rules import BACKLOGGED, RANKED
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import ranges
 from qframe.stores.sql.cursors import CURSORS, GROUPS, CursorRow
@@ -31,6 +31,12 @@ _BEHIND: Final = Statement(
     select(backlog.c.cursor, backlog.c.subject, func.count())
     .where(backlog.c.cursor >= bindparam("first"), backlog.c.cursor < bindparam("end"))
     .group_by(backlog.c.cursor, backlog.c.subject),
+    "first end",
+)
+_SEQS: Final = Statement(
+    select(backlog.c.cursor, backlog.c.subject, backlog.c.seq).where(
+        backlog.c.cursor >= bindparam("first"), backlog.c.cursor < bindparam("end")
+    ),
     "first end",
 )
 _LINE: Final = Statement(
@@ -161,6 +167,9 @@ def _queues(
             say(at, subject, what, left)
         if not ref.topic.has_subjects and _is_in_line(known.get(at), head.seq):
             say(at, subject, "it is also in the line", faults.TWO_PLACES)
+    for at, subject, seq in () if ref.topic.has_subjects else transaction.rows(_SEQS, span):
+        if _is_in_line(known.get(at), seq):
+            say(at, subject, f"offset {seq} behind it is also in the line", faults.TWO_PLACES)
     for (at, subject), count in behind.items():
         say(at, subject, f"{count} messages behind no head")
     return wrong
@@ -189,5 +198,5 @@ def _faults(kind: Kind, head: HeadRow, behind: int) -> Iterator[tuple[str, str |
         yield "not in doing, but with a receipt or a run", None
     if head.state == HeadState.TODO and (kind not in RANKED or head.rank != -head.priority):
         yield f"in todo with rank {head.rank} and priority {head.priority}", None
-    if behind and kind is not Kind.ORDERED:
+    if behind and kind not in BACKLOGGED:
         yield "a next round behind a head that is not in doing", faults.NEXT_ROUND

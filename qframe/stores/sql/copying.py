@@ -15,6 +15,7 @@ from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.stores.sql import arrivals, heads, ranges
 from qframe.stores.sql.cursors import cursors_of, known_group, lock_slots
 from qframe.stores.sql.dead_letters import add_dead_letter
+from qframe.stores.sql.parking import max_parked_of
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.scan_rows import SqlPages
 from qframe.stores.sql.schema import (
@@ -259,7 +260,7 @@ def positions(transaction: Transaction, ref: TopicRef, group: str) -> list[Posit
         Position(
             slot=slot, floor=one.floor, read=one.read, base=one.base,
             settled=ranges.load(one.settled), published=one.published, acked=one.acked,
-            cancelled=one.cancelled,
+            cancelled=one.cancelled, max_parked=max_parked_of(transaction, one.cursor),
         )
         for slot, one in sorted(found.items())
     ]  # fmt: skip

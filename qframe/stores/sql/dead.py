@@ -6,14 +6,13 @@ from collections.abc import Sequence
 from functools import lru_cache
 from typing import Any, Final
 
-from sqlalchemy import Select, and_, bindparam, delete, select
+from sqlalchemy import FromClause, Select, bindparam, delete, select, union_all
 from typing_extensions import override
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.acts import DeadLetters
 from qframe.stores.records import ChosenDead, DeadPlace, Record
 from qframe.stores.sql import arrivals as arrive
-from qframe.stores.sql import heads
 from qframe.stores.sql.arrivals import Arrival
 from qframe.stores.sql.cursors import (
     EVERYTHING,
@@ -24,45 +23,58 @@ from qframe.stores.sql.cursors import (
 from qframe.stores.sql.lookups import known_heads
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.padding import padded
+from qframe.stores.sql.parking import Coming, max_parked_of, park
 from qframe.stores.sql.records import record_of_dead
 from qframe.stores.sql.role import SqlRole
-from qframe.stores.sql.schema import PER_TOPIC, HeadState, slots
+from qframe.stores.sql.schema import PER_TOPIC, slots
 from qframe.stores.sql.schema import dead as dead_letters
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind, Topic
 
-_PLACES: Final = (
-    select(dead_letters.c.cursor, dead_letters.c.seq)
-    .where(
-        dead_letters.c.cursor >= bindparam("first"),
-        dead_letters.c.cursor < bindparam("end"),
-        dead_letters.c.died_at <= bindparam("last"),
-    )
-    .order_by(dead_letters.c.died_at, dead_letters.c.cursor, dead_letters.c.seq)
-    .limit(bindparam("most"))
-)
+_AT_ONCE: Final = 256
+"""How many cursors one statement asks: SQLite takes 500 selects in one."""
+
+_NOTHING: Final = -1
 
 
-def _in_order(places: Select[tuple[int, int]]) -> Select[Any]:
+def _in_order(places: FromClause) -> Select[Any]:
     """The rows of some places, which an index alone has found."""
-    found = places.subquery("found")
-    is_found = (dead_letters.c.cursor == found.c.cursor) & (dead_letters.c.seq == found.c.seq)
-    rows = select(dead_letters).join(found, is_found)
+    is_found = (dead_letters.c.cursor == places.c.cursor) & (dead_letters.c.seq == places.c.seq)
+    rows = select(dead_letters).join(places, is_found)
     return rows.order_by(dead_letters.c.died_at, dead_letters.c.cursor, dead_letters.c.seq)
 
 
-_DEAD: Final = Statement(_in_order(_PLACES), "first end last most")
-_NEXT_DEAD: Final = Statement(
-    _in_order(
-        _PLACES.where(
-            dead_letters.c.died_at >= bindparam("died"),
-            (dead_letters.c.died_at > bindparam("died"))
-            | (dead_letters.c.cursor > bindparam("at"))
-            | and_(dead_letters.c.cursor == bindparam("at"), dead_letters.c.seq > bindparam("s")),
+@lru_cache(maxsize=16)
+def _dead_of(cursors: int) -> Statement:
+    """The first rows of some cursors, each from a place of its own on.
+
+    Each cursor is a range of the index, and of none is more read than there may be in all; taken
+    together they would be read whole, and sorted.
+    """
+    columns = (dead_letters.c.cursor, dead_letters.c.seq, dead_letters.c.died_at)
+    branches = [
+        select(*columns)
+        .where(
+            dead_letters.c.cursor == bindparam(f"c{each}"),
+            dead_letters.c.died_at <= bindparam("last"),
+            dead_letters.c.died_at >= bindparam(f"d{each}"),
+            (dead_letters.c.died_at > bindparam(f"d{each}"))
+            | (dead_letters.c.seq > bindparam(f"s{each}")),
         )
-    ),
-    "first end last died died at at s most",
-)
+        .order_by(dead_letters.c.died_at, dead_letters.c.seq)
+        .limit(bindparam("most"))
+        .subquery()
+        .select()
+        for each in range(cursors)
+    ]
+    each_first = (union_all(*branches) if cursors > 1 else branches[0]).subquery("each_first").c
+    first = (
+        select(each_first.cursor, each_first.seq)
+        .order_by(each_first.died_at, each_first.cursor, each_first.seq)
+        .limit(bindparam("most"))
+    )
+    names = "".join(f"c{each} last d{each} d{each} s{each} most " for each in range(cursors))
+    return Statement(_in_order(first.subquery("found")), f"{names}most")
 
 
 @lru_cache(maxsize=64)
@@ -76,7 +88,7 @@ def _dead_of_ids(cursors: int, ids: int) -> Statement:
     )
     # The limit keeps them apart: taken together SQLite would look through all rows of a cursor.
     most = places.limit(bindparam("most"))
-    return Statement(_in_order(most), " ".join((*at, *names, "most")))
+    return Statement(_in_order(most.subquery("found")), " ".join((*at, *names, "most")))
 
 
 _REMOVE: Final = Statement(
@@ -132,11 +144,9 @@ def retry(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDea
         cursor, seq, subject, priority = row[:4]
         transaction.run(_REMOVE, (cursor, seq))
         if subject is None:
-            transaction.run(
-                heads.INSERT,
-                (cursor, str(seq), HeadState.WAITING, 0, now_ms, seq, 0, None, 0, 0, 0, 0, None,
-                 *row[8:]),
-            )  # fmt: skip
+            keeps_order = max_parked_of(transaction, cursor) > 0
+            park(transaction, cursor, [(seq, *row[8:])], Coming(now_ms),
+                 keeps_order=keeps_order, stays=True)  # fmt: skip
         else:
             _publish_again(transaction, ref, cursor, subject, priority, row[8:], now_ms)
     notify_messages(transaction, ref, [row[0] % PER_TOPIC for row in rows])
@@ -191,14 +201,8 @@ def _chosen(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenD
     last = EVERYTHING if until is None else until.died_at_ms
     if ids is not None:
         rows = _of_ids(transaction, range(first, end), ids)
-    elif after is None:
-        rows = transaction.rows(_DEAD, (first, end, last, limit))
     else:
-        at = first + after.slot
-        died_at_ms = after.died_at_ms
-        rows = transaction.rows(
-            _NEXT_DEAD, (first, end, last, died_at_ms, died_at_ms, at, at, after.seq, limit)
-        )
+        rows = _first(transaction, range(first, end), after, last, limit)
     if ids is not None and after is not None:
         begin = (after.died_at_ms, first + after.slot, after.seq)
         rows = [row for row in rows if _place_of(row) > begin]
@@ -206,6 +210,24 @@ def _chosen(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenD
         final = (until.died_at_ms, first + until.slot, until.seq)
         rows = [row for row in rows if _place_of(row) <= final]
     return rows[:limit]
+
+
+def _first(
+    transaction: Transaction, cursors: range, after: DeadPlace | None, last: int, limit: int
+) -> list[Row]:
+    """The dead letters of cursors behind a place, the longest dead first."""
+    place = after or DeadPlace(_NOTHING, 0, _NOTHING)
+    at = cursors.start + place.slot
+    rows: list[Row] = []
+    for start in range(0, len(cursors), _AT_ONCE):
+        some = cursors[start : start + _AT_ONCE]
+        given: list[int] = []
+        for each in some:
+            # What died in the same millisecond follows by slot.
+            seq = place.seq if each == at else EVERYTHING if each < at else _NOTHING
+            given += (each, last, place.died_at_ms, place.died_at_ms, seq, limit)
+        rows += transaction.rows(_dead_of(len(some)), (*given, limit))
+    return sorted(rows, key=_place_of) if len(cursors) > _AT_ONCE else rows
 
 
 def _of_ids(transaction: Transaction, cursors: Sequence[int], ids: Sequence[str]) -> list[Row]:

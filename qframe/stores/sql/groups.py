@@ -31,6 +31,7 @@ from qframe.stores.sql.cursors import (
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.leases import lose_doing
 from qframe.stores.sql.notifications import notify_messages, notify_roster
+from qframe.stores.sql.parking import set_max_parked
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import (
     HeadState,
@@ -38,6 +39,7 @@ from qframe.stores.sql.schema import (
     backlog,
     cursors,
     dead,
+    endings,
     expiries,
     groups,
     history,
@@ -62,7 +64,7 @@ _EXPIRED: Final = Statement(
     .limit(bindparam("most")),
     "of now most",
 )
-_TABLES: Final = (cursors, subjects, backlog, dead, history)
+_TABLES: Final = (cursors, subjects, backlog, dead, history, endings)
 _OF_GROUP: Final = [
     Statement(
         delete(table).where(
@@ -105,6 +107,7 @@ _DOING: Final = Statement(
     "at",
 )
 _DROP_QUEUED: Final = Statement(delete(subjects).where(subjects.c.cursor == bindparam("at")), "at")
+_DROP_BEHIND: Final = Statement(delete(backlog).where(backlog.c.cursor == bindparam("at")), "at")
 _MOVE: Final = Statement(
     cursors.update()
     .where(cursors.c.cursor == bindparam("at"))
@@ -134,9 +137,10 @@ class SqlGroups(SqlRole, Groups):
     @override
     def subscribe(
         self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
-        *, beside: Sequence[str] = (),
+        *, beside: Sequence[str] = (), max_parked: int = 0,
     ) -> bool:  # fmt: skip
-        return self._write(topic, subscribe, group, start, expires_ms, beside)
+        names = (group, *beside)
+        return self._write(topic, subscribe, names, start, expires_ms, max_parked)
 
     @override
     def groups(self, topic: Topic) -> list[str]:
@@ -164,12 +168,12 @@ class SqlGroups(SqlRole, Groups):
 
 
 def subscribe(
-    transaction: Transaction, ref: TopicRef, group: str, start: str, expires_ms: int | None,
-    beside: Sequence[str],
+    transaction: Transaction, ref: TopicRef, asked: Sequence[str], start: str,
+    expires_ms: int | None, max_parked: int,
 ) -> bool:  # fmt: skip
     """Makes groups collect; False if the first did before."""
     lock_groups(transaction, ref)
-    known = {name: group_id(transaction, ref, name) for name in (group, *beside)}
+    known = {name: group_id(transaction, ref, name) for name in asked}
     new = [name for name, number in known.items() if number is None]
     if new:
         known |= _subscribe(transaction, ref, new, start)
@@ -177,7 +181,9 @@ def subscribe(
         transaction.run(_NEVER, (number,))
         if expires_ms is not None:
             transaction.run(_EXPIRES, (number, transaction.now_ms() + expires_ms))
-    return group in new
+        if number is not None and not ref.topic.has_subjects:
+            set_max_parked(transaction, number, max_parked)
+    return asked[0] in new
 
 
 def _subscribe(
@@ -265,6 +271,7 @@ def remove(transaction: Transaction, ref: TopicRef, number: int, name: str) -> i
     rows = sum(transaction.run(each, ref.cursor_range(number)) for each in _OF_GROUP)
     notify_roster(transaction, ref, name)
     transaction.run(_NEVER, (number,))
+    set_max_parked(transaction, number, 0)
     rosters.forget(transaction, number)
     controls.forget(transaction, number)
     transaction.run(_FORGET_GROUP, (number,))
@@ -284,6 +291,7 @@ def seek(transaction: Transaction, ref: TopicRef, group: str, positions: Mapping
         first, head = kept[slot]
         to = min(max(asked, first), head)
         transaction.run(_DROP_QUEUED, (cursor.cursor,))
+        transaction.run(_DROP_BEHIND, (cursor.cursor,))
         transaction.run(_DROP_DEAD, (cursor.cursor, to))
         # The dead of before still count as published, so the base lies that much lower.
         gone = transaction.rows(_DEAD, (cursor.cursor,))[0][0]
@@ -323,7 +331,9 @@ def take(
         transaction.run(_EPOCH, (epoch, cursor.cursor))
         rows = transaction.rows(_DOING, (cursor.cursor,))
         lose_doing(transaction, ref, cursor, [HeadRow(*row) for row in rows], now_ms)
-        if window.lose(transaction, ref, cursor, now_ms):
+        before = cursor.row()
+        window.lose(transaction, ref, cursor, now_ms)
+        if cursor.row() != before:
             transaction.run(SET_CURSOR, cursor.row())
     notify_messages(transaction, ref, taken)
     return taken

@@ -103,7 +103,7 @@ def claim(
             run = (ask.limit - left) // taken if taken else _LIKELY_RUN
             most = min(left, max(_LIKELY_RUN, left // run))
         rows = transaction.rows(claimable, (at, now_ms, most))
-        runs = _Runs(transaction, rows, terms.run if kind is Kind.ORDERED else 1)
+        runs = _Runs(transaction, rows, terms.run if kind in rules.BACKLOGGED else 1)
         has_ended = False
         for number, row in enumerate(rows):
             if left <= 0:

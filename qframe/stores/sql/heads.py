@@ -96,7 +96,7 @@ def requeue(transaction: Transaction, kind: Kind, head: HeadRow, now_ms: int) ->
     A next round that stands behind it replaces it, as if it were published now.
     """
     absorbed = 0
-    if head.behind and kind is not Kind.ORDERED:
+    if head.behind and kind not in rules.BACKLOGGED:
         row = transaction.rows(BEHIND, (head.cursor, head.subject, 1))[0]
         transaction.run(DELETE_BEHIND, (head.cursor, head.subject, row[2]))
         rules.replace(head, kind, row[3], now_ms)

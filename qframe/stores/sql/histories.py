@@ -15,13 +15,12 @@ from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Verdict
-from qframe.stores.history import CANCELLED, EDITED, ENTRIES
+from qframe.stores.history import CANCELLED, EDITED, ENTRIES, LAST
 from qframe.stores.records import HistoryEntry
 from qframe.stores.sql.cursors import GROUPS
-from qframe.stores.sql.schema import PER_TOPIC, history, is_there
+from qframe.stores.sql.schema import PER_TOPIC, endings, history, is_there
 from qframe.stores.sql.topic_ref import TopicRef
 
-_LAST: Final = frozenset((str(Verdict.ACK), str(Verdict.DEAD), CANCELLED))
 _RANKS: Final = {Verdict.RELEASE: 0, EDITED: 2, CANCELLED: 3}
 _BITS: Final = 20  # of a number that tell apart what has ended in one millisecond
 
@@ -56,23 +55,51 @@ _LEFT: Final = Statement(
     .limit(bindparam("most")),
     "first end most",
 )
+_KEYS_OVER: Final = Statement(
+    select(endings.c.cursor, endings.c.key)
+    .where(
+        endings.c.cursor == bindparam("at"),
+        is_there(endings.c.ended_at),
+        endings.c.ended_at <= bindparam("then"),
+    )
+    .order_by(endings.c.ended_at)
+    .limit(bindparam("most")),
+    "at then most",
+)
+_KEYS_LEFT: Final = Statement(
+    select(endings.c.cursor, endings.c.key)
+    .where(endings.c.cursor >= bindparam("first"), endings.c.cursor < bindparam("end"))
+    .order_by(endings.c.cursor, endings.c.key)
+    .limit(bindparam("most")),
+    "first end most",
+)
 _FORGET: Final = Statement(
     history.delete().where(*_OF, history.c.number == bindparam("n")), "at of n"
 )
+_ENDED: Final = Statement(endings.insert(), "cursor key id ended_at")
+_OF_KEY: Final = (endings.c.cursor == bindparam("at"), endings.c.key == bindparam("k"))
+_REPLACED: Final = Statement(endings.delete().where(*_OF_KEY), "at k")
+_LAST_OF_KEY: Final = Statement(select(endings.c.id).where(*_OF_KEY), "at k")
 
 
-def keep(transaction: Transaction, ended: Sequence[tuple[int, HistoryEntry]]) -> None:
-    """Adds how attempts have ended, each with its cursor; the oldest of a message make room."""
+def keep(transaction: Transaction, ended: Sequence[tuple[int, str | None, HistoryEntry]]) -> None:
+    """Adds how attempts have ended, each with its cursor, and the key by which that is found.
+
+    The oldest of a message make room.
+    """
     chance = random.getrandbits(_BITS)  # so that none is equal to one of the same millisecond
     rows: list[Row] = []
-    for count, (at, one) in enumerate(ended):
+    for count, (at, _, one) in enumerate(ended):
         number = one.ended_ms << _BITS | (chance + count) % (1 << _BITS)
         rows.append(
             (at, one.id, number, one.attempt, one.verdict, one.ended_ms, one.began_ms, one.worker,
              one.error, one.place)
         )  # fmt: skip
     transaction.run_many(_KEEP, rows)
-    for at, name in {(at, one.id) for at, one in ended if one.verdict not in _LAST}:
+    last = {(at, key): one for at, key, one in ended if key is not None and one.verdict in LAST}
+    transaction.run_many(_REPLACED, list(last))
+    transaction.run_many(_ENDED, [(*of_key, one.id, one.ended_ms) for of_key, one in last.items()])
+    for at, name in {(at, one.id) for at, _, one in ended if one.verdict not in LAST}:
         over = transaction.row(_TOO_OLD, (at, name))
         if over is not None:
             transaction.run(_CUT, (at, name, over[0]))
@@ -90,6 +117,12 @@ def of(transaction: Transaction, at: int, group: str, message_id: str) -> list[H
     ][-ENTRIES:]  # fmt: skip
 
 
+def of_key(transaction: Transaction, at: int, group: str, key: str) -> list[HistoryEntry]:
+    """The entries of the message of a key that has ended last in a cursor."""
+    row = transaction.row(_LAST_OF_KEY, (at, key))
+    return [] if row is None else of(transaction, at, group, row[0])
+
+
 def _in_order(row: Row) -> tuple[int, int, int]:
     """The order of a message's rows: what has ended in one millisecond goes by its attempt."""
     _, _, _, attempt, verdict, ended_ms, *_ = row
@@ -101,15 +134,18 @@ def forget(transaction: Transaction, ref: TopicRef, limit: int, now_ms: int) -> 
     removed = 0
     then_ms = now_ms - ref.topic.history_ms
     for group, _ in transaction.rows(GROUPS, (ref.id,)):
-        if removed >= limit:
-            break
-        most = 1 if ref.topic.history_ms else limit - removed
-        rows = transaction.rows(_LEFT, (*ref.cursor_range(group), most))
-        if ref.topic.history_ms and rows:
-            rows = []
-            for slot in range(ref.topic.slots):
-                most = limit - removed - len(rows)
-                rows += transaction.rows(_OVER, (ref.cursor_number(group, slot), then_ms, most))
-        transaction.run_many(_FORGET, rows)
-        removed += len(rows)
+        for left, over, remove in (
+            (_LEFT, _OVER, _FORGET), (_KEYS_LEFT, _KEYS_OVER, _REPLACED),
+        ):  # fmt: skip
+            if removed >= limit:
+                return removed
+            most = 1 if ref.topic.history_ms else limit - removed
+            rows = transaction.rows(left, (*ref.cursor_range(group), most))
+            if ref.topic.history_ms and rows:
+                rows = []
+                for slot in range(ref.topic.slots):
+                    most = limit - removed - len(rows)
+                    rows += transaction.rows(over, (ref.cursor_number(group, slot), then_ms, most))
+            transaction.run_many(remove, rows)
+            removed += len(rows)
     return removed

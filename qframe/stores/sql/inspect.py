@@ -214,7 +214,11 @@ def explain(transaction: Transaction, ref: TopicRef, message_id: str) -> list[Re
             )
         rows = transaction.rows(_FIND[dead.name], (*span, message_id))
         found += [record_of_dead(ref, name, row) for row in rows]
-        found += _in_log(transaction, ref, number, name, message_id)
+        mine = {(record.slot, record.seq) for record in found if record.group == name}
+        found += [
+            record for record in _in_log(transaction, ref, number, name, message_id)
+            if (record.slot, record.seq) not in mine
+        ]  # fmt: skip
     span = ref.slot_range()
     if not found:
         for row in transaction.rows(_FIND[log.name], (*span, message_id)):

@@ -96,11 +96,13 @@ def revoke(
             absorbed = heads.requeue(transaction, ref.topic.kind, head, now_ms)
             transaction.run(arrive.COUNT, (-absorbed, 0, 0, cursor.cursor))
             count += 1
-        shortened = 0 if ref.topic.has_subjects else window.shorten(cursor, ask.position, receipt)
-        if shortened:
+        taken_back = 0
+        if not ref.topic.has_subjects:
+            taken_back = window.revoke(transaction, ref, cursor, ask.position, receipt)
+        if taken_back:
             transaction.run(SET_CURSOR, cursor.row())
-            count += shortened
-        if rows or shortened:
+            count += taken_back
+        if rows or taken_back:
             notify_messages(transaction, ref, [ask.slot])
     return RevokeResult(count)
 
@@ -118,7 +120,7 @@ def lose_doing(
     absorbed = 0
     if ref.topic.history_ms:
         lost = [lost_entry(head.id, head.tries, head.receipt, now_ms) for head in rows]
-        keep(transaction, [(cursor.cursor, entry) for entry in lost])
+        keep(transaction, [(cursor.cursor, None, entry) for entry in lost])
     for head in rows:
         rules.lose(head, ref.topic.kind)
         absorbed += heads.requeue(transaction, ref.topic.kind, head, now_ms)

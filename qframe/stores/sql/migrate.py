@@ -55,7 +55,7 @@ class Migration(msgspec.Struct, frozen=True):
 
 _LATER: Final = (
     schema.rosters, schema.members, schema.owners, schema.expiries, numbers, schema.tunings,
-    schema.buckets, schema.reports, schema.history,
+    schema.buckets, schema.reports, schema.history, schema.endings, schema.parking,
 )  # fmt: skip
 MIGRATIONS: Final = (
     Migration(
@@ -80,6 +80,9 @@ MIGRATIONS: Final = (
     Migration("how attempts have ended, of topics with a history", (schema.history,)),
     Migration("pages of dead letters, and retries counted, at little cost beside a long backlog",
               indexed=(schema.subjects_retries, schema.dead_order)),
+    Migration("how the last message of a key has ended, of topics with a history",
+              (schema.endings,)),
+    Migration("groups of streams that keep order", (schema.parking,)),
 )  # fmt: skip
 
 

@@ -1,6 +1,6 @@
 """All bells of a store, and what makes them ring.
 
-- SQLite: each bell watches the file.
+- SQLite: each bell watches the file, and is told of writes where the system does that.
 - PostgreSQL: one connection listens for all of them. All processes hear what a transaction says
   once it is committed. When that connection breaks, and again when there is a new one, all ring,
   since words may have been missed.

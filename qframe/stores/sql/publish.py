@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
+from itertools import compress
+from operator import attrgetter
 from typing import Final
 
 from sqlalchemy import bindparam, func, select
@@ -35,6 +37,7 @@ from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import Entry
 from qframe.topic import Kind, Topic
 
+_MARK_OF: Final = attrgetter("mark")
 _MARK: Final = Statement(marks.insert(), "slot mark expires")
 _FORGET: Final = Statement(
     marks.delete().where(marks.c.slot == bindparam("at"), marks.c.mark == bindparam("m")), "at m"
@@ -114,27 +117,29 @@ def publish(transaction: Transaction, ref: TopicRef, entries: Sequence[Entry]) -
     heads_of = _known_heads(transaction, ref, by_slot, groups, entries)
     for slot, numbers in by_slot.items():
         at = ref.slot_number(slot)
-        new = _not_seen(transaction, at, [entries[each] for each in numbers], now_ms, unseen)
-        candidates = []
-        for each, is_new in zip(numbers, new, strict=True):
-            if is_new:
-                candidates.append(each)
-            else:
-                outcomes[each] = Outcome.DUPLICATE
-        if not candidates:
+        chosen = [entries[each] for each in numbers]
+        if not unseen:
+            new = _not_seen(transaction, at, chosen, now_ms)
+            for each, is_new in zip(numbers, new, strict=True):
+                if not is_new:
+                    outcomes[each] = Outcome.DUPLICATE
+            numbers = list(compress(numbers, new))
+            chosen = list(compress(chosen, new))
+        if not chosen:
             continue
-        chosen = [entries[each] for each in candidates]
         head = slot_heads[slot]
         if topic.has_subjects:
             queues = {cursor: heads_of[cursor] for cursor in _cursors_of(ref, slot, groups)}
             head, results = _queue(transaction, writes, ref, slot, head, queues, chosen, now_ms)
         else:
             head, results = _append(transaction, writes, ref, slot, head, chosen, now_ms)
-        for each, result in zip(candidates, results, strict=True):
+        for each, result in zip(numbers, results, strict=True):
             outcomes[each] = result
-        kept = [entries[each] for each in candidates if outcomes[each] is not Outcome.FULL]
-        taken += [(at, mark, expires_ms) for mark in {entry.mark for entry in kept}]
-        places = _places(kept)
+        kept = chosen
+        if Outcome.FULL in results:
+            kept = [entries[each] for each in numbers if outcomes[each] is not Outcome.FULL]
+        taken += [(at, mark, expires_ms) for mark in set(map(_MARK_OF, kept))]
+        places = {} if unseen else _places(kept)
         passed += [(at, mark) for mark in places]
         taken += [(at, mark, place) for mark, place in places.items()]
         moved.append((head, at))
@@ -189,9 +194,9 @@ def _nobody_knows(
 
 
 def _not_seen(
-    transaction: Transaction, at: int, entries: Sequence[Entry], now_ms: int, unseen: bool
+    transaction: Transaction, at: int, entries: Sequence[Entry], now_ms: int
 ) -> list[bool]:
-    """Which entries are no duplicates; that none of their marks is known may be known before."""
+    """Which entries are no duplicates."""
     wanted: dict[str, None] = {}
     for entry in entries:
         wanted[entry.mark] = None
@@ -200,7 +205,7 @@ def _not_seen(
         if entry.series is not None:
             wanted[series_mark(*entry.series)[0]] = None
     known: dict[str, int] = {}
-    for mark, expires in [] if unseen else _marks(transaction, at, list(wanted)):
+    for mark, expires in _marks(transaction, at, list(wanted)):
         if expires > now_ms:
             known[mark] = expires
         else:

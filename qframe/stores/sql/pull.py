@@ -24,6 +24,7 @@ from qframe.stores.sql.cursors import (
 )
 from qframe.stores.sql.hand_out import PullInProgress, claim, write_claims
 from qframe.stores.sql.leases import renew, revoke
+from qframe.stores.sql.parking import is_full
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import later
 from qframe.stores.sql.settle import settle
@@ -113,13 +114,17 @@ def without_work(
         return None
     now_ms = transaction.now_ms()
     fenced = []
+    full = []
     for ask in asks:
         overview = overviews[ask.slot]
         if overview.cursor.epoch != ask.epoch:
             fenced.append(ask.slot)
         elif _has_work(ref, overview, ask, now_ms):
             return None
-    return PullResult(fenced=fenced, next_due_ms=_next_due(overviews, asks, fenced, now_ms))
+        elif _is_full(transaction, overview):
+            full.append(ask.slot)
+    next_due_ms = _next_due(overviews, asks, fenced, now_ms)
+    return PullResult(fenced=fenced, next_due_ms=next_due_ms, full=full)
 
 
 def pull(
@@ -144,6 +149,8 @@ def pull(
             pulled.fenced.append(ask.slot)
             continue
         if not _has_work(ref, overview, ask, now_ms):
+            if _is_full(transaction, overview):
+                pulled.full.append(ask.slot)
             continue
         if overview.has_kept(now_ms) and ask.slot not in joining:
             more = True  # it fell due since the locks were taken: the next pull has them
@@ -189,6 +196,11 @@ def _has_work(ref: TopicRef, overview: SlotOverview, ask: PullRequest, now_ms: i
     return overview.has_work(ask.position, now_ms)
 
 
+def _is_full(transaction: Transaction, overview: SlotOverview) -> bool:
+    most = overview.max_parked or 0
+    return overview.may_park() and is_full(transaction, overview.cursor.cursor, most)
+
+
 def _next_due(
     overviews: dict[int, SlotOverview],
     asks: Sequence[PullRequest],
@@ -227,13 +239,16 @@ def _pull_slot(
         # Whose rank counts is not known before all that is due has one: the next pull goes on.
         may_be_due = promotions.promote(transaction, cursor.cursor, now_ms)
     got = claim(transaction, kind, cursor.cursor, ask, pulling) if may_be_due else 0
+    parks = overview.may_park() or (bool(overview.max_parked) and may_be_due)
+    full = parks and is_full(transaction, cursor.cursor, overview.max_parked or 0)
+    if full:
+        pulled.full.append(ask.slot)
     if streams and got < ask.limit:
-        line = window.hand_out(
+        got += window.hand_out(
             transaction, ref, cursor, ask, ask.limit - got,
             receipt=pulling.terms.receipt, lease_until_ms=pulling.until_ms,
+            parks=parks, full=full, pulled=pulled,
         )  # fmt: skip
-        pulled.deliveries += line
-        got += len(line)
     if cursor.row() != before:
         pulling.cursors.append(cursor.row())
     return got

@@ -47,7 +47,7 @@ _SET_VERSION: Final = Statement(
 _LIVING: Final = Statement(
     select(members.c.member, members.c.since, members.c.until)
     .where(members.c.group_id == bindparam("of"), members.c.until > bindparam("now"))
-    .order_by(members.c.since, members.c.member),
+    .order_by(func.abs(members.c.since), members.c.member),
     "of now",
 )
 _MEMBER: Final = Statement(
@@ -62,6 +62,17 @@ _RENEW: Final = Statement(
     .where(members.c.group_id == bindparam("of"), members.c.member == bindparam("m"))
     .values(until=bindparam("t")),
     "t of m",
+)
+# Since when a member is there is kept below zero from when it retires.
+_RETIRE: Final = Statement(
+    members.update()
+    .where(
+        members.c.group_id == bindparam("of"),
+        members.c.member == bindparam("m"),
+        members.c.since > 0,
+    )
+    .values(since=-members.c.since),
+    "of m",
 )
 _OWNERS: Final = Statement(
     select(owners.c.slot, owners.c.member, owners.c.epoch, owners.c.since)
@@ -133,6 +144,10 @@ class SqlRosters(SqlRole, Rosters):
         return self._write(topic, release_slots, group, member, slots)
 
     @override
+    def retire(self, topic: Topic, group: str, member: str) -> None:
+        return self._write(topic, retire, group, member)
+
+    @override
     def leave(self, topic: Topic, group: str, member: str) -> None:
         return self._write(topic, leave, group, member)
 
@@ -158,7 +173,10 @@ def snapshot(
     version = opened.version or NO_VERSION
     if seen == version and not opened.has_passed():
         return None
-    living = [Member(*row) for row in transaction.rows(_LIVING, (opened.group, now_ms))]
+    living = [
+        Member(name, abs(since_ms), until_ms, retiring=since_ms < 0)
+        for name, since_ms, until_ms in transaction.rows(_LIVING, (opened.group, now_ms))
+    ]
     ids = {member.id for member in living}
     owned = [Owner(*row) for row in transaction.rows(_OWNERS, (opened.group,))]
     return Roster(version, living, {one.slot: one for one in owned if one.member in ids})
@@ -198,6 +216,13 @@ def release_slots(
     """Frees those of the slots that are the member's."""
     opened = _begin(transaction, ref, group)
     if transaction.run_many(_FREE, [(opened.group, slot, member) for slot in slots]):
+        _rename(transaction, ref, group, opened)
+
+
+def retire(transaction: Transaction, ref: TopicRef, group: str, member: str) -> None:
+    """Marks a member as one that is to own nothing."""
+    opened = _begin(transaction, ref, group)
+    if transaction.run(_RETIRE, (opened.group, member)):
         _rename(transaction, ref, group, opened)
 
 

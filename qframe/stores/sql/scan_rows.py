@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from itertools import groupby
+from operator import itemgetter
 from typing import Final
 
 import msgspec
@@ -12,17 +14,21 @@ from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.stores.records import Record, Section, SectionPage, Sought
 from qframe.stores.sql import window
 from qframe.stores.sql.cursors import EVERYTHING
-from qframe.stores.sql.heads import HeadRow
+from qframe.stores.sql.heads import BEHIND, HeadRow
 from qframe.stores.sql.lookups import whole_heads
 from qframe.stores.sql.records import (
     record_behind,
     record_of_dead,
     record_of_delayed,
     record_of_head,
-    state_of_head,
 )
 from qframe.stores.sql.schema import backlog, dead, held, later, subjects
-from qframe.stores.sql.search_rows import SqlLineReader, dead_of, record_of_held
+from qframe.stores.sql.search_rows import (
+    SqlLineReader,
+    dead_of,
+    record_of_held,
+    records_behind,
+)
 from qframe.stores.sql.topic_ref import TopicRef
 
 _c: Final = subjects.c
@@ -133,7 +139,7 @@ class SqlPages:
         if part == "behind":
             subject, seq = _pair(after)
             rows = self._transaction.rows(_BEHIND, (at, subject, subject, seq, limit))
-            records = self._behind(group, at, rows)
+            records = self._behind(group, at, rows, after)
             return _page(records, rows, limit, lambda row: _text(row[1], row[2]))
         if is_named:
             rows = dead_of(self._transaction, at, self._sought, EVERYTHING)
@@ -153,17 +159,27 @@ class SqlPages:
         heads = whole_heads(self._transaction, {at: wanted}) if wanted else []
         return [record_of_head(self._ref, group, head, self._now_ms) for head in heads]
 
-    def _behind(self, group: str, at: int, rows: Sequence[Row]) -> list[Record]:
-        """Messages behind heads; of a run that is in doing, only its head is told so."""
+    def _behind(self, group: str, at: int, rows: Sequence[Row], after: str) -> list[Record]:
+        """Messages behind heads; the rows of a subject go on where the last page has ended."""
         names = list(dict.fromkeys(row[1] for row in rows))
         by_subject = {head.subject: head for head in whole_heads(self._transaction, {at: names})}
-        found = []
-        for row in rows:
-            head = by_subject.get(row[1])
-            state = "todo" if head is None else state_of_head(head, self._now_ms)
-            stands = "todo" if state == "doing" else state
-            found.append(record_behind(self._ref, group, stands, row))
+        found: list[Record] = []
+        for subject, of_subject in groupby(rows, key=itemgetter(1)):
+            some = list(of_subject)
+            head = by_subject.get(subject)
+            if head is None:
+                found += [record_behind(self._ref, group, "todo", row) for row in some]
+                continue
+            first = 1 + self._passed(head, *_pair(after))
+            found += records_behind(self._ref, group, head, some, self._now_ms, first=first)
         return found
+
+    def _passed(self, head: HeadRow, subject: str, seq: int) -> int:
+        """How many of a head's run stand up to a place, in that subject, without the head."""
+        if head.subject != subject or head.given <= 1:
+            return 0
+        run = self._transaction.rows(BEHIND, (head.cursor, subject, head.given - 1))
+        return sum(row[2] <= seq for row in run)
 
 
 def _page(

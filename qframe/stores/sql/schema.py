@@ -358,4 +358,17 @@ history_ended: Index = _second_index(
     "history_ended", history.c.cursor, history.c.ended_at, only=history.c.ended_at
 )
 
+# The message of a key that has ended last, since version 10: so it is found when it is gone.
+endings: Table = _table(
+    "endings",
+    _integer("cursor", key=True),
+    _name("key", MAX_KEY_BYTES, key=True),
+    _name("id", ID),
+    _integer("ended_at"),
+)
+_second_index("endings_ended", endings.c.cursor, endings.c.ended_at, only=endings.c.ended_at)
+
+# Groups of streams that keep order, since version 11.
+parking: Table = _table("parking", _integer("group_id", key=True), _integer("max_parked"))
+
 versions: Table = Table(PREFIX + "version", metadata, _integer("version", key=True), **_ON_MYSQL)

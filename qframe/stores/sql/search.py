@@ -39,6 +39,10 @@ class SqlSearching(SqlRole, Searching):
         return self._read(topic, history, message_id, slot)
 
     @override
+    def last_ended(self, topic: Topic, key: str) -> list[HistoryEntry]:
+        return self._read(topic, last_ended, key)
+
+    @override
     def scan(
         self, topic: Topic, place: str | None = None, limit: int = 500,
         sought: Sought | None = None,
@@ -170,6 +174,17 @@ def history(
         for name, number in sorted(_groups(transaction, ref).items())
         for each in (range(ref.topic.slots) if slot is None else [slot])
         for entry in histories.of(transaction, ref.cursor_number(number, each), name, message_id)
+    ]
+    return in_time(found, ref.topic, transaction.now_ms())
+
+
+def last_ended(transaction: Transaction, ref: TopicRef, key: str) -> list[HistoryEntry]:
+    """The ends of the message of a key that has ended last, by group."""
+    slot = ref.topic.slot_of(key.encode())
+    found = [
+        entry
+        for name, number in sorted(_groups(transaction, ref).items())
+        for entry in histories.of_key(transaction, ref.cursor_number(number, slot), name, key)
     ]
     return in_time(found, ref.topic, transaction.now_ms())
 

@@ -9,9 +9,10 @@ from sqlalchemy import bindparam, func, select
 
 from qframe.codec import batch_mark_of, time_of_token
 from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.stores import rules
 from qframe.stores.records import LogSpan, Record, Remembered, Sought
 from qframe.stores.sql import heads, ranges, window
-from qframe.stores.sql.cursors import CURSORS, CursorRow
+from qframe.stores.sql.cursors import CURSORS, EVERYTHING, CursorRow
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.lookups import whole_heads
 from qframe.stores.sql.records import (
@@ -175,11 +176,11 @@ def behind(
 
 
 def records_behind(
-    ref: TopicRef, group: str, head: HeadRow, rows: Sequence[Row], now_ms: int
+    ref: TopicRef, group: str, head: HeadRow, rows: Sequence[Row], now_ms: int, *, first: int = 1
 ) -> Iterator[Record]:
-    """The records behind a head, the first ones first: the rest of its run is in doing with it."""
+    """The records behind a head, from the `first` one on: the rest of its run is in doing too."""
     state = state_of_head(head, now_ms)
-    for number, row in enumerate(rows, start=1):
+    for number, row in enumerate(rows, start=first):
         stands = state if state != "doing" else "doing" if number < head.given else "todo"
         record = record_behind(ref, group, stands, row)
         if stands == "doing":
@@ -234,6 +235,10 @@ class SqlLineReader:
             if head is not None:
                 yield record_of_head(self._ref, name, head, self._now_ms)
                 continue
+            parked = self._parked(name, at, [row] if row is not None else [])
+            if offset in parked:
+                yield parked[offset]
+                continue
             dead_rows = self._transaction.rows(_DEAD_AT, (at, offset))
             if dead_rows:
                 yield record_of_dead(self._ref, name, dead_rows[0])
@@ -266,6 +271,7 @@ class SqlLineReader:
             at = self._ref.cursor_number(number, slot)
             texts = [str(row[0]) for row in rows]
             elsewhere[name] = {each.seq for each in whole_heads(self._transaction, {at: texts})}
+            elsewhere[name] |= set(self._parked(name, at, rows))
             if rows:
                 dead_rows = self._transaction.rows(_DEAD_FROM, (at, rows[0][0], rows[-1][0]))
                 elsewhere[name] |= {row[0] for row in dead_rows}
@@ -275,3 +281,15 @@ class SqlLineReader:
                     yield self.in_line(name, slot, row)
             if not self._groups:
                 yield record_of_log(self._ref, None, slot, "todo", row)
+
+    def _parked(self, name: str, at: int, rows: Sequence[Row]) -> dict[int, Record]:
+        """The records of what is parked of the keys of some messages, by offset."""
+        keys = {row[2] for row in rows if row[2] is not None}
+        names = [rules.subject_of_parked(key, 0, keeps_order=True) for key in sorted(keys)]
+        found: dict[int, Record] = {}
+        for head in whole_heads(self._transaction, {at: names}) if names else ():
+            found[head.seq] = record_of_head(self._ref, name, head, self._now_ms)
+            behind = self._transaction.rows(heads.BEHIND, (at, head.subject, EVERYTHING))
+            for record in records_behind(self._ref, name, head, behind, self._now_ms):
+                found[record.seq or 0] = record
+        return found

@@ -10,7 +10,7 @@ from qframe.drivers.sql import Row, Transaction
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores.base import Settling
-from qframe.stores.history import entry_of
+from qframe.stores.history import entry_of, key_of
 from qframe.stores.sql import stream_settle, subject_settle
 from qframe.stores.sql.cursors import SET_CURSOR, lock_group_cursors
 from qframe.stores.sql.histories import keep
@@ -81,7 +81,7 @@ def settle(
         )
     if ref.topic.history_ms:
         ended = [
-            (known[one.slot].cursor, entry_of(one, now_ms))
+            (known[one.slot].cursor, key_of(ref.topic, one.subject), entry_of(one, now_ms))
             for one, result in zip(settlements, results, strict=True)
             if result is Settled.SETTLED and one.id
         ]

@@ -9,7 +9,16 @@ from sqlalchemy import bindparam, select
 
 from qframe.drivers.sql import Statement, Transaction
 from qframe.stores.sql.cursors import CursorRow
-from qframe.stores.sql.schema import HeadState, cursors, held, is_there, later, slots, subjects
+from qframe.stores.sql.schema import (
+    HeadState,
+    cursors,
+    held,
+    is_there,
+    later,
+    parking,
+    slots,
+    subjects,
+)
 from qframe.stores.sql.topic_ref import TopicRef
 
 _MINE = subjects.c.cursor == cursors.c.cursor
@@ -34,13 +43,15 @@ _OVERVIEW: Final = Statement(
         .scalar_subquery(),
         select(held.c.due).where(held.c.slot == _SLOT, is_there(held.c.due))
         .order_by(held.c.due).limit(1).scalar_subquery(),
+        select(parking.c.max_parked).where(parking.c.group_id == bindparam("group"))
+        .scalar_subquery(),
     )
     .where(
         cursors.c.cursor >= bindparam("first"),
         cursors.c.cursor < bindparam("end"),
     )
     .order_by(cursors.c.cursor),
-    "delta delta delta first end",
+    "delta delta delta group first end",
 )  # fmt: skip
 
 
@@ -54,6 +65,12 @@ class SlotOverview(msgspec.Struct):
     doing_until: int | None
     later_due: int | None
     held_due: int | None
+    max_parked: int | None
+
+    def may_park(self) -> bool:
+        """Whether a key may be parked."""
+        queued = (self.waiting_due, self.todo_due, self.doing_until)
+        return bool(self.max_parked) and any(time is not None for time in queued)
 
     def has_work(self, position: int | None, now_ms: int) -> bool:
         """Whether a pull would hand out or change anything."""
@@ -93,6 +110,6 @@ def overviews_of(transaction: Transaction, ref: TopicRef, group: int) -> dict[in
     """All slots of a group, at one glance."""
     first, end = ref.cursor_range(group)
     delta = ref.slot_number(0) - first
-    rows = transaction.rows(_OVERVIEW, (delta, delta, delta, first, end))
+    rows = transaction.rows(_OVERVIEW, (delta, delta, delta, group, first, end))
     overviews = [SlotOverview(CursorRow(*row[:11]), *row[11:]) for row in rows]
     return {overview.cursor.slot: overview for overview in overviews}

@@ -10,6 +10,7 @@ from qframe.stores import rules
 from qframe.stores.sql import ranges, window
 from qframe.stores.sql.cursors import CursorRow
 from qframe.stores.sql.dead_letters import add_dead_letter
+from qframe.stores.sql.parking import Coming
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import NO_EPOCH, Settlement
 
@@ -60,13 +61,7 @@ def _take_out(
             error=one.error, traceback=one.traceback, died_at_ms=now_ms, envelope=row[1:],
         )  # fmt: skip
         return
-    is_retry = one.verdict is Verdict.RETRY
-    window.leave(
-        transaction,
-        cursor,
-        [row],
-        due_ms=rules.retry_due(one, now_ms) if is_retry else rules.FRONT,
-        tries=int(is_retry),
-        lost=0,
-        error=one.last_words if is_retry else None,
-    )
+    coming = Coming(rules.FRONT)
+    if one.verdict is Verdict.RETRY:
+        coming = Coming(rules.retry_due(one, now_ms), tries=1, error=one.last_words)
+    window.leave(transaction, cursor, [row], coming)

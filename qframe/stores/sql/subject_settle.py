@@ -176,6 +176,7 @@ class _Run:
         self._run = [head.seq, *(row[2] for row in behind[: max(0, head.given - 1)])]
         self._done: int | None = None
         self._settled_to: int | None = None
+        self._start = 0
         self._is_removed = False
         self._is_back = False
         self._acked = 0
@@ -225,11 +226,17 @@ class _Run:
             self._done = None
 
     def _advance(self, last: int) -> None:
-        """Moves on to the message behind `last`, or to none."""
-        rows = [row for row in self._behind if row[2] > last][:2]
+        """Moves on to the message behind `last`, or to none.
+
+        The next one may have a smaller seq than the first head, which a retried dead letter of a
+        stream does not pass by.
+        """
+        passed = [number for number, row in enumerate(self._behind) if row[2] == last]
+        start = passed[0] + 1 if passed else self._start
+        rows = self._behind[start : start + 2]
         if rows:
             heads.promote_next(self._kind, self._head, rows, self._now_ms, keeps=len(self._run))
-            last = self._head.seq
+            last, self._start = self._head.seq, start + 1
         else:
             self._is_removed = True
         self._settled_to = last

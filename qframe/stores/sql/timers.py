@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial
 from operator import attrgetter
-from typing import Final
+from typing import Final, NamedTuple
 
 from sqlalchemy import bindparam, delete, or_, select
 from typing_extensions import override
 
 from qframe.codec import KEYLESS
-from qframe.drivers.sql import Statement, Transaction
+from qframe.drivers.sql import Row, Statement, Transaction
 from qframe.outcomes import Moved
+from qframe.stores import rules
 from qframe.stores.acts import StoredTimers
-from qframe.stores.history import changes_of, timer_entry
+from qframe.stores.history import changes_of, key_of, timer_entry
 from qframe.stores.records import HistoryEntry, Record, TimerPlace
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
@@ -47,12 +48,28 @@ _WAITING: Final = Statement(
     .limit(bindparam("most")),
     "at since until since s most",
 )
-_TODO: Final = Statement(
+# What is due stands by rank first, so that each rank is read by itself: it is a range of the index,
+# where all ranks at once would be all that is due, however long that is.
+_MOST_RANKS: Final = 16
+_LEAST: Final = 16
+_NO_RANK: Final = -(2**62)
+_IN_TODO: Final = (_c.cursor == bindparam("at"), _c.state == HeadState.TODO)
+_NEXT_RANK: Final = Statement(
+    select(_c.rank).where(*_IN_TODO, _c.rank > bindparam("r")).order_by(_c.rank).limit(1), "at r"
+)
+_OF_RANK: Final = Statement(
     select(subjects)
-    .where(_c.cursor == bindparam("at"), _c.state == HeadState.TODO, *_SPAN)
+    .where(*_IN_TODO, _c.rank == bindparam("r"), *_SPAN)
     .order_by(_c.due, _c.seq)
     .limit(bindparam("most")),
-    "at since until since s most",
+    "at r since until since s most",
+)
+_OF_LATER_RANKS: Final = Statement(
+    select(subjects)
+    .where(*_IN_TODO, _c.rank > bindparam("r"), *_SPAN)
+    .order_by(_c.due, _c.seq)
+    .limit(bindparam("most")),
+    "at r since until since s most",
 )
 _LATER: Final = Statement(
     select(later)
@@ -172,28 +189,89 @@ def timers(
 ) -> list[Record]:
     """The timers due in a span of time, in the order of their places."""
     now_ms = transaction.now_ms()
-    since = max(from_ms, after.due_ms if after else 0)
     until = EVERYTHING if until_ms is None else until_ms
-    # What is due at the moment at which the page before has ended goes on behind its last one.
-    last = after if after is not None and after.due_ms == since else None
-    seq = last.seq if last else 0
-    most = limit + 1  # the first may be the last of the page before
-    found = []
+    lines = list(_lines(transaction, ref, now_ms))
+    found: list[Record] = []
+    share = min(limit, max(_LEAST, 2 * limit // max(1, len({each.at[0] for each in lines}))))
+    places: list[tuple[_TimerLine, TimerPlace | None]] = [(each, after) for each in lines]
+    while places:
+        ends: list[tuple[_TimerLine, TimerPlace | None]] = []
+        for line, place in places:
+            some, end = line.page(transaction, (from_ms, until), place, share)
+            found += [each for each in some if after is None or each.timer_place > after]
+            if end is not None:
+                ends.append((line, end))
+        found.sort(key=attrgetter("timer_place"))
+        del found[limit:]
+        last = found[-1].timer_place if len(found) == limit else None
+        # What else a line has stands behind the last one that was read of it.
+        places = [(line, end) for line, end in ends if last is None or end is None or end < last]
+        share *= 2
+    return found
+
+
+class _TimerLine(NamedTuple):
+    """Timers that a statement reads in the order of their places.
+
+    Attributes:
+        query: the statement.
+        at: its first parameters.
+        record_of: makes a record of a row.
+        later: the slot of what waits for a stream; None where the rows are heads.
+    """
+
+    query: Statement
+    at: tuple[int, ...]
+    record_of: Callable[[Row], Record]
+    later: int | None = None
+
+    def page(
+        self, transaction: Transaction, span: tuple[int, int], after: TimerPlace | None, most: int
+    ) -> tuple[list[Record], TimerPlace | None]:
+        """The next ones of a span behind a place, and where to go on if there may be more."""
+        since, until = span
+        bound: int | str = 0 if self.later is None else ""
+        if after is not None and after.due_ms >= since:
+            since = after.due_ms
+            if self.later is None:
+                bound = after.seq
+            elif self.later == after.slot:
+                bound = after.id
+        # The first may be the last of the page before.
+        rows = transaction.rows(self.query, (*self.at, since, until, since, bound, most + 1))
+        found = [self.record_of(row) for row in rows]
+        end = found[-1].timer_place if len(rows) > most else None
+        return [each for each in found if after is None or each.timer_place > after], end
+
+
+def _lines(transaction: Transaction, ref: TopicRef, now_ms: int) -> Iterator[_TimerLine]:
+    """The lines of a topic's timers."""
     for group, name in transaction.rows(GROUPS, (ref.id,)):
+
+        def record_of(row: Row, name: str = name) -> Record:
+            return record_of_head(ref, name, HeadRow(*row), now_ms)
+
         for slot in range(ref.topic.slots):
             at = ref.cursor_number(group, slot)
-            for query in (_WAITING, _TODO):
-                rows = transaction.rows(query, (at, since, until, since, seq, most))
-                found += [record_of_head(ref, name, HeadRow(*row), now_ms) for row in rows]
+            yield _TimerLine(_WAITING, (at,), record_of)
+            if ref.topic.kind in rules.RANKED:
+                for query, rank in _ranks(transaction, at):
+                    yield _TimerLine(query, (at, rank), record_of)
     for slot in range(ref.topic.slots if not ref.topic.has_subjects else 0):
-        at = ref.slot_number(slot)
-        first = since + 1 if last and slot < last.slot else since
-        behind = last.id if last and slot == last.slot else ""
-        rows = transaction.rows(_LATER, (at, first, until, first, behind, most))
-        found += [record_of_delayed(ref, slot, row) for row in rows]
-    found = [each for each in found if after is None or each.timer_place > after]
-    found.sort(key=attrgetter("timer_place"))
-    return found[:limit]
+        delayed = partial(record_of_delayed, ref, slot)
+        yield _TimerLine(_LATER, (ref.slot_number(slot),), delayed, later=slot)
+
+
+def _ranks(transaction: Transaction, at: int) -> Iterator[tuple[Statement, int]]:
+    """How to read what is due of a cursor: the first ranks one by one, then all others."""
+    rank = _NO_RANK
+    for _ in range(_MOST_RANKS):
+        following = transaction.row(_NEXT_RANK, (at, rank))
+        if following is None:
+            return
+        [rank] = following
+        yield _OF_RANK, rank
+    yield _OF_LATER_RANKS, rank
 
 
 def _change(
@@ -215,7 +293,8 @@ def _change(
     for _, head in found:
         apply(head, now_ms)
         if ref.topic.history_ms:
-            keep(transaction, [(head.cursor, entry(head.id, head.tries, now_ms))])
+            ended = entry(head.id, head.tries, now_ms)
+            keep(transaction, [(head.cursor, key_of(ref.topic, subject), ended)])
     return Moved.DONE
 
 

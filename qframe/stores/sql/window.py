@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import bindparam, select
@@ -14,9 +14,10 @@ from qframe.stores.history import lost_entry
 from qframe.stores.sql import heads, ranges
 from qframe.stores.sql.cursors import CursorRow
 from qframe.stores.sql.histories import keep
-from qframe.stores.sql.schema import HeadState, log
+from qframe.stores.sql.parking import Coming, max_parked_of, of_parked_keys, park
+from qframe.stores.sql.schema import log
 from qframe.stores.sql.topic_ref import TopicRef
-from qframe.stores.types import PullRequest
+from qframe.stores.types import PullRequest, PullResult
 
 READ: Final = Statement(
     select(log.c.seq, log.c.id, log.c.key, log.c.headers, log.c.body, log.c.published_at)
@@ -47,33 +48,56 @@ def hand_out(
     *,
     receipt: str,
     lease_until_ms: int,
-) -> list[Delivery]:
-    """Reads on in the line; the cursor is changed, not saved.
+    parks: bool,
+    full: bool,
+    pulled: PullResult,
+) -> int:
+    """Reads on in the line, and returns how many messages; the cursor is changed, not saved.
 
-    From the caller's position, where that is behind: what it has not received is sent again.
+    From the caller's position, where that is behind: what it has not received is sent again. Where
+    something `parks`, messages of parked keys are put behind these; what is `full` is read no more.
     """
     start = cursor.read
     if ask.position is not None:
         start = min(start, max(ask.position, cursor.floor))
-    rows = transaction.rows(_LINE, (ref.slot_number(ask.slot), start, limit))
+    passed = ranges.load(cursor.settled) if start < cursor.read else []
+    most = limit + ranges.count(passed)
+    rows = transaction.rows(_LINE, (ref.slot_number(ask.slot), start, most))
+    if passed or full:
+        rows = [
+            row for row in rows
+            if not ranges.contains(passed, row[0]) and (row[0] < cursor.read or not full)
+        ][:limit]  # fmt: skip
     if not rows:
-        return []
+        return 0
     if not cursor.has_window():
         cursor.receipt = receipt
     token = cursor.receipt or receipt
     cursor.read = max(cursor.read, rows[-1][0] + 1)
     cursor.lease_until = lease_until_ms
     slot = ask.slot
-    return [
+    parked = of_parked_keys(transaction, cursor.cursor, rows) if parks else set()
+    if parked:
+        leaving = [row for row in rows if row[0] in parked]
+        park(transaction, cursor.cursor, leaving, Coming(rules.FRONT), keeps_order=True)
+        settled = ranges.load(cursor.settled)
+        cursor.floor, settled = ranges.added(cursor.floor, settled, parked)
+        cursor.settled = ranges.dump(settled)
+        if rows[-1][0] in parked:
+            pulled.stops[slot] = rows[-1][0] + 1
+    pulled.deliveries += [
         Delivery(id_, key, heads.headers_of(text), body, at_ms, slot, None, seq, token, 1, 0, due)
         for seq, id_, key, text, body, at_ms, due in rows
+        if seq not in parked
     ]
+    return len(rows)
 
 
 def lose(transaction: Transaction, ref: TopicRef, cursor: CursorRow, now_ms: int) -> int:
-    """Takes the window back: what is unsettled in it leaves the line, lost once more.
+    """Takes the window back: what is unsettled in it leaves the line.
 
-    The cursor is changed, not saved.
+    Returns how much is lost: all but what is parked behind a head. The cursor is changed, not
+    saved.
     """
     if not cursor.has_window():
         return 0
@@ -84,10 +108,11 @@ def lose(transaction: Transaction, ref: TopicRef, cursor: CursorRow, now_ms: int
         for start, end in ranges.gaps(cursor.floor, cursor.read, settled)
         for row in transaction.rows(READ, (at, start, end - start))
     ]
-    leave(transaction, cursor, leaving, due_ms=rules.FRONT, tries=1, lost=1, error=None)
+    lost_once = Coming(rules.FRONT, tries=1, lost=1)
+    leaving = leave(transaction, cursor, leaving, lost_once)
     if ref.topic.history_ms:
         lost = [lost_entry(row[1], 1, cursor.receipt, now_ms, of_line=True) for row in leaving]
-        keep(transaction, [(cursor.cursor, entry) for entry in lost])
+        keep(transaction, [(cursor.cursor, None, entry) for entry in lost])
     cursor.floor = cursor.read
     cursor.settled = ranges.EMPTY
     cursor.receipt = None
@@ -95,19 +120,34 @@ def lose(transaction: Transaction, ref: TopicRef, cursor: CursorRow, now_ms: int
     return len(leaving)
 
 
-def shorten(cursor: CursorRow, position: int | None, receipt: str) -> int:
-    """Moves the read position back over what a lost reply has handed out; returns how far.
+def revoke(
+    transaction: Transaction, ref: TopicRef, cursor: CursorRow, position: int | None, receipt: str
+) -> int:
+    """Takes back what a lost reply has handed out; returns how many.
 
     After a seek a position says nothing, but the lost pull has begun the window. The cursor is
     changed, not saved.
     """
     settled = ranges.load(cursor.settled)
     start = cursor.read if position is None else max(position, cursor.floor)
-    if cursor.receipt == receipt and not settled:
+    if cursor.receipt == receipt:
         start = cursor.floor
     count = cursor.read - start
-    if count <= 0 or (settled and settled[-1][1] > start):
+    if count <= 0:
         return 0
+    if settled and settled[-1][1] > start:
+        # The lost pull has parked some of that, and so the rest leaves the line.
+        at = ref.slot_number(cursor.slot)
+        back = [
+            row
+            for first, end in ranges.gaps(start, cursor.read, settled)
+            for row in transaction.rows(READ, (at, first, end - first))
+        ]
+        leave(transaction, cursor, back, Coming(rules.FRONT))
+        offsets = [row[0] for row in back]
+        cursor.floor, settled = ranges.added(cursor.floor, settled, offsets)
+        cursor.settled = ranges.dump(settled)
+        return len(back)
     cursor.read = start
     if not cursor.has_window():
         cursor.receipt = None
@@ -116,21 +156,8 @@ def shorten(cursor: CursorRow, position: int | None, receipt: str) -> int:
 
 
 def leave(
-    transaction: Transaction,
-    cursor: CursorRow,
-    rows: Iterable[Row],
-    *,
-    due_ms: int,
-    tries: int,
-    lost: int,
-    error: str | None,
-) -> None:
-    """Queues messages of the log for themselves, under the text of their offset."""
-    transaction.run_many(
-        heads.INSERT,
-        [
-            (cursor.cursor, str(row[0]), HeadState.WAITING, 0, due_ms, row[0], 0, None,
-             tries, lost, 0, 0, error, *row[1:])
-            for row in rows
-        ],
-    )  # fmt: skip
+    transaction: Transaction, cursor: CursorRow, rows: Sequence[Row], coming: Coming
+) -> list[Row]:
+    """Queues messages of the log that leave the line; returns those that are heads."""
+    keeps_order = bool(rows) and max_parked_of(transaction, cursor.cursor) > 0
+    return park(transaction, cursor.cursor, rows, coming, keeps_order=keeps_order)

@@ -31,7 +31,8 @@ def facts(visit: Visit) -> dict[str, Any]:
     totals = next((each for each in admin.topic(topic).groups if each.group == group), None)
     if totals is None:
         raise UnknownGroup(topic, group, admin.groups(topic))
-    asked, now_ms = visit.asked("since"), visit.desk.app.store.now_ms()
+    asked, store = visit.asked("since"), visit.desk.app.store
+    now_ms = store.now_ms(store.topic(topic))
     since = None if asked is None else moment_of("since", asked)
     grouped = MOST_GROUPED if visit.asked("all") else GROUPED
     causes = admin.dead_causes(topic, group, grouped, since=since)

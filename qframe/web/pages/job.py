@@ -1,4 +1,4 @@
-"""A job: how far a retry or drop of many dead letters has come, and a button that stops it."""
+"""A job: how far what is done to many messages has come, and a button that stops it."""
 
 from __future__ import annotations
 
@@ -21,4 +21,5 @@ def facts(visit: Visit) -> dict[str, Any]:
             "job", number, "this console knows none of that number",
             "look at the dead letters: what was done is done, and the rest is there",
         )  # fmt: skip
-    return {"title": f"{job.verb} of dead letters", "job": job}
+    what = "timers" if job.task.group is None else "dead letters"
+    return {"title": f"{job.task.verb} of {what}", "job": job}

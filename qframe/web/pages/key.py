@@ -32,12 +32,12 @@ def facts(visit: Visit) -> dict[str, Any]:
     ]
     line = [each for each in found if each.state in ("waiting", "todo", "doing", "held")]
     line.sort(key=lambda each: (each.offset is None, each.offset or 0))
-    kind = admin.topic(topic).kind
+    kind, store = admin.topic(topic).kind, visit.desk.app.store
     hold = admin.tuned(topic, group).keys.get(key)
     return {
         "title": f"key {key}", "topic": topic, "group": group, "key": key, "hold": hold,
         "line": line[:MOST], "left_out": max(0, len(line) - MOST),
         "dead": [each for each in found if each.state == "dead"][:MOST],
-        "first": line[0] if line else None, "now_ms": visit.desk.app.store.now_ms(),
+        "first": line[0] if line else None, "now_ms": store.now_ms(store.topic(topic)),
         "kind": kind, "live": kind != Kind.STREAM,  # where a key is no index, it is searched for
     }  # fmt: skip

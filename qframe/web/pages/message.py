@@ -41,7 +41,8 @@ def facts(visit: Visit) -> dict[str, Any]:
     found = explained(visit, id_)
     records = [each.record for each in found if each.record is not None]
     is_absent = all(each.state == "absent" for each in found)
-    now_ms = visit.desk.app.store.now_ms()
+    store = visit.desk.app.store
+    now_ms = store.now_ms(store.topic(found[0].topic) if found else None)
     return {
         "title": id_, "id": id_, "found": found, "now_ms": now_ms,
         "is_absent": is_absent, "live": not is_absent and not any(each.looked for each in found),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from qframe.schedules.records import TOPIC
 from qframe.web.desk import Visit
 
 MOST: Final = 200
@@ -14,6 +15,6 @@ def facts(visit: Visit) -> dict[str, Any]:
     app = visit.desk.app
     found = visit.admin.schedules(limit=MOST)
     return {
-        "title": "Schedules", "schedules": found, "most": MOST, "now_ms": app.store.now_ms(),
+        "title": "Schedules", "schedules": found, "most": MOST, "now_ms": app.store.now_ms(TOPIC),
         "errors": visit.may("body"),
     }  # fmt: skip

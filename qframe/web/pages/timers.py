@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from qframe.admin.timer_search import TIMER_STATES
+from qframe.stores.records import Record
 from qframe.topic import Kind
+from qframe.web.bodies import shown_body
 from qframe.web.desk import Visit
 from qframe.web.times import moment_of
 
@@ -51,15 +54,37 @@ def facts(visit: Visit) -> dict[str, Any]:
     begin = None if since is None else moment_of("since", since)
     if begin is None and not (key or state):  # else those that come first are long overdue ones
         begin = datetime.fromtimestamp(look.at_ms / 1000, UTC)
-    timers = visit.admin.timers(
+    hits = visit.admin.timers(
         topic, since=begin, until=None if until is None else moment_of("until", until),
         key=key, state=state, tag=tag, limit=MOST,
-    ).records  # fmt: skip
+    )  # fmt: skip
+    timers = hits.records
     hours = Counter((each.due_ms or 0) // _HOUR_MS for each in timers)
     return {
-        **shown, "timers": timers[:SHOWN], "hours": _strip(hours), "is_all": len(timers) < MOST,
-        "count": len(timers),
+        **shown, "timers": timers[:SHOWN], "hours": _strip(hours), "is_all": hits.place is None,
+        "count": len(timers), "edited": _edited(visit, timers) if key is not None else None,
+        "found": {
+            "topic": topic, "since": since or (None if begin is None else begin.isoformat()),
+            "until": until, "key": key, "state": state, "tag": tag,
+        },
     }  # fmt: skip
+
+
+def _edited(visit: Visit, timers: Sequence[Record]) -> tuple[str, str] | None:
+    """The name and the body of the timer that is asked for, if it can be changed here.
+
+    Of a body that has something to hide, or is too long, nothing is shown: what is shown is what
+    would be stored.
+    """
+    waiting = [each for each in timers if each.state in ("waiting", "todo")]
+    if not waiting or not (visit.may("body") and visit.may("retry")):
+        return None
+    record = waiting[0]
+    name = record.key if record.key is not None else record.subject
+    body = shown_body(record, visit.desk.redact)
+    as_it_is = shown_body(record, lambda _: False)
+    is_whole = body.kind == "JSON" and not body.is_cut and body == as_it_is
+    return str(name), body.text if is_whole and "***" not in body.text else ""
 
 
 def _strip(hours: Counter[int]) -> list[tuple[str, int, int]]:

@@ -49,6 +49,7 @@ def test_it_serves_the_store_with_a_badge_until_it_is_told_to_stop(program: Prog
         shown = page(f"{url}/ops/", Authorization=f"Bearer {TOKEN}")
         assert "/ops/topics/orders" in shown
         assert '<span class="badge environment is-production">production</span>' in shown
+        assert f"the console is at {url}/ops/" in running.lines
         running.signal(signal.SIGTERM)
         running.code()
 

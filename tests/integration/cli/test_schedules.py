@@ -8,6 +8,7 @@ import pytest
 from cli_program import Program
 
 from qframe import Topic
+from qframe.schedules.records import GROUP, TOPIC
 
 
 @pytest.fixture
@@ -28,19 +29,33 @@ def test_a_schedule_is_put_seen_paused_run_and_deleted(program: Program) -> None
     assert (put.json["state"], put.json["changed_by"]) == ("active", "ann")
     assert (put.json["key"], put.json["exclude"]) == ("daily", ["2026-12-24"])
     assert "schedule.changed" in put.err or "changed" in put.err
+    assert "no worker leads" in put.err
+    assert "no worker leads" in program.ok("schedules", "list").err
+    found = program.run("doctor", "--json").json["findings"]
+    assert [each["level"] for each in found if each["check"] == "schedules"] == ["warning"]
+    with program.app() as app:
+        app.store.heartbeat(TOPIC, GROUP, "worker", 60_000)
+        app.store.claim(TOPIC, GROUP, "worker", {0: "0" * 15 + "1"})
+    assert "no worker leads" not in program.ok("schedules", "list").err
+    found = program.run("doctor", "--json").json["findings"]
+    assert [each for each in found if each["check"] == "schedules"] == []
     [listed] = program.ok("schedules", "list", "--json").json
     assert listed == program.ok("schedules", "show", "daily", "--json").json
     assert "Europe/Berlin" in program.ok("schedules", "list").out
     assert "0 9 * * 1-5" in program.ok("schedules", "show", "daily").out
     assert program.ok("schedules", "pause", "daily", "--json").json["state"] == "paused"
+    with program.app() as app:
+        app.store.heartbeat(TOPIC, GROUP, "worker", 0)
+    assert "no worker leads" not in program.ok("schedules", "list").err
     assert program.ok("schedules", "resume", "daily", "--json").json["state"] == "active"
     assert program.ok("schedules", "run", "daily", "--json").json["outcome"] == "stored"
     assert "is gone" in program.ok("schedules", "delete", "daily", "--yes", "--by", "ann").out
     done = [(each["verb"], each["by"]) for each in program.ok("audit", "--json").json]
     assert done[0] == ("delete_schedule", "ann")
     assert [verb for verb, _ in done] == [
-        "delete_schedule", "run_schedule", "resume_schedule", "pause_schedule",
+        "delete_schedule", "run_schedule", "resume_schedule", "pause_schedule", "put_schedule",
     ]  # fmt: skip
+    assert done[-1] == ("put_schedule", "ann")
     gone = program.run("schedules", "show", "daily")
     assert (gone.code, "there is none of this name" in gone.err) == (1, True)
 

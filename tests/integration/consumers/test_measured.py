@@ -100,7 +100,20 @@ def test_a_delayed_message_has_waited_since_it_was_due_and_not_before(each_app: 
     for kind in ("stream", "delay"):
         waited = number(each_app, "qframe_wait_seconds", f"t-{kind}", "g")
         whole = number(each_app, "qframe_end_to_end_seconds", f"t-{kind}", "g")
-        assert waited.total < 1.2 <= whole.total
+        late = number(each_app, "qframe_lateness_seconds", f"t-{kind}", "g")
+        assert waited.total <= late.total < 1.2 <= whole.total
+        assert late.counts[-1] == 1
+
+
+def test_what_was_due_at_once_is_no_timer_that_could_be_late(each_app: QFrame) -> None:
+    topic = Topic("t", kind="delay", slots=1)
+    each_app.measure()
+    each_app.consumer(topic, "g")(lambda: None)
+    each_app.publish_many(topic, range(10))
+    each_app.publish(topic, 1, at=1.0)
+    each_app.run(burst=True)
+    assert outcomes(each_app) == {"ack": 11}
+    assert number(each_app, "qframe_lateness_seconds", *WHERE).counts[-1] == 0
 
 
 def test_what_runs_is_in_flight_and_its_time_grows(each_app: QFrame) -> None:

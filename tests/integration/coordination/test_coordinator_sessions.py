@@ -75,6 +75,33 @@ def test_who_takes_a_slot_anew_is_not_freed_of_it_by_what_it_let_go_before(
     assert other.owns(0)
 
 
+def test_who_retires_is_planned_for_no_more_and_frees_its_slots_one_by_one(
+    place: Callable[[str], Place],
+) -> None:
+    mine, other = place("mine"), place("other")
+    epochs = mine.session.claim([0, 1])
+    mine.session.retire()
+    mine.session.retire()
+    assert mine.driver.client.get_children("/ns/t/g/members") == [other.session._name]
+    assert mine.driver.client.get_children("/ns/t/g/retiring") == [mine.session._name]
+    other.session._on_watch(None)
+    other.session.look(NOBODY)
+    other.clock.advance(1_000)
+    view = other.session.look(NOBODY)
+    assert view is not None
+    assert view.wanted == frozenset(range(4))
+    assert sorted(other.session.claim([0])) == []
+    mine.session.let_go({0: epochs[0]})
+    eventually(lambda: sorted(other.session.claim([0])) == [0])  # once its watch has told it
+    assert mine.owns(1)
+    mine.clock.advance(20_000)
+    mine.session.look({1: epochs[1]})  # its sign of life is written where its node is
+    assert mine.driver.client.get_children("/ns/t/g/retiring") == [mine.session._name]
+    mine.session.leave()
+    assert not mine.owns(1)
+    assert mine.driver.client.get_children("/ns/t/g/retiring") == []
+
+
 def test_a_claim_whose_answer_was_lost_is_found_again_under_the_same_epoch(
     place: Callable[[str], Place],
 ) -> None:

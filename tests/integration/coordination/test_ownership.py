@@ -145,6 +145,44 @@ def test_a_slot_is_handed_over_only_when_its_handler_is_done_and_the_others_at_o
     assert len({body for _, body in seen}) == 8
 
 
+@pytest.mark.promise(4, 9)
+def test_a_worker_that_stops_passes_each_slot_on_as_soon_as_it_has_drained(shop: Open) -> None:
+    topic = Topic("t", kind="ordered", slots=4)
+    begun, gate = threading.Event(), threading.Event()
+    seen: list[tuple[str, str]] = []
+
+    def slow(message: Message) -> None:
+        seen.append(("slow", message.body))
+        begun.set()
+        gate.wait(60)
+
+    def quick(message: Message) -> None:
+        seen.append(("quick", message.body))
+
+    keys = {topic.slot_of(key.encode()): key for key in KEYS}
+    with shop(topic, slow) as first:
+        eventually(lambda: first.shares == [4])
+        with shop(topic, quick) as second:
+            eventually(lambda: first.shares == [2, 2])
+            mine = sorted(first.epochs)
+            first.app.publish(topic, "long", key=keys[mine[0]])
+            assert begun.wait(60)
+            first.app.stop()
+            # Its other slot is served elsewhere, while the handler of the first still runs.
+            second.app.publish(topic, "other", key=keys[mine[1]])
+            eventually(lambda: ("quick", "other") in seen)
+            second.app.publish(topic, "behind", key=keys[mine[0]])
+            owners = {slot: one.member for slot, one in second.roster.owners.items()}
+            assert owners[mine[0]] != owners[mine[1]]
+            assert [one.retiring for one in second.roster.members].count(True) == 1
+            assert not gate.is_set()
+            gate.set()
+            eventually(lambda: ("quick", "behind") in seen)
+            eventually(lambda: second.shares == [4])
+            assert second.app.store.verify(topic) == []
+    assert sorted(seen) == [("quick", "behind"), ("quick", "other"), ("slow", "long")]
+
+
 def test_a_worker_without_slots_is_idle_and_takes_over_when_it_can(shop: Open) -> None:
     topic = Topic("t", slots=1)
     seen: list[int] = []

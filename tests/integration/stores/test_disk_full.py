@@ -61,7 +61,7 @@ def mariadb_full(tmp_path: Path) -> Iterator[Full]:
         url = server.new_database()
         folder = tmp_path / "mariadb" / "data" / url.rpartition("/")[2]
         # At some sizes MariaDB 10.11 itself aborts when a page of a table cannot be split.
-        with SmallDisk(folder, 24 * MIB + MIB // 4, ballast=12 * MIB) as disk:
+        with SmallDisk(folder, 24 * MIB + MIB // 2, ballast=12 * MIB) as disk:
             yield Full(url, disk)
             server.stop()
 

@@ -42,8 +42,8 @@ def test_redis_is_flushed_and_killed_and_so_are_workers_and_every_timer_fires_in
         start_worker()
         start_worker()
         begins_ms = app.store.now_ms(TIMERS) + 1500
-        for number in range(150):
-            due_ms = begins_ms + number * 20
+        for number in range(150):  # those that are changed below are not due before that
+            due_ms = begins_ms + number * 20 + (10_000 if number >= 100 else 0)
             app.timers.schedule(TIMERS, due_ms, key=f"k{number}", at=due_ms / 1000)
         with server.client() as client:
             assert client.dbsize() == 1  # the signpost
@@ -67,9 +67,9 @@ def test_redis_is_flushed_and_killed_and_so_are_workers_and_every_timer_fires_in
         eventually(lambda: sum(one.settled for one in app.store.stats(TIMERS, GROUP)) == 125)
         assert fired.keys().keys() == expected
         assert fired.early() == []
-        twice = [line for line in fired.lines() if fired.keys()[line[0]] > 1]
-        assert all(int(line[3]) > 1 for line in twice[len(twice) // 2 :])  # its worker was killed
-        assert len(twice) <= 2 * 2
+        attempts = {key: [each[3] for each in fired.lines() if each[0] == key] for key in expected}
+        # One worker was killed: what it had not acknowledged came again, once.
+        assert all(each in (["1"], ["1", "2"], ["2"]) for each in attempts.values())
         assert app.store.verify(TIMERS) == []
         app.store.sweep(TIMERS)
         with server.client() as client:

@@ -214,7 +214,7 @@ KEYS: dict[str, tuple[str, str, tuple[Any, ...], str]] = {
     "a rank": ("priority", "todo", ("ZADD", 0, b"\0" * 16 + b"k6"),
                "subject k6: its place in todo is another's"),
     "a history": ("delay", "history", ("HDEL", "m-0"),
-                  "2 messages have a history, and 3 of them an end"),
+                  "4 messages and keys have a history, and 5 of them an end"),
     "a message": ("delay", "body", ("HSET", "k6", b"\0" * 40), "subject k6: "),
 }  # fmt: skip
 

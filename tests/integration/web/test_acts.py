@@ -3,17 +3,33 @@
 from __future__ import annotations
 
 import html
+import re
 import threading
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from consoling import EVENTS, LATER, ORDERS, browser, forms_of, shop, text_of
+from consoling import (
+    BODY,
+    EVENTS,
+    LATER,
+    ORDERS,
+    SECRET,
+    browser,
+    forms_of,
+    shop,
+    text_of,
+    waiting_outbox,
+)
 from eventually import eventually
+from httpx import Response
+from sqlalchemy import create_engine
+from starlette.testclient import TestClient
 
-from qframe import QFrame, Topic
+from qframe import Outbox, QFrame, Topic
 from qframe.admin.rights import ROLES
+from qframe.codec import own_headers, tags_of
 from qframe.web.acts import ACTS
 
 GROUP = {"topic": "orders", "group": "billing"}
@@ -33,6 +49,11 @@ FORMS: dict[str, dict[str, Any]] = {
     "delete-topic": {"topic": "events", "confirm": "events", "force": "yes"},
     "move-timer": {"topic": "later", "key": "timer-0", "at": "2031-01-01T00:00"},
     "cancel-timer": {"topic": "later", "key": "timer-1"},
+    "edit-timer": {"topic": "later", "key": "timer-2", "body": '{"n": 36893488147419103232}'},
+    "move-timers": {"topic": "later", "shift": "1h"},
+    "cancel-timers": {"topic": "later"},
+    "retry-outbox": {"outbox": "0"},
+    "drop-outbox": {"outbox": "0", "id": ["refused"]},
     "pause-schedule": {"schedule": "report"},
     "resume-schedule": {"schedule": "report"},
     "run-schedule": {"schedule": "report"},
@@ -84,7 +105,8 @@ def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_n
     said = {}
     for name in (
         "pause", "resume", "tune", "ask-stacks", "unblock", "skip", "retry-dead", "drop-dead",
-        "move-timer", "cancel-timer", "pause-schedule", "resume-schedule", "run-schedule",
+        "move-timer", "cancel-timer", "edit-timer", "retry-outbox", "drop-outbox",
+        "pause-schedule", "resume-schedule", "run-schedule",
         "delete-schedule", "seek", "drop-group", "delete-topic",
     ):  # fmt: skip
         reply = web.post(f"/do/{name}", data=FORMS[name])
@@ -97,13 +119,20 @@ def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_n
     [moved] = app.admin.timer("later", "timer-0")
     assert moved.due_ms == 1_924_992_000_000
     assert not app.admin.timer("later", "timer-1")
+    assert app.admin.timer("later", "timer-2")[0].body == b'{"n": 36893488147419103232}'
+    assert "1 messages of shop" in said["drop-outbox"]
+    outbox = text_of(web.get("/outbox").text)
+    assert "refused: " in outbox  # what stood behind it is first now
+    assert "0 refused" not in outbox
+    assert "2 waiting" in outbox
     assert "has published message cron-now/report/" in said["run-schedule"]
     assert app.schedules.get("report") is None
     assert "events" not in [each.name for each in app.admin.topics()]
     verbs = [each["verb"] for each in heard]
     assert verbs == [
         "pause", "resume", "tune", "ask_stacks", "unblock", "skip", "dead_retry", "dead_drop",
-        "move_timer", "cancel_timer", "pause_schedule", "resume_schedule", "run_schedule",
+        "move_timer", "cancel_timer", "edit_timer", "outbox_retry", "outbox_drop",
+        "pause_schedule", "resume_schedule", "run_schedule",
         "delete_schedule", "seek", "drop_group", "delete_topic",
     ]  # fmt: skip
     assert {(each["by"], each["source"]) for each in heard} == {("local", "console 127.0.0.1")}
@@ -183,6 +212,13 @@ def test_a_form_that_cannot_be_done_leads_back_with_the_reason(shared: QFrame) -
         ("move-timer", {"topic": "later", "key": "timer-0", "at": "soon"}, "no moment"),
         ("pause", {"topic": "orders"}, "no value for it"),
         ("stop-job", {"job": "1"}, "knows none"),
+        ("edit-timer", {**FORMS["edit-timer"], "body": "{"}, "it is not JSON"),
+        ("edit-timer", {**FORMS["edit-timer"], "key": "none"}, "not there any more"),
+        ("move-timers", {"topic": "none", "shift": "1h"}, "none"),
+        ("move-timers", {"topic": "later", "at": "soon"}, "no moment"),
+        ("cancel-timers", {"topic": "later", "seen": "1", "confirm": "x"}, "type later"),
+        ("drop-outbox", {"outbox": "0", "id": ["none"]}, "none that was chosen waits"),
+        ("retry-outbox", {"outbox": "7"}, "this console has none there"),
         ("pause-schedule", {"schedule": "none"}, "none of this name"),
         ("delete-schedule", {"schedule": "report", "confirm": "x"}, "type report to confirm"),
     ):  # fmt: skip
@@ -202,3 +238,72 @@ def test_the_preview_of_a_seek_is_what_the_form_then_does(app: QFrame) -> None:
     assert "was moved in 4 slots" in text_of(reply.text)
     assert app.admin.lag(EVENTS, "stats") == 21
     assert {ORDERS.name, LATER.name} < {each.name for each in app.admin.topics()}
+
+
+def ended(web: TestClient, job: Response) -> str:
+    """The page of a job that has ended."""
+    eventually(lambda: ": running" not in text_of(web.get(job.url.path).text), within=30)
+    return web.get(job.url.path).text
+
+
+def form_to(page: str, act: str) -> dict[str, str]:
+    """The fields of the one form of a page that does an act."""
+    [fields] = [fields for action, fields in forms_of(page) if action == f"/do/{act}"]
+    return {name: html.unescape(value) for name, value in fields.items()}
+
+
+def test_all_timers_that_were_found_are_counted_first_and_later_ones_are_left_alone(
+    app: QFrame,
+) -> None:
+    heard: list[dict[str, Any]] = []
+    app.events.listen(lambda name, facts: heard.append(facts) if name == "admin.action" else None)
+    web = browser(app)
+    due = {f"timer-{each}": app.admin.timer("later", f"timer-{each}")[0].due_ms for each in (0, 1)}
+    page = web.get("/timers?topic=later&until=2100-01-01T00:00").text
+    found = next(fields for action, fields in forms_of(page) if action == "/do/move-timers")
+    counted = ended(web, web.post("/do/move-timers", data={**found, "shift": "1h"}))
+    assert "3 timers are found; nothing is changed yet" in text_of(counted)
+    assert app.admin.timer("later", "timer-0")[0].due_ms == due["timer-0"]
+    app.publish(LATER, BODY, key="set-later", delay="1h")
+    [set_later] = app.admin.timer("later", "set-later")
+    moved = ended(web, web.post("/do/move-timers", data=form_to(counted, "move-timers")))
+    assert "Move: done" in text_of(moved)
+    assert "3 of 3 done" in text_of(moved)
+    assert app.admin.timer("later", "timer-1")[0].due_ms == due["timer-1"] + 3_600_000
+    assert app.admin.timer("later", "set-later") == [set_later]
+
+    only = {"topic": "later", "key": "timer-2"}
+    counted = ended(web, web.post("/do/cancel-timers", data=only))
+    form = form_to(counted, "cancel-timers")
+    assert "it is another name" in text_of(web.post("/do/cancel-timers", data=form).text)
+    ended(web, web.post("/do/cancel-timers", data={**form, "confirm": "later"}))
+    left = {each.key for each in app.admin.timers("later").records}
+    assert left == {"timer-0", "timer-1", "set-later"}
+    done = [(each["verb"], each["count"], each["by"]) for each in heard]
+    assert done == [("move_timers", 3, "local"), ("cancel_timers", 1, "local")]
+
+
+def test_a_body_that_is_hidden_in_part_is_not_there_to_be_stored_over_what_it_hides(
+    app: QFrame,
+) -> None:
+    app.publish(LATER, {"n": 2**60 + 3}, key="plain", delay="1h", headers={"h": "x"}, tags=["a"])
+    app.publish(LATER, {"password": SECRET, "n": 1}, key="secret", delay="1h")
+    web = browser(app)
+    pages = {key: web.get(f"/timers?topic=later&key={key}").text for key in ("plain", "secret")}
+    texts = {key: re.findall(r"<textarea[^>]*>([^<]*)<", page) for key, page in pages.items()}
+    assert str(2**60 + 3) in texts["plain"][0]
+    assert texts["secret"] == [""]
+    assert "<textarea" not in browser(app, "reader").get("/timers?topic=later&key=plain").text
+    web.post("/do/edit-timer", data={"topic": "later", "key": "plain", "body": "[1]"})
+    [edited] = app.admin.timer("later", "plain")
+    assert (edited.body, tags_of(edited.headers)) == (b"[1]", ("a",))
+    assert own_headers(edited.headers) == {"h": "x"}
+
+
+def test_an_outbox_whose_database_is_away_says_so_and_the_others_are_shown(app: QFrame) -> None:
+    away = Outbox(create_engine("postgresql+psycopg://me:hunter2@127.0.0.1:1/x"))
+    page = browser(app, outboxes=[away, waiting_outbox()]).get("/outbox")
+    assert page.status_code == 200
+    assert "its database cannot be used" in page.text
+    assert "hunter2" not in page.text
+    assert "3 waiting, 2 refused" in text_of(page.text)

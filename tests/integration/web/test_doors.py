@@ -150,9 +150,12 @@ def test_after_a_form_no_other_site_is_led_to(app: QFrame) -> None:
         assert reply.headers["location"].startswith("/?note=")
 
 
-def test_a_form_of_more_than_256_kib_is_refused_unread(app: QFrame) -> None:
+@pytest.mark.parametrize("form", [{"topic": "x" * 300_000}, {"id": ["x"] * 2001}])
+def test_a_form_of_more_than_256_kib_or_2000_fields_is_refused(
+    app: QFrame, form: dict[str, Any]
+) -> None:
     web = client(app, role="operator")
-    reply = web.post("/do/pause", data={"topic": "x" * 300_000}, headers={"origin": HERE})
+    reply = web.post("/do/pause", data=form, headers={"origin": HERE})
     assert reply.status_code == 413
 
 

@@ -12,7 +12,7 @@ import redis
 from servers import MariaDbServer, RedisServer
 from sqlalchemy import text
 
-from qframe.drivers.redis_servers import Node
+from qframe.drivers.redis_connections import Node
 from qframe.drivers.sql import Database, Statement, Transaction
 
 FIVE = Statement(text("SELECT 5"), "")

@@ -16,6 +16,6 @@ return change_heads(slot, kind, subject, seen, function(group, head)
   redis.call('HDEL', group.tries, subject)
   redis.call('DEL', behind_of(group, subject))
   if lines ~= '' then
-    remember_act(group, head, 7, lines, time_ms(given))
+    remember_act(group, subject, head, 7, lines, time_ms(given))
   end
 end)

@@ -37,6 +37,6 @@ return change_heads(slot, kind, subject, seen, function(group, head)
     place(group, subject, head, now)
   end
   if lines ~= '' then
-    remember_act(group, head, 6, lines, now)
+    remember_act(group, subject, head, 6, lines, now)
   end
 end)

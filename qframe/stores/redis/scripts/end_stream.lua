@@ -5,13 +5,15 @@
 --   settlement three: how it ends, offset, attempt. `how` is msgpack of [verdict, delay, at, error,
 --   traceback]. At last, where a history is kept, msgpack of a note for each.
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
--- Cost: 4 commands, and 4 to 6 for each settlement; 3 more for a history.
+-- Cost: 4 commands, and 4 to 6 for each settlement; 3 more for a history. Where order is kept, some
+--   more for each.
 -- Promise: one atomic step; nothing ends without epoch and receipt in force.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time bell head places text dead log ranges window
+--@include time many bell head places text dead log ranges park window
 local group = group_of(slot, name, 'stream')
-local cursor = redis.call('HMGET', group.cursor, 'epoch', 'floor', 'read', 'receipt', 'settled')
+local cursor = redis.call('HMGET', group.cursor,
+  'epoch', 'floor', 'read', 'receipt', 'settled', 'max_parked')
 if not cursor[1] then
   return -2
 end
@@ -19,6 +21,7 @@ local total = math.floor((#ARGV - 4) / 3)
 if cursor[1] ~= epoch or epoch == '0000000000000000' or cursor[4] ~= receipt or receipt == '' then
   return string.rep('t', total)
 end
+note_order(group, cursor[6])
 local floor, read, ranges = tonumber(cursor[2]), tonumber(cursor[3]), load_ranges(cursor[5])
 local replies, now = {}, time_ms(given)
 for number = 1, total do
@@ -44,7 +47,7 @@ redis.call('HSET', group.cursor, 'floor', string.format('%.0f', floor),
   'settled', pack_ranges(ranges))
 ring(slot)
 if #ARGV > 4 + 3 * total then
-  --@include many history
+  --@include history
   remember_settled(group.at, cmsgpack.unpack(ARGV[#ARGV]), replies, now)
 end
 return table.concat(replies)

@@ -10,9 +10,11 @@ local slot = KEYS[1]
 local given, kind, name, subject, seq = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 --@include time bell head places
 local group = group_of(slot, name, kind)
-if redis.call('EXISTS', group.cursor) == 0 then
+local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
+if not cursor[1] then
   return -2
 end
+note_order(group, cursor[2])
 local head = load_head(group, subject)
 if not head or head.seq ~= seq then
   return 'absent'

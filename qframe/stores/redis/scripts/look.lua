@@ -18,7 +18,7 @@ end
 local body = redis.call('HGET', group.body, subject) or ''
 local own = string.sub(body, 1, 16) .. subject
 local behind
-if kind == 'ordered' then
+if kind == 'ordered' or kind == 'stream' then
   behind = redis.call('LLEN', behind_of(group, subject))
 else
   behind = redis.call('HEXISTS', group.following, subject)

@@ -7,7 +7,7 @@
 --   letter; or by how much each count changes, as `acked -1 cancelled 0`; or '').
 -- Reply: what was done: '' if nothing; lease, next, gone, place, cancelled, buried, named,
 --   counted; -2 if there is no such group.
--- Cost: 3 to 16 commands.
+-- Cost: 4 to 18 commands.
 -- Promise: one atomic step; no message is removed, and none called settled.
 local slot = KEYS[1]
 local given, kind, name, part, what, member =
@@ -18,6 +18,7 @@ local group = group_of(slot, name, kind)
 if name ~= '' and redis.call('EXISTS', group.cursor) == 0 then
   return -2
 end
+note_order(group, redis.call('HGET', group.cursor, 'max_parked'))
 local now = time_ms(given)
 
 -- What is in hand of nobody gets a lease that has ended: the next pull takes it back.
@@ -44,8 +45,9 @@ local function mend_headless()
     + redis.call('ZREM', group.retry, what) + redis.call('ZREM', group.doing, what)
     + redis.call('HDEL', group.tries, what)
   local value
-  if kind == 'ordered' then
+  if group.backlog then
     value = redis.call('LPOP', behind_of(group, what))
+    count_behind(group, value and -1 or 0)
   else
     value = redis.call('HGET', group.following, what)
     redis.call('HDEL', group.following, what)
@@ -54,7 +56,7 @@ local function mend_headless()
     return was > 0 and 'gone' or ''
   end
   local head = unpack_head(value)
-  head.due = kind == 'ordered' and math.max(now, head.due) or head.due
+  head.due = group.backlog and math.max(now, head.due) or head.due
   redis.call('HSET', group.body, what, pack_head(head))
   place(group, what, head, now)
   return 'next'

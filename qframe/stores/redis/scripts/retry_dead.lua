@@ -8,11 +8,13 @@
 -- Promise: one atomic step; one that is not dead any more is left alone.
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
---@include time many bell head places arrive text dead
+--@include time many bell head places arrive text dead park
 local group = group_of(slot, name, kind)
-if redis.call('EXISTS', group.cursor) == 0 then
+local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
+if not cursor[1] then
   return -2
 end
+note_order(group, cursor[2])
 local now, done = time_ms(given), 0
 for i = 4, #ARGV do
   local member = ARGV[i]
@@ -26,9 +28,7 @@ for i = 4, #ARGV do
                    published = published, envelope = string.sub(record, 13 + size),
                    tries = 0, lost = 0, given = 0, receipt = '', error = '' }
     if kind == 'stream' then
-      subject = string.format('%.0f', head.seq)
-      redis.call('HSET', group.body, subject, pack_head(head))
-      place(group, subject, head, now)
+      park(group, subject_of(group, head.envelope, head.seq), head, now, true)
     else
       count(group, 'published', -1)
       if kind == 'ordered' or redis.call('HEXISTS', group.body, subject) == 0 then

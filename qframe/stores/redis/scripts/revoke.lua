@@ -6,16 +6,18 @@
 -- Reply: how many. -2 if there is no such group.
 -- Cost: 4 commands, 2 more on a stream, and 7 or 8 for each subject that comes back.
 -- Promise: one atomic step; under another epoch nothing changes. A stream's read position goes back
---   to where the lost pull began.
+--   to where the lost pull began; where that pull has parked something, the rest of what it has
+--   read leaves the line instead, at 4 commands or more for each.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local receipt, position = ARGV[5], tonumber(ARGV[6])
 --@include time many bell head places ranges
 local group = group_of(slot, name, kind)
-local owner = redis.call('HGET', group.cursor, 'epoch')
+local owner, max_parked = unpack(redis.call('HMGET', group.cursor, 'epoch', 'max_parked'))
 if owner ~= epoch then
   return owner and 0 or -2
 end
+note_order(group, max_parked)
 local now, count_back = time_ms(given), 0
 local doing = redis.call('ZRANGE', group.doing, 0, -1)
 for i, state in ipairs(#doing > 0 and read_many('HMGET', group.tries, doing) or {}) do
@@ -36,7 +38,7 @@ if kind == 'stream' then
   local settled = load_ranges(cursor[4])
   local start = position and math.max(position, floor) or read
   -- After a seek a position says nothing, but the lost pull has begun the window.
-  if cursor[3] == receipt and #settled == 0 then
+  if cursor[3] == receipt then
     start = floor
   end
   if start < read and (settled[#settled] or 0) <= start then
@@ -45,6 +47,17 @@ if kind == 'stream' then
       redis.call('HSET', group.cursor, 'receipt', '', 'lease', 0)
     end
     count_back = count_back + read - start
+  elseif start < read then -- the lost pull has parked some of that, and so the rest leaves the line
+    --@include text log park window
+    each_message(slot .. 'log', start, read, function(offset, envelope, published)
+      if not is_settled(settled, offset) then
+        leave(group, offset, envelope, published, 0, 0, 0, '', now)
+        count_back = count_back + 1
+      end
+    end)
+    floor, settled = raise_floor(floor, add_range(settled, start, read))
+    redis.call('HSET', group.cursor, 'floor', string.format('%.0f', floor),
+      'settled', pack_ranges(settled))
   end
 end
 if count_back > 0 then

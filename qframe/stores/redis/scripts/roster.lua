@@ -3,8 +3,9 @@
 -- KEYS[1] slot: slot 0's prefix, where rosters lie; what is read begins with it.
 -- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] seen ('' or the version that is known).
 -- Reply: [version; of those whose lease has not passed member, end of lease; of all that are kept
---   member, since when; slot, '<since> <epoch> <member>'], each flat. 0 if the version is the one
---   that was seen, and no lease has passed. -2 if there is no such group.
+--   member, since when ('-' before it if it retires); slot, '<since> <epoch> <member>'], each flat.
+--   0 if the version is the one that was seen, and no lease has passed. -2 if there is no such
+--   group.
 -- Cost: 3 commands where that was seen; else 5, 6 if a lease has passed since; 1 more while nobody
 --   has ever attended.
 -- Promise: one atomic step, which changes nothing.

@@ -4,15 +4,18 @@
 -- ARGV[1] name (group), ARGV[2] offset; it is cut to what is kept.
 -- Reply: 0. -2 if there is no such group.
 -- Cost: 8 commands, and where the line hands out something again 1, another for each 500 dead
---   letters, and 4 or 5 for each 500 of them that it hands out again.
+--   letters, and 4 or 5 for each 500 of them that it hands out again. Of a group that has kept
+--   order 2 more, and 1 for each subject.
 -- Promise: one atomic step; what was handed out is fenced off, what left the line is forgotten.
 local slot = KEYS[1]
 local name, offset = ARGV[1], tonumber(ARGV[2])
 --@include head bell text dead
 local group = group_of(slot, name, 'stream')
-if redis.call('EXISTS', group.cursor) == 0 then
+local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
+if not cursor[1] then
   return -2
 end
+note_order(group, cursor[2])
 local head = tonumber(redis.call('GET', slot .. 'head') or 0)
 local first = tonumber(redis.call('GET', slot .. 'first') or 0)
 local to = math.min(math.max(offset, first), head)
@@ -36,6 +39,12 @@ if #again > 500 and #again == redis.call('ZCARD', group.dead) then
   again = {}
 end
 remove_dead_letters(group, again)
+if group.backlog then
+  for _, subject in ipairs(redis.call('HKEYS', group.body)) do
+    redis.call('UNLINK', behind_of(group, subject))
+  end
+  redis.call('HSET', group.cursor, 'behind', 0, 'parked', 0, 'running', 0)
+end
 redis.call('UNLINK', group.waiting, group.retry, group.todo, group.doing, group.body, group.tries)
 local text = string.format('%.0f', to)
 redis.call('HSET', group.cursor, 'floor', text, 'read', text,

@@ -5,17 +5,19 @@
 --   four: how it ends, subject, seq, receipt. `how` is empty for an ack; else msgpack of [verdict,
 --   delay, at, error, traceback]. At last, where a history is kept, msgpack of a note for each.
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
--- Cost: 8 commands for any number of acks, 7 of what left a stream; for ordered 4, and 5 to 8 for
---   each subject; 7 to 12 for each other end; 3 more for a history.
+-- Cost: 8 commands for any number of acks, 7 of what left a stream; for ordered, and where order
+--   is or was kept, 4, and 5 to 8 for each subject; 7 to 12 for each other end; 3 more for a
+--   history.
 -- Promise: one atomic step; nothing ends without the epoch and the receipt in force.
 local slot = KEYS[1]
 local given, kind, name, epoch = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 --@include time many bell head places
 local group = group_of(slot, name, kind)
-local owner = redis.call('HGET', group.cursor, 'epoch')
+local owner, max_parked = unpack(redis.call('HMGET', group.cursor, 'epoch', 'max_parked'))
 if not owner then
   return -2
 end
+note_order(group, max_parked)
 local total = math.floor((#ARGV - 4) / 4)
 if owner ~= epoch or epoch == '0000000000000000' then
   return string.rep('t', total)
@@ -99,6 +101,7 @@ local function ack_run(subject, state, receipt, i, most)
   end
   local value = following[done]
   count(group, 'running', -done)
+  count_behind(group, value and -done or 1 - done)
   if not value then
     finish({ subject })
     if done > 1 then
@@ -138,7 +141,7 @@ while number <= total do
     finish(finished)
     finished = {}
     replies[number] = settle_one(subject, tonumber(ARGV[i + 2]), receipt, how)
-  elseif kind == 'ordered' then
+  elseif group.backlog then
     while number + step <= total and ARGV[i + 4 * step] == '' and ARGV[i + 4 * step + 1] == subject
         and ARGV[i + 4 * step + 3] == receipt do
       step = step + 1

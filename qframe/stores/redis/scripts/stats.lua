@@ -5,20 +5,23 @@
 -- Reply: flat: epoch, published, waiting, retrying, todo, doing, settled, dead, cancelled, head,
 --   floor (-1 where there is none), since when the oldest one is due (-1 where none is). [1] if
 --   more has come due than one step promotes: ask again. [-2] if there is no such group.
--- Cost: 16 to 21 commands; 3 more for each further priority, of the 16 lowest that are todo.
+-- Cost: 16 to 22 commands; 3 more for each further priority, of the 16 lowest that are todo.
 -- Promise: it changes nothing but what pulling would do first: what is due goes to todo.
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
 --@include time head places log ranges bring_in
 local group = group_of(slot, name, kind)
 local now = time_ms(given)
+if kind == 'stream' then
+  note_order(group, redis.call('HGET', group.cursor, 'max_parked'))
+end
 promote(group, now)
 local due = next_due(now, { first_of(group.waiting), first_of(group.retry) })
 if due == 0 then
   return { 1 }
 end
 local cursor = redis.call('HMGET', group.cursor, 'epoch', 'published', 'acked', 'cancelled',
-  'parked', 'running', 'floor', 'read', 'base', 'settled')
+  'parked', 'running', 'floor', 'read', 'base', 'settled', 'max_parked', 'behind')
 if name ~= '' and not cursor[1] then
   return { -2 }
 end
@@ -61,6 +64,12 @@ while most_ranks > 0 do
   rank = '(' .. last[2]
 end
 if kind == 'stream' then
+  if cursor[11] then
+    local parked, running = number(cursor[5]), number(cursor[6])
+    waiting = waiting + parked
+    todo = todo + number(cursor[12]) - parked - (running - doing)
+    doing = running
+  end
   local read = number(cursor[8])
   floor = number(cursor[7])
   published = head - number(cursor[9])

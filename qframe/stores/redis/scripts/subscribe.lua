@@ -2,22 +2,23 @@
 -- Purpose: makes groups collect from a slot.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] expires (after so many ms without a subscription; ''
---   for never); then for each group two: name, start. It is earliest or latest in a stream;
---   elsewhere earliest in the slot that decides, then what that slot answered (claims or joins), or
---   latest.
+--   for never), ARGV[4] max parked; then for each group two: name, start. It is earliest or latest
+--   in a stream; elsewhere earliest in the slot that decides, then what that slot answered (claims
+--   or joins), or latest.
 -- Reply: for each group two: 1 if it is new, else 0; claims if it has what was kept for the first
 --   ones, else joins. [-3, name] if remains of a dropped group of this name are there still.
 -- Cost: for each group 6 commands in a stream, 5 elsewhere, 2 more where it expires; 13 to 25 more
 --   to take over what was kept, and for ordered 1 or 2 for each subject. 3 where it is there, 4 if
---   it expires. A second group copies what was kept, which takes time by its size.
+--   it expires. Some more where it begins or ends to keep order. A second group copies what was
+--   kept, which takes time by its size.
 -- Promise: one atomic step; what was published before any group existed goes whole to each group
 --   that claims it in one call.
 local slot = KEYS[1]
-local given, kind, expires = ARGV[1], ARGV[2], tonumber(ARGV[3])
+local given, kind, expires, max_parked = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
 --@include time head
 local befores, replies, claiming, claimed = {}, {}, {}, nil
 
-for i = 4, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   local name = ARGV[i]
   befores[i] = redis.call('HGET', slot .. 'groups', name)
   if not befores[i] and redis.call('EXISTS', group_of(slot, name, kind).body) == 1 then
@@ -38,6 +39,19 @@ local function start_in_log(group, start)
   local text = string.format('%.0f', first)
   redis.call('HSET', group.cursor, 'epoch', '0000000000000000', 'floor', text, 'read', text,
     'base', text, 'receipt', '', 'lease', 0, 'settled', '')
+end
+
+-- Notes whether a group keeps order, if that has changed. What it has in doing when it begins to
+-- is counted from then on.
+local function keep_order(group, before)
+  if max_parked == (before or '0') then
+    return
+  end
+  if not before then
+    redis.call('HSET', group.cursor, 'behind', 0, 'parked', 0,
+      'running', redis.call('ZCARD', group.doing))
+  end
+  redis.call('HSET', group.cursor, 'max_parked', max_parked)
 end
 
 -- Gives a group what was kept: the keys themselves to the last one, copies to the others.
@@ -73,12 +87,15 @@ local function subscribe(name, start, before)
   elseif before then
     redis.call('ZREM', slot .. 'expiries', name)
   end
-  if before and redis.call('HEXISTS', group.cursor, 'epoch') == 1 then
+  local cursor = before and redis.call('HMGET', group.cursor, 'epoch', 'max_parked') or {}
+  if cursor[1] then
+    keep_order(group, cursor[2])
     return 0, before
   end
   local word = before or 'joins'
   if kind == 'stream' then
     start_in_log(group, start)
+    keep_order(group, false)
     redis.call('HSET', slot .. 'groups', name, 'joins')
     return 1, 'joins'
   end
@@ -94,7 +111,7 @@ local function subscribe(name, start, before)
   return 1, word
 end
 
-for i = 4, #ARGV, 2 do
+for i = 5, #ARGV, 2 do
   local is_new, word = subscribe(ARGV[i], ARGV[i + 1], befores[i])
   replies[#replies + 1] = is_new
   replies[#replies + 1] = word

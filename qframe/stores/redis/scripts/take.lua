@@ -5,17 +5,18 @@
 --   ARGV[5] keeps (1 where a history is kept, else 0).
 -- Reply: 1 taken, 0 refused since the slot's epoch is larger. -2 if there is no such group.
 -- Cost: 5 commands, 6 for a stream; 7 or 8 for each subject that comes back; for a window 3, and 3
---   for each message that does.
+--   for each message that does, some more where order is kept.
 -- Promise: one atomic step; epochs only grow, and whoever had the slot before is fenced from here
 --   on.
 local slot = KEYS[1]
 local given, kind, name, epoch, keeps = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
---@include time bell head places log ranges window
+--@include time many bell head places text log ranges park window
 local group = group_of(slot, name, kind)
-local owner = redis.call('HGET', group.cursor, 'epoch')
+local owner, max_parked = unpack(redis.call('HMGET', group.cursor, 'epoch', 'max_parked'))
 if not owner then
   return -2
 end
+note_order(group, max_parked)
 if epoch == owner then
   return 1
 end
@@ -40,7 +41,7 @@ if kind == 'stream' then
   end
 end
 if group.gone and #group.gone > 0 then
-  --@include many text history lost
+  --@include history lost
   remember_lost(group.at, group.gone, now)
 end
 ring(slot) -- whoever sleeps in the belief that it owns the slot hears that it does not

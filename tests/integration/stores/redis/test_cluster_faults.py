@@ -15,7 +15,7 @@ from serving import GROUP, Publishing, Serving
 
 from qframe import Message, PublishUnknown, QFrame, RateLimit, StoreUnavailable, Topic
 from qframe.drivers import redis as driver
-from qframe.drivers import redis_servers
+from qframe.drivers import redis_connections
 from qframe.outcomes import Settled
 from qframe.stores.types import PullRequest
 
@@ -176,7 +176,7 @@ def test_a_pull_that_a_dying_node_leaves_in_doubt_holds_up_no_pull_elsewhere(
     mortal: OnANode, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Connections are taken for good, so that the pull goes out and its answer is lost.
-    monkeypatch.setattr(redis_servers, "TRUSTED_S", 60)
+    monkeypatch.setattr(redis_connections, "TRUSTED_S", 60)
     with QFrame(store=mortal.url) as app:
         app.declare(topic)
         app.store.subscribe(topic, GROUP)

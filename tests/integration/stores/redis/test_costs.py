@@ -378,6 +378,13 @@ def test_claiming_very_many_slots(bench: Bench, counted: Count) -> None:
     assert spent == looking + more + 2047 // each + 2047 // step
 
 
+def test_retiring(bench: Bench, counted: Count) -> None:
+    topic = roster_of(bench, "a", "b")
+    looking, more = said("retire")
+    for name, cost in (("c", looking), ("a", looking + more), ("a", looking)):
+        assert counted(lambda n=name: bench.store.retire(topic, "g", n)) == cost  # type: ignore[misc]
+
+
 def test_departing(bench: Bench, counted: Count) -> None:
     topic = roster_of(bench, "a", "b")
     bench.store.claim(topic, "g", "a", dict.fromkeys(range(64), "0" * 16))
@@ -389,7 +396,7 @@ def test_departing(bench: Bench, counted: Count) -> None:
 def test_dropping_a_group_that_somebody_has_attended(bench: Bench, counted: Count) -> None:
     topic = bench.topic("stream", "g", "h")
     bench.store.heartbeat(topic, "g", "a", 60_000)
-    once, *_, more, _ = said("drop_group")
+    _, once, *_, more, _ = said("drop_group")
     assert counted(lambda: bench.store.drop_group(topic, "g")) == once + more
 
 

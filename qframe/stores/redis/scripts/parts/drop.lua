@@ -2,6 +2,10 @@
 -- collected till now (1 or 0), and whether there is more to remove (1 or 0).
 local function drop(slot, name, kind)
   local group = group_of(slot, name, kind)
+  if kind == 'stream' then -- without a cursor, this is not the first step
+    local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
+    note_order(group, cursor[2] or (not cursor[1] and '0'))
+  end
   local was = redis.call('HDEL', slot .. 'groups', name)
   if redis.call('EXISTS', slot .. 'groups') == 0 then
     redis.call('DEL', slot .. 'claimed')
@@ -14,7 +18,7 @@ local function drop(slot, name, kind)
   if redis.call('UNLINK', roster.key, roster.members, roster.joined, roster.owners) > 0 then
     ring_roster(roster)
   end
-  if kind == 'ordered' then
+  if group.backlog then
     local subjects = redis.call('HSCAN', group.body, 0, 'COUNT', 500)[2]
     for i = 1, #subjects, 2 do
       redis.call('UNLINK', behind_of(group, subjects[i]))

@@ -7,7 +7,7 @@ local function hand_out(group, terms)
   local lease_until = string.format('%.0f', terms.lease_until)
   -- What follows the seq in the state of a head that is handed out for the first time.
   local fresh = struct.pack('>I4I4I2I1', 1, 0, 1, #terms.receipt) .. terms.receipt
-  local ordered = group.kind == 'ordered'
+  local backlog = group.backlog
 
   local function give(subject, value, attempt, lost)
     local n = #items
@@ -31,7 +31,7 @@ local function hand_out(group, terms)
     return given
   end
 
-  local chunk = ordered and 8 or terms.limit
+  local chunk = backlog and 8 or terms.limit
   while count_out < terms.limit do
     local popped = redis.call('ZPOPMIN', group.todo, math.min(chunk, terms.limit - count_out))
     if #popped == 0 then
@@ -55,7 +55,7 @@ local function hand_out(group, terms)
         redis.call('HDEL', group.tries, subject) -- somebody else has removed its head
       elseif not state then
         give(subject, value, 1, 0)
-        local given = ordered and give_run(subject) or 0
+        local given = backlog and give_run(subject) or 0
         states[n + 1] = subject
         if given == 0 then
           states[n + 2] = string.sub(popped[2 * i - 1], 9, 16) .. fresh
@@ -77,7 +77,7 @@ local function hand_out(group, terms)
         end
         head.tries, head.receipt, head.given = head.tries + 1, terms.receipt, 1
         give(subject, value, head.tries, head.lost)
-        if ordered and head.lost == 0 then
+        if backlog and head.lost == 0 then
           head.given = 1 + give_run(subject)
         end
         states[n + 1], states[n + 2] = subject, pack_state(head)
@@ -90,13 +90,13 @@ local function hand_out(group, terms)
       back[#back + 1], back[#back + 2] = popped[2 * i], popped[2 * i - 1]
     end
     call_many('ZADD', group.todo, back)
-    if ordered and used > 0 and count_out > 0 then
+    if backlog and used > 0 and count_out > 0 then
       chunk = math.max(8, math.floor((terms.limit - count_out) * (#leases / 2) / count_out))
     end
   end
   call_many('ZADD', group.doing, leases)
   call_many('HSET', group.tries, states)
-  if ordered then
+  if backlog then
     count(group, 'running', running)
   end
   return items, count_out, died

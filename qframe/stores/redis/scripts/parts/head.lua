@@ -10,12 +10,19 @@ local EMPTY = string.char(0)
 local function group_of(slot, name, kind)
   local at = slot .. 'g:' .. name .. ':'
   return {
-    at = at, kind = kind, slot = slot,
+    at = at, kind = kind, slot = slot, backlog = kind == 'ordered', max_parked = 0,
     cursor = at .. 'cursor', waiting = at .. 'waiting', retry = at .. 'retry',
     todo = at .. 'todo', doing = at .. 'doing', body = at .. 'body', tries = at .. 'tries',
     following = at .. 'next', dead = at .. 'dead', graves = at .. 'graves',
     named = at .. 'named', keyed = at .. 'keyed',
   }
+end
+
+-- Notes of a stream's group by its cursor's `max_parked` whether it keeps order, and whether
+-- messages may stand behind its heads: also since it did once.
+local function note_order(group, max_parked)
+  group.backlog = group.backlog or (max_parked and true)
+  group.max_parked = tonumber(max_parked or 0)
 end
 
 local function behind_of(group, subject)

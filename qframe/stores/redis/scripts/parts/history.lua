@@ -3,7 +3,9 @@
 --   entry  '>I8I8' began (0: not known), ended; '>I1I4' verdict (1 ack, 2 retry, 3 dead, 4 release,
 --          5 lost, 6 edited, 7 cancelled), attempt; and in lines: whose it was (what follows an
 --          `@`), the error, the place
--- A note is [id, took (ms; -1: not known), verdict, attempt, the entry's lines].
+-- A note is [id, took (ms; -1: not known), verdict, attempt, the entry's lines, key or nothing].
+-- A key stands there too, behind a NUL, which no id has: with the id of its message that has ended
+-- last by verdict 1, 3 or 7, and in `ended` when.
 local MOST_ENTRIES = 20
 
 local function remember(at, notes, now)
@@ -19,7 +21,11 @@ local function remember(at, notes, now)
   for i, before in ipairs(read_many('HMGET', at .. 'history', ids)) do
     entries[ids[i]] = before or ''
   end
+  local last = {}
   for _, note in ipairs(notes) do
+    if (note[6] or '') ~= '' and (note[3] == 1 or note[3] == 3 or note[3] == 7) then
+      last[note[6]] = note[1]
+    end
     local kept, size, place = entries[note[1]], 0, 1
     while place < #kept do
       place = place + 2 + struct.unpack('>I2', kept, place)
@@ -39,6 +45,10 @@ local function remember(at, notes, now)
   for _, id in ipairs(ids) do
     values[#values + 1], values[#values + 2] = id, entries[id]
     times[#times + 1], times[#times + 2] = string.format('%.0f', now), id
+  end
+  for key, id in pairs(last) do
+    values[#values + 1], values[#values + 2] = '\0' .. key, id
+    times[#times + 1], times[#times + 2] = string.format('%.0f', now), '\0' .. key
   end
   call_many('HSET', at .. 'history', values)
   call_many('ZADD', at .. 'ended', times)

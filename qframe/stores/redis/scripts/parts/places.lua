@@ -9,19 +9,27 @@ local function member_of(head, subject)
 end
 
 local function length_behind(group, subject)
-  return group.kind == 'ordered' and redis.call('LLEN', behind_of(group, subject)) or 0
+  return group.backlog and redis.call('LLEN', behind_of(group, subject)) or 0
 end
 
--- Counts of the cursor: what stands behind waiting heads is `parked`; `running` is what of ordered
--- subjects is handed out.
+-- Counts of the cursor: what stands behind waiting heads is `parked`; `running` is what of subjects
+-- with a backlog is handed out; `behind` is what stands behind heads of a stream.
 local function count(group, field, by)
   if by ~= 0 then
-    redis.call('HINCRBY', group.cursor, field, by)
+    return redis.call('HINCRBY', group.cursor, field, by)
   end
 end
 
 -- Whether a head was placed: who sleeps does not know of it, nor when it is due.
 local has_placed = false
+
+-- Counts what stands behind a stream's heads; its line may be read again once that is little.
+local function count_behind(group, by)
+  if group.kind == 'stream' and by ~= 0 then
+    local behind = count(group, 'behind', by)
+    has_placed = has_placed or (behind < group.max_parked and behind - by >= group.max_parked)
+  end
+end
 
 -- Puts a head that is not handed out where its due time says.
 local function place(group, subject, head, now)
@@ -65,7 +73,7 @@ end
 -- Takes a head out of doing; a next round replaces it.
 local function requeue(group, subject, head, now)
   redis.call('ZREM', group.doing, subject)
-  if group.kind == 'ordered' then
+  if group.backlog then
     count(group, 'running', -head.given)
   end
   head.receipt, head.given = '', 0
@@ -84,9 +92,10 @@ end
 -- many messages of its run are still handed out.
 local function advance(group, subject, head, now, keeps)
   local value
-  if group.kind == 'ordered' then
+  if group.backlog then
     value = redis.call('LPOP', behind_of(group, subject))
     count(group, 'running', keeps - head.given)
+    count_behind(group, value and -1 or 0)
   else
     value = redis.call('HGET', group.following, subject)
     if value then
@@ -102,7 +111,7 @@ local function advance(group, subject, head, now, keeps)
     return
   end
   local new = unpack_head(value)
-  if group.kind == 'ordered' then
+  if group.backlog then
     new.due = math.max(now, new.due)
   end
   if keeps > 0 then

@@ -40,6 +40,39 @@ local function add_range(ranges, from, to)
   return new
 end
 
+-- Sorted ranges and others that are apart from them, as one.
+local function merged(ranges, others)
+  local new, i, j = {}, 1, 1
+  while i <= #ranges or j <= #others do
+    local a, b
+    if j > #others or (i <= #ranges and ranges[i] < others[j]) then
+      a, b, i = ranges[i], ranges[i + 1], i + 2
+    else
+      a, b, j = others[j], others[j + 1], j + 2
+    end
+    if new[#new] == a then
+      new[#new] = b
+    else
+      new[#new + 1], new[#new + 2] = a, b
+    end
+  end
+  return new
+end
+
+-- The ranges from an offset on that lie before so many offsets which are in none, and the end of
+-- all these.
+local function unsettled_from(ranges, start, many)
+  local within, stop = {}, start + many
+  for i = 1, #ranges, 2 do
+    local a, b = math.max(ranges[i], start), ranges[i + 1]
+    if a < b and a < stop then
+      within[#within + 1], within[#within + 2] = a, b
+      stop = stop + b - a
+    end
+  end
+  return within, stop
+end
+
 -- Moves the floor over the first range if it begins there; returns floor and ranges.
 local function raise_floor(floor, ranges)
   if ranges[1] == floor then

@@ -1,5 +1,6 @@
--- A group's roster: its version, its members by when their lease passes, since when they are there,
--- and whose which slot is: '<since> <epoch> <member>'.
+-- A group's roster: its version, its members by when their lease passes, since when they are there
+-- (with a minus before it for one that is to own nothing), and whose which slot is:
+-- '<since> <epoch> <member>'.
 local function roster_of(slot, name)
   local at = slot .. 'g:' .. name .. ':'
   return { slot = slot, name = name, key = at .. 'roster', members = at .. 'members',

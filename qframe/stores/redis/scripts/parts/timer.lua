@@ -28,9 +28,9 @@ local function change_heads(slot, kind, subject, seen, change)
 end
 
 -- Keeps in the history of a group what was done to a head: 6 edited, 7 cancelled.
-local function remember_act(group, head, verdict, lines, now)
-  local id = names_of(head.envelope)
+local function remember_act(group, subject, head, verdict, lines, now)
+  local id, key = names_of(head.envelope)
   if id then
-    remember(group.at, { { id, -1, verdict, head.tries, lines } }, now)
+    remember(group.at, { { id, -1, verdict, head.tries, lines, key and subject } }, now)
   end
 end

@@ -1,0 +1,116 @@
+"""`qframe gateway`: serves programs in any language over HTTP, until it is stopped."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Annotated, Final
+
+import typer
+
+from qframe.cli.output import say, say_aside
+from qframe.cli.target import Target, coordinated
+from qframe.cli.web import require, web_address
+from qframe.errors import BadOption
+from qframe.telemetry.logs import log_events
+from qframe.topic import duration_ms
+
+SECRET_VARIABLE: Final = "QFRAME_GATEWAY_SECRET"  # noqa: S105 - the name of a variable
+
+
+@coordinated
+def gateway(
+    target: Target,
+    port: Annotated[
+        str, typer.Option(metavar="[HOST:]PORT", help="Where programs find it.")
+    ] = "127.0.0.1:8380",
+    tokens: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The file of tokens, with their rights.")
+    ] = None,
+    address: Annotated[
+        str, typer.Option(metavar="URL", help="How clients and other gateways reach this one.")
+    ] = "",
+    tls_cert: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The certificate chain, for TLS.")
+    ] = None,
+    tls_key: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="The certificate's key.")
+    ] = None,
+    idle: Annotated[
+        str,
+        typer.Option(metavar="DURATION", help="How long it stays in a group unused."),
+    ] = "30s",
+    grace: Annotated[
+        str, typer.Option(metavar="DURATION", help="How long it waits for settlements at its end.")
+    ] = "10s",
+    max_request: Annotated[
+        int, typer.Option(metavar="BYTES", help="The largest request.", min=1024)
+    ] = 8 * 2**20,
+    sqs: Annotated[bool, typer.Option("--sqs", help="Serve clients of SQS too.")] = False,
+    sqs_region: Annotated[
+        str, typer.Option(metavar="NAME", help="The region in the ARNs of queues.")
+    ] = "us-east-1",
+    sqs_account: Annotated[
+        str, typer.Option(metavar="DIGITS", help="The account in the ARNs of queues.")
+    ] = "000000000000",
+    new_token: Annotated[
+        bool, typer.Option("--new-token", help="Print a new token and its hash, and end.")
+    ] = False,
+) -> None:
+    """Serves programs in any language over HTTP.
+
+    They publish, pull and settle.
+
+    Without a file of tokens it is open to programs on this machine alone. Gateways that have the
+    same QFRAME_GATEWAY_SECRET pass settlements on to each other.
+    """
+    require("gateway", "web")
+    # Loaded here, since no other command needs them, and they are an extra.
+    from qframe.web.gateway.callers import new_token as make_token
+
+    if new_token:
+        token, digest = make_token()
+        say(f"token: {token}")
+        say(f"hash:  {digest}")
+        return
+    where = web_address(
+        port, is_guarded=tokens is not None, danger="publish and consume",
+        remedy="give a file of --tokens, or serve 127.0.0.1",
+    )  # fmt: skip
+    if (tls_cert is None) != (tls_key is None):
+        raise BadOption("--tls-cert", tls_cert, "it goes with --tls-key", "give both, or none")
+    from qframe.clock import SYSTEM_CLOCK
+    from qframe.web.gateway.callers import Callers
+    from qframe.web.gateway.forwarding import Forwarder
+    from qframe.web.gateway.gateway import Gateway
+    from qframe.web.gateway.routes import GatewayRoutes
+    from qframe.web.gateway.serving import serve
+    from qframe.web.gateway.sqs import Place, SqsFront
+
+    here = where.url("http" if tls_cert is None else "https")
+    with target.opened(creating=True) as app:
+        callers = Callers(tokens, clock=SYSTEM_CLOCK, events=app.events)
+        served = Gateway(
+            app, address=address or here, secret=os.environ.get(SECRET_VARIABLE) or None,
+            groups=callers.groups, idle_s=duration_ms(idle, "--idle") / 1000,
+        )  # fmt: skip
+        forwarder = Forwarder(served.receipts)
+        front = None
+        if sqs:
+            place = Place(region=sqs_region, account=sqs_account)
+            front = SqsFront(served, callers, forwarder, place=place, most_bytes=max_request)
+        routes = GatewayRoutes(
+            served, callers, forwarder, most_bytes=max_request,
+            others=[] if front is None else front.routes(),
+        )  # fmt: skip
+        stop = log_events(app.events, app.settings, level="info")
+        say_aside(f"the gateway is at {here}/")
+        try:
+            serve(
+                routes.starlette(), served, host=where.bound, port=where.port,
+                grace_s=duration_ms(grace, "--grace") / 1000,
+                cert=None if tls_cert is None else str(tls_cert),
+                key=None if tls_key is None else str(tls_key),
+            )  # fmt: skip
+        finally:
+            stop()

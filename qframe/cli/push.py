@@ -1,0 +1,66 @@
+"""`qframe push`: sends a group's messages to a URL, until it is stopped."""
+
+from __future__ import annotations
+
+import os
+from typing import Annotated, Final
+
+import typer
+
+from qframe.cli.flags import GroupName, TopicName
+from qframe.cli.serving import serve
+from qframe.cli.target import Target, coordinated
+from qframe.cli.web import require
+from qframe.options.consumer import ConsumerKeywords
+from qframe.telemetry.logs import log_events
+
+SECRETS_VARIABLE: Final = "QFRAME_PUSH_SECRETS"
+
+
+@coordinated
+def push(
+    target: Target,
+    topic: TopicName,
+    group: GroupName,
+    url: Annotated[str, typer.Argument(metavar="URL", help="Where its messages are sent.")],
+    threads: Annotated[
+        int, typer.Option(min=1, metavar="N", help="How many requests are open at once.")
+    ] = 8,
+    rate: Annotated[
+        str | None, typer.Option(metavar="RATE", help="How many a second at most, such as 100/s.")
+    ] = None,
+    timeout: Annotated[
+        float, typer.Option(min=0.1, metavar="SECONDS", help="How long a request may take.")
+    ] = 20.0,
+    private: Annotated[
+        bool, typer.Option("--private", help="Allow http, and addresses that are not public.")
+    ] = False,
+    burst: Annotated[
+        bool, typer.Option("--burst", help="Exit when no message is due or waits for a retry.")
+    ] = False,
+    drain: Annotated[
+        bool, typer.Option("--drain", help="Exit when no message waits at all.")
+    ] = False,
+) -> None:
+    """Sends a group's messages to a URL, each signed.
+
+    Requests are those of Standard Webhooks. It runs until it is stopped, and is a worker of the
+    group: a key keeps its order, what fails is tried again. Several share the slots.
+    QFRAME_PUSH_SECRETS holds the secret, whsec_ and base64; several, parted by blanks, while one
+    is replaced.
+    """
+    require("push", "push")
+    # Loaded here, since no other command needs it, and it is an extra.
+    from qframe.web.push import push as push_of
+
+    options: ConsumerKeywords = {"threads": threads, "timeout": timeout}
+    if rate is not None:
+        options["rate_limit"] = rate
+    with target.opened() as app:
+        secrets = os.environ.get(SECRETS_VARIABLE, "")
+        push_of(app, topic, group, url, secrets=secrets, private=private, **options)
+        stop = log_events(app.events, app.settings)
+        try:
+            serve([app], burst=burst, drain=drain)
+        finally:
+            stop()

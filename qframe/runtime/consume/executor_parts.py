@@ -1,0 +1,28 @@
+"""The parts of a consumer that its executor is given."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from qframe.runtime.consume.engine import Engine
+from qframe.runtime.handler.meter import Meter
+from qframe.runtime.handler.time_limit import TimeLimit
+from qframe.runtime.order.batches import Batches
+
+
+class ExecutorParts(NamedTuple):
+    """The parts of a consumer that its executor is given.
+
+    Attributes:
+        name: `qframe.pool.<topic>.<group>`.
+        work: begins and ends attempts.
+        batches: where a handler of batches gets them from.
+        time_limit: how long a handler may run.
+        meter: counts the handler's calls, if somebody wants to know.
+    """
+
+    name: str
+    work: Engine
+    batches: Batches | None
+    time_limit: TimeLimit
+    meter: Meter | None

@@ -1,0 +1,59 @@
+"""Makes a consumer's order, by its options and its topic's kind."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from qframe.message import Delivery
+from qframe.options.consumer import ConsumerOptions
+from qframe.runtime.context import ConsumerContext
+from qframe.runtime.flow.in_flight import InFlight
+from qframe.runtime.handler.retry_policy import Disposition
+from qframe.runtime.order.base import Order
+from qframe.runtime.order.batch_order import BatchOrder
+from qframe.runtime.order.batches import Batches
+from qframe.runtime.order.key_order import KeyOrder
+from qframe.runtime.order.lanes import Lanes
+from qframe.runtime.order.parked_keys import ParkedKeys
+from qframe.runtime.order.tag_filter import lanes_of
+from qframe.topic import Kind
+
+
+def order_of(
+    context: ConsumerContext, options: ConsumerOptions, in_flight: InFlight,
+    put: Callable[[list[Delivery] | Disposition], None], *, filters_first: bool,
+) -> tuple[Order, Batches | None]:  # fmt: skip
+    """The order of a consumer, and where its batches are gathered, if it has some.
+
+    Args:
+        context: the consumer's.
+        options: its options.
+        in_flight: what it has in flight.
+        put: hands settlements to the settler.
+        filters_first: whether its policy sees to what is unwanted by its tags.
+    """
+    topic, gone = context.topic, in_flight.remove
+    by_run, tags = topic.has_subjects, options.tags
+    parked = ParkedKeys(in_flight.__contains__) if options.keep_order else None
+    if (batch := options.batch) is not None:
+
+        def tell_skipped(count: int) -> None:
+            if context.events:
+                context.emit("delivery.skipped", count=count)
+
+        batches = Batches(
+            size=batch.size, within_s=batch.within_s, clock=context.clock, by_subject=by_run,
+            by_slot=options.serial,
+        )  # fmt: skip
+        return BatchOrder(
+            batches, in_turn=topic.kind is Kind.ORDERED or options.keep_order, parked=parked,
+            matches=None if tags is None else tags.matches, gone=gone, put=put,
+            on_skipped=tell_skipped,
+        ), batches  # fmt: skip
+    if filters_first:
+        lanes = Lanes(by_subject=by_run, by_slot=options.serial)
+    else:
+        lanes = lanes_of(topic, context.group, options, context.events, put)
+    return KeyOrder(
+        lanes, by_run=by_run, parked=parked, gone=gone, put=put,
+    ), None  # fmt: skip

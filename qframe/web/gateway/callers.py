@@ -1,0 +1,296 @@
+"""The callers of the gateway: their rights, and the limits of each.
+
+Without a file of tokens only programs on this machine are let in, with all rights. With one a
+caller is known by a bearer token, of which the file has the SHA-256 alone:
+
+    [tokens.shop]
+    hashes = ["9f86d0…"]             # several at once, while a token is replaced
+    publish = ["orders", "web-*"]    # topics; "*" stands for any characters
+    consume = ["orders/billing"]     # a topic, or one group of it
+    admin = []                       # topics that it may declare
+    rate = "500/s"                   # messages published or handed out
+    in_flight = 1000                 # deliveries in its hands
+
+    [groups."orders/billing"]        # options of the group's pull
+    max_attempts = 5
+
+A token is 256 random bits, so a plain hash is enough: there is nothing to guess. The file is read
+again when it has changed; one that is wrong then changes nothing.
+"""
+
+from __future__ import annotations
+
+import hmac
+import re
+import secrets
+import tomllib
+from fnmatch import fnmatchcase
+from hashlib import sha256
+from pathlib import Path
+from typing import Any, Final, Literal, cast
+
+import msgspec
+from starlette.requests import HTTPConnection
+
+from qframe.app.pull import PullKeywords
+from qframe.clock import Clock
+from qframe.errors import BadOption, QFrameError
+from qframe.events import Events
+from qframe.options.flow import RateLimit
+from qframe.runtime.flow.token_bucket import LocalTokenBucket
+from qframe.topic import checked_name
+from qframe.web.access import is_local, is_sent_by_page
+from qframe.web.gateway.deliveries import Client
+
+GatewayRight = Literal["publish", "consume", "admin"]
+MOST_IN_FLIGHT: Final = 3000
+_LOOK_S: Final = 1.0
+_HASH = re.compile(r"[0-9a-f]{64}")
+_GROUP_OPTIONS: Final = ("max_attempts", "backoff", "lease", "start", "serial", "max_in_flight",
+                         "tags")  # fmt: skip
+
+
+class TokenRule(msgspec.Struct, forbid_unknown_fields=True):
+    """A caller in the file of tokens."""
+
+    hashes: list[str]
+    publish: list[str] = []
+    consume: list[str] = []
+    admin: list[str] = []
+    rate: str | None = None
+    in_flight: int = MOST_IN_FLIGHT
+
+
+class TokenFile(msgspec.Struct, forbid_unknown_fields=True):
+    """The file of tokens."""
+
+    tokens: dict[str, TokenRule]
+    groups: dict[str, dict[str, Any]] = {}
+
+
+class NotKnown(QFrameError):
+    """Raised when nobody knows who calls."""
+
+
+class NotPermitted(QFrameError):
+    """Raised when a caller lacks the right to what it asks for."""
+
+    def __init__(self, name: str, right: str, place: str) -> None:
+        super().__init__(f"{name} has no right to {right} {place!r}; use a token that has it")
+        self.right, self.place = right, place
+
+
+class TooMuch(QFrameError):
+    """Raised when a caller asks for more than its limit allows.
+
+    Attributes:
+        again_s: when it is worth asking again.
+    """
+
+    def __init__(self, why: str, again_s: float) -> None:
+        super().__init__(why)
+        self.again_s = again_s
+
+
+class Caller:
+    """A program that calls, and how much of it is let through.
+
+    Attributes:
+        name: its name, for the audit.
+        client: counts the deliveries in its hands.
+    """
+
+    def __init__(self, name: str, rule: TokenRule | None, clock: Clock) -> None:
+        self.name = name
+        self.client: Client = Client()
+        self._rule = rule
+        self._bucket: LocalTokenBucket | None = None
+        if rule is not None and rule.rate is not None:
+            self._bucket = LocalTokenBucket(RateLimit(rule.rate), clock)
+
+    def require(self, right: GatewayRight, topic: str, group: str | None = None) -> None:
+        """Checks that it has a right.
+
+        Raises:
+            NotPermitted: if it has not.
+        """
+        place = topic if group is None else f"{topic}/{group}"
+        if self._rule is None:
+            return
+        for pattern in getattr(self._rule, right):
+            if fnmatchcase(topic, pattern) or fnmatchcase(place, pattern):
+                return
+        raise NotPermitted(self.name, right, place)
+
+    def take(self, messages: int) -> None:
+        """Counts messages against its rate.
+
+        Raises:
+            TooMuch: if they are too many for now.
+        """
+        again_s = self.wait_s(messages)
+        if again_s:
+            raise TooMuch("this token is at its rate; wait, or give it a higher rate=", again_s)
+
+    def wait_s(self, messages: int) -> float:
+        """0 if so many messages may pass now, else after how long to ask again."""
+        return 0.0 if self._bucket is None else self._bucket.take(max(1, messages))
+
+    def room(self, most: int) -> int:
+        """How many deliveries it may be handed, at most `most`.
+
+        Raises:
+            TooMuch: if it has as many as it may.
+        """
+        if self._rule is None:
+            return most
+        room = min(most, self._rule.in_flight - self.client.open)
+        if room < 1:
+            why = f"this token has {self.client.open} deliveries open, and may have no more"
+            raise TooMuch(f"{why}; settle some, or give it a higher in_flight=", 1.0)
+        return room
+
+
+class Callers:
+    """Finds out who calls.
+
+    Args:
+        path: the file of tokens; None for a gateway that lets in this machine alone.
+        clock: measures rates.
+        events: hears of a file that has become wrong.
+
+    Raises:
+        BadOption: if the file is wrong.
+    """
+
+    def __init__(self, path: Path | None, *, clock: Clock, events: Events) -> None:
+        self._path = path
+        self._clock = clock
+        self._events = events
+        self._local = Caller("local", None, clock)
+        self._known: list[tuple[bytes, Caller]] = []
+        self.groups: dict[tuple[str, str], PullKeywords] = {}
+        self._stamp = self._stamp_now()
+        self._looked_s = clock.monotonic_s()
+        if path is not None:
+            self._read(path)
+
+    def caller(self, connection: HTTPConnection) -> Caller:
+        """The program that a request is from, by its bearer token.
+
+        Raises:
+            NotKnown: if nobody knows.
+        """
+        scheme, _, given = connection.headers.get("authorization", "").partition(" ")
+        return self.caller_of(connection, given.strip() if scheme.lower() == "bearer" else "")
+
+    def caller_of(self, connection: HTTPConnection, token: str) -> Caller:
+        """The program that a request with this token is from.
+
+        Raises:
+            NotKnown: if nobody knows.
+        """
+        if self._path is None:
+            if is_local(connection) and not is_sent_by_page(connection):
+                return self._local
+            raise NotKnown(
+                "this gateway has no tokens, and lets in programs of its own machine alone; "
+                "give it a file of tokens, or call it as 127.0.0.1"
+            )
+        self._look(self._path)
+        digest = sha256(token.encode("utf-8", "replace")).digest()
+        found: Caller | None = None
+        for known, caller in self._known:  # all of them, so that the time tells nothing
+            if hmac.compare_digest(known, digest):
+                found = caller
+        if found is None:
+            raise NotKnown(
+                "the request has no token that this gateway knows; "
+                "send one as: Authorization: Bearer <token>"
+            )
+        return found
+
+    def _look(self, path: Path) -> None:
+        """Reads the file again if it has changed."""
+        now_s = self._clock.monotonic_s()
+        if now_s - self._looked_s < _LOOK_S:
+            return
+        self._looked_s = now_s
+        stamp = self._stamp_now()
+        if stamp == self._stamp:
+            return
+        self._stamp = stamp
+        try:
+            self._read(path)
+        except BadOption as error:
+            if self._events:
+                self._events.emit("part.failed", part="gateway tokens", error=error)
+
+    def _stamp_now(self) -> tuple[int, int] | None:
+        try:
+            stat = self._path.stat() if self._path is not None else None
+        except OSError:
+            return None
+        return None if stat is None else (stat.st_mtime_ns, stat.st_size)
+
+    def _read(self, path: Path) -> None:
+        file = read_token_file(path)
+        before = {caller.name: caller for _, caller in self._known}
+        known: list[tuple[bytes, Caller]] = []
+        for name, rule in file.tokens.items():
+            caller = Caller(name, rule, self._clock)
+            if name in before:
+                caller.client = before[name].client
+            known += [(bytes.fromhex(each), caller) for each in rule.hashes]
+        self._known = known
+        self.groups = _groups(path, file)
+
+
+def new_token() -> tuple[str, str]:
+    """A token, and its hash for the file."""
+    token = f"qf_{secrets.token_urlsafe(32)}"
+    return token, sha256(token.encode()).hexdigest()
+
+
+def read_token_file(path: Path) -> TokenFile:
+    """The content of a file of tokens.
+
+    Raises:
+        BadOption: if it cannot be read, or is not as described.
+    """
+    remedy = "write it as the page on the gateway shows"
+    try:
+        file = msgspec.convert(tomllib.loads(path.read_text(encoding="utf-8")), TokenFile)
+    except OSError as error:
+        raise BadOption("tokens", str(path), f"it cannot be read ({error.strerror})",
+                        "name a file that this user may read") from error  # fmt: skip
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError, msgspec.ValidationError) as error:
+        raise BadOption("tokens", str(path), str(error), remedy) from error
+    for name, rule in file.tokens.items():
+        for each in rule.hashes:
+            if not _HASH.fullmatch(each):
+                raise BadOption(
+                    "tokens", str(path), f"a hash of {name} is no SHA-256 in hexadecimal",
+                    "make a token and its hash: qframe gateway --new-token",
+                )  # fmt: skip
+        if rule.rate is not None:
+            RateLimit(rule.rate)
+        if rule.in_flight < 1:
+            raise BadOption("in_flight", rule.in_flight, f"{name} could pull nothing", "use 1000")
+    return file
+
+
+def _groups(path: Path, file: TokenFile) -> dict[tuple[str, str], PullKeywords]:
+    found = {}
+    for place, options in file.groups.items():
+        topic, slash, group = place.partition("/")
+        if not slash:
+            raise BadOption("groups", place, "it is no group", 'write it as "topic/group"')
+        name = checked_name(topic, "topic"), checked_name(group, "group")
+        if wrong := sorted(set(options) - set(_GROUP_OPTIONS)):
+            raise BadOption(
+                f"option of {place} in {path}", wrong[0], "a group of the gateway has none such",
+                f"use some of {', '.join(_GROUP_OPTIONS)}",
+            )  # fmt: skip
+        found[name] = cast("PullKeywords", options)
+    return found

@@ -1,0 +1,178 @@
+"""CloudEvents 1.0 over HTTP as messages: binary, structured and batched.
+
+Source: the CloudEvents specification, its JSON event format and its HTTP protocol binding.
+
+| of the event | of the message |
+| --- | --- |
+| `data` | the body: JSON, or bytes where `datacontenttype` is none of JSON |
+| `source` and `id` | the id, a hash of both: an id is unique for its source alone |
+| `partitionkey` | the key |
+| `sequence`, where `sequencetype` is `Integer` | the sequence |
+| all attributes | headers `ce-id`, `ce-source`, `ce-type`, `content-type` and so on |
+"""
+
+from __future__ import annotations
+
+import re
+from base64 import b64decode
+from binascii import Error as NotBase64
+from collections.abc import Mapping
+from datetime import datetime
+from hashlib import sha256
+from typing import Any, Final
+from urllib.parse import unquote
+
+import msgspec
+
+from qframe.errors import BadOption
+from qframe.producing.outgoing import Outgoing
+
+STRUCTURED: Final = "application/cloudevents+json"
+BATCHED: Final = "application/cloudevents-batch+json"
+_NAME = re.compile(r"[a-z0-9]+")
+_JSON_TYPE = re.compile(r"(application|text)/json|[\w.!#$&^-]+/[\w.!#$&^-]+\+json")
+_REQUIRED: Final = ("specversion", "id", "source", "type")
+_decode = msgspec.json.decode
+
+
+def binary(headers: Mapping[str, str], body: bytes) -> Outgoing:
+    """The event of a request whose headers have its attributes.
+
+    Raises:
+        BadOption: if it is none.
+    """
+    attributes: dict[str, Any] = {}
+    for name, value in headers.items():
+        if name.startswith("ce-"):
+            attributes[name[3:]] = _unquoted(name, value)
+    content_type = headers.get("content-type")
+    if content_type is not None:
+        attributes["datacontenttype"] = content_type
+    data: Any = body
+    if _is_json(content_type) and body:
+        data = _json(body, "data")
+    elif not body and content_type is None:
+        data = None
+    return _outgoing(attributes, data)
+
+
+def structured(body: bytes) -> Outgoing:
+    """The event of a request whose body is one in JSON.
+
+    Raises:
+        BadOption: if it is none.
+    """
+    return _event(_json(body, "event"))
+
+
+def batched(body: bytes, most: int) -> list[Outgoing]:
+    """The events of a request whose body is a list of them, in JSON.
+
+    Raises:
+        BadOption: if one of them is none, or they are more than `most`.
+    """
+    events = _json(body, "batch")
+    if not isinstance(events, list):
+        raise _wrong("batch", events, "it is no list of events")
+    if len(events) > most:
+        raise _wrong("batch", f"of {len(events)} events", f"it may have {most}")
+    return [_event(event) for event in events]
+
+
+def _event(event: Any) -> Outgoing:
+    if not isinstance(event, dict):
+        raise _wrong("event", event, "it is no object")
+    attributes = {name: value for name, value in event.items() if value is not None}
+    data = event.get("data")
+    attributes.pop("data", None)
+    coded = attributes.pop("data_base64", None)
+    if coded is not None:
+        if "data" in event:
+            raise _wrong("data_base64", "…", "data is given too")
+        try:
+            data = b64decode(coded, validate=True)
+        except (NotBase64, ValueError, TypeError):
+            raise _wrong("data_base64", "…", "it is not base64") from None
+        if _is_json(attributes.get("datacontenttype")):
+            data = _json(data, "data_base64")
+    elif isinstance(data, str) and not _is_json(attributes.get("datacontenttype")):
+        data = data.encode("utf-8", "surrogatepass")
+    return _outgoing(attributes, data)
+
+
+def _outgoing(attributes: dict[str, Any], data: Any) -> Outgoing:
+    headers: dict[str, str] = {}
+    for name, value in attributes.items():
+        if not _NAME.fullmatch(name):
+            raise _wrong("attribute", name, "its name has other characters than a-z and 0-9")
+        headers[_header(name)] = _text(name, value)
+    for name in _REQUIRED:
+        if not headers.get(_header(name)):
+            raise _wrong("attribute", name, "it is missing or empty")
+    version = headers["ce-specversion"]
+    if version != "1.0":
+        raise _wrong("specversion", version, "only 1.0 is known here")
+    if "ce-time" in headers:
+        _check_time(headers["ce-time"])
+    named = f"{headers['ce-source']}\0{headers['ce-id']}".encode("utf-8", "surrogatepass")
+    item = Outgoing(data, id=f"ce-{sha256(named).hexdigest()[:40]}", headers=headers)
+    item.key = headers.get("ce-partitionkey") or None
+    if headers.get("ce-sequencetype") == "Integer":
+        sequence = headers.get("ce-sequence", "")
+        if not (sequence.isascii() and sequence.isdecimal()):
+            raise _wrong("sequence", sequence, "it is no number, as sequencetype says")
+        item.sequence = int(sequence[:20])
+    return item
+
+
+def _header(name: str) -> str:
+    return "content-type" if name == "datacontenttype" else f"ce-{name}"
+
+
+def _text(name: str, value: Any) -> str:
+    """An attribute as the specification writes it down."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int) and -(2**31) <= value < 2**31:
+        return str(value)
+    if isinstance(value, str):
+        return value
+    raise _wrong(f"attribute {name}", value, "it is no string, number of 32 bits, or boolean")
+
+
+def _unquoted(name: str, value: str) -> str:
+    """The value of a header: percent signs say what ASCII cannot."""
+    if len(value) > 1 and value[0] == value[-1] == '"':
+        value = re.sub(r"\\(.)", r"\1", value[1:-1])
+    try:
+        return unquote(value, errors="strict")
+    except UnicodeDecodeError:
+        raise _wrong(f"header {name}", value, "its percent signs are not UTF-8") from None
+
+
+def _check_time(text: str) -> None:
+    try:
+        at = datetime.fromisoformat(text.replace("z", "Z"))
+    except ValueError:
+        at = None
+    if at is None or at.tzinfo is None or "T" not in text.upper():
+        raise _wrong("time", text, "it is no timestamp of RFC 3339") from None
+
+
+def _is_json(content_type: Any) -> bool:
+    if content_type is None:
+        return True
+    found = str(content_type).partition(";")[0].strip().lower()
+    return _JSON_TYPE.fullmatch(found) is not None
+
+
+def _json(text: bytes, what: str) -> Any:
+    try:
+        text.decode()
+        return _decode(text)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise _wrong(what, "…", f"it is not JSON ({error})") from None
+
+
+def _wrong(what: str, value: object, why: str) -> BadOption:
+    return BadOption(f"CloudEvent's {what}", value, why, "send what CloudEvents 1.0 describes")

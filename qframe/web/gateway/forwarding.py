@@ -1,0 +1,90 @@
+"""Passes settlements on to the gateway that handed their deliveries out."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from http.client import HTTPConnection, HTTPException, HTTPSConnection
+from typing import Any, Final
+from urllib.parse import quote, urlsplit
+
+import msgspec
+
+from qframe.web.gateway.deliveries import Settle, SettleOutcome, SettleReply, Verb
+from qframe.web.gateway.receipts import Receipts
+from qframe.web.gateway.wire import ExtendIn, RejectIn, RetryIn, SettledOut, SettleIn
+
+FORWARDED: Final = "qframe-forwarded"  # what was passed on once is not passed on again
+TIMEOUT_S: Final = 15.0
+_MOST_BYTES: Final = 2**20
+
+InThread = Callable[..., Awaitable[Any]]
+
+
+class Forwarder:
+    """Asks other gateways, where they share this one's secret.
+
+    Args:
+        receipts: finds out whose a receipt is.
+    """
+
+    def __init__(self, receipts: Receipts) -> None:
+        self._receipts = receipts
+
+    async def settle(
+        self,
+        topic: str,
+        group: str,
+        wanted: Sequence[Settle],
+        results: list[SettleReply],
+        authorization: str,
+        in_thread: InThread,
+    ) -> None:
+        """Passes on what is elsewhere, and writes down what came of it.
+
+        A gateway that cannot be reached leaves its results as they are: with its address.
+        """
+        places: dict[str, list[int]] = {}
+        for place, result in enumerate(results):
+            if result.outcome is SettleOutcome.ELSEWHERE:
+                owner = self._receipts.owner(result.receipt)
+                if owner is not None and owner.is_believed and owner.address:
+                    places.setdefault(owner.address, []).append(place)
+        for address, mine in places.items():
+            asked = [wanted[place] for place in mine]
+            path = f"/v1/topics/{quote(topic)}/groups/{quote(group)}/settle"
+            found = await in_thread(_ask, address, path, asked, authorization)
+            by_receipt = {one.receipt: one for one in found}
+            for place in mine:
+                results[place] = by_receipt.get(results[place].receipt, results[place])
+
+
+def _ask(address: str, path: str, asked: list[Settle], authorization: str) -> list[SettleReply]:
+    """Asks another gateway; no replies where it cannot be reached or refuses."""
+    url = urlsplit(address)
+    kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
+    headers = {"content-type": "application/json", FORWARDED: "1"}
+    if authorization:
+        headers["authorization"] = authorization
+    connection = kind(url.hostname or "", url.port, timeout=TIMEOUT_S)
+    try:
+        connection.request("POST", url.path.rstrip("/") + path, _written(asked), headers)
+        body = connection.getresponse().read(_MOST_BYTES)
+        return msgspec.json.decode(body, type=SettledOut).results
+    except (OSError, HTTPException, ValueError, msgspec.DecodeError):
+        return []
+    finally:
+        connection.close()
+
+
+def _written(asked: list[Settle]) -> bytes:
+    request = SettleIn()
+    for one in asked:
+        if one.verb is Verb.ACK:
+            request.ack.append(one.receipt)
+        elif one.verb is Verb.RETRY:
+            request.retry.append(RetryIn(one.receipt, one.delay, one.at, one.error))
+        elif one.verb is Verb.REJECT:
+            request.reject.append(RejectIn(one.receipt, one.error))
+        else:
+            request.extend.append(ExtendIn(one.receipt, one.lease_s))
+    return msgspec.json.encode(request)

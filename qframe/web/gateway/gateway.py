@@ -1,0 +1,303 @@
+"""The gateway itself: what every front of it calls. It knows nothing of HTTP."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any, Final, TypeVar, Unpack
+
+from qframe.app.pull import Pull, PullKeywords
+from qframe.app.qframe import QFrame
+from qframe.clock import SYSTEM_CLOCK
+from qframe.errors import BadInput, QFrameError, TopicFull
+from qframe.outcomes import Published
+from qframe.producing.outgoing import Outgoing
+from qframe.runtime.handler.spec import OnSettled
+from qframe.topic import checked_name
+from qframe.web.gateway.deliveries import Client, OpenDelivery, Settle, SettleOutcome, SettleReply
+from qframe.web.gateway.open_group import MOST_BYTES, OpenGroup
+from qframe.web.gateway.receipts import Receipts
+
+THREADS: Final = 32
+MOST_GROUPS: Final = 256
+_LOOK_S: Final = 1.0
+_DRAIN_STEP_S: Final = 0.05
+
+T = TypeVar("T")
+
+
+class GatewayStopped(QFrameError):
+    """Raised when a client pulls from a gateway that is stopping."""
+
+    def __init__(self) -> None:
+        super().__init__("this gateway is stopping; pull from another one, or again in a moment")
+
+
+class GatewayFull(QFrameError):
+    """Raised when clients pull from more groups than one gateway serves at once."""
+
+    def __init__(self, most: int) -> None:
+        super().__init__(
+            f"this gateway serves {most} groups already; stop pulling from some, or start another "
+            "gateway for them"
+        )
+
+
+class Gateway:
+    """Publishes, hands out and settles for clients in other programs, in one event loop.
+
+    Use it as `async with Gateway(app) as gateway`. Its methods are coroutines of one event loop;
+    what asks the store runs in threads.
+
+    Args:
+        app: the app; its consumers are not run.
+        address: the URL under which clients and other gateways reach this one; it is in receipts.
+        secret: shared by gateways that pass settlements on to each other.
+        groups: the options of a group's pull, such as `max_attempts`, by topic and group.
+        idle_s: how long it stays in a group that nobody pulls from, in seconds.
+        settle_s: how long a settlement waits for the store, in seconds.
+    """
+
+    def __init__(
+        self,
+        app: QFrame,
+        *,
+        address: str = "",
+        secret: str | None = None,
+        groups: Mapping[tuple[str, str], PullKeywords] | None = None,
+        idle_s: float = 30.0,
+        settle_s: float = 10.0,
+    ) -> None:
+        self.app = app
+        self.receipts: Receipts = Receipts(address, secret)
+        self._options: dict[tuple[str, str], PullKeywords] = dict(groups or {})
+        self._idle_s = idle_s
+        self._settle_s = settle_s
+        self._clock = SYSTEM_CLOCK
+        self._groups: dict[tuple[str, str], OpenGroup] = {}
+        self._leaving: set[asyncio.Task[None]] = set()
+        self._threads = ThreadPoolExecutor(THREADS, "qframe.gateway")
+        self._watching: asyncio.Task[None] | None = None
+        self._closing = False
+
+    async def __aenter__(self) -> Gateway:
+        self._watching = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.close()
+
+    async def in_thread(self, function: Callable[..., T], *args: Any) -> T:
+        """Calls what may block, such as a verb of `app.admin`, in a thread of the gateway's."""
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._threads, function, *args)
+
+    # Publishing.
+
+    async def publish(self, topic: str, items: Sequence[Outgoing]) -> list[Published]:
+        """Publishes messages, in order; nothing is written if one of them is wrong.
+
+        Returns:
+            One for each; those with the outcome `full` were not stored.
+
+        Raises:
+            QFrameError: as `app.publish_many`, but for `TopicFull`.
+        """
+        return await self.in_thread(self._publish, topic, items)
+
+    async def publish_each(
+        self, topic: str, items: Sequence[Outgoing]
+    ) -> list[Published | BadInput]:
+        """Publishes those of the messages that are right, in order.
+
+        Returns:
+            One for each; for a wrong one, why it was refused.
+
+        Raises:
+            QFrameError: as `publish`, but for what is wrong with a single message.
+        """
+        return await self.in_thread(self._publish_each, topic, items)
+
+    def _publish(self, topic: str, items: Sequence[Outgoing]) -> list[Published]:
+        try:
+            return self.app.publish_many(topic, items)
+        except TopicFull as full:
+            return list(full.outcomes)
+
+    def _publish_each(self, topic: str, items: Sequence[Outgoing]) -> list[Published | BadInput]:
+        found = self.app.parts.catalog().resolve(topic)
+        refused: dict[int, BadInput] = {}
+        try:
+            return list(self._publish(topic, items))
+        except BadInput:
+            for place, item in enumerate(items):
+                try:
+                    self.app.producer.check(found, [item])
+                except BadInput as error:
+                    refused[place] = error
+        right = [item for place, item in enumerate(items) if place not in refused]
+        published = iter(self._publish(topic, right))
+        return [refused.get(place) or next(published) for place in range(len(items))]
+
+    # Pulling.
+
+    def set_options(self, topic: str, group: str, **options: Unpack[PullKeywords]) -> None:
+        """Sets the options of a group's pull, from when it is next joined."""
+        self._options[topic, group] = options
+
+    async def pull(
+        self,
+        topic: str,
+        group: str,
+        *,
+        most: int = 1,
+        wait_s: float = 0.0,
+        lease_s: float = 30.0,
+        most_bytes: int = MOST_BYTES,
+        client: Client | None = None,
+    ) -> list[OpenDelivery]:
+        """Hands out messages, as soon as there is one; none if none has come in time.
+
+        A client that does not wait gets the messages that are due now; joining a group takes a
+        moment.
+        Cancelled, it hands out nothing.
+
+        Args:
+            topic: its name.
+            group: its name; a group that is new subscribes.
+            most: how many at most.
+            wait_s: how long to wait for the first, in seconds.
+            lease_s: after how long they are handed out again, in seconds.
+            most_bytes: how large their bodies are together, at most; one is handed out anyway.
+            client: counts what is open.
+
+        Raises:
+            QFrameError: what keeps the group from being joined.
+        """
+        return await self._group(topic, group).take(most, wait_s, lease_s, most_bytes, client)
+
+    def put_back(self, topic: str, group: str, opened: Sequence[OpenDelivery]) -> None:
+        """Keeps for the next client what this one has not seen."""
+        found = self._groups.get((topic, group))
+        if found is not None:
+            found.put_back(opened)
+
+    async def settle(self, topic: str, group: str, wanted: Sequence[Settle]) -> list[SettleReply]:
+        """Settles deliveries; each has a reply of its own, in order.
+
+        Raises:
+            BadOption: if one of them asks for what is no time; nothing was settled.
+        """
+        opened = self._groups.get((topic, group))
+        if opened is not None:
+            replies = await opened.settle(wanted, self._settle_s)
+        else:
+            for one in wanted:
+                one.failure()
+            replies = [SettleReply(one.receipt, SettleOutcome.STALE) for one in wanted]
+        for reply in replies:
+            if reply.outcome is SettleOutcome.STALE:
+                owner = self.receipts.owner(reply.receipt)
+                if owner is not None:
+                    reply.outcome, reply.gateway = SettleOutcome.ELSEWHERE, owner.address or None
+        return replies
+
+    def _group(self, topic: str, group: str) -> OpenGroup:
+        if self._closing:
+            raise GatewayStopped
+        found = self._groups.get((topic, group))
+        if found is None:
+            checked_name(topic, "topic")
+            checked_name(group, "group")
+            if len(self._groups) >= MOST_GROUPS:
+                raise GatewayFull(MOST_GROUPS)
+            found = self._groups[topic, group] = OpenGroup(
+                topic, group, make_pull=self._pull_maker(topic, group), receipts=self.receipts,
+                clock=self._clock, on_end=self._ended,
+            )  # fmt: skip
+        return found
+
+    def _pull_maker(self, topic: str, group: str) -> Callable[[OnSettled], Pull]:
+        options = self._options.get((topic, group), {})
+        parts = self.app.parts
+
+        def make(on_settled: OnSettled) -> Pull:
+            return Pull(
+                topic, group, options, pulls=parts.opened.pulls, make_assembly=parts.assembly,
+                open_coordinator=parts.open_coordinator, on_settled=on_settled,
+            )  # fmt: skip
+
+        return make
+
+    def _ended(self, group: OpenGroup, failure: BaseException | None) -> None:
+        """A group's pull has ended: the next client joins anew."""
+        if self._groups.get((group.topic, group.group)) is group:
+            del self._groups[group.topic, group.group]
+        if failure is not None and not isinstance(failure, BadInput) and self.app.events:
+            self.app.events.emit(
+                "part.failed", part=f"gateway {group.topic}/{group.group}", error=failure
+            )
+
+    async def _watch(self) -> None:
+        """Leaves groups that nobody pulls from."""
+        while True:
+            await asyncio.sleep(_LOOK_S)
+            for name, group in list(self._groups.items()):
+                if group.idle_s() >= self._idle_s:
+                    del self._groups[name]
+                    self._leave(group)
+
+    def _leave(self, group: OpenGroup) -> None:
+        task = asyncio.create_task(group.close())
+        self._leaving.add(task)
+        task.add_done_callback(self._leaving.discard)
+
+    async def leave(self, topic: str, group: str) -> None:
+        """Leaves a group now, and gives back what is open; the next client joins anew."""
+        found = self._groups.pop((topic, group), None)
+        if found is not None:
+            await found.close()
+
+    # Looking.
+
+    @property
+    def open_count(self) -> int:
+        """How many deliveries are in clients' hands."""
+        return sum(group.open_count for group in self._groups.values())
+
+    @property
+    def is_stopping(self) -> bool:
+        """Whether it hands out nothing more."""
+        return self._closing
+
+    def open_in(self, topic: str, group: str) -> int:
+        """How many deliveries of a group are in clients' hands."""
+        found = self._groups.get((topic, group))
+        return 0 if found is None else found.open_count
+
+    def groups(self) -> Iterable[tuple[str, str]]:
+        """The groups of which it is a worker now."""
+        return list(self._groups)
+
+    # Its end.
+
+    async def drain(self, grace_s: float) -> None:
+        """Hands out nothing more, and waits so long for what is open to be settled."""
+        self._closing = True
+        for group in self._groups.values():
+            group.turn_away()
+        until_s = self._clock.monotonic_s() + grace_s
+        while self.open_count and self._clock.monotonic_s() < until_s:
+            await asyncio.sleep(_DRAIN_STEP_S)
+
+    async def close(self) -> None:
+        """Leaves all groups; what is not settled is given back, uncounted."""
+        self._closing = True
+        if self._watching is not None:
+            self._watching.cancel()
+        for group in list(self._groups.values()):
+            self._leave(group)
+        await asyncio.gather(*self._leaving, return_exceptions=True)
+        self._groups.clear()
+        self._threads.shutdown(wait=False)

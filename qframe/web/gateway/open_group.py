@@ -1,0 +1,391 @@
+"""A group that clients pull from: its pull, and what is open in their hands."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+from collections import deque
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from heapq import heapify, heappop, heappush
+from typing import Final, cast
+
+from qframe.app.pull import Pull
+from qframe.clock import Clock
+from qframe.errors import AlreadySettled, QFrameError
+from qframe.message import Delivery, Message
+from qframe.outcomes import Settled
+from qframe.retry import NeedRetry
+from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.spec import OnSettled
+from qframe.web.gateway.deliveries import (
+    Client,
+    OpenDelivery,
+    Settle,
+    SettleOutcome,
+    SettleReply,
+    Verb,
+)
+from qframe.web.gateway.receipts import Receipts
+from qframe.web.gateway.waiting import SettleCall, WaitingPull
+
+MOST_AT_ONCE: Final = 500
+MOST_BYTES: Final = 64 * 2**20
+_LOOK_S: Final = 0.2
+_FEW: Final = 1000
+_FIRST_STEP_S: Final = 0.001
+_LONGEST_STEP_S: Final = 0.02
+_LINGER_S: Final = 0.002  # what comes together is handed out together
+JOINING_S: Final = 3.0  # a client that does not wait, waits as long for a group to be joined
+
+
+class OpenGroup:
+    """Hands a group's messages to clients, and settles them; all in the event loop.
+
+        waiting for a client ──take──► open ──settle──► being settled ──the store──► settled
+               ▲ (spare)                │ └─extend─┐          │                      or stale
+               │                        ◄──────────┘          └ no reply in time: unknown
+               └── (another attempt) ◄──┴─ the lease ends: back to the store
+
+    Args:
+        topic, group: names.
+        make_pull: makes its pull, given what is called with results of settlements.
+        receipts: makes receipts.
+        clock: measures leases.
+        on_end: called when its pull has ended, with the error that ended it, if one has.
+    """
+
+    def __init__(
+        self,
+        topic: str,
+        group: str,
+        *,
+        make_pull: Callable[[OnSettled], Pull],
+        receipts: Receipts,
+        clock: Clock,
+        on_end: Callable[[OpenGroup, BaseException | None], None],
+    ) -> None:
+        self.topic = topic
+        self.group = group
+        self._receipts = receipts
+        self._clock = clock
+        self._on_end = on_end
+        self._loop = asyncio.get_running_loop()
+        self._pull = make_pull(self._settled_by_store)
+        self._waiters: deque[WaitingPull] = deque()
+        self._spare: deque[Message] = deque()
+        self._open: dict[str, OpenDelivery] = {}
+        self._deadlines: list[tuple[float, str]] = []
+        self._timer: asyncio.TimerHandle | None = None
+        self._settling: dict[Delivery, tuple[SettleCall, int]] = {}
+        self._used_s = clock.monotonic_s()
+        self._guard = threading.Condition()
+        self._asked = 0
+        self._underway = 0
+        self._arrived_count = 0
+        self._closing = False
+        self._failure: BaseException | None = None
+        self._ended = asyncio.Event()
+        self._thread = threading.Thread(
+            target=self._feed, name=f"qframe.gateway.{topic}.{group}", daemon=True
+        )
+        self._thread.start()
+
+    @property
+    def open_count(self) -> int:
+        """How many deliveries are in clients' hands, or being settled."""
+        return len(self._open) + len(self._settling)
+
+    def idle_s(self) -> float:
+        """For how long nobody has used it; 0 while somebody waits or has a delivery open."""
+        if self._waiters or self._open or self._settling:
+            self._used_s = self._clock.monotonic_s()
+            return 0.0
+        return self._clock.monotonic_s() - self._used_s
+
+    # Handing out.
+
+    async def take(
+        self, most: int, wait_s: float, lease_s: float, most_bytes: int, client: Client | None
+    ) -> list[OpenDelivery]:
+        """Messages for a client, as soon as there is one; none if none has come in time.
+
+        Cancelled, it hands out nothing.
+
+        Raises:
+            QFrameError: what has ended the pull.
+        """
+        self._check_failure()
+        found: asyncio.Future[list[OpenDelivery]] = self._loop.create_future()
+        waiter = WaitingPull(min(most, MOST_AT_ONCE), lease_s, most_bytes, client, found)
+        self._waiters.append(waiter)
+        self._serve()
+        try:
+            await self._wait_for(found, wait_s)
+        except asyncio.CancelledError:
+            if found.done() and not found.cancelled() and found.exception() is None:
+                self.put_back(found.result())
+            raise
+        finally:
+            with suppress(ValueError):
+                self._waiters.remove(waiter)
+            self._ask()
+        return found.result() if found.done() else []
+
+    async def _wait_for(self, found: asyncio.Future[list[OpenDelivery]], wait_s: float) -> None:
+        """Waits so long; or, who does not wait, until the slots were looked at."""
+        if wait_s > 0:
+            await asyncio.wait([found], timeout=wait_s)
+            return
+        until_s = self._clock.monotonic_s() + JOINING_S
+        number, step_s = self._pull.look(), _FIRST_STEP_S
+        while not found.done() and self._clock.monotonic_s() < until_s:
+            if self._pull.has_looked(number, self._arrived_count):
+                return
+            await asyncio.wait([found], timeout=step_s)
+            step_s = min(2 * step_s, _LONGEST_STEP_S)
+
+    def _serve(self) -> None:
+        """Hands what is there to those who wait, in their order."""
+        while self._waiters and self._spare:
+            waiter = self._waiters[0]
+            if waiter.found.done():
+                self._waiters.popleft()
+                continue
+            now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
+            until_s, until_ms = now_s + waiter.lease_s, now_ms + int(waiter.lease_s * 1000)
+            opened: list[OpenDelivery] = []
+            size = 0
+            while self._spare and len(opened) < waiter.most:
+                message = self._spare[0]
+                if message.cancelled:
+                    self._let_go(self._spare.popleft())
+                    continue
+                size += len(cast("Attempt", message).delivery.body)
+                if opened and size > waiter.most_bytes:
+                    break
+                self._spare.popleft()
+                opened.append(
+                    OpenDelivery(self._receipts.new(), message, until_s, until_ms, waiter.client)
+                )
+            if opened:
+                self._waiters.popleft()
+                self._keep(opened)
+                waiter.found.set_result(opened)
+        self._ask()
+
+    def _keep(self, opened: Sequence[OpenDelivery]) -> None:
+        if len(self._deadlines) > _FEW + 2 * len(self._open):  # most are of what is settled
+            self._deadlines = [(one.until_s, one.receipt) for one in self._open.values()]
+            heapify(self._deadlines)
+        for one in opened:
+            self._open[one.receipt] = one
+            heappush(self._deadlines, (one.until_s, one.receipt))
+            if one.client is not None:
+                one.client.open += 1
+        self._set_timer()
+
+    def turn_away(self) -> None:
+        """Has those who wait go away with nothing."""
+        for waiter in self._waiters:
+            if not waiter.found.done():
+                waiter.found.set_result([])
+
+    def put_back(self, opened: Sequence[OpenDelivery]) -> None:
+        """Keeps for the next client what this one has not seen."""
+        for one in reversed(opened):
+            if self._closed(one.receipt) is not None:
+                self._spare.appendleft(one.message)
+        self._serve()
+
+    def _closed(self, receipt: str) -> OpenDelivery | None:
+        """Takes a delivery out of its client's hands; None if it was in none."""
+        one = self._open.pop(receipt, None)
+        if one is not None and one.client is not None:
+            one.client.open -= 1
+        return one
+
+    # Settling.
+
+    async def settle(self, wanted: Sequence[Settle], timeout_s: float) -> list[SettleReply]:
+        """Settles deliveries, and waits until the store has replied, or for so long.
+
+        Raises:
+            BadOption: if one of them asks for what is no time; nothing was settled.
+        """
+        failures = [one.failure() for one in wanted]
+        replies = [SettleReply(one.receipt, SettleOutcome.STALE) for one in wanted]
+        settling = SettleCall(replies, asyncio.Event())
+        for place, (one, failure) in enumerate(zip(wanted, failures, strict=True)):
+            self._settle(one, failure, settling, place)
+        if settling.left:
+            with suppress(TimeoutError):
+                async with asyncio.timeout(timeout_s):
+                    await settling.done.wait()
+            if settling.left:
+                for delivery in [one for one, (of, _) in self._settling.items() if of is settling]:
+                    del self._settling[delivery]
+        self._used_s = self._clock.monotonic_s()
+        return replies
+
+    def _settle(
+        self, one: Settle, failure: Exception | None, settling: SettleCall, place: int
+    ) -> None:
+        opened = self._open.get(one.receipt)
+        if opened is None:
+            return
+        reply = settling.replies[place]
+        now_s = self._clock.monotonic_s()
+        if opened.until_s <= now_s:
+            self._expire()
+        elif opened.message.cancelled:
+            self._closed(one.receipt)
+            self._let_go(opened.message)
+        elif one.verb is Verb.EXTEND:
+            opened.until_s = now_s + one.lease_s
+            opened.lease_until_ms = self._clock.now_ms() + int(one.lease_s * 1000)
+            heappush(self._deadlines, (opened.until_s, one.receipt))
+            self._set_timer()
+            reply.outcome, reply.lease_until_ms = SettleOutcome.EXTENDED, opened.lease_until_ms
+        else:
+            self._closed(one.receipt)
+            delivery = cast("Attempt", opened.message).delivery
+            self._settling[delivery] = settling, place
+            settling.left += 1
+            reply.outcome = SettleOutcome.UNKNOWN
+            try:
+                opened.message.ack(error=failure)
+            except AlreadySettled:
+                del self._settling[delivery]
+                settling.left -= 1
+                reply.outcome = SettleOutcome.STALE
+
+    def _settled_by_store(self, deliveries: Sequence[Delivery], results: Sequence[Settled]) -> None:
+        """Hears what the store has said, in a thread of the pull."""
+        self._tell(self._heard, deliveries, results)
+
+    def _heard(self, deliveries: Sequence[Delivery], results: Sequence[Settled]) -> None:
+        for delivery, result in zip(deliveries, results, strict=True):
+            waiting = self._settling.pop(delivery, None)
+            if waiting is None:
+                continue
+            settling, place = waiting
+            is_settled = result is Settled.SETTLED
+            settling.replies[place].outcome = (
+                SettleOutcome.SETTLED if is_settled else SettleOutcome.STALE
+            )
+            settling.left -= 1
+            if not settling.left:
+                settling.done.set()
+
+    # Leases.
+
+    def _set_timer(self) -> None:
+        """Sets the timer to the earliest end of a lease."""
+        if not self._deadlines:
+            return
+        left_s = max(0.0, self._deadlines[0][0] - self._clock.monotonic_s())
+        if self._timer is not None:
+            if self._timer.when() <= self._loop.time() + left_s:
+                return
+            self._timer.cancel()
+        self._timer = self._loop.call_later(left_s, self._on_timer)
+
+    def _on_timer(self) -> None:
+        self._timer = None
+        self._expire()
+
+    def _expire(self) -> None:
+        """Gives back to the store what has not been settled or extended in time."""
+        now_s = self._clock.monotonic_s()
+        while self._deadlines and self._deadlines[0][0] <= now_s:
+            _, receipt = heappop(self._deadlines)
+            one = self._open.get(receipt)
+            if one is not None and one.until_s <= now_s:
+                self._closed(receipt)
+                self._let_go(one.message)
+        self._set_timer()
+
+    def _let_go(self, message: Message) -> None:
+        """Has a message handed out again at once; it counts."""
+        with suppress(AlreadySettled):
+            message.ack(error=NeedRetry("the lease of its client ended", delay=0))
+
+    # Its thread, which takes as many as are asked for.
+
+    def _ask(self) -> None:
+        """Says how many messages clients wait for."""
+        asked = sum(waiter.most for waiter in self._waiters if not waiter.found.done())
+        with self._guard:
+            self._asked = asked - len(self._spare)
+            if self._asked > self._underway:
+                self._guard.notify()
+
+    def _feed(self) -> None:
+        failure: BaseException | None = None
+        try:
+            with self._pull as pull:
+                while (most := self._wait_until_asked()) and not self._closing:
+                    self._take(pull, most)
+        except BaseException as error:
+            failure = error
+        self._tell(self._end, failure)
+
+    def _wait_until_asked(self) -> int:
+        """How many messages are asked for; 0 at the end."""
+        with self._guard:
+            while not self._closing:
+                if (most := self._asked - self._underway) > 0:
+                    return most
+                self._guard.wait()
+        return 0
+
+    def _take(self, pull: Pull, most: int) -> None:
+        message = pull.take(_LOOK_S)
+        if message is None:
+            return
+        messages = [message]
+        while len(messages) < most and (following := pull.take(_LINGER_S)) is not None:
+            messages.append(following)
+        with self._guard:
+            self._underway += len(messages)
+        self._tell(self._arrived, messages)
+
+    def _arrived(self, messages: list[Message]) -> None:
+        with self._guard:
+            self._underway -= len(messages)
+        self._arrived_count += len(messages)
+        self._spare += messages
+        self._serve()
+
+    def _tell(self, function: Callable[..., None], *args: object) -> None:
+        with suppress(RuntimeError):  # the loop has ended
+            self._loop.call_soon_threadsafe(function, *args)
+
+    # Its end.
+
+    async def close(self) -> None:
+        """Leaves the group; what is not settled is given back, uncounted."""
+        with self._guard:
+            self._closing = True
+            self._guard.notify()
+        await asyncio.to_thread(self._pull.close)
+        await self._ended.wait()
+
+    def _end(self, failure: BaseException | None) -> None:
+        self._failure = failure
+        self._ended.set()
+        if self._timer is not None:
+            self._timer.cancel()
+        for receipt in list(self._open):
+            self._closed(receipt)
+        self._spare.clear()
+        for waiter in self._waiters:
+            if isinstance(failure, Exception) and not waiter.found.done():
+                waiter.found.set_exception(failure)
+        self.turn_away()
+        self._on_end(self, failure)
+
+    def _check_failure(self) -> None:
+        if isinstance(self._failure, QFrameError):
+            raise self._failure

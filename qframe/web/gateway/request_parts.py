@@ -1,0 +1,150 @@
+"""The parts of requests: bodies within bounds, JSON that is checked, clients that go away."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable
+from typing import Final, TypeVar
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import Receive, Scope, Send
+
+from qframe.errors import BadInput
+from qframe.producing.outgoing import Outgoing
+from qframe.web.gateway.cloud_events import BATCHED, STRUCTURED
+from qframe.web.gateway.deliveries import OpenDelivery
+from qframe.web.gateway.problem_json import BadRequest
+from qframe.web.gateway.wire import PublishRequest
+
+JSON: Final = "application/json"
+LINES: Final = "application/x-ndjson"
+BODY_S: Final = 30.0
+
+Decoded = TypeVar("Decoded")
+
+
+async def read_body(request: Request, most_bytes: int) -> bytes:
+    """The body of a request.
+
+    Raises:
+        BadRequest: if it is too large, compressed, or does not arrive in time.
+    """
+    if request.headers.get("content-encoding", "identity") != "identity":
+        raise BadRequest(415, "content-encoding", "send the body without content-encoding")
+    declared = request.headers.get("content-length", "")
+    if declared.isdecimal() and int(declared) > most_bytes:
+        raise too_large(most_bytes)
+    parts: list[bytes] = []
+    size = 0
+    try:
+        async with asyncio.timeout(BODY_S):
+            async for part in request.stream():
+                size += len(part)
+                if size > most_bytes:
+                    raise too_large(most_bytes)
+                parts.append(part)
+    except TimeoutError:
+        why = f"the body did not arrive within {BODY_S:g} s; send it faster, or less at once"
+        raise BadRequest(408, "slow-request", why) from None
+    return b"".join(parts)
+
+
+class LinesResponse(Response):
+    """Lines that are written while the request is still read: nothing else may read it."""
+
+    media_type = LINES
+
+    def __init__(self, lines: AsyncIterator[bytes]) -> None:
+        super().__init__()
+        self._lines = lines
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:  # noqa: ARG002 - ASGI's
+        """Sends the lines as they are made."""
+        headers = [(b"content-type", LINES.encode())]
+        await send({"type": "http.response.start", "status": 200, "headers": headers})
+        async for part in self._lines:
+            await send({"type": "http.response.body", "body": part, "more_body": True})
+        await send({"type": "http.response.body", "body": b""})
+
+
+async def unless_gone(
+    request: Request, pulling: Awaitable[list[OpenDelivery]]
+) -> tuple[list[OpenDelivery], bool]:
+    """Waits for messages while the client is there; returns them, and whether it has gone."""
+    task = asyncio.ensure_future(pulling)
+    gone = asyncio.ensure_future(request.receive())
+    try:
+        await asyncio.wait([task, gone], return_when=asyncio.FIRST_COMPLETED)
+        if not task.done():
+            task.cancel()
+            await asyncio.wait([task])
+            return [], True
+        return task.result(), gone.done()
+    finally:
+        gone.cancel()
+        task.cancel()
+
+
+def decoded(body: bytes, kind: type[Decoded]) -> Decoded:
+    """A request's JSON, checked.
+
+    Raises:
+        BadRequest: if it is none, or not as described.
+    """
+    try:
+        body.decode()
+        return msgspec.json.decode(body, type=kind)
+    except msgspec.ValidationError as error:
+        raise BadRequest(400, "bad-request", f"the request is wrong: {error}; "
+                         "see /v1/openapi.json") from None  # fmt: skip
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
+        raise BadRequest(400, "bad-json", f"the request is not JSON: {error}") from None
+
+
+def messages_of(asked: PublishRequest) -> tuple[list[Outgoing], bool]:
+    """The messages of a request, and whether they came as a list."""
+    if asked.messages is msgspec.UNSET:
+        return [asked.outgoing()], False
+    if asked != PublishRequest(messages=asked.messages):
+        why = "body, key and the like stand beside messages; give them for each message"
+        raise BadRequest(400, "bad-request", f"the request is wrong: {why}")
+    items = []
+    for place, each in enumerate(asked.messages):
+        try:
+            items.append(each.outgoing())
+        except BadInput as error:
+            raise BadRequest(400, "bad-body", f"messages[{place}]: {error}") from None
+    return items, True
+
+
+def content_type(request: Request) -> str:
+    """The content type of a request, without its parameters."""
+    return request.headers.get("content-type", "").partition(";")[0].strip().lower()
+
+
+def require_json(kind: str) -> None:
+    """Refuses a content type that is not JSON.
+
+    Raises:
+        BadRequest: if it is another one.
+    """
+    if kind not in (JSON, ""):
+        raise BadRequest(
+            415, "content-type", f"the content type {kind[:80]!r} is not one of ours; "
+            f"send {JSON}, {LINES}, {STRUCTURED} or {BATCHED}",
+        )  # fmt: skip
+
+
+def idempotency_key(request: Request) -> str | None:
+    """The key under which a request may be sent again, if it has one."""
+    key = request.headers.get("idempotency-key")
+    if key is None:
+        return None
+    return key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
+
+
+def too_large(most: int) -> BadRequest:
+    """The error of a request that has more than so many bytes."""
+    return BadRequest(413, "too-large", f"the request has more than {most} bytes; send less")

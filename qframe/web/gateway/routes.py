@@ -1,0 +1,388 @@
+"""The routes of the gateway: each is a caller's right, a request decoded, and a reply encoded."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import asynccontextmanager
+from typing import Any, Final, TypeVar
+
+import msgspec
+from starlette.applications import Starlette
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from qframe.admin.totals import summed
+from qframe.errors import BadInput, BadOption, QFrameError, TopicFull
+from qframe.outcomes import Outcome, Published
+from qframe.producing.outgoing import Outgoing
+from qframe.topic import Topic, checked_group, checked_key, checked_name
+from qframe.web.gateway.callers import Caller, Callers, GatewayRight
+from qframe.web.gateway.cloud_events import BATCHED, STRUCTURED, batched, binary, structured
+from qframe.web.gateway.forwarding import FORWARDED, Forwarder
+from qframe.web.gateway.gateway import Gateway
+from qframe.web.gateway.openapi import openapi
+from qframe.web.gateway.problem_json import PROBLEM_TYPE, BadRequest, problem_of, slug_of, unsettled
+from qframe.web.gateway.request_parts import (
+    JSON,
+    LINES,
+    LinesResponse,
+    content_type,
+    decoded,
+    idempotency_key,
+    messages_of,
+    read_body,
+    require_json,
+    too_large,
+    unless_gone,
+)
+from qframe.web.gateway.wire import (
+    MOST_MESSAGES,
+    DeliveriesOut,
+    HealthOut,
+    MessageIn,
+    MovedOut,
+    PublishedListOut,
+    PublishedOut,
+    PublishRequest,
+    PullIn,
+    RefusedOut,
+    SettledOut,
+    SettleIn,
+    StatsOut,
+    TimerIn,
+    TopicIn,
+    TopicOut,
+    delivery_out,
+    lease_of,
+    wait_of,
+)
+
+MOST_BYTES: Final = 8 * 2**20
+PULLED_BYTES: Final = 4 * 2**20
+
+Decoded = TypeVar("Decoded")
+Endpoint = Callable[[Request, Caller], Awaitable[Response]]
+_encode = msgspec.json.encode
+_encode_lines = msgspec.json.Encoder().encode_lines
+
+
+class GatewayRoutes:
+    """The HTTP front of a gateway.
+
+    Args:
+        gateway: the gateway.
+        callers: finds out who calls.
+        forwarder: passes settlements on to other gateways.
+        most_bytes: the largest request; a stream's lines may be as long, each.
+        others: the routes of other fronts.
+    """
+
+    def __init__(
+        self,
+        gateway: Gateway,
+        callers: Callers,
+        forwarder: Forwarder,
+        *,
+        most_bytes: int = MOST_BYTES,
+        others: Sequence[Route] = (),
+    ) -> None:
+        self._gateway = gateway
+        self._callers = callers
+        self._forwarder = forwarder
+        self._most_bytes = most_bytes
+        self._others = others
+        self._openapi = _encode(openapi())
+
+    def starlette(self) -> Starlette:
+        """The app of all routes."""
+        messages = "/v1/topics/{topic}/messages"
+        group = "/v1/topics/{topic}/groups/{group}"
+        timer = "/v1/timers/{topic}/{key:path}"
+
+        @asynccontextmanager
+        async def lifespan(_: Starlette) -> AsyncIterator[None]:
+            async with self._gateway:
+                yield
+
+        return Starlette(
+            routes=[
+                self._route(messages, POST=self._publish),
+                self._route(f"{group}/pull", POST=self._pull),
+                self._route(f"{group}/settle", POST=self._settle),
+                self._route(f"{group}/stats", GET=self._stats),
+                self._route(group, PUT=self._subscribe),
+                self._route("/v1/topics/{topic}", PUT=self._declare),
+                self._route(
+                    timer, PUT=self._set_timer, PATCH=self._edit_timer, DELETE=self._cancel_timer
+                ),
+                Route("/v1/openapi.json", self._described),
+                Route("/openapi.json", self._described),
+                Route("/livez", self._live),
+                Route("/readyz", self._ready),
+                *self._others,
+            ],
+            exception_handlers={404: _missing, 405: _wrong_method},
+            lifespan=lifespan,
+        )
+
+    def _route(self, path: str, **endpoints: Endpoint) -> Route:
+        """A route for callers who are known, by method; its errors are problems."""
+
+        async def guarded(request: Request) -> Response:
+            method = "GET" if request.method == "HEAD" else request.method
+            try:
+                return await endpoints[method](request, self._callers.caller(request))
+            except QFrameError as error:
+                return problem_of(error)
+            except ClientDisconnect:
+                return Response(status_code=400)  # nobody reads it
+            except Exception as error:
+                self._gateway.app.events.emit("http.failed", path=path, error=error)
+                return problem_of(error)
+
+        return Route(path, guarded, methods=list(endpoints))
+
+    # Publishing.
+
+    async def _publish(self, request: Request, caller: Caller) -> Response:
+        topic = checked_name(request.path_params["topic"], "topic")
+        caller.require("publish", topic)
+        kind = content_type(request)
+        if kind == LINES:
+            lines = self._published_lines(request, caller, topic)
+            return LinesResponse(lines)
+        key = idempotency_key(request)
+        body = await self._body(request)
+        if "ce-specversion" in request.headers:
+            items, many = [binary(request.headers, body)], False
+        elif kind == STRUCTURED:
+            items, many = [structured(body)], False
+        elif kind == BATCHED:
+            items, many = batched(body, MOST_MESSAGES), True
+        else:
+            require_json(kind)
+            items, many = messages_of(decoded(body, PublishRequest))
+        if key is not None:
+            for place, item in enumerate(items):
+                if item.id is not None:
+                    raise BadOption(
+                        "Idempotency-Key", key, "the message has an id too", "give one of them"
+                    )
+                item.id = f"{key}:{place}" if many else key
+        if not items:
+            return _reply(PublishedListOut([]))
+        caller.take(len(items))
+        published = await self._gateway.publish(topic, items)
+        if all(one.outcome is Outcome.FULL for one in published):
+            raise TopicFull(topic, published)
+        found = [PublishedOut(one.id, one.outcome) for one in published]
+        return _reply(PublishedListOut(found) if many else found[0])
+
+    async def _published_lines(
+        self, request: Request, caller: Caller, topic: str
+    ) -> AsyncIterator[bytes]:
+        """Publishes line by line, up to 500 at once; one line of outcome for each."""
+        try:
+            async for lines in self._lines(request):
+                while wait_s := caller.wait_s(len(lines)):
+                    await asyncio.sleep(wait_s)
+                yield _encode_lines(await self._lines_out(topic, lines))
+        except ClientDisconnect:
+            return
+        except QFrameError as error:
+            yield _encode_lines([_refused(error)])
+
+    async def _lines_out(self, topic: str, lines: list[bytes]) -> list[PublishedOut | RefusedOut]:
+        found: list[PublishedOut | RefusedOut | None] = []
+        items: list[Outgoing] = []
+        for line in lines:
+            try:
+                items.append(decoded(line, MessageIn).outgoing())
+                found.append(None)
+            except QFrameError as error:
+                found.append(_refused(error))
+        published = iter(await self._gateway.publish_each(topic, items) if items else [])
+        return [_outcome(next(published)) if one is None else one for one in found]
+
+    async def _lines(self, request: Request) -> AsyncIterator[list[bytes]]:
+        """The lines of a request as they arrive, some at a time; empty ones are left out."""
+        rest = b""
+        async for part in request.stream():
+            *whole, rest = (rest + part).split(b"\n")
+            if len(rest) > self._most_bytes:
+                raise too_large(self._most_bytes)
+            lines = [line for line in whole if line.strip()]
+            for start in range(0, len(lines), MOST_MESSAGES):
+                yield lines[start : start + MOST_MESSAGES]
+        if rest.strip():
+            yield [rest]
+
+    # Consuming.
+
+    async def _pull(self, request: Request, caller: Caller) -> Response:
+        topic, group = self._group(request, caller, "consume")
+        asked = await self._json(request, PullIn)
+        wait_s, lease_s = wait_of(asked.wait), lease_of(asked.lease)
+        most = caller.room(asked.max)
+        caller.take(1)
+        pulling = self._gateway.pull(
+            topic, group, most=most, most_bytes=PULLED_BYTES, wait_s=wait_s, lease_s=lease_s,
+            client=caller.client,
+        )  # fmt: skip
+        opened, is_gone = await unless_gone(request, pulling)
+        if is_gone:
+            self._gateway.put_back(topic, group, opened)
+            opened = []
+        return _reply(DeliveriesOut([delivery_out(one) for one in opened]))
+
+    async def _settle(self, request: Request, caller: Caller) -> Response:
+        topic, group = self._group(request, caller, "consume")
+        body = await self._body(request)
+        require_json(content_type(request))
+        wanted = decoded(body, SettleIn).wanted()
+        results = await self._gateway.settle(topic, group, wanted)
+        if FORWARDED not in request.headers:
+            authorization = request.headers.get("authorization", "")
+            await self._forwarder.settle(
+                topic, group, wanted, results, authorization, self._gateway.in_thread
+            )
+        return unsettled(results) or _reply(SettledOut(results))
+
+    async def _stats(self, request: Request, caller: Caller) -> Response:
+        topic, group = self._group(request, caller, "consume")
+        admin = self._gateway.app.admin.acting(by=caller.name, rights="viewer")
+        stats = await self._gateway.in_thread(admin.stats, topic, group)
+
+        all_slots = summed(group, stats)
+        return _reply(StatsOut(
+            topic, group, all_slots.waiting, all_slots.retrying, all_slots.todo, all_slots.doing,
+            all_slots.settled, all_slots.dead, all_slots.oldest_ms,
+            self._gateway.open_in(topic, group),
+        ))  # fmt: skip
+
+    async def _subscribe(self, request: Request, caller: Caller) -> Response:
+        """Has a group collect from now on, before anybody pulls."""
+        topic, group = self._group(request, caller, "consume")
+        app = self._gateway.app
+
+        def subscribe() -> Topic:
+            found = app.parts.catalog().resolve(topic)
+            app.store.subscribe(found, group)
+            return found
+
+        found = await self._gateway.in_thread(subscribe)
+        return _reply(TopicOut(found.name, found.kind, found.slots))
+
+    # Topics and timers.
+
+    async def _declare(self, request: Request, caller: Caller) -> Response:
+        name = checked_name(request.path_params["topic"], "topic")
+        caller.require("admin", name)
+        asked = await self._json(request, TopicIn)
+        topic: Topic[Any] = Topic(
+            name, asked.kind, asked.slots, retain=asked.retain, max_length=asked.max_length,
+            dedupe_window=asked.dedupe_window,
+        )  # fmt: skip
+        await self._gateway.in_thread(self._gateway.app.declare, topic)
+        return _reply(TopicOut(topic.name, topic.kind, topic.slots))
+
+    async def _set_timer(self, request: Request, caller: Caller) -> Response:
+        topic, key = self._timer(request, caller)
+        asked = await self._json(request, TimerIn)
+        item = MessageIn(asked.body, headers=asked.headers, tags=asked.tags).outgoing()
+        caller.take(1)
+
+        def schedule() -> Published:
+            return self._gateway.app.timers.schedule(
+                topic, item.body, key=key, at=asked.at, delay=asked.delay, id=asked.id,
+                headers=asked.headers, tags=asked.tags,
+            )  # fmt: skip
+
+        published = await self._gateway.in_thread(schedule)
+        return _reply(PublishedOut(published.id, published.outcome))
+
+    async def _edit_timer(self, request: Request, caller: Caller) -> Response:
+        topic, key = self._timer(request, caller)
+        asked = await self._json(request, TimerIn)
+        admin = self._gateway.app.admin.acting(by=caller.name, rights="operator")
+        given: dict[str, Any] = {} if asked.body is msgspec.UNSET else {"body": asked.body}
+
+        def edit() -> str:
+            return admin.edit_timer(
+                topic, key, at=asked.at, delay=asked.delay, headers=asked.headers,
+                tags=asked.tags, **given,
+            ).value  # fmt: skip
+
+        return _reply(MovedOut(await self._gateway.in_thread(edit)))  # type: ignore[arg-type]
+
+    async def _cancel_timer(self, request: Request, caller: Caller) -> Response:
+        topic, key = self._timer(request, caller)
+        admin = self._gateway.app.admin.acting(by=caller.name, rights="owner")
+        moved = await self._gateway.in_thread(admin.cancel_timer, topic, key)
+        return _reply(MovedOut(moved.value))
+
+    # What is open to all.
+
+    async def _described(self, _: Request) -> Response:
+        return Response(self._openapi, media_type=JSON)
+
+    async def _live(self, _: Request) -> Response:
+        return _reply(HealthOut("ok"))
+
+    async def _ready(self, _: Request) -> Response:
+        if self._gateway.is_stopping:
+            return _reply(HealthOut("stopping"), 503)
+        try:
+            await self._gateway.in_thread(self._gateway.app.store.now_ms)
+        except QFrameError as error:
+            return problem_of(error)
+        return _reply(HealthOut("ok"))
+
+    # Parts of requests.
+
+    def _group(self, request: Request, caller: Caller, right: GatewayRight) -> tuple[str, str]:
+        topic = checked_name(request.path_params["topic"], "topic")
+        group = checked_group(request.path_params["group"])
+        caller.require(right, topic, group)
+        return topic, group
+
+    def _timer(self, request: Request, caller: Caller) -> tuple[str, str]:
+        topic = checked_name(request.path_params["topic"], "topic")
+        caller.require("publish", topic)
+        return topic, checked_key(request.path_params["key"])
+
+    async def _json(self, request: Request, kind: type[Decoded]) -> Decoded:
+        """A body of JSON; none at all counts as an empty object."""
+        body = await self._body(request)
+        if body:
+            require_json(content_type(request))
+        return decoded(body or b"{}", kind)
+
+    async def _body(self, request: Request) -> bytes:
+        return await read_body(request, self._most_bytes)
+
+
+def _reply(value: Any, status: int = 200) -> Response:
+    return Response(_encode(value), status, media_type=JSON)
+
+
+def _refused(error: QFrameError) -> RefusedOut:
+    return RefusedOut("refused", PROBLEM_TYPE + slug_of(error), str(error))
+
+
+def _outcome(one: Published | BadInput) -> PublishedOut | RefusedOut:
+    return _refused(one) if isinstance(one, BadInput) else PublishedOut(one.id, one.outcome)
+
+
+async def _missing(request: Request, _: Exception) -> Response:
+    why = f"there is no {request.url.path[:200]!r} here; see /v1/openapi.json"
+    return problem_of(BadRequest(404, "no-such-path", why))
+
+
+async def _wrong_method(request: Request, error: Exception) -> Response:
+    why = f"{request.method[:20]} is not for {request.url.path[:200]!r}; see /v1/openapi.json"
+    reply = problem_of(BadRequest(405, "wrong-method", why))
+    reply.headers.update(getattr(error, "headers", None) or {})
+    return reply

@@ -1,0 +1,74 @@
+"""Serves the gateway's routes until a signal, then lets clients settle what they have."""
+
+from __future__ import annotations
+
+import asyncio
+from types import FrameType
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from qframe.web.gateway.gateway import Gateway
+
+LAST_REPLIES_S = 5
+
+
+class GatewayServer(uvicorn.Server):
+    """A server that stops in two steps: nothing more is handed out, then nothing is served.
+
+    The first signal begins the first step, and the second one ends both.
+    """
+
+    def __init__(self, config: uvicorn.Config, gateway: Gateway, grace_s: float) -> None:
+        super().__init__(config)
+        self._gateway = gateway
+        self._grace_s = grace_s
+        self._loop = asyncio.get_running_loop()
+        self._draining: asyncio.Task[None] | None = None
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:  # noqa: ARG002 - uvicorn's
+        """Hears a signal."""
+        self._loop.call_soon_threadsafe(self._end)
+
+    def _end(self) -> None:
+        if self._draining is not None:
+            self.should_exit = self.force_exit = True
+        else:
+            self._draining = asyncio.create_task(self._drain())
+
+    async def _drain(self) -> None:
+        await self._gateway.drain(self._grace_s)
+        self.should_exit = True
+
+
+def serve(
+    served: ASGIApp,
+    gateway: Gateway,
+    *,
+    host: str,
+    port: int,
+    grace_s: float,
+    cert: str | None = None,
+    key: str | None = None,
+) -> None:
+    """Serves until a SIGTERM or SIGINT.
+
+    Args:
+        served: the gateway's routes.
+        gateway: the gateway.
+        host: the address of this machine to listen at.
+        port: the port.
+        grace_s: how long to wait for settlements at the end.
+        cert: the file of the certificate chain, for TLS.
+        key: the file of its key.
+    """
+    config = uvicorn.Config(
+        served, host=host, port=port, log_level="warning", access_log=False, proxy_headers=False,
+        server_header=False, lifespan="on", ssl_certfile=cert, ssl_keyfile=key,
+        timeout_graceful_shutdown=LAST_REPLIES_S,
+    )  # fmt: skip
+
+    async def run() -> None:
+        await GatewayServer(config, gateway, grace_s).serve()
+
+    asyncio.run(run())

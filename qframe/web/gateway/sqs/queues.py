@@ -1,0 +1,244 @@
+"""Queues: what is known of each, and where that is kept.
+
+A queue is a topic of its name and the group `sqs` in it. Its attributes, tags and moves are a
+record in the system topic `qframe.sqs`, as schedules are: written by comparing versions, so that
+two gateways that change one queue at once lose nothing of each other's. A queue that was deleted
+leaves a record that says so.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Final, Protocol
+
+import msgspec
+
+from qframe.clock import Clock
+from qframe.errors import TopicMismatch, UnknownGroup, UnknownTopic
+from qframe.outcomes import Outcome
+from qframe.producing.producer import Producer
+from qframe.stores.acts import StoredTimers
+from qframe.stores.base import Groups, Topics
+from qframe.stores.records import Record
+from qframe.stores.types import Entry
+from qframe.topic import INTERNAL, Kind, Topic
+from qframe.web.gateway.sqs.attributes import REDRIVE, defaults
+from qframe.web.gateway.sqs.moves import MoveTask
+from qframe.web.gateway.sqs.names import FIFO, Place
+from qframe.web.gateway.sqs.refusals import no_queue, unavailable
+
+GROUP: Final = "sqs"
+BOOK: Final = Topic(f"{INTERNAL}sqs", Kind.DELAY, 1, dedupe_window="1m")
+"""The system topic whose messages are the records; none of them ever comes due."""
+
+MOST_ATTEMPTS: Final = 1000
+"""How often a message of a queue without a redrive policy is handed out."""
+
+_NEVER_MS: Final = 10**13
+_MOST: Final = 100_000
+_TRIES: Final = 20
+_FRESH_S: Final = 1.0
+
+
+class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+    """A queue, as its record has it.
+
+    Attributes:
+        name: its name, which is its topic's.
+        attributes: those that were set.
+        tags: its tags.
+        created_s, modified_s: when it was made, and when its attributes were last set.
+        purged_ms: when it was last purged.
+        moves: the last moves of messages out of it.
+        deleted: whether it is gone.
+        version: grows with each change.
+    """
+
+    name: str
+    attributes: dict[str, str] = {}
+    tags: dict[str, str] = {}
+    created_s: int = 0
+    modified_s: int = 0
+    purged_ms: int = 0
+    moves: list[MoveTask] = []
+    deleted: bool = False
+    version: int = 0
+
+    @property
+    def is_fifo(self) -> bool:
+        """Whether it keeps the order of its message groups."""
+        return self.name.endswith(FIFO)
+
+    @property
+    def has_one_scope(self) -> bool:
+        """Whether a deduplication id counts in all of the queue, and not in its message group."""
+        return self.attributes.get("DeduplicationScope") != "messageGroup"
+
+    @property
+    def topic(self) -> Topic:
+        """Its topic, as it is made.
+
+        It has one slot where a deduplication id counts in all of the queue, since a slot knows its
+        own ids alone.
+        """
+        if not self.is_fifo:
+            return Topic(self.name, Kind.DELAY, 8, dedupe_window="5m")
+        return Topic(self.name, Kind.ORDERED, 1 if self.has_one_scope else 16, dedupe_window="5m")
+
+    @property
+    def dead_letter_arn(self) -> str | None:
+        """The queue for its dead letters."""
+        policy = self.attributes.get(REDRIVE)
+        return None if policy is None else str(json.loads(policy)["deadLetterTargetArn"])
+
+    @property
+    def max_attempts(self) -> int:
+        """How often a message is handed out before it is dead."""
+        policy = self.attributes.get(REDRIVE)
+        return MOST_ATTEMPTS if policy is None else int(json.loads(policy)["maxReceiveCount"])
+
+    def set_attribute(self, name: str, max_body: int) -> str:
+        """An attribute that always has a value."""
+        given = self.attributes.get(name)
+        return defaults(is_fifo=self.is_fifo, max_body=max_body)[name] if given is None else given
+
+
+class QueueStore(Topics, Groups, StoredTimers, Protocol):
+    """The roles of a store that a book of queues uses."""
+
+
+class QueueBook:
+    """Reads and writes the records of queues; what it has read counts for a second.
+
+    Args:
+        store: where they are.
+        producer: writes them.
+        clock: for versions, and for how fresh what was read is.
+        place: where the queues seem to be.
+    """
+
+    def __init__(
+        self, store: QueueStore, producer: Producer, *, clock: Clock, place: Place
+    ) -> None:
+        self._store = store
+        self._producer = producer
+        self._clock = clock
+        self._place = place
+        self._read: dict[str, tuple[float, Queue]] = {}
+        self._is_open = False
+
+    def find(self, name: str) -> Queue | None:
+        """A queue; None if there is none."""
+        known = self._read.get(name)
+        now_s = self._clock.monotonic_s()
+        if known is not None and now_s - known[0] < _FRESH_S:
+            return known[1]
+        queue = self._stored(name)
+        if queue is None or queue.deleted:
+            self._read.pop(name, None)
+            return None
+        self._read[name] = (now_s, queue)
+        return queue
+
+    def queue(self, name: str) -> Queue:
+        """A queue.
+
+        Raises:
+            SqsRefusal: if there is none.
+        """
+        queue = self.find(name)
+        if queue is None:
+            raise no_queue()
+        return queue
+
+    def all(self) -> list[Queue]:
+        """All queues, by name."""
+        try:
+            found = self._store.timers(BOOK, until_ms=_NEVER_MS + 1, limit=_MOST)
+        except (UnknownTopic, UnknownGroup):
+            return []
+        queues = [_decoded(record) for record in found]
+        return sorted((each for each in queues if not each.deleted), key=lambda each: each.name)
+
+    def sources_of(self, name: str) -> list[Queue]:
+        """The queues whose dead letters go to this one."""
+        arn = self._place.arn(name)
+        return [each for each in self.all() if each.dead_letter_arn == arn]
+
+    def add(self, queue: Queue) -> bool:
+        """Writes a new queue and makes its topic known; False if somebody else was first.
+
+        Raises:
+            SqsRefusal: if there is a topic of its name that cannot be one of its sort.
+        """
+        self._open()
+        before = self._stored(queue.name)
+        if before is not None and not before.deleted:
+            return False
+        self.serve(queue)
+        version = max(self._clock.now_ms(), 0 if before is None else before.version + 1)
+        return self._write(msgspec.structs.replace(queue, version=version))
+
+    def serve(self, queue: Queue) -> Topic:
+        """Makes the topic of a queue known, and its group collect; returns it as it is declared.
+
+        A topic that was there before keeps its slots, if it is of the same kind.
+
+        Raises:
+            TopicMismatch: if it is of another kind.
+        """
+        wanted = queue.topic
+        there = self._store.topic(queue.name)
+        if there is None:
+            self._store.declare(wanted)
+            there = wanted
+        elif there.kind is not wanted.kind:
+            raise TopicMismatch(queue.name, "kind", str(there.kind), str(wanted.kind))
+        self._store.subscribe(there, GROUP)
+        return there
+
+    def change(self, name: str, how: Callable[[Queue], Queue]) -> Queue:
+        """Changes a queue, again where somebody else has changed it meanwhile; returns it.
+
+        Raises:
+            SqsRefusal: if there is no such queue, or others change it again and again.
+        """
+        for _ in range(_TRIES):
+            before = self._stored(name)
+            if before is None or before.deleted:
+                raise no_queue()
+            after = msgspec.structs.replace(how(before), version=before.version + 1)
+            if self._write(after):
+                return after
+        raise unavailable("The queue is changed by others all the time.")
+
+    def _stored(self, name: str) -> Queue | None:
+        try:
+            found = self._store.timer(BOOK, name)
+        except (UnknownTopic, UnknownGroup):
+            return None
+        return _decoded(found[0]) if found else None
+
+    def _write(self, queue: Queue) -> bool:
+        self._read.pop(queue.name, None)
+        named = f"{queue.name}/{queue.version}"
+        entry = Entry(
+            0, queue.name, named, named, queue.name, None, msgspec.json.encode(queue),
+            at_ms=_NEVER_MS, series=(queue.name, queue.version),
+        )  # fmt: skip
+        published = self._producer.send(BOOK, [entry])
+        return published[0].outcome is not Outcome.DUPLICATE
+
+    def _open(self) -> None:
+        if not self._is_open:
+            self._store.declare(BOOK)
+            self._store.subscribe(BOOK, GROUP)
+            self._is_open = True
+
+
+def _decoded(record: Record) -> Queue:
+    return _DECODER.decode(record.body)
+
+
+_DECODER: Final = msgspec.json.Decoder(Queue)

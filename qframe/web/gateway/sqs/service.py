@@ -1,0 +1,183 @@
+"""The parts that all operations share: the gateway, the book of queues, who calls."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal, TypeVar
+
+from starlette.requests import Request
+
+from qframe.clock import Clock
+from qframe.errors import UnknownGroup, UnknownTopic
+from qframe.stores.records import Record
+from qframe.web.gateway.callers import Caller, NotPermitted
+from qframe.web.gateway.deliveries import Settle, SettleReply
+from qframe.web.gateway.forwarding import Forwarder
+from qframe.web.gateway.gateway import Gateway
+from qframe.web.gateway.sqs.messages import DEAD_FROM, FIRST_ID, id_of, resent
+from qframe.web.gateway.sqs.names import Place, queue_named_by
+from qframe.web.gateway.sqs.queues import GROUP, Queue, QueueBook
+from qframe.web.gateway.sqs.refusals import access_denied
+
+SWEEP_S: Final = 1.0
+_PAGE: Final = 500
+
+Right = Literal["publish", "consume", "admin", "any"]
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class SqsCall:
+    """The client of a request, and the request itself.
+
+    Attributes:
+        base: the address of the gateway as the client called it, such as http://localhost:8380.
+        caller: the client.
+        token: its token, by which it is known to other gateways too.
+        request: the request.
+    """
+
+    base: str
+    caller: Caller
+    token: str
+    request: Request
+
+    def check(self, topic: str, right: Right) -> None:
+        """Checks that the client has a right on a queue.
+
+        Raises:
+            SqsRefusal: if it has not.
+        """
+        if right == "any":
+            return
+        try:
+            self.caller.require(right, topic, GROUP if right == "consume" else None)
+        except NotPermitted as error:
+            raise access_denied(str(error)) from None
+
+
+class SqsService:
+    """The parts of the front, and what several operations do.
+
+    Args:
+        gateway: publishes, pulls, settles.
+        forwarder: passes settlements on to other gateways.
+        place: where the queues seem to be.
+        clock: for times of queues, and how fresh what was read is.
+    """
+
+    def __init__(
+        self, gateway: Gateway, forwarder: Forwarder, *, place: Place, clock: Clock
+    ) -> None:
+        self.gateway = gateway
+        self._forwarder = forwarder
+        self.place = place
+        self.clock = clock
+        self.max_body: int = gateway.app.settings.max_body
+        self.book: QueueBook = QueueBook(
+            gateway.app.store, gateway.app.producer, clock=clock, place=place
+        )
+        self._attempts: dict[str, int] = {}
+        self._swept_s: dict[str, float] = {}
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    async def queue(self, url: str, call: SqsCall, right: Right) -> Queue:
+        """The queue of an address, for who may use it so.
+
+        Raises:
+            SqsRefusal: if there is none, or who asks may not.
+        """
+        name = queue_named_by(url)
+        call.check(name, right)
+        return await self.blocking(self.book.queue, name)
+
+    async def blocking(self, function: Callable[..., T], *args: object) -> T:
+        """Calls what asks the store, in a thread."""
+        return await self.gateway.in_thread(function, *args)
+
+    async def serve(self, queue: Queue) -> None:
+        """Has the gateway pull for a queue by its redrive policy as it is now."""
+        if self._attempts.get(queue.name) == queue.max_attempts:
+            return
+        is_changed = queue.name in self._attempts
+        self._attempts[queue.name] = queue.max_attempts
+        self.gateway.set_options(queue.name, GROUP, max_attempts=queue.max_attempts)
+        if is_changed:
+            await self.gateway.leave(queue.name, GROUP)
+
+    async def leave(self, name: str) -> None:
+        """Has the gateway pull no more for a queue, and forgets it."""
+        self._attempts.pop(name, None)
+        self._swept_s.pop(name, None)
+        await self.gateway.leave(name, GROUP)
+
+    async def settle(
+        self, queue: Queue, wanted: Sequence[Settle], call: SqsCall
+    ) -> list[SettleReply]:
+        """Settles deliveries, those of other gateways there."""
+        replies = await self.gateway.settle(queue.name, GROUP, wanted)
+        await self._forwarder.settle(
+            queue.name, GROUP, wanted, replies, f"Bearer {call.token}", self.gateway.in_thread
+        )
+        return replies
+
+    def spawn(self, task: asyncio.Task[None]) -> None:
+        """Keeps a task that goes on beside the requests."""
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    async def close(self) -> None:
+        """Ends what goes on beside the requests."""
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    # Dead letters.
+
+    async def gather(self, queue: Queue) -> bool:
+        """Moves into a queue the dead letters of those that name it; whether it is such a queue.
+
+        Not more than once a second: they are dead letters of their own queue until somebody looks
+        for them here.
+        """
+        now_s = self.clock.monotonic_s()
+        if now_s - self._swept_s.get(queue.name, -SWEEP_S) < SWEEP_S:
+            return True
+        is_target = await self.blocking(self._gather, queue)
+        if is_target:
+            self._swept_s[queue.name] = now_s
+        return is_target
+
+    def _gather(self, queue: Queue) -> bool:
+        sources = self.book.sources_of(queue.name)
+        for source in sources:
+            while self._gather_page(source, queue) == _PAGE:
+                pass
+        return bool(sources)
+
+    def _gather_page(self, source: Queue, queue: Queue) -> int:
+        """Published before it is dropped, under an id of this death, so that nothing is lost."""
+        store = self.gateway.app.store
+        try:
+            topic = store.topic(source.name)
+            found = [] if topic is None else store.dead(topic, GROUP, limit=_PAGE)
+        except (UnknownTopic, UnknownGroup):
+            return 0
+        if topic is None or not found:
+            return 0
+        self.gateway.app.publish_many(
+            queue.name, [_dead_letter(record, source) for record in found]
+        )
+        store.drop_dead(topic, GROUP, [record.id for record in found], until=found[-1].dead_place)
+        return len(found)
+
+
+def _dead_letter(record: Record, source: Queue):  # type: ignore[no-untyped-def]
+    headers = record.headers or {}
+    return resent(
+        record.body, headers, key=record.key if source.is_fifo else None,
+        message_id=id_of(f"{source.name} {record.id} {record.died_at_ms}"),
+        more={DEAD_FROM: source.name, FIRST_ID: headers.get(FIRST_ID, record.id)},
+    )  # fmt: skip

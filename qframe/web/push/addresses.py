@@ -1,0 +1,92 @@
+"""Where a push may go: to public addresses, looked at before each connection."""
+
+from __future__ import annotations
+
+import ipaddress
+import socket
+from collections.abc import Callable, Iterable
+from typing import Any, Final
+
+import httpcore2
+from typing_extensions import override
+
+from qframe.errors import QFrameError
+
+Address = ipaddress.IPv4Address | ipaddress.IPv6Address
+Resolve = Callable[[str, int], list[str]]
+_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+_LAST_32_BITS: Final = 2**32 - 1
+
+
+class AddressRefused(QFrameError):
+    """Raised where a receiver's host has an address to which nothing may be sent."""
+
+    def __init__(self, host: str, address: str) -> None:
+        super().__init__(
+            f"{host} has the address {address}, which is not a public one; nothing was sent. Allow "
+            "private addresses (private=True, --private) if the receiver is in your own network"
+        )
+
+
+def is_public(text: str) -> bool:
+    """Whether an address is one of the internet, also inside one that only wraps another."""
+    address = ipaddress.ip_address(text.partition("%")[0])
+    return all(each.is_global and not each.is_multicast for each in (address, *_within(address)))
+
+
+def resolved(host: str, port: int) -> list[str]:
+    """The addresses of a host."""
+    found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    return list(dict.fromkeys(str(each[4][0]) for each in found))
+
+
+class CheckedAddresses(httpcore2.NetworkBackend):
+    """Connects to addresses that were looked at, and to none of a host that has a private one.
+
+    Args:
+        resolve: tells the addresses of a host; by default the system does.
+    """
+
+    def __init__(self, resolve: Resolve | None = None) -> None:
+        self._resolve = resolve or resolved
+        self._network = httpcore2.SyncBackend()
+
+    @override
+    def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.NetworkStream:
+        try:
+            addresses = self._resolve(host, port)
+        except OSError as error:
+            raise httpcore2.ConnectError(f"{host} has no address: {error}") from error
+        for address in addresses:
+            if not is_public(address):
+                raise AddressRefused(host, address)
+        problem: Exception = httpcore2.ConnectError(f"{host} has no address")
+        for address in addresses:
+            try:
+                return self._network.connect_tcp(
+                    address, port, timeout, local_address, socket_options
+                )
+            except (httpcore2.ConnectError, httpcore2.ConnectTimeout) as error:
+                problem = error
+        raise problem
+
+    @override
+    def sleep(self, seconds: float) -> None:
+        self._network.sleep(seconds)
+
+
+def _within(address: Address) -> list[Any]:
+    """The addresses of IPv4 that one of IPv6 stands for."""
+    if isinstance(address, ipaddress.IPv4Address):
+        return []
+    found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
+    if address in _NAT64:
+        found.append(ipaddress.IPv4Address(int(address) & _LAST_32_BITS))
+    return [each for each in found if each is not None]

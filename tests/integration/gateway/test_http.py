@@ -1,0 +1,206 @@
+"""The gateway as programs in other languages see it: the real process, over HTTP."""
+
+from __future__ import annotations
+
+import json
+import signal
+from base64 import b64encode
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from eventually import eventually
+from gatewaying import GatewayProcess, gateways
+
+from qframe import QFrame, Topic
+
+ORDERS = "/v1/topics/orders"
+LINES = "application/x-ndjson"
+
+
+@pytest.fixture(scope="module")
+def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
+    folder = tmp_path_factory.mktemp("gateway")
+    with GatewayProcess(folder, f"sqlite:///{folder}/q.db", "--grace", "0.2s") as gateway:
+        body = {"kind": "ordered", "slots": 2}
+        assert gateway.request("PUT", ORDERS, body).status == 200
+        # The first group of a topic has what was published before; those of the tests have not.
+        assert gateway.request("PUT", f"{ORDERS}/groups/first").status == 200
+        yield gateway
+        assert gateway.stop() == 0
+        assert "secret body" not in gateway.log.read_text(encoding="utf-8")
+
+
+@pytest.fixture
+def group(gateway: GatewayProcess, request: pytest.FixtureRequest) -> str:
+    """A group of the test's own, which has everything from here on."""
+    name = request.node.name[:60]
+    reply = gateway.request("PUT", f"{ORDERS}/groups/{name}")
+    assert reply.json == {"name": "orders", "kind": "ordered", "slots": 2}
+    return name
+
+
+def test_a_message_is_published_pulled_and_settled(gateway: GatewayProcess, group: str) -> None:
+    sent = {"key": "ann", "body": {"text": "secret body"}, "headers": {"a": "b"}, "tags": ["t"]}
+    published = gateway.post(f"{ORDERS}/messages", sent).json
+    assert published["outcome"] == "stored"
+    [one] = gateway.pull("orders", group, wait="20s")
+    assert one["id"] == published["id"]
+    for name, value in sent.items():
+        assert one[name] == value
+    assert one["attempt"] == 1
+    stats = gateway.request("GET", f"{ORDERS}/groups/{group}/stats").json
+    assert (stats["doing"], stats["open_here"]) == (1, 1)
+    settled = gateway.settle("orders", group, ack=[one["receipt"]])
+    assert settled.json == {"results": [{"receipt": one["receipt"], "outcome": "settled"}]}
+    again = gateway.settle("orders", group, ack=[one["receipt"]])
+    assert again.status == 409
+    assert again.headers["content-type"] == "application/problem+json"
+    assert again.json["type"] == "urn:qframe:problem:stale-receipt"
+    assert gateway.request("GET", f"{ORDERS}/groups/{group}/stats").json["settled"] == 1
+
+
+def test_an_idempotency_key_makes_a_repeated_request_a_duplicate(gateway: GatewayProcess) -> None:
+    body = {"key": "idempotent", "body": 1}
+    first, second = (
+        gateway.post(f"{ORDERS}/messages", body, idempotency_key="order-7").json for _ in range(2)
+    )
+    assert first == {"id": "order-7", "outcome": "stored"}
+    assert second == {"id": "order-7", "outcome": "duplicate"}
+    many = {"messages": [body, body]}
+    for outcome in ("stored", "duplicate"):
+        reply = gateway.post(f"{ORDERS}/messages", many, idempotency_key='"batch-1"')
+        ids = [f"batch-1:{place}" for place in range(2)]
+        assert reply.json["results"] == [{"id": each, "outcome": outcome} for each in ids]
+
+
+def test_bytes_come_back_as_bytes(gateway: GatewayProcess, group: str) -> None:
+    coded = b64encode(b"\xff\x00secret").decode()
+    assert gateway.post(f"{ORDERS}/messages", {"key": "b", "body_base64": coded}).status == 200
+    [one] = gateway.pull("orders", group, wait="20s")
+    assert (one["body_base64"], "body" in one) == (coded, False)
+    gateway.settle("orders", group, ack=[one["receipt"]])
+
+
+def test_a_stream_of_lines_has_an_outcome_for_each(gateway: GatewayProcess) -> None:
+    lines = [json.dumps({"key": "line", "body": place}) for place in range(1200)]
+    lines[7] = "{"
+    lines[8] = '{"body": 1}'
+    body = "\n".join(lines).encode()
+    reply = gateway.post(f"{ORDERS}/messages", body, content_type=LINES)
+    outcomes = [json.loads(line) for line in reply.body.splitlines()]
+    assert [each["outcome"] for each in outcomes[6:10]] == [
+        "stored", "refused", "refused", "stored",
+    ]  # fmt: skip
+    assert outcomes[7]["type"].endswith(":bad-json")
+    assert outcomes[8]["detail"].startswith("key None: topic 'orders' is ordered by key")
+    assert sum(each["outcome"] == "stored" for each in outcomes) == 1198
+
+
+def test_retry_reject_and_extend_in_one_request(gateway: GatewayProcess, group: str) -> None:
+    messages = [{"key": key, "body": key} for key in ("retry", "reject", "extend")]
+    gateway.post(f"{ORDERS}/messages", {"messages": messages})
+    receipts: dict[str, str] = {}
+    while len(receipts) < 3:
+        for one in gateway.pull("orders", group, wait="20s"):
+            receipts[one["key"]] = one["receipt"]
+    results = gateway.settle(
+        "orders", group, retry=[{"receipt": receipts["retry"], "delay": "0s", "error": "busy"}],
+        reject=[{"receipt": receipts["reject"], "error": "no such card"}],
+        extend=[{"receipt": receipts["extend"], "lease": "1m"}],
+    ).json["results"]  # fmt: skip
+    assert [each["outcome"] for each in results] == ["settled", "settled", "extended"]
+    [again] = gateway.pull("orders", group, wait="20s")
+    assert (again["key"], again["attempt"]) == ("retry", 2)
+    acked = gateway.settle("orders", group, ack=[again["receipt"], receipts["extend"]])
+    assert [each["outcome"] for each in acked.json["results"]] == ["settled", "settled"]
+    assert gateway.request("GET", f"{ORDERS}/groups/{group}/stats").json["dead"] == 1
+
+
+def test_timers_are_set_moved_and_cancelled(gateway: GatewayProcess) -> None:
+    gateway.request("PUT", "/v1/topics/later", {"kind": "delay", "slots": 1})
+    gateway.request("PUT", "/v1/topics/later/groups/billing")
+    path = "/v1/timers/later/trip%2F7"
+    assert gateway.request("PUT", path, {"body": 1, "delay": "1h"}).json["outcome"] == "stored"
+    assert gateway.request("PATCH", path, {"body": 2, "delay": "0s"}).json == {"outcome": "done"}
+    [one] = gateway.pull("later", "billing", wait="20s")
+    assert (one["key"], one["body"]) == ("trip/7", 2)
+    assert gateway.request("DELETE", path).json == {"outcome": "doing"}
+    gateway.settle("later", "billing", ack=[one["receipt"]])
+    assert gateway.request("DELETE", path).json == {"outcome": "absent"}
+
+
+def test_errors_are_problems_with_the_exceptions_sentences(gateway: GatewayProcess) -> None:
+    reply = gateway.post("/v1/topics/nothing/messages", {"body": 1})
+    assert (reply.status, reply.headers["content-type"]) == (404, "application/problem+json")
+    assert reply.json["type"] == "urn:qframe:problem:unknown-topic"
+    assert reply.json["detail"].startswith("topic 'nothing': nobody has declared it")
+    for path, body, status, slug in [
+        (f"{ORDERS}/messages", {"body": 1}, 400, "bad-key"),
+        (f"{ORDERS}/messages", {"bodi": 1}, 400, "bad-request"),
+        (f"{ORDERS}/messages", {"messages": []}, 400, "bad-request"),
+        (f"{ORDERS}/messages", {"messages": [{"body": 1}] * 501}, 400, "bad-request"),
+        (f"{ORDERS}/messages", b"{", 400, "bad-json"),
+        (f"{ORDERS}/messages", b'{"body":' + b"[" * 100_000, 400, "bad-json"),
+        (f"{ORDERS}/messages", b'{"body":"' + b"x" * 300_000 + b'"}', 413, "bad-body"),
+        (f"{ORDERS}/messages", b"x" * (9 << 20), 413, "too-large"),
+        (f"{ORDERS}/groups/billing/pull", {"wait": "2h"}, 400, "bad-option"),
+        (f"{ORDERS}/groups/billing/pull", {"max": 0}, 400, "bad-request"),
+        (f"{ORDERS}/groups/billing/settle", {}, 400, "bad-option"),
+        ("/v1/topics/a%20b/messages", {"body": 1}, 400, "bad-topic"),
+        ("/v1/nothing", {}, 404, "no-such-path"),
+        ("/livez", {}, 405, "wrong-method"),
+    ]:
+        reply = gateway.post(path, body)
+        assert (reply.status, reply.json["type"]) == (status, f"urn:qframe:problem:{slug}"), path
+    wrong = gateway.post(f"{ORDERS}/messages", b"a=1", content_type="text/csv")
+    assert wrong.status == 415
+    wrong = gateway.request("OPTIONS", "/v1/timers/orders/k")
+    assert set(wrong.headers["allow"].split(", ")) == {"PUT", "PATCH", "DELETE"}
+
+
+def test_a_full_topic_is_507(gateway: GatewayProcess) -> None:
+    gateway.request("PUT", "/v1/topics/small", {"slots": 1, "max_length": 1})
+    gateway.request("PUT", "/v1/topics/small/groups/billing")
+    assert gateway.post("/v1/topics/small/messages", {"body": 1}).status == 200
+    reply = gateway.post("/v1/topics/small/messages", {"body": 1})
+    assert (reply.status, reply.json["type"]) == (507, "urn:qframe:problem:topic-full")
+
+
+def test_it_describes_itself_and_its_health(gateway: GatewayProcess) -> None:
+    described = gateway.request("GET", "/v1/openapi.json").json
+    assert described["openapi"] == "3.1.0"
+    assert f"{ORDERS}/messages".replace("orders", "{topic}") in described["paths"]
+    assert gateway.request("GET", "/readyz").json == {"status": "ok"}
+
+
+def test_a_stopped_gateway_waits_for_settlements_and_exits_with_0(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/q.db"
+    with GatewayProcess(tmp_path, url, "--grace", "1m") as gateway, QFrame(url) as app:
+        app.publish(Topic("orders", slots=1), 1)
+        [one] = gateway.pull("orders", "billing", wait="20s")
+        gateway.process.send_signal(signal.SIGTERM)
+        eventually(lambda: gateway.request("GET", "/readyz").status == 503)
+        assert gateway.post(f"{ORDERS}/groups/billing/pull", {}).status == 503
+        assert gateway.settle("orders", "billing", ack=[one["receipt"]]).status == 200
+        assert gateway.stop() == 0
+        [slot] = app.store.stats(Topic("orders", slots=1), "billing")
+        assert (slot.settled, slot.doing, slot.todo) == (1, 0, 0)
+
+
+@pytest.mark.parametrize("secret", ["a secret of both", ""])
+def test_a_settlement_at_the_wrong_gateway_is_passed_on_or_told_where_to_go(
+    tmp_path: Path, secret: str
+) -> None:
+    url = f"sqlite:///{tmp_path}/q.db"
+    secrets = {"QFRAME_GATEWAY_SECRET": secret}
+    with gateways(tmp_path, url, 2, **secrets) as (one, two), QFrame(url) as app:
+        app.publish(Topic("orders", slots=1), 1)
+        [delivery] = one.pull("orders", "billing", wait="20s")
+        reply = two.settle("orders", "billing", ack=[delivery["receipt"]])
+        if secret:
+            assert reply.json["results"][0]["outcome"] == "settled"
+        else:
+            assert (reply.status, reply.json["type"]) == (421, "urn:qframe:problem:other-gateway")
+            assert reply.json["results"][0]["gateway"] == one.url
+            assert one.settle("orders", "billing", ack=[delivery["receipt"]]).status == 200

@@ -1,0 +1,214 @@
+"""The gateway without HTTP: handing out, leases, receipts, settling, and its end."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+import pytest
+
+from qframe import BadOption, Outgoing, QFrame, Topic, UnknownTopic
+from qframe.web.gateway import Gateway, OpenDelivery, Settle, SettleOutcome, Verb
+from qframe.web.gateway.gateway import GatewayStopped
+
+T = TypeVar("T")
+ORDERS = Topic("orders", kind="ordered", slots=2)
+LONG_S = 20.0
+
+
+def run(test: Coroutine[Any, Any, T]) -> T:
+    async def limited() -> T:
+        async with asyncio.timeout(60):
+            return await test
+
+    return asyncio.run(limited())
+
+
+async def pulled(gateway: Gateway, count: int, lease_s: float = 60.0) -> list[OpenDelivery]:
+    """So many deliveries of the group, however many calls that takes."""
+    found: list[OpenDelivery] = []
+    while len(found) < count:
+        most = count - len(found)
+        found += await gateway.pull(
+            "orders", "billing", most=most, wait_s=LONG_S, lease_s=lease_s
+        )  # fmt: skip
+    return found
+
+
+async def settled(gateway: Gateway, *wanted: Settle) -> list[SettleOutcome]:
+    return [one.outcome for one in await gateway.settle("orders", "billing", wanted)]
+
+
+async def publish(gateway: Gateway, *keys: str) -> None:
+    gateway.app.declare(ORDERS)
+    gateway.app.store.subscribe(ORDERS, "billing")
+    await gateway.publish(
+        "orders", [Outgoing(place, key=key) for place, key in enumerate(keys)]
+    )  # fmt: skip
+
+
+def test_a_keys_next_message_comes_when_the_one_before_is_settled(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway, "ann", "ann", "ben")
+            first = {one.message.key: one for one in await pulled(gateway, 2)}
+            assert {key: one.message.body for key, one in first.items()} == {"ann": 0, "ben": 2}
+            assert await gateway.pull("orders", "billing", most=5, wait_s=0.2) == []
+            assert await settled(gateway, Settle(first["ann"].receipt)) == ["settled"]
+            [second] = await pulled(gateway, 1)
+            assert (second.message.key, second.message.body) == ("ann", 1)
+            await settled(gateway, *[Settle(one.receipt) for one in (second, first["ben"])])
+        assert [slot.settled for slot in each_app.store.stats(ORDERS, "billing")] != [0, 0]
+        assert sum(slot.doing + slot.todo for slot in each_app.store.stats(ORDERS, "billing")) == 0
+
+    run(test())
+
+
+def test_each_verb_does_what_it_says(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway, "ack", "retry", "reject", "extend")
+            opened = {one.message.key or "": one for one in await pulled(gateway, 4)}
+            outcomes = await settled(
+                gateway,
+                Settle(opened["ack"].receipt),
+                Settle(opened["retry"].receipt, Verb.RETRY, error="not now", delay="0s"),
+                Settle(opened["reject"].receipt, Verb.REJECT, error="no such card"),
+                Settle(opened["extend"].receipt, Verb.EXTEND, lease_s=90),
+            )
+            assert outcomes == ["settled", "settled", "settled", "extended"]
+            [again] = await pulled(gateway, 1)
+            assert (again.message.key, again.message.attempt) == ("retry", 2)
+            [dead] = each_app.admin.dead(ORDERS, "billing")
+            assert (dead.key, dead.error) == ("reject", "Reject: no such card")
+
+    run(test())
+
+
+def test_a_lease_that_ends_makes_the_receipt_stale_and_counts(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway, "ann", "ann")
+            [first] = await pulled(gateway, 1, lease_s=0.1)
+            [second] = await pulled(gateway, 1)
+            assert (second.message.id, second.message.attempt) == (first.message.id, 2)
+            assert await settled(gateway, Settle(first.receipt)) == ["stale"]
+            assert await settled(gateway, Settle(second.receipt)) == ["settled"]
+            assert await settled(gateway, Settle(second.receipt)) == ["stale"]
+
+    run(test())
+
+
+def test_an_extended_lease_ends_later(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway, "ann")
+            [one] = await pulled(gateway, 1, lease_s=0.3)
+            extend = Settle(one.receipt, Verb.EXTEND, lease_s=60)
+            assert await settled(gateway, extend) == ["extended"]
+            assert await gateway.pull("orders", "billing", wait_s=0.6) == []
+            assert await settled(gateway, Settle(one.receipt)) == ["settled"]
+
+    run(test())
+
+
+def test_a_receipt_settles_nothing_in_another_group_or_gateway(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app, address="http://one:1") as one, Gateway(each_app) as two:
+            await publish(one, "ann")
+            [opened] = await pulled(one, 1)
+            await two.pull("orders", "audit")
+            [other] = await one.settle("orders", "audit", [Settle(opened.receipt)])
+            assert other.outcome == "stale"
+            [reply] = await two.settle("orders", "audit", [Settle(opened.receipt)])
+            assert (reply.outcome, reply.gateway) == ("elsewhere", "http://one:1")
+            assert await settled(one, Settle("q1.junk"), Settle("")) == ["stale", "stale"]
+            assert await settled(one, Settle(opened.receipt)) == ["settled"]
+
+    run(test())
+
+
+def test_wrong_verdicts_are_refused_whole(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway, "ann", "ben")
+            ann, ben = await pulled(gateway, 2)
+            with pytest.raises(BadOption, match="delay 'soon'"):
+                await settled(
+                    gateway, Settle(ann.receipt), Settle(ben.receipt, Verb.RETRY, delay="soon")
+                )
+            assert await settled(gateway, Settle(ann.receipt)) == ["settled"]
+
+    run(test())
+
+
+def test_a_client_that_goes_while_it_waits_takes_nothing(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway)
+            waiting = asyncio.create_task(gateway.pull("orders", "billing", wait_s=LONG_S))
+            await asyncio.sleep(0)
+            waiting.cancel()
+            await asyncio.wait([waiting])
+            await publish(gateway, "ann")
+            [one] = await pulled(gateway, 1)
+            assert one.message.attempt == 1
+            assert await settled(gateway, Settle(one.receipt)) == ["settled"]
+
+    run(test())
+
+
+def test_what_is_open_at_the_end_is_given_back_uncounted(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway, "ann")
+            [one] = await pulled(gateway, 1)
+        async with Gateway(each_app) as gateway:
+            [again] = await pulled(gateway, 1)
+            assert (again.message.id, again.message.attempt) == (one.message.id, 1)
+            assert await settled(gateway, Settle(one.receipt)) == ["elsewhere"]
+            await gateway.drain(0)
+            with pytest.raises(GatewayStopped):
+                await gateway.pull("orders", "billing")
+            assert await settled(gateway, Settle(again.receipt)) == ["settled"]
+
+    run(test())
+
+
+def test_it_leaves_a_group_that_nobody_pulls_from(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app, idle_s=0.1) as gateway:
+            await publish(gateway, "ann")
+            [one] = await pulled(gateway, 1)
+            assert list(gateway.groups()) == [("orders", "billing")]
+            await settled(gateway, Settle(one.receipt))
+            while gateway.groups() or each_app.coordinator.roster(ORDERS, "billing").members:
+                await asyncio.sleep(0.05)
+
+    run(test())
+
+
+def test_a_topic_that_nobody_has_declared_is_refused_each_time(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            for _ in range(2):
+                with pytest.raises(UnknownTopic, match="nothing"):
+                    await gateway.pull("nothing", "billing", wait_s=LONG_S)
+
+    run(test())
+
+
+def test_wrong_messages_of_a_batch_are_refused_alone_or_with_all(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway)
+            items = [Outgoing(1, key="ann"), Outgoing(2), Outgoing(3, key="ann", id="x")]
+            with pytest.raises(ValueError, match="ordered by key"):
+                await gateway.publish("orders", items)
+            assert each_app.store.topic("orders") == ORDERS
+            first, wrong, last = await gateway.publish_each("orders", items)
+            assert "ordered by key" in str(wrong)
+            assert [getattr(one, "outcome", "") for one in (first, last)] == ["stored", "stored"]
+
+    run(test())

@@ -1,0 +1,202 @@
+"""Who may call the gateway, for what, and how much of it."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eventually import eventually
+from starlette.testclient import TestClient
+
+from qframe import QFrame, Topic
+from qframe.clock import SYSTEM_CLOCK
+from qframe.errors import BadOption
+from qframe.web.gateway import Gateway
+from qframe.web.gateway.callers import Callers, new_token, read_token_file
+from qframe.web.gateway.forwarding import Forwarder
+from qframe.web.gateway.routes import GatewayRoutes
+
+HERE = "http://127.0.0.1"
+LOCAL = ("127.0.0.1", 1)
+FAR = ("203.0.113.9", 4000)
+ORDERS = "/v1/topics/orders"
+TOKENS = {name: new_token() for name in ("shop", "billing", "owner", "other", "next", "slow")}
+
+
+def write(path: Path, hashes: str = "", more: str = "") -> Path:
+    rules = {
+        "shop": 'publish = ["ord*"]',
+        "billing": 'consume = ["orders/billing"]',
+        "owner": 'publish = ["*"]\nconsume = ["*"]\nadmin = ["*"]',
+        "other": 'publish = ["x"]\nconsume = ["orders/audit"]',
+    }
+    lines = [
+        f'[tokens.{name}]\nhashes = ["{TOKENS[name][1]}"{hashes if name == "shop" else ""}]\n{rule}'
+        for name, rule in rules.items()
+    ]
+    path.write_text("\n".join(lines) + more, encoding="utf-8")
+    return path
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[QFrame]:
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
+        app.declare(Topic("orders", slots=1))
+        app.store.subscribe(Topic("orders", slots=1), "billing")
+        yield app
+
+
+def client(
+    app: QFrame, tokens: Path | None, host: tuple[str, int] = FAR, url: str = HERE
+) -> TestClient:
+    gateway = Gateway(app)
+    callers = Callers(tokens, clock=SYSTEM_CLOCK, events=app.events)
+    routes = GatewayRoutes(gateway, callers, Forwarder(gateway.receipts), most_bytes=1 << 20)
+    return TestClient(routes.starlette(), url, client=host)
+
+
+def bearer(name: str) -> dict[str, str]:
+    return {"authorization": f"Bearer {TOKENS[name][0]}"}
+
+
+def ask(web: TestClient, name: str) -> dict[str, int]:
+    """The status of each kind of request, for a token."""
+    found = {}
+    for what, method, path, body in [
+        ("publish", "POST", f"{ORDERS}/messages", {"body": 1}),
+        ("timer", "PUT", "/v1/timers/orders/k", {"body": 1}),
+        ("pull", "POST", f"{ORDERS}/groups/billing/pull", {}),
+        ("settle", "POST", f"{ORDERS}/groups/billing/settle", {"ack": ["x"]}),
+        ("stats", "GET", f"{ORDERS}/groups/billing/stats", None),
+        ("subscribe", "PUT", f"{ORDERS}/groups/billing", None),
+        ("declare", "PUT", ORDERS, {"slots": 1}),
+    ]:
+        reply = web.request(method, path, json=body, headers=bearer(name))
+        found[what] = reply.status_code
+        if reply.status_code == 403:
+            assert f"{name} has no right to" in reply.json()["detail"]
+    return found
+
+
+@pytest.mark.parametrize(
+    ("name", "allowed"),
+    [
+        ("shop", {"publish", "timer"}),
+        ("billing", {"pull", "settle", "stats", "subscribe"}),
+        (
+            "owner",
+            {"publish", "timer", "pull", "settle", "stats", "subscribe", "declare"},
+        ),
+        ("other", set()),
+    ],
+)
+def test_a_token_may_do_what_its_rights_say(
+    app: QFrame, tmp_path: Path, name: str, allowed: set[str]
+) -> None:
+    with client(app, write(tmp_path / "tokens.toml")) as web:
+        statuses = ask(web, name)
+    assert {what for what, status in statuses.items() if status != 403} == allowed
+    assert not set(statuses.values()) - {200, 400, 403, 409}
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [{}, {"authorization": "Bearer x"}, {"authorization": f"Basic {TOKENS['owner'][0]}"},
+     {"authorization": f"Bearer {TOKENS['owner'][1]}"}, {"authorization": "Bearer \u00ff"}],
+)  # fmt: skip
+def test_who_has_no_known_token_is_turned_away(
+    app: QFrame, tmp_path: Path, headers: dict[str, str]
+) -> None:
+    with client(app, write(tmp_path / "tokens.toml"), LOCAL) as web:
+        coded: Any = {name: each.encode("latin-1") for name, each in headers.items()}
+        reply = web.post(f"{ORDERS}/messages", json={"body": 1}, headers=coded)
+        assert (reply.status_code, reply.headers["www-authenticate"]) == (401, "Bearer")
+        assert web.get("/livez").status_code == 200
+    assert app.admin.lag("orders", "billing") == 0
+
+
+@pytest.mark.parametrize(
+    ("host", "url", "headers", "status"),
+    [
+        (LOCAL, HERE, {}, 200),
+        (FAR, HERE, {}, 401),
+        (LOCAL, "http://evil.example", {}, 401),
+        (LOCAL, HERE, {"x-forwarded-for": "203.0.113.9"}, 401),
+        (LOCAL, HERE, {"origin": "http://evil.example"}, 401),
+        (LOCAL, HERE, {"sec-fetch-site": "cross-site"}, 401),
+    ],
+)
+def test_without_tokens_programs_of_this_machine_alone_are_let_in(
+    app: QFrame, host: tuple[str, int], url: str, headers: dict[str, str], status: int
+) -> None:
+    with client(app, None, host, url) as web:
+        reply = web.post(f"{ORDERS}/messages", json={"body": 1}, headers=headers)
+        assert reply.status_code == status
+
+
+def test_a_token_is_replaced_while_the_gateway_runs(app: QFrame, tmp_path: Path) -> None:
+    path = write(tmp_path / "tokens.toml")
+    with client(app, path) as web:
+
+        def status(name: str) -> int:
+            reply = web.post(f"{ORDERS}/messages", json={"body": 1}, headers=bearer(name))
+            return reply.status_code
+
+        assert (status("shop"), status("next")) == (200, 401)
+        write(path, f', "{TOKENS["next"][1]}"')
+        eventually(lambda: status("next") == 200)
+        assert status("shop") == 200
+        path.write_text("[tokens", encoding="utf-8")
+        os.utime(path, (1, 1))
+        eventually(lambda: web.get("/livez").status_code == 200)
+        assert (status("shop"), status("next")) == (200, 200)
+
+
+def test_rate_and_deliveries_in_flight_are_bounded(app: QFrame, tmp_path: Path) -> None:
+    limited = (
+        f'\n[tokens.next]\nhashes = ["{TOKENS["next"][1]}"]\npublish = ["*"]\nconsume = ["*"]\n'
+        f'in_flight = 2\n[tokens.slow]\nhashes = ["{TOKENS["slow"][1]}"]\npublish = ["*"]\n'
+        'rate = "4/h"\n'
+    )
+    with client(app, write(tmp_path / "tokens.toml", more=limited)) as web:
+        app.publish_many("orders", [1, 2, 3])
+
+        def post(path: str, body: Any, name: str = "next") -> Any:
+            return web.post(f"{ORDERS}/{path}", json=body, headers=bearer(name))
+
+        held = []
+        while len(held) < 2:
+            held += post("groups/billing/pull", {"max": 9, "wait": "20s"}).json()["deliveries"]
+        assert len(held) == 2
+        full = post("groups/billing/pull", {"max": 9})
+        assert (full.status_code, full.headers["retry-after"]) == (429, "1")
+        settled = post("groups/billing/settle", {"ack": [each["receipt"] for each in held]})
+        assert settled.status_code == 200
+        assert post("messages", {"body": 4}, "owner").status_code == 200
+        replies = [post("messages", {"messages": [{"body": 1}] * 4}, "slow") for _ in range(2)]
+        assert [reply.status_code for reply in replies] == [200, 429]
+        assert int(replies[-1].headers["retry-after"]) > 60
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("[tokens.a]\nhashes = ['abc']", "no SHA-256"),
+        ("[tokens.a]\npublish = ['x']", "hashes"),
+        ("[tokens.a]\nhashes = []\npublsh = ['x']", "publsh"),
+        ("[tokens.a]\nhashes = []\nrate = 'fast'", "fast"),
+        ("[tokens]\n[groups.'orders']\nmax_attempts = 1", "topic/group"),
+        ("[tokens]\n[groups.'orders/b']\nthreads = 1", "threads"),
+        ("[tokens", "TOML|Expected"),
+    ],
+)
+def test_a_wrong_file_is_refused(app: QFrame, tmp_path: Path, text: str, why: str) -> None:
+    path = tmp_path / "tokens.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(BadOption, match=why):
+        Callers(path, clock=SYSTEM_CLOCK, events=app.events)
+    with pytest.raises(BadOption, match="cannot be read"):
+        read_token_file(tmp_path / "none.toml")

@@ -1,0 +1,253 @@
+"""Messages that are sent to a real web server, and what becomes of them by its answers."""
+
+from __future__ import annotations
+
+import base64
+import json
+import threading
+from collections import defaultdict
+from collections.abc import Callable, Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_program import Program
+from eventually import eventually
+from redis_servers import RedisServer
+from standardwebhooks import Webhook
+from standardwebhooks.webhooks import WebhookVerificationError
+
+from qframe import Backoff, Outgoing, QFrame, Topic
+from qframe.web.push import push
+
+pytestmark = pytest.mark.promise(3)
+
+OLD, NEW, OTHER = (
+    "whsec_" + base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3)
+)
+ORDERS = Topic("orders", kind="ordered", slots=2)
+FEED = Topic("feed", slots=2)
+QUICK = Backoff(0.02, cap=0.05)
+
+Answer = tuple[int, dict[str, str]]
+
+
+class Receiver:
+    """A web server that keeps what it was sent, and answers as a test says."""
+
+    def __init__(self) -> None:
+        self.got: list[tuple[dict[str, str], bytes]] = []
+        self.answer: Callable[[dict[str, str], bytes], Answer] = lambda headers, body: (204, {})
+        receiver = self
+
+        class Handler(BaseHTTPRequestHandler):
+            protocol_version = "HTTP/1.1"
+
+            def do_POST(self) -> None:
+                body = self.rfile.read(int(self.headers["content-length"]))
+                headers = {name.lower(): value for name, value in self.headers.items()}
+                receiver.got.append((headers, body))
+                status, more = receiver.answer(headers, body)
+                self.send_response(status)
+                for name, value in {"content-length": "0", **more}.items():
+                    self.send_header(name, value)
+                self.end_headers()
+
+            def log_message(self, *_: object) -> None:
+                """Says nothing."""
+
+        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?token=hidden"
+        self._thread = threading.Thread(target=self.server.serve_forever, args=(0.05,))
+
+    def __enter__(self) -> Receiver:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.server.shutdown()
+        self.server.server_close()
+        self._thread.join()
+
+
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with Receiver() as made:
+        yield made
+
+
+@pytest.fixture(params=["sqlite", "redis"])
+def app(
+    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
+) -> Iterator[QFrame]:
+    url = redis_server.url if request.param == "redis" else f"sqlite:///{tmp_path / 'push.db'}"
+    with QFrame(store=url, namespace=f"push-{tmp_path.name}"[-60:], grace=2) as made:
+        yield made
+
+
+@pytest.fixture
+def running(app: QFrame) -> Iterator[Callable[[], None]]:
+    threads: list[threading.Thread] = []
+
+    def run() -> None:
+        threads.append(threading.Thread(target=app.run))
+        threads[-1].start()
+
+    yield run
+    app.stop()
+    for thread in threads:
+        thread.join(60)
+        assert not thread.is_alive()
+
+
+def test_each_message_comes_signed_by_every_secret_with_its_bytes_as_published(
+    app: QFrame, receiver: Receiver
+) -> None:
+    push(app, FEED, "partner", receiver.url, secrets=[OLD, NEW], private=True)
+    large = 2**60 + 1
+    app.publish(FEED, {"n": large, "text": "ü"}, key="kä%y", id="a.first")
+    app.publish(FEED, b"\x00\xff", id="raw")
+    app.run(burst=True)
+    found = {headers["webhook-id"]: (headers, body) for headers, body in receiver.got}
+    assert sorted(found) == ["a.first", "raw"]
+    headers, body = found["a.first"]
+    assert json.loads(body) == {"n": large, "text": "ü"}
+    assert headers["content-type"] == "application/json"
+    assert (headers["qframe-topic"], headers["qframe-attempt"]) == ("feed", "1")
+    assert headers["qframe-key"] == "k%C3%A4%25y"
+    for secret in (OLD, NEW):
+        assert Webhook(secret).verify(body, headers) == {"n": large, "text": "ü"}
+    for wrong, altered in ((OTHER, body), (OLD, body + b" ")):
+        with pytest.raises(WebhookVerificationError):
+            Webhook(wrong).verify(altered, headers)
+    assert found["raw"][0]["content-type"] == "application/octet-stream"
+    assert found["raw"][1] == b"\x00\xff"
+    assert "qframe-key" not in found["raw"][0]
+    assert app.admin.lag(FEED, "partner") == 0
+
+
+def test_a_key_whose_receiver_fails_keeps_its_order_and_holds_no_other(
+    app: QFrame, receiver: Receiver
+) -> None:
+    seen: dict[str, list[int]] = defaultdict(list)
+    tries: dict[str, int] = defaultdict(int)
+
+    def answer(headers: dict[str, str], body: bytes) -> Answer:
+        name = headers["webhook-id"]
+        tries[name] += 1
+        if headers["qframe-key"] == "k1" and tries[name] < 3:
+            return 500, {}
+        seen[headers["qframe-key"]].append(json.loads(body))
+        return 200, {}
+
+    receiver.answer = answer
+    push(app, ORDERS, "partner", receiver.url, secrets=OLD, private=True, backoff=QUICK)
+    app.publish_many(ORDERS, [Outgoing(n, key=f"k{n % 3}") for n in range(12)])
+    app.run(drain=True)
+    assert seen == {f"k{k}": list(range(k, 12, 3)) for k in range(3)}
+    assert sorted(tries.values()) == 8 * [1] + 4 * [3]
+    ids = [headers["webhook-id"] for headers, _ in receiver.got]
+    assert len(set(ids)) == 12  # the same at each attempt
+
+
+@pytest.mark.parametrize("status", [429, 503])
+def test_a_receiver_says_when_it_may_be_asked_again(
+    app: QFrame, receiver: Receiver, running: Callable[[], None], status: int
+) -> None:
+    receiver.answer = lambda headers, body: (status, {"retry-after": "3000"})
+    push(app, FEED, "partner", receiver.url, secrets=OLD, private=True, backoff=QUICK)
+    published = app.publish(FEED, 1, key="k")
+    running()
+
+    def waits_s() -> list[float]:
+        found = app.admin.peek(FEED, "partner", states=["waiting"])
+        assert [one.id for one in found] in ([], [published.id])
+        return [((one.due_ms or 0) - app.store.now_ms()) / 1000 for one in found]
+
+    eventually(lambda: [2000 < each <= 3000 for each in waits_s()] == [True])
+    assert len(receiver.got) == 1
+
+
+def test_a_receiver_that_is_gone_pauses_its_group_and_keeps_the_message(
+    app: QFrame, receiver: Receiver, running: Callable[[], None]
+) -> None:
+    receiver.answer = lambda headers, body: (410, {})
+    push(app, FEED, "partner", receiver.url, secrets=OLD, private=True, backoff=QUICK)
+    app.publish(FEED, 1, key="k")
+    running()
+    eventually(lambda: "partner" in app.admin.holds(FEED))
+    [held] = app.admin.holds(FEED)["partner"]
+    assert held.key is None
+    assert "answered 410" in str(held.why)
+    assert "hidden" not in str(held.why)
+    eventually(lambda: len(app.admin.peek(FEED, "partner", states=["waiting"])) == 1)
+    receiver.answer = lambda headers, body: (200, {})
+
+
+@pytest.mark.parametrize(
+    ("answer", "why"),
+    [
+        ((302, {"location": "/elsewhere"}), "answered 302"),
+        ((404, {}), "answered 404"),
+        (None, "cannot be reached"),
+    ],
+)
+def test_what_is_not_taken_is_dead_in_the_end_and_says_why_without_the_urls_secrets(
+    app: QFrame, receiver: Receiver, answer: Any, why: str
+) -> None:
+    url = receiver.url
+    if answer is None:
+        url = "http://127.0.0.1:1/hook?token=hidden"
+    else:
+        receiver.answer = lambda headers, body: answer
+    push(app, FEED, "p", url, secrets=OLD, private=True, backoff=QUICK, max_attempts=2)
+    app.publish(FEED, 1, key="k")
+    app.run(drain=True)
+    [letter] = app.admin.dead(FEED, "p")
+    assert why in str(letter.error)
+    assert "hidden" not in f"{letter.error}{letter.traceback}"
+    assert [headers["qframe-attempt"] for headers, _ in receiver.got] == (
+        [] if answer is None else ["1", "2"]
+    )
+
+
+def test_nothing_goes_to_a_private_address_that_a_name_turns_out_to_have(
+    app: QFrame, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The name is looked up for each connection: it may have been public when it was registered."""
+    port = receiver.server.server_port
+
+    def resolve(host: str, port: int) -> list[str]:
+        return ["93.184.215.14", "127.0.0.1"]
+
+    monkeypatch.setattr("qframe.web.push.addresses.resolved", resolve)
+    push(app, FEED, "p", f"https://shop.example:{port}/", secrets=OLD, max_attempts=1)
+    app.publish(FEED, 1, key="k")
+    app.run(drain=True)
+    [letter] = app.admin.dead(FEED, "p")
+    assert "has the address 127.0.0.1, which is not a public one" in str(letter.error)
+    assert receiver.got == []
+
+
+def test_the_command_sends_what_there_is_and_the_errors_of_its_start_are_one_line(
+    receiver: Receiver, tmp_path: Path
+) -> None:
+    program = Program(tmp_path)
+    with program.app() as app:
+        app.declare(FEED)
+        app.store.subscribe(FEED, "partner")
+        app.publish_many(FEED, [Outgoing(n, key=f"k{n}") for n in range(5)])
+    words = ("push", "feed", "partner", receiver.url)
+    refused = program.run(*words, "--private", "--burst")
+    assert refused.code == 1
+    assert "whsec_" in refused.err
+    assert len(refused.err.splitlines()) == 1
+    refused = program.run(*words, "--burst", QFRAME_PUSH_SECRETS=OLD)
+    assert refused.code == 1
+    assert "use https, or allow private=True" in refused.err
+    ran = program.run(*words, "--private", "--drain", QFRAME_PUSH_SECRETS=f"{OLD} {NEW}")
+    assert (ran.code, sorted(json.loads(body) for _, body in receiver.got)) == (
+        0, [0, 1, 2, 3, 4],
+    )  # fmt: skip
+    assert OLD not in ran.out + ran.err

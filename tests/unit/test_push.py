@@ -1,0 +1,95 @@
+"""Which addresses are public, which URLs and secrets are taken, and what is signed."""
+
+from __future__ import annotations
+
+import base64
+from datetime import UTC, datetime
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from standardwebhooks import Webhook
+
+from qframe import BadOption, BadUrl, QFrame
+from qframe.web.push import push
+from qframe.web.push.addresses import AddressRefused, CheckedAddresses, is_public
+from qframe.web.push.signatures import secrets_of, signature
+
+SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "127.0.0.1", "127.9.9.9", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254",
+        "100.64.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "198.18.0.1", "::1", "::",
+        "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:10.0.0.1", "::ffff:127.0.0.1",
+        "64:ff9b::a00:1", "2002:a00:1::", "2002:7f00:1::1",
+    ],
+)  # fmt: skip
+def test_addresses_that_are_not_of_the_internet(address: str) -> None:
+    assert not is_public(address)
+
+
+@pytest.mark.parametrize("address", ["93.184.215.14", "8.8.8.8", "2606:4700::1", "2002:808:808::1"])
+def test_addresses_of_the_internet(address: str) -> None:
+    assert is_public(address)
+
+
+@pytest.mark.parametrize("answers", [["10.0.0.1"], ["8.8.8.8", "10.0.0.1"], ["::1", "8.8.8.8"]])
+def test_a_host_with_a_private_address_is_not_connected_to(answers: list[str]) -> None:
+    def resolve(host: str, port: int) -> list[str]:
+        return answers
+
+    with pytest.raises(AddressRefused, match=r"shop\.example has the address .*private=True"):
+        CheckedAddresses(resolve).connect_tcp("shop.example", 443, 1.0)
+
+
+@pytest.mark.parametrize(
+    ("url", "why"),
+    [
+        ("", "no URL"), ("shop.example/hook", "no URL"), ("ftp://shop.example/", "no URL"),
+        ("https://", "no URL"), ("https://shop.example:99999/", "no URL"),
+        ("https://[::1/", "no URL"), ("http://shop.example/hook", "read on their way"),
+        ("https://me:secret@shop.example/", "has a user in it"),
+        ("https://127.0.0.1/", "not a public address"), ("https://[::1]/", "not a public address"),
+        ("https://localhost/", "not a public address"),
+        ("https://LOCALHOST./", "not a public address"),
+        ("https://169.254.169.254/latest", "not a public address"),
+    ],
+)  # fmt: skip
+def test_urls_that_are_refused_at_once_and_without_what_they_hide(url: str, why: str) -> None:
+    with pytest.raises(BadUrl, match=why) as raised:
+        push(QFrame(store="model://"), "orders", "g", url, secrets=SECRET)
+    assert "secret@" not in str(raised.value)
+
+
+@pytest.mark.parametrize(
+    "secret",
+    ["", "whsec_", "short", base64.b64encode(b"s" * 32).decode(), "whsec_c2hvcnQ=", "whsec_é",
+     "whsec_" + base64.b64encode(b"s" * 65).decode()],
+)  # fmt: skip
+def test_secrets_that_are_refused_and_not_shown(secret: str) -> None:
+    with pytest.raises(BadOption) as raised:
+        push(QFrame(store="model://"), "orders", "g", "https://shop.example/", secrets=secret)
+    assert secret in ("", "whsec_") or secret not in str(raised.value)
+
+
+def test_a_text_may_hold_several_secrets() -> None:
+    other = "whsec_" + base64.b64encode(b"t" * 24).decode()
+    assert secrets_of(f"{SECRET}  {other}") == [b"s" * 32, b"t" * 24]
+
+
+@given(
+    body=st.binary(max_size=200),
+    name=st.text("abcXYZ019_.:/@+=-", min_size=1, max_size=30),
+    at_s=st.integers(0, 2**33),
+)
+def test_what_is_signed_is_what_the_specification_says(body: bytes, name: str, at_s: int) -> None:
+    mine = signature(secrets_of(SECRET), name, at_s, body)
+    try:
+        text = body.decode()
+    except UnicodeDecodeError:
+        return
+    at = datetime.fromtimestamp(at_s, UTC)
+    assert mine == Webhook(SECRET).sign(name, at, text)

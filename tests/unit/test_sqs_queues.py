@@ -1,0 +1,204 @@
+"""Queues of the SQS front: names, attributes, and the book that keeps them in the store."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+
+from qframe.clock import VirtualClock
+from qframe.errors import TopicMismatch
+from qframe.producing.catalog import TopicCatalog
+from qframe.producing.producer import Producer
+from qframe.stores.model.store import ModelStore
+from qframe.topic import Topic
+from qframe.web.gateway.sqs.attributes import check_redrive, checked
+from qframe.web.gateway.sqs.names import Place, checked_queue_name, queue_named_by
+from qframe.web.gateway.sqs.queues import GROUP, Queue, QueueBook
+from qframe.web.gateway.sqs.refusals import SqsRefusal
+
+PLACE = Place(account="123456789012")
+
+
+class Scene:
+    """A store in memory, and as many books as gateways."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = ModelStore(namespace="n", clock=self.clock)
+
+    def book(self) -> QueueBook:
+        producer = Producer(
+            self.store, catalog=TopicCatalog(self.store), max_body=10_000, batch=100,
+            clock=self.clock,
+        )  # fmt: skip
+        return QueueBook(self.store, producer, clock=self.clock, place=PLACE)
+
+
+def _tagged(key: str, queue: Queue) -> Queue:
+    return msgspec.structs.replace(queue, tags={**queue.tags, key: "x"})
+
+
+@pytest.mark.parametrize(
+    ("given", "name"),
+    [
+        ("http://localhost:5000/123456789012/orders", "orders"), ("orders", "orders"),
+        ("/123/orders.fifo", "orders.fifo"), ("https://sqs.eu-west-1.amazonaws.com/1/a-b/", "a-b"),
+    ],
+)  # fmt: skip
+def test_an_address_of_any_host_names_its_queue(given: str, name: str) -> None:
+    assert queue_named_by(given) == name
+
+
+@pytest.mark.parametrize(
+    "given", ["", "http://", "/", "qframe.sqs", "a b", "x" * 65, "..", "http://["]
+)
+def test_an_address_of_no_queue_is_refused(given: str) -> None:
+    with pytest.raises(SqsRefusal) as refused:
+        queue_named_by(given)
+    assert refused.value.code == "AWS.SimpleQueueService.NonExistentQueue"
+
+
+@pytest.mark.parametrize(
+    ("name", "is_fifo"), [("", False), ("a.b", False), ("a", True), ("a.fifo", False),
+                          ("x" * 81, False), ("x" * 65, False), ("qframe.x", False)],
+)  # fmt: skip
+def test_a_name_that_no_queue_may_have_is_refused(name: str, is_fifo: bool) -> None:
+    with pytest.raises(SqsRefusal):
+        checked_queue_name(name, is_fifo=is_fifo)
+
+
+def test_attributes_are_kept_as_they_are_shown() -> None:
+    policy = '{"deadLetterTargetArn":"arn","maxReceiveCount":"3"}'
+    given = {
+        "VisibilityTimeout ": "007", "RedrivePolicy": policy, "Policy": "", "KmsMasterKeyId": "k",
+        "FifoQueue": "true", "ContentBasedDeduplication": "true",
+    }  # fmt: skip
+    assert checked(given, is_fifo=True, max_body=10**6) == {
+        "VisibilityTimeout": "7", "Policy": None, "KmsMasterKeyId": "k",
+        "ContentBasedDeduplication": "true",
+        "RedrivePolicy": json.dumps({"deadLetterTargetArn": "arn", "maxReceiveCount": 3}),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "code"),
+    [
+        ("Nothing", "1", "InvalidAttributeName"),
+        ("QueueArn", "arn", "InvalidAttributeName"),
+        ("ContentBasedDeduplication", "true", "InvalidAttributeName"),
+        ("VisibilityTimeout", "43201", "InvalidAttributeValue"),
+        ("VisibilityTimeout", "-1", "InvalidAttributeValue"),
+        ("VisibilityTimeout", "٣", "InvalidAttributeValue"),
+        ("DelaySeconds", "9" * 5000, "InvalidAttributeValue"),
+        ("MaximumMessageSize", "1023", "InvalidAttributeValue"),
+        ("MaximumMessageSize", "5001", "InvalidAttributeValue"),
+        ("SqsManagedSseEnabled", "yes", "InvalidAttributeValue"),
+        ("Policy", "no json", "InvalidAttributeValue"),
+        ("RedrivePolicy", "[1]", "InvalidAttributeValue"),
+        ("RedrivePolicy", '{"deadLetterTargetArn": "a"}', "InvalidParameterValue"),
+        ("RedrivePolicy", '{"deadLetterTargetArn": "a", "maxReceiveCount": 0}',
+         "InvalidParameterValue"),
+    ],
+)  # fmt: skip
+def test_an_attribute_that_a_queue_cannot_have_is_refused(name: str, value: str, code: str) -> None:
+    with pytest.raises(SqsRefusal) as refused:
+        checked({name: value}, is_fifo=False, max_body=5000)
+    assert refused.value.code == code
+
+
+def test_a_redrive_policy_names_another_queue_of_the_same_sort() -> None:
+    def check(target: str, name: str) -> None:
+        policy = json.dumps({"deadLetterTargetArn": target, "maxReceiveCount": 1})
+        known = {"dead", "dead.fifo", "q"}
+        check_redrive(
+            policy, name, place=PLACE, find=lambda queue: queue if queue in known else None
+        )
+
+    check(PLACE.arn("dead"), "q")
+    for target, name in [
+        (PLACE.arn("none"), "q"), (PLACE.arn("dead"), "q.fifo"), (PLACE.arn("q"), "q"),
+        ("arn:aws:sqs:mars:123456789012:dead", "q"), ("dead", "q"),
+    ]:  # fmt: skip
+        with pytest.raises(SqsRefusal):
+            check(target, name)
+
+
+def test_a_queue_is_a_topic_and_a_group_and_outlives_the_gateway_that_made_it() -> None:
+    scene = Scene()
+    book = scene.book()
+    assert book.find("q") is None
+    assert book.all() == []
+    assert book.add(Queue(name="q", tags={"a": "b"}))
+    assert not scene.book().add(Queue(name="q"))
+    assert scene.book().queue("q").tags == {"a": "b"}
+    topic = scene.store.topic("q")
+    assert topic is not None
+    assert (topic.kind, scene.store.groups(topic)) == ("delay", [GROUP])
+    assert book.add(Queue(name="q.fifo"))
+    assert [each.name for each in scene.book().all()] == ["q", "q.fifo"]
+
+
+def test_two_gateways_that_change_one_queue_at_once_lose_nothing() -> None:
+    scene = Scene()
+    one, other = scene.book(), scene.book()
+    one.add(Queue(name="q"))
+    calls = 0
+
+    def slowly(queue: Queue) -> Queue:
+        nonlocal calls
+        calls += 1
+        if calls == 1:
+            other.change("q", lambda found: _tagged("others", found))
+        return _tagged("own", queue)
+
+    assert set(one.change("q", slowly).tags) == {"own", "others"}
+    assert calls == 2
+
+
+def test_what_another_gateway_has_changed_is_seen_within_a_second() -> None:
+    scene = Scene()
+    one, other = scene.book(), scene.book()
+    one.add(Queue(name="q"))
+    assert one.queue("q").tags == {}
+    other.change("q", lambda found: _tagged("x", found))
+    scene.clock.advance(1000)
+    assert one.queue("q").tags == {"x": "x"}
+
+
+def test_a_deleted_queue_is_gone_and_can_be_made_again() -> None:
+    scene = Scene()
+    book = scene.book()
+    book.add(Queue(name="q", tags={"a": "b"}))
+    book.change("q", lambda found: Queue(name="q", deleted=True))
+    with pytest.raises(SqsRefusal):
+        book.queue("q")
+    with pytest.raises(SqsRefusal):
+        book.change("q", lambda found: found)
+    assert book.all() == []
+    assert book.add(Queue(name="q"))
+    assert book.queue("q").tags == {}
+
+
+def test_a_topic_of_another_kind_is_no_queue() -> None:
+    scene = Scene()
+    scene.store.declare(Topic("q", slots=4))
+    scene.store.declare(Topic("there", kind="delay", slots=2))
+    book = scene.book()
+    with pytest.raises(TopicMismatch):
+        book.add(Queue(name="q"))
+    assert book.add(Queue(name="there"))
+    found = scene.store.topic("there")
+    assert found is not None
+    assert found.slots == 2
+
+
+def test_sources_are_the_queues_that_name_a_dead_letter_queue() -> None:
+    scene = Scene()
+    book = scene.book()
+    policy = json.dumps({"deadLetterTargetArn": PLACE.arn("dead"), "maxReceiveCount": 3})
+    book.add(Queue(name="dead"))
+    book.add(Queue(name="q", attributes={"RedrivePolicy": policy}))
+    assert [each.name for each in book.sources_of("dead")] == ["q"]
+    assert (book.queue("q").max_attempts, book.queue("dead").max_attempts) == (3, 1000)
