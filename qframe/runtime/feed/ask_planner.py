@@ -66,6 +66,9 @@ class AskPlanner:
             now_s: the time, on the monotonic clock, by which handlers are seen to be quick.
         """
         owned = self._owned
+        if (alone := self._alone(left_out)) is not None and room > 0:
+            position = self._positions.get((alone, owned[alone]), 0)
+            return [PullRequest(alone, owned[alone], room, position)]
         allowed = owned.keys() - left_out
         if not allowed or room <= 0:
             return []
@@ -147,6 +150,13 @@ class AskPlanner:
         """Forgets how far each stream was read: the group of it is gone."""
         self._positions.clear()
         self.look_everywhere()
+
+    def _alone(self, left_out: Collection[int]) -> int | None:
+        """The one slot to ask: a bell wakes an idle worker for one message, which is not to wait."""
+        if self.rung is None or len(self.rung) != 1 or left_out:
+            return None
+        [slot] = self.rung
+        return slot if slot in self._owned else None
 
     def _next_turn(self, deep: list[int], room: int, now_s: float | None) -> list[int]:
         """The deep slots of a stream that are left to the next pull."""
