@@ -122,6 +122,19 @@ def test_only_slots_that_the_bell_rang_for_are_asked_if_any_of_them_is_owned(
     assert asked <= ((rung & owned) or owned)
 
 
+@given(slots, rooms, depths, st.data())
+def test_a_slot_that_the_bell_rang_for_alone_is_asked_for_all_that_fits(
+    owned: set[int], room: int, depths: list[int], data: st.DataObject
+) -> None:
+    planner = planner_of(owned)
+    asks = planner.plan(room)
+    planner.note(asks, pulled_by(asks, depths))
+    slot = data.draw(st.sampled_from(sorted(owned)))
+    planner.woken(frozenset({slot}))
+    assert [(ask.slot, ask.limit) for ask in planner.plan(room)] == [(slot, room)]
+    assert slot not in {ask.slot for ask in planner.plan(room, {slot})}
+
+
 @given(slots, st.integers(1, 8), st.lists(st.none() | st.integers(1, 9000), min_size=90))
 def test_all_is_quiet_once_every_slot_was_and_then_the_first_due_time_is_known(
     owned: set[int], room: int, dues: list[int | None]

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from qframe.message import Delivery
 from qframe.stores.types import QUIET, PullRequest, PullResult
 
 PROBE: Final = 16
@@ -97,8 +98,8 @@ class AskPlanner:
         """Remembers which slots had more than was asked, and how far each stream was read."""
         deliveries = pulled.deliveries
         if deliveries:
-            got = Counter([delivery.slot for delivery in deliveries])
-            self._deep.difference_update([ask.slot for ask in asks])
+            got = _by_slot(asks, deliveries)
+            self._deep.difference_update(got)
             self._deep.update([ask.slot for ask in asks if got[ask.slot] >= ask.limit])
             if not self._has_subjects:
                 ends = {one.slot: one.seq + 1 for one in deliveries if one.subject is None}
@@ -152,7 +153,7 @@ class AskPlanner:
         self.look_everywhere()
 
     def _alone(self, left_out: Collection[int]) -> int | None:
-        """The one slot to ask: a bell wakes an idle worker for one message, which is not to wait."""
+        """The one slot to ask, where a bell has woken an idle worker for one message."""
         if self.rung is None or len(self.rung) != 1 or left_out:
             return None
         [slot] = self.rung
@@ -173,6 +174,14 @@ class AskPlanner:
         epochs = {ask.slot: ask.epoch for ask in asks}
         for slot, end in ends.items():
             self._positions[slot, epochs[slot]] = end
+
+
+def _by_slot(asks: list[PullRequest], deliveries: list[Delivery]) -> dict[int, int]:
+    """How many deliveries each slot that was asked has given."""
+    if len(asks) == 1:
+        return {asks[0].slot: len(deliveries)}
+    got = Counter([delivery.slot for delivery in deliveries])
+    return {ask.slot: got[ask.slot] for ask in asks}
 
 
 def _is_more_than_quiet(pulled: PullResult) -> bool:
