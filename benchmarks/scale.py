@@ -1,8 +1,8 @@
 """`python -m benchmarks.scale`: the cost of a message on Redis as the backlog grows.
 
-Each count is published into an empty store, 500 to a call, and worked off by one worker with 8
-threads; bodies are short, and each message has a key. Wall time depends on what else the machine
-does, so the CPU of the worker's process and of the server stands beside it. Before the last count
+Each count is published into an empty store, 500 to a call, and worked off by workers with 8 threads
+each; bodies are short, and each message has a key. Wall time depends on what else the machine does,
+so the CPU of the processes and of the server stands beside it. Before the last count
 is run, its cost is forecast from the one before; the figures of the run stand beside that.
 """
 
@@ -10,14 +10,18 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import time
+from itertools import pairwise
+from multiprocessing.connection import Connection
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from benchmarks import drive, report
+from benchmarks.redis_qframe import hear, start
 from benchmarks.redis_server import Reading, RedisServer
 from benchmarks.workload import KINDS, PUBLISH, key
-from qframe import Message, Outgoing, QFrame, Topic
+from qframe import Message, Outgoing, QFrame
 
 COUNTS = (10_000, 100_000, 1_000_000)
 LARGEST_CHECKED = 1_000_000
@@ -32,6 +36,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(prog="python -m benchmarks.scale", description=__doc__)
     parser.add_argument("--kinds", nargs="+", choices=KINDS, default=("stream",))
     parser.add_argument("--counts", nargs="+", type=int, default=COUNTS)
+    parser.add_argument("--processes", type=int, default=1, help="that publish, and then that work")
     parser.add_argument("--plot", type=Path, help="a picture of the figures, by matplotlib")
     options = parser.parse_args()
     print(json.dumps({"machine": report.machine()}), flush=True)
@@ -41,7 +46,7 @@ def main() -> None:
         for count in sorted(options.counts):
             if of_kind and count == max(options.counts):
                 print(json.dumps(forecast(of_kind[-1], count)), flush=True)
-            of_kind.append(measure(kind, count))
+            of_kind.append(measure(kind, count, options.processes))
             print(json.dumps(of_kind[-1]), flush=True)
         print(json.dumps({"kind": kind, "growth": growth(of_kind)}), flush=True)
         found += of_kind
@@ -50,51 +55,97 @@ def main() -> None:
         draw(found, options.plot)
 
 
-def measure(kind: str, count: int) -> dict[str, Any]:
+def measure(kind: str, count: int, processes: int) -> dict[str, Any]:
     """What a message costs, published and consumed; consuming from the first settlement on."""
     topic = drive.topic_of(kind, "scale")
     with RedisServer() as server, QFrame(server.url) as app:
-        drain = Short(app, topic, count)
-        cpu_s = time.process_time()
+        app.declare(topic)
+        app.store.subscribe(topic, "g")
         with server.reading(count) as published:
-            publish(app, topic, count)
-        published_s = time.process_time() - cpu_s
-        cpu_s = time.process_time()
+            each = shares(count, processes)
+            publishers = [start(publish, server.url, kind, *share) for share in each]
+            spent = Spent([hear(pipe) for _, pipe in publishers])
         with server.reading(count) as consumed:
-            drain.run()
-        consumed_s = time.process_time() - cpu_s
-        if count <= LARGEST_CHECKED:
-            drain.check()
+            workers = [start(work, server.url, kind) for _ in range(processes)]
+            used = Spent([hear(pipe) for _, pipe in workers])
+        for process, _ in publishers + workers:
+            process.join()
+        [found] = app.admin.topics()
+        if used.count != count or found.groups[0].todo:
+            raise SystemExit(f"{kind}: {used.count:,} of {count:,} were settled")
+        if count <= LARGEST_CHECKED and (wrong := app.admin.verify(topic)):
+            raise SystemExit(f"{kind}: {wrong}")
     return {
-        "kind": kind, "count": count, **costs("publish", published, published_s),
-        **costs("consume", consumed, consumed_s), "consume_us": round(drain.steady_us, 3),
+        "kind": kind, "count": count, "processes": processes,
+        **spent.costs("publish", published), **used.costs("consume", consumed),
         "bytes": round(published.bytes_each, 1),
     }  # fmt: skip
 
 
-def costs(what: str, reading: Reading, cpu_s: float) -> dict[str, float]:
-    """Microseconds a message: of the clock, of this process's CPU, of the server's."""
-    return {
-        f"{what}_us": round(reading.seconds / reading.count * 1e6, 3),
-        f"{what}_cpu_us": round(cpu_s / reading.count * 1e6, 3),
-        f"{what}_redis_us": round(reading.redis_us, 3),
-    }
+class Part(NamedTuple):
+    """What one process has done: for how many messages, from when to when, at which CPU."""
+
+    count: int
+    began_s: float
+    ended_s: float
+    cpu_s: float
+
+
+class Spent:
+    """What several processes have done together."""
+
+    def __init__(self, parts: list[Part]) -> None:
+        self.count = sum(part.count for part in parts)
+        self.seconds = max(part.ended_s for part in parts) - min(part.began_s for part in parts)
+        self.cpu_s = sum(part.cpu_s for part in parts)
+
+    def costs(self, what: str, reading: Reading) -> dict[str, float]:
+        """Microseconds a message: of the clock, of the processes' CPU, of the server's."""
+        return {
+            f"{what}_us": round(self.seconds / self.count * 1e6, 3),
+            f"{what}_cpu_us": round(self.cpu_s / self.count * 1e6, 3),
+            f"{what}_redis_us": round(reading.redis_us, 3),
+        }
+
+
+def shares(count: int, processes: int) -> list[tuple[int, int]]:
+    """The numbers that each process publishes."""
+    ends = [count * number // processes for number in range(processes + 1)]
+    return list(pairwise(ends))
 
 
 class Short(drive.Drain):
-    """A consumer of short bodies."""
+    """A consumer of short bodies, until nothing is left in the store."""
 
     def handle(self, message: Message) -> None:
         """Looks into the message, which decodes its body."""
         assert message.body >= 0
 
 
-def publish(app: QFrame, topic: Topic, count: int) -> None:
-    """Publishes numbers."""
-    kind = str(topic.kind)
-    for start in range(0, count, drive.CHUNK):
-        numbers = range(start, min(count, start + drive.CHUNK))
-        app.publish_many(topic, [Outgoing(n, key=key(kind, n)) for n in numbers], batch=PUBLISH)
+def publish(url: str, kind: str, first: int, end: int, pipe: Connection) -> None:
+    """The program of a process: publishes numbers."""
+    topic = drive.topic_of(kind, "scale")
+    with QFrame(url) as app:
+        app.publish_many(topic, [])
+        began_s, cpu_s = time.monotonic(), time.process_time()
+        for start_ in range(first, end, drive.CHUNK):
+            numbers = range(start_, min(end, start_ + drive.CHUNK))
+            app.publish_many(topic, [Outgoing(n, key=key(kind, n)) for n in numbers], batch=PUBLISH)
+        used_s = time.process_time() - cpu_s
+        pipe.send(Part(end - first, began_s, time.monotonic(), used_s))
+
+
+def work(url: str, kind: str, pipe: Connection) -> None:
+    """The program of a process: a worker, until nothing is left; timed by its settlements."""
+    with QFrame(url) as app:
+        drain = Short(app, drive.topic_of(kind, "scale"), sys.maxsize)
+        cpu_s = time.process_time()
+        app.run(burst=True)
+        used_s = time.process_time() - cpu_s
+        now_s, offset_s = time.monotonic(), time.perf_counter()
+        first_s, _ = drain.first or (offset_s, 0)
+        began_s, ended_s = (now_s - offset_s + each for each in (first_s, drain.last or offset_s))
+        pipe.send(Part(drain.settled, began_s, ended_s, used_s))
 
 
 def forecast(last: dict[str, Any], count: int) -> dict[str, Any]:
