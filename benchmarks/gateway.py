@@ -45,11 +45,11 @@ def main() -> None:
             gateway.wait()
 
 
-def started(store: str, port: int, **variables: str) -> subprocess.Popen[bytes]:
+def started(store: str, port: int, *flags: str, **variables: str) -> subprocess.Popen[bytes]:
     """A gateway that answers."""
     gateway = subprocess.Popen(
         [sys.executable, "-m", "qframe", "gateway", "--store", store, "--port", str(port),
-         "--grace", "0s"], stderr=subprocess.DEVNULL, env={**os.environ, **variables},
+         "--grace", "0s", *flags], stderr=subprocess.DEVNULL, env={**os.environ, **variables},
     )  # fmt: skip
     until_s = time.monotonic() + 60
     while time.monotonic() < until_s:

@@ -6,7 +6,9 @@ their hands; gateways are killed, and others take their place. In the end:
 * lost: messages that no client has ever had;
 * disorder: messages of a key that came first after a later one, or again after they were settled;
 * overlaps: moments in which two clients had messages of one key, each within its lease;
-* stale: settlements that were refused.
+* stale: settlements that were refused;
+* late: receipts that clients came back with when their leases had ended, and of these `late_settled`
+  were not refused.
 """
 
 from __future__ import annotations
@@ -28,6 +30,7 @@ from benchmarks.redis_server import RedisServer
 from benchmarks.report import machine
 
 LEASE_S = 1.5
+AFTER_S = 0.2
 PORT = 18_400
 WITHIN_S = 600
 
@@ -54,7 +57,7 @@ class Storm:
         self.gateways: dict[int, subprocess.Popen[bytes]] = {}
         self.held: list[Held] = []
         self.settled: set[tuple[str, int]] = set()
-        self.vanished = self.stale = self.killed = 0
+        self.vanished = self.stale = self.killed = self.late = self.late_settled = 0
         self.guard = threading.Lock()
         self.done = threading.Event()
 
@@ -76,17 +79,30 @@ class Storm:
     def client(self, seed: int) -> None:
         chance = random.Random(seed)
         here, port = None, 0
+        kept: list[tuple[float, list[str]]] = []
         while not self.done.is_set():
             if here is None or port not in self.gateways or chance.random() < 0.05:
                 port = chance.choice(list(self.gateways) or [port])
                 here = HTTPConnection("127.0.0.1", port, timeout=10)
             try:
-                self.turn(here, chance)
+                self.turn(here, chance, kept)
+                self.come_back(here, kept)
             except (OSError, HTTPException, RuntimeError, ValueError):
                 here = None
                 time.sleep(0.05)
 
-    def turn(self, here: HTTPConnection, chance: random.Random) -> None:
+    def come_back(self, here: HTTPConnection, kept: list[tuple[float, list[str]]]) -> None:
+        """Settles what this client went away with, now that its leases are over."""
+        if kept and time.time() > kept[0][0]:
+            _, receipts = kept.pop(0)
+            outcomes = self.settle(here, receipts)
+            with self.guard:
+                self.late += len(outcomes)
+                self.late_settled += outcomes.count("settled")
+
+    def turn(
+        self, here: HTTPConnection, chance: random.Random, kept: list[tuple[float, list[str]]]
+    ) -> None:
         asked = {"max": 20, "wait": "1s", "lease": LEASE_S}
         found = ask(here, "POST", f"{TOPIC}/groups/billing/pull", asked)["deliveries"]
         began_s = time.time()
@@ -95,6 +111,9 @@ class Storm:
         time.sleep(chance.uniform(0, 0.01))
         ended_s = time.time()
         vanishes = chance.random() < 0.01
+        if vanishes:
+            until_s = max(each["lease_until_ms"] for each in found) / 1000
+            kept.append((until_s + AFTER_S, [each["receipt"] for each in found]))
         outcomes = ["unknown"] * len(found)
         try:
             if not vanishes:
@@ -149,7 +168,8 @@ class Storm:
         lost = self.messages - len(had)
         return {
             "messages": self.messages, "handed_out": len(self.held), "lost": lost,
-            "disorder": disorder, "overlaps": overlaps, "stale": self.stale,
+            "disorder": disorder, "overlaps": overlaps, "stale": self.stale, "late": self.late,
+            "late_settled": self.late_settled,
             "gateways_killed": self.killed, "clients_vanished": self.vanished,
         }  # fmt: skip
 
@@ -204,7 +224,8 @@ def main() -> None:
         store = asked.store or stack.enter_context(RedisServer()).url
         found = storm(store, asked.namespace, ports, asked)
     print(json.dumps(found))
-    raise SystemExit(bool(found["lost"] or found["disorder"] or found["overlaps"]))
+    wrong = ("lost", "disorder", "overlaps", "late_settled")
+    raise SystemExit(any(found[name] for name in wrong))
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import msgspec
 
-from qframe.web.gateway.cloud_events import BATCHED, STRUCTURED
+from qframe.cloud_events import BATCHED, STRUCTURED
 from qframe.web.gateway.wire import (
     DeliveriesOut,
     HealthOut,

@@ -11,9 +11,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from qframe.cloud_events import BATCHED, STRUCTURED
 from qframe.errors import BadInput
 from qframe.producing.outgoing import Outgoing
-from qframe.web.gateway.cloud_events import BATCHED, STRUCTURED
 from qframe.web.gateway.deliveries import OpenDelivery
 from qframe.web.gateway.problem_json import BadRequest
 from qframe.web.gateway.wire import PublishRequest
@@ -36,19 +36,41 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > most_bytes:
         raise too_large(most_bytes)
-    parts: list[bytes] = []
-    size = 0
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_S):
             async for part in request.stream():
-                size += len(part)
-                if size > most_bytes:
+                body += part
+                if len(body) > most_bytes:
                     raise too_large(most_bytes)
-                parts.append(part)
     except TimeoutError:
         why = f"the body did not arrive within {BODY_S:g} s; send it faster, or less at once"
         raise BadRequest(408, "slow-request", why) from None
-    return b"".join(parts)
+    return bytes(body)
+
+
+async def lines_of(
+    request: Request, most_bytes: int, most_lines: int
+) -> AsyncIterator[list[bytes]]:  # fmt: skip
+    """The lines of a request as they arrive, some at a time; empty ones are left out.
+
+    Raises:
+        BadRequest: if one is too long.
+    """
+    rest = bytearray()
+    async for part in request.stream():
+        before, newline, after = part.rpartition(b"\n")
+        whole: list[bytes] = []
+        if newline:
+            whole = [line for line in bytes(rest + before).split(b"\n") if line.strip()]
+            rest.clear()
+        rest += after
+        if max(map(len, [*whole, rest])) > most_bytes:
+            raise too_large(most_bytes)
+        for start in range(0, len(whole), most_lines):
+            yield whole[start : start + most_lines]
+    if rest.strip():
+        yield [bytes(rest)]
 
 
 class LinesResponse(Response):
@@ -143,6 +165,12 @@ def idempotency_key(request: Request) -> str | None:
     if key is None:
         return None
     return key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
+
+
+def too_many(count: int, most: int) -> BadRequest:
+    """The error of a request that has more than so many messages."""
+    why = f"the request has {count} messages, and this caller's may have {most}; send several"
+    return BadRequest(413, "too-many", why)
 
 
 def too_large(most: int) -> BadRequest:

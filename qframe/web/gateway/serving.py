@@ -4,13 +4,56 @@ from __future__ import annotations
 
 import asyncio
 from types import FrameType
+from typing import Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from typing_extensions import override
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from qframe.web.gateway.gateway import Gateway
 
-LAST_REPLIES_S = 5
+LAST_REPLIES_S: Final = 5
+HEAD_S: Final = 10.0
+
+
+class TimedConnection(H11Protocol):
+    """A connection that is closed when the head of a request has not come whole in time.
+
+    uvicorn itself waits for ever, so whoever opens connections and says nothing would keep them.
+    """
+
+    _limit: asyncio.TimerHandle | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_head()
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._await_head()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._limit is not None:
+            self._limit.cancel()
+
+    def _await_head(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            if self._limit is not None:
+                self._limit.cancel()
+                self._limit = None
+        elif self._limit is None:
+            self._limit = self.loop.call_later(HEAD_S, self._close)
+
+    def _close(self) -> None:
+        self._limit = None
+        if self.conn.their_state is h11.IDLE:
+            self.transport.close()
 
 
 class GatewayServer(uvicorn.Server):
@@ -63,9 +106,9 @@ def serve(
         key: the file of its key.
     """
     config = uvicorn.Config(
-        served, host=host, port=port, log_level="warning", access_log=False, proxy_headers=False,
+        served, host=host, port=port, log_level="error", access_log=False, proxy_headers=False,
         server_header=False, lifespan="on", ssl_certfile=cert, ssl_keyfile=key,
-        timeout_graceful_shutdown=LAST_REPLIES_S,
+        timeout_graceful_shutdown=LAST_REPLIES_S, http=TimedConnection, ws="none",
     )  # fmt: skip
 
     async def run() -> None:
