@@ -80,6 +80,7 @@ def measure(asked: argparse.Namespace, pool: ProcessPoolExecutor, pid: int) -> N
             "per_cpu_s": round(done / spent), "load": os.getloadavg()[0],
         }))  # fmt: skip
     times = []
+    here = HTTPConnection("127.0.0.1", asked.port)
     for number in range(asked.singles):
         began = time.perf_counter()
         ask(here, "POST", f"{TOPIC}/messages", {"key": f"k{number % 50}", "body": {"n": number}})

@@ -7,8 +7,8 @@ their hands; gateways are killed, and others take their place. In the end:
 * disorder: messages of a key that came first after a later one, or again after they were settled;
 * overlaps: moments in which two clients had messages of one key, each within its lease;
 * stale: settlements that were refused;
-* late: receipts that clients came back with when their leases had ended, and of these `late_settled`
-  were not refused.
+* late: receipts with which clients came back when their leases had ended; `late_settled` of them
+  were not refused, which none may.
 """
 
 from __future__ import annotations
@@ -26,6 +26,7 @@ from http.client import HTTPConnection, HTTPException
 from typing import NamedTuple
 
 from benchmarks.gateway import TOPIC, ask, started
+from benchmarks.postgres_server import PostgresServer
 from benchmarks.redis_server import RedisServer
 from benchmarks.report import machine
 
@@ -134,8 +135,10 @@ class Storm:
             "POST", f"{TOPIC}/groups/billing/settle", json.dumps({"ack": receipts}),
             {"content-type": "application/json"},
         )  # fmt: skip
-        results = json.loads(here.getresponse().read())["results"]
-        return [each["outcome"] for each in results]
+        found = json.loads(here.getresponse().read())
+        if "results" not in found:
+            raise RuntimeError(found)
+        return [each["outcome"] for each in found["results"]]
 
     def kill_gateway(self) -> None:
         port, gateway = random.choice(list(self.gateways.items()))
@@ -214,14 +217,16 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--every", type=float, default=4.0, help="seconds between kills")
-    parser.add_argument("--store", help="the store's URL, instead of a Redis of its own")
+    parser.add_argument("--store", help="the store's URL, instead of a server of its own")
+    parser.add_argument("--postgres", action="store_true", help="PostgreSQL, instead of Redis")
     parser.add_argument("--namespace", default="storm")
     parser.add_argument("--ports", type=int, nargs="+", help="one for each gateway")
     asked = parser.parse_args()
     print(json.dumps({"machine": machine(), "load": os.getloadavg()}))
     ports = asked.ports or [PORT + n for n in range(asked.kills + 2)]
     with ExitStack() as stack:
-        store = asked.store or stack.enter_context(RedisServer()).url
+        server = PostgresServer if asked.postgres else RedisServer
+        store = asked.store or stack.enter_context(server()).url
         found = storm(store, asked.namespace, ports, asked)
     print(json.dumps(found))
     wrong = ("lost", "disorder", "overlaps", "late_settled")

@@ -49,7 +49,7 @@ MOST_IN_FLIGHT: Final = 3000
 _LOOK_S: Final = 1.0
 _HASH = re.compile(r"[0-9a-f]{64}")
 _GROUP_OPTIONS: Final = ("max_attempts", "backoff", "lease", "start", "serial", "max_in_flight",
-                         "tags")  # fmt: skip
+                         "tags", "keep_order", "max_parked")  # fmt: skip
 
 
 class TokenRule(msgspec.Struct, forbid_unknown_fields=True):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable
+from itertools import takewhile
 from typing import Final, TypeVar
 
 import msgspec
@@ -65,10 +66,11 @@ async def lines_of(
             whole = [line for line in bytes(rest + before).split(b"\n") if line.strip()]
             rest.clear()
         rest += after
-        if max(map(len, [*whole, rest])) > most_bytes:
+        fitting = list(takewhile(lambda line: len(line) <= most_bytes, whole))
+        for start in range(0, len(fitting), most_lines):
+            yield fitting[start : start + most_lines]
+        if len(fitting) < len(whole) or len(rest) > most_bytes:
             raise too_large(most_bytes)
-        for start in range(0, len(whole), most_lines):
-            yield whole[start : start + most_lines]
     if rest.strip():
         yield [bytes(rest)]
 

@@ -16,6 +16,7 @@ from qframe.web.gateway.gateway import Gateway
 
 LAST_REPLIES_S: Final = 5
 HEAD_S: Final = 10.0
+KEPT_S: Final = 75  # longer than load balancers keep a connection, so that it is they who close it
 
 
 class TimedConnection(H11Protocol):
@@ -108,7 +109,8 @@ def serve(
     config = uvicorn.Config(
         served, host=host, port=port, log_level="error", access_log=False, proxy_headers=False,
         server_header=False, lifespan="on", ssl_certfile=cert, ssl_keyfile=key,
-        timeout_graceful_shutdown=LAST_REPLIES_S, http=TimedConnection, ws="none",
+        timeout_graceful_shutdown=LAST_REPLIES_S, timeout_keep_alive=KEPT_S,
+        http=TimedConnection, ws="none",
     )  # fmt: skip
 
     async def run() -> None:
