@@ -225,8 +225,10 @@ def main() -> None:
     print(json.dumps({"machine": machine(), "load": os.getloadavg()}))
     ports = asked.ports or [PORT + n for n in range(asked.kills + 2)]
     with ExitStack() as stack:
-        server = PostgresServer if asked.postgres else RedisServer
-        store = asked.store or stack.enter_context(server()).url
+        if asked.postgres:
+            store = stack.enter_context(PostgresServer()).new_database()
+        else:
+            store = asked.store or stack.enter_context(RedisServer()).url
         found = storm(store, asked.namespace, ports, asked)
     print(json.dumps(found))
     wrong = ("lost", "disorder", "overlaps", "late_settled")

@@ -9,10 +9,10 @@ from typing import Annotated, Final
 import typer
 
 from qframe.cli.metrics import MetricsPort, counted
-from qframe.cli.output import say, say_aside
+from qframe.cli.output import say, say_aside, say_error
 from qframe.cli.target import Target, coordinated
 from qframe.cli.web import require, web_address
-from qframe.errors import BadOption
+from qframe.errors import BadOption, QFrameError
 from qframe.telemetry.logs import log_events
 from qframe.topic import duration_ms
 
@@ -80,7 +80,9 @@ def gateway(
         remedy="give a file of --tokens, or serve 127.0.0.1",
     )  # fmt: skip
     if (tls_cert is None) != (tls_key is None):
-        raise BadOption("--tls-cert", tls_cert, "it goes with --tls-key", "give both, or none")
+        raise BadOption(
+            "--tls-cert", str(tls_cert or ""), "it goes with --tls-key", "give both, or none"
+        )
     secret = os.environ.get(SECRET_VARIABLE) or None
     if secret is not None and not address and not where.is_local:
         raise BadOption(
@@ -113,14 +115,21 @@ def gateway(
             others=[] if front is None else front.routes(),
         )  # fmt: skip
         stop = log_events(app.events, app.settings, level="info")
-        say_aside(f"the gateway is at {here}/")
+
+        def say_where() -> None:
+            say_aside(f"the gateway is at {here}/")
+            try:
+                app.store.now_ms()
+            except QFrameError as error:
+                say_error(f"{error}; until then requests are refused with 503")
+
         try:
             with counted([app], port=metrics_port, folder=None, number=0):
                 serve(
                     routes.starlette(), served, host=where.bound, port=where.port,
                     grace_s=duration_ms(grace, "--grace") / 1000,
                     cert=None if tls_cert is None else str(tls_cert),
-                    key=None if tls_key is None else str(tls_key),
+                    key=None if tls_key is None else str(tls_key), on_ready=say_where,
                 )  # fmt: skip
         finally:
             stop()

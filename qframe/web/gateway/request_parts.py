@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable
 from itertools import takewhile
 from typing import Final, TypeVar
@@ -22,6 +23,7 @@ from qframe.web.gateway.wire import PublishRequest
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 BODY_S: Final = 30.0
+_REGEX: Final = re.compile(r"`str` matching regex '.*'")  # durations alone have one
 
 Decoded = TypeVar("Decoded")
 
@@ -121,8 +123,10 @@ def decoded(body: bytes, kind: type[Decoded]) -> Decoded:
         body.decode()
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise BadRequest(400, "bad-request", f"the request is wrong: {error}; "
-                         "see /v1/openapi.json") from None  # fmt: skip
+        why = _REGEX.sub('seconds, or a text such as "500ms", "30s" or "10m"', str(error))
+        raise BadRequest(
+            400, "bad-request", f"the request is wrong: {why}; see /v1/openapi.json"
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise BadRequest(400, "bad-json", f"the request is not JSON: {error}") from None
 

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
+from collections.abc import Callable
 from types import FrameType
 from typing import Final
 
@@ -12,9 +15,11 @@ from starlette.types import ASGIApp
 from typing_extensions import override
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from qframe.errors import BadOption
 from qframe.web.gateway.gateway import Gateway
 
 LAST_REPLIES_S: Final = 5
+BACKLOG: Final = 2048
 HEAD_S: Final = 10.0
 KEPT_S: Final = 75  # longer than load balancers keep a connection, so that it is they who close it
 
@@ -94,6 +99,7 @@ def serve(
     grace_s: float,
     cert: str | None = None,
     key: str | None = None,
+    on_ready: Callable[[], None],
 ) -> None:
     """Serves until a SIGTERM or SIGINT.
 
@@ -105,7 +111,13 @@ def serve(
         grace_s: how long to wait for settlements at the end.
         cert: the file of the certificate chain, for TLS.
         key: the file of its key.
+        on_ready: called when programs can connect.
+
+    Raises:
+        BadOption: if the address cannot be bound, or there is no certificate in the files.
     """
+    if cert is not None:
+        _check_certificate(cert, key)
     config = uvicorn.Config(
         served, host=host, port=port, log_level="error", access_log=False, proxy_headers=False,
         server_header=False, lifespan="on", ssl_certfile=cert, ssl_keyfile=key,
@@ -114,6 +126,26 @@ def serve(
     )  # fmt: skip
 
     async def run() -> None:
-        await GatewayServer(config, gateway, grace_s).serve()
+        await GatewayServer(config, gateway, grace_s).serve(sockets=[bound])
 
-    asyncio.run(run())
+    with _bound(host, port) as bound:
+        on_ready()
+        asyncio.run(run())
+
+
+def _bound(host: str, port: int) -> socket.socket:
+    try:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+    except OSError as error:
+        raise BadOption(
+            "--port", f"{host}:{port}", f"it cannot be bound ({error.strerror})", "name a free one"
+        ) from error
+
+
+def _check_certificate(cert: str, key: str | None) -> None:
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
+    except OSError as error:  # errors of TLS are such, too
+        why = f"with the key of {key} it is no certificate ({error.strerror or error})"
+        raise BadOption("--tls-cert", cert, why, "name both files, in PEM") from error

@@ -12,6 +12,7 @@ from contextlib import ExitStack
 from http.client import HTTPSConnection
 from pathlib import Path
 
+import pytest
 from certificates import certificate
 from eventually import eventually
 from gatewaying import GatewayProcess
@@ -112,16 +113,30 @@ def test_connections_that_never_finish_a_request_stop_nobody_and_are_closed(
         assert gateway.request("GET", "/readyz").status == 200
 
 
-def test_gateways_with_a_secret_say_where_they_are(tmp_path: Path) -> None:
-    command = [sys.executable, "-m", "qframe", "gateway", "--tokens", "t.toml", "--port",
-               f"0.0.0.0:{free_port()}"]  # fmt: skip
+@pytest.mark.parametrize(
+    ("flags", "why"),
+    [
+        (["--tokens", "t.toml", "--port", "0.0.0.0:1"], "--address ''"),
+        (["--port", "0.0.0.0:1"], "--port '0.0.0.0:1': whoever reaches this address could"),
+        (["--tokens", "none.toml"], "tokens 'none.toml': it cannot be read"),
+        (["--tls-cert", "t.toml"], "--tls-cert 't.toml': it goes with --tls-key"),
+        (["--tls-cert", "t.toml", "--tls-key", "t.toml"], "--tls-cert 't.toml': with the key"),
+        (["--port", "{taken}"], "--port '127.0.0.1:{taken}': it cannot be bound (Address already"),
+    ],
+)
+def test_a_wrong_start_is_one_line(tmp_path: Path, flags: list[str], why: str) -> None:
     (tmp_path / "t.toml").write_text("[tokens]\n", encoding="utf-8")
-    ran = subprocess.run(
-        command, cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
-        env={**os.environ, "QFRAME_GATEWAY_SECRET": "s" * 20},
-    )  # fmt: skip
+    with socket.create_server((HOST, 0)) as server:
+        taken = str(server.getsockname()[1])
+        words = [each.format(taken=taken) for each in flags]
+        ran = subprocess.run(
+            [sys.executable, "-m", "qframe", "gateway", "--store", "sqlite:///q.db", *words],
+            cwd=tmp_path, capture_output=True, text=True, check=False, timeout=60,
+            env={**os.environ, "QFRAME_GATEWAY_SECRET": "s" * 20},
+        )  # fmt: skip
     assert ran.returncode == 1
-    assert ran.stderr.startswith("error: --address ''")
+    assert ran.stderr.startswith(f"error: {why.format(taken=taken)}"), ran.stderr
+    assert len(ran.stderr.splitlines()) == 1
 
 
 def test_its_numbers_are_shown_on_a_port_of_their_own(tmp_path: Path) -> None:
