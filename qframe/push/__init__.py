@@ -16,7 +16,7 @@
   the rest; other headers of the message are not passed on. With `events=` it is a CloudEvent, or a
   list of them: then the consumer is one of batches.
 * A request ends in time however slowly its answer comes: each step of its connection has what is
-  left of it (`timed_network`).
+  left of it (`timed_connections`).
 
 The answers:
 

@@ -58,7 +58,9 @@ def push(
     options.setdefault("threads", AT_ONCE)
     options.setdefault("timeout", ANSWERED_WITHIN_S)
     if events is not None and events not in EVENTS:
-        raise BadOption("events", events, "it is no content mode", f"use one of {EVENTS}")
+        raise BadOption(
+            "events", events, "it is no content mode", f"use one of {', '.join(EVENTS)}"
+        )
     if events == "batched":
         options.setdefault("batch", Batch(MOST_IN_BATCH, BATCHED_WITHIN_S))
     elif "batch" in options:

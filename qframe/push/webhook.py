@@ -16,7 +16,7 @@ from qframe.errors import BadUrl, QFrameError
 from qframe.push.addresses import CheckedAddresses, is_public
 from qframe.push.contents import PushContent
 from qframe.push.signatures import secrets_of, signature
-from qframe.push.timed_network import TimedNetwork, TimeLimit
+from qframe.push.timed_connections import RequestEnd, TimedConnections
 from qframe.retry import NeedRetry
 
 LONGEST_WAIT_S: Final = 3600.0
@@ -70,11 +70,11 @@ class Webhook:
         self._timeout_s = timeout_s
         self._clock = clock
         self._terms = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)}
-        self._limit = TimeLimit()
+        self._limit = RequestEnd()
         network = httpcore2.SyncBackend() if private else CheckedAddresses()
         self._pool = httpcore2.ConnectionPool(
             max_connections=concurrency, keepalive_expiry=KEPT_S,
-            network_backend=TimedNetwork(network, self._limit, clock),
+            network_backend=TimedConnections(network, self._limit, clock),
         )  # fmt: skip
         weakref.finalize(self, self._pool.close)
 
@@ -180,11 +180,16 @@ def _checked(url: str, *, private: bool) -> str:
     if private:
         return shown
     if parts.scheme != "https":
-        raise refuse("its messages could be read on their way", "use https, or allow private=True")
+        raise refuse(
+            "its messages could be read on their way",
+            "use https, or allow private=True (--private)",
+        )
     try:
         is_allowed = is_public(host)
     except ValueError:
         is_allowed = host.rstrip(".").lower() != "localhost"
     if not is_allowed:
-        raise refuse("it is not a public address", "name a public one, or allow private=True")
+        raise refuse(
+            "it is not a public address", "name a public one, or allow private=True (--private)"
+        )
     return shown

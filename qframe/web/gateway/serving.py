@@ -128,19 +128,30 @@ def serve(
     async def run() -> None:
         await GatewayServer(config, gateway, grace_s).serve(sockets=[bound])
 
-    with _bound(host, port) as bound:
+    with bound_socket(host, port) as bound:
         on_ready()
         asyncio.run(run())
 
 
-def _bound(host: str, port: int) -> socket.socket:
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address.
+
+    Raises:
+        BadOption: if it cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Its protocol is named, since asyncio sends small replies at once (TCP_NODELAY) by that alone.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
     try:
-        family = socket.AF_INET6 if ":" in host else socket.AF_INET
-        return socket.create_server((host, port), family=family, backlog=BACKLOG)
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(BACKLOG)
     except OSError as error:
+        made.close()
         raise BadOption(
             "--port", f"{host}:{port}", f"it cannot be bound ({error.strerror})", "name a free one"
         ) from error
+    return made
 
 
 def _check_certificate(cert: str, key: str | None) -> None:

@@ -15,7 +15,7 @@ from typing_extensions import override
 from qframe.clock import Clock
 
 
-class TimeLimit(threading.local):
+class RequestEnd(threading.local):
     """The end of the request that a thread sends: each thread has its own."""
 
     until_s: float = math.inf
@@ -30,7 +30,7 @@ class TimeLimit(threading.local):
             self.until_s = math.inf
 
 
-class TimedNetwork(httpcore2.NetworkBackend):
+class TimedConnections(httpcore2.NetworkBackend):
     """Opens connections by another backend, within the limit of the thread that uses them.
 
     Args:
@@ -40,7 +40,7 @@ class TimedNetwork(httpcore2.NetworkBackend):
     """
 
     def __init__(
-        self, network: httpcore2.NetworkBackend, limit: TimeLimit, clock: Clock
+        self, network: httpcore2.NetworkBackend, limit: RequestEnd, clock: Clock
     ) -> None:  # fmt: skip
         self._network = network
         self._limit = limit
@@ -77,9 +77,9 @@ class TimedNetwork(httpcore2.NetworkBackend):
 
 
 class TimedStream(httpcore2.NetworkStream):
-    """A connection of a `TimedNetwork`."""
+    """A connection of a `TimedConnections`."""
 
-    def __init__(self, stream: httpcore2.NetworkStream, network: TimedNetwork) -> None:
+    def __init__(self, stream: httpcore2.NetworkStream, network: TimedConnections) -> None:
         self._stream = stream
         self._network = network
 
