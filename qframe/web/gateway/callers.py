@@ -40,7 +40,7 @@ from qframe.errors import BadOption, QFrameError
 from qframe.events import Events
 from qframe.options.flow import RateLimit
 from qframe.runtime.flow.token_bucket import LocalTokenBucket
-from qframe.topic import checked_name
+from qframe.topic import checked_name, is_internal
 from qframe.web.access import is_local, is_sent_by_page
 from qframe.web.gateway.deliveries import Client
 
@@ -80,8 +80,10 @@ class NotPermitted(QFrameError):
     """Raised when a caller lacks the right to what it asks for."""
 
     def __init__(self, name: str, right: str, place: str) -> None:
-        super().__init__(f"{name} has no right to {right} {place!r}; use a token that has it")
-        self.right, self.place = right, place
+        remedy = "use a token that has it"
+        if is_internal(place):
+            remedy = "no token has it, since this topic is qframe's own"
+        super().__init__(f"{name} has no right to {right} {place!r}; {remedy}")
 
 
 class TooMuch(QFrameError):
@@ -122,7 +124,9 @@ class Caller:
             raise NotPermitted(self.name, right, _place(topic, group))
 
     def may(self, right: GatewayRight, topic: str, group: str | None = None) -> bool:
-        """Whether it has a right."""
+        """Whether it has a right; nobody has one to a topic of qframe's own, such as the audit."""
+        if is_internal(topic):
+            return False
         if self._rule is None:
             return True
         names = topic, _place(topic, group)

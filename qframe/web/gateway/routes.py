@@ -236,9 +236,7 @@ class GatewayRoutes:
         results = await self._gateway.settle(topic, group, wanted)
         if FORWARDED not in request.headers:
             authorization = request.headers.get("authorization", "")
-            await self._forwarder.settle(
-                topic, group, wanted, results, authorization, self._gateway.in_thread
-            )
+            await self._forwarder.settle(topic, group, wanted, results, authorization)
         return unsettled(results) or _reply(SettledOut(results))
 
     async def _stats(self, request: Request, caller: Caller) -> Response:

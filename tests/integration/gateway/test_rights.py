@@ -102,6 +102,24 @@ def test_a_token_may_do_what_its_rights_say(
     assert not set(statuses.values()) - {200, 400, 403, 409}
 
 
+@pytest.mark.parametrize("topic", ["qframe.audit", "qframe.schedules", "qframe.sqs"])
+def test_topics_of_qframes_own_are_open_to_nobody(app: QFrame, tmp_path: Path, topic: str) -> None:
+    paths = [
+        ("POST", f"topics/{topic}/messages"), ("POST", f"topics/{topic}/groups/g/pull"),
+        ("POST", f"topics/{topic}/groups/g/settle"), ("GET", f"topics/{topic}/groups/g/stats"),
+        ("PUT", f"topics/{topic}/groups/g"), ("PUT", f"topics/{topic}"),
+        ("PUT", f"timers/{topic}/k"), ("PATCH", f"timers/{topic}/k"),
+        ("DELETE", f"timers/{topic}/k"),
+    ]  # fmt: skip
+    for tokens, headers in ((None, {}), (write(tmp_path / "t.toml"), bearer("owner"))):
+        with client(app, tokens, LOCAL) as web:
+            for method, path in paths:
+                body = {} if method == "POST" else None
+                reply = web.request(method, f"/v1/{path}", json=body, headers=headers)
+                assert reply.status_code == 403, path
+                assert "this topic is qframe's own" in reply.json()["detail"]
+
+
 @pytest.mark.parametrize(
     "headers",
     [{}, {"authorization": "Bearer x"}, {"authorization": f"Basic {TOKENS['owner'][0]}"},

@@ -122,9 +122,7 @@ class SqsService:
     ) -> list[SettleReply]:
         """Settles deliveries, those of other gateways there."""
         replies = await self.gateway.settle(queue.name, GROUP, wanted)
-        await self._forwarder.settle(
-            queue.name, GROUP, wanted, replies, f"Bearer {call.token}", self.gateway.in_thread
-        )
+        await self._forwarder.settle(queue.name, GROUP, wanted, replies, f"Bearer {call.token}")
         return replies
 
     def spawn(self, task: asyncio.Task[None]) -> None:
