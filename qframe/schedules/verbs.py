@@ -384,4 +384,7 @@ def _same(old: Schedule, wanted: Schedule) -> bool:
 
 
 def _unknown(name: str) -> BadOption:
-    return BadOption("schedule", name, "there is none of this name", "list them with find()")
+    return BadOption(
+        "schedule", name, "there is none of this name",
+        "list them: app.schedules.find(), or qframe schedules list",
+    )  # fmt: skip
