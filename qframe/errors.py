@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import datetime
 from difflib import get_close_matches
 from typing import Any
 
@@ -397,5 +396,5 @@ class WorkerFailed(QFrameError):
 
 def _shown(value: object) -> str:
     """The value as the reader typed it; of a long one the middle is left out, not a file's name."""
-    text = str(value) if isinstance(value, datetime) else repr(value)
+    text = repr(value)
     return text if len(text) <= 80 else f"{text[:40]}…{text[-24:]} ({len(text)} characters)"
