@@ -287,7 +287,7 @@ def test_schedules_say_that_nobody_leads_and_when_one_ticks_next(tmp_path: Path)
         assert "It is paused" in web.get("/schedules?schedule=nightly").text
         app.schedules.resume("nightly", by="ann")
         web = browser(app, "viewer")
-        assert "schedules no worker leads, so nothing ticks" in text_of(web.get("/").text)
+        assert "schedules</a> <span>no worker leads, so nothing ticks" in web.get("/").text
         page = text_of(web.get("/schedules?schedule=nightly").text)
         for text in (
             "No worker leads", "At 02:30 every day (Europe/Berlin)", "overlap: skip", "by ann",
