@@ -169,6 +169,33 @@ def test_dead_letters_are_in_their_queue_and_move_back(sqs: Any, name: str) -> N
     assert _refused(refused) == "AWS.SimpleQueueService.UnsupportedOperation"
 
 
+def test_a_move_into_a_queue_without_room_loses_nothing(
+    sqs: Any, gateway: GatewayProcess, name: str
+) -> None:
+    name = name[:40]
+    topic = {"kind": "delay", "slots": 1, "max_length": 1}
+    assert gateway.request("PUT", f"/v1/topics/{name}-to", topic).status == 200
+    full, dead = _made(sqs, f"{name}-to"), _made(sqs, f"{name}-dead")
+    arns = [
+        sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
+            "QueueArn"
+        ]
+        for url in (dead, full)
+    ]
+    policy = json.dumps({"deadLetterTargetArn": arns[0], "maxReceiveCount": 9})
+    _made(sqs, f"{name}-from", RedrivePolicy=policy)
+    sqs.send_message(QueueUrl=full, MessageBody="first")
+    sqs.send_message(QueueUrl=dead, MessageBody="second")
+    sqs.start_message_move_task(SourceArn=arns[0], DestinationArn=arns[1])
+
+    def reason() -> Any:
+        [found] = sqs.list_message_move_tasks(SourceArn=arns[0])["Results"]
+        return found.get("FailureReason")
+
+    assert "is full" in eventually(reason, within=30)
+    assert [one["Body"] for one in _received(sqs, dead)] == ["second"]
+
+
 def test_a_repeated_attempt_to_receive_gets_the_same_messages(sqs: Any, name: str) -> None:
     url = _made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
     sqs.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="g")
@@ -228,7 +255,7 @@ def test_a_producer_in_python_and_a_client_of_sqs_meet_in_one_queue(
 def test_a_token_is_an_access_key_with_its_rights(tmp_path: Path, store: str) -> None:
     writer, reader = new_token(), new_token()
     (tmp_path / "tokens.toml").write_text(
-        f'[tokens.writer]\nhashes = ["{writer[1]}"]\npublish = ["rights"]\nadmin = ["rights"]\n'
+        f'[tokens.writer]\nhashes = ["{writer[1]}"]\npublish = ["rights"]\nadmin = ["rights*"]\n'
         f'[tokens.reader]\nhashes = ["{reader[1]}"]\nconsume = ["rights/sqs"]\n',
         encoding="utf-8",
     )
@@ -239,11 +266,17 @@ def test_a_token_is_an_access_key_with_its_rights(tmp_path: Path, store: str) ->
         writes.send_message(QueueUrl=url, MessageBody="x")
         [one] = _received(reads, url)
         assert one["Attributes"]["SenderId"] == "writer"
+        other = _made(writes, "rights-dead")
+        assert reads.list_queues()["QueueUrls"] == [url]  # nobody sees what is not theirs
+        arn = "arn:aws:sqs:us-east-1:000000000000:rights-dead"
+        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
         for refused_call in (
             lambda: reads.send_message(QueueUrl=url, MessageBody="x"),
             lambda: writes.receive_message(QueueUrl=url),
             lambda: reads.delete_queue(QueueUrl=url),
             lambda: _made(writes, "another"),
+            lambda: reads.get_queue_attributes(QueueUrl=other, AttributeNames=["All"]),
+            lambda: writes.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy}),
         ):
             with pytest.raises(ClientError) as refused:
                 refused_call()
