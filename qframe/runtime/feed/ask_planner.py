@@ -165,8 +165,9 @@ class AskPlanner:
             self._taken_s = None
             return []
         before_s, self._taken_s = self._taken_s, now_s
-        is_known = before_s is not None and now_s is not None
-        is_quick = is_known and now_s - before_s < room * QUICK_S
+        is_quick = False
+        if before_s is not None and now_s is not None:
+            is_quick = now_s - before_s < room * QUICK_S
         self._at_once = FEW_AT_ONCE if is_quick else DEEP_AT_ONCE
         return deep[self._at_once :]
 
