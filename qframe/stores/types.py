@@ -11,8 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from qframe.codec import KEYLESS
+from qframe.errors import StoreUnavailable
 from qframe.message import Delivery
-from qframe.outcomes import Verdict
+from qframe.outcomes import Outcome, Verdict
 
 NO_EPOCH = "0" * 16
 QUIET = 4
@@ -56,6 +57,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         sequence: its number among its key's messages, from 1; None where it has none.
         series: a name and a place, 0 or more: a duplicate unless its place is larger than those of
             all messages of the series that this slot has ever stored. Its id is a named one.
+        hash: the `crc32` of the basis that has led to the slot; None where the slot was chosen.
     """
 
     slot: int
@@ -71,12 +73,28 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     within_ms: int = 0
     sequence: int | None = None
     series: tuple[str, int] | None = None
+    hash: int | None = None
 
     def name(self, message_id: str, mark: str) -> None:
         """Gives it its id, and the subject that follows from it."""
         self.id, self.mark = message_id, mark
         if self.key is None and self.subject == KEYLESS:
             self.subject = KEYLESS + message_id
+
+
+class SlotsClosed(StoreUnavailable):
+    """Raised when slots are closed, since they are split or being split; nothing of them changed.
+
+    Attributes:
+        outcomes: of a publish, the outcome of each entry; None for those of closed slots.
+    """
+
+    _what = "has closed slots"
+    _remedy = "they are being split in two: try again"
+
+    def __init__(self, store: str, topic: str, outcomes: Sequence[Outcome | None] = ()) -> None:
+        super().__init__(store, f"topic {topic!r} is growing")
+        self.outcomes: Sequence[Outcome | None] = outcomes
 
 
 class PullRequest(NamedTuple):
