@@ -15,7 +15,7 @@ from qframe.stores.records import (
     SectionPage,
     TimerPlace,
 )
-from qframe.topic import Growth, Topic
+from qframe.topic import Topic
 
 
 class Unblocking(Protocol):
