@@ -66,12 +66,14 @@ class Growth(NamedTuple):
         split: how many of these are split, in the order of their numbers.
         closing: whether the next of them is being split now: it takes nothing, and nobody owns it.
         target: how many slots there are to be in the end; 0 once that is reached.
+        until_ms: until when, by the store's clock, whoever sees to the growth has it for itself.
     """
 
     first: int = 0
     split: int = 0
     closing: bool = False
     target: int = 0
+    until_ms: int = 0
 
     @property
     def step(self) -> int:
@@ -209,6 +211,13 @@ class Topic(Generic[Body]):
         if place < self.growth.split:
             return self._next + (number & (self.last_slot << 1 | 1))
         return self.growth.first + place
+
+    def slots_of_hashes(self, numbers: Sequence[int]) -> list[int]:
+        """The slot of each, as `slot_of_hash` has it."""
+        if self.growth.split:
+            return list(map(self.slot_of_hash, numbers))
+        first, last = self.growth.first, self.last_slot
+        return [first + (number & last) for number in numbers]
 
     def split_of(self, slot: int) -> tuple[int, int]:
         """The two slots into which one of this doubling is split."""

@@ -50,6 +50,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         key: its key, or None.
         headers: its headers, or None.
         body: its body.
+        hash: the `crc32` of the basis that has led to the slot; None where the slot was chosen.
         delay_ms: due so long after the store's now; None where no delay was asked.
         at_ms: due at that moment; None where none was asked. At most one of the two is given.
         priority: higher goes first, in `priority` and `ordered`.
@@ -57,7 +58,6 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         sequence: its number among its key's messages, from 1; None where it has none.
         series: a name and a place, 0 or more: a duplicate unless its place is larger than those of
             all messages of the series that this slot has ever stored. Its id is a named one.
-        hash: the `crc32` of the basis that has led to the slot; None where the slot was chosen.
     """
 
     slot: int
@@ -67,13 +67,13 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     key: str | None
     headers: dict[str, str] | None
     body: bytes
+    hash: int | None = None
     delay_ms: int | None = None
     at_ms: int | None = None
     priority: int = 0
     within_ms: int = 0
     sequence: int | None = None
     series: tuple[str, int] | None = None
-    hash: int | None = None
 
     def name(self, message_id: str, mark: str) -> None:
         """Gives it its id, and the subject that follows from it."""
