@@ -109,6 +109,11 @@ class MembershipService(Service):
         self._emit("slot.refused", count=len(slots), slots=sorted(slots))
         self._session.wake()
 
+    def share(self, topic: Topic) -> None:
+        """Shares the slots that the topic has now; from any thread."""
+        self._session.share(topic)
+        self._session.wake()
+
     def unknown(self) -> UnknownGroup | None:
         """The error that said the group is gone, once for each; None if there was none."""
         error, self._unknown = self._unknown, None
