@@ -385,6 +385,7 @@ growths: Table = _table(
     _integer("split"),
     _integer("closing"),
     _integer("target"),
+    _integer("until"),
 )
 
 versions: Table = Table(PREFIX + "version", metadata, _integer("version", key=True), **_ON_MYSQL)

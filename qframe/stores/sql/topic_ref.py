@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import lru_cache
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 from sqlalchemy import bindparam, func, literal_column, select
@@ -21,7 +22,7 @@ from qframe.stores.topic_options import topic_of
 from qframe.stores.types import SlotsClosed
 from qframe.topic import NOT_GROWN, Growth, Topic
 
-_GROWTH: Final = (growths.c.first, growths.c.split, growths.c.closing, growths.c.target)
+_GROWTH: Final = tuple(column for column in growths.c if column.name != "topic")
 _GROWN: Final = topics.outerjoin(growths, growths.c.topic == topics.c.id)
 _DECLARED: Final = select(topics, *_GROWTH).select_from(_GROWN)
 _TOPICS: Final = Statement(
@@ -183,16 +184,16 @@ def ref_of(row: Row) -> TopicRef:
     return TopicRef(topic_of(name, kind, slot_count, options, _growth(growth)), number)
 
 
-def _growth(fields: Row | list[int | None]) -> Growth:
-    first, split, closing, target = fields
-    return NOT_GROWN if first is None else Growth(first, split, bool(closing), target)
+def _growth(fields: Sequence[Any]) -> Growth:
+    first, split, closing, target, until_ms = fields
+    return NOT_GROWN if first is None else Growth(first, split, bool(closing), target, until_ms)
 
 
 def _growth_of(transaction: Transaction, ref: TopicRef, statement: Statement) -> tuple[Growth, Row]:
     row = transaction.row(statement, (ref.id,))
     if row is None:
         raise UnknownTopic(ref.topic.name)
-    return _growth(row[:4]), row
+    return _growth(row[: len(_GROWTH)]), row
 
 
 @lru_cache(maxsize=16)
