@@ -216,7 +216,7 @@ class LeaseSession:
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Waits for the roster's bell where there is one, else for as long as may be unseen."""
-        if self._topic.now is not self._viewed:
+        if self._viewed is not None and self._topic.now is not self._viewed:
             return  # the topic has grown since the last look
         longest_s = LOOK_EVERY_WITH_BELL_S
         if self._bell is None:

@@ -27,9 +27,12 @@ class Controls:
             raise StoreUnavailable("store", "away")
         return [{} for _ in asked]
 
+    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
+        return list(topics)
+
 
 def test_settings_are_asked_for_again_when_the_store_was_away() -> None:
-    consumer: Any = SimpleNamespace(topic=TOPIC.name, group="g")
+    consumer: Any = SimpleNamespace(topic=TOPIC.name, group="g", share=lambda _: None)
     store: Any = Controls()
     reporter: Any = SimpleNamespace(report=lambda tunings: None)
     poller = SettingsPoller(
