@@ -27,7 +27,6 @@ from qframe.stores.sql.schema import (
 from qframe.stores.sql.topic_ref import (
     TopicRef,
     check_declared,
-    check_splitting,
     closed,
     every_number,
 )
@@ -176,17 +175,6 @@ def lock_topic(transaction: Transaction, ref: TopicRef) -> None:
     """
     if transaction.row(_LOCK_TOPIC, (ref.id,)) is None:
         raise UnknownTopic(ref.topic.name)
-
-
-def lock_groups(transaction: Transaction, ref: TopicRef) -> None:
-    """Locks a topic, so that groups can be added and dropped.
-
-    Raises:
-        UnknownTopic: if the topic was deleted.
-        SlotsClosed: if one of its slots is closed, or it has grown further than is known here.
-    """
-    lock_topic(transaction, ref)
-    check_splitting(transaction, ref)
 
 
 def lock_group(transaction: Transaction, number: int) -> bool:

@@ -26,8 +26,8 @@ from qframe.stores.sql.cursors import (
     lock_cursors,
     lock_group,
     lock_group_cursors,
-    lock_groups,
     lock_slots,
+    lock_topic,
     take_number,
 )
 from qframe.stores.sql.heads import HeadRow
@@ -50,7 +50,7 @@ from qframe.stores.sql.schema import (
     slots,
     subjects,
 )
-from qframe.stores.sql.topic_ref import TopicRef, every_number
+from qframe.stores.sql.topic_ref import TopicRef, check_splitting, every_number
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
@@ -176,10 +176,11 @@ def subscribe(
     expires_ms: int | None, max_parked: int,
 ) -> bool:  # fmt: skip
     """Makes groups collect; False if the first did before."""
-    lock_groups(transaction, ref)
+    lock_topic(transaction, ref)
     known = {name: group_id(transaction, ref, name) for name in asked}
     new = [name for name, number in known.items() if number is None]
     if new:
+        check_splitting(transaction, ref)
         known |= _subscribe(transaction, ref, new, start)
     for number in known.values():
         transaction.run(_NEVER, (number,))
@@ -234,7 +235,8 @@ def names(transaction: Transaction, ref: TopicRef) -> list[str]:
 
 def drop(transaction: Transaction, ref: TopicRef, group: str) -> bool:
     """Forgets a group and all its rows; False if there is none."""
-    lock_groups(transaction, ref)
+    lock_topic(transaction, ref)
+    check_splitting(transaction, ref)
     return drop_locked(transaction, ref, group)
 
 
@@ -255,8 +257,9 @@ def drop_expired(transaction: Transaction, ref: TopicRef, limit: int) -> int:
     asked = (ref.id, transaction.now_ms(), limit)
     if transaction.row(_EXPIRED, asked) is None:
         return 0
+    lock_topic(transaction, ref)
     try:
-        lock_groups(transaction, ref)
+        check_splitting(transaction, ref)
     except SlotsClosed:  # the next sweep drops them
         return 0
     dropped = rows = 0
