@@ -57,7 +57,7 @@ def lines_of(keys: SlotKeys, by: str | None, changes: str = "") -> str:
 
 def found(redis: Redis, keys: SlotKeys, message_id: str, slot: int | None) -> list[HistoryEntry]:
     """The entries of a message, by group and slot."""
-    return _looked_up(redis, keys, range(keys.topic.slots) if slot is None else [slot], message_id)
+    return _looked_up(redis, keys, keys.topic.all_slots if slot is None else [slot], message_id)
 
 
 def found_by_key(redis: Redis, keys: SlotKeys, key: str) -> list[HistoryEntry]:

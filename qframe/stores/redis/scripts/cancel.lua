@@ -8,7 +8,10 @@
 -- Promise: one atomic step over all groups of the slot; each message counts as cancelled.
 local slot = KEYS[1]
 local given, kind, subject, seen, lines = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
---@include time many bell head text places history timer
+--@include time many bell closed head text places history timer
+if is_closed(slot) then
+  return refusal()
+end
 return change_heads(slot, kind, subject, seen, function(group, head)
   take_out(group, subject, head)
   count(group, 'cancelled', 1 + length_behind(group, subject))

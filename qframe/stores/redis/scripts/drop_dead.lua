@@ -7,10 +7,13 @@
 -- Promise: one atomic step; one that is not dead any more is left alone.
 local slot = KEYS[1]
 local name = ARGV[1]
---@include head places text dead
+--@include closed head places text dead
 local group = group_of(slot, name, '')
 if redis.call('EXISTS', group.cursor) == 0 then
   return -2
+end
+if is_closed(slot) then
+  return refusal()
 end
 local members = {}
 for i = 2, #ARGV do

@@ -12,8 +12,11 @@
 local slot = KEYS[1]
 local given, kind, name, part, what, member =
   ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
---@include time bell head places text dead
+--@include time bell closed head places text dead
 local NOBODY = 'repaired'
+if is_closed(slot) then
+  return refusal()
+end
 local group = group_of(slot, name, kind)
 if name ~= '' and redis.call('EXISTS', group.cursor) == 0 then
   return -2

@@ -9,11 +9,14 @@
 -- Promise: one atomic step; what was handed out is fenced off, what left the line is forgotten.
 local slot = KEYS[1]
 local name, offset = ARGV[1], tonumber(ARGV[2])
---@include head bell text dead
+--@include head bell closed text dead
 local group = group_of(slot, name, 'stream')
 local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
 if not cursor[1] then
   return -2
+end
+if is_closed(slot) then
+  return refusal()
 end
 note_order(group, cursor[2])
 local head = tonumber(redis.call('GET', slot .. 'head') or 0)

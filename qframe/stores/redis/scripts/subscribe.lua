@@ -15,8 +15,11 @@
 --   that claims it in one call.
 local slot = KEYS[1]
 local given, kind, expires, max_parked = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
---@include time head
+--@include time closed head
 local befores, replies, claiming, claimed = {}, {}, {}, nil
+if is_closed(slot) then
+  return refusal()
+end
 
 for i = 5, #ARGV, 2 do
   local name = ARGV[i]
