@@ -13,7 +13,7 @@ from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
 from qframe.runtime.process.live_settings import EVERY_S, OFTEN, OFTEN_S, SettingsPoller
-from qframe.topic import Topic
+from qframe.topic import Growth, Topic
 
 TOPIC = Topic("t")
 
@@ -98,7 +98,7 @@ def test_a_worker_costs_the_store_three_calls_in_two_seconds(bench: Bench) -> No
 
 def test_all_consumers_of_a_topic_hear_how_far_it_has_grown(bench: Bench) -> None:
     bench.store.stored[TOPIC.name] = grown = splits(closes(TOPIC))
-    bench.run(2)
+    bench.run(1)
     assert bench.heard == [grown, grown]
 
 
@@ -108,23 +108,27 @@ def test_a_topic_that_is_gone_is_told_to_nobody(bench: Bench) -> None:
     assert bench.heard == []
 
 
-def test_while_a_slot_is_split_growth_is_read_often_and_settings_are_read_as_ever(
+def test_while_a_topic_grows_that_is_read_often_and_settings_are_read_as_ever(
     bench: Bench,
 ) -> None:
-    closing = closes(TOPIC)
-    bench.store.stored[TOPIC.name] = closing
+    announced = TOPIC.grown(TOPIC.slots, TOPIC.growth._replace(target=2 * TOPIC.slots))
+    bench.store.stored[TOPIC.name] = announced
     bench.run(2)
     bench.run(3 * OFTEN)
     assert bench.waits == [OFTEN_S] * 3 * OFTEN
     assert bench.store.calls.count("tunings") == 3
     assert bench.store.calls.count("latest") >= 3 * (OFTEN - 1)
-    bench.store.stored[TOPIC.name] = split = splits(closing)
+    bench.store.stored[TOPIC.name] = closing = closes(announced)
+    bench.run(1)
+    assert bench.heard[-1] is closing
+    grown = TOPIC.grown(2 * TOPIC.slots, Growth(first=TOPIC.slots))
+    bench.store.stored[TOPIC.name] = grown
     bench.run(3)
     assert bench.waits == [OFTEN_S, EVERY_S, EVERY_S]
-    assert bench.heard[-1] is split
+    assert bench.heard[-1] is grown
 
 
-def test_a_slot_that_is_split_is_watched_on_when_the_store_was_away(bench: Bench) -> None:
+def test_a_topic_that_grows_is_watched_on_when_the_store_was_away(bench: Bench) -> None:
     bench.store.stored[TOPIC.name] = closes(TOPIC)
     bench.run(2)
     bench.store.lost = ["latest"]

@@ -82,7 +82,8 @@ class SettingsPoller(Service):
     """Reads every second, in one call, the settings of all of a worker's consumers.
 
     Then the reporter may report of them. Every other time it reads how far their topics have grown.
-    While a slot is being split, nobody handles its messages: then it reads that every 50 ms.
+    A slot that is being split is handled by nobody, so while one of them grows it reads that every
+    50 ms: who lets a slot go, and who takes the two that follow, should hear of that at once.
 
     Args:
         consumers: the worker's consumers, each with its topic.
@@ -109,7 +110,7 @@ class SettingsPoller(Service):
         self._clock = clock
         self._heard_s: float | None = None
         self._polls = 0
-        self._closing: list[Topic] = []
+        self._growing: list[Topic] = []
         self._by_topic: dict[str, list[Consumer]] = {}
         for topic, consumer in consumers:
             self._by_topic.setdefault(topic.name, []).append(consumer)
@@ -130,11 +131,11 @@ class SettingsPoller(Service):
     def run(self) -> None:
         """Polls until it is stopped."""
         turn = 0
-        while not self._stopping.wait(OFTEN_S if self._closing else EVERY_S):
+        while not self._stopping.wait(OFTEN_S if self._growing else EVERY_S):
             turn += 1
             try:
-                if self._closing and turn % OFTEN:
-                    self._hear(self._closing)
+                if self._growing and turn % OFTEN:
+                    self._hear(self._growing)
                 else:
                     self._poll()
                     self._report()
@@ -166,7 +167,7 @@ class SettingsPoller(Service):
         """Reads how far topics have grown, and tells their consumers."""
         found = [topic for topic in self._store.latest(topics) if topic is not None]
         self._heard_s = self._clock.monotonic_s()
-        self._closing = [topic for topic in found if topic.growth.closing]
+        self._growing = [topic for topic in found if topic.growth.target]
         for topic in found:
             for consumer in self._by_topic[topic.name]:
                 consumer.share(topic)
