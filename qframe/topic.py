@@ -85,7 +85,7 @@ NOT_GROWN: Final = Growth()
 
 
 class Topic(Generic[Body]):
-    """A named flow of messages; its kind is fixed when it is first declared, and its slots can grow.
+    """A named flow of messages; its kind is fixed when it is first declared, its slots can grow.
 
     `Topic[Order]("orders")` says which bodies it has, for type checkers: they find what else is
     published there.
@@ -247,6 +247,13 @@ class Topic(Generic[Body]):
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r}, kind={str(self.kind)!r}, slots={self.slots})"
+
+
+def span_of(topic: Topic) -> str:
+    """The numbers of a topic's slots in words, such as `0 to 15`."""
+    slots = topic.all_slots
+    whole = slots[-1] - slots[0] < len(slots)
+    return f"{slots[0]} to {slots[-1]}" if whole else ", ".join(map(str, slots))
 
 
 def checked_name(name: object, what: str) -> str:

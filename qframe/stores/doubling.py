@@ -303,7 +303,7 @@ class Splitting:
         after: str | None = ""
         while after is not None:
             self._keep_lease()
-            section = Section(self.slot, part, group)  # type: ignore[arg-type] # all are parts
+            section = Section(self.slot, part, group)
             page = self._store.section(self._topic, section, after, _PAGE)
             after = page.after
             if page.records:
@@ -328,7 +328,7 @@ class Splitting:
         for half, some in pages.items():
             if some:
                 moved = [self._moved(record, half) for record in some]
-                self._write(Section(half, part, group), moved)  # type: ignore[arg-type] # as above
+                self._write(Section(half, part, group), moved)
         return pages
 
     def _moved(self, record: Record, half: int) -> Record:

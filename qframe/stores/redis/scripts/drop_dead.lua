@@ -3,7 +3,7 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] name (group); then the members of those in `dead`.
 -- Reply: how many. -2 if there is no such group.
--- Cost: 2 commands, and 4 or 5 for each 500.
+-- Cost: 3 commands, and 4 or 5 for each 500.
 -- Promise: one atomic step; one that is not dead any more is left alone.
 local slot = KEYS[1]
 local name = ARGV[1]

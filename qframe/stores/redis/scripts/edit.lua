@@ -7,7 +7,7 @@
 --   ARGV[7] seen (only if a group has it due then; '': always), ARGV[8] lines (of the entry in the
 --   history; '' where none is kept).
 -- Reply: done, absent (no group has it) or doing (a group has it in hand, and nothing changed).
--- Cost: 3 commands, and 3 to 11 for each group that has it, 3 of them for a history; 1 more for
+-- Cost: 4 commands, and 3 to 11 for each group that has it, 3 of them for a history; 1 more for
 --   the time.
 -- Promise: one atomic step over all groups of the slot.
 local slot = KEYS[1]

@@ -4,7 +4,7 @@
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] subject, ARGV[5] seq.
 -- Reply: done, absent (it is not there any more) or doing (a worker has it, and nothing changed).
 --   -2 if there is no such group.
--- Cost: 3 commands, and 4 to 7 if it is not due yet.
+-- Cost: 4 commands, and 4 to 7 if it is not due yet.
 -- Promise: one atomic step; only the message of that number is changed.
 local slot = KEYS[1]
 local given, kind, name, subject, seq = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])

@@ -7,7 +7,7 @@
 --   letter; or by how much each count changes, as `acked -1 cancelled 0`; or '').
 -- Reply: what was done: '' if nothing; lease, next, gone, place, cancelled, buried, named,
 --   counted; -2 if there is no such group.
--- Cost: 4 to 18 commands.
+-- Cost: 5 to 19 commands.
 -- Promise: one atomic step; no message is removed, and none called settled.
 local slot = KEYS[1]
 local given, kind, name, part, what, member =

@@ -4,7 +4,7 @@
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group); then the members of those in `dead`, in
 --   order.
 -- Reply: how many. -2 if there is no such group.
--- Cost: 3 commands, and 7 to 15 for each.
+-- Cost: 4 commands, and 7 to 15 for each.
 -- Promise: one atomic step; one that is not dead any more is left alone.
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]

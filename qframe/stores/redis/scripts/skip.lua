@@ -5,7 +5,7 @@
 --   ARGV[6] error, ARGV[7] force (1 for one that a worker has, too).
 -- Reply: done, absent (it is not there any more) or doing (a worker has it, and nothing changed).
 --   -2 if there is no such group.
--- Cost: 3 commands, and 8 to 16 if it is given up.
+-- Cost: 4 commands, and 8 to 16 if it is given up.
 -- Promise: one atomic step; a worker that has it cannot settle it any more.
 local slot = KEYS[1]
 local given, kind, name, subject, seq = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
