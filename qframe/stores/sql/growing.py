@@ -1,7 +1,7 @@
 """Splitting slots in two while others use the topic.
 
-The row of the topic is the lock of those who change how far it has grown. What is copied is written
-by `copying`, under the lock of the slot in which its token stands.
+The row of the topic is the lock of those who change how far it has grown. `copying` writes the
+copies, under the lock of the slot in which the token stands.
 """
 
 from __future__ import annotations

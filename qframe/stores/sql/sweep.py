@@ -56,7 +56,7 @@ def sweep(transaction: Transaction, ref: TopicRef, limit: int) -> int:
     """Removes up to `limit` rows; returns how many.
 
     Slots that are locked now are left for the next time: sweeping makes nobody wait for it, nor
-    waits for anybody. What stands in a closed slot goes with it.
+    waits for anybody. Closed slots are left too.
     """
     check_slots(transaction, ref)
     removed = drop_expired(transaction, ref, limit)

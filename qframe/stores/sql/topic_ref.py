@@ -69,7 +69,7 @@ class TopicRef(msgspec.Struct, frozen=True):
     def slot_range(self) -> tuple[int, int]:
         """The numbers of all slots in use: from, and up to but not including.
 
-        Those of slots that are being filled may lie between them.
+        Between them may lie those of slots that are being filled.
         """
         return self._range(self.id)
 
