@@ -14,7 +14,7 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from qframe.errors import BadInput, BadOption, MessagesGone
+from qframe.errors import BadInput, BadOption, MessagesGone, TopicMismatch
 from qframe.spark.options import ReadOptions, TopicAddress
 from qframe.spark.ranges import Range, begins, firsts, heads, read_range
 from qframe.stores.base import Groups, Store
@@ -172,8 +172,11 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def _checked(self, offsets: Offsets) -> dict[int, int]:
         """Offsets by slot, if they are of a topic that has the same slots as this one."""
         found = {int(slot): offset for slot, offset in offsets.items()}
-        if sorted(found) != list(self._address.topic.all_slots):
-            raise _grown(self._address.topic, found)
+        topic = self._address.topic
+        if sorted(found) != list(topic.all_slots):
+            if topic.growth.step:
+                raise _grown(topic, found)
+            raise TopicMismatch(topic.name, "slots", topic.slots, len(found))
         return found
 
 
