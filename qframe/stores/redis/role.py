@@ -57,13 +57,14 @@ class RedisRole:
             try:
                 return act(self._redis, keys, *args, **kwargs)
             except Refused as refused:
-                now_s = SYSTEM_CLOCK.monotonic_s()
-                until_s = now_s + CLOSED_PATIENCE_S if until_s is None else until_s
+                if until_s is None:
+                    until_s = SYSTEM_CLOCK.monotonic_s() + CLOSED_PATIENCE_S
                 newer = self._read_anew(topic)
                 if newer.topic.growth.step <= keys.topic.growth.step:
-                    if now_s >= until_s:
+                    if SYSTEM_CLOCK.monotonic_s() >= until_s:
                         raise SlotsClosed(self._redis.shown, topic.name) from refused
                     self._pause.wait(CLOSED_PAUSE_S)
+                    newer = self._read_anew(topic)  # what is to be read may have moved by now
                 keys = newer
 
     def _call_once(
