@@ -190,7 +190,7 @@ class Topic(Generic[Body]):
 
     @property
     def shared_slots(self) -> Sequence[int]:
-        """Those of its slots that workers share: all but one that is being split."""
+        """The slots that workers share: all but one that is being split."""
         return self.all_slots[1:] if self.growth.closing else self.all_slots
 
     @property

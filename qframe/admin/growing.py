@@ -26,8 +26,8 @@ class GrowthAdmin(AdminRole):
         Its slots are split one after the other. Each is handed over by its worker, copied into two
         new ones, and these go on with the same keys in the same order; meanwhile the keys of that
         slot wait. Producers and workers need no restart, and code that declares the topic with the
-        slots that it had goes on to work. What was begun is finished by calling it again, or by any
-        worker of the topic. See docs/scaling.md.
+        slots that it had goes on to work. A growth that was interrupted is finished by calling it
+        again, or by any worker of the topic. See docs/scaling.md.
 
         Args:
             topic: the topic.

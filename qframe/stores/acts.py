@@ -159,13 +159,13 @@ class Growing(Protocol):
 
         Each group begins there unowned, at the start, with the terms of its subscription in
         `like`. Called again, it adds the groups that have come and removes those that are gone.
-        Whoever had opened it before under another token writes nothing more to it.
+        Another token, under which it was opened before, is worth nothing from then on.
         """
 
     def close_slot(self, topic: Topic, slot: int) -> None:
         """Has a slot take nothing any more, and hand nothing out; idempotent.
 
-        Whatever would change it is refused with `SlotsClosed`. All its groups' owners are fenced,
+        Each change of it is refused with `SlotsClosed`. All its groups' owners are fenced,
         and what they had in doing comes back, as if the slot was taken under a new epoch.
         """
 
