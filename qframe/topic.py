@@ -189,6 +189,11 @@ class Topic(Generic[Body]):
         return [*whole, *halves, *(slot + self.slots for slot in halves)]
 
     @property
+    def past_slots(self) -> range:
+        """The slots that were split."""
+        return range(self.growth.first + self.growth.split)
+
+    @property
     def shared_slots(self) -> Sequence[int]:
         """The slots that workers share: all but one that is being split."""
         return self.all_slots[1:] if self.growth.closing else self.all_slots
@@ -211,6 +216,16 @@ class Topic(Generic[Body]):
         if place < self.growth.split:
             return self._next + (number & (self.last_slot << 1 | 1))
         return self.growth.first + place
+
+    def slots_ever_of(self, basis: bytes) -> list[int]:
+        """The slots in which a key has been, its present one last."""
+        number, slots, found = crc32(basis), self.declared_slots, []
+        while slots < self.slots:
+            found.append(slots - self.declared_slots + number % slots)
+            slots *= 2
+        now = self.slot_of_hash(number)
+        before = self.growth.first + (number & self.last_slot)
+        return [*found, *([] if before == now else [before]), now]
 
     def slots_of_hashes(self, numbers: Sequence[int]) -> list[int]:
         """The slot of each, as `slot_of_hash` has it."""

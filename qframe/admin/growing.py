@@ -6,8 +6,9 @@ import time
 from collections.abc import Callable
 
 from qframe.admin.context import AdminRole
+from qframe.errors import BadOption
 from qframe.stores.doubling import Doubling
-from qframe.topic import Topic
+from qframe.topic import Topic, is_internal
 
 
 class GrowthAdmin(AdminRole):
@@ -39,12 +40,15 @@ class GrowthAdmin(AdminRole):
             The topic as it is then.
 
         Raises:
-            BadOption: if it cannot grow to so many slots, or somebody sees to its growth now.
+            BadOption: if it cannot grow to so many slots, somebody sees to its growth now, or it is
+                a topic of qframe's own.
             NotAllowed: without the right to move groups.
         """
         context = self._context
         context.require("seek")
         found = context.topic(topic)
+        if is_internal(found.name):
+            raise BadOption("topic", found.name, "it is one of qframe's own", "name one of yours")
         doubling = Doubling(
             context.store, found.name, pause=pause, on_progress=on_progress,
             owned=lambda topic, group: context.roster(topic, group).owners,

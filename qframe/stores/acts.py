@@ -160,6 +160,9 @@ class Growing(Protocol):
         Each group begins there unowned, at the start, with the terms of its subscription in
         `like`. Called again, it adds the groups that have come and removes those that are gone.
         Another token, under which it was opened before, is worth nothing from then on.
+
+        Raises:
+            SlotsClosed: if the slot is in use by now.
         """
 
     def close_slot(self, topic: Topic, slot: int) -> None:
@@ -172,7 +175,10 @@ class Growing(Protocol):
     def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:
         """Removes a part of what stands in a slot that is no longer, or not yet, in use.
 
-        True once nothing is left. A slot that was closed stays closed.
+        True once nothing is left. A slot that was split stays closed, and keeps its history.
+
+        Raises:
+            SlotsClosed: if the slot is in use by now.
         """
 
 

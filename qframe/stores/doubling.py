@@ -2,7 +2,8 @@
 
 "Growth" in `qframe.stores` has the states of a slot. For each slot of the doubling, in order:
 
-    1  grow: closing        its owner hands over what it has in hand and lets it go
+    1  grow: closing        its owner hands over what it has in hand and lets it go; before the
+                            first slot a moment passes until all workers look often
     2  open_slot, twice     the two that it is split into, under a token, after what may be left of
                             an earlier try was discarded
     3  marks and log        copied while messages still come; the log is numbered anew in each
@@ -30,6 +31,8 @@ from qframe.stores.splitting import Owned, Pause, Splitting
 from qframe.topic import MAX_SLOTS, Growth, Topic
 
 LEASE_MS: Final = 30_000
+HEARD_S: Final = 2.2
+"""By then each worker has heard that its topic grows, and looks often how far."""
 
 Progress = Callable[[Topic], object]
 
@@ -89,6 +92,8 @@ class Doubling:
             GrowthTaken: if somebody else has taken over.
         """
         self._discard_split(topic)
+        if topic.growth.target and not topic.growth.closing:
+            self._pause(HEARD_S)
         while topic.growth.target:
             topic = self._split_next(topic)
             if self._on_progress is not None:

@@ -26,7 +26,7 @@ class ModelGrowing(ModelRole, Growing):
     @override
     def open_slot(self, topic: Topic, slot: int, like: int, token: str) -> None:
         with self._lock:
-            open_slot(self._state(topic), slot, like, token)
+            open_slot(self._unused(topic, slot), slot, like, token)
 
     @override
     def close_slot(self, topic: Topic, slot: int) -> None:
@@ -37,8 +37,15 @@ class ModelGrowing(ModelRole, Growing):
     @override
     def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:
         with self._lock:
-            discard(self._state(topic), slot)
+            discard(self._unused(topic, slot), slot)
             return True
+
+    def _unused(self, topic: Topic, slot: int) -> TopicState:
+        """The topic; refused if the slot is in use by now."""
+        state = self._state(topic)
+        if slot in state.topic.all_slots:
+            raise SlotsClosed("model://", topic.name)
+        return state
 
 
 def grow(state: TopicState, seen: Topic, following: Topic) -> bool:

@@ -75,8 +75,8 @@ Growth. The hash of topics has beside the kind how far the slots have grown (`ke
 script that would change a closed slot replies with the error CLOSED (`parts/closed.lua`), which the
 driver raises as `Refused`, after the replies of the other slots. Publishing passes that on as
 `SlotsClosed`; all else is run again once the topic has grown (`role._call`), and notes what it has
-done so far. The owner of a slot is fenced by the epoch of its cursors, which stay when all else of a
-slot is discarded; so nothing that a worker does often looks at `closed`. Slot 0 keeps the list of
+done so far. The owner of a slot is fenced by the epoch of its cursors, which stay when all else of
+a slot is discarded; so nothing that a worker does often looks at `closed`. Slot 0 keeps the list of
 groups, and what stands there alone, when it is split: `enlist` then decides in place of
 `subscribe`. A slot that is made is written under a token, which `grow` removes before the slot
 comes into use, since the two steps touch keys of two servers.

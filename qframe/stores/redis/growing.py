@@ -36,7 +36,7 @@ class RedisGrowing(RedisRole, Growing):
 def grow(redis: Redis, keys: SlotKeys, namespace: str, topic: Topic, following: Topic) -> bool:
     """Notes how far a topic has grown, if it stands as it was read.
 
-    Before slots come into use, nobody may write there any more by a token.
+    Before slots come into use, nobody may write there any more by a token, open or discard them.
     """
     before, after = topic.growth, following.growth
     key = topics_key(namespace)
@@ -45,7 +45,7 @@ def grow(redis: Redis, keys: SlotKeys, namespace: str, topic: Topic, following: 
         if not stored.startswith(f"{identity_of(topic)} ".encode()):
             return False
         halves = topic.split_of(before.first + before.split)
-        redis.ask_many([(keys.key(slot, "opened"), "UNLINK") for slot in halves])
+        redis.ask_many([(keys.key(slot, "opened"), "SET", "") for slot in halves])
     words = (topic.name, identity_of(topic), identity_of(following))
     return bool(redis.one(Call(of("grow"), key, words)))
 

@@ -153,11 +153,18 @@ def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
     """Removes up to `limit` rows that are no longer needed; returns how many."""
     removed = 0
     topic = keys.topic
-    for slot in topic.all_slots if keys.has_first else [*topic.all_slots, 0]:
-        lists = int(slot == 0 and not keys.has_first)
+    past = topic.past_slots if topic.history_ms else topic.past_slots[:1]
+    for slot in [*topic.all_slots, *past]:
         while removed < limit:
             step = min(500, limit - removed)
-            words = (now, str(topic.kind), topic.retain_ms, step, topic.history_ms, lists)
+            words = (
+                now,
+                str(topic.kind),
+                topic.retain_ms,
+                step,
+                topic.history_ms,
+                int(slot in past),
+            )
             gone = redis.one(keys.call("sweep", slot, *words))
             removed += gone
             if gone < step:

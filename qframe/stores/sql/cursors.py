@@ -224,7 +224,7 @@ def add_group(
                 0,
                 0,
             )
-            for slot in ref.split_slots
+            for slot in ref.topic.past_slots
         ],
     )
     return number

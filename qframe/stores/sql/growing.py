@@ -191,7 +191,7 @@ def discard(transaction: Transaction, ref: TopicRef, slot: int, limit: int) -> b
     """
     lock_topic(transaction, ref)
     now = _check_unused(transaction, ref, slot)
-    was_split = slot in now.split_slots
+    was_split = slot in now.topic.past_slots
     lock_open_slots(transaction, ref, [slot])  # whoever has opened it may be writing still
     numbers = [number for number, _ in transaction.rows(GROUPS, (ref.id,))]
     places = [ref.cursor_number(number, slot) for number in numbers]

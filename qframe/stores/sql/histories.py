@@ -143,7 +143,7 @@ def forget(transaction: Transaction, ref: TopicRef, limit: int, now_ms: int) -> 
             rows = transaction.rows(left, (*every_number(group), most))
             if ref.topic.history_ms and rows:
                 rows = []
-                for slot in (*ref.split_slots, *ref.topic.all_slots):
+                for slot in (*ref.topic.past_slots, *ref.topic.all_slots):
                     most = limit - removed - len(rows)
                     rows += transaction.rows(over, (ref.cursor_number(group, slot), then_ms, most))
             transaction.run_many(remove, rows)

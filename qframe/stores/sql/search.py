@@ -170,7 +170,7 @@ def history(
     transaction: Transaction, ref: TopicRef, message_id: str, slot: int | None
 ) -> list[HistoryEntry]:
     """The ends of a message's attempts that are kept, by group and slot."""
-    everywhere = [*ref.split_slots, *ref.topic.all_slots]
+    everywhere = [*ref.topic.past_slots, *ref.topic.all_slots]
     found = [
         entry
         for name, number in sorted(_groups(transaction, ref).items())

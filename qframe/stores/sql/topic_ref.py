@@ -86,11 +86,6 @@ class TopicRef(msgspec.Struct, frozen=True):
         first = group * PER_TOPIC
         return [first + slot for slot in self.topic.all_slots]
 
-    @property
-    def split_slots(self) -> range:
-        """The slots that were split: their cursors stay, and fence their last owners."""
-        return range(self.topic.growth.first + self.topic.growth.split)
-
     def is_in_use(self, slot: int) -> bool:
         """Whether a slot is one of those in use."""
         split, halves = self.topic.growth.split, self.topic.growth.first + self.topic.slots

@@ -124,7 +124,7 @@ def _locked(
 ) -> HeadRow | None:
     """The head of that number, once its cursor is locked."""
     cursor = lock_group_cursors(transaction, ref, group, [slot])[slot]
-    if slot in ref.split_slots:
+    if slot in ref.topic.past_slots:
         return None
     check_open(ref, [cursor])
     head = heads.fetched(transaction, cursor.cursor, subject)

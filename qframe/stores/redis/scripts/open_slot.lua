@@ -4,12 +4,16 @@
 -- ARGV[1] kind, ARGV[2] token (of who alone may write there), ARGV[3] claimed (1 if some group took
 --   what was kept, else 0); then for each group four: its name, its word in `groups`, when it
 --   expires ('' for never), max parked ('' where it has never kept order).
--- Reply: 1 if remains of a group that is gone are there still, else 0.
--- Cost: 4 commands, and 4 to 6 for each group; those of drop_group for one that is gone.
+-- Reply: 1 if remains of a group that is gone are there still, else 0; an error CLOSED if the slot
+--   is in use.
+-- Cost: 5 commands, and 4 to 6 for each group; those of drop_group for one that is gone.
 -- Promise: one atomic step, but for remains; groups that are there keep what they have.
 local slot = KEYS[1]
 local kind, token, claimed = ARGV[1], ARGV[2], ARGV[3]
---@include head roster drop
+--@include closed head roster drop
+if redis.call('GET', slot .. 'opened') == '' then
+  return refusal() -- it is in use by now
+end
 redis.call('SET', slot .. 'opened', token)
 local wanted, remains = {}, 0
 for i = 4, #ARGV, 4 do

@@ -4,7 +4,7 @@
 --   the leads to 500 dead letters that died before stores kept leads.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most,
---   ARGV[5] history (ms), ARGV[6] lists (1 for slot 0 that was split: it has groups, no more).
+--   ARGV[5] history (ms), ARGV[6] past (1 for a slot that was split: it has groups and history).
 -- Reply: how many, a group being one; the limit also where more of a group is to be removed; 0 of a
 --   slot that is being split.
 -- Cost: 8 commands, and 3 for each group; 1 more where marks have passed, 2 for a group of which
@@ -15,9 +15,9 @@
 --   A group is gone with its first step, and its time is kept until the last.
 local slot = KEYS[1]
 local given, kind, retain = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local limit, history, lists = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+local limit, history, past = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
 --@include time closed head roster drop log
-if lists ~= '1' and is_closed(slot) then
+if past ~= '1' and is_closed(slot) then
   return 0
 end
 local now = time_ms(given)
@@ -34,9 +34,6 @@ for _, name in ipairs(expired) do
     local _, remains = drop(slot, name, kind)
     removed = remains == 1 and limit or removed + 1
   end
-end
-if lists == '1' then
-  return removed
 end
 local names = redis.call('HKEYS', slot .. 'groups')
 names[#names + 1] = ''
