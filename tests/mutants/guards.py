@@ -154,6 +154,13 @@ GUARDS: Final = [
         UNIT + "test_lanes.py",
     ),
     Mutant(
+        "a run goes back from its lowest number on",
+        "runtime/handler/retry_policy.py",
+        "    for one in deliveries:\n",
+        "    for one in sorted(deliveries, key=lambda each: each.seq):\n",
+        UNIT + "test_lanes.py",
+    ),
+    Mutant(
         "what went back with a retried one of its run is given back again",
         "runtime/order/settlement_order.py",
         "                if not places:\n                    continue\n",

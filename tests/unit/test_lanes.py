@@ -195,6 +195,28 @@ def test_what_left_the_lines_of_two_slots_at_one_offset_is_given_back_each_by_it
     assert gone == []
 
 
+@pytest.mark.promise(6)
+@pytest.mark.parametrize("is_refused", [False, True])
+def test_a_run_with_a_retried_dead_letter_behind_its_head_goes_back_from_its_head_on(
+    is_refused: bool,
+) -> None:
+    """The dead letter has the lower number; to release it alone would leave the head leased."""
+    told: list[list[Delivery] | Disposition] = []
+    gone: list[Delivery] = []
+    parked = ParkedKeys(lambda _: True)
+    lanes = Lanes(by_subject=False)
+    order = KeyOrder(lanes, by_run=False, parked=parked, gone=gone.extend, put=told.append)
+    head, dead_letter = delivery("a", 4), delivery("a", 2)
+    if is_refused:
+        parked.park([delivery("a", 1)])
+    order.offer([head, dead_letter], lambda _: None)
+    if not is_refused:
+        order.give_back([head], lambda _: True)
+    [back] = told
+    assert isinstance(back, Disposition)
+    assert (back.delivery, back.verdict, gone) == (head, Verdict.RELEASE, [dead_letter])
+
+
 @pytest.mark.promise(3)
 def test_what_went_back_with_a_retried_one_of_its_run_is_not_given_back_again() -> None:
     first, second, third = (delivery("a", seq) for seq in (1, 2, 3))

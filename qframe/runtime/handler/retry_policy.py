@@ -82,17 +82,19 @@ def releases(
 ) -> tuple[list[Disposition], list[Delivery]]:
     """How deliveries are given back uncounted, and those that go with others before them.
 
-    Giving back one of a subject's run gives back the rest of it. A stream's line hands out all
-    under one receipt, and that is no run. Nor are messages of two slots of a stream, whose subjects
-    are their offsets and may be alike.
+    Giving back one of a subject's run gives back what was handed out behind it, which need not have
+    the higher number: a retried dead letter stands behind a head that was handed out. A stream's
+    line hands out all under one receipt, and that is no run. Nor are messages of two slots of a
+    stream, whose subjects are their offsets and may be alike.
 
     Args:
-        deliveries: all that are given back.
+        deliveries: all that are given back, those of a run in the order in which they were handed
+            out.
         after: one before them that is given back as well, in its own way.
     """
     dispositions, implied = [], []
     seen = set() if after is None else {_run_of(after)}
-    for one in sorted(deliveries, key=lambda each: each.seq):
+    for one in deliveries:
         if one.subject is not None and _run_of(one) in seen:
             implied.append(one)
         else:
