@@ -359,7 +359,7 @@ GIVEN: dict[str, Container[Any]] = {
     "kept": (86_400_000,), "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
     "max_parked": (7,),
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
-    "token": ("a token",), "claimed": (1,), "anyway": (0,), "lists": (0,),
+    "token": ("a token",), "claimed": (1,), "anyway": (0,), "past": (0,),
     "following": ("stream 1,0,0,1,2,9",),
     "options": (msgspec.json.encode(TopicOptions(86_400_000, None, 3_600_000, 30_000)),),
 }  # fmt: skip

@@ -157,15 +157,8 @@ def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
     for slot in [*topic.all_slots, *past]:
         while removed < limit:
             step = min(500, limit - removed)
-            words = (
-                now,
-                str(topic.kind),
-                topic.retain_ms,
-                step,
-                topic.history_ms,
-                int(slot in past),
-            )
-            gone = redis.one(keys.call("sweep", slot, *words))
+            words = (now, str(topic.kind), topic.retain_ms, step, topic.history_ms)
+            gone = redis.one(keys.call("sweep", slot, *words, int(slot in past)))
             removed += gone
             if gone < step:
                 break
