@@ -20,7 +20,6 @@ class GrowthAdmin(AdminRole):
         slots: int,
         *,
         on_progress: Callable[[Topic], object] | None = None,
-        pause: Callable[[float], object] = time.sleep,
     ) -> Topic:
         """Doubles a topic's slots, once or several times, while it is used.
 
@@ -34,7 +33,6 @@ class GrowthAdmin(AdminRole):
             topic: the topic.
             slots: how many slots it is to have: twice as many as now, or four times, and so on.
             on_progress: called with the topic after each slot; it may raise to stop.
-            pause: waits for so many seconds.
 
         Returns:
             The topic as it is then.
@@ -50,7 +48,7 @@ class GrowthAdmin(AdminRole):
         if is_internal(found.name):
             raise BadOption("topic", found.name, "it is one of qframe's own", "name one of yours")
         doubling = Doubling(
-            context.store, found.name, pause=pause, on_progress=on_progress,
+            context.store, found.name, pause=time.sleep, on_progress=on_progress,
             owned=lambda topic, group: context.roster(topic, group).owners,
         )  # fmt: skip
         grown = doubling.finish(doubling.begin(slots))
