@@ -64,14 +64,14 @@ class Sweeper(Service):
                         self._store, topic.name, owned=self._owned, pause=self._pause
                     )
                     doubling.finish(doubling.go_on())
-        except (StoreUnavailable, CoordinatorUnavailable, _Stopping):
+        except (StoreUnavailable, CoordinatorUnavailable, _WorkerEnded):
             pass  # the consumers report it, and there is time
         except QFrameError:
             pass  # another sees to it, or the topic was deleted
 
     def _pause(self, seconds: float) -> None:
         if self._stopping.wait(seconds):
-            raise _Stopping
+            raise _WorkerEnded
 
     def _sweep(self, topic: Topic) -> int:
         """Sweeps one topic; returns how many rows were removed."""
@@ -88,5 +88,5 @@ class Sweeper(Service):
         return removed
 
 
-class _Stopping(Exception):
+class _WorkerEnded(Exception):
     """Raised to leave a growth to another worker."""
