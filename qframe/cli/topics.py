@@ -24,7 +24,7 @@ from qframe.topic import Kind, KindName, SubjectRule, Topic, is_internal
 topics: Final = typer.Typer(
     cls=TopicCommands,
     invoke_without_command=True,
-    help="Lists topics, shows one, declares one, or gives one more slots.",
+    help="Lists and declares topics, and gives them more slots.",
     subcommand_metavar="[TOPIC | COMMAND ...]",
 )
 

@@ -91,8 +91,8 @@ GUARDS: Final = [
     Mutant(
         "slots whose claim was not answered stay nobody's",
         "coordination/lease.py",
-        "        self._free_unknown(owned)\n        return None",
-        "        return None",
+        "        self._free_unknown(topic, owned)\n",
+        "",
         MEMBER,
     ),
     Mutant(

@@ -84,8 +84,8 @@ STORES: Final = [
     Mutant(
         "Redis has nothing to retry of a group that was dropped meanwhile",
         "stores/redis/dead.py",
-        "        require(redis, keys, group)\n        return 0\n",
-        "        return 0\n",
+        "        require(redis, keys, group)\n    try:\n",
+        "        pass\n    try:\n",
         inside("redis"),
     ),
 ]
