@@ -9,7 +9,6 @@ from mutants.mutant import (
     PULL,
     RELAY,
     RENEWER,
-    SEEDS,
     SESSIONS,
     SLOTS,
     UNIT,
@@ -181,7 +180,7 @@ GUARDS: Final = [
         "runtime/consume/consumer.py",
         "        settled = () if self._first is None else self._first.settled.copy()\n",
         "        settled = ()\n",
-        SEEDS,
+        RENEWER,
     ),
     Mutant(
         "a retry in place whose slot was lost becomes a delayed one",
