@@ -182,6 +182,8 @@ class World:
             return
         if event == "delivery.stale" and self.plan.keeps_order:
             return  # what was handed out while an earlier one of its key was given back
+        if self.ledger.may_be_taken_back(facts["group"]):
+            return  # its worker takes the slot anew
         if event in ("delivery.cancelled", "delivery.stale", "slot.lost"):
             self.fail(Broken(f"{event}, though nothing was lost: {facts}"))
 

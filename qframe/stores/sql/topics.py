@@ -15,11 +15,18 @@ from qframe.stores.sql.cursors import GROUPS, UNCLAIMED, add_group, lock_groups,
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import Sort, held, later, log, marks, sequences, slots, topics
 from qframe.stores.sql.sweep import sweep
-from qframe.stores.sql.topic_ref import TOPIC, TopicRef, declared
+from qframe.stores.sql.topic_ref import TopicRef, declared
 from qframe.stores.topic_options import TopicOptions
 from qframe.topic import Topic
 
 _ADD_TOPIC: Final = Statement(topics.insert(), "id namespace name kind slots options")
+
+_LOCKED_TOPIC: Final = Statement(
+    select(topics)
+    .where(topics.c.namespace == bindparam("ns"), topics.c.name == bindparam("n"))
+    .with_for_update(),
+    "ns n",
+)  # who deletes it meanwhile would leave nothing to change
 
 _CHANGE_TOPIC: Final = Statement(
     topics.update().where(topics.c.id == bindparam("of")).values(options=bindparam("o")), "o of"
@@ -97,11 +104,11 @@ def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
         TopicMismatch: if it has another kind or slot count.
     """
     options = TopicOptions.of(topic).to_json().decode()
-    row = transaction.row(TOPIC, (namespace, topic.name))
+    row = transaction.row(_LOCKED_TOPIC, (namespace, topic.name))
     number = 0
     if row is None:
         number = take_number(transaction, Sort.TOPICS)
-        row = transaction.row(TOPIC, (namespace, topic.name))  # another may have been faster
+        row = transaction.row(_LOCKED_TOPIC, (namespace, topic.name))  # another may have been faster
     if row is not None:
         for what, declared, asked in (
             ("kind", row[3], str(topic.kind)),
