@@ -108,7 +108,7 @@ def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
     number = 0
     if row is None:
         number = take_number(transaction, Sort.TOPICS)
-        row = transaction.row(_LOCKED_TOPIC, (namespace, topic.name))  # another may have been faster
+        row = transaction.row(_LOCKED_TOPIC, (namespace, topic.name))  # another was faster
     if row is not None:
         for what, declared, asked in (
             ("kind", row[3], str(topic.kind)),
