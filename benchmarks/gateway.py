@@ -45,11 +45,11 @@ def main() -> None:
             gateway.wait()
 
 
-def started(store: str, port: int, **variables: str) -> subprocess.Popen[bytes]:
+def started(store: str, port: int, *flags: str, **variables: str) -> subprocess.Popen[bytes]:
     """A gateway that answers."""
     gateway = subprocess.Popen(
         [sys.executable, "-m", "qframe", "gateway", "--store", store, "--port", str(port),
-         "--grace", "0s"], stderr=subprocess.DEVNULL, env={**os.environ, **variables},
+         "--grace", "0s", *flags], stderr=subprocess.DEVNULL, env={**os.environ, **variables},
     )  # fmt: skip
     until_s = time.monotonic() + 60
     while time.monotonic() < until_s:
@@ -80,6 +80,7 @@ def measure(asked: argparse.Namespace, pool: ProcessPoolExecutor, pid: int) -> N
             "per_cpu_s": round(done / spent), "load": os.getloadavg()[0],
         }))  # fmt: skip
     times = []
+    here = HTTPConnection("127.0.0.1", asked.port)
     for number in range(asked.singles):
         began = time.perf_counter()
         ask(here, "POST", f"{TOPIC}/messages", {"key": f"k{number % 50}", "body": {"n": number}})

@@ -1,8 +1,9 @@
 """`python -m benchmarks.gateway_fuzz`: malformed requests to a gateway, and what they leave.
 
 Each request is made by chance of a method, a path, headers and a body, right or wrong in one way or
-several: sizes, encodings, depth of JSON, receipts of others, names, content types. No reply may be
-a 500, and the gateway's memory may not grow.
+several: sizes, encodings, depth of JSON, receipts of others, names, content types; a third of them
+speak SQS, by JSON or by a form. No reply may be a 500, and the gateway's memory, threads and open
+files may not grow.
 """
 
 from __future__ import annotations
@@ -15,9 +16,12 @@ import string
 import tempfile
 from collections import Counter
 from pathlib import Path
+from typing import Any
+from urllib.parse import urlencode
 
 from benchmarks.gateway import started
 
+MORE = 40  # threads and files that a gateway may have at one moment and not at another
 WRONG = (
     b"", b"{", b"[]", b"null", b"1e999", b"\xff\xfe", b"\x00" * 50, b'"' + b"x" * 5000 + b'"',
     b'{"body":' + b"[" * 5000, b'{"body":' + b"[" * 900 + b"]" * 900 + b"}",
@@ -44,6 +48,33 @@ PATHS = (
     "/v1/topics/../messages", "/v1/topics/%00/messages", "/v1/topics/%ff/groups/%2f/pull",
     "/v1/topics/" + "a" * 300 + "/messages", "/v1/topics/nothing/groups/g@h/pull", "/v1/timers/x/",
     "/v1/topics/orders/groups/" + "g" * 70 + "/stats", "//", "/v1/topics/orders/messages?x=%ZZ",
+)  # fmt: skip
+SQS_PATHS = ("/", "/000000000000/orders", "/000000000000/jobs.fifo", "/%00/%ff", "/a/" + "q" * 90)
+SQS_VERBS = (
+    "SendMessage", "SendMessageBatch", "ReceiveMessage", "DeleteMessage", "DeleteMessageBatch",
+    "ChangeMessageVisibility", "ChangeMessageVisibilityBatch", "CreateQueue", "GetQueueUrl",
+    "GetQueueAttributes", "SetQueueAttributes", "ListQueues", "ListDeadLetterSourceQueues",
+    "StartMessageMoveTask", "CancelMessageMoveTask", "ListMessageMoveTasks", "TagQueue",
+    "UntagQueue", "ListQueueTags", "AddPermission", "RemovePermission", "Nothing", "",
+)  # fmt: skip
+SQS_NAMES = (
+    "QueueUrl", "QueueName", "MessageBody", "DelaySeconds", "MessageAttributes", "Entries", "Tags",
+    "MessageGroupId", "MessageDeduplicationId", "Attributes", "AttributeNames", "ReceiptHandle",
+    "VisibilityTimeout", "WaitTimeSeconds", "MaxNumberOfMessages", "SourceArn", "TaskHandle",
+    "NextToken", "MaxResults", "TagKeys", "Label", "AWSAccountIds", "Actions", "tags",
+    "MessageSystemAttributes", "ReceiveRequestAttemptId",
+)  # fmt: skip
+SQS_VALUES: tuple[Any, ...] = (
+    "http://127.0.0.1/000000000000/orders", "orders", "jobs.fifo", "", "\u0000", "x" * 2000, -1, 0,
+    1,
+    10**30, 1.5, None, True, [], {}, [{}], [None], {"a": 1}, ["All"], {"RedrivePolicy": "["},
+    {"RedrivePolicy": '{"deadLetterTargetArn":1,"maxReceiveCount":"x"}'}, {"FifoQueue": "true"},
+    [{"Id": "1"}], [{"Id": "1", "MessageBody": "x"}] * 11, "arn:aws:sqs:us-east-1:000000000000:x",
+    [{"Id": "1", "MessageBody": "x", "MessageAttributes": {"a": {"DataType": "Number"}}}],
+    {"a": {"DataType": "Binary", "BinaryValue": "%"}}, {"a": {"DataType": "Number",
+    "StringValue": "1e9999999"}}, "q1.0123456789abcdef.." + "0" * 32 + "." + "A" * 22, "%",
+    [{"Id": "1", "ReceiptHandle": "x", "VisibilityTimeout": 10**9}], {"Policy": "{}"},
+    {"VisibilityTimeout": "\u0661"}, {"Policy": '{"Statement": [1, "x", null]}'},
 )  # fmt: skip
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "X")
 TYPES = (
@@ -80,6 +111,32 @@ def request(chance: random.Random) -> bytes:
     return "\r\n".join([*lines, "", ""]).encode("latin-1", "replace") + body
 
 
+def sqs_request(chance: random.Random) -> bytes:
+    """One request of SQS, wrong in most cases."""
+    verb, path = chance.choice(SQS_VERBS), chance.choice(SQS_PATHS)
+    fields = {
+        name: chance.choice(SQS_VALUES) for name in chance.sample(SQS_NAMES, chance.randrange(6))
+    }
+    if chance.random() < 0.6:
+        fields["QueueUrl" if verb != "CreateQueue" else "QueueName"] = "orders"
+    if fields.get("WaitTimeSeconds"):
+        del fields["WaitTimeSeconds"]
+    lines = [f"{'POST' if chance.random() < 0.9 else 'GET'} {path} HTTP/1.1", "Host: 127.0.0.1"]
+    if chance.random() < 0.7:
+        body = json.dumps(fields).encode()
+        lines += [f"X-Amz-Target: AmazonSQS.{verb}", "Content-Type: application/x-amz-json-1.0"]
+    else:
+        dots = chance.choice((".1", ".1.Name", ".x", "." * 9, ".1.Value.StringValue", ""))
+        form = {"Action": verb, **{f"{name}{dots}": str(each) for name, each in fields.items()}}
+        body = urlencode(form).encode()
+        lines.append("Content-Type: application/x-www-form-urlencoded")
+    if chance.random() < 0.1:
+        at = chance.randrange(len(body) + 1)
+        body = body[:at] + bytes([chance.randrange(256)]) + body[at:]
+    lines += [f"Content-Length: {len(body)}", "Connection: close", "", ""]
+    return "\r\n".join(lines).encode("latin-1", "replace") + body
+
+
 def status_of(port: int, sent: bytes) -> int:
     """The status that a request is answered with; 0 for a closed connection, 1 for silence."""
     with socket.create_connection(("127.0.0.1", port), 5) as connection:
@@ -101,7 +158,7 @@ def fuzz(port: int, count: int, seed: int) -> Counter[int]:
     chance = random.Random(seed)
     found: Counter[int] = Counter()
     for _ in range(count):
-        sent = request(chance)
+        sent = sqs_request(chance) if chance.random() < 1 / 3 else request(chance)
         status = status_of(port, sent)
         found[status] += 1
         if status in (1, 500):
@@ -109,31 +166,38 @@ def fuzz(port: int, count: int, seed: int) -> Counter[int]:
     return found
 
 
-def rss_kb(pid: int) -> int:
-    """The memory that a process has."""
+def has(pid: int) -> dict[str, int]:
+    """The memory, threads and open files that a process has."""
     text = Path(f"/proc/{pid}/status").read_text(encoding="utf-8")
-    return int(text.partition("VmRSS:")[2].split()[0])
+    return {
+        "rss_kb": int(text.partition("VmRSS:")[2].split()[0]),
+        "threads": int(text.partition("Threads:")[2].split()[0]),
+        "files": len(list(Path(f"/proc/{pid}/fd").iterdir())),
+    }
 
 
 def main() -> None:
-    """Sends what the command line asks for; fails at a 500, or if no reply came."""
+    """Sends what the command line asks for; fails at a 500, a growth, or if no reply came."""
     parser = argparse.ArgumentParser(prog="python -m benchmarks.gateway_fuzz", description=__doc__)
     parser.add_argument("--count", type=int, default=100_000)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--port", type=int, default=18_390)
     asked = parser.parse_args()
     with tempfile.TemporaryDirectory() as folder:
-        gateway = started(f"sqlite:///{folder}/q.db", asked.port)
+        gateway = started(f"sqlite:///{folder}/q.db", asked.port, "--sqs")
         try:
             warm = fuzz(asked.port, asked.count // 10, asked.seed)
-            before = rss_kb(gateway.pid)
+            before = has(gateway.pid)
             found = fuzz(asked.port, asked.count - asked.count // 10, asked.seed + 1) + warm
-            after = rss_kb(gateway.pid)
+            after = has(gateway.pid)
         finally:
             gateway.kill()
             gateway.wait()
-    print(json.dumps({"statuses": dict(sorted(found.items())), "rss_kb": [before, after]}))
-    raise SystemExit(bool(found[500] or found[1]))
+    print(json.dumps({"statuses": dict(sorted(found.items())), "before": before, "after": after}))
+    grown = after["rss_kb"] > 1.1 * before["rss_kb"] or any(
+        after[name] > before[name] + MORE for name in ("threads", "files")
+    )
+    raise SystemExit(bool(found[500] or found[1] or grown))
 
 
 if __name__ == "__main__":

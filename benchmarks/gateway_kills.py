@@ -6,7 +6,9 @@ their hands; gateways are killed, and others take their place. In the end:
 * lost: messages that no client has ever had;
 * disorder: messages of a key that came first after a later one, or again after they were settled;
 * overlaps: moments in which two clients had messages of one key, each within its lease;
-* stale: settlements that were refused.
+* stale: settlements that were refused;
+* late: receipts with which clients came back when their leases had ended; `late_settled` of them
+  were not refused, which none may.
 """
 
 from __future__ import annotations
@@ -24,10 +26,12 @@ from http.client import HTTPConnection, HTTPException
 from typing import NamedTuple
 
 from benchmarks.gateway import TOPIC, ask, started
+from benchmarks.postgres_server import PostgresServer
 from benchmarks.redis_server import RedisServer
 from benchmarks.report import machine
 
 LEASE_S = 1.5
+AFTER_S = 0.2
 PORT = 18_400
 WITHIN_S = 600
 
@@ -54,7 +58,7 @@ class Storm:
         self.gateways: dict[int, subprocess.Popen[bytes]] = {}
         self.held: list[Held] = []
         self.settled: set[tuple[str, int]] = set()
-        self.vanished = self.stale = self.killed = 0
+        self.vanished = self.stale = self.killed = self.late = self.late_settled = 0
         self.guard = threading.Lock()
         self.done = threading.Event()
 
@@ -76,17 +80,30 @@ class Storm:
     def client(self, seed: int) -> None:
         chance = random.Random(seed)
         here, port = None, 0
+        kept: list[tuple[float, list[str]]] = []
         while not self.done.is_set():
             if here is None or port not in self.gateways or chance.random() < 0.05:
                 port = chance.choice(list(self.gateways) or [port])
                 here = HTTPConnection("127.0.0.1", port, timeout=10)
             try:
-                self.turn(here, chance)
+                self.turn(here, chance, kept)
+                self.come_back(here, kept)
             except (OSError, HTTPException, RuntimeError, ValueError):
                 here = None
                 time.sleep(0.05)
 
-    def turn(self, here: HTTPConnection, chance: random.Random) -> None:
+    def come_back(self, here: HTTPConnection, kept: list[tuple[float, list[str]]]) -> None:
+        """Settles what this client went away with, now that its leases are over."""
+        if kept and time.time() > kept[0][0]:
+            _, receipts = kept.pop(0)
+            outcomes = self.settle(here, receipts)
+            with self.guard:
+                self.late += len(outcomes)
+                self.late_settled += outcomes.count("settled")
+
+    def turn(
+        self, here: HTTPConnection, chance: random.Random, kept: list[tuple[float, list[str]]]
+    ) -> None:
         asked = {"max": 20, "wait": "1s", "lease": LEASE_S}
         found = ask(here, "POST", f"{TOPIC}/groups/billing/pull", asked)["deliveries"]
         began_s = time.time()
@@ -95,6 +112,9 @@ class Storm:
         time.sleep(chance.uniform(0, 0.01))
         ended_s = time.time()
         vanishes = chance.random() < 0.01
+        if vanishes:
+            until_s = max(each["lease_until_ms"] for each in found) / 1000
+            kept.append((until_s + AFTER_S, [each["receipt"] for each in found]))
         outcomes = ["unknown"] * len(found)
         try:
             if not vanishes:
@@ -115,8 +135,10 @@ class Storm:
             "POST", f"{TOPIC}/groups/billing/settle", json.dumps({"ack": receipts}),
             {"content-type": "application/json"},
         )  # fmt: skip
-        results = json.loads(here.getresponse().read())["results"]
-        return [each["outcome"] for each in results]
+        found = json.loads(here.getresponse().read())
+        if "results" not in found:
+            raise RuntimeError(found)
+        return [each["outcome"] for each in found["results"]]
 
     def kill_gateway(self) -> None:
         port, gateway = random.choice(list(self.gateways.items()))
@@ -149,7 +171,8 @@ class Storm:
         lost = self.messages - len(had)
         return {
             "messages": self.messages, "handed_out": len(self.held), "lost": lost,
-            "disorder": disorder, "overlaps": overlaps, "stale": self.stale,
+            "disorder": disorder, "overlaps": overlaps, "stale": self.stale, "late": self.late,
+            "late_settled": self.late_settled,
             "gateways_killed": self.killed, "clients_vanished": self.vanished,
         }  # fmt: skip
 
@@ -194,17 +217,22 @@ def main() -> None:
     parser.add_argument("--clients", type=int, default=20)
     parser.add_argument("--kills", type=int, default=10)
     parser.add_argument("--every", type=float, default=4.0, help="seconds between kills")
-    parser.add_argument("--store", help="the store's URL, instead of a Redis of its own")
+    parser.add_argument("--store", help="the store's URL, instead of a server of its own")
+    parser.add_argument("--postgres", action="store_true", help="PostgreSQL, instead of Redis")
     parser.add_argument("--namespace", default="storm")
     parser.add_argument("--ports", type=int, nargs="+", help="one for each gateway")
     asked = parser.parse_args()
     print(json.dumps({"machine": machine(), "load": os.getloadavg()}))
     ports = asked.ports or [PORT + n for n in range(asked.kills + 2)]
     with ExitStack() as stack:
-        store = asked.store or stack.enter_context(RedisServer()).url
+        if asked.postgres:
+            store = stack.enter_context(PostgresServer()).new_database()
+        else:
+            store = asked.store or stack.enter_context(RedisServer()).url
         found = storm(store, asked.namespace, ports, asked)
     print(json.dumps(found))
-    raise SystemExit(bool(found["lost"] or found["disorder"] or found["overlaps"]))
+    wrong = ("lost", "disorder", "overlaps", "late_settled")
+    raise SystemExit(any(found[name] for name in wrong))
 
 
 if __name__ == "__main__":

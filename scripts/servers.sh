@@ -1,9 +1,9 @@
 #!/bin/sh
 # Installs the servers that the tests start: Redis 7 or newer, PostgreSQL 15 or newer, MariaDB 10.6
 # or newer, ZooKeeper 3.8 or newer, Java 17 or newer for it and for Spark, openssl for their
-# certificates, promtool, which tries the alert rules, Chromium, which looks at the console, and curl and
-# Node.js, which call the gateway. Each
-# test starts its own, which end with it; no daemon is started.
+# certificates, promtool, which tries the alert rules, Chromium, which looks at the console, and curl,
+# Node.js and npm, which call the gateway. Each test starts its own, which end with it; no daemon is
+# started.
 set -eu
 
 # Debian keeps servers where only root's PATH leads.
@@ -45,7 +45,8 @@ has_promtool() {
 }
 
 has_node() {
-    command -v node >/dev/null 2>&1 && command -v curl >/dev/null 2>&1
+    command -v node >/dev/null 2>&1 && command -v curl >/dev/null 2>&1 &&
+        command -v npm >/dev/null 2>&1
 }
 
 has_chromium() {
@@ -62,7 +63,7 @@ missing() {
     has_openssl || echo openssl
     has_promtool || echo prometheus
     has_chromium || echo chromium
-    has_node || echo curl nodejs
+    has_node || echo curl nodejs npm
 }
 
 packages=$(missing)
@@ -81,7 +82,7 @@ $(missing | sed -e 's/^redis-server$/  Redis 7 or newer (redis-server)/' \
     -e 's/^openssl$/  openssl, for certificates (openssl)/' \
     -e 's/^prometheus$/  promtool, for the alert rules (prometheus)/' \
     -e 's/^chromium$/  Chromium, for the console (chromium)/' \
-    -e 's/^curl nodejs$/  curl and Node.js, for examples in other languages (curl, nodejs)/')
+    -e 's/^curl nodejs npm$/  curl, Node.js and npm, for examples in other languages (curl, nodejs, npm)/')
 $1
 END
     exit 1

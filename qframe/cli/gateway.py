@@ -8,10 +8,11 @@ from typing import Annotated, Final
 
 import typer
 
-from qframe.cli.output import say, say_aside
+from qframe.cli.metrics import MetricsPort, counted
+from qframe.cli.output import say, say_aside, say_error
 from qframe.cli.target import Target, coordinated
 from qframe.cli.web import require, web_address
-from qframe.errors import BadOption
+from qframe.errors import BadOption, QFrameError
 from qframe.telemetry.logs import log_events
 from qframe.topic import duration_ms
 
@@ -46,6 +47,7 @@ def gateway(
     max_request: Annotated[
         int, typer.Option(metavar="BYTES", help="The largest request.", min=1024)
     ] = 8 * 2**20,
+    metrics_port: MetricsPort = None,
     sqs: Annotated[bool, typer.Option("--sqs", help="Serve clients of SQS too.")] = False,
     sqs_region: Annotated[
         str, typer.Option(metavar="NAME", help="The region in the ARNs of queues.")
@@ -78,7 +80,16 @@ def gateway(
         remedy="give a file of --tokens, or serve 127.0.0.1",
     )  # fmt: skip
     if (tls_cert is None) != (tls_key is None):
-        raise BadOption("--tls-cert", tls_cert, "it goes with --tls-key", "give both, or none")
+        raise BadOption(
+            "--tls-cert", str(tls_cert or ""), "it goes with --tls-key", "give both, or none"
+        )
+    secret = os.environ.get(SECRET_VARIABLE) or None
+    if secret is not None and not address and not where.is_local:
+        raise BadOption(
+            "--address", address, f"{SECRET_VARIABLE} has other gateways pass settlements on to "
+            "this one, and they cannot tell where it is",
+            "give the URL by which they reach it, such as http://10.0.0.7:8380",
+        )  # fmt: skip
     from qframe.clock import SYSTEM_CLOCK
     from qframe.web.gateway.callers import Callers
     from qframe.web.gateway.forwarding import Forwarder
@@ -91,7 +102,7 @@ def gateway(
     with target.opened(creating=True) as app:
         callers = Callers(tokens, clock=SYSTEM_CLOCK, events=app.events)
         served = Gateway(
-            app, address=address or here, secret=os.environ.get(SECRET_VARIABLE) or None,
+            app, address=address or here, secret=secret,
             groups=callers.groups, idle_s=duration_ms(idle, "--idle") / 1000,
         )  # fmt: skip
         forwarder = Forwarder(served.receipts)
@@ -104,13 +115,21 @@ def gateway(
             others=[] if front is None else front.routes(),
         )  # fmt: skip
         stop = log_events(app.events, app.settings, level="info")
-        say_aside(f"the gateway is at {here}/")
+
+        def say_where() -> None:
+            say_aside(f"the gateway is at {here}/")
+            try:
+                app.store.now_ms()
+            except QFrameError as error:
+                say_error(f"{error}; until then requests are refused with 503")
+
         try:
-            serve(
-                routes.starlette(), served, host=where.bound, port=where.port,
-                grace_s=duration_ms(grace, "--grace") / 1000,
-                cert=None if tls_cert is None else str(tls_cert),
-                key=None if tls_key is None else str(tls_key),
-            )  # fmt: skip
+            with counted([app], port=metrics_port, folder=None, number=0):
+                serve(
+                    routes.starlette(), served, host=where.bound, port=where.port,
+                    grace_s=duration_ms(grace, "--grace") / 1000,
+                    cert=None if tls_cert is None else str(tls_cert),
+                    key=None if tls_key is None else str(tls_key), on_ready=say_where,
+                )  # fmt: skip
         finally:
             stop()

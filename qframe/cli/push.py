@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from typing import Annotated, Final
+from typing import TYPE_CHECKING, Annotated, Final, cast
 
 import typer
 
 from qframe.cli.flags import GroupName, TopicName
+from qframe.cli.metrics import MetricsPort, counted
 from qframe.cli.serving import serve
 from qframe.cli.target import Target, coordinated
 from qframe.cli.web import require
 from qframe.options.consumer import ConsumerKeywords
 from qframe.telemetry.logs import log_events
+
+if TYPE_CHECKING:
+    from qframe.push.contents import Events
 
 SECRETS_VARIABLE: Final = "QFRAME_PUSH_SECRETS"
 
@@ -35,6 +39,11 @@ def push(
     private: Annotated[
         bool, typer.Option("--private", help="Allow http, and addresses that are not public.")
     ] = False,
+    events: Annotated[
+        str | None,
+        typer.Option(metavar="MODE", help="Send CloudEvents: binary, structured or batched."),
+    ] = None,
+    metrics_port: MetricsPort = None,
     burst: Annotated[
         bool, typer.Option("--burst", help="Exit when no message is due or waits for a retry.")
     ] = False,
@@ -51,16 +60,20 @@ def push(
     """
     require("push", "push")
     # Loaded here, since no other command needs it, and it is an extra.
-    from qframe.web.push import push as push_of
+    from qframe.push import push as push_of
 
     options: ConsumerKeywords = {"threads": threads, "timeout": timeout}
     if rate is not None:
         options["rate_limit"] = rate
     with target.opened() as app:
         secrets = os.environ.get(SECRETS_VARIABLE, "")
-        push_of(app, topic, group, url, secrets=secrets, private=private, **options)
+        push_of(
+            app, topic, group, url, secrets=secrets, private=private,
+            events=cast("Events | None", events), **options,
+        )  # fmt: skip
         stop = log_events(app.events, app.settings)
         try:
-            serve([app], burst=burst, drain=drain)
+            with counted([app], port=metrics_port, folder=None, number=0):
+                serve([app], burst=burst, drain=drain)
         finally:
             stop()

@@ -25,6 +25,11 @@ class WebAddress(NamedTuple):
     port: int
 
     @property
+    def is_local(self) -> bool:
+        """Whether it is of this machine alone."""
+        return self.host in _LOOPBACK
+
+    @property
     def bound(self) -> str:
         """The host as a server binds it."""
         return self.host or _EVERY
@@ -48,7 +53,7 @@ def web_address(port: str, *, is_guarded: bool, danger: str, remedy: str) -> Web
         BadOption: if it names no port, or one that other machines reach and nothing guards.
     """
     address = WebAddress(*address_of("--port", port if ":" in port else f"127.0.0.1:{port}"))
-    if address.host not in _LOOPBACK and not is_guarded:
+    if not address.is_local and not is_guarded:
         raise BadOption("--port", port, f"whoever reaches this address could {danger}", remedy)
     return address
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from gatewaying import GatewayProcess
+from node_packages import with_packages
 from programs import program
 
 EXAMPLES = Path(__file__).parents[2] / "examples" / "languages"
@@ -16,7 +17,7 @@ EXAMPLES = Path(__file__).parents[2] / "examples" / "languages"
 @pytest.fixture(scope="module")
 def gateway(tmp_path_factory: pytest.TempPathFactory) -> Iterator[GatewayProcess]:
     folder = tmp_path_factory.mktemp("languages")
-    with GatewayProcess(folder, f"sqlite:///{folder}/q.db", "--grace", "0s") as gateway:
+    with GatewayProcess(folder, f"sqlite:///{folder}/q.db", "--sqs", "--grace", "0s") as gateway:
         yield gateway
         assert gateway.stop() == 0
 
@@ -39,3 +40,9 @@ def test_node_publishes_and_bills_in_order(gateway: GatewayProcess) -> None:
     node = program("node", "Node.js is not installed: run scripts/servers.sh")
     shown = said(node, str(EXAMPLES / "shop.mjs"), gateway.url)
     assert shown.splitlines() == ["published: 30", "each customer in order: yes"]
+
+
+def test_the_sdk_of_aws_for_node_sends_and_bills_in_order(gateway: GatewayProcess) -> None:
+    node = program("node", "Node.js is not installed: run scripts/servers.sh")
+    shown = said(node, str(with_packages(EXAMPLES) / "queue.mjs"), gateway.url)
+    assert shown.splitlines() == ["billed: 30, twice: 0", "each customer in order: yes"]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import base64
+import subprocess
+import sys
 from datetime import UTC, datetime
 
 import pytest
@@ -11,9 +13,9 @@ from hypothesis import strategies as st
 from standardwebhooks import Webhook
 
 from qframe import BadOption, BadUrl, QFrame
-from qframe.web.push import push
-from qframe.web.push.addresses import AddressRefused, CheckedAddresses, is_public
-from qframe.web.push.signatures import secrets_of, signature
+from qframe.push import push
+from qframe.push.addresses import AddressRefused, CheckedAddresses, is_public
+from qframe.push.signatures import secrets_of, signature
 
 SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
 
@@ -24,7 +26,8 @@ SECRET = "whsec_" + base64.b64encode(b"s" * 32).decode()
         "127.0.0.1", "127.9.9.9", "10.0.0.1", "172.16.0.1", "192.168.1.1", "169.254.169.254",
         "100.64.0.1", "0.0.0.0", "255.255.255.255", "224.0.0.1", "198.18.0.1", "::1", "::",
         "fe80::1", "fe80::1%eth0", "fc00::1", "ff02::1", "::ffff:10.0.0.1", "::ffff:127.0.0.1",
-        "64:ff9b::a00:1", "2002:a00:1::", "2002:7f00:1::1",
+        "64:ff9b::a00:1", "2002:a00:1::", "2002:7f00:1::1", "64:ff9b:1::a00:1", "fec0::1",
+        "::127.0.0.1", "::ffff:0:10.0.0.1",
     ],
 )  # fmt: skip
 def test_addresses_that_are_not_of_the_internet(address: str) -> None:
@@ -73,6 +76,14 @@ def test_secrets_that_are_refused_and_not_shown(secret: str) -> None:
     with pytest.raises(BadOption) as raised:
         push(QFrame(store="model://"), "orders", "g", "https://shop.example/", secrets=secret)
     assert secret in ("", "whsec_") or secret not in str(raised.value)
+
+
+def test_it_needs_no_package_of_the_web() -> None:
+    """The extra `push` has httpcore2 alone."""
+    hidden = "; ".join(f"sys.modules[{name!r}] = None" for name in ("starlette", "uvicorn"))
+    code = f"import sys; {hidden}; import qframe.push"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert ran.returncode == 0, ran.stderr
 
 
 def test_a_text_may_hold_several_secrets() -> None:

@@ -8,8 +8,10 @@ caller is known by a bearer token, of which the file has the SHA-256 alone:
     publish = ["orders", "web-*"]    # topics; "*" stands for any characters
     consume = ["orders/billing"]     # a topic, or one group of it
     admin = []                       # topics that it may declare
-    rate = "500/s"                   # messages published or handed out
+    rate = "500/s"                   # messages published, and requests to pull
     in_flight = 1000                 # deliveries in its hands
+    max_request = 65536              # bytes of a request
+    max_batch = 100                  # messages of a request
 
     [groups."orders/billing"]        # options of the group's pull
     max_attempts = 5
@@ -38,7 +40,7 @@ from qframe.errors import BadOption, QFrameError
 from qframe.events import Events
 from qframe.options.flow import RateLimit
 from qframe.runtime.flow.token_bucket import LocalTokenBucket
-from qframe.topic import checked_name
+from qframe.topic import checked_name, is_internal
 from qframe.web.access import is_local, is_sent_by_page
 from qframe.web.gateway.deliveries import Client
 
@@ -47,7 +49,7 @@ MOST_IN_FLIGHT: Final = 3000
 _LOOK_S: Final = 1.0
 _HASH = re.compile(r"[0-9a-f]{64}")
 _GROUP_OPTIONS: Final = ("max_attempts", "backoff", "lease", "start", "serial", "max_in_flight",
-                         "tags")  # fmt: skip
+                         "tags", "keep_order", "max_parked")  # fmt: skip
 
 
 class TokenRule(msgspec.Struct, forbid_unknown_fields=True):
@@ -59,6 +61,8 @@ class TokenRule(msgspec.Struct, forbid_unknown_fields=True):
     admin: list[str] = []
     rate: str | None = None
     in_flight: int = MOST_IN_FLIGHT
+    max_request: int | None = None
+    max_batch: int | None = None
 
 
 class TokenFile(msgspec.Struct, forbid_unknown_fields=True):
@@ -76,8 +80,10 @@ class NotPermitted(QFrameError):
     """Raised when a caller lacks the right to what it asks for."""
 
     def __init__(self, name: str, right: str, place: str) -> None:
-        super().__init__(f"{name} has no right to {right} {place!r}; use a token that has it")
-        self.right, self.place = right, place
+        remedy = "use a token that has it"
+        if is_internal(place):
+            remedy = "no token has it, since this topic is qframe's own"
+        super().__init__(f"{name} has no right to {right} {place!r}; {remedy}")
 
 
 class TooMuch(QFrameError):
@@ -102,7 +108,7 @@ class Caller:
 
     def __init__(self, name: str, rule: TokenRule | None, clock: Clock) -> None:
         self.name = name
-        self.client: Client = Client()
+        self.client: Client = Client() if rule is None else Client(rule.in_flight)
         self._rule = rule
         self._bucket: LocalTokenBucket | None = None
         if rule is not None and rule.rate is not None:
@@ -114,13 +120,28 @@ class Caller:
         Raises:
             NotPermitted: if it has not.
         """
-        place = topic if group is None else f"{topic}/{group}"
+        if not self.may(right, topic, group):
+            raise NotPermitted(self.name, right, _place(topic, group))
+
+    def may(self, right: GatewayRight, topic: str, group: str | None = None) -> bool:
+        """Whether it has a right; nobody has one to a topic of qframe's own, such as the audit."""
+        if is_internal(topic):
+            return False
         if self._rule is None:
-            return
-        for pattern in getattr(self._rule, right):
-            if fnmatchcase(topic, pattern) or fnmatchcase(place, pattern):
-                return
-        raise NotPermitted(self.name, right, place)
+            return True
+        names = topic, _place(topic, group)
+        patterns = getattr(self._rule, right)
+        return any(fnmatchcase(name, each) for each in patterns for name in names)
+
+    def most_bytes(self, most: int) -> int:
+        """How many bytes a request of it may have, where the gateway allows so many."""
+        own = None if self._rule is None else self._rule.max_request
+        return most if own is None else min(most, own)
+
+    def most_messages(self, most: int) -> int:
+        """How many messages a request of it may have, where the gateway allows so many."""
+        own = None if self._rule is None else self._rule.max_batch
+        return most if own is None else min(most, own)
 
     def take(self, messages: int) -> None:
         """Counts messages against its rate.
@@ -142,13 +163,10 @@ class Caller:
         Raises:
             TooMuch: if it has as many as it may.
         """
-        if self._rule is None:
-            return most
-        room = min(most, self._rule.in_flight - self.client.open)
-        if room < 1:
+        if self.client.room < 1:
             why = f"this token has {self.client.open} deliveries open, and may have no more"
             raise TooMuch(f"{why}; settle some, or give it a higher in_flight=", 1.0)
-        return room
+        return self.most_messages(min(most, self.client.room))
 
 
 class Callers:
@@ -241,9 +259,14 @@ class Callers:
             caller = Caller(name, rule, self._clock)
             if name in before:
                 caller.client = before[name].client
+                caller.client.most = rule.in_flight
             known += [(bytes.fromhex(each), caller) for each in rule.hashes]
         self._known = known
         self.groups = _groups(path, file)
+
+
+def _place(topic: str, group: str | None) -> str:
+    return topic if group is None else f"{topic}/{group}"
 
 
 def new_token() -> tuple[str, str]:
@@ -275,8 +298,12 @@ def read_token_file(path: Path) -> TokenFile:
                 )  # fmt: skip
         if rule.rate is not None:
             RateLimit(rule.rate)
-        if rule.in_flight < 1:
-            raise BadOption("in_flight", rule.in_flight, f"{name} could pull nothing", "use 1000")
+        for option, value, remedy in (
+            ("in_flight", rule.in_flight, "use 1000"), ("max_batch", rule.max_batch, "use 500"),
+            ("max_request", rule.max_request, "use 1048576"),
+        ):  # fmt: skip
+            if value is not None and value < 1:
+                raise BadOption(option, value, f"{name} could ask for nothing", remedy)
     return file
 
 

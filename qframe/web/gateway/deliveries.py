@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from enum import StrEnum
 
 import msgspec
@@ -43,10 +44,17 @@ class Client:
 
     Attributes:
         open: how many are open.
+        most: how many may be open.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, most: int = sys.maxsize) -> None:
         self.open: int = 0
+        self.most = most
+
+    @property
+    def room(self) -> int:
+        """How many more it may be handed."""
+        return self.most - self.open
 
 
 class OpenDelivery(msgspec.Struct, eq=False):

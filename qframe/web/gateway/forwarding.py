@@ -2,33 +2,43 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Sequence
+import asyncio
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from http.client import HTTPConnection, HTTPException, HTTPSConnection
-from typing import Any, Final
+from typing import Final
 from urllib.parse import quote, urlsplit
 
 import msgspec
 
+from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.web.gateway.deliveries import Settle, SettleOutcome, SettleReply, Verb
 from qframe.web.gateway.receipts import Receipts
 from qframe.web.gateway.wire import ExtendIn, RejectIn, RetryIn, SettledOut, SettleIn
 
 FORWARDED: Final = "qframe-forwarded"  # what was passed on once is not passed on again
 TIMEOUT_S: Final = 15.0
+AWAY_S: Final = 5.0
+THREADS: Final = 8
 _MOST_BYTES: Final = 2**20
-
-InThread = Callable[..., Awaitable[Any]]
 
 
 class Forwarder:
     """Asks other gateways, where they share this one's secret.
 
+    It has threads of its own, and leaves a gateway that cannot be reached alone for a while, so
+    that one whose machine is gone delays nothing but what was meant for it.
+
     Args:
         receipts: finds out whose a receipt is.
+        clock: measures that while.
     """
 
-    def __init__(self, receipts: Receipts) -> None:
+    def __init__(self, receipts: Receipts, clock: Clock = SYSTEM_CLOCK) -> None:
         self._receipts = receipts
+        self._clock = clock
+        self._away: dict[str, float] = {}
+        self._threads = ThreadPoolExecutor(THREADS, "qframe.gateway.forwarder")
 
     async def settle(
         self,
@@ -37,7 +47,6 @@ class Forwarder:
         wanted: Sequence[Settle],
         results: list[SettleReply],
         authorization: str,
-        in_thread: InThread,
     ) -> None:
         """Passes on what is elsewhere, and writes down what came of it.
 
@@ -49,17 +58,37 @@ class Forwarder:
                 owner = self._receipts.owner(result.receipt)
                 if owner is not None and owner.is_believed and owner.address:
                     places.setdefault(owner.address, []).append(place)
+        loop = asyncio.get_running_loop()
+        path = f"/v1/topics/{quote(topic)}/groups/{quote(group)}/settle"
         for address, mine in places.items():
             asked = [wanted[place] for place in mine]
-            path = f"/v1/topics/{quote(topic)}/groups/{quote(group)}/settle"
-            found = await in_thread(_ask, address, path, asked, authorization)
+            found = await loop.run_in_executor(
+                self._threads, self._ask, address, path, asked, authorization
+            )
             by_receipt = {one.receipt: one for one in found}
             for place in mine:
                 results[place] = by_receipt.get(results[place].receipt, results[place])
 
+    def _ask(
+        self, address: str, path: str, asked: list[Settle], authorization: str
+    ) -> list[SettleReply]:
+        if self._clock.monotonic_s() < self._away.get(address, 0.0):
+            return []
+        try:
+            found = _ask(address, path, asked, authorization)
+        except OSError:
+            self._away[address] = self._clock.monotonic_s() + AWAY_S
+            return []
+        self._away.pop(address, None)
+        return found
+
 
 def _ask(address: str, path: str, asked: list[Settle], authorization: str) -> list[SettleReply]:
-    """Asks another gateway; no replies where it cannot be reached or refuses."""
+    """Asks another gateway; no replies where it refuses.
+
+    Raises:
+        OSError: if it cannot be reached.
+    """
     url = urlsplit(address)
     kind = HTTPSConnection if url.scheme == "https" else HTTPConnection
     headers = {"content-type": "application/json", FORWARDED: "1"}
@@ -70,7 +99,7 @@ def _ask(address: str, path: str, asked: list[Settle], authorization: str) -> li
         connection.request("POST", url.path.rstrip("/") + path, _written(asked), headers)
         body = connection.getresponse().read(_MOST_BYTES)
         return msgspec.json.decode(body, type=SettledOut).results
-    except (OSError, HTTPException, ValueError, msgspec.DecodeError):
+    except (HTTPException, ValueError, msgspec.DecodeError):
         return []
     finally:
         connection.close()

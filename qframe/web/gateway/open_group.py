@@ -152,11 +152,16 @@ class OpenGroup:
             if waiter.found.done():
                 self._waiters.popleft()
                 continue
+            most = waiter.most if waiter.client is None else min(waiter.most, waiter.client.room)
+            if most < 1:  # other pulls of the same client have taken all that it may have
+                self._waiters.popleft()
+                waiter.found.set_result([])
+                continue
             now_s, now_ms = self._clock.monotonic_s(), self._clock.now_ms()
             until_s, until_ms = now_s + waiter.lease_s, now_ms + int(waiter.lease_s * 1000)
             opened: list[OpenDelivery] = []
             size = 0
-            while self._spare and len(opened) < waiter.most:
+            while self._spare and len(opened) < most:
                 message = self._spare[0]
                 if message.cancelled:
                     self._let_go(self._spare.popleft())

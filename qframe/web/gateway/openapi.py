@@ -6,8 +6,9 @@ from typing import Any, Final
 
 import msgspec
 
-from qframe.web.gateway.cloud_events import BATCHED, STRUCTURED
+from qframe.cloud_events import BATCHED, STRUCTURED
 from qframe.web.gateway.wire import (
+    MOST_MESSAGES,
     DeliveriesOut,
     HealthOut,
     MessageIn,
@@ -54,14 +55,20 @@ def openapi() -> dict[str, Any]:
     schema: dict[type, Any] = dict(zip(_STRUCTS, refs, strict=True))
     one_or_many = {"oneOf": [schema[MessageIn], schema[MessagesIn]]}
     outcome = {"oneOf": [schema[PublishedOut], schema[PublishedListOut]]}
-    any_object: dict[str, Any] = {"type": "object"}
+    event: dict[str, Any] = {
+        "type": "object", "required": ["specversion", "id", "source", "type"],
+        "properties": {
+            "specversion": {"const": "1.0"},
+            **{name: {"type": "string", "minLength": 1} for name in ("id", "source", "type")},
+        },
+    }  # fmt: skip
     publish = _verb(
         "publish", "Publishes a message, up to 500, or a stream of lines.",
         {
             "application/json": {"schema": one_or_many},
             "application/x-ndjson": {"schema": {"type": "string"}},
-            STRUCTURED: {"schema": any_object},
-            BATCHED: {"schema": {"type": "array", "items": any_object}},
+            STRUCTURED: {"schema": event},
+            BATCHED: {"schema": {"type": "array", "items": event, "maxItems": MOST_MESSAGES}},
         },
         {"application/json": {"schema": outcome}, "application/x-ndjson": {
             "schema": {"oneOf": [schema[PublishedOut], schema[RefusedOut]]}}},
@@ -74,7 +81,7 @@ def openapi() -> dict[str, Any]:
     }]  # fmt: skip
     settle = _settle(schema)
     key = {"name": "key", "in": "path", "required": True,
-           "schema": {"type": "string", "minLength": 1, "maxLength": 128}}  # fmt: skip
+           "schema": {"type": "string", "minLength": 1, "maxLength": 512}}  # fmt: skip
     timer = schema[TimerIn]
     return {
         "openapi": "3.1.0",

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import AsyncIterator, Awaitable
+from itertools import takewhile
 from typing import Final, TypeVar
 
 import msgspec
@@ -11,9 +13,9 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from qframe.cloud_events import BATCHED, STRUCTURED
 from qframe.errors import BadInput
 from qframe.producing.outgoing import Outgoing
-from qframe.web.gateway.cloud_events import BATCHED, STRUCTURED
 from qframe.web.gateway.deliveries import OpenDelivery
 from qframe.web.gateway.problem_json import BadRequest
 from qframe.web.gateway.wire import PublishRequest
@@ -21,6 +23,7 @@ from qframe.web.gateway.wire import PublishRequest
 JSON: Final = "application/json"
 LINES: Final = "application/x-ndjson"
 BODY_S: Final = 30.0
+_REGEX: Final = re.compile(r"`str` matching regex '.*'")  # durations alone have one
 
 Decoded = TypeVar("Decoded")
 
@@ -36,19 +39,42 @@ async def read_body(request: Request, most_bytes: int) -> bytes:
     declared = request.headers.get("content-length", "")
     if declared.isdecimal() and int(declared) > most_bytes:
         raise too_large(most_bytes)
-    parts: list[bytes] = []
-    size = 0
+    body = bytearray()
     try:
         async with asyncio.timeout(BODY_S):
             async for part in request.stream():
-                size += len(part)
-                if size > most_bytes:
+                body += part
+                if len(body) > most_bytes:
                     raise too_large(most_bytes)
-                parts.append(part)
     except TimeoutError:
         why = f"the body did not arrive within {BODY_S:g} s; send it faster, or less at once"
         raise BadRequest(408, "slow-request", why) from None
-    return b"".join(parts)
+    return bytes(body)
+
+
+async def lines_of(
+    request: Request, most_bytes: int, most_lines: int
+) -> AsyncIterator[list[bytes]]:  # fmt: skip
+    """The lines of a request as they arrive, some at a time; empty ones are left out.
+
+    Raises:
+        BadRequest: if one is too long.
+    """
+    rest = bytearray()
+    async for part in request.stream():
+        before, newline, after = part.rpartition(b"\n")
+        whole: list[bytes] = []
+        if newline:
+            whole = [line for line in bytes(rest + before).split(b"\n") if line.strip()]
+            rest.clear()
+        rest += after
+        fitting = list(takewhile(lambda line: len(line) <= most_bytes, whole))
+        for start in range(0, len(fitting), most_lines):
+            yield fitting[start : start + most_lines]
+        if len(fitting) < len(whole) or len(rest) > most_bytes:
+            raise too_large(most_bytes)
+    if rest.strip():
+        yield [bytes(rest)]
 
 
 class LinesResponse(Response):
@@ -97,8 +123,10 @@ def decoded(body: bytes, kind: type[Decoded]) -> Decoded:
         body.decode()
         return msgspec.json.decode(body, type=kind)
     except msgspec.ValidationError as error:
-        raise BadRequest(400, "bad-request", f"the request is wrong: {error}; "
-                         "see /v1/openapi.json") from None  # fmt: skip
+        why = _REGEX.sub('seconds, or a text such as "500ms", "30s" or "10m"', str(error))
+        raise BadRequest(
+            400, "bad-request", f"the request is wrong: {why}; see /v1/openapi.json"
+        ) from None
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, ValueError) as error:
         raise BadRequest(400, "bad-json", f"the request is not JSON: {error}") from None
 
@@ -143,6 +171,12 @@ def idempotency_key(request: Request) -> str | None:
     if key is None:
         return None
     return key[1:-1] if len(key) > 2 and key[0] == key[-1] == '"' else key
+
+
+def too_many(count: int, most: int) -> BadRequest:
+    """The error of a request that has more than so many messages."""
+    why = f"the request has {count} messages, and this caller's may have {most}; send several"
+    return BadRequest(413, "too-many", why)
 
 
 def too_large(most: int) -> BadRequest:

@@ -14,12 +14,12 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from qframe.admin.totals import summed
+from qframe.cloud_events import BATCHED, STRUCTURED, batched, binary, structured
 from qframe.errors import BadInput, BadOption, QFrameError, TopicFull
 from qframe.outcomes import Outcome, Published
 from qframe.producing.outgoing import Outgoing
 from qframe.topic import Topic, checked_group, checked_key, checked_name
 from qframe.web.gateway.callers import Caller, Callers, GatewayRight
-from qframe.web.gateway.cloud_events import BATCHED, STRUCTURED, batched, binary, structured
 from qframe.web.gateway.forwarding import FORWARDED, Forwarder
 from qframe.web.gateway.gateway import Gateway
 from qframe.web.gateway.openapi import openapi
@@ -31,10 +31,11 @@ from qframe.web.gateway.request_parts import (
     content_type,
     decoded,
     idempotency_key,
+    lines_of,
     messages_of,
     read_body,
     require_json,
-    too_large,
+    too_many,
     unless_gone,
 )
 from qframe.web.gateway.wire import (
@@ -154,7 +155,7 @@ class GatewayRoutes:
             lines = self._published_lines(request, caller, topic)
             return LinesResponse(lines)
         key = idempotency_key(request)
-        body = await self._body(request)
+        body = await self._body(request, caller)
         if "ce-specversion" in request.headers:
             items, many = [binary(request.headers, body)], False
         elif kind == STRUCTURED:
@@ -173,6 +174,8 @@ class GatewayRoutes:
                 item.id = f"{key}:{place}" if many else key
         if not items:
             return _reply(PublishedListOut([]))
+        if len(items) > (most := caller.most_messages(MOST_MESSAGES)):
+            raise too_many(len(items), most)
         caller.take(len(items))
         published = await self._gateway.publish(topic, items)
         if all(one.outcome is Outcome.FULL for one in published):
@@ -185,7 +188,8 @@ class GatewayRoutes:
     ) -> AsyncIterator[bytes]:
         """Publishes line by line, up to 500 at once; one line of outcome for each."""
         try:
-            async for lines in self._lines(request):
+            most_bytes = caller.most_bytes(self._most_bytes)
+            async for lines in lines_of(request, most_bytes, caller.most_messages(MOST_MESSAGES)):
                 while wait_s := caller.wait_s(len(lines)):
                     await asyncio.sleep(wait_s)
                 yield _encode_lines(await self._lines_out(topic, lines))
@@ -206,24 +210,11 @@ class GatewayRoutes:
         published = iter(await self._gateway.publish_each(topic, items) if items else [])
         return [_outcome(next(published)) if one is None else one for one in found]
 
-    async def _lines(self, request: Request) -> AsyncIterator[list[bytes]]:
-        """The lines of a request as they arrive, some at a time; empty ones are left out."""
-        rest = b""
-        async for part in request.stream():
-            *whole, rest = (rest + part).split(b"\n")
-            if len(rest) > self._most_bytes:
-                raise too_large(self._most_bytes)
-            lines = [line for line in whole if line.strip()]
-            for start in range(0, len(lines), MOST_MESSAGES):
-                yield lines[start : start + MOST_MESSAGES]
-        if rest.strip():
-            yield [rest]
-
     # Consuming.
 
     async def _pull(self, request: Request, caller: Caller) -> Response:
         topic, group = self._group(request, caller, "consume")
-        asked = await self._json(request, PullIn)
+        asked = await self._json(request, PullIn, caller)
         wait_s, lease_s = wait_of(asked.wait), lease_of(asked.lease)
         most = caller.room(asked.max)
         caller.take(1)
@@ -239,15 +230,13 @@ class GatewayRoutes:
 
     async def _settle(self, request: Request, caller: Caller) -> Response:
         topic, group = self._group(request, caller, "consume")
-        body = await self._body(request)
+        body = await self._body(request, caller)
         require_json(content_type(request))
         wanted = decoded(body, SettleIn).wanted()
         results = await self._gateway.settle(topic, group, wanted)
         if FORWARDED not in request.headers:
             authorization = request.headers.get("authorization", "")
-            await self._forwarder.settle(
-                topic, group, wanted, results, authorization, self._gateway.in_thread
-            )
+            await self._forwarder.settle(topic, group, wanted, results, authorization)
         return unsettled(results) or _reply(SettledOut(results))
 
     async def _stats(self, request: Request, caller: Caller) -> Response:
@@ -280,7 +269,7 @@ class GatewayRoutes:
     async def _declare(self, request: Request, caller: Caller) -> Response:
         name = checked_name(request.path_params["topic"], "topic")
         caller.require("admin", name)
-        asked = await self._json(request, TopicIn)
+        asked = await self._json(request, TopicIn, caller)
         topic: Topic[Any] = Topic(
             name, asked.kind, asked.slots, retain=asked.retain, max_length=asked.max_length,
             dedupe_window=asked.dedupe_window,
@@ -290,7 +279,7 @@ class GatewayRoutes:
 
     async def _set_timer(self, request: Request, caller: Caller) -> Response:
         topic, key = self._timer(request, caller)
-        asked = await self._json(request, TimerIn)
+        asked = await self._json(request, TimerIn, caller)
         item = MessageIn(asked.body, headers=asked.headers, tags=asked.tags).outgoing()
         caller.take(1)
 
@@ -305,7 +294,7 @@ class GatewayRoutes:
 
     async def _edit_timer(self, request: Request, caller: Caller) -> Response:
         topic, key = self._timer(request, caller)
-        asked = await self._json(request, TimerIn)
+        asked = await self._json(request, TimerIn, caller)
         admin = self._gateway.app.admin.acting(by=caller.name, rights="operator")
         given: dict[str, Any] = {} if asked.body is msgspec.UNSET else {"body": asked.body}
 
@@ -353,15 +342,15 @@ class GatewayRoutes:
         caller.require("publish", topic)
         return topic, checked_key(request.path_params["key"])
 
-    async def _json(self, request: Request, kind: type[Decoded]) -> Decoded:
+    async def _json(self, request: Request, kind: type[Decoded], caller: Caller) -> Decoded:
         """A body of JSON; none at all counts as an empty object."""
-        body = await self._body(request)
+        body = await self._body(request, caller)
         if body:
             require_json(content_type(request))
         return decoded(body or b"{}", kind)
 
-    async def _body(self, request: Request) -> bytes:
-        return await read_body(request, self._most_bytes)
+    async def _body(self, request: Request, caller: Caller) -> bytes:
+        return await read_body(request, caller.most_bytes(self._most_bytes))
 
 
 def _reply(value: Any, status: int = 200) -> Response:

@@ -3,14 +3,63 @@
 from __future__ import annotations
 
 import asyncio
+import socket
+import ssl
+from collections.abc import Callable
 from types import FrameType
+from typing import Final
 
+import h11
 import uvicorn
 from starlette.types import ASGIApp
+from typing_extensions import override
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from qframe.errors import BadOption
 from qframe.web.gateway.gateway import Gateway
 
-LAST_REPLIES_S = 5
+LAST_REPLIES_S: Final = 5
+BACKLOG: Final = 2048
+HEAD_S: Final = 10.0
+KEPT_S: Final = 75  # longer than load balancers keep a connection, so that it is they who close it
+
+
+class TimedConnection(H11Protocol):
+    """A connection that is closed when the head of a request has not come whole in time.
+
+    uvicorn itself waits for ever, so whoever opens connections and says nothing would keep them.
+    """
+
+    _limit: asyncio.TimerHandle | None = None
+
+    @override
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self._await_head()
+
+    @override
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        self._await_head()
+
+    @override
+    def connection_lost(self, exc: Exception | None) -> None:
+        super().connection_lost(exc)
+        if self._limit is not None:
+            self._limit.cancel()
+
+    def _await_head(self) -> None:
+        if self.conn.their_state is not h11.IDLE:
+            if self._limit is not None:
+                self._limit.cancel()
+                self._limit = None
+        elif self._limit is None:
+            self._limit = self.loop.call_later(HEAD_S, self._close)
+
+    def _close(self) -> None:
+        self._limit = None
+        if self.conn.their_state is h11.IDLE:
+            self.transport.close()
 
 
 class GatewayServer(uvicorn.Server):
@@ -50,6 +99,7 @@ def serve(
     grace_s: float,
     cert: str | None = None,
     key: str | None = None,
+    on_ready: Callable[[], None],
 ) -> None:
     """Serves until a SIGTERM or SIGINT.
 
@@ -61,14 +111,52 @@ def serve(
         grace_s: how long to wait for settlements at the end.
         cert: the file of the certificate chain, for TLS.
         key: the file of its key.
+        on_ready: called when programs can connect.
+
+    Raises:
+        BadOption: if the address cannot be bound, or there is no certificate in the files.
     """
+    if cert is not None:
+        _check_certificate(cert, key)
     config = uvicorn.Config(
-        served, host=host, port=port, log_level="warning", access_log=False, proxy_headers=False,
+        served, host=host, port=port, log_level="error", access_log=False, proxy_headers=False,
         server_header=False, lifespan="on", ssl_certfile=cert, ssl_keyfile=key,
-        timeout_graceful_shutdown=LAST_REPLIES_S,
+        timeout_graceful_shutdown=LAST_REPLIES_S, timeout_keep_alive=KEPT_S,
+        http=TimedConnection, ws="none",
     )  # fmt: skip
 
     async def run() -> None:
-        await GatewayServer(config, gateway, grace_s).serve()
+        await GatewayServer(config, gateway, grace_s).serve(sockets=[bound])
 
-    asyncio.run(run())
+    with bound_socket(host, port) as bound:
+        on_ready()
+        asyncio.run(run())
+
+
+def bound_socket(host: str, port: int) -> socket.socket:
+    """A socket that listens at an address.
+
+    Raises:
+        BadOption: if it cannot be bound.
+    """
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    # Its protocol is named, since asyncio sends small replies at once (TCP_NODELAY) by that alone.
+    made = socket.socket(family, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    try:
+        made.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        made.bind((host, port))
+        made.listen(BACKLOG)
+    except OSError as error:
+        made.close()
+        raise BadOption(
+            "--port", f"{host}:{port}", f"it cannot be bound ({error.strerror})", "name a free one"
+        ) from error
+    return made
+
+
+def _check_certificate(cert: str, key: str | None) -> None:
+    try:
+        ssl.create_default_context(ssl.Purpose.CLIENT_AUTH).load_cert_chain(cert, key)
+    except OSError as error:  # errors of TLS are such, too
+        why = f"with the key of {key} it is no certificate ({error.strerror or error})"
+        raise BadOption("--tls-cert", cert, why, "name both files, in PEM") from error

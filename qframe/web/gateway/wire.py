@@ -227,9 +227,9 @@ class TopicIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """A topic, as it is declared; kind and slots cannot be changed later."""
 
     kind: Literal["stream", "ordered", "delay", "priority", "merge"] = "stream"
-    slots: int = 16
+    slots: Annotated[int, Meta(ge=1)] = 16
     retain: Span = "24h"
-    max_length: int | None = None
+    max_length: Annotated[int, Meta(ge=1)] | None = None
     dedupe_window: Span = "1h"
 
 

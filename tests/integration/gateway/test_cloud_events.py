@@ -4,44 +4,16 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
+from eventing import pulled
 from starlette.testclient import TestClient
-
-from qframe import QFrame, Topic
-from qframe.clock import SYSTEM_CLOCK
-from qframe.web.gateway import Gateway
-from qframe.web.gateway.callers import Callers
-from qframe.web.gateway.forwarding import Forwarder
-from qframe.web.gateway.routes import GatewayRoutes
 
 EVENT = {
     "specversion": "1.0", "type": "com.example.someevent", "id": "4321-4321-4321-a",
     "source": "/mycontext/subcontext", "time": "2018-04-05T03:56:24Z",
 }  # fmt: skip
-ORDERED = Topic("events", kind="ordered", slots=2)
-
-
-@pytest.fixture
-def app(tmp_path: Path) -> Iterator[QFrame]:
-    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
-        app.declare(ORDERED)
-        app.store.subscribe(ORDERED, "group")
-        app.declare(Topic("stream", slots=1))
-        app.store.subscribe(Topic("stream", slots=1), "group")
-        yield app
-
-
-@pytest.fixture
-def web(app: QFrame) -> Iterator[TestClient]:
-    gateway = Gateway(app)
-    callers = Callers(None, clock=SYSTEM_CLOCK, events=app.events)
-    routes = GatewayRoutes(gateway, callers, Forwarder(gateway.receipts))
-    with TestClient(routes.starlette(), "http://127.0.0.1", client=("127.0.0.1", 1)) as web:
-        yield web
 
 
 def publish(web: TestClient, kind: str | None, body: Any, **headers: str) -> Any:
@@ -50,13 +22,6 @@ def publish(web: TestClient, kind: str | None, body: Any, **headers: str) -> Any
     if kind is not None:
         named["content-type"] = kind
     return web.post("/v1/topics/stream/messages", content=content, headers=named)
-
-
-def pulled(web: TestClient, topic: str = "stream") -> dict[str, Any]:
-    asked = {"max": 1, "wait": "20s"}
-    [one] = web.post(f"/v1/topics/{topic}/groups/group/pull", json=asked).json()["deliveries"]
-    found: dict[str, Any] = one
-    return found
 
 
 def test_binary_mode_has_attributes_in_headers_and_data_in_the_body(web: TestClient) -> None:

@@ -153,6 +153,8 @@ def test_errors_are_problems_with_the_exceptions_sentences(gateway: GatewayProce
     ]:
         reply = gateway.post(path, body)
         assert (reply.status, reply.json["type"]) == (status, f"urn:qframe:problem:{slug}"), path
+    wrong = gateway.post(f"{ORDERS}/groups/billing/pull", {"wait": "20 seconds"})
+    assert 'Expected seconds, or a text such as "500ms"' in wrong.json["detail"]
     wrong = gateway.post(f"{ORDERS}/messages", b"a=1", content_type="text/csv")
     assert wrong.status == 415
     wrong = gateway.request("OPTIONS", "/v1/timers/orders/k")

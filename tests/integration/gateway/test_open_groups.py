@@ -10,6 +10,7 @@ import pytest
 
 from qframe import BadOption, Outgoing, QFrame, Topic, UnknownTopic
 from qframe.web.gateway import Gateway, OpenDelivery, Settle, SettleOutcome, Verb
+from qframe.web.gateway.deliveries import Client
 from qframe.web.gateway.gateway import GatewayStopped
 
 T = TypeVar("T")
@@ -125,6 +126,29 @@ def test_a_receipt_settles_nothing_in_another_group_or_gateway(each_app: QFrame)
             assert (reply.outcome, reply.gateway) == ("elsewhere", "http://one:1")
             assert await settled(one, Settle("q1.junk"), Settle("")) == ["stale", "stale"]
             assert await settled(one, Settle(opened.receipt)) == ["settled"]
+
+    run(test())
+
+
+def test_pulls_of_one_client_share_its_room(each_app: QFrame) -> None:
+    async def test() -> None:
+        async with Gateway(each_app) as gateway:
+            await publish(gateway)
+            client = Client(3)
+            waiting = [
+                asyncio.create_task(gateway.pull(
+                    "orders", "billing", most=2, wait_s=LONG_S, client=client
+                ))
+                for _ in range(4)
+            ]  # fmt: skip
+            await publish(gateway, *"abcdef")
+            while client.room and not all(each.done() for each in waiting):
+                await asyncio.sleep(0.01)
+            found = [one for each in await asyncio.gather(*waiting) for one in each]
+            assert (len(found), client.open) == (3, 3)
+            await settled(gateway, *[Settle(one.receipt) for one in found])
+            assert client.room == 3
+            assert len(await pulled(gateway, 3)) == 3
 
     run(test())
 

@@ -102,6 +102,24 @@ def test_a_token_may_do_what_its_rights_say(
     assert not set(statuses.values()) - {200, 400, 403, 409}
 
 
+@pytest.mark.parametrize("topic", ["qframe.audit", "qframe.schedules", "qframe.sqs"])
+def test_topics_of_qframes_own_are_open_to_nobody(app: QFrame, tmp_path: Path, topic: str) -> None:
+    paths = [
+        ("POST", f"topics/{topic}/messages"), ("POST", f"topics/{topic}/groups/g/pull"),
+        ("POST", f"topics/{topic}/groups/g/settle"), ("GET", f"topics/{topic}/groups/g/stats"),
+        ("PUT", f"topics/{topic}/groups/g"), ("PUT", f"topics/{topic}"),
+        ("PUT", f"timers/{topic}/k"), ("PATCH", f"timers/{topic}/k"),
+        ("DELETE", f"timers/{topic}/k"),
+    ]  # fmt: skip
+    for tokens, headers in ((None, {}), (write(tmp_path / "t.toml"), bearer("owner"))):
+        with client(app, tokens, LOCAL) as web:
+            for method, path in paths:
+                body = {} if method == "POST" else None
+                reply = web.request(method, f"/v1/{path}", json=body, headers=headers)
+                assert reply.status_code == 403, path
+                assert "this topic is qframe's own" in reply.json()["detail"]
+
+
 @pytest.mark.parametrize(
     "headers",
     [{}, {"authorization": "Bearer x"}, {"authorization": f"Basic {TOKENS['owner'][0]}"},
@@ -181,6 +199,35 @@ def test_rate_and_deliveries_in_flight_are_bounded(app: QFrame, tmp_path: Path) 
         assert int(replies[-1].headers["retry-after"]) > 60
 
 
+def test_size_of_requests_and_batches_is_bounded_for_each_token(
+    app: QFrame, tmp_path: Path
+) -> None:
+    limited = (
+        f'\n[tokens.next]\nhashes = ["{TOKENS["next"][1]}"]\npublish = ["*"]\nconsume = ["*"]\n'
+        "max_request = 1000\nmax_batch = 2\n"
+    )
+    lines = {**bearer("next"), "content-type": "application/x-ndjson"}
+    with client(app, write(tmp_path / "tokens.toml", more=limited)) as web:
+        for messages, body, name, status, slug in [
+            (2, "x", "next", 200, ""),
+            (3, "x", "next", 413, "too-many"),
+            (3, "x", "owner", 200, ""),
+            (1, "x" * 1000, "next", 413, "too-large"),
+            (1, "x" * 1000, "owner", 200, ""),
+        ]:
+            sent = {"messages": [{"body": body}] * messages}
+            reply = web.post(f"{ORDERS}/messages", json=sent, headers=bearer(name))
+            assert reply.status_code == status, reply.text
+            assert reply.json().get("type", "").endswith(slug)
+        stream = b'{"body": 1}\n' * 5 + b'{"body": "' + b"x" * 1000 + b'"}'
+        outcomes = web.post(f"{ORDERS}/messages", content=stream, headers=lines).text.splitlines()
+        assert [outcome.count('"stored"') for outcome in outcomes] == [1] * 5 + [0]
+        assert "more than 1000 bytes" in outcomes[-1]
+        asked = {"max": 9, "wait": "20s"}
+        pulled = web.post(f"{ORDERS}/groups/billing/pull", json=asked, headers=bearer("next"))
+        assert 1 <= len(pulled.json()["deliveries"]) <= 2
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -188,6 +235,7 @@ def test_rate_and_deliveries_in_flight_are_bounded(app: QFrame, tmp_path: Path) 
         ("[tokens.a]\npublish = ['x']", "hashes"),
         ("[tokens.a]\nhashes = []\npublsh = ['x']", "publsh"),
         ("[tokens.a]\nhashes = []\nrate = 'fast'", "fast"),
+        ("[tokens.a]\nhashes = []\nmax_batch = 0", "max_batch"),
         ("[tokens]\n[groups.'orders']\nmax_attempts = 1", "topic/group"),
         ("[tokens]\n[groups.'orders/b']\nthreads = 1", "threads"),
         ("[tokens", "TOML|Expected"),

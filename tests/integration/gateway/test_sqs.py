@@ -228,7 +228,7 @@ def test_a_producer_in_python_and_a_client_of_sqs_meet_in_one_queue(
 def test_a_token_is_an_access_key_with_its_rights(tmp_path: Path, store: str) -> None:
     writer, reader = new_token(), new_token()
     (tmp_path / "tokens.toml").write_text(
-        f'[tokens.writer]\nhashes = ["{writer[1]}"]\npublish = ["rights"]\nadmin = ["rights"]\n'
+        f'[tokens.writer]\nhashes = ["{writer[1]}"]\npublish = ["rights"]\nadmin = ["rights*"]\n'
         f'[tokens.reader]\nhashes = ["{reader[1]}"]\nconsume = ["rights/sqs"]\n',
         encoding="utf-8",
     )
@@ -239,11 +239,17 @@ def test_a_token_is_an_access_key_with_its_rights(tmp_path: Path, store: str) ->
         writes.send_message(QueueUrl=url, MessageBody="x")
         [one] = _received(reads, url)
         assert one["Attributes"]["SenderId"] == "writer"
+        other = _made(writes, "rights-dead")
+        assert reads.list_queues()["QueueUrls"] == [url]  # nobody sees what is not theirs
+        arn = "arn:aws:sqs:us-east-1:000000000000:rights-dead"
+        policy = json.dumps({"deadLetterTargetArn": arn, "maxReceiveCount": 1})
         for refused_call in (
             lambda: reads.send_message(QueueUrl=url, MessageBody="x"),
             lambda: writes.receive_message(QueueUrl=url),
             lambda: reads.delete_queue(QueueUrl=url),
             lambda: _made(writes, "another"),
+            lambda: reads.get_queue_attributes(QueueUrl=other, AttributeNames=["All"]),
+            lambda: writes.set_queue_attributes(QueueUrl=url, Attributes={"RedrivePolicy": policy}),
         ):
             with pytest.raises(ClientError) as refused:
                 refused_call()

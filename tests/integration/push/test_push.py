@@ -2,103 +2,26 @@
 
 from __future__ import annotations
 
-import base64
 import json
-import threading
 from collections import defaultdict
-from collections.abc import Callable, Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 from cli_program import Program
 from eventually import eventually
-from redis_servers import RedisServer
+from receiving import NEW, OLD, OTHER, QUICK, Answer, Receiver
 from standardwebhooks import Webhook
 from standardwebhooks.webhooks import WebhookVerificationError
 
-from qframe import Backoff, Outgoing, QFrame, Topic
-from qframe.web.push import push
+from qframe import Outgoing, QFrame, Topic
+from qframe.push import push
 
 pytestmark = pytest.mark.promise(3)
 
-OLD, NEW, OTHER = (
-    "whsec_" + base64.b64encode(bytes([number]) * 32).decode() for number in (1, 2, 3)
-)
 ORDERS = Topic("orders", kind="ordered", slots=2)
 FEED = Topic("feed", slots=2)
-QUICK = Backoff(0.02, cap=0.05)
-
-Answer = tuple[int, dict[str, str]]
-
-
-class Receiver:
-    """A web server that keeps what it was sent, and answers as a test says."""
-
-    def __init__(self) -> None:
-        self.got: list[tuple[dict[str, str], bytes]] = []
-        self.answer: Callable[[dict[str, str], bytes], Answer] = lambda headers, body: (204, {})
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            protocol_version = "HTTP/1.1"
-
-            def do_POST(self) -> None:
-                body = self.rfile.read(int(self.headers["content-length"]))
-                headers = {name.lower(): value for name, value in self.headers.items()}
-                receiver.got.append((headers, body))
-                status, more = receiver.answer(headers, body)
-                self.send_response(status)
-                for name, value in {"content-length": "0", **more}.items():
-                    self.send_header(name, value)
-                self.end_headers()
-
-            def log_message(self, *_: object) -> None:
-                """Says nothing."""
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/hook?token=hidden"
-        self._thread = threading.Thread(target=self.server.serve_forever, args=(0.05,))
-
-    def __enter__(self) -> Receiver:
-        self._thread.start()
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.server.shutdown()
-        self.server.server_close()
-        self._thread.join()
-
-
-@pytest.fixture
-def receiver() -> Iterator[Receiver]:
-    with Receiver() as made:
-        yield made
-
-
-@pytest.fixture(params=["sqlite", "redis"])
-def app(
-    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
-) -> Iterator[QFrame]:
-    url = redis_server.url if request.param == "redis" else f"sqlite:///{tmp_path / 'push.db'}"
-    with QFrame(store=url, namespace=f"push-{tmp_path.name}"[-60:], grace=2) as made:
-        yield made
-
-
-@pytest.fixture
-def running(app: QFrame) -> Iterator[Callable[[], None]]:
-    threads: list[threading.Thread] = []
-
-    def run() -> None:
-        threads.append(threading.Thread(target=app.run))
-        threads[-1].start()
-
-    yield run
-    app.stop()
-    for thread in threads:
-        thread.join(60)
-        assert not thread.is_alive()
 
 
 def test_each_message_comes_signed_by_every_secret_with_its_bytes_as_published(
@@ -221,7 +144,7 @@ def test_nothing_goes_to_a_private_address_that_a_name_turns_out_to_have(
     def resolve(host: str, port: int) -> list[str]:
         return ["93.184.215.14", "127.0.0.1"]
 
-    monkeypatch.setattr("qframe.web.push.addresses.resolved", resolve)
+    monkeypatch.setattr("qframe.push.addresses.resolved", resolve)
     push(app, FEED, "p", f"https://shop.example:{port}/", secrets=OLD, max_attempts=1)
     app.publish(FEED, 1, key="k")
     app.run(drain=True)

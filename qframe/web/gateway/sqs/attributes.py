@@ -142,6 +142,11 @@ def _parsed(value: str) -> Any:
         return None
 
 
+def target_of(policy: str) -> str:
+    """The ARN of the queue to which a redrive policy, as it is kept, sends dead letters."""
+    return str(json.loads(policy)["deadLetterTargetArn"])
+
+
 def check_redrive(
     policy: str, name: str, *, place: Place, find: Callable[[str], object | None]
 ) -> None:
@@ -156,8 +161,7 @@ def check_redrive(
     Raises:
         SqsRefusal: if it is not.
     """
-    arn = str(json.loads(policy)["deadLetterTargetArn"])
-    target = place.named_by(arn)
+    target = place.named_by(target_of(policy))
     if target is None or target == name or find(target) is None:
         raise _bad_redrive(policy, "Dead letter target does not exist.")
     if target.endswith(".fifo") != name.endswith(".fifo"):

@@ -139,7 +139,8 @@ class SqsFront:
             call = self._call(request)
             name = target.removeprefix(json_protocol.TARGET)
             kind, operation = self._operation(name if name != target else "")
-            read = json_protocol.request_of(await read_body(request, self._most_bytes), kind)
+            most_bytes = call.caller.most_bytes(self._most_bytes)
+            read = json_protocol.request_of(await read_body(request, most_bytes), kind)
             body = json_protocol.answer_of(await self._tried(operation, read, call))
             status = 200
         except (SqsRefusal, BadRequest) as error:
@@ -153,9 +154,8 @@ class SqsFront:
     ) -> Response:
         try:
             call = self._call(request)
-            fields = query_protocol.fields_of(
-                request.url.query, await read_body(request, self._most_bytes)
-            )
+            body = await read_body(request, call.caller.most_bytes(self._most_bytes))
+            fields = query_protocol.fields_of(request.url.query, body)
             name = fields.pop("Action", "")
             kind, operation = self._operation(name)
             structure = query_protocol.structured(fields, name)
@@ -185,7 +185,10 @@ class SqsFront:
             caller = self._callers.caller_of(request, token)
         except NotKnown as error:
             raise SqsRefusal("InvalidClientTokenId", str(error), status=403) from None
-        base = f"{request.url.scheme}://{request.headers.get('host') or request.url.netloc}"
+        # A client that names a scheme that is not the one it used fools itself alone.
+        scheme = request.headers.get("x-forwarded-proto", "")
+        scheme = scheme if scheme in ("http", "https") else request.url.scheme
+        base = f"{scheme}://{request.headers.get('host') or request.url.netloc}"
         return SqsCall(base=base, caller=caller, token=token, request=request)
 
     async def _tried(self, operation: Operation, read: Request, call: SqsCall) -> Mapping[str, Any]:

@@ -73,7 +73,7 @@ class MessageVerbs:
         self._service = service
         self._gateway = service.gateway
         self._sequence = 0
-        self._first_ms: OrderedDict[str, int] = OrderedDict()
+        self._first_ms: OrderedDict[tuple[str, str], int] = OrderedDict()
         self._repeatable: dict[tuple[str, str], _Repeatable] = {}
 
     # Sending.
@@ -245,14 +245,15 @@ class MessageVerbs:
         source = headers.get(DEAD_FROM)
         taken = Taken(
             one.receipt, delivery.id, delivery.key, headers, delivery.body,
-            delivery.published_at_ms, delivery.attempt, self._first_received(delivery.id),
+            delivery.published_at_ms, delivery.attempt, self._first_received(queue, delivery.id),
         )  # fmt: skip
         source_arn = None if source is None else self._service.place.arn(source)
         return shown(taken, asked, is_fifo=queue.is_fifo, source_arn=source_arn)
 
-    def _first_received(self, message_id: str) -> int:
+    def _first_received(self, queue: Queue, message_id: str) -> int:
         """When this gateway has first handed out a message, as far as it remembers."""
-        at_ms = self._first_ms.setdefault(message_id, self._service.clock.now_ms())
+        name = queue.name, message_id
+        at_ms = self._first_ms.setdefault(name, self._service.clock.now_ms())
         if len(self._first_ms) > _REMEMBERED:
             self._first_ms.popitem(last=False)
         return at_ms

@@ -10,7 +10,8 @@ from uuid import uuid4
 
 import msgspec
 
-from qframe.errors import QFrameError, UnknownGroup, UnknownTopic
+from qframe.errors import QFrameError, TopicFull, UnknownGroup, UnknownTopic
+from qframe.outcomes import Outcome
 from qframe.runtime.handler.attempt import Attempt
 from qframe.web.gateway.deliveries import OpenDelivery, Settle, Verb
 from qframe.web.gateway.sqs.messages import DEAD_FROM, id_of, resent
@@ -82,7 +83,7 @@ class MoveVerbs:
             return msgspec.structs.replace(found, moves=[task, *found.moves][:KEPT])
 
         await self._service.blocking(self._service.book.change, queue.name, begun)
-        self._service.spawn(asyncio.create_task(self._run(queue, task)))
+        self._service.spawn(asyncio.create_task(self._run(queue, task, call)))
         return {"TaskHandle": task.handle}
 
     async def cancel(self, request: CancelMessageMoveTask, call: SqsCall) -> dict[str, Any]:
@@ -144,14 +145,14 @@ class MoveVerbs:
 
     # The move itself.
 
-    async def _run(self, queue: Queue, task: MoveTask) -> None:
+    async def _run(self, queue: Queue, task: MoveTask, call: SqsCall) -> None:
         status, reason = FAILED, "its gateway has ended"
         moved = 0
         try:
             if task.destination is None:
                 moved = await self._service.blocking(self._retry_dead, queue)
             await self._service.gather(queue)
-            status, reason, moved = await self._move(queue, task, moved)
+            status, reason, moved = await self._move(queue, task, moved, call)
         except QFrameError as error:
             reason = str(error)
         finally:
@@ -174,7 +175,9 @@ class MoveVerbs:
                 continue
         return count
 
-    async def _move(self, queue: Queue, task: MoveTask, moved: int) -> tuple[str, str, int]:
+    async def _move(
+        self, queue: Queue, task: MoveTask, moved: int, call: SqsCall
+    ) -> tuple[str, str, int]:
         """Moves what is in the queue; returns how that has ended, and how many were moved."""
         rate = task.rate or _FASTEST
         await self._service.serve(queue)
@@ -184,7 +187,7 @@ class MoveVerbs:
             )
             if not found:
                 return COMPLETED, "", moved
-            homeless = await self._sent(found, queue, task)
+            homeless = await self._sent(found, queue, task, call)
             moved += len(found) - len(homeless)
             if homeless:
                 await self._gateway.settle(queue.name, GROUP, [
@@ -199,22 +202,23 @@ class MoveVerbs:
                 await asyncio.sleep(len(found) / rate)
 
     async def _sent(
-        self, found: list[OpenDelivery], queue: Queue, task: MoveTask
+        self, found: list[OpenDelivery], queue: Queue, task: MoveTask, call: SqsCall
     ) -> list[OpenDelivery]:
         """Publishes messages and acknowledges them; returns those that have nowhere to go."""
         by_target: dict[str, list[OpenDelivery]] = {}
         homeless: list[OpenDelivery] = []
         for one in found:
             headers = cast("Attempt", one.message).delivery.headers or {}
-            target = task.destination or headers.get(DEAD_FROM)
-            if target is None or await self._service.blocking(
-                self._service.book.find, target
-            ) is None:  # fmt: skip
-                homeless.append(one)
-            else:
+            target = task.destination or headers.get(DEAD_FROM, "")
+            is_there = await self._service.blocking(self._service.book.find, target) is not None
+            if is_there and call.may(target, "publish"):
                 by_target.setdefault(target, []).append(one)
+            else:
+                homeless.append(one)
         for target, several in by_target.items():
-            await self._gateway.publish(target, [_copy(one, queue) for one in several])
+            published = await self._gateway.publish(target, [_copy(one, queue) for one in several])
+            if any(each.outcome is Outcome.FULL for each in published):
+                raise TopicFull(target, published)
             # One that is handed out again after all is a duplicate where it has gone.
             await self._gateway.settle(queue.name, GROUP, [Settle(one.receipt) for one in several])
         return homeless

@@ -16,6 +16,7 @@ from qframe.web.gateway.sqs.attributes import (
     check_redrive,
     checked,
     defaults,
+    target_of,
 )
 from qframe.web.gateway.sqs.names import checked_queue_name, queue_named_by
 from qframe.web.gateway.sqs.queues import GROUP, Queue
@@ -66,6 +67,7 @@ class QueueVerbs:
         name = checked_queue_name(request.queue_name, is_fifo=is_fifo)
         call.check(name, "admin")
         attributes = checked(given, is_fifo=is_fifo, max_body=self._service.max_body)
+        self._check_dead_letters(attributes, call)
         tags = _checked_tags(request.tags or {}, {}, name)
         await self._service.blocking(self._create, name, attributes, tags)
         return {"QueueUrl": self._url(name, call)}
@@ -106,13 +108,15 @@ class QueueVerbs:
         prefix = request.queue_name_prefix or ""
         found = await self._service.blocking(self._book.all)
         names = [each.name for each in found if each.name.startswith(prefix)]
+        names = [name for name in names if call.may(name, "any")]
         return self._page("QueueUrls", names, request, call)
 
     async def sources(self, request: ListDeadLetterSourceQueues, call: SqsCall) -> dict[str, Any]:
         """The addresses of the queues that send their dead letters to this one."""
         queue = await self._service.queue(request.queue_url, call, "any")
         found = await self._service.blocking(self._book.sources_of, queue.name)
-        answer = self._page("queueUrls", [each.name for each in found], request, call)
+        names = [each.name for each in found if call.may(each.name, "any")]
+        answer = self._page("queueUrls", names, request, call)
         return {"queueUrls": [], **answer}
 
     def _page(
@@ -191,6 +195,7 @@ class QueueVerbs:
         if not request.attributes:
             raise missing("Attributes")
         given = checked(request.attributes, is_fifo=queue.is_fifo, max_body=self._service.max_body)
+        self._check_dead_letters(given, call)
         await self._service.blocking(self._set, queue, given)
         return {}
 
@@ -205,6 +210,13 @@ class QueueVerbs:
                 modified_s=self._service.clock.now_ms() // 1000,
             ),
         )  # fmt: skip
+
+    def _check_dead_letters(self, given: dict[str, str | None], call: SqsCall) -> None:
+        """Checks that the client may publish where it has dead letters go."""
+        policy = given.get(REDRIVE)
+        target = None if policy is None else self._service.place.named_by(target_of(policy))
+        if target is not None:
+            call.check(target, "publish")
 
     def _check_redrive(self, name: str, given: dict[str, str | None]) -> None:
         policy = given.get(REDRIVE)

@@ -23,7 +23,7 @@ from qframe.stores.base import Groups, Topics
 from qframe.stores.records import Record
 from qframe.stores.types import Entry
 from qframe.topic import INTERNAL, Kind, Topic
-from qframe.web.gateway.sqs.attributes import REDRIVE, defaults
+from qframe.web.gateway.sqs.attributes import REDRIVE, defaults, target_of
 from qframe.web.gateway.sqs.moves import MoveTask
 from qframe.web.gateway.sqs.names import FIFO, Place
 from qframe.web.gateway.sqs.refusals import no_queue, unavailable
@@ -90,7 +90,7 @@ class Queue(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     def dead_letter_arn(self) -> str | None:
         """The queue for its dead letters."""
         policy = self.attributes.get(REDRIVE)
-        return None if policy is None else str(json.loads(policy)["deadLetterTargetArn"])
+        return None if policy is None else target_of(policy)
 
     @property
     def max_attempts(self) -> int:

@@ -12,7 +12,7 @@ from starlette.requests import Request
 from qframe.clock import Clock
 from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.stores.records import Record
-from qframe.web.gateway.callers import Caller, NotPermitted
+from qframe.web.gateway.callers import Caller, GatewayRight, NotPermitted
 from qframe.web.gateway.deliveries import Settle, SettleReply
 from qframe.web.gateway.forwarding import Forwarder
 from qframe.web.gateway.gateway import Gateway
@@ -25,6 +25,7 @@ SWEEP_S: Final = 1.0
 _PAGE: Final = 500
 
 Right = Literal["publish", "consume", "admin", "any"]
+_RIGHTS: Final[tuple[GatewayRight, ...]] = ("publish", "consume", "admin")
 T = TypeVar("T")
 
 
@@ -50,12 +51,15 @@ class SqsCall:
         Raises:
             SqsRefusal: if it has not.
         """
+        if not self.may(topic, right):
+            wanted = "look at" if right == "any" else right
+            raise access_denied(str(NotPermitted(self.caller.name, wanted, topic)))
+
+    def may(self, topic: str, right: Right) -> bool:
+        """Whether the client has a right on a queue."""
         if right == "any":
-            return
-        try:
-            self.caller.require(right, topic, GROUP if right == "consume" else None)
-        except NotPermitted as error:
-            raise access_denied(str(error)) from None
+            return any(self.may(topic, each) for each in _RIGHTS)
+        return self.caller.may(right, topic, GROUP if right == "consume" else None)
 
 
 class SqsService:
@@ -118,9 +122,7 @@ class SqsService:
     ) -> list[SettleReply]:
         """Settles deliveries, those of other gateways there."""
         replies = await self.gateway.settle(queue.name, GROUP, wanted)
-        await self._forwarder.settle(
-            queue.name, GROUP, wanted, replies, f"Bearer {call.token}", self.gateway.in_thread
-        )
+        await self._forwarder.settle(queue.name, GROUP, wanted, replies, f"Bearer {call.token}")
         return replies
 
     def spawn(self, task: asyncio.Task[None]) -> None:

@@ -14,7 +14,12 @@ from qframe.errors import QFrameError
 
 Address = ipaddress.IPv4Address | ipaddress.IPv6Address
 Resolve = Callable[[str, int], list[str]]
-_NAT64: Final = ipaddress.IPv6Network("64:ff9b::/96")
+# The last 32 bits of these are an address of IPv4: NAT64, and two forms of an old translation.
+_WRAPPING: Final = [
+    ipaddress.IPv6Network(each) for each in ("64:ff9b::/96", "::/96", "::ffff:0:0:0/96")
+]
+# Not of the internet, though not every Python says so: local NAT64, and sites of their own.
+_LOCAL: Final = [ipaddress.IPv6Network(each) for each in ("64:ff9b:1::/48", "fec0::/10")]
 _LAST_32_BITS: Final = 2**32 - 1
 
 
@@ -31,7 +36,10 @@ class AddressRefused(QFrameError):
 def is_public(text: str) -> bool:
     """Whether an address is one of the internet, also inside one that only wraps another."""
     address = ipaddress.ip_address(text.partition("%")[0])
-    return all(each.is_global and not each.is_multicast for each in (address, *_within(address)))
+    return all(
+        each.is_global and not each.is_multicast and not any(each in local for local in _LOCAL)
+        for each in (address, *_within(address))
+    )
 
 
 def resolved(host: str, port: int) -> list[str]:
@@ -87,6 +95,6 @@ def _within(address: Address) -> list[Any]:
     if isinstance(address, ipaddress.IPv4Address):
         return []
     found = [address.ipv4_mapped, address.sixtofour, *(address.teredo or ())]
-    if address in _NAT64:
+    if any(address in network for network in _WRAPPING):
         found.append(ipaddress.IPv4Address(int(address) & _LAST_32_BITS))
     return [each for each in found if each is not None]

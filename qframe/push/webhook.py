@@ -6,19 +6,18 @@ import weakref
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
-from typing import Final, cast
+from typing import Final
 from urllib.parse import urlsplit
 
 import httpcore2
 
 from qframe.clock import Clock
-from qframe.codec import RAW, TYPE_HEADER
 from qframe.errors import BadUrl, QFrameError
-from qframe.message import Message
+from qframe.push.addresses import CheckedAddresses, is_public
+from qframe.push.contents import PushContent
+from qframe.push.signatures import secrets_of, signature
+from qframe.push.timed_connections import RequestEnd, TimedConnections
 from qframe.retry import NeedRetry
-from qframe.runtime.handler.attempt import Attempt
-from qframe.web.push.addresses import CheckedAddresses, is_public
-from qframe.web.push.signatures import secrets_of, signature
 
 LONGEST_WAIT_S: Final = 3600.0
 KEPT_S: Final = 30.0
@@ -48,7 +47,7 @@ class Webhook:
     Args:
         url: where they are sent.
         secrets: what they are signed with, as of `secrets_of`.
-        timeout_s: how long a connection, or each step of a request, may take, in seconds.
+        timeout_s: how long a request may take, in seconds.
         concurrency: how many requests are open at once at most.
         private: whether any address, and `http`, is allowed.
         clock: the time of signatures.
@@ -71,14 +70,16 @@ class Webhook:
         self._timeout_s = timeout_s
         self._clock = clock
         self._terms = {"timeout": dict.fromkeys(("connect", "read", "write", "pool"), timeout_s)}
+        self._limit = RequestEnd()
+        network = httpcore2.SyncBackend() if private else CheckedAddresses()
         self._pool = httpcore2.ConnectionPool(
             max_connections=concurrency, keepalive_expiry=KEPT_S,
-            network_backend=None if private else CheckedAddresses(),
+            network_backend=TimedConnections(network, self._limit, clock),
         )  # fmt: skip
         weakref.finalize(self, self._pool.close)
 
-    def send(self, message: Message) -> None:
-        """Sends a message; returns when the receiver has taken it.
+    def send(self, content: PushContent) -> None:
+        """Sends a request; returns when the receiver has taken it.
 
         Raises:
             WebhookRefused: if it has not.
@@ -86,22 +87,16 @@ class Webhook:
             NeedRetry: if it says when it may be asked again.
             WebhookGone: if it wants no more.
         """
-        delivery = cast("Attempt", message).delivery
         at_s = self._clock.now_ms() // 1000
-        is_raw = (delivery.headers or {}).get(TYPE_HEADER) == RAW
-        headers: dict[bytes | str, bytes | str] = {
-            "content-type": "application/octet-stream" if is_raw else "application/json",
+        headers: dict[bytes | str, bytes | str] = dict(content.headers.items())
+        headers |= {
             "user-agent": "qframe",
-            "webhook-id": message.id,
+            "webhook-id": content.id,
             "webhook-timestamp": str(at_s),
-            "webhook-signature": signature(self._secrets, message.id, at_s, delivery.body),
-            "qframe-topic": message.topic,
-            "qframe-attempt": str(message.attempt),
+            "webhook-signature": signature(self._secrets, content.id, at_s, content.body),
         }
-        if message.key is not None:
-            headers["qframe-key"] = _in_ascii(message.key)
         try:
-            status, answered, text = self._post(headers, delivery.body)
+            status, answered, text = self._post(headers, content.body)
         except (
             httpcore2.NetworkError,
             httpcore2.ProtocolError,
@@ -116,12 +111,15 @@ class Webhook:
     ) -> tuple[int, dict[str, str], str]:
         until_s = self._clock.monotonic_s() + self._timeout_s
         read = b""
-        with self._pool.stream(
-            "POST", self._url, headers=headers, content=body, extensions=self._terms
-        ) as response:
+        with (
+            self._limit.ending(until_s),
+            self._pool.stream(
+                "POST", self._url, headers=headers, content=body, extensions=self._terms
+            ) as response,
+        ):
             for part in response.iter_stream():
                 read += part
-                if len(read) >= MOST_READ or self._clock.monotonic_s() >= until_s:
+                if len(read) >= MOST_READ:
                     break
         answered = {
             name.decode().lower(): value.decode("latin-1") for name, value in response.headers
@@ -182,20 +180,16 @@ def _checked(url: str, *, private: bool) -> str:
     if private:
         return shown
     if parts.scheme != "https":
-        raise refuse("its messages could be read on their way", "use https, or allow private=True")
+        raise refuse(
+            "its messages could be read on their way",
+            "use https, or allow private=True (--private)",
+        )
     try:
         is_allowed = is_public(host)
     except ValueError:
         is_allowed = host.rstrip(".").lower() != "localhost"
     if not is_allowed:
-        raise refuse("it is not a public address", "name a public one, or allow private=True")
+        raise refuse(
+            "it is not a public address", "name a public one, or allow private=True (--private)"
+        )
     return shown
-
-
-def _in_ascii(key: str) -> str:
-    """A key as the value of a header: other characters than printable ASCII as %XX of UTF-8."""
-    return "".join(
-        one if one.isascii() and one.isprintable() and one != "%"
-        else "".join(f"%{byte:02X}" for byte in one.encode())
-        for one in key
-    )  # fmt: skip

@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 over HTTP as messages: binary, structured and batched.
+"""CloudEvents 1.0 over HTTP as messages, and messages as CloudEvents: binary, structured, batched.
 
 Source: the CloudEvents specification, its JSON event format and its HTTP protocol binding.
 
@@ -9,22 +9,28 @@ Source: the CloudEvents specification, its JSON event format and its HTTP protoc
 | `partitionkey` | the key |
 | `sequence`, where `sequencetype` is `Integer` | the sequence |
 | all attributes | headers `ce-id`, `ce-source`, `ce-type`, `content-type` and so on |
+
+On its way out a message that came as an event has the attributes that it came with. Any other one
+has its own id, `/topics/` and its topic as source, the type `qframe.message`, the time at which it
+was published, and its key as `partitionkey`.
 """
 
 from __future__ import annotations
 
 import re
-from base64 import b64decode
+from base64 import b64decode, b64encode
 from binascii import Error as NotBase64
-from collections.abc import Mapping
-from datetime import datetime
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
 from hashlib import sha256
 from typing import Any, Final
-from urllib.parse import unquote
+from urllib.parse import quote, unquote
 
 import msgspec
 
+from qframe.codec import RAW, TYPE_HEADER
 from qframe.errors import BadOption
+from qframe.message import Delivery
 from qframe.producing.outgoing import Outgoing
 
 STRUCTURED: Final = "application/cloudevents+json"
@@ -32,7 +38,8 @@ BATCHED: Final = "application/cloudevents-batch+json"
 _NAME = re.compile(r"[a-z0-9]+")
 _JSON_TYPE = re.compile(r"(application|text)/json|[\w.!#$&^-]+/[\w.!#$&^-]+\+json")
 _REQUIRED: Final = ("specversion", "id", "source", "type")
-_decode = msgspec.json.decode
+_UNCHANGED: Final = "!#$&'()*+,-./:;<=>?@[\\]^_`{|}~"
+_decode, _encode = msgspec.json.decode, msgspec.json.encode
 
 
 def binary(headers: Mapping[str, str], body: bytes) -> Outgoing:
@@ -77,6 +84,54 @@ def batched(body: bytes, most: int) -> list[Outgoing]:
     if len(events) > most:
         raise _wrong("batch", f"of {len(events)} events", f"it may have {most}")
     return [_event(event) for event in events]
+
+
+def binary_of(topic: str, delivery: Delivery) -> tuple[dict[str, str], bytes]:
+    """The headers and the body of a request that has a message as an event."""
+    attributes = _attributes_of(topic, delivery)
+    headers = {"content-type": attributes.pop("datacontenttype")}
+    headers |= {f"ce-{name}": quote(value, _UNCHANGED) for name, value in attributes.items()}
+    return headers, delivery.body
+
+
+def structured_of(topic: str, delivery: Delivery) -> bytes:
+    """A message as an event in JSON."""
+    return _encode(_event_of(topic, delivery))
+
+
+def batched_of(topic: str, deliveries: Sequence[Delivery]) -> bytes:
+    """Messages as a list of events in JSON."""
+    return _encode([_event_of(topic, delivery) for delivery in deliveries])
+
+
+def _event_of(topic: str, delivery: Delivery) -> dict[str, Any]:
+    event: dict[str, Any] = {**_attributes_of(topic, delivery)}
+    if _is_raw(delivery):
+        event["data_base64"] = b64encode(delivery.body).decode()
+    else:
+        event["data"] = msgspec.Raw(delivery.body)
+    return event
+
+
+def _attributes_of(topic: str, delivery: Delivery) -> dict[str, str]:
+    headers = delivery.headers or {}
+    kind = "application/octet-stream" if _is_raw(delivery) else "application/json"
+    attributes = {"datacontenttype": headers.get("content-type", kind)}
+    if all(_header(name) in headers for name in _REQUIRED):
+        own = {name[3:]: value for name, value in headers.items() if name.startswith("ce-")}
+        return {**attributes, **own}
+    at = datetime.fromtimestamp(delivery.published_at_ms / 1000, UTC)
+    attributes |= {
+        "specversion": "1.0", "id": delivery.id, "source": f"/topics/{topic}",
+        "type": "qframe.message", "time": at.isoformat(timespec="milliseconds"),
+    }  # fmt: skip
+    if delivery.key is not None:
+        attributes["partitionkey"] = delivery.key
+    return attributes
+
+
+def _is_raw(delivery: Delivery) -> bool:
+    return (delivery.headers or {}).get(TYPE_HEADER) == RAW
 
 
 def _event(event: Any) -> Outgoing:

@@ -13,7 +13,10 @@
   signatures, so a secret is replaced without a gap: the new one is added here, then put in place of
   the old one at the receiver, then the old one is removed here.
 * The body is the message's, byte by byte. `qframe-topic`, `qframe-key` and `qframe-attempt` tell
-  the rest; other headers of the message are not passed on.
+  the rest; other headers of the message are not passed on. With `events=` it is a CloudEvent, or a
+  list of them: then the consumer is one of batches.
+* A request ends in time however slowly its answer comes: each step of its connection has what is
+  left of it (`timed_connections`).
 
 The answers:
 
@@ -30,7 +33,7 @@ nowhere. `private=True` allows any address, and `http`, for receivers in one's o
 Source: https://www.standardwebhooks.com, "Standard Webhooks" specification 1.0.0.
 """
 
-from qframe.web.push.push import push
-from qframe.web.push.webhook import Webhook, WebhookRefused
+from qframe.push.push import push
+from qframe.push.webhook import Webhook, WebhookRefused
 
 __all__ = ["Webhook", "WebhookRefused", "push"]

@@ -1,0 +1,69 @@
+"""The contents of requests: a message as it is, or messages as CloudEvents."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from hashlib import sha256
+from typing import Final, Literal, NamedTuple, cast
+
+from qframe.cloud_events import BATCHED, STRUCTURED, batched_of, binary_of, structured_of
+from qframe.codec import RAW, TYPE_HEADER
+from qframe.message import Delivery, Message
+from qframe.runtime.handler.attempt import Attempt
+
+Events = Literal["binary", "structured", "batched"]
+EVENTS: Final = ("binary", "structured", "batched")
+
+
+class PushContent(NamedTuple):
+    """The content of a request.
+
+    Attributes:
+        id: names it to its receiver; the same at each attempt.
+        headers: what it has beside the signature.
+        body: its body.
+    """
+
+    id: str
+    headers: dict[str, str]
+    body: bytes
+
+
+def content_of(message: Message, events: Events | None) -> PushContent:
+    """A message as the content of a request."""
+    delivery = _delivery(message)
+    headers = {"qframe-topic": message.topic, "qframe-attempt": str(message.attempt)}
+    if message.key is not None:
+        headers["qframe-key"] = _in_ascii(message.key)
+    if events == "binary":
+        more, body = binary_of(message.topic, delivery)
+        return PushContent(message.id, headers | more, body)
+    if events == "structured":
+        headers["content-type"] = STRUCTURED
+        return PushContent(message.id, headers, structured_of(message.topic, delivery))
+    is_raw = (delivery.headers or {}).get(TYPE_HEADER) == RAW
+    headers["content-type"] = "application/octet-stream" if is_raw else "application/json"
+    return PushContent(message.id, headers, delivery.body)
+
+
+def batch_of(messages: Sequence[Message]) -> PushContent:
+    """Messages as the content of one request; the same ones have the same id."""
+    topic = messages[0].topic
+    digest = sha256("\n".join(message.id for message in messages).encode()).hexdigest()
+    body = batched_of(topic, [_delivery(message) for message in messages])
+    return PushContent(
+        f"batch-{digest[:40]}", {"qframe-topic": topic, "content-type": BATCHED}, body
+    )
+
+
+def _delivery(message: Message) -> Delivery:
+    return cast("Attempt", message).delivery
+
+
+def _in_ascii(key: str) -> str:
+    """A key as the value of a header: other characters than printable ASCII as %XX of UTF-8."""
+    return "".join(
+        one if one.isascii() and one.isprintable() and one != "%"
+        else "".join(f"%{byte:02X}" for byte in one.encode())
+        for one in key
+    )  # fmt: skip

@@ -1,0 +1,132 @@
+"""Messages that are sent as CloudEvents, and receivers that take their time."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from base64 import b64encode
+from typing import Any
+
+import pytest
+from receiving import NEW, OLD, QUICK, Receiver
+from standardwebhooks import Webhook
+
+from qframe import Batch, Outgoing, QFrame, Topic
+from qframe.errors import BadOption
+from qframe.push import push
+
+FEED = Topic("feed", slots=2)
+PARTS = ("specversion", "id", "source", "type", "partitionkey")
+CAME = {
+    "ce-specversion": "1.0", "ce-id": "7", "ce-source": "/shop", "ce-type": "order.paid",
+    "ce-subject": "Euro \u20ac", "content-type": "application/vnd.x+json",
+}  # fmt: skip
+
+
+def events(app: QFrame, receiver: Receiver, mode: Any, **options: Any) -> None:
+    push(
+        app, FEED, "p", receiver.url, secrets=[OLD, NEW], private=True, backoff=QUICK,
+        events=mode, **options,
+    )  # fmt: skip
+
+
+def verified(receiver: Receiver) -> list[tuple[dict[str, str], Any]]:
+    """The requests that came, each signed by both secrets."""
+    for headers, body in receiver.got:
+        for secret in (OLD, NEW):
+            Webhook(secret).verify(body, headers)
+    return [(headers, json.loads(body)) for headers, body in receiver.got]
+
+
+def test_binary_mode_has_attributes_in_headers(app: QFrame, receiver: Receiver) -> None:
+    events(app, receiver, "binary")
+    app.publish(FEED, {"n": 1}, key="k\u00e4", id="mine")
+    app.publish(FEED, {"n": 2}, id="other", headers=CAME)
+    app.run(burst=True)
+    found = {headers["webhook-id"]: (headers, body) for headers, body in verified(receiver)}
+    headers, body = found["mine"]
+    assert [headers[f"ce-{name}"] for name in PARTS] == [
+        "1.0", "mine", "/topics/feed", "qframe.message", "k%C3%A4",
+    ]  # fmt: skip
+    assert (headers["content-type"], body) == ("application/json", {"n": 1})
+    assert headers["ce-time"].endswith("+00:00")
+    headers, body = found["other"]
+    assert headers["ce-subject"] == "Euro%20%E2%82%AC"
+    assert {name: headers[name] for name in CAME if name != "ce-subject"} == {
+        name: each for name, each in CAME.items() if name != "ce-subject"
+    }
+
+
+def test_structured_mode_has_the_event_in_the_body(app: QFrame, receiver: Receiver) -> None:
+    events(app, receiver, "structured")
+    app.publish(FEED, {"n": 2**60}, id="json", headers=CAME)
+    app.publish(FEED, b"\xff", id="bytes", key="k")
+    app.run(burst=True)
+    found = {headers["webhook-id"]: (headers, body) for headers, body in verified(receiver)}
+    assert {headers["content-type"] for headers, _ in found.values()} == {
+        "application/cloudevents+json"
+    }
+    assert found["json"][1] == {
+        "specversion": "1.0", "id": "7", "source": "/shop", "type": "order.paid",
+        "subject": "Euro \u20ac", "datacontenttype": "application/vnd.x+json", "data": {"n": 2**60},
+    }  # fmt: skip
+    event = found["bytes"][1]
+    assert (event["data_base64"], event["datacontenttype"]) == (
+        b64encode(b"\xff").decode(), "application/octet-stream"
+    )  # fmt: skip
+    assert [event[name] for name in PARTS] == [
+        "1.0", "bytes", "/topics/feed", "qframe.message", "k",
+    ]  # fmt: skip
+
+
+def test_batched_mode_has_many_events_and_one_that_is_refused_is_dead_alone(
+    app: QFrame, receiver: Receiver
+) -> None:
+    receiver.answer = lambda headers, body: (400 if b'"data":5}' in body else 204, {})
+    events(app, receiver, "batched", batch=Batch(4, "20ms"), max_attempts=1)
+    app.publish_many(FEED, [Outgoing(number, key="k", id=f"m{number}") for number in range(8)])
+    app.run(drain=True)
+    found = verified(receiver)
+    assert {headers["content-type"] for headers, _ in found} == {
+        "application/cloudevents-batch+json"
+    }
+    taken = [event["data"] for _, body in found if all(each["data"] != 5 for each in body)
+             for event in body]  # fmt: skip
+    assert sorted(taken) == [0, 1, 2, 3, 4, 6, 7]
+    assert [letter.id for letter in app.admin.dead(FEED, "p")] == ["m5"]
+
+
+def test_a_wrong_mode_is_refused(app: QFrame, receiver: Receiver) -> None:
+    with pytest.raises(BadOption, match="no content mode"):
+        events(app, receiver, "cloud")
+    with pytest.raises(BadOption, match="one message unless events are batched"):
+        events(app, receiver, "structured", batch=Batch(4, "20ms"))
+
+
+def test_a_receiver_that_answers_byte_by_byte_is_left_in_time(app: QFrame) -> None:
+    """Each byte comes soon enough for a limit on silence, and the head has no end."""
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        ended = threading.Event()
+
+        def dribble() -> None:
+            connection, _ = server.accept()
+            with connection:
+                try:
+                    while not ended.wait(0.05):
+                        connection.sendall(b"H")
+                except OSError:
+                    return
+
+        thread = threading.Thread(target=dribble)
+        thread.start()
+        try:
+            url = f"http://127.0.0.1:{server.getsockname()[1]}/"
+            push(app, FEED, "p", url, secrets=OLD, private=True, timeout=0.5, max_attempts=1)
+            app.publish(FEED, 1, key="k")
+            app.run(drain=True)
+            [letter] = app.admin.dead(FEED, "p")
+        finally:
+            ended.set()
+            thread.join()
+    assert "cannot be reached" in str(letter.error)
