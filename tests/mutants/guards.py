@@ -14,6 +14,7 @@ from mutants.mutant import (
     UNIT,
     Mutant,
     conforms,
+    inside,
 )  # fmt: skip
 
 GUARDS: Final = [
@@ -151,6 +152,13 @@ GUARDS: Final = [
         "    return delivery.slot, delivery.subject, delivery.receipt\n",
         "    return 0, delivery.subject, delivery.receipt\n",
         UNIT + "test_lanes.py",
+    ),
+    Mutant(
+        "a topic that is deleted while it is declared is not there then",
+        "stores/sql/topics.py",
+        '    .with_for_update(),\n    "ns n",\n)  # who deletes',
+        '    ,\n    "ns n",\n)  # who deletes',
+        inside("postgres"),
     ),
     Mutant(
         "a run goes back from its lowest number on",
