@@ -51,15 +51,12 @@ class RedisServer:
             raise SystemExit("redis-server is not installed; the Redis benchmarks start their own")
         self.folder = tempfile.TemporaryDirectory()
         self.port = free_port()
-        self.process = subprocess.Popen(
-            [
-                program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
-                "--appendonly", "no", "--dir", self.folder.name,
-            ],
-            stdout=subprocess.DEVNULL,
-        )  # fmt: skip
+        self._command = [
+            program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
+            "--appendonly", "no", "--dir", self.folder.name,
+        ]  # fmt: skip
         self.client = redis.Redis(port=self.port)
-        self._wait()
+        self._start()
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -77,6 +74,16 @@ class RedisServer:
     def version(self) -> str:
         """Its version."""
         return str(self._info("server")["redis_version"])
+
+    def lose_all(self) -> None:
+        """Kills it, and starts it again: it has kept nothing."""
+        self.process.kill()
+        self.process.wait()
+        self._start()
+
+    def _start(self) -> None:
+        self.process = subprocess.Popen(self._command, stdout=subprocess.DEVNULL)
+        self._wait()
 
     def empty(self) -> None:
         """Forgets everything."""

@@ -11,6 +11,9 @@ Then, beside the most that wait, one worker process handles 20,000 timers that a
 none early, none lost, none twice, and how late each handler began. The bars are 10 ms at the median
 and 50 ms at 99 %, on a machine that does nothing else.
 
+`--fault flush` empties Redis half-way through those 30 s, `--fault kill` kills it and starts it
+again, with nothing in it: beside a database, timers are to be none the worse for it.
+
 `--store` takes redis, sqlite or postgres, and `--timers-db` a database beside Redis: sqlite or
 postgres. The URL of an empty store in place of either is measured as it is, one count after the
 other, and without its server's CPU.
@@ -25,6 +28,7 @@ import random
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -62,6 +66,7 @@ def main() -> None:
     made.add_argument("--turns", type=int, default=5, help="of each count, the least is told")
     made.add_argument("--due", type=int, default=20_000)
     made.add_argument("--within", type=float, default=30.0, metavar="SECONDS")
+    made.add_argument("--fault", choices=["flush", "kill"], help="what happens to Redis meanwhile")
     made.add_argument("--serve", help=argparse.SUPPRESS)
     made.add_argument("--calls-file", help=argparse.SUPPRESS)
     options = made.parse_args()
@@ -74,7 +79,8 @@ def main() -> None:
         counts = counts[-1:]  # one empty store
     with ExitStack() as stack:
         measured = [Measured(stack, options, count) for count in counts]
-        grows(measured, options)
+        if options.turns:
+            grows(measured, options)
         if options.due:
             is_late(measured[-1], options)
 
@@ -115,6 +121,12 @@ class Measured:
     def bare_us(self, act: Callable[[Bare, int, Callable[[], float]], float], calls: int) -> float:
         """The same of the store's index alone."""
         return act(self._bare, calls, self._cpu_s) / calls * 1e6
+
+    def harm_redis(self, fault: str) -> None:
+        """Takes all from Redis that is in it."""
+        for server in self._servers:
+            if isinstance(server, RedisServer):
+                server.empty() if fault == "flush" else server.lose_all()
 
     def _cpu_s(self) -> float:
         return time.process_time() + sum(server.cpu_s() for server in self._servers)
@@ -252,6 +264,11 @@ def is_late(measured: Measured, options: argparse.Namespace) -> None:
             while not calls.read_text():
                 time.sleep(0.05)
             due_ms = _set_due(app, options)
+            if options.fault:
+                half_way_s = max(
+                    0.0, min(due_ms.values()) / 1000 + options.within / 2 - time.time()
+                )
+                threading.Timer(half_way_s, measured.harm_redis, (options.fault,)).start()
             taken = _await(calls, len(due_ms) + 1, options.within + 60)
         finally:
             worker.terminate()
@@ -264,7 +281,8 @@ def is_late(measured: Measured, options: argparse.Namespace) -> None:
         "early": sum(each < -1 for each in late), "lost": sum(key not in handled for key in due_ms),
         "twice": sum(count > 1 for count in handled.values()), "p50_ms": round(p50, 1),
         "p99_ms": round(p99, 1), "max_ms": round(late[-1] if late else 0.0, 1),
-        "bars_ms": [BAR_P50_MS, BAR_P99_MS], "load": round(os.getloadavg()[0], 1),
+        "bars_ms": [BAR_P50_MS, BAR_P99_MS], "fault": options.fault,
+        "load": round(os.getloadavg()[0], 1),
     })  # fmt: skip
 
 

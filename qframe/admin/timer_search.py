@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from datetime import datetime
 from typing import Final, NamedTuple, TypedDict
 
@@ -118,7 +118,7 @@ def found_timers(
         hits = searched(store, [topic], query, place=place, limit=most, look=max(1, look))
         return Hits([each for each in hits.records if chosen.fits(each)], hits.looked, hits.place)
     if query.key is not None and topic.has_subjects:
-        found = [each for each in store.timer(topic, query.key) if chosen.fits(each)]
+        found = [each for each in _candidates(store, topic, chosen) if chosen.fits(each)]
         return Hits(found[:most], len(found), None)
     records: list[Record] = []
     looked = 0
@@ -153,14 +153,15 @@ def change_all(
         )  # fmt: skip
     began_ms = store.now_ms(topic)
     seen: set[int] = set()  # moved to a later time, a timer is met again
-    for record in _each(store, topic, chosen, None, STEP):
+    for record in _candidates(store, topic, chosen):
         counts.looked += 1
         subject = record.subject
         if subject is not None and chosen.fits(record) and record.published_at_ms <= began_ms:
             name = hash((record.slot, subject))
             if name not in seen:
                 seen.add(name)
-                outcome = change(record, subject)
+                is_held = record.state == "doing"
+                outcome = Moved.DOING if is_held else change(record, subject)
                 counts.done += outcome is Moved.DONE
                 counts.doing += outcome is Moved.DOING
                 counts.gone += outcome is Moved.ABSENT
@@ -200,6 +201,14 @@ def read_place(text: str) -> TimerPlace:
         raise BadOption(
             "place", text, "it is not where a page has ended", "give the place as it was printed"
         ) from error
+
+
+def _candidates(store: Store, topic: Topic, chosen: CheckedChoice) -> Iterable[Record]:
+    """The timers to look at: those of a key, or all that are due in the span."""
+    key = chosen.query.key
+    if key is not None and topic.has_subjects:
+        return store.timer(topic, key)
+    return _each(store, topic, chosen, None, STEP)
 
 
 def _each(

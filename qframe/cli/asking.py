@@ -15,7 +15,7 @@ def ask(question: str) -> None:
     sys.stderr.write(f"{question} [y/N] ")
     sys.stderr.flush()
     if sys.stdin.readline().strip().lower() not in ("y", "yes"):
-        sys.stderr.write("nothing dropped\n")
+        sys.stderr.write("nothing was changed\n")
         raise typer.Exit(1)
 
 

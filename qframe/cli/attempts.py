@@ -40,7 +40,7 @@ def say_attempts(each: Explanation) -> None:
         say("  how its attempts before these ended is not kept any more")
     for one in history:
         text = ended(one, names_group=each.group is None)
-        _say_folded(f"{second(one.ended_ms)}Z {text}", "  ")
+        _say_folded(f"{second(one.ended_ms)} {text}", "  ")
         if one.error is not None:
             _say_folded(one.error if one.place is None else f"{one.error} ({one.place})", "    ")
 

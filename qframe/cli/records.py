@@ -34,7 +34,7 @@ def body_text(record: Record, limit: int | None = CUT_AT) -> str:
 def second(ms: int | None) -> str | None:
     """A moment in UTC, to the second, for tables."""
     text = moment(ms)
-    return text if text is None or "since" in text else f"{text[:10]} {text[11:19]}"
+    return text if text is None or "since" in text else f"{text[:10]} {text[11:19]}Z"
 
 
 def why(record: Record, now_ms: int) -> str:

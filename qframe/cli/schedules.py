@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -14,9 +15,11 @@ from qframe.app.qframe import QFrame
 from qframe.cli.asking import ask
 from qframe.cli.commands import Commands
 from qframe.cli.flags import AsJson, By, Limit, Yes
-from qframe.cli.output import say, say_json, table
+from qframe.cli.output import facts, say, say_json, table
+from qframe.cli.records import second
+from qframe.cli.search import header_of
 from qframe.cli.target import Target, coordinated, targeted
-from qframe.cli.times import moment_of
+from qframe.cli.times import length, moment_of
 from qframe.clock import moment
 from qframe.errors import BadOption, QFrameError
 from qframe.schedules.preview import Preview, Tick
@@ -66,7 +69,7 @@ def list_schedules(
             [
                 (
                     each.name, each.timing.when, each.timing.tz, each.template.topic,
-                    moment(each.next_tick_ms), each.progress.fired, each.progress.missed,
+                    second(each.next_tick_ms), each.progress.fired, each.progress.missed,
                     _state_of(each),
                 )
                 for each in found
@@ -100,6 +103,11 @@ def put(
     body: Annotated[
         str | None, typer.Option(metavar="JSON", help="Their body; {tick} is the tick's time.")
     ] = None,
+    header: Annotated[
+        list[str] | None, typer.Option(metavar="NAME=VALUE", help="A header; may be repeated.")
+    ] = None,
+    tag: Annotated[list[str] | None, typer.Option(metavar="TAG", help="A tag.")] = None,
+    priority: Annotated[int, typer.Option(metavar="N", help="Their priority.")] = 0,
     catch_up: Annotated[
         str, typer.Option(metavar="RULE", help="none, latest or all: which late ticks fire.")
     ] = "latest",
@@ -117,8 +125,10 @@ def put(
     as_json: AsJson = False,
 ) -> None:
     """Makes a schedule, or changes it to this."""
+    headers = {name: value or "" for name, value in map(header_of, header or ())}
     options: Any = {
-        "tz": tz, "key": key, "catch_up": catch_up, "window": window, "overlap": overlap,
+        "tz": tz, "key": key, "headers": headers or None, "tags": tag or None,
+        "priority": priority, "catch_up": catch_up, "window": window, "overlap": overlap,
         "jitter": jitter, "exclude": exclude or (), "dst": dst, "note": note,
         "body": None if body is None else _json_of(body),
         "start": None if start is None else moment_of(start, "start"),
@@ -225,7 +235,7 @@ def delete(
         if app.schedules.get(name) is None:
             raise _unknown(name)
         if not yes:
-            ask(f"delete the schedule {name}?")
+            ask(f"Delete the schedule {name}?")
         gone = admin.delete_schedule(name)
     if as_json:
         say_json(_facts(gone))
@@ -277,13 +287,32 @@ def _state_of(schedule: Schedule) -> str:
 
 
 def _show(schedule: Schedule, *, as_json: bool) -> None:
-    facts = _facts(schedule)
     if as_json:
-        say_json(facts)
+        say_json(_facts(schedule))
         return
-    for name, value in facts.items():
-        if value not in (None, "", [], {}):
-            say(f"{name:<11} {value}")
+    timing, template, rules = schedule.timing, schedule.template, schedule.rules
+    progress, next_ms = schedule.progress, schedule.next_tick_ms
+    local = (
+        "" if next_ms is None or timing.tz == "UTC" else f", {timing.local(next_ms):%H:%M} there"
+    )
+    by = f"by {schedule.changed_by}" if schedule.changed_by else ""
+    given = {
+        "name": schedule.name, "state": _state_of(schedule), "when": timing.when,
+        "words": in_words(timing), "next": next_ms and f"{second(next_ms)}{local}",
+        "last": second(progress.last_tick_ms), "topic": template.topic, "key": template.key,
+        "body": None if template.body is None else json.dumps(template.body, ensure_ascii=False),
+        "headers": ", ".join(f"{name}={text}" for name, text in (template.headers or {}).items()),
+        "tags": ", ".join(template.tags), "priority": template.priority,
+        "catch-up": f"{rules.catch_up}, within {length(rules.window_ms / 1000)}",
+        "overlap": rules.overlap, "jitter": rules.jitter_ms and length(rules.jitter_ms / 1000),
+        "start": second(timing.start_ms), "end": second(timing.end_ms),
+        "exclude": ", ".join(timing.exclude), "clocks": timing.dst, "note": schedule.note,
+        "declared": "in code" if schedule.declared else None,
+        "ticks": f"{progress.fired} fired, {progress.missed} missed, {progress.skipped} skipped, "
+        f"{progress.dropped} dropped, {len(progress.held)} held back",
+        "error": progress.error, "changed": f"{second(schedule.changed_ms)} {by}",
+    }  # fmt: skip
+    facts((name, value) for name, value in given.items() if value)
 
 
 def _show_preview(found: Preview) -> None:

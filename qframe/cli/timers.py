@@ -9,6 +9,7 @@ from typing import Annotated, Any, Final
 import msgspec
 import typer
 
+from qframe.admin.admin import Admin
 from qframe.admin.search import LOOK
 from qframe.admin.timer_search import TIMER_STATES, TimerChanges, TimerChoice
 from qframe.admin.timer_status import TimerStatus
@@ -25,7 +26,8 @@ from qframe.cli.timer_import import import_timers
 from qframe.cli.times import duration_of, moment_of
 from qframe.clock import moment
 from qframe.errors import BadBody, BadOption
-from qframe.outcomes import Moved
+from qframe.outcomes import Moved, Outcome
+from qframe.retry import checked_times
 
 timers: Final = typer.Typer(
     cls=Commands, no_args_is_help=True, help="Timers: lists, sets, moves and cancels them."
@@ -153,15 +155,20 @@ def add(
     The topic's kind says what becomes of one that the key has already.
     """
     headers = {name: value or "" for name, value in map(header_of, header or ())}
+    delay_ms, due_ms = checked_times(duration_of(delay), _moment("at", at))
     with target.opened() as app:
         published = app.timers.schedule(
             topic, _json_of(body), key=key, id=message_id, headers=headers or None,
             tags=tag or None, at=_moment("at", at), delay=duration_of(delay),
         )  # fmt: skip
+        if delay_ms is not None:
+            due_ms = app.store.now_ms(app.store.topic(topic)) + delay_ms
     if as_json:
         say_json({"topic": topic, "id": published.id, "outcome": str(published.outcome)})
-    else:
-        say(f"{published.outcome} {published.id} in {topic}")
+        return
+    is_due_then = published.outcome in (Outcome.STORED, Outcome.REPLACED)
+    due = f", due {second(due_ms)}" if is_due_then else ""
+    say(f"{published.outcome} {published.id} in {topic}{due}")
 
 
 @timers.command()
@@ -177,6 +184,10 @@ def edit(
     as_json: AsJson = False,
 ) -> None:
     """Replaces a timer's time, or its body, or both in one step."""
+    if body is None and at is None and delay is None:
+        raise BadOption(
+            "command", "timers edit", "it needs a change", "give --body, --at or --delay"
+        )
     content = msgspec.UNSET if body is None else _json_of(body)
     with target.acting(by) as (_, admin):
         moved = admin.edit_timer(
@@ -194,7 +205,7 @@ def move(
     at: At = None,
     delay: Delay = None,
     shift: Annotated[
-        str | None, typer.Option(metavar="DURATION", help="With --all: later by this; -1h: earlier")
+        str | None, typer.Option(metavar="DURATION", help="Later by this; -1h: earlier.")
     ] = None,
     everything: All = False,
     message_id: OfId = None,
@@ -214,10 +225,8 @@ def move(
     _check_one_or_all("timers move", key, everything)
     with target.acting(by) as (_, admin):
         if key is not None:
-            if at is None and delay is None:
-                raise BadOption("command", "timers move", "it needs a time", "give --at or --delay")
-            moved = admin.edit_timer(topic, key, at=_moment("at", at), delay=duration_of(delay))
-            _say_moved(topic, key, moved, "moved", as_json=as_json)
+            _say_moved(topic, key, _moved_one(admin, topic, key, at, delay, shift), "moved",
+                       as_json=as_json)  # fmt: skip
             return
         which = _choice(None, message_id, state, tag, header, since, until)
         changes = admin.move_timers(
@@ -225,6 +234,30 @@ def move(
             on_progress=_tell, **which,
         )  # fmt: skip
     _say_changes(topic, changes, "moved", dry_run=dry_run, as_json=as_json)
+
+
+def _moved_one(
+    admin: Admin, topic: str, key: str, at: str | None, delay: str | None, shift: str | None
+) -> Moved:
+    """Moves a timer to a time, or by one.
+
+    Raises:
+        BadOption: unless one of the three is given.
+    """
+    if sum(each is not None for each in (at, delay, shift)) != 1:
+        raise BadOption(
+            "command", "timers move", "it needs one time", "give --at, --delay or --shift"
+        )
+    if shift is None:
+        return admin.edit_timer(topic, key, at=_moment("at", at), delay=duration_of(delay))
+    found = admin.timer(topic, key)
+    if not found:
+        return Moved.ABSENT
+    which: TimerChoice = {"key": key} if found[0].key is not None else {"id": found[0].id}
+    changes = admin.move_timers(topic, shift=duration_of(shift), **which)
+    if changes.done:
+        return Moved.DONE
+    return Moved.DOING if changes.doing else Moved.ABSENT
 
 
 @timers.command()

@@ -25,16 +25,20 @@ def moment_of(text: str, what: str, remedy: str = A_TIME) -> datetime | float:
     """A moment: ISO 8601, or seconds since 1970.
 
     Raises:
-        BadOption: if it is neither; one without a zone is refused where it arrives.
+        BadOption: if it is neither, or has no time zone.
     """
     try:
         return float(text)
     except ValueError:
         pass
     try:
-        return datetime.fromisoformat(text)
+        found = datetime.fromisoformat(text)
     except ValueError:
         raise BadOption(what, text, "it is not a time", remedy) from None
+    if found.tzinfo is None:
+        utc = f"{found.isoformat()}Z"
+        raise BadOption(what, text, "it has no time zone", f"write one: {utc} is UTC")
+    return found
 
 
 def length(seconds: float) -> str:

@@ -102,7 +102,13 @@ class LeaseCoordinator:
 
 
 class LeaseSession:
-    """A member's rows in the store."""
+    """A member's rows in the store.
+
+    Attributes:
+        heard: always true: a member that cannot reach the store cannot pull from it either.
+    """
+
+    heard: bool = True
 
     def __init__(
         self,
@@ -127,11 +133,6 @@ class LeaseSession:
         self._rung = True
         self._lacks = False
         self._awake = threading.Event()
-
-    @property
-    def heard(self) -> bool:
-        """Always true: a member that cannot reach the store cannot pull from it either."""
-        return True
 
     @property
     def certain_until_s(self) -> float:

@@ -221,7 +221,7 @@ class Schedules:
         schedule = self._known(name)
         since_ms, until_ms = moment_ms(since, "since"), moment_ms(until, "until")
         if until_ms > self._store.now_ms(TOPIC) + 1000:
-            raise BadOption("until", until, "it is to come", "give a time that is over")
+            raise BadOption("until", str(until), "it is to come", "give a time that is over")
         timing = schedule.timing
         ticks = list(islice(
             takewhile(lambda tick_ms: tick_ms < until_ms, timing.ticks(since_ms - 1)),
@@ -384,4 +384,7 @@ def _same(old: Schedule, wanted: Schedule) -> bool:
 
 
 def _unknown(name: str) -> BadOption:
-    return BadOption("schedule", name, "there is none of this name", "list them with find()")
+    return BadOption(
+        "schedule", name, "there is none of this name",
+        "list them: app.schedules.find(), or qframe schedules list",
+    )  # fmt: skip

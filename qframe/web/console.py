@@ -226,11 +226,14 @@ class _ConsoleRoutes:
             self._desk.changed()
         if isinstance(done, Job):
             return RedirectResponse(visit.url("jobs", done.number), 303, headers=_HEADERS)
-        return self._back(visit, form, Note(done))
+        return self._back(visit, form, Note(done), form.maybe("then"))
 
-    def _back(self, visit: Visit, form: Form, note: Note) -> Response:
-        """Leads back to the page of a form, with its filter, and a note of what was done."""
-        asked = form.maybe("back") or ""
+    def _back(self, visit: Visit, form: Form, note: Note, then: str | None = None) -> Response:
+        """Leads back to the page of a form, with its filter, and a note of what was done.
+
+        It leads to `then` if the form names it: its own page may be one of something that is gone.
+        """
+        asked = then or form.maybe("back") or ""
         path, _, query = asked.partition("?")
         inside = path.startswith(f"{visit.root}/") and "//" not in path and "\\" not in path
         target = path if inside else visit.url("")

@@ -9,6 +9,8 @@ from qframe.web.rendering import count, span
 from qframe.web.sampler import ChartPoint, GroupLook, Look
 
 LATE_MS: Final = 60_000
+UNLED: Final = "no worker leads, so nothing ticks"
+UNLED_REMEDY: Final = 'start a worker whose app declares a schedule, or has schedules="on"'
 _RECENT_MS: Final = 600_000
 _RANKS: Final = ("bad", "warn", "note")
 
@@ -21,7 +23,7 @@ class Problem(NamedTuple):
         topic, group: where.
         text: what it is.
         remedy: what to do.
-        page: where to do it: `group` or `dead`.
+        page: where to do it: `group`, `dead` or `schedules`.
     """
 
     level: Literal["bad", "warn", "note"]
@@ -38,6 +40,8 @@ def problems_of(look: Look, points: Callable[[str, str], Sequence[ChartPoint]]) 
         problem for each in look.groups if each.totals.group
         for problem in _of_group(each, points(*each.name))
     ]  # fmt: skip
+    if look.unled:
+        found.append(Problem("bad", "", "", UNLED, UNLED_REMEDY, "schedules"))
     return sorted(found, key=lambda one: (_RANKS.index(one.level), one.topic, one.group))
 
 

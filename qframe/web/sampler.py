@@ -20,6 +20,8 @@ from qframe.clock import Clock
 from qframe.errors import CoordinatorUnavailable, QFrameError, StoreUnavailable
 from qframe.options.tuning import tuning_of
 from qframe.roster import Roster
+from qframe.schedules.records import GROUP, next_due_ms
+from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.stores.base import Store
 from qframe.stores.records import Stats
 from qframe.stores.split import times_of
@@ -85,6 +87,7 @@ class Look(NamedTuple):
         topics: the topics, by name.
         groups: their groups.
         workers: the workers; None where whoever knows them could not be asked.
+        unled: whether schedules have ticks to come, and no worker leads.
         error: why it could not be looked; the rest is of the last look that could.
     """
 
@@ -92,6 +95,7 @@ class Look(NamedTuple):
     topics: tuple[TopicTotals, ...] = ()
     groups: tuple[GroupLook, ...] = ()
     workers: tuple[WorkerInfo, ...] | None = None
+    unled: bool = False
     error: QFrameError | None = None
 
     def group(self, topic: str, group: str) -> GroupLook | None:
@@ -159,7 +163,8 @@ class Sampler:
 
     def _taken(self) -> Look:
         store = self._store()
-        topics = [topic for topic in store.topics() if not is_internal(topic.name)]
+        known = store.topics()
+        topics = [topic for topic in known if not is_internal(topic.name)]
         now_ms = times_of(store)
         totals: list[TopicTotals] = []
         groups: list[GroupLook] = []
@@ -175,7 +180,13 @@ class Sampler:
                     rosters.append(GroupRoster(topic, each.group, roster, each.tuning.paused))
                 groups.append(_seen(found, each, roster, len(topic.shared_slots), now_ms(topic)))
         workers = None if rosters is None else tuple(workers_of(rosters))
-        return Look(store.now_ms(), tuple(totals), tuple(groups), workers)
+        unled = any(each.name == SCHEDULES.name for each in known) and self._is_unled(store)
+        return Look(store.now_ms(), tuple(totals), tuple(groups), workers, unled)
+
+    def _is_unled(self, store: Store) -> bool:
+        """Whether schedules have ticks to come, and no worker leads, as far as that is known."""
+        roster = self._roster_of(SCHEDULES, GROUP)
+        return roster is not None and not roster.owners and next_due_ms(store) is not None
 
     def _roster_of(self, topic: Topic, group: str) -> Roster | None:
         if not group:

@@ -176,7 +176,7 @@ class SimulatedWorker:
             if not isinstance(error, _away()) or self._is_ready:
                 raise
         self.coordinator.close()
-        self.process.dead = True
+        self._scheduler.forget(self.process)
         self._on_end()
 
     def _ready(self) -> None:

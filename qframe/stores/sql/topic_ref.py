@@ -33,6 +33,14 @@ TOPIC: Final = Statement(
     _DECLARED.where(topics.c.namespace == bindparam("ns"), topics.c.name == bindparam("n")), "ns n"
 )
 
+# One who deletes it meanwhile would leave nothing to change.
+LOCKED_TOPIC: Final = Statement(
+    _DECLARED.where(
+        topics.c.namespace == bindparam("ns"), topics.c.name == bindparam("n")
+    ).with_for_update(of=topics),
+    "ns n",
+)
+
 _BY_NUMBER: Final = Statement(_DECLARED.where(topics.c.id == bindparam("of")), "of")
 
 _GROWTH_OF: Final = Statement(

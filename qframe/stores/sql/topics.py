@@ -18,7 +18,7 @@ from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import Sort, held, later, log, marks, sequences, slots, topics
 from qframe.stores.sql.sweep import sweep
 from qframe.stores.sql.topic_ref import (
-    TOPIC,
+    LOCKED_TOPIC,
     TopicRef,
     declared,
     declared_of,
@@ -109,11 +109,11 @@ def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
         TopicMismatch: if it has another kind, or has never had so many slots.
     """
     options = TopicOptions.of(topic).to_json().decode()
-    row = transaction.row(TOPIC, (namespace, topic.name))
+    row = transaction.row(LOCKED_TOPIC, (namespace, topic.name))
     number = 0
     if row is None:
         number = take_number(transaction, Sort.TOPICS)
-        row = transaction.row(TOPIC, (namespace, topic.name))  # another may have been faster
+        row = transaction.row(LOCKED_TOPIC, (namespace, topic.name))  # another was faster
     if row is not None:
         known = ref_of(row).topic
         for what, declared, asked, is_same in (

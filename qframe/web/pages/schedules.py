@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Final
 
+from qframe.errors import BadOption
 from qframe.schedules.records import TOPIC
 from qframe.web.desk import Visit
 
@@ -16,5 +17,17 @@ def facts(visit: Visit) -> dict[str, Any]:
     found = visit.admin.schedules(limit=MOST)
     return {
         "title": "Schedules", "schedules": found, "most": MOST, "now_ms": app.store.now_ms(TOPIC),
-        "errors": visit.may("body"),
+        "errors": visit.may("body"), "unled": visit.desk.sampler.look().unled,
+        **_ahead(visit, visit.asked("schedule")),
     }  # fmt: skip
+
+
+def _ahead(visit: Visit, name: str | None) -> dict[str, Any]:
+    """The next ticks of a schedule that was chosen."""
+    if name is None:
+        return {"chosen": None}
+    named = visit.admin.schedules(prefix=name)
+    chosen = next((each for each in named if each.name == name), None)
+    if chosen is None:
+        raise BadOption("schedule", name, "there is none of this name", "look at all of them")
+    return {"chosen": chosen, "ahead": visit.desk.app.schedules.preview(name)}

@@ -135,7 +135,7 @@ def test_what_is_dropped_is_asked_for_and_what_it_held_back_goes_on(
 ) -> None:
     asked = program.run("outbox", "drop", url, "--all", stdin="n\n")
     assert (asked.code, asked.out) == (1, "")
-    assert asked.err == "Drop 4 messages of the outbox for good? [y/N] nothing dropped\n"
+    assert asked.err == "Drop 4 messages of the outbox for good? [y/N] nothing was changed\n"
     assert len(left(engine)) == 8
     assert program.ok("outbox", "drop", url, NONSENSE_ID, "--yes").out == "1 message dropped\n"
     assert NONSENSE_ID not in left(engine)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -24,7 +25,7 @@ def test_a_schedule_is_put_seen_paused_run_and_deleted(program: Program) -> None
     put = program.ok(
         "schedules", "put", "daily", "0 9 * * 1-5", "reports", "--tz", "Europe/Berlin",
         "--body", '{"at": "{tick}"}', "--catch-up", "all", "--exclude", "2026-12-24", "--by", "ann",
-        "--json",
+        "--header", "team=ops", "--tag", "night", "--priority", "3", "--json",
     )  # fmt: skip
     assert (put.json["state"], put.json["changed_by"]) == ("active", "ann")
     assert (put.json["key"], put.json["exclude"]) == ("daily", ["2026-12-24"])
@@ -42,7 +43,14 @@ def test_a_schedule_is_put_seen_paused_run_and_deleted(program: Program) -> None
     [listed] = program.ok("schedules", "list", "--json").json
     assert listed == program.ok("schedules", "show", "daily", "--json").json
     assert "Europe/Berlin" in program.ok("schedules", "list").out
-    assert "0 9 * * 1-5" in program.ok("schedules", "show", "daily").out
+    shown = program.ok("schedules", "show", "daily").out
+    for name, text in (
+        ("when", "0 9 * * 1-5"), ("body", '{"at": "{tick}"}'), ("catch-up", "all, within 24 h"),
+        ("headers", "team=ops"), ("tags", "night"), ("priority", "3"),
+        ("ticks", "0 fired, 0 missed, 0 skipped, 0 dropped, 0 held back"),
+    ):  # fmt: skip
+        assert re.search(rf"^{name} +{re.escape(text)}$", shown, re.MULTILINE), (name, shown)
+    assert re.search(r"^next +\d{4}-\d\d-\d\d 0[78]:00:00Z, 09:00 there$", shown, re.MULTILINE)
     assert program.ok("schedules", "pause", "daily", "--json").json["state"] == "paused"
     with program.app() as app:
         app.store.heartbeat(TOPIC, GROUP, "worker", 0)
@@ -78,7 +86,8 @@ def test_ticks_are_shown_before_they_come_and_after(program: Program) -> None:
         (("put", "x", "61 * * * *", "reports"), "use five fields"),
         (("put", "x", "@daily", "reports", "--body", "{"), "it is not JSON"),
         (("put", "x", "@daily", "nobody"), "nobody has declared it"),
-        (("pause", "x"), "there is none of this name"),
+        (("pause", "x"), "qframe schedules list"),
+        (("put", "x", "@daily", "reports", "--start", "2027-01-01"), "2027-01-01T00:00:00Z is UTC"),
         (("preview",), "give one of the two"),
     ],
 )

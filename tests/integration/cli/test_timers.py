@@ -35,8 +35,17 @@ def test_a_timer_is_set_seen_edited_moved_and_cancelled(program: Program) -> Non
     )
     assert "edited b-1" in edited.out
     assert "edit_timer" in edited.err
-    assert "moved b-1" in program.ok("timers", "move", "bookings", "b-1", "--delay", "9d").out
+    assert "moved b-1" in program.ok("timers", "move", "bookings", "b-1", "--shift=-1d").out
     [shown] = program.ok("timers", "show", "bookings", "b-1", "--json").json
+    assert shown["due"] == "2027-03-31T09:00:00.000Z"
+    later = program.ok("timers", "add", "bookings", "1", "--id", "m-2", "--at", "2027-05-01T09:00Z")
+    assert later.out == "stored m-2 in bookings, due 2027-05-01 09:00:00Z\n"
+    [unnamed] = program.ok("timers", "list", "bookings", "--id", "m-2", "--json").json["found"]
+    subject = unnamed["subject"]
+    assert "moved" in program.ok("timers", "move", "bookings", subject, "--shift", "1h").out
+    assert "2027-05-01 10:00:00Z" in program.ok("timers", "list", "bookings", "--id", "m-2").out
+    absent = program.run("timers", "move", "bookings", "b-9", "--shift", "1h")
+    assert (absent.code, "has no timer b-9" in absent.out) == (1, True)
     assert (shown["state"], shown["group"], shown["id"]) == ("waiting", "mailer", "m-1")
     assert [each["verdict"] for each in shown["history"]] == ["edited", "edited"]
     cancelled = program.ok("timers", "cancel", "bookings", "b-1", "--by", "ann", "--json")
@@ -84,8 +93,10 @@ def test_many_are_imported_moved_and_cancelled(program: Program, tmp_path: Path)
         (("show", "bookings"), "give its key"),
         (("add", "bookings", "1"), "a timer needs a time"),
         (("add", "bookings", "{", "--delay", "1h"), "it is not JSON"),
-        (("edit", "bookings", "a"), "a timer needs a time"),
-        (("move", "bookings", "a"), "give --at or --delay"),
+        (("add", "bookings", "1", "--at", "2027-03-01"), "write one: 2027-03-01T00:00:00Z is UTC"),
+        (("edit", "bookings", "a"), "give --body, --at or --delay"),
+        (("move", "bookings", "a"), "give --at, --delay or --shift"),
+        (("move", "bookings", "a", "--delay", "1h", "--shift", "1h"), "it needs one time"),
         (("move", "bookings"), "or --all"),
         (("move", "bookings", "--all"), "give at= or shift="),
         (("cancel", "events", "a"), "have no name of their own"),

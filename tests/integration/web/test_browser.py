@@ -35,6 +35,27 @@ PAGES = {
     "help": "/help",
     "not-there": "/topics/none",
 }
+ANSWERS = {
+    "overview": "no worker is alive, and",
+    "topic": "billing",
+    "group": "Slots",
+    "seek": "would be handed out from there",
+    "dead": "Reject: card the-body-of-it declined",
+    "key": "What blocks it",
+    "messages": "Looked at",
+    "message": "NeedRetry: the bank sleeps",
+    "dead-letter": "it is dead after 1 attempt",
+    "timers": "timer-2",
+    "schedules": "No worker leads",
+    "workers": "slow / archive",
+    "outbox": "nobody has declared it",
+    "audit": "What was done",
+    "settings": "session_timeout",
+    "help": "go to the audit",
+    "not-there": "nobody has declared it",
+}
+"""What each page says, with script and without."""
+
 SLOW = Topic("slow", kind="ordered", slots=2)
 
 
@@ -165,9 +186,10 @@ def test_with_every_script_blocked_each_page_still_answers_and_acts(
     app, url = shop
     context = browser.new_context(java_script_enabled=False)
     page = context.new_page()
-    for path in PAGES.values():
+    for name, path in PAGES.items():
         page.goto(url + path)
         assert page.locator("h1").first.inner_text()
+        expect(page.locator("main")).to_contain_text(ANSWERS[name])
     page.goto(f"{url}/topics/events/stats")
     page.locator("summary", has_text="Pause this group").click()
     page.get_by_label("why").fill("by hand")

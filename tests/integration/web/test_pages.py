@@ -15,6 +15,8 @@ from consoling import ADDRESSES, BODY, SECRET, browser, forms_of, shop, text_of
 from qframe import QFrame, Topic
 from qframe.admin.rights import ROLES
 from qframe.clock import VirtualClock
+from qframe.schedules.records import GROUP as LEADER
+from qframe.schedules.records import TOPIC as SCHEDULES
 from qframe.web.acts import ACTS
 from qframe.web.pages import PAGES
 
@@ -271,6 +273,34 @@ def test_hostile_bodies_names_and_keys_do_no_harm_to_the_page(tmp_path: Path) ->
         assert len(pages[3].text) < 100_000
         assert len(web.get("/body?topic=evil&id=long").text) == 250_002
         assert "fffe" in web.get("/messages/bytes").text.replace(" ", "")
+
+
+def test_schedules_say_that_nobody_leads_and_when_one_ticks_next(tmp_path: Path) -> None:
+    with QFrame(f"sqlite:///{tmp_path / 'q.db'}") as app:
+        topic = app.declare(Topic("reports", kind="ordered", slots=1))
+        app.schedules.put(
+            "nightly", "30 2 * * *", tz="Europe/Berlin", topic=topic, body=BODY, overlap="skip"
+        )
+        app.schedules.pause("nightly", by="ann")
+        web = browser(app, "viewer")
+        assert "no worker leads" not in web.get("/").text
+        assert "It is paused" in web.get("/schedules?schedule=nightly").text
+        app.schedules.resume("nightly", by="ann")
+        web = browser(app, "viewer")
+        assert "schedules</a> <span>no worker leads, so nothing ticks" in web.get("/").text
+        page = text_of(web.get("/schedules?schedule=nightly").text)
+        for text in (
+            "No worker leads", "At 02:30 every day (Europe/Berlin)", "overlap: skip", "by ann",
+            "so 02:30 is left out; it ticks then at 03:00", "so 02:30 comes twice",
+        ):  # fmt: skip
+            assert text in page
+        assert len(re.findall(r"\d\d:30:00 \+0[12]:00", page)) == 10
+        assert BODY not in page
+        missing = web.get("/schedules?schedule=none")
+        assert (missing.status_code, "there is none of this name" in missing.text) == (400, True)
+        app.store.heartbeat(SCHEDULES, LEADER, "worker", 60_000)
+        app.store.claim(SCHEDULES, LEADER, "worker", {0: "0" * 15 + "1"})
+        assert "no worker leads" not in browser(app).get("/").text
 
 
 def test_a_page_whose_look_is_dear_is_not_looked_at_again_by_itself(app: QFrame) -> None:
