@@ -151,10 +151,13 @@ class GatewayRoutes:
         topic = checked_name(request.path_params["topic"], "topic")
         caller.require("publish", topic)
         kind = content_type(request)
+        key = idempotency_key(request)
         if kind == LINES:
+            if key is not None:
+                why = "it does not hold for a stream of lines"
+                raise BadOption("Idempotency-Key", key, why, "give each line an id")
             lines = self._published_lines(request, caller, topic)
             return LinesResponse(lines)
-        key = idempotency_key(request)
         body = await self._body(request, caller)
         if "ce-specversion" in request.headers:
             items, many = [binary(request.headers, body)], False

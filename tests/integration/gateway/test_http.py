@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import signal
+import socket
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
@@ -11,6 +12,7 @@ from pathlib import Path
 import pytest
 from eventually import eventually
 from gatewaying import GatewayProcess, gateways
+from ports import HOST
 
 from qframe import QFrame, Topic
 
@@ -95,6 +97,24 @@ def test_a_stream_of_lines_has_an_outcome_for_each(gateway: GatewayProcess) -> N
     assert outcomes[7]["type"].endswith(":bad-json")
     assert outcomes[8]["detail"].startswith("key None: topic 'orders' is ordered by key")
     assert sum(each["outcome"] == "stored" for each in outcomes) == 1198
+
+
+def test_a_stream_of_lines_has_no_key_for_all(gateway: GatewayProcess) -> None:
+    reply = gateway.post(
+        f"{ORDERS}/messages", b'{"key": "k", "body": 1}', content_type=LINES, idempotency_key="x"
+    )
+    assert (reply.status, "give each line an id" in reply.json["detail"]) == (400, True)
+
+
+def test_a_client_that_has_hung_up_is_handed_nothing(gateway: GatewayProcess, group: str) -> None:
+    body = b'{"wait": "1m", "lease": "10m"}'
+    head = f"POST {ORDERS}/groups/{group}/pull HTTP/1.1\r\nHost: {HOST}\r\n".encode()
+    with socket.create_connection((HOST, gateway.port)) as gone:
+        gone.sendall(head + b"Content-Length: %d\r\n\r\n%b" % (len(body), body))
+    gateway.post(f"{ORDERS}/messages", {"key": "gone", "body": 1})
+    [one] = gateway.pull("orders", group, wait="20s")
+    assert (one["key"], one["attempt"]) == ("gone", 1)
+    gateway.settle("orders", group, ack=[one["receipt"]])
 
 
 def test_retry_reject_and_extend_in_one_request(gateway: GatewayProcess, group: str) -> None:

@@ -169,6 +169,33 @@ def test_dead_letters_are_in_their_queue_and_move_back(sqs: Any, name: str) -> N
     assert _refused(refused) == "AWS.SimpleQueueService.UnsupportedOperation"
 
 
+def test_a_move_into_a_queue_without_room_loses_nothing(
+    sqs: Any, gateway: GatewayProcess, name: str
+) -> None:
+    name = name[:40]
+    topic = {"kind": "delay", "slots": 1, "max_length": 1}
+    assert gateway.request("PUT", f"/v1/topics/{name}-to", topic).status == 200
+    full, dead = _made(sqs, f"{name}-to"), _made(sqs, f"{name}-dead")
+    arns = [
+        sqs.get_queue_attributes(QueueUrl=url, AttributeNames=["QueueArn"])["Attributes"][
+            "QueueArn"
+        ]
+        for url in (dead, full)
+    ]
+    policy = json.dumps({"deadLetterTargetArn": arns[0], "maxReceiveCount": 9})
+    _made(sqs, f"{name}-from", RedrivePolicy=policy)
+    sqs.send_message(QueueUrl=full, MessageBody="first")
+    sqs.send_message(QueueUrl=dead, MessageBody="second")
+    sqs.start_message_move_task(SourceArn=arns[0], DestinationArn=arns[1])
+
+    def reason() -> Any:
+        [found] = sqs.list_message_move_tasks(SourceArn=arns[0])["Results"]
+        return found.get("FailureReason")
+
+    assert "is full" in eventually(reason, within=30)
+    assert [one["Body"] for one in _received(sqs, dead)] == ["second"]
+
+
 def test_a_repeated_attempt_to_receive_gets_the_same_messages(sqs: Any, name: str) -> None:
     url = _made(sqs, f"{name[:50]}.fifo", FifoQueue="true", ContentBasedDeduplication="true")
     sqs.send_message(QueueUrl=url, MessageBody="x", MessageGroupId="g")

@@ -190,10 +190,8 @@ class MoveVerbs:
             homeless = await self._sent(found, queue, task, call)
             moved += len(found) - len(homeless)
             if homeless:
-                await self._gateway.settle(queue.name, GROUP, [
-                    Settle(one.receipt, Verb.RETRY, delay=0, error="it came from no queue")
-                    for one in homeless
-                ])  # fmt: skip
+                left = [_left(one, "it came from no queue") for one in homeless]
+                await self._gateway.settle(queue.name, GROUP, left)
                 return FAILED, "CouldNotDetermineMessageSource", moved
             noted = await self._note(queue.name, task.handle, partial(_as, moved=moved))
             if noted is None or noted.status != RUNNING:
@@ -217,10 +215,14 @@ class MoveVerbs:
                 homeless.append(one)
         for target, several in by_target.items():
             published = await self._gateway.publish(target, [_copy(one, queue) for one in several])
+            # One that is handed out again after all is a duplicate where it has gone.
+            await self._gateway.settle(queue.name, GROUP, [
+                _left(one, "there is no room for it") if each.outcome is Outcome.FULL
+                else Settle(one.receipt)
+                for one, each in zip(several, published, strict=True)
+            ])  # fmt: skip
             if any(each.outcome is Outcome.FULL for each in published):
                 raise TopicFull(target, published)
-            # One that is handed out again after all is a duplicate where it has gone.
-            await self._gateway.settle(queue.name, GROUP, [Settle(one.receipt) for one in several])
         return homeless
 
     async def _note(
@@ -241,6 +243,11 @@ class MoveVerbs:
 
 def _as(task: MoveTask, **facts: Any) -> MoveTask:
     return msgspec.structs.replace(task, **facts)
+
+
+def _left(one: OpenDelivery, why: str) -> Settle:
+    """Leaves a message where it is."""
+    return Settle(one.receipt, Verb.RETRY, delay=0, error=why)
 
 
 def _copy(one: OpenDelivery, queue: Queue) -> Any:
