@@ -3,20 +3,26 @@
 Without a word, SQLite's are run and then Redis's, on a server of their own, beside bare loops;
 PostgreSQL's are run by its name. Handlers do nothing but decode their message's body. `checkers`:
 handlers that write a row into a database, with idempotent checkers and without. `spark`: DataFrames
-into Redis and back.
+into Redis and back. `--brokers`: RabbitMQ, NATS and beanstalkd beside qframe, and nothing else.
 """
 
 from __future__ import annotations
 
 import argparse
 
-from benchmarks import checkers, postgres, redis_qframe, spark_qframe, sqlite
+from benchmarks import checkers, postgres, redis_qframe, report, spark_qframe, sqlite
+from benchmarks.brokers import run as brokers
 from benchmarks.workload import KINDS
 
 
 def main() -> None:
     """Runs what the command line asks for."""
     options = parser().parse_args()
+    if options.brokers:
+        found = brokers.main(options.rounds, options.count)
+        path = report.dump({"machine": report.machine(), "brokers": found}, "brokers.json")
+        print(f"written: {path}")
+        return
     if options.benchmark in (None, "sqlite"):
         sqlite.main(options)
     if options.benchmark in (None, "redis"):
@@ -43,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
         f"{checkers.COUNT:,} for each way of checking, {spark_qframe.COUNT:,} by Spark",
     )  # fmt: skip
     add("--rounds", type=int, default=3)
+    add("--brokers", action="store_true", help="brokers of Debian's packages beside qframe")
     add("--kinds", nargs="+", choices=KINDS, default=KINDS)
     of_sqlite = made.add_argument_group("sqlite, and what checkers write to").add_argument
     of_sqlite("--synchronous", choices=("full", "normal"), default="full")

@@ -59,6 +59,11 @@ class PostgresServer:
         shutil.rmtree(self._data, ignore_errors=True)
 
     @property
+    def pid(self) -> int:
+        """Its first process."""
+        return self._process.pid
+
+    @property
     def version(self) -> str:
         """Its version."""
         with self._connect() as connection:

@@ -8,7 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from qframe.message import Delivery
-from qframe.runtime.feed.ask_planner import DEEP_AT_ONCE, WORTH_A_TURN, AskPlanner
+from qframe.runtime.feed.ask_planner import (
+    DEEP_AT_ONCE,
+    FEW_AT_ONCE,
+    QUICK_S,
+    WORTH_TURNS,
+    AskPlanner,
+)
 from qframe.stores.types import QUIET, PullRequest, PullResult
 
 EPOCH = f"{1:016x}"
@@ -76,7 +82,7 @@ def test_a_slot_that_had_more_gets_most_of_the_room() -> None:
 
 def test_deep_slots_of_a_stream_take_turns_and_those_of_subjects_do_not() -> None:
     many = set(range(2 * DEEP_AT_ONCE))
-    room = DEEP_AT_ONCE * WORTH_A_TURN
+    room = WORTH_TURNS
     for subjects, at_once in ((False, DEEP_AT_ONCE), (True, 2 * DEEP_AT_ONCE)):
         planner = planner_of(many, subjects=subjects)
         asks = planner.plan(room)
@@ -84,6 +90,25 @@ def test_deep_slots_of_a_stream_take_turns_and_those_of_subjects_do_not() -> Non
         halves = [{ask.slot for ask in planner.plan(room)} for _ in range(2)]
         assert [len(half) for half in halves] == [at_once] * 2
         assert halves[0] | halves[1] == many
+
+
+@given(st.floats(0.001, 10))
+def test_fewer_deep_slots_are_asked_at_once_while_handlers_are_quick(each: float) -> None:
+    """A pull costs a slot the same; slow handlers need the keys of more slots."""
+    many = set(range(2 * DEEP_AT_ONCE))
+    planner = planner_of(many)
+    asks = planner.plan(WORTH_TURNS, now_s=0.0)
+    now_s = 0.0
+    planner.note(asks, pulled_by(asks, [10**6] * len(many)))
+    assert len(planner.plan(WORTH_TURNS, now_s=now_s)) in (DEEP_AT_ONCE, FEW_AT_ONCE)
+    asked: set[int] = set()
+    for _ in range(2 * len(many)):
+        now_s += WORTH_TURNS * QUICK_S * each
+        asks = planner.plan(WORTH_TURNS, now_s=now_s)
+        assert len(asks) == (FEW_AT_ONCE if each < 1 else DEEP_AT_ONCE)
+        asked |= {ask.slot for ask in asks}
+        planner.note(asks, pulled_by(asks, [10**6] * len(many)))
+    assert asked == many
 
 
 @given(slots, rooms, st.data())
@@ -95,6 +120,19 @@ def test_only_slots_that_the_bell_rang_for_are_asked_if_any_of_them_is_owned(
     planner.woken(rung)
     asked = {ask.slot for ask in planner.plan(room)}
     assert asked <= ((rung & owned) or owned)
+
+
+@given(slots, rooms, depths, st.data())
+def test_a_slot_that_the_bell_rang_for_alone_is_asked_for_all_that_fits(
+    owned: set[int], room: int, depths: list[int], data: st.DataObject
+) -> None:
+    planner = planner_of(owned)
+    asks = planner.plan(room)
+    planner.note(asks, pulled_by(asks, depths))
+    slot = data.draw(st.sampled_from(sorted(owned)))
+    planner.woken(frozenset({slot}))
+    assert [(ask.slot, ask.limit) for ask in planner.plan(room)] == [(slot, room)]
+    assert slot not in {ask.slot for ask in planner.plan(room, {slot})}
 
 
 @given(slots, st.integers(1, 8), st.lists(st.none() | st.integers(1, 9000), min_size=90))

@@ -87,18 +87,18 @@ def test_removing_answers_only_what_was_there() -> None:
 
 
 @pytest.mark.promise(6)
-def test_a_worker_begins_with_one_message_and_doubles_when_it_is_settled() -> None:
+def test_a_worker_begins_with_one_message_and_has_four_times_as_many_once_it_is_settled() -> None:
     held, _ = in_flight(messages=3000)
     slow_start = SlowStart(VirtualClock())
     allowed = []
-    for round_ in range(6):
+    for round_ in range(5):
         room = slow_start.room(held, 1024)
         allowed.append(room)
         batch = [delivery(round_ * 1000 + number) for number in range(room)]
         held.add(batch)
         slow_start.note(batch)
         held.remove(batch)
-    assert allowed == [1, 2, 4, 8, 16, 32]
+    assert allowed == [1, 4, 16, 64, 256]
 
 
 @pytest.mark.promise(6)
@@ -111,7 +111,7 @@ def test_slow_handlers_are_given_more_when_their_messages_were_survived() -> Non
     slow_start.note(first)
     assert slow_start.room(held, 1024) == 0
     clock.advance(50)
-    assert slow_start.room(held, 1024) == 1
+    assert slow_start.room(held, 1024) == 3
 
 
 @pytest.mark.promise(6)
@@ -123,9 +123,9 @@ def test_what_was_survived_earns_more_once() -> None:
     held.add(first)
     slow_start.note(first)
     clock.advance(50)
-    assert [slow_start.room(held, 1024) for _ in range(3)] == [1, 1, 1]
+    assert [slow_start.room(held, 1024) for _ in range(3)] == [3, 3, 3]
     clock.advance(5000)
-    assert slow_start.room(held, 1024) == 1  # nothing was put to the test since
+    assert slow_start.room(held, 1024) == 3  # nothing was put to the test since
 
 
 @pytest.mark.promise(6)

@@ -6,11 +6,14 @@ from collections import Counter
 from collections.abc import Collection, Mapping
 from typing import Final
 
+from qframe.message import Delivery
 from qframe.stores.types import QUIET, PullRequest, PullResult
 
 PROBE: Final = 16
 DEEP_AT_ONCE: Final = 8
-WORTH_A_TURN: Final = 128
+FEW_AT_ONCE: Final = 2
+WORTH_TURNS: Final = 1024
+QUICK_S: Final = 40e-6
 
 
 class AskPlanner:
@@ -32,6 +35,8 @@ class AskPlanner:
         self._has_subjects = has_subjects
         self._turn = turn
         self._deep: set[int] = set()
+        self._at_once = DEEP_AT_ONCE
+        self._taken_s: float | None = None
         self._positions: dict[tuple[int, str], int] = {}
         self._owned: Mapping[int, str] = {}
         self._quiet: set[int] = set()
@@ -47,17 +52,24 @@ class AskPlanner:
             self._owned = owned
             self.look_everywhere()
 
-    def plan(self, room: int, left_out: Collection[int] = ()) -> list[PullRequest]:
+    def plan(
+        self, room: int, left_out: Collection[int] = (), *, now_s: float | None = None
+    ) -> list[PullRequest]:
         """The asks of the next pull; none if there is no room or no slot.
 
         Where many slots of a stream are deep they take turns, since a pull costs a slot the same
-        however much it hands out.
+        however much it hands out; fewer at a time where handlers are quick, who need no more keys
+        at once.
 
         Args:
             room: how many messages to pull at most.
             left_out: slots that may not be asked now.
+            now_s: the time, on the monotonic clock, by which handlers are seen to be quick.
         """
         owned = self._owned
+        if (alone := self._alone(left_out)) is not None and room > 0:
+            position = self._positions.get((alone, owned[alone]), 0)
+            return [PullRequest(alone, owned[alone], room, position)]
         allowed = owned.keys() - left_out
         if not allowed or room <= 0:
             return []
@@ -66,11 +78,11 @@ class AskPlanner:
         slots = (slots[turn:] + slots[:turn])[:room]
         self._turn += max(1, len(slots) % len(owned))
         deep = [slot for slot in slots if slot in self._deep]
-        if later := self._next_turn(deep, room):
+        if later := self._next_turn(deep, room, now_s):
             # The first slot that is left out now begins the next time.
             self._turn = sorted(slots).index(later[0])
             slots = [slot for slot in slots if slot not in later]
-            deep = deep[:DEEP_AT_ONCE]
+            deep = deep[: self._at_once]
         probe = min(PROBE, max(1, room // (2 * len(slots)))) if deep else room // len(slots)
         share = probe
         if deep:
@@ -86,8 +98,8 @@ class AskPlanner:
         """Remembers which slots had more than was asked, and how far each stream was read."""
         deliveries = pulled.deliveries
         if deliveries:
-            got = Counter([delivery.slot for delivery in deliveries])
-            self._deep.difference_update([ask.slot for ask in asks])
+            got = _by_slot(asks, deliveries)
+            self._deep.difference_update(got)
             self._deep.update([ask.slot for ask in asks if got[ask.slot] >= ask.limit])
             if not self._has_subjects:
                 ends = {one.slot: one.seq + 1 for one in deliveries if one.subject is None}
@@ -140,15 +152,37 @@ class AskPlanner:
         self._positions.clear()
         self.look_everywhere()
 
-    def _next_turn(self, deep: list[int], room: int) -> list[int]:
+    def _alone(self, left_out: Collection[int]) -> int | None:
+        """The one slot to ask, where a bell has woken an idle worker for one message."""
+        if self.rung is None or len(self.rung) != 1 or left_out:
+            return None
+        [slot] = self.rung
+        return slot if slot in self._owned else None
+
+    def _next_turn(self, deep: list[int], room: int, now_s: float | None) -> list[int]:
         """The deep slots of a stream that are left to the next pull."""
-        is_worth_it = room >= DEEP_AT_ONCE * WORTH_A_TURN and not self._has_subjects
-        return deep[DEEP_AT_ONCE:] if is_worth_it else []
+        if room < WORTH_TURNS or self._has_subjects:
+            self._taken_s = None
+            return []
+        before_s, self._taken_s = self._taken_s, now_s
+        is_quick = False
+        if before_s is not None and now_s is not None:
+            is_quick = now_s - before_s < room * QUICK_S
+        self._at_once = FEW_AT_ONCE if is_quick else DEEP_AT_ONCE
+        return deep[self._at_once :]
 
     def _note_ends(self, asks: list[PullRequest], ends: Mapping[int, int]) -> None:
         epochs = {ask.slot: ask.epoch for ask in asks}
         for slot, end in ends.items():
             self._positions[slot, epochs[slot]] = end
+
+
+def _by_slot(asks: list[PullRequest], deliveries: list[Delivery]) -> dict[int, int]:
+    """How many deliveries each slot that was asked has given."""
+    if len(asks) == 1:
+        return {asks[0].slot: len(deliveries)}
+    got = Counter([delivery.slot for delivery in deliveries])
+    return {ask.slot: got[ask.slot] for ask in asks}
 
 
 def _is_more_than_quiet(pulled: PullResult) -> bool:

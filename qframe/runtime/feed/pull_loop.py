@@ -221,7 +221,8 @@ class PullLoop(Service):
 
     def _asks(self) -> list[PullRequest]:
         left_out = self._in_doubt.slots
-        return self._planner.plan(self._flow.room(PULL_AT_MOST), left_out)
+        room = self._flow.room(PULL_AT_MOST)
+        return self._planner.plan(room, left_out, now_s=self._clock.monotonic_s())
 
     def _rest(self, owned: Mapping[int, str]) -> None:
         """Waits where all slots are quiet, or it has none, until there may be something to pull."""

@@ -10,6 +10,7 @@ from qframe.clock import Clock
 from qframe.message import Delivery
 
 _FULL_SPEED: Final = 512
+_GROWTH: Final = 4
 _SURVIVED_S: Final = 0.05
 
 
@@ -106,7 +107,7 @@ class SlowStart:
     """Keeps a message that kills its worker from costing other messages their attempts.
 
     A delivery counts when it is handed out, so every message that a killed worker had in flight has
-    lost an attempt. Therefore a worker begins with one message, and may have twice as many in
+    lost an attempt. Therefore a worker begins with one message, and may have four times as many in
     flight each time that those are settled or were survived for 50 ms; and while a message is in
     flight whose last `lost` deliveries ended with their worker, no more than `512 >> lost` may be.
     The guilty message is soon handed out alone, again and again until it is dead.
@@ -141,7 +142,7 @@ class SlowStart:
             if since_s is not None and (
                 not present or self._clock.monotonic_s() - since_s >= _SURVIVED_S
             ):
-                self._allowed *= 2
+                self._allowed *= _GROWTH
                 self._on_trial_since_s = None
             room = min(room, self._allowed - present)
         return max(0, room)

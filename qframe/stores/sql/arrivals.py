@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
 import msgspec
@@ -14,7 +14,8 @@ from qframe.stores import rules
 from qframe.stores.sql import heads
 from qframe.stores.sql.lookups import KnownHead
 from qframe.stores.sql.schema import HeadState, backlog, cursors, log, slot_head, slots, subjects
-from qframe.topic import Kind
+from qframe.stores.types import Entry
+from qframe.topic import Kind, Topic
 
 HEADS: Final = Statement(
     select(slots.c.slot, slot_head).where(
@@ -59,6 +60,8 @@ _NEXT_ROUND: Final = Statement(
     "at of",
 )
 
+_NEVER_GIVEN: Final = (None, 0, 0, 0, 0, None)
+
 
 class Arrival(msgspec.Struct, gc=False):
     """A message that a slot takes, with its place among the slot's messages."""
@@ -98,6 +101,52 @@ class Writes:
         ]
         return head + len(arrivals)
 
+    def take_plain(
+        self,
+        topic: Topic,
+        slot: int,
+        head: int,
+        queues: Mapping[int, dict[str, KnownHead]],
+        entries: Sequence[Entry],
+        now_ms: int,
+    ) -> bool:
+        """Takes entries without options, at offset or number `head` and on; the hot path.
+
+        Returns:
+            False, with nothing taken, where some of them meet others that they may replace.
+        """
+        text = heads.headers_text
+        if not topic.has_subjects:
+            self._log += [
+                (slot, seq, one.id, one.key, text(one.headers) if one.headers else None, one.body,
+                 now_ms, now_ms)
+                for seq, one in enumerate(entries, start=head)
+            ]  # fmt: skip
+            return True
+        appends = topic.kind is Kind.ORDERED
+        names = [one.subject or "" for one in entries]
+        if not appends and len(set(names)) < len(names):
+            return False
+        if not appends and not all(known.keys().isdisjoint(names) for known in queues.values()):
+            return False
+        state, rank = heads.position_of(topic.kind, now_ms, 0, now_ms)
+        texts = [text(one.headers) if one.headers else None for one in entries]
+        for cursor, known in queues.items():
+            for seq, (name, one) in enumerate(zip(names, entries, strict=True), start=head):
+                envelope = one.id, one.key, texts[seq - head], one.body, now_ms
+                if (before := known.get(name)) is None:
+                    known[name] = KnownHead(state, now_ms, 0)
+                    self._heads.append(
+                        (cursor, name, state, rank, now_ms, seq, 0, *_NEVER_GIVEN, *envelope)
+                    )
+                    continue
+                self._behind.append((cursor, name, seq, now_ms, 0, *envelope))
+                if not before.behind:
+                    before.behind = 1
+                    self._first_behind.append((cursor, name))
+            self._counts.append((len(entries), 0, 0, cursor))
+        return True
+
     def to_queue(
         self,
         kind: Kind,
@@ -127,7 +176,7 @@ class Writes:
                 known[subject] = KnownHead(state, one.due, 0)
                 fresh[subject] = [
                     cursor, subject, state, rank, one.due, one.seq, one.priority,
-                    None, 0, 0, 0, 0, None, *envelope,
+                    *_NEVER_GIVEN, *envelope,
                 ]  # fmt: skip
             elif kind is Kind.ORDERED:
                 self._behind.append((cursor, subject, one.seq, one.due, one.priority, *envelope))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import compress
@@ -37,7 +38,11 @@ from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import Entry, SlotsClosed
 from qframe.topic import Kind, Topic
 
+_ID_OF: Final = attrgetter("id")
 _MARK_OF: Final = attrgetter("mark")
+_SLOT_OF: Final = attrgetter("slot")
+_OPTIONS_OF: Final = attrgetter("delay_ms", "at_ms", "priority", "within_ms", "sequence")
+_PLAIN: Final = {(None, None, 0, 0, None)}
 _MARK: Final = Statement(marks.insert(), "slot mark expires")
 _FORGET: Final = Statement(
     marks.delete().where(marks.c.slot == bindparam("at"), marks.c.mark == bindparam("m")), "at m"
@@ -107,9 +112,9 @@ def publish(
 ) -> list[Outcome | None]:
     """Stores the entries in order; returns what became of each, None in closed slots."""
     outcomes: list[Outcome | None] = [Outcome.STORED] * len(entries)
-    by_slot: dict[int, list[int]] = {}
-    for number, entry in enumerate(entries):
-        by_slot.setdefault(entry.slot, []).append(number)
+    by_slot: defaultdict[int, list[int]] = defaultdict(list)
+    for number, slot in enumerate(map(_SLOT_OF, entries)):
+        by_slot[slot].append(number)
     topic = ref.topic
     slot_heads = lock_open_slots(transaction, ref, by_slot)
     if len(slot_heads) < len(by_slot):
@@ -126,6 +131,7 @@ def publish(
     passed: list[Row] = []
     expires_ms = now_ms + topic.dedupe_window_ms
     unseen = _nobody_knows(transaction, ref, by_slot, entries)
+    plain = topic.slot_max_length is None and set(map(_OPTIONS_OF, entries)) == _PLAIN
     heads_of = _known_heads(transaction, ref, by_slot, groups, entries)
     for slot, numbers in by_slot.items():
         at = ref.slot_number(slot)
@@ -140,16 +146,19 @@ def publish(
         if not chosen:
             continue
         head = slot_heads[slot]
-        if topic.has_subjects:
-            queues = {cursor: heads_of[cursor] for cursor in _cursors_of(ref, slot, groups)}
-            head, results = _queue(transaction, writes, ref, slot, head, queues, chosen, now_ms)
-        else:
-            head, results = _append(transaction, writes, ref, slot, head, chosen, now_ms)
-        for each, result in zip(numbers, results, strict=True):
-            outcomes[each] = result
+        queues = {cursor: heads_of[cursor] for cursor in _cursors_of(ref, slot, groups)}
         kept = chosen
-        if Outcome.FULL in results:
-            kept = [entries[each] for each in numbers if outcomes[each] is not Outcome.FULL]
+        if plain and writes.take_plain(topic, at, head, queues, chosen, now_ms):
+            head += len(chosen)
+        else:
+            if topic.has_subjects:
+                head, results = _queue(transaction, writes, ref, slot, head, queues, chosen, now_ms)
+            else:
+                head, results = _append(transaction, writes, ref, slot, head, chosen, now_ms)
+            for each, result in zip(numbers, results, strict=True):
+                outcomes[each] = result
+            if Outcome.FULL in results:
+                kept = [entries[each] for each in numbers if outcomes[each] is not Outcome.FULL]
         taken += [(at, mark, expires_ms) for mark in set(map(_MARK_OF, kept))]
         places = {} if unseen else _places(kept)
         passed += [(at, mark) for mark in places]
@@ -199,7 +208,7 @@ def _nobody_knows(
 ) -> bool:
     """Whether all of them bear one mark, as a batch does, and none of the slots remembers it."""
     mark = entries[0].mark if entries else ""
-    if any(entry.mark != mark or entry.mark == entry.id for entry in entries):
+    if set(map(_MARK_OF, entries)) != {mark} or mark in map(_ID_OF, entries):
         return False
     numbers = [ref.slot_number(slot) for slot in slots]
     return not any(transaction.row(_anywhere(len(some)), (mark, *some)) for some in padded(numbers))
