@@ -53,7 +53,7 @@ else
 	@$(BESIDE_CHECK) $(COMPILE) $(ON_SCRATCH) $(VENV_PYTHON) -m pytest -n 6 $(IN_FILES); $(BOTH)
 endif
 
-soak: $(READY) $(SERVERS) ## Kills and freezes workers of a stream that keeps order: ARGS="--messages 100000 --stores redis".
+soak: $(READY) $(SERVERS) ## Kills and freezes workers of a stream that keeps order: ARGS="--messages 100000 --stores redis --grows".
 	@$(ON_SCRATCH) PYTHONPATH=tests/chaos:tests/support:. $(VENV_PYTHON) -m soak $(ARGS)
 
 simulate: $(READY) ## Runs simulated workers by seeds: ARGS="--minutes 60", "--seeds 0:2000", "--seed 81 --history".

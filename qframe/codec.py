@@ -19,6 +19,7 @@ from qframe.topic import BEYOND_MS, Kind, Topic, is_encodable
 
 TAGS_HEADER: Final = "qf-tags"
 TYPE_HEADER: Final = "qf-type"
+SLOT_BASIS_HEADER: Final = "qf-slot-basis"
 RAW: Final = "bytes"
 
 _SURROGATE: Final = (
@@ -179,6 +180,11 @@ def tags_of(headers: Mapping[str, str] | None) -> tuple[str, ...]:
     """The tags that a message was published with."""
     tags = headers.get(TAGS_HEADER) if headers else None
     return tuple(tags.split(",")) if tags else ()
+
+
+def slot_basis_of(headers: Mapping[str, str] | None) -> str | None:
+    """The `slot_basis` that a message was published with, if any."""
+    return headers.get(SLOT_BASIS_HEADER) if headers else None
 
 
 def checked_id(value: object) -> str:

@@ -6,7 +6,7 @@ import re
 import typing
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Final, Generic, Literal
+from typing import TYPE_CHECKING, Any, Final, Generic, Literal, NamedTuple, Self
 from zlib import crc32
 
 from qframe.errors import BadInput, BadKey, BadOption, BadTopic
@@ -54,8 +54,38 @@ _SUBJECTS: Final[dict[Kind, tuple[SubjectRule | None, ...]]] = {
 }
 
 
+class Growth(NamedTuple):
+    """How far a topic has grown since it was declared: its slots are doubled one after the other.
+
+    The number of a slot is never used again. A topic of 4 slots has the numbers 0 to 3, and once
+    it has doubled, 4 to 11: slot `s` was split into `4 + s` and `8 + s`. Halfway it has those of
+    its slots that are not split yet, and what the others were split into.
+
+    Attributes:
+        first: the lowest number of this doubling; `first + slots - 1` is the highest to be split.
+        split: how many of these are split, in the order of their numbers.
+        closing: whether the next of them is being split now: it takes nothing, and nobody owns it.
+        target: how many slots there are to be in the end; 0 once that is reached.
+        until_ms: until when, by the store's clock, whoever sees to the growth has it for itself.
+    """
+
+    first: int = 0
+    split: int = 0
+    closing: bool = False
+    target: int = 0
+    until_ms: int = 0
+
+    @property
+    def step(self) -> int:
+        """A number that is larger the further a topic has grown."""
+        return 2 * (self.first + self.split) + self.closing
+
+
+NOT_GROWN: Final = Growth()
+
+
 class Topic(Generic[Body]):
-    """A named flow of messages; its kind and its slots are fixed when it is first declared.
+    """A named flow of messages; its kind is fixed when it is first declared, its slots can grow.
 
     `Topic[Order]("orders")` says which bodies it has, for type checkers: they find what else is
     published there.
@@ -82,8 +112,8 @@ class Topic(Generic[Body]):
     """
 
     __slots__ = (
-        "_has_subjects", "dedupe_window_ms", "gap_timeout_ms", "history_ms", "kind", "last_slot",
-        "max_length", "name", "retain_ms", "slots", "subject",
+        "_has_subjects", "_next", "dedupe_window_ms", "gap_timeout_ms", "growth", "history_ms",
+        "kind", "last_slot", "max_length", "name", "retain_ms", "slots", "subject",
     )  # fmt: skip
 
     def __init__(
@@ -117,6 +147,8 @@ class Topic(Generic[Body]):
             )
         self.slots: int = slots
         self.last_slot: int = slots - 1
+        self.growth: Growth = NOT_GROWN
+        self._next: int = slots  # the number of the first slot that one of these is split into
         if max_length is not None and (
             not isinstance(max_length, int)
             or isinstance(max_length, bool)
@@ -146,9 +178,79 @@ class Topic(Generic[Body]):
         """How many unsettled messages one slot may hold for any one group."""
         return None if self.max_length is None else -(-self.max_length // self.slots)
 
+    @property
+    def all_slots(self) -> Sequence[int]:
+        """The numbers of its slots, in order; a topic that has not grown has 0 to `slots - 1`."""
+        first, split = self.growth.first, self.growth.split
+        whole = range(first + split, self._next)
+        if not split:
+            return whole
+        halves = range(self._next, self._next + split)
+        return [*whole, *halves, *(slot + self.slots for slot in halves)]
+
+    @property
+    def past_slots(self) -> range:
+        """The slots that were split."""
+        return range(self.growth.first + self.growth.split)
+
+    @property
+    def shared_slots(self) -> Sequence[int]:
+        """The slots that workers share: all but one that is being split."""
+        return self.all_slots[1:] if self.growth.closing else self.all_slots
+
+    @property
+    def declared_slots(self) -> int:
+        """How many slots it had when it was declared."""
+        return self.slots - self.growth.first
+
     def slot_of(self, basis: bytes) -> int:
-        """The slot of a key, or of a body where there is no key: `crc32(basis) % slots`."""
-        return crc32(basis) & self.last_slot
+        """The slot of a key, or of a body where there is no key: see `slot_of_hash`."""
+        return self.slot_of_hash(crc32(basis))
+
+    def slot_of_hash(self, number: int) -> int:
+        """The slot of a basis by its `crc32`: `first + crc32 % slots` where that is not split.
+
+        Where it is, `first + slots + crc32 % (2 * slots)`.
+        """
+        place = number & self.last_slot
+        if place < self.growth.split:
+            return self._next + (number & (self.last_slot << 1 | 1))
+        return self.growth.first + place
+
+    def slots_ever_of(self, basis: bytes) -> list[int]:
+        """The slots in which a key has been, its present one last."""
+        number, slots, found = crc32(basis), self.declared_slots, []
+        while slots < self.slots:
+            found.append(slots - self.declared_slots + number % slots)
+            slots *= 2
+        now = self.slot_of_hash(number)
+        before = self.growth.first + (number & self.last_slot)
+        return [*found, *([] if before == now else [before]), now]
+
+    def slots_of_hashes(self, numbers: Sequence[int]) -> list[int]:
+        """The slot of each, as `slot_of_hash` has it."""
+        if self.growth.split:
+            return list(map(self.slot_of_hash, numbers))
+        first, last = self.growth.first, self.last_slot
+        return [first + (number & last) for number in numbers]
+
+    def split_of(self, slot: int) -> tuple[int, int]:
+        """The two slots into which one of this doubling is split."""
+        place = slot - self.growth.first
+        return self._next + place, self._next + self.slots + place
+
+    def grown(self, slots: int, growth: Growth) -> Self:
+        """The same topic, with so many slots before this doubling, and so far grown."""
+        other = object.__new__(type(self))
+        for field in self.__slots__:
+            setattr(other, field, getattr(self, field))
+        other.slots, other.last_slot, other.growth = slots, slots - 1, growth
+        other._next = growth.first + slots
+        return other
+
+    def has_been(self, slots: int) -> bool:
+        """Whether it has, had or is to have so many slots, so that a declaration may say so."""
+        return self.declared_slots <= slots <= max(self.slots, self.growth.target)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Topic) and all(
@@ -160,6 +262,13 @@ class Topic(Generic[Body]):
 
     def __repr__(self) -> str:
         return f"Topic({self.name!r}, kind={str(self.kind)!r}, slots={self.slots})"
+
+
+def span_of(topic: Topic) -> str:
+    """The numbers of a topic's slots in words, such as `0 to 15`."""
+    slots = topic.all_slots
+    whole = slots[-1] - slots[0] < len(slots)
+    return f"{slots[0]} to {slots[-1]}" if whole else ", ".join(map(str, slots))
 
 
 def checked_name(name: object, what: str) -> str:

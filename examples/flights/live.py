@@ -2,7 +2,8 @@
 
 `make console` starts it and opens the console in a browser. Departures arrive at 40 a second; three
 groups handle them, one of which fails at some for good and hangs at others for a while; boarding
-calls are timers. All of it is in a folder that goes with the process.
+calls are timers, and a notice comes every minute by a schedule. All of it is in a folder that goes
+with the process.
 """
 
 from __future__ import annotations
@@ -58,6 +59,7 @@ def serve(app: QFrame, port: int, *, opens: bool) -> None:
         if chance < 10:
             stopped.wait(45)
 
+    @app.cron("every 1m", topic=BOARDING, key="baggage", name="baggage-notice", body="all flights")
     @app.consumer(BOARDING, group="speakers")
     def call(_flight: str) -> None:
         """A boarding call."""

@@ -16,6 +16,7 @@ from qframe.admin.copying import CopyAdmin
 from qframe.admin.dead import DeadAdmin
 from qframe.admin.finding import FindingAdmin
 from qframe.admin.groups import GroupAdmin
+from qframe.admin.growing import GrowthAdmin
 from qframe.admin.holds import HoldAdmin
 from qframe.admin.keys import KeyAdmin
 from qframe.admin.looking import LookingAdmin
@@ -37,6 +38,7 @@ from qframe.topic import Topic
 class Admin(
     LookingAdmin, FindingAdmin, DeadAdmin, GroupAdmin, HoldAdmin, KeyAdmin, TimerAdmin,
     ScheduleAdmin, OutboxAdmin, StackAdmin, AuditAdmin, RepairAdmin, RemovalAdmin, CopyAdmin,
+    GrowthAdmin,
 ):  # fmt: skip
     """Looks at topics and groups, and changes them: `app.admin`.
 

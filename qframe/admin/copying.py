@@ -39,14 +39,14 @@ from typing import Final
 import msgspec
 
 from qframe.admin.context import AdminRole
-from qframe.errors import BadOption, UnknownGroup
+from qframe.errors import BadOption, TopicMismatch, UnknownGroup
 from qframe.options.hold import HOLD, Hold, hold_of, text_of
 from qframe.options.tuning import YES
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
 from qframe.stores.records import Position, Record, Section, Sought, Stats
 from qframe.stores.searching import sections_of
-from qframe.topic import BEYOND_MS, Topic
+from qframe.topic import BEYOND_MS, Topic, span_of
 
 _MARK: Final = "!copy"
 _WHY: Final = "it is being copied here"
@@ -175,11 +175,17 @@ def copy_topic(
             "topic", topic.name, f"it is damaged, in {len(faults)} places: {faults[0]}",
             "run qframe verify --repair first",
         )  # fmt: skip
+    if topic.growth.target:
+        raise BadOption("topic", topic.name, "its slots are being split", "wait until it has grown")
     if _is_marked(source, topic):
         raise BadOption(
             "topic", topic.name, "it is itself a copy that is not finished", "finish that first"
         )
     return _TopicCopy(source, target, topic, by, on_progress).run(dry_run=dry_run)
+
+
+def _shape(topic: Topic) -> str:
+    return f"{topic.kind}, slots {span_of(topic)}"
 
 
 class _TopicCopy:
@@ -213,8 +219,8 @@ class _TopicCopy:
     def run(self, *, dry_run: bool) -> Copied:
         """Copies, or only counts."""
         there = self._target.topic(self._topic.name)
-        if there is not None and (there.kind, there.slots) != (self._topic.kind, self._topic.slots):
-            self._target.declare(self._topic)  # which refuses it
+        if there is not None and _shape(there) != _shape(self._topic):
+            raise TopicMismatch(there.name, "shape", _shape(there), _shape(self._topic))
         is_going_on = there is not None and _is_marked(self._target, self._topic)
         if there is not None and not is_going_on:
             if self._is_unpaused_only():
@@ -227,7 +233,7 @@ class _TopicCopy:
             self._prepare()
         for section in self._sections():
             self._copy_section(section, dry_run=dry_run)
-        for slot in range(self._topic.slots):
+        for slot in self._topic.all_slots:
             self._copy_memory(slot, dry_run=dry_run)
         if dry_run:
             return self._copied
@@ -238,7 +244,7 @@ class _TopicCopy:
             self._target.restore_positions(self._topic, group, positions)
         self._copied.differences = self._compared(before)
         if not self._copied.differences:
-            self._target.remember(self._topic, 0, marks={_MARK: 1})
+            self._target.remember(self._topic, self._topic.all_slots[0], marks={_MARK: 1})
             self._give_tunings()
         return self._copied
 
@@ -252,7 +258,7 @@ class _TopicCopy:
     def _prepare(self) -> None:
         """Makes topic and groups there, with a mark that says what they are for."""
         self._target.declare(self._topic)
-        self._target.remember(self._topic, 0, marks={_MARK: BEYOND_MS})
+        self._target.remember(self._topic, self._topic.all_slots[0], marks={_MARK: BEYOND_MS})
         names = self._copied.groups
         start = "latest" if names and "" in self._positions else "earliest"
         hold = Hold(by=self._by, why=_WHY, since_ms=self._target.now_ms())
@@ -347,8 +353,9 @@ class _TopicCopy:
 
 def _is_marked(store: Store, topic: Topic) -> bool:
     """Whether a topic is a copy that is not finished."""
-    page = store.find(topic, Sought(id=_MARK, slot=0))
-    return any(each.slot == 0 for each in page.remembered)
+    first = topic.all_slots[0]
+    page = store.find(topic, Sought(id=_MARK, slot=first))
+    return any(each.slot == first for each in page.remembered)
 
 
 def _counts(stats: list[Stats]) -> dict[tuple[str, int], tuple[object, ...]]:

@@ -12,7 +12,7 @@ from qframe.admin.context import AdminRole
 from qframe.errors import BadOption, UnknownGroup
 from qframe.options.tuning import Reset, texts_of
 from qframe.retry import checked_times
-from qframe.topic import Kind, Topic
+from qframe.topic import Kind, Topic, span_of
 
 
 class SeekPreview(msgspec.Struct, kw_only=True, frozen=True):
@@ -212,7 +212,7 @@ class GroupAdmin(AdminRole):
             for slot, position in asked.items():
                 if slot not in heads or type(position) is not int or position < 0:
                     raise BadOption(
-                        "offset", {slot: position}, f"slots are 0 to {topic.slots - 1}, "
+                        "offset", {slot: position}, f"slots are {span_of(topic)}, "
                         "and an offset is a whole number from 0", "look at admin.stats",
                     )  # fmt: skip
             return {slot: min(position, heads[slot]) for slot, position in asked.items()}

@@ -83,7 +83,7 @@ def workers_of(rosters: Iterable[GroupRoster]) -> list[WorkerInfo]:
 
 def owners_of(rosters: Iterable[GroupRoster]) -> list[OwnerInfo]:
     """Every slot of every group, also those that nobody owns."""
-    return [_owner(each, slot) for each in rosters for slot in range(each.topic.slots)]
+    return [_owner(each, slot) for each in rosters for slot in each.topic.all_slots]
 
 
 def _owner(each: GroupRoster, slot: int) -> OwnerInfo:

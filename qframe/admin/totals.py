@@ -77,4 +77,4 @@ def totals_of(
         summed(group, stats, tuning)
         for (group, stats), tuning in zip(by_group.items(), tunings, strict=True)
     ]
-    return TopicTotals(name=topic.name, kind=topic.kind, slots=topic.slots, groups=groups)
+    return TopicTotals(name=topic.name, kind=topic.kind, slots=len(topic.all_slots), groups=groups)

@@ -110,7 +110,11 @@ class Assembly(msgspec.Struct, frozen=True, kw_only=True):
             once = list({topic.name: topic for topic in topics}.values())
             if self.leads:
                 once.append(SCHEDULES_TOPIC)
-            return Sweeper(topics=once, store=self.store, on_failure=on_failure)
+            coordinator = coordinators[0]
+            return Sweeper(
+                topics=once, store=self.store, on_failure=on_failure,
+                owned=lambda topic, group: coordinator.roster(topic, group).owners,
+            )  # fmt: skip
 
         def make_settings_poller(
             consumers: Sequence[Consumer], on_failure: OnFailure

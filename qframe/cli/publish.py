@@ -163,7 +163,7 @@ def _topic(app: QFrame, name: str, asked_kind: str | None, slots: int | None) ->
         return Topic(name, kind or "stream", 16 if slots is None else slots)
     asked = Topic(name, kind or known.kind, known.slots if slots is None else slots)
     # The rest of a topic's options stays as it is: only a mismatch is to be refused.
-    return name if (asked.kind, asked.slots) == (known.kind, known.slots) else asked
+    return name if asked.kind == known.kind and known.has_been(asked.slots) else asked
 
 
 def _body(text: str | None, is_text: bool) -> Any:

@@ -1,4 +1,4 @@
-"""`qframe topics`, `qframe topics declare`, `qframe groups`: what there is, and how far it is."""
+"""`qframe topics`, with `declare` and `resize`, and `qframe groups`: what there is, and how far."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from qframe.admin.totals import TopicTotals, Totals
 from qframe.cli.commands import TopicCommands
 from qframe.cli.flags import AsJson, Everything, TopicName, Watch
 from qframe.cli.output import drawn_table, say
+from qframe.cli.resize import resize
 from qframe.cli.target import Target, targeted
 from qframe.cli.tune import in_words, marked
 from qframe.cli.watch import View
@@ -23,7 +24,7 @@ from qframe.topic import Kind, KindName, SubjectRule, Topic, is_internal
 topics: Final = typer.Typer(
     cls=TopicCommands,
     invoke_without_command=True,
-    help="Lists topics, shows one, or declares one.",
+    help="Lists and declares topics, and gives them more slots.",
     subcommand_metavar="[TOPIC | COMMAND ...]",
 )
 
@@ -113,7 +114,7 @@ def declare(
 ) -> None:
     """Declares a topic.
 
-    Its kind and its slots stay as they are from then on.
+    Its kind stays as it is from then on, and its slots until they are doubled.
     """
     topic: Topic = Topic(
         name, cast("KindName", kind), slots, retain=retain, max_length=max_length,
@@ -123,6 +124,9 @@ def declare(
     with target.opened(creating=True) as app:
         app.declare(topic)
     say(f"topic {topic.name}: {topic.kind}, {topic.slots} slots")
+
+
+topics.command()(resize)
 
 
 @targeted

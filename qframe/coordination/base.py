@@ -62,6 +62,12 @@ class Membership(Protocol):
         The store has refused their epochs, or a stream's lease was lost.
         """
 
+    def share(self, topic: Topic) -> None:
+        """Shares the slots that the topic has now; from any thread.
+
+        Slots that it has no more are leaving from then on, and new ones are claimed.
+        """
+
     def unknown(self) -> UnknownGroup | None:
         """The error that said the group is gone, once for each; None if there was none."""
 
@@ -123,7 +129,7 @@ class SessionView(NamedTuple):
 class CoordinatorSession(Protocol):
     """A member's session with its coordinator: the part that differs between coordinators.
 
-    All but `wake`, `heard` and `certain_until_s` are called by one thread. They raise
+    All but `share`, `wake`, `heard` and `certain_until_s` are called by one thread. They raise
     `Unavailable` errors (`StoreUnavailable`, `CoordinatorUnavailable`), after which `look` is
     called again before anything else.
     """
@@ -152,6 +158,9 @@ class CoordinatorSession(Protocol):
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Frees the slots that it owns under these epochs."""
 
+    def share(self, topic: Topic) -> None:
+        """Shares the slots that the topic has now, from the next `look` on; from any thread."""
+
     def retire(self) -> None:
         """Tells the others that its slots are to be theirs, each once it is freed; idempotent."""
 
@@ -167,6 +176,9 @@ class CoordinatorSession(Protocol):
 
 class LeaseStore(Protocol):
     """The role of a store for a coordinator without servers of its own: see `qframe.stores`."""
+
+    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
+        """Each topic as declared and grown now."""
 
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
         """The epoch of each slot, but for those that cannot be asked now."""

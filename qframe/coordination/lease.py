@@ -7,6 +7,9 @@ which one claims lies above all that the store has checked for this group, and e
 bits: should the store lose its last writes in a failover, two epochs of the same number still
 differ, and only one is in force.
 
+A topic may grow, and members hear of that at different moments. So a member reads how far it has
+grown before it claims, and when it sees an owner of a slot that it does not know.
+
 A store is away longer than an ensemble of servers, and nobody can take slots over meanwhile, so a
 lease is three times as long as a ZooKeeper session. A worker that was killed need not be waited
 for by its neighbours on the same machine: they can see that its process is gone.
@@ -24,6 +27,7 @@ from msgspec import structs
 from qframe.clock import Clock
 from qframe.coordination.assignment import assign
 from qframe.coordination.base import CERTAIN, LeaseStore, OnFailure, RosterBell, SessionView
+from qframe.coordination.known_topic import KnownTopic
 from qframe.coordination.member import Expiry, MembershipService
 from qframe.events import Events
 from qframe.identity import is_dead, is_neighbour
@@ -98,7 +102,13 @@ class LeaseCoordinator:
 
 
 class LeaseSession:
-    """A member's rows in the store."""
+    """A member's rows in the store.
+
+    Attributes:
+        heard: always true: a member that cannot reach the store cannot pull from it either.
+    """
+
+    heard: bool = True
 
     def __init__(
         self,
@@ -111,7 +121,8 @@ class LeaseSession:
         clock: Clock,
     ) -> None:
         self._store = store
-        self._topic = topic
+        self._topic = KnownTopic(topic, lambda: store.latest([topic])[0])
+        self._viewed: Topic | None = None  # that of the last view, while its roster is the last
         self._group = group
         self._worker = worker
         self._lease_s = lease_s
@@ -124,36 +135,36 @@ class LeaseSession:
         self._awake = threading.Event()
 
     @property
-    def heard(self) -> bool:
-        """Always true: a member that cannot reach the store cannot pull from it either."""
-        return True
-
-    @property
     def certain_until_s(self) -> float:
         """Two thirds of a lease after the last renewal that was answered had been sent."""
         return self._heartbeat_s + CERTAIN * self._lease_s
 
     def look(self, owned: Mapping[int, str]) -> SessionView | None:
         """Renews the lease where that is due, and reads the roster if it has changed."""
-        now_s = self._clock.monotonic_s()
+        now_s, topic = self._clock.monotonic_s(), self._topic.now
         beats = now_s >= self._heartbeat_s + self._lease_s / HEARTBEATS
         version = seen = self._roster.version
         if beats:
             lease_ms = round(self._lease_s * 1000)
-            version = self._store.heartbeat(self._topic, self._group, self._worker, lease_ms)
+            version = self._store.heartbeat(topic, self._group, self._worker, lease_ms)
         has_changed = self._evict_dead() or self._rung or version != seen
-        if not (beats or has_changed):
+        if not (beats or has_changed or topic is not self._viewed):
             return None
         roster = None
         if has_changed:
-            roster = self._store.roster(self._topic, self._group, seen=seen)
+            roster = self._store.roster(topic, self._group, seen=seen)
         if roster is not None:
-            self._roster = roster
+            self._roster, self._viewed = roster, None
+            if not roster.owners.keys() <= set(topic.all_slots):
+                topic = self._topic.ask()
         if beats:
             # Only now: had the lease passed before, the roster has told what was lost by that.
             self._heartbeat_s = now_s
-        self._free_unknown(owned)
-        return None if roster is None else self._view(roster, owned)
+        self._free_unknown(topic, owned)
+        if topic is self._viewed:
+            return None
+        view, self._viewed = self._view(topic, owned), topic
+        return view
 
     def claim(self, slots: Sequence[int]) -> dict[int, str]:
         """Claims those that are nobody's, under an epoch above all there have been."""
@@ -166,13 +177,16 @@ class LeaseSession:
         free = [slot for slot in slots if slot not in owners]
         if not free:
             return mine
-        epochs = self._store.epochs(self._topic, self._group)
+        topic = self._topic.ask()
+        shared = set(topic.shared_slots)
+        free = [slot for slot in free if slot in shared]
+        if not free:
+            return mine
+        epochs = self._store.epochs(topic, self._group)
         latest = max(int(epoch, 16) for epoch in epochs.values())
         following = (latest >> _RANDOM_BITS) + 1 << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
         epoch = f"{following:016x}"
-        claimed = self._store.claim(
-            self._topic, self._group, self._worker, dict.fromkeys(free, epoch)
-        )
+        claimed = self._store.claim(topic, self._group, self._worker, dict.fromkeys(free, epoch))
         return mine | dict.fromkeys(claimed, epoch)
 
     def refused(self, slots: Collection[int]) -> None:
@@ -180,25 +194,31 @@ class LeaseSession:
 
     def let_go(self, slots: Mapping[int, str]) -> None:
         """Frees slots."""
-        self._store.release_slots(self._topic, self._group, self._worker, list(slots))
+        self._store.release_slots(self._topic.now, self._group, self._worker, list(slots))
         owners = self._roster.owners
         left = {slot: owner for slot, owner in owners.items() if slot not in slots}
         self._roster = structs.replace(self._roster, owners=left)
 
+    def share(self, topic: Topic) -> None:
+        """Assigns other slots from the next look on."""
+        self._topic.replace(topic)
+
     def retire(self) -> None:
         """Marks its row."""
-        self._store.retire(self._topic, self._group, self._worker)
+        self._store.retire(self._topic.now, self._group, self._worker)
 
     def leave(self) -> None:
         """Takes its rows away."""
         try:
-            self._store.leave(self._topic, self._group, self._worker)
+            self._store.leave(self._topic.now, self._group, self._worker)
         finally:
             if self._bell is not None:
                 self._bell.close()
 
     def wait(self, timeout_s: float | None = None) -> None:
         """Waits for the roster's bell where there is one, else for as long as may be unseen."""
+        if self._viewed is not None and self._topic.now is not self._viewed:
+            return  # the topic has grown since the last look
         longest_s = LOOK_EVERY_WITH_BELL_S
         if self._bell is None:
             longest_s = LOOK_OFTEN_S if self._lacks else LOOK_EVERY_S
@@ -231,29 +251,29 @@ class LeaseSession:
         """Makes members depart whose processes on this machine are gone; whether there were any."""
         dead = [member.id for member in self._roster.members if is_dead(member.id)]
         for member in dead:
-            self._store.leave(self._topic, self._group, member)
+            self._store.leave(self._topic.now, self._group, member)
         return bool(dead)
 
-    def _free_unknown(self, owned: Mapping[int, str]) -> None:
+    def _free_unknown(self, topic: Topic, owned: Mapping[int, str]) -> None:
         """Frees its slots of which it does not know, and that it should not have any more.
 
         The reply to their claim was lost, and others have joined since.
         """
-        roster = self._roster
         unknown = {
-            slot: owner.epoch for slot, owner in roster.owners.items()
+            slot: owner.epoch for slot, owner in self._roster.owners.items()
             if owner.member == self._worker and slot not in owned
         }  # fmt: skip
         if unknown:
-            wanted = self._view(roster, owned).wanted
+            wanted = self._view(topic, owned).wanted
             if orphans := {slot: unknown[slot] for slot in unknown if slot not in wanted}:
                 self.let_go(orphans)
 
-    def _view(self, roster: Roster, owned: Mapping[int, str]) -> SessionView:
+    def _view(self, topic: Topic, owned: Mapping[int, str]) -> SessionView:
+        roster = self._roster
         current = {slot: owner.member for slot, owner in roster.owners.items()}
         assignment = assign(
-            self._topic.slots, [member.id for member in roster.members if not member.retiring],
-            current, f"{self._topic.name}/{self._group}",
+            topic.shared_slots, [member.id for member in roster.members if not member.retiring],
+            current, f"{topic.name}/{self._group}",
         )  # fmt: skip
         mine = {
             slot: owner.epoch for slot, owner in roster.owners.items()

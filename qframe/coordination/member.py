@@ -79,7 +79,7 @@ class MembershipService(Service):
     @property
     def paused(self) -> bool:
         """Whether nothing may be pulled now, since the coordinator is out of reach."""
-        return not self._session.heard or self._doubtful
+        return self._clock.monotonic_s() >= self._certain_until_s or not self._session.heard
 
     def certain(self) -> bool:
         """Whether that time has not come yet; once it has, all slots are dropped first."""
@@ -107,6 +107,11 @@ class MembershipService(Service):
             self._refused |= set(slots)
         self._change(lambda handover: handover.drop(slots))
         self._emit("slot.refused", count=len(slots), slots=sorted(slots))
+        self._session.wake()
+
+    def share(self, topic: Topic) -> None:
+        """Shares the slots that the topic has now; from any thread."""
+        self._session.share(topic)
         self._session.wake()
 
     def unknown(self) -> UnknownGroup | None:

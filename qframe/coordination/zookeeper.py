@@ -13,6 +13,9 @@ Then each lets go of what is not its own any more, once that is drained, and cre
 of what is; where a node is still there it watches it. A change costs everybody two reads, and four
 operations for each slot that moves: slots plus members, not their product.
 
+A plan says as well for which slots it is, and how far the topic had grown. A member that knows more
+proposes another; one that may know less reads that in the store first, so it never goes back.
+
 A member's name ends with its session. A request that deletes an owner node checks in the same
 transaction that the node of its member is there, so a request that was left over from an expired
 session cannot delete the node of another member. A create whose reply was lost is found again by
@@ -33,6 +36,7 @@ from typing import Final
 
 from qframe.clock import Clock
 from qframe.coordination.base import LeaseStore, OnFailure
+from qframe.coordination.known_topic import KnownTopic
 from qframe.coordination.member import Expiry, MembershipService
 from qframe.coordination.znodes import (
     MEMBERS,
@@ -96,8 +100,9 @@ class ZooKeeperCoordinator:
         """Takes part."""
         self.check()
         session = ZooKeeperSession(
-            self._zookeeper, self._path(topic, group), slots=topic.slots, worker=self._worker,
-            salt=f"{topic.name}/{group}", clock=self._clock,
+            self._zookeeper, self._path(topic, group),
+            topic=KnownTopic(topic, lambda: self._store.latest([topic])[0]),
+            worker=self._worker, salt=f"{topic.name}/{group}", clock=self._clock,
             latest=lambda: _latest(self._store, topic, group),
         )  # fmt: skip
         self._sessions |= {session}

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from functools import partial
 from typing import Any, Final
 
 import msgspec
 from kazoo.exceptions import NoNodeError
+from msgspec import structs
 
 from qframe.clock import Clock
-from qframe.coordination.assignment import assign
 from qframe.coordination.base import CERTAIN, SessionView
+from qframe.coordination.known_topic import KnownTopic
+from qframe.coordination.plan import AssignmentPlan
 from qframe.coordination.znodes import (
     MEMBERS,
     RETIRING,
@@ -27,29 +29,12 @@ from qframe.coordination.znodes import (
 from qframe.drivers.zookeeper import ZooKeeper
 from qframe.errors import CoordinatorUnavailable
 from qframe.identity import is_dead, is_neighbour
+from qframe.topic import Topic
 
 SIGNS_OF_LIFE: Final = 6
 SETTLE_S: Final = 0.05
 PATIENCE_S: Final = 0.25
 LOOK_EVERY_S: Final = 0.2
-
-
-class AssignmentPlan(msgspec.Struct):
-    """The slots that each member should own.
-
-    Attributes:
-        members: the names of the members.
-        slots: each slot's place in that list.
-        base: what is added to a node's czxid to make an epoch.
-    """
-
-    members: list[str] = []
-    slots: list[int] = []
-    base: int = 0
-
-    def owners(self) -> dict[int, str]:
-        """The member of each slot."""
-        return {slot: self.members[place] for slot, place in enumerate(self.slots)}
 
 
 class ZooKeeperSession:
@@ -58,7 +43,7 @@ class ZooKeeperSession:
     Args:
         zookeeper: the session.
         path: the group's node.
-        slots: how many slots the topic has.
+        topic: the topic, as far grown as is known.
         worker: this worker's id.
         salt: spreads the odd slots of many groups evenly.
         latest: returns the largest epoch that the store has seen in the group.
@@ -70,7 +55,7 @@ class ZooKeeperSession:
         zookeeper: ZooKeeper,
         path: str,
         *,
-        slots: int,
+        topic: KnownTopic,
         worker: str,
         salt: str,
         latest: Callable[[], int],
@@ -79,7 +64,7 @@ class ZooKeeperSession:
         self._zookeeper = zookeeper
         self._client = zookeeper.client
         self._path = path
-        self._slots = slots
+        self._topic = topic
         self._worker = worker
         self._salt = salt
         self._latest = latest
@@ -141,6 +126,11 @@ class ZooKeeperSession:
                 self._stale = True
                 break
         self._awake.clear()
+
+    def share(self, topic: Topic) -> None:
+        """Has the next look make a plan for the topic's slots, unless there is one."""
+        self._topic.replace(topic)
+        self._stale = True
 
     # For the member's thread.
 
@@ -205,7 +195,7 @@ class ZooKeeperSession:
         if czxids and (base := self._latest() - min(czxids)) > self._base:
             plan, version = self._plan()
             if base > plan.base:
-                self._replace(AssignmentPlan(plan.members, plan.slots, base), version)
+                self._replace(structs.replace(plan, base=base), version)
             self._stale = True
 
     def let_go(self, slots: Mapping[int, str]) -> None:
@@ -283,11 +273,14 @@ class ZooKeeperSession:
             self._seen, self._seen_since_s = members, now_s
         if self._folder == RETIRING:
             return frozenset()
-        if members != set(plan.members) or len(plan.slots) != self._slots:
+        topic = self._topic_beside(plan)
+        if members != set(plan.members) or not plan.shares(topic):
             is_first = self._name == min(members, default="")
             ripe_s = self._seen_since_s + SETTLE_S + (0 if is_first else PATIENCE_S)
             if now_s >= ripe_s:
-                plan = self._propose(members, plan, version)
+                following = plan.following(topic, members, self._salt)
+                if self._replace(following, version):  # else its watch fires
+                    plan = following
             else:
                 self._stale = True
                 self._look_at_s = ripe_s
@@ -302,9 +295,9 @@ class ZooKeeperSession:
         """
         if not is_dead(worker_of(name)):
             return False
-        slots: Sequence[int] = range(self._slots)  # of one that retires no plan tells
-        if folder == MEMBERS:
-            slots = [slot for slot, member in plan.owners().items() if member == name]
+        planned = plan.owners() if folder == MEMBERS else {}  # of one that retires no plan tells
+        numbers = {*self._topic.now.all_slots, *plan.slot_numbers}
+        slots = [slot for slot in sorted(numbers) if planned.get(slot, name) == name]
         owners = self._ask(lambda slot: self._client.get_async(self._owner(slot)), slots)
         transaction = self._client.transaction()
         transaction.delete(f"{self._path}/{folder}/{name}")
@@ -314,16 +307,12 @@ class ZooKeeperSession:
         [(_, results)] = self._ask(lambda each: each.commit_async(), [transaction])
         return all(is_good(result) for result in results)
 
-    def _propose(
-        self, members: Iterable[str], plan: AssignmentPlan, version: int
-    ) -> AssignmentPlan:
-        """Replaces the plan; if another member has done so meanwhile, the watch fires."""
-        names = sorted(members)
-        places = {name: place for place, name in enumerate(names)}
-        assignment = assign(self._slots, names, plan.owners(), self._salt)
-        order = [places[assignment[slot]] for slot in range(self._slots)]
-        following = AssignmentPlan(names, order, plan.base)
-        return following if self._replace(following, version) else plan
+    def _topic_beside(self, plan: AssignmentPlan) -> Topic:
+        """The topic as far grown as is known; read where whoever made the plan may know more."""
+        known = self._topic.now
+        if not plan.members or plan.step < known.growth.step or plan.shares(known):
+            return known
+        return self._topic.ask()
 
     def _plan(self) -> tuple[AssignmentPlan, int]:
         """The plan and its version; a change of it is watched for."""

@@ -14,7 +14,7 @@ from the first moment of the move to the last, and none meets half of its keys.
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from threading import Event
 from typing import Any, Final, NamedTuple
@@ -39,9 +39,17 @@ from redis.exceptions import (
 from redis.sentinel import MasterNotFoundError
 
 from qframe.clock import SYSTEM_CLOCK
-from qframe.drivers.redis_connections import BROKEN, FAILURES, Node, NoReply, Sending, Wire
+from qframe.drivers.redis_connections import (
+    BROKEN,
+    FAILURES,
+    Node,
+    NoReply,
+    Sending,
+    Wire,
+    numbered,
+)
 from qframe.drivers.redis_servers import servers_of
-from qframe.drivers.scripts import Script
+from qframe.drivers.scripts import Refused, Script, is_refusal
 from qframe.errors import AnswerLost, BadUrl, StoreDamaged, StoreFull, StoreUnavailable
 from qframe.forks import Forks
 
@@ -52,8 +60,7 @@ LONGEST_PAUSE_S: Final = 0.5
 # Replies of a server that has done nothing, and may do it later or elsewhere.
 _AGAIN: Final = (BusyLoadingError, ClusterDownError, ReadOnlyError, TryAgainError)
 _AGAIN_TEXTS: Final = ("LOADING", "BUSY ", "MASTERDOWN", "NOREPLICAS", "READONLY", "UNBLOCKED")
-# What servers before 7.2 say in a script, in place of NOPERM.
-_FORBIDDEN_TEXT: Final = "The user executing the script can't"
+_FORBIDDEN_TEXT: Final = "The user executing the script can't"  # before 7.2, in place of NOPERM
 
 
 class Call(NamedTuple):
@@ -142,12 +149,13 @@ class Redis:
             StoreUnavailable: if nothing was done.
             AnswerLost: if it is unknown what was done, or only a part of it was.
             StoreFull: if there was no room for any of it.
+            Refused: if scripts have refused some, and all others were answered.
         """
         replies: list[Any] = []
         made: list[Request] = []
         unknown: set[int] = set()
         ask: dict[int, AskError] = {}
-        fresh = _numbered(requests, made, replies)
+        fresh = numbered(requests, made, replies)
         until_s, pause_s = SYSTEM_CLOCK.monotonic_s() + PATIENCE_S, FIRST_PAUSE_S
         while True:
             pauses, moved = self._round(fresh, unknown, ask, replies)
@@ -196,8 +204,8 @@ class Redis:
 
     def time(self, key: bytes) -> tuple[int, int]:
         """Seconds and microseconds since 1970, by the clock of the server that has a key."""
-        [(seconds, micros)] = self.run([Command(key, ("TIME",))])
-        return int(seconds), int(micros)
+        seconds, micros = map(int, self.one(Command(key, ("TIME",))))
+        return seconds, micros
 
     @property
     def breaks(self) -> int:
@@ -336,6 +344,9 @@ class Redis:
         failed = [reply for reply in replies if _is_failed(reply)]
         if not failed:
             return replies
+        if any(map(is_refusal, failed)):
+            answered = [None if is_refusal(reply) else reply for reply in replies]
+            raise Refused(self._judged(answered, partly=partly))
         some_will_do = partly and len(failed) < len(replies)
         for reply in failed:
             if isinstance(reply, Exception) and not isinstance(reply, OutOfMemoryError):
@@ -345,8 +356,7 @@ class Redis:
         is_full = any(isinstance(reply, OutOfMemoryError) for reply in failed)
         if some_will_do and not is_full:
             return [self._missing(reply) if _is_failed(reply) else reply for reply in replies]
-        first = failed[0]
-        why = first if isinstance(first, Exception) else first.why
+        why = failed[0] if isinstance(failed[0], Exception) else failed[0].why
         if len(failed) < len(replies) or any(type(reply) is NoReply for reply in failed):
             raise AnswerLost(self.shown, str(why) or type(why).__name__) from why
         raise self._translated(why) from why
@@ -388,13 +398,3 @@ class Redis:
 
 def _is_failed(reply: Any) -> bool:
     return isinstance(reply, Exception) or type(reply) is NoReply or type(reply) is _Again
-
-
-def _numbered(
-    requests: Iterable[Request], made: list[Request], replies: list[Any]
-) -> Iterator[tuple[int, Request]]:
-    """Requests as they are made, kept for another try, with room for their replies."""
-    for number, request in enumerate(requests):
-        made.append(request)
-        replies.append(None)
-        yield number, request

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Iterable, Iterator
 from contextlib import suppress
-from typing import Any, Final, NamedTuple
+from typing import Any, Final, NamedTuple, TypeVar
 
 import hiredis
 import redis as client
@@ -20,6 +21,7 @@ READ: Final = 65_536
 BROKEN: Final = (client.ConnectionError, client.TimeoutError, OSError)
 # All that a driver raises; what it says of a whole cluster is no RedisError.
 FAILURES: Final = (RedisError, RedisClusterException, OSError)
+T = TypeVar("T")
 _NOT_YET: Final = object()  # in place of a reply of which only a part has come
 
 
@@ -189,3 +191,11 @@ class Sending:
     def abandon(self) -> None:
         """Gives up what was begun, since what was to be sent could not be made."""
         self._node.give_up(self._connection)
+
+
+def numbered(requests: Iterable[T], made: list[T], replies: list[Any]) -> Iterator[tuple[int, T]]:
+    """Requests as they are made, kept for another try, with room for their replies."""
+    for number, request in enumerate(requests):
+        made.append(request)
+        replies.append(None)
+        yield number, request

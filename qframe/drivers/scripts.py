@@ -7,9 +7,29 @@ from functools import lru_cache
 from hashlib import sha1
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from typing import Final
+from typing import Any, Final
 
 _INCLUDE: Final = re.compile(r"^ *--@include (.+)$", re.MULTILINE)
+
+
+_REFUSAL: Final = "CLOSED"
+
+
+class Refused(Exception):
+    """Raised when scripts have refused what was asked, and have changed nothing.
+
+    Attributes:
+        replies: the replies to all requests, None where one was refused.
+    """
+
+    def __init__(self, replies: list[Any]) -> None:
+        super().__init__("scripts have refused what was asked")
+        self.replies: list[Any] = replies
+
+
+def is_refusal(reply: Any) -> bool:
+    """Whether a reply is the error by which a script refuses."""
+    return isinstance(reply, Exception) and str(reply).startswith(_REFUSAL)
 
 
 class Script:

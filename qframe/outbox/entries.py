@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from zlib import crc32
 
 import msgspec
 
-from qframe.codec import basis_of, checked_id, subject_of
+from qframe.codec import SLOT_BASIS_HEADER, basis_of, checked_id, subject_of
 from qframe.errors import TopicMismatch
 from qframe.outbox.outbox import Options, TopicFacts
 from qframe.outbox.rows import OutboxRow
@@ -36,10 +37,12 @@ def entry_of(topic: Topic, row: OutboxRow) -> Entry:
     key = None if row.key is None else checked_key(row.key)
     passed_ms = max(0, row.now - row.created_at)
     delay_ms = None if options.delay_ms is None else max(0, options.delay_ms - passed_ms)
+    if options.slot_basis is not None:
+        headers = {**(headers or {}), SLOT_BASIS_HEADER: options.slot_basis}
+    number = crc32(basis_of(topic, options.slot_basis, key, body, row.id))
     return Entry(
-        topic.slot_of(basis_of(topic, options.slot_basis, key, body, row.id)),
-        subject_of(topic, key, body, row.id),
-        row.id, checked_id(row.id), key, headers, body, delay_ms or None, options.at_ms,
+        topic.slot_of_hash(number), subject_of(topic, key, body, row.id),
+        row.id, checked_id(row.id), key, headers, body, number, delay_ms or None, options.at_ms,
         options.priority, max(0, options.within_ms - passed_ms), options.sequence,
     )  # fmt: skip
 

@@ -331,8 +331,7 @@ class Relay(Service):
     def _joined(self) -> Slots:
         """Its slots; joins first, if it has not."""
         if self._slots is None:
-            self._topic = topic = slots_topic(self._outbox)
-            self._store.declare(topic)
+            self._topic = topic = self._store.declare(slots_topic(self._outbox))
             self._store.subscribe(topic, GROUP)
             context = ConsumerContext(
                 topic=topic, group=GROUP, events=self._events, clock=self._clock,

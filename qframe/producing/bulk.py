@@ -44,26 +44,26 @@ def plain_entries(
     encoded = encode_bodies(bodies, max_body)
     if encoded is None:
         return None
-    last_slot = topic.last_slot
     ids = [token + suffix for suffix in _suffixes(place, len(encoded))]
     subjects: Iterable[str | None]
     if keys is None:
         if topic.kind is Kind.ORDERED:
             return None
         keys = [None] * len(encoded)
-        slots = [crc32(body) & last_slot for body in encoded]
+        hashes = list(map(crc32, encoded))
         subjects = map(subject_of, repeat(topic), keys, encoded, ids)
     else:
         try:
             checked_keys(keys)
         except (TypeError, BadKey):
             return None
-        slots = [crc32(key.encode()) & last_slot for key in keys]
+        hashes = [crc32(key.encode()) for key in keys]
         subjects = keys
     if not topic.has_subjects:
         subjects = repeat(None)
     mark = repeat(batch_mark(token))
-    return list(map(Entry, slots, subjects, ids, mark, keys, repeat(None), encoded))
+    slots = topic.slots_of_hashes(hashes)
+    return list(map(Entry, slots, subjects, ids, mark, keys, repeat(None), encoded, hashes))
 
 
 def _columns(items: Sequence[Any]) -> tuple[Sequence[Any], list[Any] | None] | None:

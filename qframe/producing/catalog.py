@@ -48,6 +48,7 @@ class TopicCatalog:
         self._store = store
         self._consumers = consumers
         self._known: dict[str, Topic] = {}
+        self._given: dict[str, Topic] = {}  # what users have declared, which may have grown
         self._guard = threading.RLock()
         Forks.add(self._begin_anew)
 
@@ -59,28 +60,46 @@ class TopicCatalog:
             BadTopic: if the name is not one that a topic may have.
         """
         if isinstance(topic, Topic):
-            return topic if self._known.get(topic.name) is topic else self.declare(topic)
+            if self._given.get(topic.name) is topic:
+                return self._known[topic.name]
+            return self.declare(topic)
         found = self._known.get(topic) if isinstance(topic, str) else None
         return self._found(checked_name(topic, "topic")) if found is None else found
 
     def declare(self, topic: Topic) -> Topic:
-        """Makes a topic known to the store, once, and returns it.
+        """Makes a topic known to the store, once; returns it, as far as it has grown.
 
         Raises:
-            TopicMismatch: if it was declared with another kind or slot count.
+            TopicMismatch: if it was declared with another kind, or has never had so many slots.
         """
         if not isinstance(topic, Topic):
             raise BadTopic("topic", topic, "it is not a Topic", 'use Topic("name", kind="stream")')
         with self._guard:
-            if self._known.get(topic.name) != topic:
-                self._store.declare(topic)
-                self._remember(topic)
-        return topic
+            if self._given.get(topic.name) != topic:
+                self._remember(self._store.declare(topic))
+                self._given[topic.name] = topic
+            return self._known[topic.name]
+
+    def refresh(self, topic: Topic) -> Topic:
+        """The topic as far as it has grown by now.
+
+        Raises:
+            UnknownTopic: if it was deleted.
+        """
+        found = self._store.topic(topic.name)
+        if found is None:
+            raise UnknownTopic(topic.name)
+        with self._guard:
+            if topic.name in self._known:
+                known = self._known[topic.name]
+                self._known[topic.name] = known.grown(found.slots, found.growth)
+        return topic.grown(found.slots, found.growth)
 
     def forget(self) -> None:
         """Forgets all topics, so that the groups of new consumers are subscribed before use."""
         with self._guard:
             self._known.clear()
+            self._given.clear()
 
     def _found(self, name: str) -> Topic:
         with self._guard:

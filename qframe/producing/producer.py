@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import time
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from itertools import islice
 from operator import attrgetter
 from typing import Any, Final, Unpack
@@ -10,6 +11,7 @@ from zlib import crc32
 
 from qframe.clock import Clock
 from qframe.codec import (
+    SLOT_BASIS_HEADER,
     basis_of,
     batch_mark,
     checked_id,
@@ -34,11 +36,13 @@ from qframe.producing.catalog import TopicCatalog
 from qframe.producing.outgoing import MessageOptions, Outgoing, outgoing
 from qframe.retry import checked_times
 from qframe.stores.base import Publishing
-from qframe.stores.types import Entry
+from qframe.stores.types import Entry, SlotsClosed
 from qframe.topic import Kind, Topic, checked_key, duration_ms
 
 TRIES: Final = 3
 PIECE: Final = 500
+CLOSED_S: Final = 10.0
+LOOK_AGAIN_S: Final = 0.01
 MAX_PRIORITY: Final = 2**31 - 1
 _ID_OF: Final = attrgetter("id")
 _ONE_BODY: Final = (str, bytes, bytearray, memoryview, Mapping)  # iterable, and never meant so
@@ -52,7 +56,8 @@ class Producer:
         catalog: finds the topic that is meant, and declares it if need be.
         max_body: the largest body, in bytes.
         batch: how many messages go to the store in one call by default.
-        clock: for made-up ids.
+        clock: for made-up ids, and for how long a slot may be closed.
+        pause: waits for so many seconds.
     """
 
     def __init__(
@@ -63,7 +68,9 @@ class Producer:
         max_body: int,
         batch: int,
         clock: Clock,
+        pause: Callable[[float], object] = time.sleep,
     ) -> None:
+        self._pause = pause
         self._store = store
         self._catalog = catalog
         self._max_body = max_body
@@ -172,7 +179,7 @@ class Producer:
         lost: AnswerLost | None = None
         for _ in range(TRIES):
             try:
-                return self._store.publish(topic, entries)
+                return self._store_all(topic, entries)
             except AnswerLost as error:
                 lost = error
             except (StoreUnavailable, StoreFull) as error:
@@ -181,6 +188,30 @@ class Producer:
                     raise
                 raise PublishUnknown(topic.name, [entry.id for entry in entries]) from error
         raise PublishUnknown(topic.name, [entry.id for entry in entries]) from lost
+
+    def _store_all(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
+        """Gives entries to the store; those of slots that are being split again, when they are."""
+        try:
+            return self._store.publish(topic, entries)
+        except SlotsClosed as error:
+            outcomes, closed = list(error.outcomes), error
+        until_s = self._clock.monotonic_s() + CLOSED_S
+        while places := [place for place, outcome in enumerate(outcomes) if outcome is None]:
+            topic = self._catalog.refresh(topic)
+            rest = [entries[place] for place in places]
+            for entry in rest:
+                if entry.hash is not None:
+                    entry.slot = topic.slot_of_hash(entry.hash)
+            try:
+                found: Sequence[Outcome | None] = self._store.publish(topic, rest)
+            except SlotsClosed as error:
+                found = error.outcomes
+                if self._clock.monotonic_s() >= until_s:
+                    raise closed from None
+                self._pause(LOOK_AGAIN_S)
+            for place, outcome in zip(places, found, strict=True):
+                outcomes[place] = outcome
+        return [outcome for outcome in outcomes if outcome is not None]
 
     def _entries(self, topic: Topic, items: Iterable[Any], batch: int) -> list[Entry]:
         """All items, checked and encoded."""
@@ -235,7 +266,9 @@ def entry_of(topic: Topic, item: Outgoing, made_up: str, mark: str, max_body: in
         made_up = mark = checked_id(item.id)
         basis = basis_of(topic, None, key, body, made_up)
     subject = subject_of(topic, key, body, made_up) if topic.has_subjects else None
-    entry = Entry(crc32(basis) & topic.last_slot, subject, made_up, mark, key, headers, body)
+    number = crc32(basis)
+    slot = topic.slot_of_hash(number)
+    entry = Entry(slot, subject, made_up, mark, key, headers, body, number)
     if (
         item.delay is not None
         or item.at is not None
@@ -254,7 +287,10 @@ def _add_options(entry: Entry, topic: Topic, item: Outgoing) -> None:
     entry.delay_ms, entry.at_ms = checked_times(item.delay, item.at)
     timed = item.delay is not None or item.at is not None
     if item.slot_basis is not None:
-        entry.slot = _slot_of(topic, item, timed=timed)
+        basis = _slot_basis(topic, item, timed=timed)
+        entry.hash = crc32(basis.encode())
+        entry.slot = topic.slot_of_hash(entry.hash)
+        entry.headers = {**(entry.headers or {}), SLOT_BASIS_HEADER: basis}
     if item.priority:
         _refuse_unless(kind in (Kind.PRIORITY, Kind.ORDERED), "priority", item.priority, topic)
         whole = isinstance(item.priority, int) and not isinstance(item.priority, bool)
@@ -280,8 +316,8 @@ def _add_options(entry: Entry, topic: Topic, item: Outgoing) -> None:
         entry.sequence = item.sequence
 
 
-def _slot_of(topic: Topic, item: Outgoing, *, timed: bool) -> int:
-    """The slot that a `slot_basis` asks for, where nobody looks for the key in its own."""
+def _slot_basis(topic: Topic, item: Outgoing, *, timed: bool) -> str:
+    """The `slot_basis` of a message, where nobody looks for the key in its own slot."""
     basis = item.slot_basis
     if item.key is not None and topic.has_subjects:
         remedy = "leave one of the two out, or publish to a stream"
@@ -294,7 +330,7 @@ def _slot_of(topic: Topic, item: Outgoing, *, timed: bool) -> int:
             why = "a time and a key are given too, and a timer is in its key's slot"
             raise BadOption("slot_basis", basis, why, remedy)
     try:
-        return topic.slot_of(checked_key(basis).encode())
+        return checked_key(basis)
     except BadKey as error:
         raise BadOption("slot_basis", basis, error.why, "use a string, such as an id") from None
 

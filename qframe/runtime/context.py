@@ -19,7 +19,7 @@ class ConsumerContext(msgspec.Struct, frozen=True, kw_only=True, eq=False):
     It has no store: a part asks for the role of the store that it uses.
 
     Attributes:
-        topic: the topic, as declared.
+        topic: the topic, as declared; `Slots.topic` says how far it has grown since.
         group: the group.
         events: hears what happens.
         clock: the clock.

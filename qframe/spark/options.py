@@ -12,7 +12,7 @@ from qframe.codec import checked_id
 from qframe.errors import BadInput, BadOption, BadTopic, TopicMismatch, UnknownTopic
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
-from qframe.topic import MAX_SLOTS, Kind, Topic, checked_group, checked_name
+from qframe.topic import MAX_SLOTS, Kind, Topic, checked_group, checked_name, span_of
 
 EARLIEST: Final = "earliest"
 LATEST: Final = "latest"
@@ -181,9 +181,10 @@ def address_of(given: Mapping[str, str], *, may_be_new: bool) -> TopicAddress:
             raise UnknownTopic(name)
         new = Topic(name, kind, 16 if slots is None else slots)
         return TopicAddress(url, namespace, new, True, timers_db)
-    for what, declared, asked in (("kind", found.kind, kind), ("slots", found.slots, slots)):
-        if asked is not None and asked != declared:
-            raise TopicMismatch(name, what, str(declared), str(asked))
+    if kind is not None and kind != found.kind:
+        raise TopicMismatch(name, "kind", str(found.kind), str(kind))
+    if slots is not None and not found.has_been(slots):
+        raise TopicMismatch(name, "slots", str(found.slots), str(slots))
     return TopicAddress(url, namespace, found, timers_db=timers_db)
 
 
@@ -194,9 +195,10 @@ def check_slots(options: ReadOptions, topic: Topic) -> None:
         BadOption: naming the option.
     """
     for name, asked in (("startingOffsets", options.starting), ("endingOffsets", options.ending)):
-        if not isinstance(asked, str) and max(asked, default=0) >= topic.slots:
+        unknown = set() if isinstance(asked, str) else set(asked).difference(topic.all_slots)
+        if unknown:
             raise BadOption(
-                f"option {name}", max(asked), f"the slots are 0 to {topic.slots - 1}",
+                f"option {name}", max(unknown), f"the slots are {span_of(topic)}",
                 "name slots that the topic has",
             )  # fmt: skip
 

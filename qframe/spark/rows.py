@@ -46,19 +46,19 @@ class EntryBuilder:
         keys = self._keys(columns.get("key"), len(bodies))
         headers = self._headers(columns, len(bodies))
         ids = self._ids(columns)
-        last = self._topic.last_slot
         entries = [
             Entry(
-                crc32(body if key is None else key.encode()) & last,
-                subject_of(self._topic, key, body, ""),
-                "", "", key, header, body,
+                self._topic.slot_of_hash(number), subject_of(self._topic, key, body, ""),
+                "", "", key, header, body, number,
             )
             for body, key, header in zip(bodies, keys, headers, strict=True)
+            for number in [crc32(body if key is None else key.encode())]
         ]  # fmt: skip
         if ids is not None:
             for entry, message_id in zip(entries, ids, strict=True):
                 basis = basis_of(self._topic, None, entry.key, entry.body, message_id)
-                entry.slot = crc32(basis) & last
+                entry.hash = crc32(basis)
+                entry.slot = self._topic.slot_of_hash(entry.hash)
                 entry.name(message_id, message_id)
         if (at := columns.get("at")) is not None:
             for entry, at_ms in zip(entries, _milliseconds(at), strict=True):

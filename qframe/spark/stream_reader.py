@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Final
 
 import pyarrow as pa
@@ -14,11 +14,12 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
-from qframe.errors import BadOption, MessagesGone, TopicMismatch
+from qframe.errors import BadInput, BadOption, MessagesGone, TopicMismatch
 from qframe.spark.options import ReadOptions, TopicAddress
 from qframe.spark.ranges import Range, begins, firsts, heads, read_range
 from qframe.stores.base import Groups, Store
 from qframe.stores.types import NO_EPOCH
+from qframe.topic import Topic, span_of
 
 Offsets = dict[str, int]  # by slot, as JSON has it
 
@@ -55,8 +56,12 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
         Raises:
             MessagesGone: if a slot ends before `start`, unless that is no failure.
+            BadInput: if the topic grows, or has grown since the query began.
         """
         begin = self._checked(start)
+        [latest] = self._store().latest([self._address.topic])
+        if latest is not None and latest.growth.step != self._address.topic.growth.step:
+            raise _grown(latest, begin)
         end = heads(self._store(), self._address)
         older = self._older(begin, end)
         if self._target is not None:
@@ -165,12 +170,25 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._committed |= moved
 
     def _checked(self, offsets: Offsets) -> dict[int, int]:
-        """Offsets by slot, if they are of a topic that has as many slots as this one."""
-        slots = self._address.topic.slots
+        """Offsets by slot, if they are of a topic that has the same slots as this one."""
         found = {int(slot): offset for slot, offset in offsets.items()}
-        if sorted(found) != list(range(slots)):
-            raise TopicMismatch(self._address.topic.name, "slots", slots, len(found))
+        topic = self._address.topic
+        if sorted(found) != list(topic.all_slots):
+            if topic.growth.step:
+                raise _grown(topic, found)
+            raise TopicMismatch(topic.name, "slots", topic.slots, len(found))
         return found
+
+
+def _grown(topic: Topic, read: Collection[int]) -> BadInput:
+    """The error for a query that has read a topic before its slots were split."""
+    return BadInput(
+        "topic", topic.name,
+        f"its slots are {span_of(topic)}, and the query has read {min(read)} to {max(read)}: the "
+        "topic has grown, and its messages have other offsets now",
+        "start the query anew with another checkpoint, and with startingOffsets where it shall "
+        "not read all again",
+    )  # fmt: skip
 
 
 def shared_out(begin: Mapping[int, int], end: Mapping[int, int], most: int) -> dict[int, int]:

@@ -115,6 +115,19 @@ what is done then is called otherwise than what was done before, whereas a count
 number that was seen already. Which of two versions is the later one cannot be told. A renewed lease
 is no change.
 
+**Growth.** The slots of a topic are doubled while it is used, one after the other in the order of
+their numbers: slot `s` is copied into two new ones, by one more bit of the hash, and then these
+take its place (`Topic.all_slots`). How far that is stands beside the declaration, and only grows.
+
+    in use ──grow: closing──► in use, owned by nobody ──close_slot──► closed ──grow: split──► gone
+
+A closed slot refuses whatever would change it; whoever is refused reads the topic anew, and goes
+where the message belongs now, or waits until that is known. Its cursors keep an epoch that fences
+its last owners, for ever, since its number is not used again. The new slots are opened under a
+token, and only who has it may write there, so one who was thought dead cannot write into a slot
+that is in use by now: `grow` takes the tokens away. Messages of a log are numbered anew in each of
+the two, all others keep their numbers. Each has all marks, since a mark does not tell of whom.
+
 **Tunings.** For each group the store keeps what was set for it by name while its workers run, texts
 that mean something to the worker and nothing to the store. They go with the group.
 

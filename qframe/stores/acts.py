@@ -1,4 +1,4 @@
-"""The roles of a store by which a person frees keys, settles the dead, mends, copies."""
+"""The roles of a store by which a person frees keys, settles the dead, mends, copies, grows."""
 
 from __future__ import annotations
 
@@ -94,11 +94,15 @@ class Repairing(Protocol):
 
 
 class Copying(Protocol):
-    """Reading a topic section by section, and writing it down in another store as it stands there.
+    """Reading a topic section by section, and writing it down elsewhere as it stands there.
 
     Numbers, offsets, due times and counts stay what they are. The caller sees to it that nobody
-    else works on the topic meanwhile. All that writes is idempotent: what stands there already is
-    written over with the same, so that who was interrupted begins again.
+    else works on the topic, or the slot, meanwhile. All that writes is idempotent: what stands
+    there already is written over with the same, so that who was interrupted begins again. With a
+    `token` it is refused in a slot that was not opened under it (`Growing.open_slot`).
+
+    Raises:
+        SlotsClosed: if a slot was not opened under the token.
     """
 
     def section(
@@ -106,7 +110,9 @@ class Copying(Protocol):
     ) -> SectionPage:
         """A page of a section: `scan` is one section after another."""
 
-    def restore(self, topic: Topic, section: Section, records: Sequence[Record]) -> None:
+    def restore(
+        self, topic: Topic, section: Section, records: Sequence[Record], token: str | None = None
+    ) -> None:
         """Writes down messages of a section, in the order in which that was read.
 
         Heads go before what is behind them. A log takes them from its next offset on only, and they
@@ -117,7 +123,9 @@ class Copying(Protocol):
     def positions(self, topic: Topic, group: str) -> list[Position]:
         """How far a group is, for each slot; `""` names what keeps messages for the first group."""
 
-    def restore_positions(self, topic: Topic, group: str, positions: Sequence[Position]) -> None:
+    def restore_positions(
+        self, topic: Topic, group: str, positions: Sequence[Position], token: str | None = None
+    ) -> None:
         """Writes down how far a group is; the lease of a stream's window has passed."""
 
     def remembered(
@@ -127,11 +135,50 @@ class Copying(Protocol):
 
     def remember(
         self, topic: Topic, slot: int, *, marks: Mapping[str, int] | None = None,
-        sequences: Mapping[str, int] | None = None, head: int = 0,
+        sequences: Mapping[str, int] | None = None, head: int = 0, token: str | None = None,
     ) -> None:  # fmt: skip
         """Writes down marks with their times, next numbers of keys, and the slot's next number.
 
         That number is only raised.
+        """
+
+
+class Growing(Protocol):
+    """Splitting slots in two while others use the topic: see "Growth" in `qframe.stores`."""
+
+    def grow(self, topic: Topic, following: Topic) -> bool:
+        """Notes that a topic has grown so far, in one step; False if it stands elsewhere by now.
+
+        Args:
+            topic: the topic as it was read; its growth is compared.
+            following: the same topic, further grown.
+        """
+
+    def open_slot(self, topic: Topic, slot: int, like: int, token: str) -> None:
+        """Makes a slot that is in use by nobody yet, with just the groups that another one has.
+
+        Each group begins there unowned, at the start, with the terms of its subscription in
+        `like`. Called again, it adds the groups that have come and removes those that are gone.
+        Another token, under which it was opened before, is worth nothing from then on.
+
+        Raises:
+            SlotsClosed: if the slot is in use by now.
+        """
+
+    def close_slot(self, topic: Topic, slot: int) -> None:
+        """Has a slot take nothing any more, and hand nothing out; idempotent.
+
+        Each change of it is refused with `SlotsClosed`. All its groups' owners are fenced,
+        and what they had in doing comes back, as if the slot was taken under a new epoch.
+        """
+
+    def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:
+        """Removes a part of what stands in a slot that is no longer, or not yet, in use.
+
+        True once nothing is left. A slot that was split stays closed, and keeps its history.
+
+        Raises:
+            SlotsClosed: if the slot is in use by now.
         """
 
 

@@ -11,7 +11,14 @@ from typing import Protocol
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled
 from qframe.roster import Roster
-from qframe.stores.acts import Copying, DeadLetters, Repairing, StoredTimers, Unblocking
+from qframe.stores.acts import (
+    Copying,
+    DeadLetters,
+    Growing,
+    Repairing,
+    StoredTimers,
+    Unblocking,
+)
 from qframe.stores.bell import Bell
 from qframe.stores.records import (
     Found,
@@ -39,15 +46,22 @@ from qframe.topic import Topic
 class Topics(Protocol):
     """Declaring topics, and keeping them tidy."""
 
-    def declare(self, topic: Topic) -> None:
+    def declare(self, topic: Topic) -> Topic:
         """Makes the topic known; its other options are changed to these.
 
+        Returns:
+            The topic with these options, and as far grown as it is.
+
         Raises:
-            TopicMismatch: if it has another kind or slot count; nothing is changed.
+            TopicMismatch: if it has another kind, or has never had so many slots; nothing is
+                changed.
         """
 
     def topic(self, name: str) -> Topic | None:
-        """The topic as declared, or None."""
+        """The topic as declared and grown, or None."""
+
+    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
+        """Each topic as declared and grown now, in one round trip; None where there is none."""
 
     def topics(self) -> list[Topic]:
         """All topics, by name."""
@@ -87,6 +101,10 @@ class Publishing(Protocol):
         series is remembered for ever.
         From the first entry of a slot on that would make it longer than `slot_max_length`, all
         entries of that slot that would be stored are `full`.
+
+        Raises:
+            SlotsClosed: if slots of some entries are closed, since they are being split or were;
+                nothing is stored of these, and it has the outcomes of the others.
         """
 
 
@@ -355,7 +373,7 @@ class Logs(Protocol):
 
 class Store(
     Topics, Publishing, Pulling, Settling, Groups, Rosters, Controls, StoredTimers, Unblocking,
-    DeadLetters, Repairing, Copying, Inspecting, Searching, Logs, Protocol,
+    DeadLetters, Repairing, Copying, Growing, Inspecting, Searching, Logs, Protocol,
 ):  # fmt: skip
     """All of them, in one place."""
 

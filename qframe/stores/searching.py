@@ -22,6 +22,9 @@ RESTORED: Final = "restored"
 PASSED_MS: Final = 1
 """When the lease of such a delivery has passed."""
 
+OPEN: Final = "!open"
+"""Begins the mark of a slot that is being filled; the token under which it was opened follows."""
+
 SKEW_MS: Final = 2_000
 """How far the clock of a producer may be from the store's, so that its ids are still found."""
 
@@ -51,7 +54,7 @@ def sections_of(topic: Topic, groups: Sequence[str]) -> list[Section]:
     """All sections of a topic, in order."""
     found = [
         Section(slot, part, group)
-        for slot in range(topic.slots)
+        for slot in topic.all_slots
         for part, names in (
             *((part, [""]) for part in _SHARED[topic.has_subjects]),
             *((part, groups) for part in _OF_GROUPS),

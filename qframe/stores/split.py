@@ -85,11 +85,11 @@ class SplitStore:
 
     # Topics: both stores have some, and no two of one name.
 
-    def declare(self, topic: Topic) -> None:
+    def declare(self, topic: Topic) -> Topic:
         """Makes the topic known where it lies, after a signpost to it."""
         if topic.kind is Kind.DELAY:
             self._point_away(topic)
-        self.part_of(topic).declare(topic)
+        return self.part_of(topic).declare(topic)
 
     def topic(self, name: str) -> Topic | None:
         """The topic as declared, or None."""
@@ -107,6 +107,15 @@ class SplitStore:
         if found is None and away is not None:
             raise away
         return found
+
+    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
+        """Each topic as declared and grown now, in one round trip to each store."""
+        found: dict[int, Topic | None] = {}
+        for part, numbers in self._shares(topics).items():
+            store = self._timers if part else self._main
+            asked = [topics[number] for number in numbers]
+            found.update(zip(numbers, store.latest(asked), strict=True))
+        return [found[number] for number in range(len(topics))]
 
     def topics(self) -> list[Topic]:
         """All topics, by name."""

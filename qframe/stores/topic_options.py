@@ -6,7 +6,7 @@ from typing import Self
 
 import msgspec
 
-from qframe.topic import Kind, SubjectRule, Topic
+from qframe.topic import NOT_GROWN, Growth, Kind, SubjectRule, Topic
 
 
 class TopicOptions(msgspec.Struct):
@@ -32,12 +32,14 @@ class TopicOptions(msgspec.Struct):
         return msgspec.json.encode(self)
 
 
-def topic_of(name: str, kind: str, slots: int, options: str | bytes) -> Topic:
-    """The topic that was declared with such options."""
+def topic_of(
+    name: str, kind: str, slots: int, options: str | bytes, growth: Growth = NOT_GROWN
+) -> Topic:
+    """The topic that was declared with such options, and has grown so far."""
     known = msgspec.json.decode(options, type=TopicOptions)
     topic = Topic(name, Kind(kind), slots, max_length=known.max_length, subject=known.subject)
     topic.retain_ms = known.retain_ms
     topic.dedupe_window_ms = known.dedupe_window_ms
     topic.gap_timeout_ms = known.gap_timeout_ms
     topic.history_ms = known.history_ms
-    return topic
+    return topic if growth == NOT_GROWN else topic.grown(slots, growth)

@@ -11,8 +11,9 @@ from typing import NamedTuple
 import msgspec
 
 from qframe.codec import KEYLESS
+from qframe.errors import StoreUnavailable
 from qframe.message import Delivery
-from qframe.outcomes import Verdict
+from qframe.outcomes import Outcome, Verdict
 
 NO_EPOCH = "0" * 16
 QUIET = 4
@@ -49,6 +50,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         key: its key, or None.
         headers: its headers, or None.
         body: its body.
+        hash: the `crc32` of the basis that has led to the slot; None where the slot was chosen.
         delay_ms: due so long after the store's now; None where no delay was asked.
         at_ms: due at that moment; None where none was asked. At most one of the two is given.
         priority: higher goes first, in `priority` and `ordered`.
@@ -65,6 +67,7 @@ class Entry(msgspec.Struct, gc=False, eq=False):
     key: str | None
     headers: dict[str, str] | None
     body: bytes
+    hash: int | None = None
     delay_ms: int | None = None
     at_ms: int | None = None
     priority: int = 0
@@ -77,6 +80,21 @@ class Entry(msgspec.Struct, gc=False, eq=False):
         self.id, self.mark = message_id, mark
         if self.key is None and self.subject == KEYLESS:
             self.subject = KEYLESS + message_id
+
+
+class SlotsClosed(StoreUnavailable):
+    """Raised when slots are closed, since they are split or being split; nothing of them changed.
+
+    Attributes:
+        outcomes: of a publish, the outcome of each entry; None for those of closed slots.
+    """
+
+    _what = "has closed slots"
+    _remedy = "they are being split in two: try again"
+
+    def __init__(self, store: str, topic: str, outcomes: Sequence[Outcome | None] = ()) -> None:
+        super().__init__(store, f"topic {topic!r} is growing")
+        self.outcomes: Sequence[Outcome | None] = outcomes
 
 
 class PullRequest(NamedTuple):

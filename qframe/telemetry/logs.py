@@ -30,6 +30,7 @@ _LEVELS: Final = {
     "supervisor.stopping": "info",
     "supervisor.stopped": "info",
     "supervisor.killing": "warning",
+    "topic.grown": "info",
     "slot.taken": "info",
     "slot.left": "info",
     "slot.lost": "warning",

@@ -157,7 +157,8 @@ class StoreNumbers:
                     now_ms = time_of(declared)
                     if totals.group:
                         roster = self._roster(declared, totals.group)
-                        workers, unowned = len(roster.members), topic.slots - len(roster.owners)
+                        workers = len(roster.members)
+                        unowned = len(declared.shared_slots) - len(roster.owners)
                 found.append(_GroupNumbers(topic.name, totals, workers, unowned, now_ms))
         return found, left_out
 

@@ -42,7 +42,28 @@ class SoleMembership:
         return self._assignment
 
     def drained(self, slots: Collection[int]) -> None:
-        """Has nobody to give slots to."""
+        """Gives up slots that its topic has no more."""
+        owned, leaving = self._assignment
+        if gone := leaving.intersection(slots):
+            left = {slot: epoch for slot, epoch in owned.items() if slot not in gone}
+            self._assignment = Assignment(left, leaving - gone)
+            self._on_change()
+
+    def hear(self) -> None:
+        """Reads how far the topic has grown, and owns the slots that it has now."""
+        [found] = self._store.latest([self._topic])
+        if found is not None and found.growth.step > self._topic.growth.step:
+            self.share(found)
+
+    def share(self, topic: Topic) -> None:
+        """Owns the slots that the topic has now; others are leaving."""
+        self._topic = topic
+        owned = self._assignment.owned
+        fresh = self._fresh().owned
+        self._assignment = Assignment(
+            {**fresh, **owned}, frozenset(slot for slot in owned if slot not in fresh)
+        )
+        self._on_change()
 
     def fenced(self, slots: Collection[int]) -> None:  # noqa: ARG002 - takes all of them anew
         """Takes greater epochs."""
@@ -87,14 +108,21 @@ class SoleOwner:
         return joined
 
     def roster(self, topic: Topic, group: str) -> Roster:
-        """The one worker, and all slots as its own."""
+        """The one worker, and all slots as its own.
+
+        It hears first how far the topic has grown, as whoever asks may be the one who grows it, in
+        the worker's own thread. A slot that is leaving is nobody's: nothing runs meanwhile.
+        """
         now_ms = self._store.now_ms()
         joined = self._memberships.get((topic.name, group))
         if joined is None:
             return Roster(1, [], {})
+        joined.hear()
+        owned, leaving = joined.assignment()
         owners = {
             slot: Owner(slot, self._worker, epoch, now_ms)
-            for slot, epoch in joined.assignment().owned.items()
+            for slot, epoch in owned.items()
+            if slot not in leaving
         }
         return Roster(1, [Member(self._worker, now_ms, now_ms)], owners)
 

@@ -78,6 +78,9 @@ class Stepper:
         """Handles one message, or pulls one; false if there is nothing to do now."""
         [tuned] = self._store.tunings([(self._topic, self._consumer.group)])
         self._settings.apply(tuned or {})
+        [found] = self._store.latest([self._topic])
+        if found is not None:
+            self._consumer.share(found)
         if self._consumer.flow.paused:
             self._consumer.give_back()
         self._release()

@@ -178,7 +178,7 @@ class Sampler:
                     rosters = None
                 elif rosters is not None:
                     rosters.append(GroupRoster(topic, each.group, roster, each.tuning.paused))
-                groups.append(_seen(found, each, roster, topic.slots, now_ms(topic)))
+                groups.append(_seen(found, each, roster, len(topic.shared_slots), now_ms(topic)))
         workers = None if rosters is None else tuple(workers_of(rosters))
         unled = any(each.name == SCHEDULES.name for each in known) and self._is_unled(store)
         return Look(store.now_ms(), tuple(totals), tuple(groups), workers, unled)

@@ -75,7 +75,7 @@ class Place:
         job = Job(
             name=self.name, store=crew.store, coordinator=coordinator, kind=crew.kind,
             history=str(crew.path), session_s=crew.session_s / crew.longer, lease_s=crew.lease_s,
-            ways=crew.ways, is_far=self.number % 2 == 1,
+            ways=crew.ways, is_far=self.number % 2 == 1, slots=crew.topic.slots,
         )  # fmt: skip
         self._note(STARTING)
         self.child = crew.nursery.start(msgspec.json.encode(job).decode())
@@ -165,6 +165,8 @@ class Crew:
         session_s: for how long a worker may be unheard before its slots are given to others.
         messages: how many they will handle.
         lease_s: a delivery's lease.
+        slots: how many the topic is declared with.
+        most_slots: how many it may grow to meanwhile.
         ways: how their handlers are called, and how long they take; by default one by one, and as
             long as keeps the crew busy for a while.
     """
@@ -181,13 +183,16 @@ class Crew:
         messages: int,
         lease_s: float = 5.0,
         ways: Ways | None = None,
+        slots: int = SLOTS,
+        most_slots: int = 0,
     ) -> None:
         self.path = folder / "history"
         self.log = folder / "workers.log"
         self.store = store
         self.zookeeper = zookeeper
         self.kind = kind
-        self.topic = topic_of(kind)
+        self.topic = topic_of(kind, slots)
+        self.most_slots = max(slots, most_slots)
         self.session_s = session_s
         self.longer = LONGER if zookeeper is None else 1
         self.lease_s = lease_s
@@ -245,7 +250,7 @@ class Crew:
         """A worker for each of the first places; all slots are theirs when this returns."""
         for place in self.places[:places]:
             place.start()
-        eventually(lambda: len(self.served()) == SLOTS)
+        eventually(lambda: len(self.served()) == self.topic.slots)
 
     def leave(self, place: Place) -> None:
         """One worker ends as it is asked to."""
@@ -269,7 +274,7 @@ class Crew:
 
     def tenures(self, facts: list[Fact]) -> Tenures:
         """Who had which slot when."""
-        return Tenures(facts, self.topic.name, SLOTS)
+        return Tenures(facts, self.topic.name, self.topic.slots, self.most_slots)
 
     @property
     def limit_ns(self) -> int:

@@ -40,6 +40,7 @@ class Job(msgspec.Struct, kw_only=True):
         session_s, lease_s: a session, and a delivery's lease.
         ways: how its handler is called, and what it does.
         is_far: whether the others cannot see its process, as if it ran on another machine.
+        slots: how many the topic is declared with.
     """
 
     name: str
@@ -51,11 +52,12 @@ class Job(msgspec.Struct, kw_only=True):
     lease_s: float
     ways: Ways
     is_far: bool = False
+    slots: int = SLOTS
 
 
-def topic_of(kind: str) -> Topic:
+def topic_of(kind: str, slots: int = SLOTS) -> Topic:
     """The one topic."""
-    return Topic(f"shared-{kind}", kind=kind, slots=SLOTS)
+    return Topic(f"shared-{kind}", kind=kind, slots=slots)
 
 
 def work(text: str) -> None:
@@ -78,4 +80,4 @@ def work(text: str) -> None:
             began_ns = looks.taken_ns
         keeps_order = job.kind == "ordered" or job.ways.keeps_order
         desk = Desk(job.ways, facts, keeps_order_when_delayed=keeps_order, began_ns=began_ns)
-        serve(app, topic_of(job.kind), GROUP, desk, lease_s=job.lease_s)
+        serve(app, topic_of(job.kind, job.slots), GROUP, desk, lease_s=job.lease_s)

@@ -11,6 +11,8 @@ import argparse
 import random
 import sys
 import tempfile
+import threading
+import time
 from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
@@ -23,11 +25,12 @@ from history import ENDED, FAILED, PUBLISHED, STARTED, read
 from manners import MAX_ATTEMPTS
 from producing import Producing
 from servers import PostgresServer, RedisCluster3, RedisServer
-from sharer import GROUP
+from sharer import GROUP, SLOTS
 from storm import Storm
 from tenures import accepted_late, accepted_twice, judge, shared_epochs, strays, taken_early
 
-from qframe import QFrame
+from qframe import QFrame, StoreUnavailable, Topic
+from qframe.stores.doubling import GrowthTaken
 
 STORES: dict[str, Callable[[Path], RedisServer | RedisCluster3 | PostgresServer]] = {
     "redis": RedisServer, "redis-cluster": RedisCluster3, "postgres": PostgresServer,
@@ -53,16 +56,23 @@ def soak(
     seed: int = 2026,
     within_s: float = 3600.0,
     is_short: bool = False,
+    grows: bool = False,
 ) -> Soaked:
-    """Has workers handle messages of which one of twenty is retried late, while they are struck."""
+    """Has workers handle messages of which one of twenty is retried late, while they are struck.
+
+    If the topic grows, it does so from 4 slots to 8 and to 16, and whoever sees to that dies once.
+    """
     ways = Ways(
         slow_s=0.05, rare=max(2, messages // 40), rare_s=1.0, stumble=DELAYED, keeps_order=True
     )
     with Crew(
         folder, store=url, zookeeper=None, kind="stream", places=workers + 1, session_s=session_s,
-        messages=messages, lease_s=3.0, ways=ways,
+        messages=messages, lease_s=3.0, ways=ways, slots=4 if grows else SLOTS,
+        most_slots=16 if grows else 0,
     ) as crew:  # fmt: skip
-        storm = _befall(crew, url, messages, keys, workers, seed, within_s, is_short=is_short)
+        storm = _befall(
+            crew, url, messages, keys, workers, seed, within_s, is_short=is_short, grows=grows
+        )
         facts = read(crew.path)
         tenures = crew.tenures(facts)
         judgement = judge(facts, tenures, crew.limit_ns)
@@ -96,7 +106,7 @@ def soak(
 
 def _befall(
     crew: Crew, url: str, messages: int, keys: int, workers: int, seed: int, within_s: float,
-    *, is_short: bool,
+    *, is_short: bool, grows: bool,
 ) -> Counter[str]:  # fmt: skip
     """Lets workers handle all messages while they are struck; returns by what."""
     storm = Storm(crew, random.Random(seed), is_short=is_short)
@@ -106,19 +116,69 @@ def _befall(
             published < min(crew.done + messages / 4, messages * (storm.begun + 1) / storm.size)
         ),
     )  # fmt: skip
+    growing = Growing(url, crew.topic)
     try:
         producing.start()
         crew.start_all(workers)
+        if grows:
+            growing.start()
         storm.rage(lambda: crew.done >= 0.9 * messages, within_s)
         crew.wait(lambda: crew.done >= messages, within_s / 2)
+        crew.wait(lambda: not growing.is_alive(), 120)
         with QFrame(store=url) as app:
             crew.wait(lambda: app.admin.topic(crew.topic).groups[0].lag == 0, 60)
         crew.leave_all()
     finally:
         producing.stop()
-    if producing.error is not None:
-        raise producing.error
+    for error in (producing.error, growing.error):
+        if error is not None:
+            raise error
     return storm.counts
+
+
+class Died(Exception):
+    """Ends whoever sees to a growth as a crash does."""
+
+
+class Growing(threading.Thread):
+    """Doubles a topic's slots twice; the first to see to it dies on the way.
+
+    Args:
+        url: the store's.
+        topic: the topic.
+    """
+
+    def __init__(self, url: str, topic: Topic) -> None:
+        super().__init__(name="growing")
+        self._url = url
+        self._topic = topic
+        self._is_to_die = True
+        self.error: BaseException | None = None
+
+    def run(self) -> None:
+        try:
+            with QFrame(store=self._url) as app:
+                for slots in (8, 16):
+                    while self._latest(app).slots < slots:
+                        self._grow(app, slots)
+        except BaseException as error:
+            self.error = error
+
+    def _latest(self, app: QFrame) -> Topic:
+        [found] = app.store.latest([self._topic])
+        assert found is not None
+        return found
+
+    def _grow(self, app: QFrame, slots: int) -> None:
+        try:
+            app.admin.resize(self._topic, slots, on_progress=self._may_die)
+        except (Died, GrowthTaken, StoreUnavailable):
+            time.sleep(0.5)
+
+    def _may_die(self, topic: Topic) -> None:
+        if self._is_to_die and len(topic.all_slots) > 5:
+            self._is_to_die = False
+            raise Died
 
 
 def main() -> int:
@@ -128,6 +188,7 @@ def main() -> int:
     parser.add_argument("--keys", type=int, default=500)
     parser.add_argument("--workers", type=int, default=4)
     parser.add_argument("--seed", type=int, default=2026)
+    parser.add_argument("--grows", action="store_true", help="from 4 slots to 8 and to 16")
     parser.add_argument("--stores", nargs="+", choices=tuple(STORES), default=tuple(STORES))
     asked = parser.parse_args()
     failed = 0
@@ -135,7 +196,7 @@ def main() -> int:
         with tempfile.TemporaryDirectory() as place, STORES[name](Path(place) / "store") as server:
             soaked = soak(
                 Path(place), server.url, messages=asked.messages, keys=asked.keys,
-                workers=asked.workers, seed=asked.seed,
+                workers=asked.workers, seed=asked.seed, grows=asked.grows,
             )  # fmt: skip
         failed += bool(soaked.violations)
         wrong = [f"WRONG: {one}" for one in soaked.violations[:20]]

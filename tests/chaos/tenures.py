@@ -91,24 +91,34 @@ class Tenures:
     Args:
         facts: the history.
         topic: the topic's name.
-        slots: how many it has.
+        slots: how many it has at first.
+        most: how many it may have grown to.
     """
 
-    def __init__(self, facts: Sequence[Fact], topic: str, slots: int) -> None:
+    def __init__(self, facts: Sequence[Fact], topic: str, slots: int, most: int = 0) -> None:
         self._slots = slots
+        self._most = max(slots, most)
         self._by: dict[tuple[int, str], list[Tenure]] = defaultdict(list)
         self.all: list[Tenure] = []
         for tenure in _tenures([fact for fact in facts if fact.topic in ("", topic)]):
             self._by[tenure.slot, tenure.by].append(tenure)
             self.all.append(tenure)
 
-    def slot_of(self, key: str) -> int:
-        """The slot of a key."""
-        return crc32(key.encode()) % self._slots
+    def slots_of(self, key: str) -> list[int]:
+        """The slots in which a key may have been, one after the other."""
+        slots, found, first = self._slots, [], 0
+        while slots <= self._most:
+            found.append(first + crc32(key.encode()) % slots)
+            first, slots = first + slots, 2 * slots
+        return found
 
     def at(self, start: Fact) -> Tenure | None:
         """The tenure in which, or after which, a handler started; None if there had been none."""
-        return self.at_slot(self.slot_of(start.key), start.by, start.at_ns)
+        begun = [self.at_slot(slot, start.by, start.at_ns) for slot in self.slots_of(start.key)]
+        return max(
+            (one for one in begun if one is not None),
+            key=lambda one: (min(one.lost_ns, start.at_ns), one.from_ns), default=None,
+        )  # fmt: skip
 
     def at_slot(self, slot: int, by: str, at_ns: int) -> Tenure | None:
         """The last tenure of a slot that a worker had begun by then."""

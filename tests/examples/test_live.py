@@ -35,5 +35,8 @@ def test_flights_arrive_are_handled_die_and_wait_for_their_time_within_a_minute(
         assert re.search(r"[1-9]\d*\s+dead letter", page(f"{url}/topics/departures/gate-display"))
         assert re.search(r"[1-9]\d*\s+settled", page(f"{url}/topics/departures/plane-order"))
         assert "waiting" in page(f"{url}/timers?topic=boarding")
+        schedules = page(f"{url}/schedules")
+        assert "baggage-notice" in schedules
+        assert "No worker leads" not in schedules
         running.signal(signal.SIGINT)
         running.code()

@@ -304,6 +304,7 @@ OPERATIONS = [
     Operation("topic", _each(lambda store, topic: store.topic(topic.name) is not None), looks=True),
     Operation("topics", _each(lambda store, topic: topic in store.topics()), looks=True,
               seen=nothing),  # another's options may be changed
+    Operation("latest", _each(lambda store, topic: store.latest([topic]) != [None]), looks=True),
     Operation("birth", _each(lambda store, topic: bool(store.birth(topic))), looks=True),
     Operation("sweep", _sweep, seen=nothing),
     Operation("delete", _each(_delete_whole), by_step=True),

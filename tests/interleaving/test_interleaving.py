@@ -29,7 +29,7 @@ LOCKED = (
     ("retry_dead", "retry_dead"), ("hasten", "drop_group"), ("settle", "take"),
     ("take", "drop_group"), ("subscribe", "publish"), ("sweep", "subscribe again"),
     ("edit", "pull"), ("pull", "take"), ("drop_dead", "retry_dead"), ("skip", "settle"),
-    ("claim", "claim"), ("draw", "draw"), ("seek", "settle"),
+    ("claim", "claim"), ("draw", "draw"), ("seek", "settle"), ("declare", "delete"),
 )  # fmt: skip
 # Where each writes what the other has read.
 CONTENDED = (

@@ -9,12 +9,12 @@ from mutants.mutant import (
     PULL,
     RELAY,
     RENEWER,
-    SEEDS,
     SESSIONS,
     SLOTS,
     UNIT,
     Mutant,
     conforms,
+    inside,
 )  # fmt: skip
 
 GUARDS: Final = [
@@ -91,8 +91,8 @@ GUARDS: Final = [
     Mutant(
         "slots whose claim was not answered stay nobody's",
         "coordination/lease.py",
-        "        self._free_unknown(owned)\n        return None",
-        "        return None",
+        "        self._free_unknown(topic, owned)\n",
+        "",
         MEMBER,
     ),
     Mutant(
@@ -154,6 +154,13 @@ GUARDS: Final = [
         UNIT + "test_lanes.py",
     ),
     Mutant(
+        "a topic that is deleted while it is declared is not there then",
+        "stores/sql/topics.py",
+        '    .with_for_update(),\n    "ns n",\n)  # who deletes',
+        '    ,\n    "ns n",\n)  # who deletes',
+        inside("postgres"),
+    ),
+    Mutant(
         "a run goes back from its lowest number on",
         "runtime/handler/retry_policy.py",
         "    for one in deliveries:\n",
@@ -181,7 +188,7 @@ GUARDS: Final = [
         "runtime/consume/consumer.py",
         "        settled = () if self._first is None else self._first.settled.copy()\n",
         "        settled = ()\n",
-        SEEDS,
+        RENEWER,
     ),
     Mutant(
         "a retry in place whose slot was lost becomes a delayed one",

@@ -32,7 +32,6 @@ MEMBER: Final = f"{UNIT}test_member.py {UNIT}test_sharing.py {UNIT}test_handover
 WORKER: Final = "tests/integration/workers/test_worker.py"
 SESSIONS: Final = "tests/integration/coordination/test_coordinator_sessions.py"
 RELAY: Final = "tests/integration/outbox/test_relay.py"
-SEEDS: Final = "tests/simulation/test_simulation.py -k has_shown_a_fault"
 
 
 def conforms(role: str, store: str, words: str = "") -> str:

@@ -53,8 +53,7 @@ STORES: Final = [
     Mutant(
         "SQL leaves out a group that subscribes beside a publish",
         "stores/sql/groups.py",
-        "    lock_slots(transaction, ref, range(ref.topic.slots))\n"
-        "    starts: dict[int, int] = {}\n",
+        "    lock_slots(transaction, ref, ref.topic.all_slots)\n    starts: dict[int, int] = {}\n",
         "    starts: dict[int, int] = {}\n",
         inside("mariadb"),
     ),
@@ -75,17 +74,18 @@ STORES: Final = [
     Mutant(
         "SQL takes a group that was dropped meanwhile for one without the message",
         "stores/sql/unblock.py",
-        "    at = lock_group_cursors(transaction, ref, group, [slot])[slot].cursor\n",
+        "    cursor = lock_group_cursors(transaction, ref, group, [slot])[slot]\n",
         "    from qframe.stores.sql.cursors import lock_cursors\n\n"
         "    at = ref.cursor_number(known_group(transaction, ref, group), slot)\n"
-        "    lock_cursors(transaction, [at])\n",
+        "    cursor = lock_cursors(transaction, [at]).get(at)\n"
+        "    if cursor is None:\n        return None\n",
         inside("postgres"),
     ),
     Mutant(
         "Redis has nothing to retry of a group that was dropped meanwhile",
         "stores/redis/dead.py",
-        "        require(redis, keys, group)\n        return 0\n",
-        "        return 0\n",
+        "        require(redis, keys, group)\n    try:\n",
+        "        pass\n    try:\n",
         inside("redis"),
     ),
 ]

@@ -139,6 +139,14 @@ class Ledger:
                 if self.plan.options.get("on_dead") and (group, message) not in self.mourned:
                     self._broken(f"{message} is dead for {group}, and `on_dead` was not called")
 
+    def may_be_taken_back(self, group: str) -> bool:
+        """Whether the store may have taken back what was handed out, though nothing was lost.
+
+        Where a stream keeps order, a dead letter that is retried stands right behind the head of
+        its key, and what was handed out with that head comes again behind it.
+        """
+        return self.plan.keeps_order and any(each == group for each, _ in self.retried)
+
     @property
     def groups(self) -> list[str]:
         return [f"g{number}" for number in range(self.plan.groups)]
@@ -195,7 +203,8 @@ class Ledger:
             self.running[lane].remove(call)
         if call.message.cancelled:
             self.cut_short.add(name)
-            if self.plan.is_gentle and not call.worker.is_out_of_grace:
+            is_known = call.worker.is_out_of_grace or self.may_be_taken_back(call.group)
+            if self.plan.is_gentle and not is_known:
                 self._broken(f"{call} is cancelled, though its worker has it still")
         if how in ("returns", "acks"):
             self.succeeded.add(name)

@@ -114,22 +114,28 @@ class Scheduler:
         self._pushed = 0
         self._woken = False
         self.left = OFTEN
-        self._over = False
+        self._most_steps = MOST_STEPS
 
     def spawn(self, process: Process, function: Callable[[], object], name: str) -> Task:
         """Begins a task; it gets its first turn soon."""
         task = Task(process, function, name)
         process.tasks.append(task)
-        self._push(self.now + self._draw() * 1e-4, task, task.token, True)
+        at = self.now + self._draw() * 1e-4
+        if not process.dead:
+            self._push(at, task, task.token, True)
         return task
 
     def at(self, when: float, action: Callable[[], object]) -> None:
         """Has something done between two turns; it may not wait."""
         self._push(max(self.now, when), action, IN_HUB, False)
 
-    def arrives(self, after_s: float, action: Callable[[], object]) -> None:
-        """Has a small thing done between two turns, wherever: it wakes tasks, and fails never."""
-        self._push(self.now + after_s, action, ANYWHERE, False)
+    def arrives(self, after_s: float, action: Callable[[Any], Task | None], what: Any) -> None:
+        """Has a small thing done between two turns, wherever; it fails never.
+
+        The task that it returns, if it waits, has the next turn.
+        """
+        self._pushed = number = self._pushed + 1
+        heappush(self._heap, (self.now + after_s, number, action, ANYWHERE, what))
 
     # For tasks.
 
@@ -148,7 +154,7 @@ class Scheduler:
             self._pushed = number = self._pushed + 1
             heappush(self._heap, (until, number, task, task.token, False))
         # The next turn is given away without the hub, if it is a task's.
-        following = None if self.failure is not None else self._next_task()
+        following = self._next_task()
         if following is task:
             woken = self._woken
         elif following is not None:
@@ -162,44 +168,47 @@ class Scheduler:
     def _next_task(self) -> Task | None:
         """Begins the next turn, and returns whose it is; None if an action comes first, or none."""
         heap = self._heap
-        if self.steps > MOST_STEPS:
+        if self.steps > self._most_steps or self.failure is not None:
             return None
-        while heap and not self._over:
-            at, number, task, token, woken = heap[0]
-            if token == IN_HUB:
-                return None
-            heappop(heap)
+        while heap:
+            at, number, task, token, woken = entry = heappop(heap)
             if token == ANYWHERE:
                 if at > self.now:
                     self.now = at
                 self.current = None
-                task()
-            elif token == task.token and not (task.ended or (process := task.process).dead):
-                if process.frozen_until > at:
-                    heappush(heap, (process.frozen_until, number, task, token, woken))
+                task = task(woken)
+                if task is None or not task.waits:
                     continue
-                if at > self.now:
-                    self.now = at
-                self.steps += 1
-                task.waits = False
-                task.token = token + 1
-                self.current = task
-                self._woken = woken
-                return task  # type: ignore[no-any-return]
+                token, woken = task.token, True
+            elif token == IN_HUB:
+                heappush(heap, entry)
+                return None
+            elif token != task.token:
+                continue
+            if (frozen_until := task.process.frozen_until) > at:
+                heappush(heap, (frozen_until, number, task, token, woken))
+                continue
+            if at > self.now:
+                self.now = at
+            self.steps += 1
+            task.waits = False
+            task.token = token + 1
+            self.current = task
+            self._woken = woken
+            return task  # type: ignore[no-any-return]
         return None
 
     def sleep(self, seconds: float) -> None:
         """Lets others go on for so long."""
         self.block(seconds)
 
-    def wake(self, task: Task, after_s: float = 0.0) -> None:
+    def wake(self, task: Task) -> None:
         """Ends a task's wait."""
         if task.waits:
             task.waits = False
             task.token = token = task.token + 1
             self._pushed = number = self._pushed + 1
-            at = self.now + after_s + self._draw() * 5e-5
-            heappush(self._heap, (at, number, task, token, True))
+            heappush(self._heap, (self.now + self._draw() * 5e-5, number, task, token, True))
 
     def preempt(self) -> None:
         """A thread's turn is over: it may lose it to another one."""
@@ -211,7 +220,7 @@ class Scheduler:
     def run(self) -> None:
         """Gives turns until somebody calls `stop`, or something fails."""
         heap = self._heap
-        while heap and not self._over:
+        while heap and self._most_steps >= 0:
             following = self._next_task()
             if following is not None:
                 following.switch(self._woken)
@@ -227,13 +236,19 @@ class Scheduler:
 
     def stop(self) -> None:
         """Ends `run`."""
-        self._over = True
+        self._most_steps = -1
 
-    def kill(self, process: Process) -> None:
-        """Ends all tasks of a process where they stand; between two turns only."""
+    def forget(self, process: Process) -> None:
+        """A process has ended: none of its tasks has another turn."""
         process.dead = True
         for task in process.tasks:
             task.token += 1
+            task.waits = False
+
+    def kill(self, process: Process) -> None:
+        """Ends all tasks of a process where they stand; between two turns only."""
+        self.forget(process)
+        for task in process.tasks:
             if not task.ended:
                 self.current = task
                 task.greenlet.throw(GreenletExit)

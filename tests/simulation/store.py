@@ -19,6 +19,7 @@ from simulation.scheduler import Process, Scheduler, Task
 
 Lease = tuple[str, int, str | None, str]
 """Of a group: its slot, its subject, its receipt."""
+SHORTEST_S = 0.0002
 SHORT_S = 0.002
 """A way back that is shorter takes no turn of its own."""
 SLOW_S = 0.1
@@ -138,19 +139,15 @@ class SimulatedBell:
         connection = self._connection
         if connection.process.dead or (connection.troubles and connection.loses_bells()):
             return
-        self._scheduler.arrives(connection.latency_s(), partial(self._arrive, slots))
+        self._scheduler.arrives(connection.latency_s(), self._arrive, slots)
 
-    def _arrive(self, slots: frozenset[int] | None) -> None:
+    def _arrive(self, slots: frozenset[int] | None) -> Task | None:
         if slots is None:
             self._hints = None
         elif self._hints is not None:
             self._hints |= slots
-        self._end_wait()
-
-    def _end_wait(self) -> None:
         self._is_rung = True
-        if self._waiting is not None:
-            self._scheduler.wake(self._waiting)
+        return self._waiting
 
     def wait(self, timeout_s: float) -> bool:
         if not self._is_rung:
@@ -165,10 +162,11 @@ class SimulatedBell:
         return None if hints is None else frozenset(hints)
 
     def ring(self) -> None:
-        self._arrive(None)
+        if (waiting := self._arrive(None)) is not None:
+            self._scheduler.wake(waiting)
 
     def close(self) -> None:
-        self._end_wait()
+        self.ring()
         if self in self._bells:
             self._bells.remove(self)
 
@@ -208,7 +206,9 @@ class Connection:
 
     def latency_s(self) -> float:
         """How long one way takes."""
-        return 0.0002 + self._draw() ** 4 * 0.01
+        drawn = self._draw()
+        drawn *= drawn
+        return SHORTEST_S + drawn * drawn * 0.01
 
     def loses_bells(self) -> bool:
         return self._trouble("bells lost") is not None
@@ -255,8 +255,8 @@ class Connection:
         return found[0] if found else None
 
     def _call(self, name: str, operation: Callable[..., Any], /, *args: Any, **more: Any) -> Any:
-        sleep, draw = self.scheduler.block, self._draw
-        there_s, back_s = 0.0002 + draw() ** 4 * 0.01, 0.0002 + draw() ** 4 * 0.01
+        sleep = self.scheduler.block
+        there_s, back_s = self.latency_s(), self.latency_s()
         what = None
         if self.troubles:
             trouble = self._trouble("refused", "lost before", "lost after", "late", "slow", "cut")

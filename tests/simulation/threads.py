@@ -62,7 +62,7 @@ class SimulatedLock:
 
     def __enter__(self) -> bool:
         scheduler = _NOW[0]
-        if self._held or scheduler.current is None or scheduler.left <= 1:
+        if self._held or scheduler.left <= 1 or scheduler.current is None:
             return self.acquire()
         scheduler.left -= 1
         self._held = True
@@ -84,6 +84,8 @@ class SimulatedLock:
 
 class SimulatedRLock:
     """A lock that its holder may take again."""
+
+    __slots__ = ("_depth", "_holder", "_lock")
 
     def __init__(self) -> None:
         self._lock = SimulatedLock()
@@ -316,13 +318,18 @@ PLACES = (
 )  # fmt: skip
 
 
-SELDOM = {
-    "qframe.runtime.flow.admission": ("RAMPING_UP_SLEEP_S", 0.2),
-    "qframe.runtime.executors.thread_executor": ("TICK_S", 0.1),
-    "qframe.runtime.process.shutdown": ("_LOOK_EVERY_S", 0.05),
-    "qframe.outbox.relay": ("SELDOM_S", 0.5),
-}
-"""Pauses of loops that look often while something is in hand: longer, a run has fewer turns."""
+SELDOM = (
+    ("qframe.runtime.flow.admission", "RAMPING_UP_SLEEP_S", 0.2),
+    ("qframe.runtime.executors.thread_executor", "TICK_S", 0.1),
+    ("qframe.runtime.process.shutdown", "_LOOK_EVERY_S", 0.05),
+    ("qframe.outbox.relay", "SOONEST_S", 0.1),
+    ("qframe.outbox.relay", "SELDOM_S", 0.5),
+)
+"""Pauses of loops that look often while something is in hand: longer, a run has fewer turns.
+
+A tick is no longer than a token of a shared rate is good: a message that waits for one would find
+none for ever.
+"""
 UNTOLD = ("qframe.runtime.handler.retry_policy", "_traced", lambda error, write: "as planned")
 """Tracebacks of planned errors: to write them takes longer than to handle their messages."""
 
@@ -341,8 +348,7 @@ def simulated() -> Iterator[None]:
             if instead is not None:
                 before.append((module, attribute, value))
                 setattr(module, attribute, instead)
-    others = [(name, attribute, pause_s) for name, (attribute, pause_s) in SELDOM.items()]
-    for name, attribute, instead in [*others, UNTOLD]:
+    for name, attribute, instead in [*SELDOM, UNTOLD]:
         before.append((sys.modules[name], attribute, getattr(sys.modules[name], attribute)))
         setattr(sys.modules[name], attribute, instead)
     gc.collect()

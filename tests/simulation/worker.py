@@ -158,7 +158,8 @@ class SimulatedWorker:
             self.process.name,
             make_consumers=self._make_consumers,
             make_sweeper=lambda fail: Sweeper(
-                topics=[self._topic], store=store, on_failure=_unless_killed(fail)
+                topics=[self._topic], store=store, on_failure=_unless_killed(fail),
+                owned=lambda *_: (),
             ),
             make_settings_poller=self._make_settings_poller, make_background=self._make_background,
             grace_s=self.plan.grace_s, events=self.events, clock=clock,
@@ -175,7 +176,7 @@ class SimulatedWorker:
             if not isinstance(error, _away()) or self._is_ready:
                 raise
         self.coordinator.close()
-        self.process.dead = True
+        self._scheduler.forget(self.process)
         self._on_end()
 
     def _ready(self) -> None:

@@ -180,9 +180,11 @@ class World:
         worker = self.workers[number]
         if worker is not None and worker.is_out_of_grace:
             return
+        if event not in ("delivery.cancelled", "delivery.stale", "slot.lost"):
+            return
         if event == "delivery.stale" and self.plan.keeps_order:
             return  # what was handed out while an earlier one of its key was given back
-        if event in ("delivery.cancelled", "delivery.stale", "slot.lost"):
+        if not self.ledger.may_be_taken_back(facts["group"]):  # else its slot is taken anew
             self.fail(Broken(f"{event}, though nothing was lost: {facts}"))
 
     def _tell(self, number: int, name: str, event: str, facts: dict[str, Any]) -> None:

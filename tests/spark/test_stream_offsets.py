@@ -17,6 +17,7 @@ from qframe.errors import BadInput, MessagesGone, TopicMismatch
 from qframe.spark import QFrameDataSource
 from qframe.spark.columns import outgoing
 from qframe.spark.stream_reader import StreamReader, shared_out
+from qframe.stores.doubling import Doubling
 
 ALL = ReadAllAvailable()
 
@@ -171,6 +172,27 @@ def test_a_checkpoint_of_another_slot_count_is_refused(redis_space: Space) -> No
         pytest.raises(TopicMismatch, match="declared with slots=4"),
     ):
         reader.latestOffset({"0": 5, "1": 5}, ALL)
+
+
+def test_a_query_ends_when_its_topic_grows_and_does_not_go_on_from_its_checkpoint(
+    space: Space,
+) -> None:
+    topic = space.topic(slots=2)
+    space.fill(topic, 50)
+    with reading(space, topic) as reader:
+        start = reader.initialOffset()
+        read_all = reader.latestOffset(start, ALL)
+        assert sorted(read(reader, start, read_all)) == list(range(50))
+        doubling = Doubling(space.store, topic.name, owned=lambda *_: (), pause=lambda _: None)
+        doubling.finish(doubling.begin(4))
+        with pytest.raises(BadInput, match="the topic has grown"):
+            reader.latestOffset(read_all, ALL)
+    with reading(space, topic) as reader:
+        with pytest.raises(BadInput, match="with another checkpoint"):
+            reader.latestOffset(read_all, ALL)
+        start = reader.initialOffset()
+        assert sorted(start) == ["2", "3", "4", "5"]
+        assert sorted(read(reader, start, reader.latestOffset(start, ALL))) == list(range(50))
 
 
 @pytest.mark.parametrize(

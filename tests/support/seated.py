@@ -19,6 +19,7 @@ class Seated:
         self.now = NOTHING
         self.refused: list[int] = []
         self.empty: list[int] = []
+        self.shared: list[Topic] = []
         self.on_change: Callable[[], None] = lambda: None
 
     def join(self, topic: Topic, group: str, *, on_change: Callable[[], None]) -> Seated:
@@ -45,6 +46,9 @@ class Seated:
 
     def drained(self, slots: Collection[int]) -> None:
         self.empty += slots
+
+    def share(self, topic: Topic) -> None:
+        self.shared.append(topic)
 
     def leave(self) -> None:
         self.now = NOTHING

@@ -39,6 +39,7 @@ CHANGES: Final[dict[str, Callable[[Admin], object]]] = {
     "drop drop_group": lambda admin: admin.drop_group("events", "billing"),
     "drop delete_topic": lambda admin: admin.delete_topic("events", confirm="events"),
     "seek seek": lambda admin: admin.seek("events", "billing", "latest"),
+    "seek resize": lambda admin: admin.resize("events", 2),
     "seek copy": lambda admin: admin.copy("events", "model://", namespace="elsewhere"),
     "pause pause": lambda admin: admin.pause("events", "billing"),
     "pause resume": lambda admin: admin.resume("events", "billing"),

@@ -13,31 +13,32 @@ from qframe.coordination.assignment import assign
 pytestmark = pytest.mark.promise(4)
 
 MEMBERS = [f"host-{number}-abc" for number in range(12)]
-SLOTS = st.integers(1, 64)
+NUMBERS = st.lists(st.integers(0, 8191), min_size=1, max_size=64, unique=True).map(sorted)
+SLOTS = st.one_of(st.integers(1, 64).map(lambda count: list(range(count))), NUMBERS)
 
 
 @st.composite
-def situations(draw: st.DrawFn) -> tuple[int, list[str], dict[int, str]]:
-    """Slots, living members, and who owned what before, dead members among them."""
+def situations(draw: st.DrawFn) -> tuple[list[int], list[str], dict[int, str]]:
+    """Numbers of slots, living members, and who owned what before, dead members among them."""
     slots = draw(SLOTS)
     members = draw(st.lists(st.sampled_from(MEMBERS), min_size=1, unique=True))
-    before = draw(st.dictionaries(st.integers(0, slots - 1), st.sampled_from([*MEMBERS, "gone"])))
+    before = draw(st.dictionaries(st.sampled_from(slots), st.sampled_from([*MEMBERS, "gone"])))
     return slots, members, before
 
 
 @pytest.mark.parametrize(("members", "shares"), [(4, [1, 1, 1, 1]), (2, [2, 2]), (3, [2, 1, 1])])
 def test_four_slots_are_shared_out_as_the_table_says(members: int, shares: list[int]) -> None:
-    assignment = assign(4, MEMBERS[:members], {})
+    assignment = assign(range(4), MEMBERS[:members], {})
     assert sorted(Counter(assignment.values()).values(), reverse=True) == shares
 
 
 @given(situations())
 def test_every_slot_has_one_member_and_members_are_at_most_one_apart(
-    situation: tuple[int, list[str], dict[int, str]],
+    situation: tuple[list[int], list[str], dict[int, str]],
 ) -> None:
     slots, members, before = situation
     assignment = assign(slots, members, before)
-    assert set(assignment) == set(range(slots))
+    assert set(assignment) == set(slots)
     assert set(assignment.values()) <= set(members)
     counts = [Counter(assignment.values())[member] for member in members]
     assert max(counts) - min(counts) <= 1
@@ -45,19 +46,19 @@ def test_every_slot_has_one_member_and_members_are_at_most_one_apart(
 
 @given(situations())
 def test_no_more_moves_than_an_average_needs(
-    situation: tuple[int, list[str], dict[int, str]],
+    situation: tuple[list[int], list[str], dict[int, str]],
 ) -> None:
     slots, members, before = situation
     assignment = assign(slots, members, before)
     held = sorted((Counter(before.values())[member] for member in members), reverse=True)
-    least, odd = divmod(slots, len(members))
+    least, odd = divmod(len(slots), len(members))
     stays = sum(min(count, least + (place < odd)) for place, count in enumerate(held))
     assert sum(before.get(slot) == assignment[slot] for slot in assignment) == stays
 
 
 @given(situations(), st.randoms(use_true_random=False))
 def test_all_who_ask_get_the_same_answer(
-    situation: tuple[int, list[str], dict[int, str]], random: object
+    situation: tuple[list[int], list[str], dict[int, str]], random: object
 ) -> None:
     slots, members, before = situation
     shuffled = list(members)
@@ -67,23 +68,45 @@ def test_all_who_ask_get_the_same_answer(
 
 @given(situations(), st.data())
 def test_whoever_computes_it_half_way_through_the_handing_over_finds_the_same(
-    situation: tuple[int, list[str], dict[int, str]], data: st.DataObject
+    situation: tuple[list[int], list[str], dict[int, str]], data: st.DataObject
 ) -> None:
     """Slots that have been let go, or taken by whom they are meant for, change nothing."""
     slots, members, before = situation
     target = assign(slots, members, before)
     now = dict(before)
-    for slot in data.draw(st.lists(st.integers(0, slots - 1), unique=True)):
+    for slot in data.draw(st.lists(st.sampled_from(slots), unique=True)):
         if before.get(slot) != target[slot]:
             now[slot] = target[slot]
     assert assign(slots, members, now) == target
 
 
 def test_the_odd_slots_of_many_topics_are_not_all_one_members() -> None:
-    owners = Counter(assign(1, MEMBERS[:4], {}, f"topic-{n}/g")[0] for n in range(400))
+    owners = Counter(assign([0], MEMBERS[:4], {}, f"topic-{n}/g")[0] for n in range(400))
     assert len(owners) == 4
     assert min(owners.values()) > 50
 
 
 def test_without_members_nobody_owns_anything() -> None:
-    assert assign(4, [], {0: "a"}) == {}
+    assert assign(range(4), [], {0: "a"}) == {}
+
+
+GROWING = [
+    [(0, 1, 2, 3), (1, 2, 3), (1, 2, 3, 4, 8)],  # slot 0 is in use, closing, split
+    [(1, 2, 3, 4, 8), (2, 3, 4, 8), (2, 3, 4, 5, 8, 9)],
+]
+
+
+@pytest.mark.parametrize("steps", GROWING)
+@given(members=st.lists(st.sampled_from(MEMBERS), min_size=1, unique=True))
+def test_a_slot_that_is_split_moves_no_more_than_itself(
+    steps: list[tuple[int, ...]], members: list[str]
+) -> None:
+    """But for what keeps the shares even: the two that follow may go to two members."""
+    before, closing, split = steps
+    owners = assign(before, members, {})
+    meanwhile = assign(closing, members, owners)
+    moved = [slot for slot in closing if meanwhile[slot] != owners[slot]]
+    assert len(moved) <= 1
+    after = assign(split, members, meanwhile)
+    assert [slot for slot in closing if after[slot] != meanwhile[slot]] == []
+    assert assign(before, members, {slot: owners[slot] for slot in closing}) == owners

@@ -9,9 +9,11 @@ import pytest
 from contexts import context_of
 from late import Late
 
+from qframe import Message, QFrame
 from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
 from qframe.message import Delivery
+from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.feed.lease_renewer import LeaseRenewer
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.types import LeaseRef, RenewResult
@@ -252,3 +254,31 @@ def test_a_lease_that_was_extended_ends_no_sooner_because_it_is_renewed() -> Non
     clock.advance(100)
     renewal.renew_all()
     assert lost == [other, extended]
+
+
+def test_what_was_settled_first_is_not_told_as_lost_by_a_renewal_during_its_handler(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The store has no lease of it any more, and its worker has it all the same."""
+    consumers: list[Consumer] = []
+    start = Consumer.start
+
+    def starts(consumer: Consumer) -> None:
+        consumers.append(consumer)
+        start(consumer)
+
+    monkeypatch.setattr(Consumer, "start", starts)
+    app, told, cancelled = QFrame("model://"), [], []
+    app.events.listen(lambda name, _: told.append(name))
+
+    @app.consumer(Topic("orders", slots=1), "g", at_most_once=True)
+    def handle(message: Message) -> None:
+        [consumer] = consumers
+        consumer.renewal.renew(consumer.in_flight.all(), 30_000)
+        cancelled.append(message.cancelled)
+
+    app.publish(Topic("orders", slots=1), 1, key="k")
+    app.run(burst=True)
+    app.close()
+    assert cancelled == [False]
+    assert "delivery.cancelled" not in told

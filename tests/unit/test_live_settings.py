@@ -1,4 +1,4 @@
-"""Settings are asked for again and again, whatever becomes of one call."""
+"""Settings, and how far topics have grown, are asked for again and again."""
 
 from __future__ import annotations
 
@@ -6,39 +6,131 @@ from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
+import pytest
+from growth import closes, splits
+
 from qframe.clock import VirtualClock
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
-from qframe.runtime.process.live_settings import SettingsPoller
-from qframe.topic import Topic
+from qframe.runtime.process.live_settings import EVERY_S, OFTEN, OFTEN_S, SettingsPoller
+from qframe.topic import Growth, Topic
 
 TOPIC = Topic("t")
 
 
 class Controls:
-    """A store's settings, of which the first call after the start is lost."""
+    """A store's settings and topics; calls that are to be lost are named."""
 
     def __init__(self) -> None:
-        self.calls = 0
+        self.calls: list[str] = []
+        self.lost: list[str] = []
+        self.stored: dict[str, Topic] = {TOPIC.name: TOPIC}
+
+    def _called(self, name: str) -> None:
+        self.calls.append(name)
+        if name in self.lost:
+            self.lost.remove(name)
+            raise StoreUnavailable("store", "away")
 
     def tunings(self, asked: Sequence[tuple[Topic, str]]) -> list[dict[str, str]]:
-        self.calls += 1
-        if self.calls == 1:
-            raise StoreUnavailable("store", "away")
+        self._called("tunings")
         return [{} for _ in asked]
 
+    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
+        self._called("latest")
+        return [self.stored.get(topic.name) for topic in topics]
 
-def test_settings_are_asked_for_again_when_the_store_was_away() -> None:
-    consumer: Any = SimpleNamespace(topic=TOPIC.name, group="g")
-    store: Any = Controls()
-    reporter: Any = SimpleNamespace(report=lambda tunings: None)
-    poller = SettingsPoller(
-        consumers=[(TOPIC, consumer)], store=store, reporter=reporter, clock=VirtualClock(),
-        events=Events(), on_failure=lambda *_: None,
-    )  # fmt: skip
-    ends = [False, False, True]
-    assert poller.unheard_s == float("inf")
-    poller._stopping.wait = lambda _: ends.pop(0)  # type: ignore[method-assign,assignment,misc]
-    poller.run()
-    assert (store.calls, ends) == (2, [])
-    assert poller.unheard_s == 0.0
+
+class Bench:
+    """A poller of a worker with two consumers of one topic, whose waits are a test's."""
+
+    def __init__(self) -> None:
+        self.store = Controls()
+        self.heard: list[Topic] = []
+        self.waits: list[float] = []
+        consumers: list[Any] = [
+            SimpleNamespace(topic=TOPIC.name, group=group, share=self.heard.append)
+            for group in ("g", "h")
+        ]
+        store: Any = self.store
+        reporter: Any = SimpleNamespace(report=lambda tunings: None)
+        self.poller = SettingsPoller(
+            consumers=[(TOPIC, consumer) for consumer in consumers], store=store,
+            reporter=reporter, clock=VirtualClock(), events=Events(),
+            on_failure=lambda *_: None,
+        )  # fmt: skip
+
+    def run(self, turns: int) -> None:
+        """So many turns, after as many waits."""
+
+        def wait(timeout_s: float) -> bool:
+            if turns == len(self.waits):
+                return True
+            self.waits.append(timeout_s)
+            return False
+
+        self.waits.clear()
+        self.store.calls.clear()
+        self.poller._stopping.wait = wait  # type: ignore[method-assign,assignment]
+        self.poller.run()
+
+
+@pytest.fixture
+def bench() -> Bench:
+    return Bench()
+
+
+@pytest.mark.parametrize("lost", ["tunings", "latest"])
+def test_settings_are_asked_for_again_when_the_store_was_away(bench: Bench, lost: str) -> None:
+    bench.store.lost = [lost]
+    assert bench.poller.unheard_s == float("inf")
+    bench.run(2)
+    assert bench.store.calls.count(lost) == 2
+    assert bench.poller.unheard_s == 0.0
+
+
+def test_a_worker_costs_the_store_three_calls_in_two_seconds(bench: Bench) -> None:
+    bench.run(20)
+    assert bench.waits == [EVERY_S] * 20
+    assert bench.store.calls.count("tunings") == 20
+    assert bench.store.calls.count("latest") == 10
+
+
+def test_all_consumers_of_a_topic_hear_how_far_it_has_grown(bench: Bench) -> None:
+    bench.store.stored[TOPIC.name] = grown = splits(closes(TOPIC))
+    bench.run(1)
+    assert bench.heard == [grown, grown]
+
+
+def test_a_topic_that_is_gone_is_told_to_nobody(bench: Bench) -> None:
+    bench.store.stored.clear()
+    bench.run(2)
+    assert bench.heard == []
+
+
+def test_while_a_topic_grows_that_is_read_often_and_settings_are_read_as_ever(
+    bench: Bench,
+) -> None:
+    announced = TOPIC.grown(TOPIC.slots, TOPIC.growth._replace(target=2 * TOPIC.slots))
+    bench.store.stored[TOPIC.name] = announced
+    bench.run(2)
+    bench.run(3 * OFTEN)
+    assert bench.waits == [OFTEN_S] * 3 * OFTEN
+    assert bench.store.calls.count("tunings") == 3
+    assert bench.store.calls.count("latest") >= 3 * (OFTEN - 1)
+    bench.store.stored[TOPIC.name] = closing = closes(announced)
+    bench.run(1)
+    assert bench.heard[-1] is closing
+    grown = TOPIC.grown(2 * TOPIC.slots, Growth(first=TOPIC.slots))
+    bench.store.stored[TOPIC.name] = grown
+    bench.run(3)
+    assert bench.waits == [OFTEN_S, EVERY_S, EVERY_S]
+    assert bench.heard[-1] is grown
+
+
+def test_a_topic_that_grows_is_watched_on_when_the_store_was_away(bench: Bench) -> None:
+    bench.store.stored[TOPIC.name] = closes(TOPIC)
+    bench.run(2)
+    bench.store.lost = ["latest"]
+    bench.run(3)
+    assert bench.waits == [OFTEN_S] * 3

@@ -36,6 +36,7 @@ from qframe.stores.redis import (
     counts,
     dead,
     groups,
+    growing,
     histories,
     leases,
     publish,
@@ -52,7 +53,7 @@ from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.log_readahead import LogReadahead
 from qframe.stores.topic_options import TopicOptions
 from qframe.stores.types import Entry, LeaseRef, PullRequest, PullTerms, Settlement
-from qframe.topic import Topic
+from qframe.topic import Growth, Topic
 
 PARTS = sorted(path.stem for path in (FOLDER / "parts").glob("*.lua"))
 MAY_NOT_FILL = {"publish_stream", "publish_subjects", "edit", "restore"}  # fmt: skip
@@ -175,6 +176,10 @@ class Recorder:
             return [b"1"]
         if word == "ZRANGE":
             return [b"\0" * 8, b"1"] if words[0] == 0 else []
+        if word == "HGETALL":
+            return [b"a group", b"claims"]
+        if word == "HGET":
+            return b"16"
         if word == "HMGET":
             one = Entry(0, "k", "dead", "dead", None, None, b"1")
             return [b"\0" * 8 + b"\0\0\0\x07" + b"\x95\xa1k\0\x01\xc2\xc2" + envelope(one)]
@@ -188,8 +193,8 @@ class Recorder:
         numbers: dict[str, Any] = {
             "pull": [-1], "pull_stream": [-1], "drop_group": [1, 0], "subscribe": [1, b"joins"],
             "draw": [0, 1], "find_dead": [b"0"], "history": [],
-            "stats": [b"0" * 16, *[0] * 9, -1, -1], "declare": b"", "offsets_at": b"0",
-            "birth": b"a name",
+            "stats": [b"0" * 16, *[0] * 9, -1, -1], "declare": [1, b"stream 1"], "offsets_at": b"0",
+            "birth": b"a name", "enlist": [1, b"joins"],
         }  # fmt: skip
         if name in ("edit", "cancel", "hasten", "skip"):
             return b"absent"
@@ -220,11 +225,13 @@ def ending(subject: str | None, seq: int) -> Settlement:
 
 STREAM = SlotKeys("shop", Topic("t", "stream", 1))
 DELAY = SlotKeys("shop", Topic("t", "delay", 1))
+SPLIT = SlotKeys("shop", DELAY.topic.grown(2, Growth(first=1)))
 ASKS = [PullRequest(0, "an epoch", 7, 3)]
 TERMS = PullTerms("a receipt", 400, 16, 32)
 HELD = [Delivery(f"id-{n}", None, None, b"1", seq=n, receipt="a receipt") for n in (1, 5)]
 EPOCHS = {0: "an epoch"}
 
+FOLLOWING = STREAM.topic.grown(1, Growth(closing=True, target=2, until_ms=9))
 RECORDS = [
     Record(topic="t", group="a group", slot=0, state="todo", subject=name, seq=7, id=name, key=name,
            headers=None, body=b"1", published_at_ms=1, due_ms=1)
@@ -246,17 +253,21 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
         ), 0,
     ),
     "restore": (
-        lambda r: copying.restore(r, DELAY, Section(0, "behind", "a group"), RECORDS, "a time"), 2,
+        lambda r: copying.restore(
+            r, DELAY, Section(0, "behind", "a group"), RECORDS, "a time", "a token"
+        ), 2,
     ),
     "history": (lambda r: histories.found(r, DELAY, "an id", 0), 0),
     "heartbeat": (lambda r: rosters.heartbeat(r, DELAY, "a group", "a member", 400, "a time"), 0),
     "cancel": (
-        lambda r: timers.cancel(r, DELAY, "a subject", "a time", if_due_ms=77, by=None), 0,
+        lambda r: timers.cancel(
+            r, DELAY, "a subject", "a time", if_due_ms=77, by=None, answered={},
+        ), 0,
     ),
     "edit": (
         lambda r: timers.edit(
             r, DELAY, "a subject", "a time", due_ms=5, body=b"1", headers=None, if_due_ms=77,
-            by="a name",
+            by="a name", answered={},
         ), 0,
     ),
     "claim": (
@@ -275,8 +286,15 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
     "report": (
         lambda r: controls.report(r, DELAY, "a group", "a worker", "a text", "a time"), 0,
     ),
-    "drop_dead": (lambda r: dead.drop(r, DELAY, "a group", ChosenDead(limit=9)), 1),
-    "drop_group": (lambda r: groups.drop(r, DELAY, "a group"), 0),
+    "drop_dead": (lambda r: dead.drop(r, DELAY, "a group", ChosenDead(limit=9), []), 1),
+    "drop_group": (lambda r: groups.drop(r, DELAY, "a group", []), 0),
+    "grow": (lambda r: growing.grow(r, STREAM, "shop", STREAM.topic, FOLLOWING), 0),
+    "open_slot": (lambda r: growing.open_slot(r, DELAY, 0, 2, "a token"), 1),
+    "close": (lambda r: growing.close(r, DELAY, 0, "a time"), 0),
+    "discard": (lambda r: growing.discard(r, DELAY, 0, 16), 0),
+    "enlist": (
+        lambda r: groups.subscribe(r, SPLIT, ["a group"], "earliest", 9, 7, "a time", set()), 1,
+    ),
     "release_slots": (
         lambda r: rosters.release_slots(r, DELAY, "a group", "a member", [0, 5, 7], "a time"), 3,
     ),
@@ -298,7 +316,9 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
             400, "a time",
         ), 2,
     ),
-    "retry_dead": (lambda r: dead.retry(r, DELAY, "a group", ChosenDead(limit=9), "a time"), 1),
+    "retry_dead": (
+        lambda r: dead.retry(r, DELAY, "a group", ChosenDead(limit=9), "a time", []), 1,
+    ),
     "roster": (lambda r: rosters.snapshot(r, DELAY, "a group", 77, "a time"), 0),
     "seek": (lambda r: groups.seek(r, STREAM, "a group", {0: 5}), 0),
     "settle": (
@@ -312,7 +332,9 @@ USES: dict[str, tuple[Callable[[Any], Any], int]] = {
         lambda r: settle.acknowledge(r, STREAM, "a group", HELD, EPOCHS, "a time"), 2,
     ),
     "stats": (lambda r: counts.stats(r, DELAY, "a group", "a time"), 0),
-    "subscribe": (lambda r: groups.subscribe(r, DELAY, ["a group"], "earliest", 9, 7, "a time"), 1),
+    "subscribe": (
+        lambda r: groups.subscribe(r, DELAY, ["a group"], "earliest", 9, 7, "a time", set()), 1,
+    ),
     "sweep": (lambda r: topics.sweep(r, DELAY, 9, "a time"), 0),
     "tune": (
         lambda r: controls.tune(r, DELAY, "a group", {"threads": "4", "rate": None}), 2,
@@ -330,13 +352,15 @@ GIVEN: dict[str, Container[Any]] = {
     "max_attempts": (16,), "run": (32,), "position": (3,), "due": (5,), "time": (5,),
     "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
     "mark": (f"{0:020}-*",), "limit": (0, 7, 9), "retain": (86_400_000,), "name": ("t", "a group"),
-    "cursor": ("0",), "step": (1000,), "text": ("a text",), "worker": ("a worker",),
+    "cursor": ("0",), "step": (16, 1000), "text": ("a text",), "worker": ("a worker",),
     "keeps": (0,), "history": (0,), "id": ("an id",), "key": ("",), "part": ("subject",),
     "section": ("behind",),
     "what": ("a subject",),
     "kept": (86_400_000,), "tokens": (3,), "rate": (10,), "per": (1000,), "burst": (20,),
     "max_parked": (7,),
     "expires": (9,), "identity": ("stream 1",), "body": (b"\xc4\x011",), "headers": (b"\xc0",),
+    "token": ("a token",), "claimed": (1,), "anyway": (0,), "past": (0,),
+    "following": ("stream 1,0,0,1,2,9",),
     "options": (msgspec.json.encode(TopicOptions(86_400_000, None, 3_600_000, 30_000)),),
 }  # fmt: skip
 

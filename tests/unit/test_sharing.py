@@ -8,6 +8,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from growth import grows
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
@@ -28,10 +29,13 @@ SLOTS = 8
 LEASE_S = 6.0
 GROUP = "g"
 MEMBERS = st.integers(0, 3)
+NUMBERS = range(3 * SLOTS)
 
 
 class Sharing(RuleBasedStateMachine):
     """Four workers that join, turn, stand still, retire, crash and leave; the clock goes on.
+
+    Meanwhile the topic grows, and each hears of that when it does.
 
     A turn is what a member's thread does between two waits, so members turn in any order, and one
     that has no turn is one that is frozen.
@@ -68,7 +72,7 @@ class Sharing(RuleBasedStateMachine):
             member.drop_if_doubtful()
             member._turn()
 
-    @rule(number=MEMBERS, slots=st.sets(st.integers(0, SLOTS - 1)))
+    @rule(number=MEMBERS, slots=st.sets(st.sampled_from(NUMBERS)))
     def drain(self, number: int, slots: set[int]) -> None:
         if member := self.members.get(number):
             member.drained(slots)
@@ -91,7 +95,7 @@ class Sharing(RuleBasedStateMachine):
         self.retired.discard(number)
         self.members.pop(number, None)
 
-    @rule(number=MEMBERS, slot=st.integers(0, SLOTS - 1))
+    @rule(number=MEMBERS, slot=st.sampled_from(NUMBERS))
     def be_fenced(self, number: int, slot: int) -> None:
         if member := self.members.get(number):
             member.fenced([slot])
@@ -99,6 +103,21 @@ class Sharing(RuleBasedStateMachine):
     @rule(ms=st.sampled_from([1, 200, 1000, 3900, 4100, 6100]))
     def advance(self, ms: int) -> None:
         self.clock.advance(ms)
+
+    @rule()
+    def grow(self) -> None:
+        """What doubles the topic does its next step, if no owner of the slot stands in its way."""
+        topic = self.store.topic("t")
+        assert topic is not None
+        if topic.slots == SLOTS:
+            grows(self.store, topic)
+
+    @rule(number=MEMBERS)
+    def hear(self, number: int) -> None:
+        if member := self.members.get(number):
+            [topic] = self.store.latest([self.topic])
+            assert topic is not None
+            member.share(topic)
 
     @invariant()
     def no_slot_has_two_owners_who_are_certain(self) -> None:
@@ -113,20 +132,26 @@ class Sharing(RuleBasedStateMachine):
     def teardown(self) -> None:
         if not getattr(self, "members", None):
             return
+        for number in list(self.members):
+            self.hear(number)
         for _ in range(6):  # what is left comes to rest, with every slot owned, on average
             self.clock.advance(1100)
             for member in self.members.values():
                 member.drop_if_doubtful()
-                member.drained(range(SLOTS))
+                member.drained(NUMBERS)
                 member._turn()
         for _ in range(6):
             for member in self.members.values():
-                member.drained(range(SLOTS))
+                member.drained(NUMBERS)
                 member._turn()
+        topic = self.store.topic("t")
+        assert topic is not None
+        shared = list(topic.shared_slots)
+        owned = [slot for one in self.members.values() for slot in one.assignment().owned]
         counts = {name: len(one.assignment().owned) for name, one in self.members.items()}
         assert not any(counts.pop(name) for name in self.retired)
         if counts:
-            assert sum(counts.values()) == SLOTS
+            assert sorted(owned) == shared
             assert max(counts.values()) - min(counts.values()) <= 1
 
 

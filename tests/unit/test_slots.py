@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import threading
+from types import SimpleNamespace
 
 import pytest
 from contexts import context_of
+from growth import closes, grows, splits
+from late import Late
 from seated import Seated
 
 from qframe.errors import StoreUnavailable
@@ -14,6 +17,7 @@ from qframe.message import Delivery
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.model.store import ModelStore
+from qframe.stores.types import Entry
 from qframe.topic import Topic
 
 FIRST, SECOND, THIRD = (f"{number:016x}" for number in (1, 2, 3))
@@ -31,9 +35,11 @@ class Bench:
         self.in_flight = InFlight(max_messages=9, max_bytes=9999, on_room=lambda: None)
         self.lost: list[str] = []
         self.rung = 0
-        self.told: list[tuple[str, int]] = []
+        self.told: list[tuple[str, int | list[int]]] = []
         events = Events()
-        events.listen(lambda name, facts: self.told.append((name, facts["count"])))
+        events.listen(
+            lambda name, facts: self.told.append((name, facts.get("count", facts["slots"])))
+        )
         self.slots = Slots(
             context_of(TOPIC, events=events), store=self.store, busy=self.in_flight.slots,
             give_back=lambda slots: None, on_lost=self._lose, on_change=self._ring,
@@ -216,3 +222,58 @@ def test_a_store_that_has_forgotten_who_took_what_is_told_again(bench: Bench) ->
     bench.slots.forget()
     assert bench.slots.open() == {0: FIRST}
     assert bench.store.epochs(TOPIC, "g")[0] == FIRST
+
+
+def test_a_membership_hears_once_of_each_step_of_growth_and_of_none_that_is_older(
+    bench: Bench,
+) -> None:
+    closing = closes(TOPIC)
+    split = splits(closing)
+    for topic in (TOPIC, closing, closing, split, closing, split):
+        bench.slots.share(topic)
+    assert bench.member.shared == [closing, split]
+    assert bench.slots.topic == split
+    assert bench.told == [("topic.grown", [1, 2, 4])]
+
+
+def test_who_joins_while_its_topic_grows_shares_the_slots_that_it_has_by_then(
+    bench: Bench,
+) -> None:
+    grown = closes(TOPIC)
+    member = Seated()
+
+    def join(topic: Topic, group: str, **options: object) -> Seated:
+        slots.share(grown)
+        return member
+
+    slots = Slots(
+        context_of(TOPIC), store=bench.store, busy=set, give_back=lambda slots: None,
+        on_lost=lambda slots: None, on_change=lambda: None,
+    )  # fmt: skip
+    slots.join(SimpleNamespace(join=join))  # type: ignore[arg-type]
+    assert member.shared == [grown]
+
+
+def test_a_topic_that_was_declared_anew_is_shared_as_it_is_now(bench: Bench) -> None:
+    bench.slots.share(splits(closes(TOPIC)))
+    bench.slots.forget(TOPIC)
+    assert bench.slots.topic is TOPIC
+    assert bench.member.shared[-1] is TOPIC
+
+
+@pytest.mark.promise(1)
+def test_a_message_in_a_slot_that_came_meanwhile_is_work(bench: Bench) -> None:
+    late = Late(bench.store)
+    slots = Slots(
+        context_of(TOPIC), store=late, busy=set, give_back=lambda slots: None,  # type: ignore
+        on_lost=lambda slots: None, on_change=lambda: None,
+    )  # fmt: skip
+    assert not slots.have_work(drained=False)
+
+    def split() -> None:
+        topic = grows(bench.store, grows(bench.store, TOPIC))
+        bench.store.publish(topic, [Entry(4, None, "m", "m", None, None, b"1")])
+
+    late.after("stats", split)  # what it has counted knew of no other slots
+    assert slots.have_work(drained=False)
+    assert slots.topic.all_slots == [1, 2, 4]

@@ -14,7 +14,7 @@ from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.events import Events
 from qframe.options.consumer import ConsumerOptions, consumer_options
 from qframe.runtime.feed.subscription import SELDOM_S, Subscription
-from qframe.topic import Topic
+from qframe.topic import Growth, Topic
 
 TOPIC = Topic("prices")
 
@@ -26,6 +26,7 @@ class Registry:
         self.calls: list[tuple[str, int | None]] = []
         self.names: list[str] = []
         self.declared = [TOPIC.name]
+        self.stored = TOPIC
         self.away = False
         self.born = "first"
         self._guard = threading.Lock()
@@ -43,10 +44,12 @@ class Registry:
         return is_new
 
     def topic(self, name: str) -> Topic | None:
-        return TOPIC if name in self.declared else None
+        return self.stored if name in self.declared else None
 
-    def declare(self, topic: Topic) -> None:
+    def declare(self, topic: Topic) -> Topic:
         self.declared.append(topic.name)
+        self.stored = topic
+        return topic
 
     def birth(self, topic: Topic) -> str:
         return self.born
@@ -99,7 +102,7 @@ def test_a_plain_group_is_subscribed_once_and_for_ever() -> None:
     registry.forget()
     gone = UnknownGroup("prices", "g")
     with pytest.raises(UnknownGroup) as caught:
-        one.anew(gone)
+        one.anew(gone, TOPIC)
     assert caught.value is gone
     assert one.stop(60)
 
@@ -128,7 +131,7 @@ def test_one_that_is_gone_is_subscribed_anew_and_that_is_told_once() -> None:
     eventually(lambda: told)
     calls = len(registry.calls)
     eventually(lambda: len(registry.calls) > calls + 3)
-    one.anew(UnknownGroup("prices", "g"))
+    assert one.anew(UnknownGroup("prices", "g"), TOPIC) is None
     assert registry.names == ["g"]
     assert told == [("group.resubscribed", "g")]
     assert one.stop(60)
@@ -149,8 +152,25 @@ def test_what_the_store_has_lost_is_declared_again_and_nothing_after_the_loss_is
     if isinstance(loses_topic, str):
         registry.declare(TOPIC)
         registry.born = "second"
-    one.anew(UnknownGroup("prices", "g"))
+    assert one.anew(UnknownGroup("prices", "g"), TOPIC) == TOPIC
     assert registry.calls == [("latest", None), ("earliest", None)]
     assert registry.declared[-1] == "prices"
     assert told == [("store.forgot", "g")]
+    assert one.stop(60)
+
+
+@pytest.mark.parametrize("is_declared_again", [False, True])
+def test_a_topic_that_is_declared_again_is_as_far_grown_as_who_declared_it_first_knew(
+    *, is_declared_again: bool
+) -> None:
+    registry = Registry()
+    one = subscription(registry, consumer_options())
+    one.begin()
+    grown = TOPIC.grown(2 * TOPIC.slots, Growth(first=TOPIC.slots))
+    registry.declared.clear()
+    if is_declared_again:
+        registry.declare(TOPIC)
+        registry.born = "second"
+    found = one.anew(UnknownGroup("prices", "g"), grown)
+    assert found == registry.stored == (TOPIC if is_declared_again else grown)
     assert one.stop(60)

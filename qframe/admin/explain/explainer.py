@@ -15,7 +15,7 @@ from qframe.errors import BadOption
 from qframe.stores.base import Store
 from qframe.stores.records import Found, HistoryEntry, Record, ScanPage, Sought
 from qframe.stores.split import times_of
-from qframe.topic import Kind, Topic
+from qframe.topic import Kind, Topic, span_of
 
 LOOK: Final = 20_000
 """How many messages to look at by default where no index leads to the one."""
@@ -272,7 +272,7 @@ def checked_sought(
             "offset", offset, f"topic {topics[0].name} is no stream, so it has no offsets",
             "give the message's id or key",
         )  # fmt: skip
-    if slot is not None and not any(slot < topic.slots for topic in topics):
-        most = max((topic.slots for topic in topics), default=0)
-        raise BadOption("slot", slot, "there is no such slot", f"slots are 0 to {most - 1}")
+    if slot is not None and not any(slot in topic.all_slots for topic in topics):
+        spans = "; ".join(f"those of {topic.name} are {span_of(topic)}" for topic in topics[:3])
+        raise BadOption("slot", slot, "there is no such slot", spans or "declare a topic first")
     return Sought(id=message_id, key=key, offset=offset, slot=slot)

@@ -181,6 +181,10 @@ class Consumer:
         """Takes part in the sharing of slots."""
         self.slots.join(self._coordinator)
 
+    def share(self, topic: Topic) -> None:
+        """Shares the slots that its topic has now, if it has grown further; from any thread."""
+        self.slots.share(topic)
+
     def stop_handling(self) -> None:
         """Calls no more handlers; what has returned is marked."""
         self.executor.stop(0)
@@ -245,8 +249,7 @@ class Consumer:
     def subscribe_anew(self, error: UnknownGroup) -> None:
         """Begins anew where the group has expired: with nothing in hand, and no slot taken."""
         self.lose(self.in_flight.all())
-        self._subscription.anew(error)
-        self.slots.forget()
+        self.slots.forget(self._subscription.anew(error, self.slots.topic))
 
     def held_back(self) -> None:
         """Nothing more comes until some of what is in hand is settled."""

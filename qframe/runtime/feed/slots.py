@@ -10,10 +10,11 @@ from qframe.coordination.base import NOTHING, Coordinator, Membership
 from qframe.errors import SlotsAway, StoreUnavailable
 from qframe.message import Delivery
 from qframe.runtime.context import ConsumerContext
-from qframe.stores.base import Groups, Inspecting
+from qframe.stores.base import Groups, Inspecting, Topics
+from qframe.topic import Topic
 
 
-class SlotStore(Groups, Inspecting, Protocol):
+class SlotStore(Topics, Groups, Inspecting, Protocol):
     """The roles of a store that slots use."""
 
 
@@ -29,6 +30,7 @@ class Slots:
         on_change: called, from any thread, when the pull loop should look.
 
     Attributes:
+        topic: the topic, as far grown as is known here.
         membership: its part in the sharing of slots, once it has joined.
         lacks: whether the worker owns slots that could not be taken, since their servers are away;
             each `open` tries them again.
@@ -46,7 +48,7 @@ class Slots:
         on_change: Callable[[], None],
     ) -> None:
         self._context = context
-        self._topic = context.topic
+        self.topic: Topic = context.topic
         self._group = context.group
         self._store = store
         self._busy = busy
@@ -66,7 +68,23 @@ class Slots:
 
     def join(self, coordinator: Coordinator) -> None:
         """Joins the group."""
-        self.membership = coordinator.join(self._topic, self._group, on_change=self._changed)
+        joined = self.topic
+        self.membership = coordinator.join(joined, self._group, on_change=self._changed)
+        with self._guard:
+            if self.topic is not joined:  # it has grown meanwhile
+                self.membership.share(self.topic)
+
+    def share(self, topic: Topic) -> None:
+        """Shares the slots that the topic has now, if it has grown further; from any thread."""
+        with self._guard:
+            before = self.topic
+            if topic.growth.step <= before.growth.step:
+                return
+            self.topic = topic
+            if self.membership is not None:
+                self.membership.share(topic)
+        if (slots := topic.all_slots) != before.all_slots:
+            self._context.emit("topic.grown", slots=list(slots))
 
     def retire(self) -> None:
         """Wants no slots from now on; `pass_on` is to be called until nothing is in flight."""
@@ -110,10 +128,19 @@ class Slots:
         Args:
             drained: whether a message that waits for its time counts as well.
         """
-        return any(
-            slot.todo or slot.doing or (slot.waiting if drained else slot.retrying)
-            for slot in self._store.stats(self._topic, self._group)
-        )
+        while True:
+            before = self.topic
+            if any(
+                slot.todo or slot.doing or (slot.waiting if drained else slot.retrying)
+                for slot in self._store.stats(before, self._group)
+            ):
+                return True
+            # Where a slot was split meanwhile, its messages are in two that were not looked at.
+            [found] = self._store.latest([before])
+            if found is not None:
+                self.share(found)
+            if self.topic is before:
+                return False
 
     def open(self) -> Mapping[int, str]:
         """The slots to pull from now, and their epochs; takes new ones. For the pull loop alone.
@@ -151,12 +178,21 @@ class Slots:
         self.drain()
         return self._open
 
-    def forget(self) -> None:
-        """The store has lost the epochs: all slots are taken anew."""
+    def forget(self, topic: Topic | None = None) -> None:
+        """The store has lost the epochs: all slots are taken anew.
+
+        Args:
+            topic: the topic, if it was declared anew, and may have grown less.
+        """
         self.epochs = {}
         self._assignment = NOTHING
         self._open = {}
         self.lacks = False
+        if topic is not None:
+            with self._guard:
+                self.topic = topic
+                if self.membership is not None:
+                    self.membership.share(topic)
         if self.membership is not None:
             self.membership.unknown()  # forgets the error: it is mended
 
@@ -200,7 +236,7 @@ class Slots:
         """
         away: Collection[int] = ()
         try:
-            taken = set(self._store.take(self._topic, self._group, new))
+            taken = set(self._store.take(self.topic, self._group, new))
         except SlotsAway as error:
             taken, away = set(error.taken), error.away
             self._report_damage(error.away)

@@ -9,6 +9,7 @@ from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.context import ConsumerContext
 from qframe.service import Service
 from qframe.stores.base import SubscribingStore
+from qframe.topic import Topic
 
 SELDOM_S: Final = 3600.0
 
@@ -19,9 +20,10 @@ class Subscription(Service):
     So the store's deadline lies between one such step and two beyond the time that the user
     allows: a group is never dropped before it went unserved for that long.
 
-    A store that was flushed knows neither topic nor group any more: both are declared again. The
-    topic may be there again when this is noticed, declared by another; its data then have another
-    birth. A group that is gone while they have not was dropped by somebody, and ends its worker.
+    A store that was flushed knows neither topic nor group any more: both are declared again, the
+    topic as far grown as it was. It may be there again when this is noticed, declared by another:
+    its data then have another birth, and it has the slots that the other one gave it. A group that
+    is gone while they have not was dropped by somebody, and ends its worker.
 
     A group that has expired all the same (its worker or its machine was frozen) is subscribed anew,
     here or by the pull loop when the store refuses a pull. The epochs are gone with the group, so
@@ -55,26 +57,37 @@ class Subscription(Service):
         if self._expires_ms is not None:
             self.start()
 
-    def anew(self, error: UnknownGroup) -> None:
+    def anew(self, error: UnknownGroup, topic: Topic) -> Topic | None:
         """Subscribes a group that has expired, or that the store has lost with its data.
+
+        Args:
+            error: says that the group is gone.
+            topic: the topic, as far grown as the consumer knows.
+
+        Returns:
+            The topic as it is now, if it was declared again.
 
         Raises:
             UnknownGroup: the given error, if somebody dropped the group.
         """
-        if self._is_lost():
-            self._store.declare(self._topic)
+        found = self._store.topic(topic.name)
+        if self._is_lost(found):
+            if found is not None:
+                topic = topic.grown(found.slots, found.growth)
+            self._topic = self._store.declare(topic)
             # Whatever its first start was: what came after the loss is for this group.
             self._ask("earliest")
             self._birth = self._store.birth(self._topic)
             self._context.emit("store.forgot")
-        elif self._expires_ms is None:
+            return self._topic
+        if self._expires_ms is None:
             raise error
-        else:
-            self._renew()
+        self._renew()
+        return None
 
-    def _is_lost(self) -> bool:
+    def _is_lost(self, found: Topic | None) -> bool:
         """Whether the store lost data: the topic is gone as well, or the group from some slots."""
-        if self._store.topic(self._topic.name) is None:
+        if found is None:
             return True
         if self._store.birth(self._topic) != self._birth:
             return True

@@ -1,4 +1,4 @@
-"""Applies the settings of groups in the store to a worker's consumers while they run."""
+"""Applies settings and new slots, which stand in the store, to consumers while they run."""
 
 from __future__ import annotations
 
@@ -15,6 +15,9 @@ from qframe.service import Service
 from qframe.topic import Topic
 
 EVERY_S: Final = 1.0
+GROWTH_EVERY: Final = 2
+OFTEN_S: Final = 0.05
+OFTEN: Final = round(EVERY_S / OFTEN_S)
 
 
 class LiveSettings:
@@ -78,7 +81,9 @@ class LiveSettings:
 class SettingsPoller(Service):
     """Reads every second, in one call, the settings of all of a worker's consumers.
 
-    Then the reporter may report of them.
+    Then the reporter may report of them. Every other time it reads how far their topics have grown.
+    A slot that is being split is handled by nobody, so while one of them grows it reads that every
+    50 ms: who lets a slot go, and who takes the two that follow, should hear of that at once.
 
     Args:
         consumers: the worker's consumers, each with its topic.
@@ -104,6 +109,12 @@ class SettingsPoller(Service):
         self._reporter = reporter
         self._clock = clock
         self._heard_s: float | None = None
+        self._polls = 0
+        self._growing: list[Topic] = []
+        self._by_topic: dict[str, list[Consumer]] = {}
+        for topic, consumer in consumers:
+            self._by_topic.setdefault(topic.name, []).append(consumer)
+        self._topics = list({topic.name: topic for topic, _ in consumers}.values())
         self._asked = [(topic, consumer.group) for topic, consumer in consumers]
         self._settings = [LiveSettings(consumer, events) for _, consumer in consumers]
 
@@ -119,10 +130,15 @@ class SettingsPoller(Service):
 
     def run(self) -> None:
         """Polls until it is stopped."""
-        while not self._stopping.wait(EVERY_S):
+        turn = 0
+        while not self._stopping.wait(OFTEN_S if self._growing else EVERY_S):
+            turn += 1
             try:
-                self._poll()
-                self._report()
+                if self._growing and turn % OFTEN:
+                    self._hear(self._growing)
+                else:
+                    self._poll()
+                    self._report()
             except StoreUnavailable:
                 continue  # the consumers report it, and keep their last settings
 
@@ -143,3 +159,15 @@ class SettingsPoller(Service):
         for settings, texts in zip(self._settings, found, strict=True):
             if texts is not None and not self.stopping:
                 settings.apply(texts)
+        if self._topics and self._polls % GROWTH_EVERY == 0:
+            self._hear(self._topics)
+        self._polls += 1
+
+    def _hear(self, topics: Sequence[Topic]) -> None:
+        """Reads how far topics have grown, and tells their consumers."""
+        found = [topic for topic in self._store.latest(topics) if topic is not None]
+        self._heard_s = self._clock.monotonic_s()
+        self._growing = [topic for topic in found if topic.growth.target]
+        for topic in found:
+            for consumer in self._by_topic[topic.name]:
+                consumer.share(topic)

@@ -13,14 +13,14 @@ from qframe.errors import QFrameError
 from qframe.options.report import ConsumerReport
 from qframe.options.tuning import STACKS_S, Tuning
 from qframe.runtime.consume.consumer import Consumer
-from qframe.stores.base import Controls, Inspecting
+from qframe.stores.base import Controls, Inspecting, Topics
 from qframe.topic import Topic
 
 EVERY_S: Final = 10.0
 
 
-class SettingsStore(Controls, Inspecting, Protocol):
-    """The roles of a store that has settings, and keeps reports."""
+class SettingsStore(Topics, Controls, Inspecting, Protocol):
+    """The roles of a store that has topics and settings, and keeps reports."""
 
 
 class Reporter:

@@ -1,15 +1,17 @@
-"""Sweeps topics: removes settled and expired rows."""
+"""Sweeps topics: removes settled and expired rows, and finishes growths that nobody sees to."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Final
 
-from qframe.errors import StoreUnavailable, UnknownTopic
+from qframe.errors import CoordinatorUnavailable, QFrameError, StoreUnavailable, UnknownTopic
 from qframe.service import Service
-from qframe.stores.base import Topics
+from qframe.stores.base import Store
+from qframe.stores.doubling import Doubling
 from qframe.topic import Topic
 
+LOOK_EVERY_S: Final = 10.0
 EVERY_S: Final = 30.0
 SELDOM_S: Final = 480.0
 STEP: Final = 500
@@ -18,11 +20,13 @@ STEP: Final = 500
 class Sweeper(Service):
     """Sweeps each topic of a worker every 30 s, in steps of 500 rows with a pause after each.
 
-    While it finds nothing it sweeps less and less often, down to every 8 minutes.
+    While it finds nothing it sweeps less and less often, down to every 8 minutes. Every 10 s it
+    looks whether a topic grows whose process has ended before that was done.
 
     Args:
         topics: the worker's.
         store: sweeps.
+        owned: returns the slots of a topic and group that have owners.
         on_failure: called when it ends by an error.
     """
 
@@ -30,19 +34,44 @@ class Sweeper(Service):
         self,
         *,
         topics: list[Topic],
-        store: Topics,
+        store: Store,
+        owned: Callable[[Topic, str], Collection[int]],
         on_failure: Callable[[str, BaseException], None],
     ) -> None:
         super().__init__("qframe.sweeper", on_failure)
         self._topics = topics
         self._store = store
+        self._owned = owned
 
     def run(self) -> None:
         """Sweeps until it is stopped."""
-        pause_s = EVERY_S
-        while not self._stopping.wait(pause_s):
-            removed = sum(self._sweep(topic) for topic in self._topics)
-            pause_s = EVERY_S if removed else min(SELDOM_S, pause_s * 2)
+        pause_s, waited_s = EVERY_S, 0.0
+        while not self._stopping.wait(LOOK_EVERY_S):
+            self.finish_growths()
+            waited_s += LOOK_EVERY_S
+            if waited_s >= pause_s:
+                removed = sum(self._sweep(topic) for topic in self._topics)
+                pause_s, waited_s = EVERY_S if removed else min(SELDOM_S, pause_s * 2), 0.0
+
+    def finish_growths(self) -> None:
+        """Finishes the growth of topics that nobody sees to."""
+        try:
+            for topic in self._store.latest(self._topics) if self._topics else ():
+                if topic is None or not topic.growth.target:
+                    continue
+                if topic.growth.until_ms <= self._store.now_ms(topic):
+                    doubling = Doubling(
+                        self._store, topic.name, owned=self._owned, pause=self._pause
+                    )
+                    doubling.finish(doubling.go_on())
+        except (StoreUnavailable, CoordinatorUnavailable, _WorkerEnded):
+            pass  # the consumers report it, and there is time
+        except QFrameError:
+            pass  # another sees to it, or the topic was deleted
+
+    def _pause(self, seconds: float) -> None:
+        if self._stopping.wait(seconds):
+            raise _WorkerEnded
 
     def _sweep(self, topic: Topic) -> int:
         """Sweeps one topic; returns how many rows were removed."""
@@ -57,3 +86,7 @@ class Sweeper(Service):
         except (StoreUnavailable, UnknownTopic):
             pass  # the consumers report it, and there is time
         return removed
+
+
+class _WorkerEnded(Exception):
+    """Raised to leave a growth to another worker."""

@@ -7,6 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing_extensions import override
 
 from qframe.stores.acts import Copying
+from qframe.stores.model.growing import check_token
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.search import page_of
 from qframe.stores.model.state import (
@@ -34,21 +35,28 @@ class ModelCopying(ModelRole, Copying):
             return page_of(self._state(topic), section, after, limit, self._now_ms())
 
     @override
-    def restore(self, topic: Topic, section: Section, records: Sequence[Record]) -> None:
+    def restore(
+        self, topic: Topic, section: Section, records: Sequence[Record], token: str | None = None
+    ) -> None:
         with self._lock:
+            check_token(self._state(topic).slots[section.slot], token, topic)
             restore(self._state(topic), section, records, self._now_ms())
 
     @override
     def positions(self, topic: Topic, group: str) -> list[Position]:
         with self._lock:
-            cursors = self._group(topic, group)
-            return [position_of(number, cursor) for number, cursor in enumerate(cursors)]
+            self._group(topic, group)
+            cursors = self._state(topic).cursors(group)
+            return [position_of(number, cursor) for number, cursor in cursors.items()]
 
     @override
-    def restore_positions(self, topic: Topic, group: str, positions: Sequence[Position]) -> None:
+    def restore_positions(
+        self, topic: Topic, group: str, positions: Sequence[Position], token: str | None = None
+    ) -> None:
         with self._lock:
             cursors = self._group(topic, group)
             for position in positions:
+                check_token(self._state(topic).slots[position.slot], token, topic)
                 restore_position(cursors[position.slot], position)
 
     @override
@@ -65,10 +73,11 @@ class ModelCopying(ModelRole, Copying):
     @override
     def remember(
         self, topic: Topic, slot: int, *, marks: Mapping[str, int] | None = None,
-        sequences: Mapping[str, int] | None = None, head: int = 0,
+        sequences: Mapping[str, int] | None = None, head: int = 0, token: str | None = None,
     ) -> None:  # fmt: skip
         with self._lock:
             kept = self._state(topic).slots[slot]
+            check_token(kept, token, topic)
             kept.marks.update(marks or {})
             kept.following.update(sequences or {})
             kept.head = max(kept.head, head)

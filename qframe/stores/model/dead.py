@@ -40,8 +40,8 @@ class ModelDeadLetters(ModelRole, DeadLetters):
         *, after: DeadPlace | None = None, until: DeadPlace | None = None,
     ) -> int:  # fmt: skip
         with self._lock:
-            cursors = self._group(topic, group)
-            found = chosen(cursors, ids, limit, after, until)
+            self._group(topic, group)
+            found = chosen(self._changing(topic).cursors(group), ids, limit, after, until)
             retry(self._state(topic), found, self._now_ms())
         self._ring()
         return len(found)
@@ -52,7 +52,8 @@ class ModelDeadLetters(ModelRole, DeadLetters):
         *, after: DeadPlace | None = None, until: DeadPlace | None = None,
     ) -> int:  # fmt: skip
         with self._lock:
-            found = chosen(self._group(topic, group), ids, limit, after, until)
+            self._group(topic, group)
+            found = chosen(self._changing(topic).cursors(group), ids, limit, after, until)
             drop(found)
         return len(found)
 
@@ -69,7 +70,7 @@ def listed(
 
 
 def chosen(
-    group: list[GroupCursor],
+    group: dict[int, GroupCursor],
     ids: Sequence[str] | None,
     limit: int,
     after: DeadPlace | None,
@@ -78,7 +79,7 @@ def chosen(
     """Dead messages with slot and cursor, the longest dead first."""
     found = [
         (DeadPlace(dead_letter.died_at_ms, number, dead_letter.seq), cursor, dead_letter)
-        for number, cursor in enumerate(group)
+        for number, cursor in group.items()
         for dead_letter in cursor.dead
         if ids is None or dead_letter.message.id in ids
     ]

@@ -25,7 +25,7 @@ class ModelGroups(ModelRole, Groups):
         with self._lock:
             expires_at_ms = None if expires_ms is None else self._now_ms() + expires_ms
             names = (group, *beside)
-            return subscribe(self._state(topic), names, start, expires_at_ms, max_parked)
+            return subscribe(self._changing(topic), names, start, expires_at_ms, max_parked)
 
     @override
     def groups(self, topic: Topic) -> list[str]:
@@ -35,14 +35,14 @@ class ModelGroups(ModelRole, Groups):
     @override
     def drop_group(self, topic: Topic, group: str) -> bool:
         with self._lock:
-            dropped = drop(self._state(topic), group)
+            dropped = drop(self._changing(topic), group)
         self._ring(self._roster_bells)
         return dropped
 
     @override
     def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
         with self._lock:
-            seek(self._state(topic), self._group(topic, group), positions)
+            seek(self._changing(topic), self._group(topic, group), positions)
         self._ring()
 
     @override
@@ -53,8 +53,8 @@ class ModelGroups(ModelRole, Groups):
     @override
     def epochs(self, topic: Topic, group: str) -> dict[int, str]:
         with self._lock:
-            cursors = self._group(topic, group)
-            return {number: cursor.epoch for number, cursor in enumerate(cursors)}
+            cursors, state = self._group(topic, group), self._state(topic)
+            return {number: cursors[number].epoch for number in state.topic.shared_slots}
 
     @override
     def take(self, topic: Topic, group: str, epochs: Mapping[int, str]) -> list[int]:
@@ -77,14 +77,16 @@ def subscribe(
     new = [name for name in names if name not in state.groups]
     kept = state.groups.pop(UNCLAIMED, None) if new and start == "earliest" else None
     for name in new:
-        cursors = [GroupCursor() for _ in state.slots] if kept is None else deepcopy(kept)
+        fresh = {number: GroupCursor() for number in state.slots}
+        cursors = fresh if kept is None else deepcopy(kept)
         state.groups[name] = cursors
         if not state.topic.has_subjects:
-            for slot, cursor in zip(state.slots, cursors, strict=True):
+            for number, slot in state.slots.items():
+                cursor = cursors[number]
                 first = slot.head if start == "latest" else min(slot.log, default=slot.head)
                 cursor.floor = cursor.read = cursor.base = first
     for name in names:
-        for cursor in state.groups[name]:
+        for cursor in state.groups[name].values():
             cursor.max_parked = max_parked
     return names[0] in new
 
@@ -101,7 +103,7 @@ def drop(state: TopicState, group: str) -> bool:
     return dropped
 
 
-def seek(state: TopicState, group: list[GroupCursor], positions: Mapping[int, int]) -> None:
+def seek(state: TopicState, group: dict[int, GroupCursor], positions: Mapping[int, int]) -> None:
     """Moves a stream's group; what was handed out or left the line is forgotten.
 
     Dead letters from the new offset on are forgotten too: the line hands them out again, and a
@@ -126,23 +128,28 @@ def offsets_at(state: TopicState, at_ms: int) -> dict[int, int]:
             (seq for seq, message in slot.log.items() if message.joined_at_ms >= at_ms),
             default=slot.head,
         )
-        for number, slot in enumerate(state.slots)
+        for number, slot in state.in_use.items()
     }
 
 
 def take(
-    state: TopicState, group: list[GroupCursor], epochs: Mapping[int, str], now_ms: int
+    state: TopicState, group: dict[int, GroupCursor], epochs: Mapping[int, str], now_ms: int
 ) -> list[int]:
     """Takes slots under epochs that are not below theirs; what is in doing there comes back."""
     taken = []
     for number, epoch in epochs.items():
         cursor = group[number]
-        if epoch < cursor.epoch:
+        if epoch < cursor.epoch or state.slots[number].closed:
             continue
         taken.append(number)
         if epoch > cursor.epoch:
-            cursor.epoch = epoch
-            heads = [head for head in cursor.heads.values() if head.in_doing]
-            lose(state, cursor, heads, now_ms)
-            lose_window(state, number, cursor, now_ms)
+            own(state, number, cursor, epoch, now_ms)
     return taken
+
+
+def own(state: TopicState, number: int, cursor: GroupCursor, epoch: str, now_ms: int) -> None:
+    """Begins an epoch of a slot: what is in doing there comes back, counted and lost."""
+    cursor.epoch = epoch
+    heads = [head for head in cursor.heads.values() if head.in_doing]
+    lose(state, cursor, heads, now_ms)
+    lose_window(state, number, cursor, now_ms)

@@ -57,13 +57,13 @@ def stats(state: TopicState, group: str | None, now_ms: int) -> list[Stats]:
             unclaimed(
                 number, head=slot.head, first=slot.head - len(slot.log), waiting=len(slot.later)
             )
-            for number, slot in enumerate(state.slots)
+            for number, slot in state.in_use.items()
         ]
     names = [name for name in sorted(state.groups) if name != UNCLAIMED] or sorted(state.groups)
     return [
         _stats_of(state, name, number, cursor, now_ms)
         for name in (names if group is None else [group])
-        for number, cursor in enumerate(state.groups[name])
+        for number, cursor in state.cursors(name).items()
     ]
 
 
@@ -144,7 +144,7 @@ def peek(
     """Messages that stand in one of these states, slot by slot, next ones first."""
     found = [
         record
-        for number in range(state.topic.slots)
+        for number in state.topic.all_slots
         for record in records(state, group, number, now_ms)
         if record.state in states
     ]
@@ -158,7 +158,7 @@ def explain(state: TopicState, message_id: str, now_ms: int) -> list[Record]:
     """
     found = []
     names: list[str | None] = [*sorted(state.groups)] or [None]
-    for number, slot in enumerate(state.slots):
+    for number, slot in state.in_use.items():
         log = {seq: message for seq, message in slot.log.items() if message.id == message_id}
         for group in names:
             mine = [
@@ -229,13 +229,13 @@ def timers(state: TopicState, from_ms: int, until_ms: int | None, now_ms: int) -
     """The timers due in `[from_ms, until_ms)`, in the order of their places."""
     found = [
         record_of_head(state, name, number, subject, head, now_ms)
-        for name, cursors in state.groups.items()
-        for number, cursor in enumerate(cursors)
+        for name in state.groups
+        for number, cursor in state.cursors(name).items()
         for subject, head in cursor.heads.items()
         if not head.in_doing
     ]
     if not state.topic.has_subjects:
-        found += [each for number in range(state.topic.slots) for each in kept_back(state, number)]
+        found += [each for number in state.topic.all_slots for each in kept_back(state, number)]
     until = math.inf if until_ms is None else until_ms
     within = [record for record in found if from_ms <= (record.due_ms or 0) < until]
     return sorted(within, key=attrgetter("timer_place"))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from itertools import compress
 
 from typing_extensions import override
 
@@ -14,9 +15,7 @@ from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import released
 from qframe.stores.model.state import GroupCursor, Slot, StoredMessage, TopicState
 from qframe.stores.rules import due_of
-from qframe.stores.types import (
-    Entry,
-)
+from qframe.stores.types import Entry, SlotsClosed
 from qframe.topic import Kind, Topic
 
 
@@ -26,9 +25,14 @@ class ModelPublishing(ModelRole, Publishing):
     @override
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         with self._lock:
-            outcomes = publish(self._state(topic), entries, self._now_ms())
+            state = self._state(topic)
+            taken = [not state.slots[entry.slot].closed for entry in entries]
+            stored = publish(state, list(compress(entries, taken)), self._now_ms())
         self._ring()
-        return outcomes
+        if all(taken):
+            return stored
+        rest = iter(stored)
+        raise SlotsClosed("model://", topic.name, [next(rest) if each else None for each in taken])
 
 
 def publish(state: TopicState, entries: Sequence[Entry], now_ms: int) -> list[Outcome]:

@@ -69,7 +69,7 @@ class ModelPulling(ModelRole, Pulling):
 
 def pull(
     state: TopicState,
-    group: list[GroupCursor],
+    group: dict[int, GroupCursor],
     asks: Sequence[PullRequest],
     terms: PullTerms,
     now_ms: int,
@@ -102,7 +102,7 @@ def pull(
     return pulled
 
 
-def renew(group: list[GroupCursor], holds: Sequence[LeaseRef], until_ms: int) -> RenewResult:
+def renew(group: dict[int, GroupCursor], holds: Sequence[LeaseRef], until_ms: int) -> RenewResult:
     """Prolongs leases; returns those that are not held any more."""
     gone = []
     for hold in holds:
@@ -121,7 +121,7 @@ def renew(group: list[GroupCursor], holds: Sequence[LeaseRef], until_ms: int) ->
 
 def revoke(
     state: TopicState,
-    group: list[GroupCursor],
+    group: dict[int, GroupCursor],
     asks: Sequence[PullRequest],
     receipt: str,
     now_ms: int,

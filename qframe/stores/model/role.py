@@ -9,6 +9,7 @@ from qframe.clock import Clock
 from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.stores.model.bell import EventBell
 from qframe.stores.model.state import UNCLAIMED, GroupCursor, TopicState
+from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
 
@@ -30,7 +31,14 @@ class ModelRole:
             raise UnknownTopic(topic.name)
         return state
 
-    def _group(self, topic: Topic, group: str) -> list[GroupCursor]:
+    def _changing(self, topic: Topic) -> TopicState:
+        """The topic, for what changes its slots; refused while one of them is being split."""
+        state = self._state(topic)
+        if any(slot.closed for slot in state.in_use.values()):
+            raise SlotsClosed("model://", topic.name)
+        return state
+
+    def _group(self, topic: Topic, group: str) -> dict[int, GroupCursor]:
         if (cursors := self._state(topic).groups.get(group)) is None:
             raise UnknownGroup(topic.name, group, self._names(topic))
         return cursors

@@ -42,7 +42,7 @@ class ModelSearching(ModelRole, Searching):
             found = [
                 msgspec.structs.replace(entry, group=group, slot=number)
                 for group, cursors in sorted(self._state(topic).groups.items())
-                for number, cursor in enumerate(cursors)
+                for number, cursor in cursors.items()
                 if slot in (None, number)
                 for entry in cursor.history.get(message_id, ())
             ]
@@ -54,7 +54,7 @@ class ModelSearching(ModelRole, Searching):
             found = [
                 msgspec.structs.replace(entry, group=group, slot=number)
                 for group, cursors in sorted(self._state(topic).groups.items())
-                for number, cursor in enumerate(cursors)
+                for number, cursor in cursors.items()
                 for entry in cursor.history.get(cursor.endings.get(key, ("", 0))[0], ())
             ]
             return in_time(found, topic, self._now_ms())
@@ -95,7 +95,7 @@ def find(state: TopicState, sought: Sought, limit: int, now_ms: int) -> Found:
     ]
     found = Found(_at_most(records, limit), remembered(state, sought, now_ms))
     if not state.topic.has_subjects:
-        for number, slot in enumerate(state.slots):
+        for number, slot in state.in_use.items():
             first = min(slot.log, default=slot.head)
             since_ms = slot.log[first].joined_at_ms if slot.log else None
             found.kept[number] = LogSpan(first, slot.head, since_ms)
@@ -133,7 +133,7 @@ def remembered(state: TopicState, sought: Sought, now_ms: int) -> list[Remembere
     window_ms = state.topic.dedupe_window_ms
     return [
         Remembered(number, slot.marks[mark] - window_ms)
-        for number, slot in enumerate(state.slots)
+        for number, slot in state.in_use.items()
         for mark in (sought.id, batch_mark_of(sought.id))
         if mark is not None and slot.marks.get(mark, 0) > now_ms
     ]

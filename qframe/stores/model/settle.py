@@ -47,7 +47,7 @@ class ModelSettling(ModelRole, Settling):
 
 
 def settle(
-    state: TopicState, group: list[GroupCursor], settlements: Sequence[Settlement], now_ms: int
+    state: TopicState, group: dict[int, GroupCursor], settlements: Sequence[Settlement], now_ms: int
 ) -> list[Settled]:
     """Settles each, in order; what is not held any more changes nothing."""
     results = []

@@ -133,6 +133,7 @@ class Slot(msgspec.Struct, eq=False):
     marks: dict[str, int] = {}
     following: dict[str, int] = {}
     held: dict[str, dict[int, Held]] = {}
+    closed: bool = False
 
     def take_number(self) -> int:
         """The next offset, or seq."""
@@ -149,21 +150,35 @@ class RosterState(msgspec.Struct, eq=False):
 
 
 class TopicState(msgspec.Struct, eq=False):
-    """A topic with its slots, and all that stands for each group, by its name."""
+    """A topic with its slots, and all that stands for each group, by its name.
+
+    Slots and cursors are those in use, those that are being filled, and those that were split.
+    """
 
     topic: Topic
-    slots: list[Slot]
+    slots: dict[int, Slot]
     birth: str = msgspec.field(default_factory=lambda: secrets.token_hex(8))
-    groups: dict[str, list[GroupCursor]] = {}
+    groups: dict[str, dict[int, GroupCursor]] = {}
     rosters: dict[str, RosterState] = {}
     expiries: dict[str, int] = {}
     tunings: dict[str, dict[str, str]] = {}
     buckets: dict[str, Bucket] = {}
     reports: dict[str, dict[str, WorkerReport]] = {}
 
-    def collecting(self) -> list[list[GroupCursor]]:
+    @property
+    def in_use(self) -> dict[int, Slot]:
+        """The slots that are in use, by number."""
+        return {number: self.slots[number] for number in self.topic.all_slots}
+
+    def cursors(self, group: str) -> dict[int, GroupCursor]:
+        """A group's cursors of the slots in use, by number."""
+        found = self.groups[group]
+        return {number: found[number] for number in self.topic.all_slots}
+
+    def collecting(self) -> list[dict[int, GroupCursor]]:
         """The groups that get what is published: those with a name, or else the unclaimed one."""
         named = [cursors for name, cursors in sorted(self.groups.items()) if name != UNCLAIMED]
         if not named and self.topic.has_subjects:
-            named = [self.groups.setdefault(UNCLAIMED, [GroupCursor() for _ in self.slots])]
+            fresh = {number: GroupCursor() for number in self.slots}
+            named = [self.groups.setdefault(UNCLAIMED, fresh)]
         return named

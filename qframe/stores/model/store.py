@@ -11,6 +11,7 @@ from qframe.stores.model.controls import ModelControls
 from qframe.stores.model.copying import ModelCopying
 from qframe.stores.model.dead import ModelDeadLetters
 from qframe.stores.model.groups import ModelGroups
+from qframe.stores.model.growing import ModelGrowing
 from qframe.stores.model.inspect import ModelInspecting
 from qframe.stores.model.logs import ModelLogs
 from qframe.stores.model.publish import ModelPublishing
@@ -31,7 +32,7 @@ _CAPABILITIES: Final = Capabilities(durable=False, shared=False, bell=True, tran
 class ModelStore(
     ModelTopics, ModelPublishing, ModelPulling, ModelSettling, ModelGroups, ModelRosters,
     ModelControls, ModelTimers, ModelUnblocking, ModelDeadLetters, ModelRepairing, ModelInspecting,
-    ModelSearching, ModelLogs, ModelCopying,
+    ModelSearching, ModelLogs, ModelCopying, ModelGrowing,
 ):  # fmt: skip
     """Messages in this process's memory.
 

@@ -37,9 +37,8 @@ class ModelTimers(ModelRole, StoredTimers):
             entry = partial(
                 timer_entry, now_ms=self._now_ms(), by=by, changes=changes_of(due_ms, body)
             )
-            edited = edit(
-                self._state(topic), subject, due_ms, body, headers, if_due_ms=if_due_ms, entry=entry
-            )
+            state = self._changing(topic)
+            edited = edit(state, subject, due_ms, body, headers, if_due_ms=if_due_ms, entry=entry)
         self._ring()
         return edited
 
@@ -49,17 +48,15 @@ class ModelTimers(ModelRole, StoredTimers):
     ) -> Moved:
         with self._lock:
             entry = partial(timer_entry, now_ms=self._now_ms(), by=by)
-            return cancel(self._state(topic), subject, if_due_ms=if_due_ms, entry=entry)
+            return cancel(self._changing(topic), subject, if_due_ms=if_due_ms, entry=entry)
 
     @override
     def timer(self, topic: Topic, subject: str) -> list[Record]:
         with self._lock:
             state = self._state(topic)
             return [
-                inspect.record_of_head(
-                    state, name, state.groups[name].index(cursor), subject, head, self._now_ms()
-                )
-                for name, cursor, head in find(state, subject)
+                inspect.record_of_head(state, name, number, subject, head, self._now_ms())
+                for name, number, _, head in find(state, subject)
             ]
 
     @override
@@ -77,12 +74,12 @@ class ModelTimers(ModelRole, StoredTimers):
         return [each for each in found if after is None or each.timer_place > after][:limit]
 
 
-def find(state: TopicState, subject: str) -> list[tuple[str, GroupCursor, QueuedHead]]:
-    """The heads of a subject, with group and cursor."""
+def find(state: TopicState, subject: str) -> list[tuple[str, int, GroupCursor, QueuedHead]]:
+    """The heads of a subject, with group, slot and cursor."""
     return [
-        (name, cursor, cursor.heads[subject])
-        for name, cursors in sorted(state.groups.items())
-        for cursor in cursors
+        (name, number, cursor, cursor.heads[subject])
+        for name in sorted(state.groups)
+        for number, cursor in state.cursors(name).items()
         if subject in cursor.heads
     ]
 
@@ -100,7 +97,7 @@ def edit(
     """Makes a subject due at another time, or gives it another body, for every group."""
     result = _outcome_of(state, subject, if_due_ms)
     if result is Moved.DONE:
-        for _, cursor, head in find(state, subject):
+        for _, _, cursor, head in find(state, subject):
             if due_ms is not None:
                 head.due_ms = max(0, due_ms)
             if body is not None:
@@ -120,7 +117,7 @@ def cancel(
     """Takes a subject out with all its messages, for every group."""
     result = _outcome_of(state, subject, if_due_ms)
     if result is Moved.DONE:
-        for _, cursor, head in find(state, subject):
+        for _, _, cursor, head in find(state, subject):
             del cursor.heads[subject]
             cursor.cancelled += 1 + len(head.behind)
             _keep(state, cursor, subject, head, entry)
@@ -139,7 +136,7 @@ def _keep(
 
 
 def _outcome_of(state: TopicState, subject: str, if_due_ms: int | None) -> Moved:
-    found = [head for _, _, head in find(state, subject)]
+    found = [head for _, _, _, head in find(state, subject)]
     if any(head.in_doing for head in found):
         return Moved.DOING
     if if_due_ms is not None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from typing_extensions import override
 
 from qframe.errors import TopicMismatch
@@ -16,15 +18,20 @@ class ModelTopics(ModelRole, Topics):
     """Topics by name."""
 
     @override
-    def declare(self, topic: Topic) -> None:
+    def declare(self, topic: Topic) -> Topic:
         with self._lock:
-            declare(self._states, topic)
+            return declare(self._states, topic)
 
     @override
     def topic(self, name: str) -> Topic | None:
         with self._lock:
             state = self._states.get(name)
             return state.topic if state else None
+
+    @override
+    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
+        with self._lock:
+            return [self.topic(each.name) for each in topics]
 
     @override
     def topics(self) -> list[Topic]:
@@ -39,12 +46,12 @@ class ModelTopics(ModelRole, Topics):
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:
         with self._lock:
-            return sweep(self._state(topic), limit, self._now_ms())
+            return sweep(self._changing(topic), limit, self._now_ms())
 
     @override
     def delete(self, topic: Topic, limit: int = 500) -> bool:
         with self._lock:
-            state = self._state(topic)
+            state = self._changing(topic)
             if names := self._names(topic):
                 drop(state, names[0])
                 return False
@@ -52,20 +59,21 @@ class ModelTopics(ModelRole, Topics):
             return True
 
 
-def declare(states: dict[str, TopicState], topic: Topic) -> None:
-    """Makes a topic known, or changes its options."""
+def declare(states: dict[str, TopicState], topic: Topic) -> Topic:
+    """Makes a topic known, or changes its options; returns it as far grown as it is."""
     state = states.get(topic.name)
     if state is None:
-        state = states[topic.name] = TopicState(topic, [Slot() for _ in range(topic.slots)])
+        fresh = {number: Slot() for number in topic.all_slots}
+        state = states[topic.name] = TopicState(topic, fresh)
         state.collecting()
-        return
-    for what, declared, asked in (
-        ("kind", str(state.topic.kind), str(topic.kind)),
-        ("slots", state.topic.slots, topic.slots),
-    ):
-        if declared != asked:
-            raise TopicMismatch(topic.name, what, declared, asked)
-    state.topic = topic
+        return topic
+    known = state.topic
+    if known.kind is not topic.kind:
+        raise TopicMismatch(topic.name, "kind", str(known.kind), str(topic.kind))
+    if not known.has_been(topic.slots):
+        raise TopicMismatch(topic.name, "slots", known.slots, topic.slots)
+    state.topic = topic.grown(known.slots, known.growth)
+    return state.topic
 
 
 def sweep(state: TopicState, limit: int, now_ms: int) -> int:
@@ -74,7 +82,7 @@ def sweep(state: TopicState, limit: int, now_ms: int) -> int:
     for group in [group for group, at_ms in state.expiries.items() if at_ms <= now_ms]:
         if removed < limit:
             removed += drop(state, group)
-    for number, slot in enumerate(state.slots):
+    for number, slot in state.in_use.items():
         for mark in [mark for mark, at_ms in slot.marks.items() if at_ms <= now_ms]:
             if removed < limit:
                 del slot.marks[mark]

@@ -21,10 +21,11 @@ class ModelUnblocking(ModelRole, Unblocking):
     @override
     def first_of_key(self, topic: Topic, group: str, key: str, limit: int = 100) -> list[Record]:
         with self._lock:
-            cursors, state = self._group(topic, group), self._state(topic)
+            self._group(topic, group)
+            state = self._state(topic)
             found = [
                 inspect.record_of_head(state, group, number, subject, head, self._now_ms())
-                for number, cursor in enumerate(cursors)
+                for number, cursor in state.cursors(group).items()
                 for subject, head in sorted(cursor.heads.items(), key=lambda each: each[1].seq)
                 if (subject if topic.has_subjects else head.message.key) == key
             ]
@@ -33,6 +34,7 @@ class ModelUnblocking(ModelRole, Unblocking):
     @override
     def hasten(self, topic: Topic, group: str, slot: int, subject: str, seq: int) -> Moved:
         with self._lock:
+            self._changing(topic)
             moved, head = find(self._group(topic, group)[slot], subject, seq)
             if head is not None and moved is Moved.DONE:
                 head.due_ms = min(head.due_ms, self._now_ms())
@@ -45,6 +47,7 @@ class ModelUnblocking(ModelRole, Unblocking):
         *, force: bool = False,
     ) -> Moved:  # fmt: skip
         with self._lock:
+            self._changing(topic)
             cursor = self._group(topic, group)[slot]
             moved, head = find(cursor, subject, seq)
             if head is not None and (force or moved is Moved.DONE):

@@ -9,6 +9,8 @@ and a script can make their names. `qf:{namespace}:topics` is a hash of what is 
     claimed    some group took what was kept    letters, held,   what waits behind a gap: values by
     asleep     somebody waits for the bell         gaps          member; by name; by when it passes
     expiries   groups that expire, by when they are dropped
+    closed     it is being split in two, or was
+    opened     the token of who makes it, before it is in use
     birth      in slot 0, a name of what is here: another one once it was lost
 
 Per slot and group, after `g:<group>:` (what no group has claimed stands under an empty name):
@@ -68,6 +70,16 @@ Each dead letter has one member of `named`, also one that cannot be read, so `na
 `dead` where all can be looked up by it. In a store that was written before there was `named`, it is
 shorter: there a look-up reads all dead letters, while `sweep` adds their leads, 500 a slot at a
 time. An id that was assigned to an unreadable message tells its place and needs no look-up.
+
+Growth. The hash of topics has beside the kind how far the slots have grown (`keys.grown_from`). A
+script that would change a closed slot replies with the error CLOSED (`parts/closed.lua`), which the
+driver raises as `Refused`, after the replies of the other slots. Publishing passes that on as
+`SlotsClosed`; all else is run again once the topic has grown (`role._call`), and notes what it has
+done so far. The owner of a slot is fenced by the epoch of its cursors, which stay when all else of
+a slot is discarded; so nothing that a worker does often looks at `closed`. Slot 0 keeps the list of
+groups, and what stands there alone, when it is split: `enlist` then decides in place of
+`subscribe`. A slot that is made is written under a token, which `grow` removes before the slot
+comes into use, since the two steps touch keys of two servers.
 
 Failures. A call that a server refused undone is tried again for a few seconds (`drivers/redis.py`).
 A reply that never came is told as `AnswerLost`; then publishing is repeated by its marks, settling

@@ -68,7 +68,7 @@ def verify(redis: Redis, keys: SlotKeys, now: str) -> list[Fault]:
         groups = [UNCLAIMED]
     wrong: list[Fault] = []
     for group in groups or [None]:
-        for slot in range(keys.topic.slots):
+        for slot in keys.topic.all_slots:
             found = _looked(redis, keys, group, slot, now)
             for _ in range(LOOKS - 1):
                 if not found:

@@ -36,16 +36,22 @@ class RedisCopying(RedisRole, Copying):
         return self._call(topic, read, section, after, limit, self._now_ms())
 
     @override
-    def restore(self, topic: Topic, section: Section, records: Sequence[Record]) -> None:
-        return self._call(topic, restore, section, records, self._now())
+    def restore(
+        self, topic: Topic, section: Section, records: Sequence[Record], token: str | None = None
+    ) -> None:
+        call = self._call if token is None else self._call_once
+        return call(topic, restore, section, records, self._now(), token or "")
 
     @override
     def positions(self, topic: Topic, group: str) -> list[Position]:
         return self._call(topic, positions, group)
 
     @override
-    def restore_positions(self, topic: Topic, group: str, positions: Sequence[Position]) -> None:
-        return self._call(topic, restore_positions, group, positions, self._now())
+    def restore_positions(
+        self, topic: Topic, group: str, positions: Sequence[Position], token: str | None = None
+    ) -> None:
+        call = self._call if token is None else self._call_once
+        return call(topic, restore_positions, group, positions, self._now(), token or "")
 
     @override
     def remembered(
@@ -56,12 +62,11 @@ class RedisCopying(RedisRole, Copying):
     @override
     def remember(
         self, topic: Topic, slot: int, *, marks: Mapping[str, int] | None = None,
-        sequences: Mapping[str, int] | None = None, head: int = 0,
+        sequences: Mapping[str, int] | None = None, head: int = 0, token: str | None = None,
     ) -> None:  # fmt: skip
-        keys, now = self._keys(topic), self._now()
-        for what, values in (("marks", marks), ("sequences", sequences)):
-            _write(self._redis, keys, slot, UNCLAIMED, what, now, (values or {}).items())
-        _write(self._redis, keys, slot, UNCLAIMED, "head", now, [(head,)])
+        memories = {"marks": marks or {}, "sequences": sequences or {}}
+        call = self._call if token is None else self._call_once
+        call(topic, remember, slot, memories, head, self._now(), token or "")
 
 
 def read(
@@ -72,22 +77,32 @@ def read(
 
 
 def restore(
-    redis: Redis, keys: SlotKeys, section: Section, records: Sequence[Record], now: str
+    redis: Redis, keys: SlotKeys, section: Section, records: Sequence[Record], now: str, token: str
 ) -> None:
     """Writes down messages of a section."""
     members = _PARTS[section.part](records)
-    _write(redis, keys, section.slot, section.group, section.part, now, members)
+    _write(redis, keys, section, now, token, members)
+
+
+def remember(
+    redis: Redis, keys: SlotKeys, slot: int, memories: Mapping[str, Mapping[str, int]], head: int,
+    now: str, token: str,
+) -> None:  # fmt: skip
+    """Writes down marks and sequences, and the slot's next number."""
+    for what, values in memories.items():
+        _write(redis, keys, Section(slot, what, UNCLAIMED), now, token, values.items())
+    _write(redis, keys, Section(slot, "head", UNCLAIMED), now, token, [(head,)])
 
 
 def _write(
-    redis: Redis, keys: SlotKeys, slot: int, group: str, part: str, now: str,
+    redis: Redis, keys: SlotKeys, section: Section, now: str, token: str,
     members: Iterable[tuple[Any, ...]],
 ) -> None:  # fmt: skip
     packed = [b"".join(map(_field, member)) for member in members]
-    if packed:
-        kind = str(keys.topic.kind)
-        [reply] = redis.run([keys.call("restore", slot, now, kind, group, part, *packed)])
-        known(redis, keys, group, reply)
+    if packed or token:  # the token is checked, whatever there is
+        words = (now, str(keys.topic.kind), section.group, section.part, token)
+        reply = redis.one(keys.call("restore", section.slot, *words, *packed))
+        known(redis, keys, section.group, reply)
 
 
 def _field(value: bytes | str | int) -> bytes:
@@ -161,11 +176,12 @@ def positions(redis: Redis, keys: SlotKeys, group: str) -> list[Position]:
     """How far a group is, for each slot."""
     if group == UNCLAIMED and redis.ask(keys.key(0, "claimed"), "EXISTS"):
         raise UnknownGroup(keys.topic.name, group, names(redis, keys))
-    cursors = [keys.key(slot, "cursor", group) for slot in range(keys.topic.slots)]
+    slots = keys.topic.all_slots
+    cursors = [keys.key(slot, "cursor", group) for slot in slots]
     found = redis.ask_many([(key, "HMGET", *_COUNTS, "settled") for key in cursors])
     return [
         Position(slot=slot, **_numbers(counts), settled=_ranges(settled))
-        for slot, (*counts, settled) in enumerate(found)
+        for slot, (*counts, settled) in zip(slots, found, strict=True)
     ]
 
 
@@ -179,7 +195,7 @@ def _ranges(packed: bytes | None) -> list[tuple[int, int]]:
 
 
 def restore_positions(
-    redis: Redis, keys: SlotKeys, group: str, positions: Sequence[Position], now: str
+    redis: Redis, keys: SlotKeys, group: str, positions: Sequence[Position], now: str, token: str
 ) -> None:
     """Writes down how far a group is."""
     for one in positions:
@@ -191,7 +207,7 @@ def restore_positions(
         else:
             facts |= {"floor": one.floor, "read": one.read, "base": one.base, "settled": settled,
                       "receipt": window[0], "lease": window[1]}  # fmt: skip
-        _write(redis, keys, one.slot, group, "position", now, facts.items())
+        _write(redis, keys, Section(one.slot, "position", group), now, token, facts.items())
 
 
 def remembered(

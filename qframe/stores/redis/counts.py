@@ -41,13 +41,13 @@ def stats(redis: Redis, keys: SlotKeys, group: str | None, now: str) -> list[Sta
     if not groups and not keys.topic.has_subjects:
         return _unclaimed(redis, keys)
     groups = groups or [UNCLAIMED]
-    everywhere = range(keys.topic.slots)
+    everywhere = keys.topic.all_slots
     return [one for name in groups for one in stats_of(redis, keys, name, everywhere, now)]
 
 
 def _unclaimed(redis: Redis, keys: SlotKeys) -> list[Stats]:
     """The counts of a stream that no group reads yet."""
-    slots = range(keys.topic.slots)
+    slots = keys.topic.all_slots
     replies = redis.ask_many(
         [
             question

@@ -10,6 +10,7 @@ from typing import Any, Final
 from typing_extensions import override
 
 from qframe.drivers.redis import Redis
+from qframe.drivers.scripts import Refused
 from qframe.stores.acts import DeadLetters
 from qframe.stores.records import ChosenDead, DeadPlace, Record
 from qframe.stores.redis.envelopes import NUMBER, lead_of, record_of_dead
@@ -52,24 +53,24 @@ class RedisDeadLetters(RedisRole, DeadLetters):
         *, after: DeadPlace | None = None, until: DeadPlace | None = None,
     ) -> int:  # fmt: skip
         chosen = ChosenDead(ids, limit, after, until)
-        return self._call(topic, retry, group, chosen, self._now())
+        return self._call(topic, retry, group, chosen, self._now(), [])
 
     @override
     def drop_dead(
         self, topic: Topic, group: str, ids: Sequence[str] | None = None, limit: int = 500,
         *, after: DeadPlace | None = None, until: DeadPlace | None = None,
     ) -> int:  # fmt: skip
-        return self._call(topic, drop, group, ChosenDead(ids, limit, after, until))
+        return self._call(topic, drop, group, ChosenDead(ids, limit, after, until), [])
 
 
 def listed(redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead) -> list[Record]:
     """Dead messages, the longest dead first."""
     require(redis, keys, group)
     if chosen.ids is not None:
-        everywhere = [(group, slot) for slot in range(keys.topic.slots)]
+        everywhere = [(group, slot) for slot in keys.topic.all_slots]
         named = looked_up(redis, keys, everywhere, set(chosen.ids), By.ID)
         return [one for one in named if chosen.is_between(one.dead_place)][: chosen.limit]
-    return of_slots(redis, keys, group, range(keys.topic.slots), chosen)
+    return of_slots(redis, keys, group, keys.topic.all_slots, chosen)
 
 
 def of_slots(
@@ -211,20 +212,27 @@ def dead_with(
     return found
 
 
-def retry(redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead, now: str) -> int:
+def retry(
+    redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead, now: str, before: list[int]
+) -> int:
     """Makes dead messages due again."""
-    return _each_slot(redis, keys, group, chosen, "retry_dead",
+    return _each_slot(redis, keys, group, chosen, before, "retry_dead",
                       now, str(keys.topic.kind), group)  # fmt: skip
 
 
-def drop(redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead) -> int:
+def drop(
+    redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead, before: list[int]
+) -> int:  # fmt: skip
     """Removes dead messages for good."""
-    return _each_slot(redis, keys, group, chosen, "drop_dead", group)
+    return _each_slot(redis, keys, group, chosen, before, "drop_dead", group)
 
 
 def _each_slot(
-    redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead, script: str, *arguments: str
-) -> int:
+    redis: Redis, keys: SlotKeys, group: str, chosen: ChosenDead, before: list[int], script: str,
+    *arguments: str,
+) -> int:  # fmt: skip
+    """Adds what was done before closed slots have refused, and then adds to that."""
+    chosen = chosen._replace(limit=chosen.limit - sum(before))
     members: dict[int, list[bytes]] = {}
     for one in listed(redis, keys, group, chosen):
         members.setdefault(one.slot, []).append(NUMBER.pack(one.seq or 0))
@@ -235,5 +243,10 @@ def _each_slot(
     ]
     if not calls:  # there is nothing, or the group was dropped since it was looked for
         require(redis, keys, group)
-        return 0
-    return sum(known(redis, keys, group, reply) for reply in redis.run(calls))
+    try:
+        replies = redis.run(calls)
+    except Refused as refused:
+        replies = [reply for reply in refused.replies if reply is not None]
+        before += [known(redis, keys, group, reply) for reply in replies]
+        raise
+    return sum(before) + sum(known(redis, keys, group, reply) for reply in replies)

@@ -27,8 +27,9 @@ class RedisGroups(RedisRole, Groups):
         self, topic: Topic, group: str, start: str = "earliest", expires_ms: int | None = None,
         *, beside: Sequence[str] = (), max_parked: int = 0,
     ) -> bool:  # fmt: skip
-        names = (group, *beside)
-        new = self._call(topic, subscribe, names, start, expires_ms, max_parked, self._now())
+        names, new = (group, *beside), set[str]()
+        terms = (start, expires_ms, max_parked, self._now())
+        self._call(topic, subscribe, names, *terms, new)
         for name in new:
             self._readahead.forget(topic.name, name)  # one of that name may have been dropped
         return group in new
@@ -39,7 +40,9 @@ class RedisGroups(RedisRole, Groups):
 
     @override
     def drop_group(self, topic: Topic, group: str) -> bool:
-        return self._call(topic, drop, group)
+        was: list[bool] = []
+        self._call(topic, drop, group, was)
+        return any(was)
 
     @override
     def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
@@ -87,12 +90,13 @@ def subscribe(
     expires_ms: int | None,
     max_parked: int,
     now: str,
-) -> list[str]:
-    """Makes groups collect; returns the new ones among them.
+    new: set[str],
+) -> None:
+    """Makes groups collect; adds to `new` the new ones among them.
 
-    The first slot decides which groups get what was kept for the first ones; the others follow
-    it, also when a subscription that broke off half way is repeated. Of groups that were there
-    before, slots that are away now are left as they are.
+    Slot 0 decides which groups get what was kept for the first ones; the others follow it, also
+    when a subscription that broke off half way is repeated. Of groups that were there before, slots
+    that are away now are left as they are.
     """
     kind = str(keys.topic.kind)
     expires = "" if expires_ms is None else expires_ms
@@ -102,28 +106,31 @@ def subscribe(
         return keys.call("subscribe", slot, now, kind, expires, max_parked, *pairs)
 
     starts = dict.fromkeys(groups, start)
-    [reply] = redis.run([call(0, starts)])
-    reply = _without_remains(redis, keys, 0, call(0, starts), reply)
-    new = [group for group, is_new in zip(starts, reply[::2], strict=True) if is_new]
+    deciding = call(0, starts)
+    if not keys.has_first:
+        pairs = [word for pair in starts.items() for word in pair]
+        deciding = keys.call("enlist", 0, now, kind, expires, *pairs)
+    [reply] = redis.run([deciding])
+    reply = _without_remains(redis, keys, 0, deciding, reply)
+    new.update(group for group, is_new in zip(starts, reply[::2], strict=True) if is_new)
     if keys.topic.has_subjects:
         starts = {group: word.decode() for group, word in zip(starts, reply[1::2], strict=True)}
-    rest = [call(slot, starts) for slot in range(1, keys.topic.slots)]
+    rest = {slot: call(slot, starts) for slot in keys.topic.all_slots if slot}
     try:
-        replies = redis.run(rest, partly=not new) if rest else []
+        replies = redis.run(rest.values(), partly=not new) if rest else []
     except StoreDamaged:  # all of them; the worker tells of each when it takes it
         if new:
             raise
-        replies = []
-    for slot, reply in enumerate(replies, start=1):
+        return
+    for (slot, asked), reply in zip(rest.items(), replies, strict=True):
         if not isinstance(reply, Missing):
-            _without_remains(redis, keys, slot, rest[slot - 1], reply)
-    return new
+            _without_remains(redis, keys, slot, asked, reply)
 
 
 def _without_remains(redis: Redis, keys: SlotKeys, slot: int, call: Call, reply: Any) -> Any:
     """The reply to a subscription; remains of a dropped group of a name are removed first."""
     while reply[0] == _REMAINS:
-        redis.run([keys.call("drop_group", slot, str(keys.topic.kind), reply[1])])
+        redis.run([keys.call("drop_group", slot, str(keys.topic.kind), reply[1], 0)])
         [reply] = redis.run([call])
     return reply
 
@@ -139,14 +146,22 @@ def keeping(redis: Redis, keys: SlotKeys) -> list[str]:
     return [*([] if claimed else [UNCLAIMED]), *names(redis, keys)]
 
 
-def drop(redis: Redis, keys: SlotKeys, group: str) -> bool:
-    """Forgets a group, the first slot last, in steps; False if there was none."""
-    was = False
-    slots = list(reversed(range(keys.topic.slots)))
+def drop(redis: Redis, keys: SlotKeys, group: str, was: list[bool]) -> None:
+    """Forgets a group; adds to `was` whether slots had it."""
+    others = [slot for slot in reversed(keys.topic.all_slots) if slot]
+    was += drop_from(redis, keys, group, others, anyway=False)
+    was += drop_from(redis, keys, group, [0], anyway=not keys.has_first)
+
+
+def drop_from(
+    redis: Redis, keys: SlotKeys, group: str, slots: Sequence[int], *, anyway: bool
+) -> list[bool]:
+    """Forgets a group in slots, in steps, also in closed ones if so asked; returns who had it."""
+    kind, was = str(keys.topic.kind), []
     while slots:
-        calls = [keys.call("drop_group", slot, str(keys.topic.kind), group) for slot in slots]
+        calls = [keys.call("drop_group", slot, kind, group, int(anyway)) for slot in slots]
         replies = redis.run(calls)
-        was = was or any(reply[0] for reply in replies)
+        was += [bool(reply[0]) for reply in replies]
         slots = [slot for slot, reply in zip(slots, replies, strict=True) if reply[1]]
     return was
 
@@ -162,17 +177,23 @@ def seek(redis: Redis, keys: SlotKeys, group: str, positions: Mapping[int, int])
 
 def offsets_at(redis: Redis, keys: SlotKeys, at_ms: int) -> dict[int, int]:
     """The first kept offset of each slot that joined the log at a time or later."""
-    slots = range(keys.topic.slots)
+    slots = keys.topic.all_slots
     replies = redis.run([keys.call("offsets_at", slot, at_ms) for slot in slots])
     return {slot: int(reply) for slot, reply in zip(slots, replies, strict=True)}
 
 
 def epochs(redis: Redis, keys: SlotKeys, group: str) -> dict[int, str]:
     """The epoch of each slot that can be asked now."""
-    cursors = [keys.key(slot, "cursor", group) for slot in range(keys.topic.slots)]
+    slots = keys.topic.shared_slots
+    if not slots:
+        require(redis, keys, group)
+    cursors = [keys.key(slot, "cursor", group) for slot in slots]
     found = redis.run([Command(key, ("HGET", key, "epoch")) for key in cursors], partly=True)
-    here = {slot: epoch for slot, epoch in enumerate(found) if not isinstance(epoch, Missing)}
-    if next(iter(here.values())) is None:
+    here = {
+        slot: epoch
+        for slot, epoch in zip(slots, found, strict=True) if not isinstance(epoch, Missing)
+    }  # fmt: skip
+    if here and next(iter(here.values())) is None:
         known(redis, keys, group, _NO_GROUP)
     return {slot: epoch.decode() if epoch else NO_EPOCH for slot, epoch in here.items()}
 

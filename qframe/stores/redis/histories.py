@@ -57,12 +57,13 @@ def lines_of(keys: SlotKeys, by: str | None, changes: str = "") -> str:
 
 def found(redis: Redis, keys: SlotKeys, message_id: str, slot: int | None) -> list[HistoryEntry]:
     """The entries of a message, by group and slot."""
-    return _looked_up(redis, keys, range(keys.topic.slots) if slot is None else [slot], message_id)
+    slots = [*keys.topic.past_slots, *keys.topic.all_slots] if slot is None else [slot]
+    return _looked_up(redis, keys, slots, message_id)
 
 
 def found_by_key(redis: Redis, keys: SlotKeys, key: str) -> list[HistoryEntry]:
     """The entries of the message of a key that has ended last, by group."""
-    return _looked_up(redis, keys, [keys.topic.slot_of(key.encode())], "", key)
+    return _looked_up(redis, keys, keys.topic.slots_ever_of(key.encode()), "", key)
 
 
 def _looked_up(

@@ -301,10 +301,10 @@ def peek(
 ) -> list[Record]:
     """Messages that stand in one of these states, slot by slot, next ones first."""
     stats_of(
-        redis, keys, group, range(keys.topic.slots), now
+        redis, keys, group, keys.topic.all_slots, now
     )  # refuses an unknown group, and promotes what is due
     found: list[Record] = []
-    for slot in range(keys.topic.slots):
+    for slot in keys.topic.all_slots:
         reader = SlotReader(redis, keys, group, slot, now_ms=now_ms, at_most=limit)
         wanted = (record for record in reader.records() if record.state in states)
         found += islice(wanted, limit - len(found))
@@ -322,7 +322,7 @@ def explain(redis: Redis, keys: SlotKeys, message_id: str, now_ms: int) -> list[
         groups = list(keeping(redis, keys))
     elif named := names(redis, keys):
         groups = list(named)
-    for slot in range(keys.topic.slots):
+    for slot in keys.topic.all_slots:
         logged = []
         if not keys.topic.has_subjects:
             logged = [one for one in log(redis, keys, slot, 0) if one.id == message_id]

@@ -14,7 +14,7 @@ from qframe.drivers.redis import Call, Redis
 from qframe.drivers.scripts import Script, script
 from qframe.errors import BadOption
 from qframe.stores.topic_options import topic_of
-from qframe.topic import Topic
+from qframe.topic import NOT_GROWN, Growth, Topic
 
 UNCLAIMED = ""
 ELSEWHERE = "timers_db"
@@ -23,23 +23,50 @@ ELSEWHERE = "timers_db"
 Argument = bytes | str | int
 
 
+class Prefixes(dict[int, bytes]):
+    """The prefix of each slot's keys by its number, made when it is first asked for."""
+
+    def __init__(self, namespace: str, topic: str) -> None:
+        super().__init__()
+        self._of_topic = f"{namespace}:{topic}"
+
+    def __missing__(self, slot: int) -> bytes:
+        prefix = self[slot] = f"qf:{{{self._of_topic}:{slot}}}:".encode()
+        return prefix
+
+
 class SlotKeys:
-    """The keys of a topic's slots.
+    """The keys of a topic's slots, of any number.
+
+    Args:
+        namespace: the store's.
+        topic: the topic.
+        slots: the prefixes of another one of the same topic, if there is one.
 
     Attributes:
-        topic: the topic.
-        slots: the prefix of each slot's keys.
+        topic: the topic, as far grown as is known.
+        slots: the prefix of each slot's keys, by its number.
         channel: what its bell rings on.
     """
 
     __slots__ = ("channel", "slots", "topic")
 
-    def __init__(self, namespace: str, topic: Topic) -> None:
+    def __init__(self, namespace: str, topic: Topic, slots: Prefixes | None = None) -> None:
         self.topic: Topic = topic
-        self.slots: list[bytes] = [
-            f"qf:{{{namespace}:{topic.name}:{slot}}}:".encode() for slot in range(topic.slots)
-        ]
+        self.slots: Prefixes = Prefixes(namespace, topic.name) if slots is None else slots
         self.channel: str = f"qf:bell:{namespace}:{topic.name}"
+
+    @property
+    def has_first(self) -> bool:
+        """Whether slot 0 is in use still; once it is split, it only has the list of groups."""
+        return not (self.topic.growth.first or self.topic.growth.split)
+
+    @property
+    def numbers(self) -> range:
+        """The numbers of all slots that are or were in use, or are being made."""
+        slots, growth = self.topic.slots, self.topic.growth
+        is_growing = growth.split or growth.closing or growth.target
+        return range(growth.first + (3 * slots if is_growing else slots))
 
     def call(self, name: str, slot: int, *arguments: Argument) -> Call:
         """A script's call for a slot."""
@@ -86,8 +113,27 @@ def elsewhere(name: str) -> BadOption:
 
 def topic_from(name: str, value: bytes) -> Topic:
     """The topic that a value of that hash declares."""
-    kind, slots, options = value.split(b" ", 2)
-    return topic_of(name, kind.decode(), int(slots), options)
+    kind, word, options = value.split(b" ", 2)
+    slots, growth = grown_from(word)
+    topic = topic_of(name, kind.decode(), slots, options)
+    return topic if growth == NOT_GROWN else topic.grown(slots, growth)
+
+
+def identity_of(topic: Topic, kind: str = "") -> str:
+    """The first two words of such a value: the kind, and the slots with how far they have grown."""
+    word, growth = str(topic.slots), topic.growth
+    if growth != NOT_GROWN:
+        word = ",".join(str(int(number)) for number in (topic.slots, *growth))
+    return f"{kind or topic.kind} {word}"
+
+
+def grown_from(word: bytes) -> tuple[int, Growth]:
+    """The slots and the growth that the second word tells."""
+    slots, *numbers = map(int, word.split(b","))
+    if not numbers:
+        return slots, NOT_GROWN
+    first, split, closing, target, until_ms = numbers
+    return slots, Growth(first, split, bool(closing), target, until_ms)
 
 
 @lru_cache

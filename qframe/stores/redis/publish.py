@@ -4,18 +4,19 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import Any, Final, cast
 
 from typing_extensions import override
 
 from qframe.codec import batch_mark_of, series_mark
 from qframe.drivers.redis import Call, Redis
+from qframe.drivers.scripts import Refused
 from qframe.outcomes import Outcome
 from qframe.stores.base import Publishing
 from qframe.stores.redis.envelopes import envelope, envelopes, pack
 from qframe.stores.redis.keys import Argument, SlotKeys
 from qframe.stores.redis.role import RedisRole
-from qframe.stores.types import Entry
+from qframe.stores.types import Entry, SlotsClosed
 from qframe.topic import Kind, Topic
 
 OUTCOMES: Final = {
@@ -29,24 +30,32 @@ class RedisPublishing(RedisRole, Publishing):
 
     @override
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
-        return self._call(topic, publish, entries, self._now())
+        return publish(self._redis, self._keys(topic), entries, self._now())
 
 
 def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) -> list[Outcome]:
-    """Stores the entries in order; returns what became of each."""
+    """Stores the entries in order; returns what became of each.
+
+    Raises:
+        SlotsClosed: if slots of some are closed.
+    """
     if len(entries) == 1:
         [entry] = entries
-        reply = redis.one(_call_of(keys, entry.slot, [entry], now)[0])
+        try:
+            reply = redis.one(_call_of(keys, entry.slot, [entry], now)[0])
+        except Refused as refused:
+            raise SlotsClosed(redis.shown, keys.topic.name, [None]) from refused
         return [OUTCOMES[reply[0]]]
     is_one_batch = _is_one_batch(keys.topic, entries)
     repeated = set() if is_one_batch else _repeated(entries)
     if repeated:
         kept = [entry for number, entry in enumerate(entries) if number not in repeated]
-        results = iter(publish(redis, keys, kept, now))
-        return [
-            Outcome.DUPLICATE if number in repeated else next(results)
-            for number in range(len(entries))
-        ]
+        try:
+            results = publish(redis, keys, kept, now)
+        except SlotsClosed as closed:
+            mixed = _with_repeated(entries, repeated, closed.outcomes)
+            raise SlotsClosed(redis.shown, keys.topic.name, mixed) from closed
+        return cast("list[Outcome]", _with_repeated(entries, repeated, results))
     shares: defaultdict[int, list[Entry]] = defaultdict(list)
     for entry in entries:
         shares[entry.slot].append(entry)
@@ -58,15 +67,43 @@ def publish(redis: Redis, keys: SlotKeys, entries: Sequence[Entry], now: str) ->
             counts.append(sizes)
             yield call
 
-    outcomes = [Outcome.STORED] * len(entries)
-    for slot, reply, sizes in zip(shares, redis.run(calls()), counts, strict=True):
+    outcomes: list[Any] = [Outcome.STORED] * len(entries)
+    cause: Refused | None = None
+    try:
+        replies = redis.run(calls())
+    except Refused as refused:
+        replies, cause = refused.replies, refused
+    for slot, reply, sizes in zip(shares, replies, counts, strict=True):
+        if reply is None:
+            outcomes = [
+                None if entry.slot == slot else outcome
+                for entry, outcome in zip(entries, outcomes, strict=True)
+            ]
+            continue
         if reply.count(b"s") == len(reply):
             continue
         numbers = iter([number for number, entry in enumerate(entries) if entry.slot == slot])
         for letter, count in zip(reply, sizes or [1] * len(reply), strict=True):
             for _ in range(count):
                 outcomes[next(numbers)] = OUTCOMES[letter]
+    if cause is not None:
+        raise SlotsClosed(redis.shown, keys.topic.name, outcomes) from cause
     return outcomes
+
+
+def _with_repeated(
+    entries: Sequence[Entry], repeated: set[int], outcomes: Sequence[Outcome | None]
+) -> list[Outcome | None]:
+    """Outcomes of those that are not repeated, with the others; a closed slot has none."""
+    others = iter(outcomes)
+    mixed = [
+        Outcome.DUPLICATE if number in repeated else next(others) for number in range(len(entries))
+    ]
+    closed = {entry.slot for entry, each in zip(entries, mixed, strict=True) if each is None}
+    return [
+        None if entry.slot in closed else each
+        for entry, each in zip(entries, mixed, strict=True)
+    ]  # fmt: skip
 
 
 def _repeated(entries: Sequence[Entry]) -> set[int]:

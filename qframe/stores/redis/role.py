@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from threading import Event
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
-from qframe.clock import Clock
+from qframe.clock import SYSTEM_CLOCK, Clock
 from qframe.drivers.redis import Redis
+from qframe.drivers.scripts import Refused
 from qframe.errors import UnknownTopic
 from qframe.stores.redis.keys import SlotKeys, declared, topics_key
 from qframe.stores.redis.log_readahead import LogReadahead
+from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
+
+CLOSED_PAUSE_S: Final = 0.01
+CLOSED_PATIENCE_S: Final = 10.0
 
 P = ParamSpec("P")
 T = TypeVar("T")
@@ -31,6 +37,7 @@ class RedisRole:
         self._clock = clock
         self._readahead = LogReadahead(redis)
         self._known_keys: dict[str, SlotKeys] = {}
+        self._pause = Event()
 
     def _call(
         self,
@@ -39,17 +46,74 @@ class RedisRole:
         *args: P.args,
         **kwargs: P.kwargs,
     ) -> T:
-        """Runs an operation on a topic."""
-        return act(self._redis, self._keys(topic), *args, **kwargs)
+        """Runs an operation on a topic, and again where slots were closed that are split by then.
+
+        Raises:
+            SlotsClosed: if they stay closed for some seconds.
+        """
+        keys = self._keys(topic)
+        until_s: float | None = None
+        while True:
+            try:
+                return act(self._redis, keys, *args, **kwargs)
+            except Refused as refused:
+                if until_s is None:
+                    until_s = SYSTEM_CLOCK.monotonic_s() + CLOSED_PATIENCE_S
+                newer = self._read_anew(topic)
+                if newer.topic.growth.step <= keys.topic.growth.step:
+                    if SYSTEM_CLOCK.monotonic_s() >= until_s:
+                        raise SlotsClosed(self._redis.shown, topic.name) from refused
+                    self._pause.wait(CLOSED_PAUSE_S)
+                    newer = self._read_anew(topic)  # what is to be read may have moved by now
+                keys = newer
+
+    def _call_once(
+        self,
+        topic: Topic,
+        act: Callable[Concatenate[Redis, SlotKeys, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Runs an operation on a topic, for a caller who has to be told of closed slots.
+
+        Raises:
+            SlotsClosed: if some are closed.
+        """
+        try:
+            return act(self._redis, self._keys(topic), *args, **kwargs)
+        except Refused as refused:
+            raise SlotsClosed(self._redis.shown, topic.name) from refused
 
     def _keys(self, topic: Topic) -> SlotKeys:
-        keys = self._known_keys.get(topic.name)
-        if keys is None:
-            if declared(self._redis, self.namespace, topic.name) is None:
+        """The keys of a topic, as far grown as is known, or as the caller knows."""
+        known = self._known_keys.get(topic.name)
+        if known is None:
+            found = declared(self._redis, self.namespace, topic.name)
+            if found is None:
                 raise UnknownTopic(topic.name)
-            keys = self._known_keys[topic.name] = SlotKeys(self.namespace, topic)
-        elif keys.topic is not topic:
-            keys = SlotKeys(self.namespace, topic)
+            known = self._remembered(topic if found.growth == topic.growth else found)
+        if known.topic is topic or known.topic.growth.step > topic.growth.step:
+            return known
+        return SlotKeys(self.namespace, topic, known.slots)
+
+    def _read_anew(self, topic: Topic) -> SlotKeys:
+        found = declared(self._redis, self.namespace, topic.name)
+        if found is None:
+            raise UnknownTopic(topic.name)
+        self._remembered(found)
+        return self._keys(topic)
+
+    def _remembered(self, topic: Topic) -> SlotKeys:
+        """Notes a topic as it stands in the store now; returns its keys."""
+        known = self._known_keys.get(topic.name)
+        if (
+            known is not None
+            and known.topic.growth == topic.growth
+            and known.topic.slots == topic.slots
+        ):
+            return known
+        slots = None if known is None else known.slots
+        keys = self._known_keys[topic.name] = SlotKeys(self.namespace, topic, slots)
         return keys
 
     def _now(self) -> str:

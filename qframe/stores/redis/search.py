@@ -94,7 +94,7 @@ class _RedisLookUp:
         self._limit = limit
         self._now_ms = now_ms
         self._groups = groups_of(redis, keys)
-        self._slots = range(keys.topic.slots) if sought.slot is None else [sought.slot]
+        self._slots = keys.topic.all_slots if sought.slot is None else [sought.slot]
         self.remembered: list[Remembered] = self._remembered()
         self.kept: dict[int, LogSpan] = {}
 
@@ -135,7 +135,7 @@ class _RedisLookUp:
         if self._sought.id is None:
             return []
         wanted = [each for each in (self._sought.id, batch_mark_of(self._sought.id)) if each]
-        asked = [(slot, mark) for slot in range(self._keys.topic.slots) for mark in wanted]
+        asked = [(slot, mark) for slot in self._keys.topic.all_slots for mark in wanted]
         scores = self._redis.ask_many(
             [(self._keys.key(slot, "ids"), "ZSCORE", mark) for slot, mark in asked]
         )
@@ -279,7 +279,7 @@ class _RedisLookUp:
 
 def _spans(redis: Redis, keys: SlotKeys) -> dict[int, LogSpan]:
     """The part of each slot of a stream that is kept."""
-    slots = range(keys.topic.slots)
+    slots = keys.topic.all_slots
     replies = redis.ask_many(
         [
             question

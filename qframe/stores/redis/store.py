@@ -15,6 +15,7 @@ from qframe.stores.redis.controls import RedisControls
 from qframe.stores.redis.copying import RedisCopying
 from qframe.stores.redis.dead import RedisDeadLetters
 from qframe.stores.redis.groups import RedisGroups
+from qframe.stores.redis.growing import RedisGrowing
 from qframe.stores.redis.inspect import RedisInspecting
 from qframe.stores.redis.logs import RedisLogs
 from qframe.stores.redis.publish import RedisPublishing
@@ -36,7 +37,7 @@ _CAPABILITIES: Final = Capabilities(durable=False, shared=True, bell=True, trans
 class RedisStore(
     RedisTopics, RedisPublishing, RedisPulling, RedisSettling, RedisGroups, RedisRosters,
     RedisControls, RedisTimers, RedisUnblocking, RedisDeadLetters, RedisRepairing, RedisInspecting,
-    RedisSearching, RedisLogs, RedisCopying,
+    RedisSearching, RedisLogs, RedisCopying, RedisGrowing,
 ):  # fmt: skip
     """Messages in Redis 7 or newer, or Valkey: one server, behind Sentinels, or a cluster.
 

@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import nsmallest
 from operator import attrgetter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from typing_extensions import override
 
 from qframe.codec import KEYLESS
 from qframe.drivers.redis import Redis
+from qframe.drivers.scripts import Refused
 from qframe.outcomes import Moved
 from qframe.stores.acts import StoredTimers
 from qframe.stores.history import changes_of
@@ -42,14 +43,16 @@ class RedisTimers(RedisRole, StoredTimers):
     ) -> Moved:
         return self._call(
             topic, edit, subject, self._now(), due_ms=due_ms, body=body, headers=headers,
-            if_due_ms=if_due_ms, by=by,
+            if_due_ms=if_due_ms, by=by, answered={},
         )  # fmt: skip
 
     @override
     def cancel(
         self, topic: Topic, subject: str, *, if_due_ms: int | None = None, by: str | None = None
     ) -> Moved:
-        return self._call(topic, cancel, subject, self._now(), if_due_ms=if_due_ms, by=by)
+        return self._call(
+            topic, cancel, subject, self._now(), if_due_ms=if_due_ms, by=by, answered={}
+        )
 
     @override
     def timer(self, topic: Topic, subject: str) -> list[Record]:
@@ -105,10 +108,11 @@ def edit(
     headers: dict[str, str] | None,
     if_due_ms: int | None,
     by: str | None,
+    answered: dict[int, Any],
 ) -> Moved:
     """Makes a subject due at another time, or gives it another body, for every group."""
     return _change(
-        redis, keys, "edit", subject, now, str(keys.topic.kind), subject,
+        redis, keys, answered, "edit", subject, now, str(keys.topic.kind), subject,
         "" if due_ms is None else max(0, due_ms), b"" if body is None else pack(body),
         pack(headers), "" if if_due_ms is None else if_due_ms,
         lines_of(keys, by, changes_of(due_ms, body)),
@@ -116,11 +120,12 @@ def edit(
 
 
 def cancel(
-    redis: Redis, keys: SlotKeys, subject: str, now: str, *, if_due_ms: int | None, by: str | None
-) -> Moved:
+    redis: Redis, keys: SlotKeys, subject: str, now: str, *, if_due_ms: int | None, by: str | None,
+    answered: dict[int, Any],
+) -> Moved:  # fmt: skip
     """Takes a subject out with all its messages, for every group."""
     return _change(
-        redis, keys, "cancel", subject, now, str(keys.topic.kind), subject,
+        redis, keys, answered, "cancel", subject, now, str(keys.topic.kind), subject,
         "" if if_due_ms is None else if_due_ms, lines_of(keys, by),
     )  # fmt: skip
 
@@ -139,7 +144,7 @@ def timers(redis: Redis, keys: SlotKeys, span: _TimerSpan, now_ms: int) -> list[
     found: list[Record] = []
     standing: list[_StandingTimer] = []
     groups = keeping(redis, keys)
-    for slot in range(keys.topic.slots):
+    for slot in keys.topic.all_slots:
         for group in groups:
             pairs = _due(redis, keys, slot, group, span)
             for name in ("waiting", "retry"):
@@ -257,15 +262,23 @@ def _first_from(redis: Redis, key: bytes, first: bytes, low: int, high: int) -> 
 def _slots_of(keys: SlotKeys, subject: str) -> Sequence[int]:
     """Where a subject may stand: a body's hash does not tell its slot."""
     if subject.startswith(KEYLESS):
-        return range(keys.topic.slots)
+        return keys.topic.all_slots
     return [keys.topic.slot_of(subject.encode())]
 
 
-def _change(redis: Redis, keys: SlotKeys, script: str, subject: str, *arguments: Argument) -> Moved:
-    """Asks every slot in which a subject may stand."""
-    slots = _slots_of(keys, subject)
-    replies = redis.run([keys.call(script, slot, *arguments) for slot in slots])
-    results = {Moved(reply.decode()) for reply in replies}
+def _change(
+    redis: Redis, keys: SlotKeys, answered: dict[int, Any], script: str, subject: str,
+    *arguments: Argument,
+) -> Moved:  # fmt: skip
+    """Asks every slot in which a subject may stand, but for those that have answered before."""
+    slots = [slot for slot in _slots_of(keys, subject) if slot not in answered]
+    try:
+        replies = redis.run([keys.call(script, slot, *arguments) for slot in slots])
+    except Refused as refused:
+        done = zip(slots, refused.replies, strict=True)
+        answered.update((slot, reply) for slot, reply in done if reply is not None)
+        raise
+    results = {Moved(reply.decode()) for reply in (*answered.values(), *replies)}
     for result in (Moved.DOING, Moved.DONE):
         if result in results:
             return result

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import secrets
+from collections.abc import Sequence
+from itertools import chain
+from typing import Final
 
 from typing_extensions import override
 
@@ -13,10 +16,11 @@ from qframe.stores.redis import groups
 from qframe.stores.redis.audit import OF_SLOT
 from qframe.stores.redis.keys import (
     ELSEWHERE,
-    UNCLAIMED,
     SlotKeys,
     declared,
     elsewhere,
+    grown_from,
+    identity_of,
     is_elsewhere,
     of,
     topic_from,
@@ -26,14 +30,17 @@ from qframe.stores.redis.role import RedisRole
 from qframe.stores.topic_options import TopicOptions
 from qframe.topic import Kind, Topic
 
+_OTHERS: Final = ("claimed", "asleep", "birth", "closed", "opened")
+
 
 class RedisTopics(RedisRole, Topics):
     """Topics in a hash of the namespace."""
 
     @override
-    def declare(self, topic: Topic) -> None:
-        declare(self._redis, self.namespace, topic)
-        self._known_keys[topic.name] = SlotKeys(self.namespace, topic)
+    def declare(self, topic: Topic) -> Topic:
+        stored = declare(self._redis, self.namespace, topic)
+        self._known_keys[topic.name] = SlotKeys(self.namespace, stored)
+        return stored
 
     def point_away(self, topic: Topic) -> None:
         """Refuses the topic from now on to whoever does not know where it lies."""
@@ -45,11 +52,20 @@ class RedisTopics(RedisRole, Topics):
 
     @override
     def topic(self, name: str) -> Topic | None:
-        return declared(self._redis, self.namespace, name)
+        return self._noted(name, declared(self._redis, self.namespace, name))
+
+    @override
+    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
+        names = [topic.name for topic in topics]
+        found = latest(self._redis, self.namespace, names)
+        return list(map(self._noted, names, found))
 
     @override
     def topics(self) -> list[Topic]:
-        return all_declared(self._redis, self.namespace)
+        found = all_declared(self._redis, self.namespace)
+        for topic in found:
+            self._noted(topic.name, topic)
+        return found
 
     @override
     def birth(self, topic: Topic) -> str:
@@ -65,29 +81,39 @@ class RedisTopics(RedisRole, Topics):
         if group is not None:
             self._readahead.forget(topic.name, group)
         if done:
-            del self._known_keys[topic.name]
+            self._known_keys.pop(topic.name, None)
         return done
 
+    def _noted(self, name: str, topic: Topic | None) -> Topic | None:
+        """Notes how a topic stands in the store now; returns it."""
+        if topic is None:
+            self._known_keys.pop(name, None)
+        elif name in self._known_keys:
+            self._remembered(topic)
+        return topic
 
-def declare(redis: Redis, namespace: str, topic: Topic, kind: str = "") -> None:
-    """Makes a topic known, or changes its options; under another word than its kind, if given."""
+
+def declare(redis: Redis, namespace: str, topic: Topic, kind: str = "") -> Topic:
+    """Makes a topic known, or changes its options; under another word than its kind, if given.
+
+    Returns the topic, as far grown as it is.
+    """
+    identity = identity_of(topic, kind)
+    words = (topic.name, identity, TopicOptions.of(topic).to_json())
+    is_done, stands = redis.one(Call(of("declare"), topics_key(namespace), words))
+    if stands.decode() == identity:
+        return topic
     kind = kind or str(topic.kind)
-    [before] = redis.run(
-        [
-            Call(
-                of("declare"), topics_key(namespace),
-                (topic.name, f"{kind} {topic.slots}", TopicOptions.of(topic).to_json()),
-            )
-        ]
-    )  # fmt: skip
-    if before:
-        known, slots = before.decode().split()
-        if {known, kind} == {ELSEWHERE, Kind.DELAY}:
-            raise elsewhere(topic.name) if known == ELSEWHERE else _is_here(topic.name)
-        if known != kind:
-            kinds = [str(Kind.DELAY) if each == ELSEWHERE else each for each in (known, kind)]
-            raise TopicMismatch(topic.name, "kind", *kinds)
-        raise TopicMismatch(topic.name, "slots", int(slots), topic.slots)
+    known = stands.split()[0].decode()
+    slots, growth = grown_from(stands.split()[1])
+    if is_done:
+        return topic.grown(slots, growth)
+    if {known, kind} == {ELSEWHERE, Kind.DELAY}:
+        raise elsewhere(topic.name) if known == ELSEWHERE else _is_here(topic.name)
+    if known != kind:
+        kinds = [str(Kind.DELAY) if each == ELSEWHERE else each for each in (known, kind)]
+        raise TopicMismatch(topic.name, "kind", *kinds)
+    raise TopicMismatch(topic.name, "slots", slots, topic.slots)
 
 
 def _is_here(name: str) -> BadOption:
@@ -107,6 +133,17 @@ def all_declared(redis: Redis, namespace: str) -> list[Topic]:
     ]  # fmt: skip
 
 
+def latest(redis: Redis, namespace: str, names: Sequence[str]) -> list[Topic | None]:
+    """Each topic that lies here, in one round trip."""
+    if not names:
+        return []
+    values = redis.ask(topics_key(namespace), "HMGET", *names)
+    return [
+        None if value is None or is_elsewhere(value) else topic_from(name, value)
+        for name, value in zip(names, values, strict=True)
+    ]
+
+
 def birth(redis: Redis, keys: SlotKeys, fresh: str) -> str:
     """The name of the topic's data: the given one, where they have none."""
     return str(redis.one(keys.call("birth", 0, fresh)).decode())
@@ -116,16 +153,12 @@ def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
     """Removes up to `limit` rows that are no longer needed; returns how many."""
     removed = 0
     topic = keys.topic
-    for slot in range(topic.slots):
+    past = topic.past_slots if topic.history_ms else topic.past_slots[:1]
+    for slot in [*topic.all_slots, *past]:
         while removed < limit:
             step = min(500, limit - removed)
-            [gone] = redis.run(
-                [
-                    keys.call(
-                        "sweep", slot, now, str(topic.kind), topic.retain_ms, step, topic.history_ms
-                    )
-                ]
-            )
+            words = (now, str(topic.kind), topic.retain_ms, step, topic.history_ms)
+            gone = redis.one(keys.call("sweep", slot, *words, int(slot in past)))
             removed += gone
             if gone < step:
                 break
@@ -134,12 +167,16 @@ def sweep(redis: Redis, keys: SlotKeys, limit: int, now: str) -> int:
 
 def delete(redis: Redis, keys: SlotKeys, namespace: str) -> tuple[str | None, bool]:
     """Drops one group, or else all that is left; returns the group, and whether that was all."""
+    numbers = keys.numbers[::-1]
     if named := groups.names(redis, keys):
-        groups.drop(redis, keys, named[0])
+        groups.drop_from(redis, keys, named[0], numbers, anyway=True)
         return named[0], False
-    groups.drop(redis, keys, UNCLAIMED)
-    for slot in range(keys.topic.slots):
-        first, *others = [keys.key(slot, name) for name in (*OF_SLOT, "claimed", "asleep", "birth")]
+    # Slots that were split know groups that have gone since.
+    left = redis.ask_many([(keys.key(slot, "groups"), "HKEYS") for slot in numbers])
+    for name in sorted({b"", *chain.from_iterable(left)}, reverse=True):
+        groups.drop_from(redis, keys, name.decode(), numbers, anyway=True)
+    for slot in numbers:
+        first, *others = [keys.key(slot, name) for name in (*OF_SLOT, *_OTHERS)]
         redis.ask(first, "UNLINK", *others)
     redis.ask(topics_key(namespace), "HDEL", keys.topic.name)
     return None, True

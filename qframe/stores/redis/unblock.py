@@ -45,7 +45,7 @@ def first_of_key(
     """A subject's head by its name; of a stream's slot, the first 10,000 in each state."""
     require(redis, keys, group)
     found: list[Record] = []
-    for slot in range(keys.topic.slots):
+    for slot in keys.topic.all_slots:
         if keys.topic.has_subjects:
             found += records_of_heads(redis, keys, group, slot, [key.encode()], now_ms)
             continue

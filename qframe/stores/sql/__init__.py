@@ -6,9 +6,9 @@ and what left a stream's line) with `backlog` behind them; `dead`; `later` and `
 has seen yet); `marks` and `sequences`; `rosters`, `members` and `owners` (who takes part in a
 group, and which slots are whose); `tunings`, `buckets` and `reports` (what is tuned of a
 group, its tokens, what its workers say); `history` and `endings` (how attempts have ended, of
-topics that keep that); `numbers` (none is given twice). The numbers of slots and cursors make all
-those of a topic or group one range of a primary key, so that a pull sees all slots at one glance
-(`slot_overview`).
+topics that keep that); `growths` (how far topics have grown); `numbers` (none is given twice). The
+numbers of slots and cursors make all those of a topic or group one range of a primary key, so that
+a pull sees many slots at one glance (`slot_overview`).
 
 Isolation. Operations that write run under READ COMMITTED: each statement sees what is committed, so
 after a lock one looks again. Operations that read one state (stats, verify) run under REPEATABLE
@@ -19,12 +19,20 @@ process in front of it.
 
 Locks are taken in one order, each sort ascending, and only on what an operation uses:
 
-    topic    who adds or drops a group
+    topic    who adds or drops a group, or splits a slot
     group    who changes its roster or drops it
     slot     who publishes to it, joins what was delayed or held, seeks, subscribes, sweeps;
              so offsets are given out in the order of commits, and no reader passes a gap
     cursor   who pulls, renews, settles, takes, moves, or puts into its queue (publishing to
              subjects does); so epoch and receipt are checked in the transaction that acts
+
+Growth. A closed slot has a head below zero, and its cursors leases that end below zero, so whoever
+locks one of them to change something notices without another statement. An operation that goes
+over all slots and locks none of them (reading, dead letters, groups that come or go) compares how
+far the topic has grown with what it went by. In both cases `SlotsClosed` is raised, nothing is
+done, and `role` runs the operation again. The cursors of slots that were split stay, and groups
+that come later have them too, so a worker that has not heard of the growth is fenced, and not told
+that its group is gone. A pull looks at the slots that it was asked for and at those between.
 
 An operation that waited for a cursor and finds it gone knows that the group was dropped: publishing
 leaves that group out, all else says `UnknownGroup`. Pulling needs no `SKIP LOCKED`, since a cursor
@@ -52,12 +60,12 @@ this process, while a query for the heads of slots (MariaDB) or a look at a coun
 Files. Each role has the module of its name, as in the other stores. Beside them are
 
     rows           `topic_ref` and `cursors` (numbers, locks), `records`, `ranges`, `migrate`
+    growth         `growing`, and `copying` under its tokens
     statements     `lookups`, `named` and `padding` (many rows in one statement)
     streams        `window`, `parking` and `stream_settle`
     subjects       `heads`, `arrivals`, `sequences`, `promotions`, `hand_out`, `subject_settle`
     leases         `leases`, part of pulling
     the end        `dead_letters`, `histories`, `malformed` (rows that others have changed), `sweep`
-    for people     `counts`, `row_counts`, `audit`; `search_rows`, `scan_rows`: what a search reads
     for people     `counts`, `row_counts`, `audit`; `search_rows`, `scan_rows`: what a search reads
 
 Failures. A transaction is done whole or not at all. A failure before the commit is told as

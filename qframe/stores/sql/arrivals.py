@@ -13,12 +13,12 @@ from qframe.outcomes import Outcome
 from qframe.stores import rules
 from qframe.stores.sql import heads
 from qframe.stores.sql.lookups import KnownHead
-from qframe.stores.sql.schema import HeadState, backlog, cursors, log, slots, subjects
+from qframe.stores.sql.schema import HeadState, backlog, cursors, log, slot_head, slots, subjects
 from qframe.stores.types import Entry
 from qframe.topic import Kind, Topic
 
 HEADS: Final = Statement(
-    select(slots.c.slot, slots.c.head).where(
+    select(slots.c.slot, slot_head).where(
         slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end")
     ),
     "first end",

@@ -14,7 +14,7 @@ from qframe.stores.faults import Fault, Part
 from qframe.stores.rules import BACKLOGGED, RANKED
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import ranges
-from qframe.stores.sql.cursors import CURSORS, GROUPS, CursorRow
+from qframe.stores.sql.cursors import GROUPS, CursorRow, cursors_of
 from qframe.stores.sql.heads import HeadRow, Unreadable, headers_of
 from qframe.stores.sql.row_counts import counted_by_rows
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, log, subjects
@@ -60,14 +60,14 @@ def verify(transaction: Transaction, ref: TopicRef) -> list[Fault]:
     for number, name in transaction.rows(GROUPS, (ref.id,)):
         span = ref.cursor_range(number)
         who = f"{ref.topic.name}/{name or '(no group)'}"
-        cursors = [CursorRow(*row) for row in transaction.rows(CURSORS, span)]
+        cursors = list(cursors_of(transaction, ref, number).values())
         known = {each.cursor: each for each in cursors}
         lost = [
             Fault(
                 f"{who} slot {slot}", "the group has subscribed, but this slot has no record of it",
                 name, slot, left=faults.RECORD,
             )
-            for slot in range(ref.topic.slots)
+            for slot in ref.topic.all_slots
             if ref.cursor_number(number, slot) not in known
         ]  # fmt: skip
         wrong += lost or _counts(transaction, ref, number, name, who)
@@ -156,8 +156,16 @@ def _queues(
         where = f"{who} slot {slot} subject {subject}"
         wrong.append(Fault(where, what, name, slot, Part.SUBJECT, subject, left=left))
 
-    behind = Counter({(row[0], row[1]): row[2] for row in transaction.rows(_BEHIND, span)})
+    behind = Counter(
+        {
+            (row[0], row[1]): row[2]
+            for row in transaction.rows(_BEHIND, span)
+            if ref.is_in_use(row[0] % PER_TOPIC)
+        }
+    )
     for row in transaction.rows(_HEADS, span):
+        if not ref.is_in_use(row[0] % PER_TOPIC):
+            continue
         head = HeadRow(*row)
         at, subject = head.cursor, head.subject
         there = behind.pop((at, subject), 0)

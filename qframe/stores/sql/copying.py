@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from sqlalchemy import Table, bindparam, func, select
@@ -15,6 +15,7 @@ from qframe.stores.searching import PASSED_MS, RESTORED
 from qframe.stores.sql import arrivals, heads, ranges
 from qframe.stores.sql.cursors import cursors_of, known_group, lock_slots
 from qframe.stores.sql.dead_letters import add_dead_letter
+from qframe.stores.sql.growing import check_token
 from qframe.stores.sql.parking import max_parked_of
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.scan_rows import SqlPages
@@ -114,16 +115,20 @@ class SqlCopying(SqlRole, Copying):
         return self._read(topic, read, section, after, limit)
 
     @override
-    def restore(self, topic: Topic, section: Section, records: Sequence[Record]) -> None:
-        return self._write(topic, restore, section, records)
+    def restore(
+        self, topic: Topic, section: Section, records: Sequence[Record], token: str | None = None
+    ) -> None:
+        return self._run(token)(topic, restore, section, records, token)
 
     @override
     def positions(self, topic: Topic, group: str) -> list[Position]:
         return self._read(topic, positions, group)
 
     @override
-    def restore_positions(self, topic: Topic, group: str, positions: Sequence[Position]) -> None:
-        return self._write(topic, restore_positions, group, positions)
+    def restore_positions(
+        self, topic: Topic, group: str, positions: Sequence[Position], token: str | None = None
+    ) -> None:
+        return self._run(token)(topic, restore_positions, group, positions, token)
 
     @override
     def remembered(
@@ -134,10 +139,14 @@ class SqlCopying(SqlRole, Copying):
     @override
     def remember(
         self, topic: Topic, slot: int, *, marks: Mapping[str, int] | None = None,
-        sequences: Mapping[str, int] | None = None, head: int = 0,
+        sequences: Mapping[str, int] | None = None, head: int = 0, token: str | None = None,
     ) -> None:  # fmt: skip
         values = {"marks": marks or {}, "sequences": sequences or {}}
-        return self._write(topic, remember, slot, values, head)
+        return self._run(token)(topic, remember, slot, values, head, token)
+
+    def _run(self, token: str | None) -> Callable[..., None]:
+        """How an operation is run: whoever has lost the slot to another need not wait."""
+        return self._write if token is None else self._write_at_once
 
 
 def read(
@@ -151,10 +160,12 @@ def read(
 
 
 def restore(
-    transaction: Transaction, ref: TopicRef, section: Section, records: Sequence[Record]
-) -> None:
+    transaction: Transaction, ref: TopicRef, section: Section, records: Sequence[Record],
+    token: str | None,
+) -> None:  # fmt: skip
     """Writes down messages of a section."""
     next_number = lock_slots(transaction, ref, [section.slot])[section.slot]
+    check_token(transaction, ref, section.slot, token)
     at = ref.slot_number(section.slot)
     if section.part == "line":
         _append(transaction, at, next_number, records)
@@ -267,9 +278,13 @@ def positions(transaction: Transaction, ref: TopicRef, group: str) -> list[Posit
 
 
 def restore_positions(
-    transaction: Transaction, ref: TopicRef, group: str, positions: Sequence[Position]
-) -> None:
+    transaction: Transaction, ref: TopicRef, group: str, positions: Sequence[Position],
+    token: str | None,
+) -> None:  # fmt: skip
     """Writes down how far a group is."""
+    lock_slots(transaction, ref, [one.slot for one in positions])
+    for one in positions:
+        check_token(transaction, ref, one.slot, token)
     number = known_group(transaction, ref, group)
     rows: list[tuple[Any, ...]] = []
     for one in positions:
@@ -291,11 +306,13 @@ def remembered(
 
 def remember(
     transaction: Transaction, ref: TopicRef, slot: int, values: Mapping[str, Mapping[str, int]],
-    head: int,
+    head: int, token: str | None,
 ) -> None:  # fmt: skip
     """Writes down what a slot remembers, and its next number."""
     at = ref.slot_number(slot)
-    if head > lock_slots(transaction, ref, [slot])[slot]:
+    known = lock_slots(transaction, ref, [slot])[slot]
+    check_token(transaction, ref, slot, token)
+    if head > known:
         transaction.run(arrivals.SET_HEAD, (head, at))
     for what, pairs in values.items():
         transaction.run_many(_FORGET[what], [(at, name) for name in pairs])

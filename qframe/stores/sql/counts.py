@@ -38,6 +38,7 @@ from qframe.stores.sql.schema import (
     is_there,
     later,
     log,
+    slot_head,
     slots,
     subjects,
 )
@@ -124,7 +125,7 @@ _JOINED: Final = Statement(
 _SLOTS: Final = Statement(
     select(
         slots.c.slot,
-        slots.c.head,
+        slot_head,
         select(func.count()).select_from(later).where(later.c.slot == slots.c.slot)
         .scalar_subquery(),
         select(func.count()).select_from(held).where(held.c.slot == slots.c.slot)
@@ -193,6 +194,8 @@ def _unclaimed(transaction: Transaction, ref: TopicRef) -> list[Stats]:
         first = transaction.rows(_FIRST_KEPT, (at,))[0][0]
         kept_from = head if first is None else first
         slot = at - ref.slot_number(0)
+        if not ref.is_in_use(slot):
+            continue
         found.append(unclaimed(slot, head=head, first=kept_from, waiting=delayed))
     return found
 
@@ -201,11 +204,13 @@ def _stats_of(
     transaction: Transaction, ref: TopicRef, number: int, name: str, now_ms: int
 ) -> list[Stats]:
     found = without_heads(transaction, ref, number, name, now_ms)
-    span = ref.cursor_range(number)
+    span, zero = ref.cursor_range(number), ref.cursor_number(number, 0)
     for at, died, runs, given, retrying, *times in transaction.rows(
         _STANDING, (now_ms, now_ms, *span)
     ):
-        one = found[at - span[0]]
+        one = found.get(at - zero)
+        if one is None:
+            continue
         one.dead, one.retrying = died, retrying
         in_doing = int(given or 0)  # a sum is no whole number to every driver
         # No head stands in the unsettled part of a stream's line.
@@ -217,7 +222,7 @@ def _stats_of(
         one.doing += in_doing
         _wait_since(one, times)
     if ref.topic.kind in RANKED:
-        _since_by_rank(transaction, found, span, now_ms)
+        _since_by_rank(transaction, {zero + slot: one for slot, one in found.items()}, span, now_ms)
     return [found[slot] for slot in sorted(found)]
 
 
@@ -267,7 +272,7 @@ def without_heads(
     for at, head, delayed, held_back, joins_at in transaction.rows(_SLOTS, slots_span):
         slot = at - first
         cursor = cursors_of.get(ref.cursor_number(number, slot))
-        if cursor is None:
+        if cursor is None or not (only is not None or ref.is_in_use(slot)):
             continue
         found[slot] = one = Stats(
             slot=slot, group=name, epoch=cursor.epoch, waiting=delayed + held_back,
@@ -291,14 +296,15 @@ def without_heads(
 def _since_by_rank(
     transaction: Transaction, told: dict[int, Stats], span: tuple[int, int], now_ms: int
 ) -> None:
-    """Notes since when the first of each rank waits, of the sixteen that come last."""
+    """Notes since when the first of each rank waits, of the sixteen that come last, by cursor."""
     rank = EVERYTHING
     for _ in range(_MOST_RANKS):
         rank = transaction.rows(_LAST_RANK, (rank, *span))[0][0]
         if rank is None:
             return
         for at, *times in transaction.rows(_FIRST_OF_RANK, (rank, now_ms, rank, *span)):
-            _wait_since(told[at - span[0]], times)
+            if at in told:
+                _wait_since(told[at], times)
 
 
 def _wait_since(one: Stats, times: Iterable[int | None]) -> None:

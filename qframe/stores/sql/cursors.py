@@ -24,11 +24,19 @@ from qframe.stores.sql.schema import (
     slots,
     topics,
 )
-from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.sql.topic_ref import (
+    TopicRef,
+    check_declared,
+    closed,
+    every_number,
+)
 from qframe.stores.types import NO_EPOCH
 
 EVERYTHING: Final = 2**62
 """The limit of what has none."""
+
+CLOSED: Final = -1
+"""When leases end in a cursor of a closed slot, which has none."""
 
 UNCLAIMED: Final = ""
 """The name of the group that keeps what no group has seen yet."""
@@ -62,6 +70,13 @@ CURSORS: Final = Statement(
     select(cursors)
     .where(cursors.c.cursor >= bindparam("first"), cursors.c.cursor < bindparam("end"))
     .order_by(cursors.c.cursor),
+    "first end",
+)
+_LOCK_CURSORS: Final = Statement(
+    select(cursors.c.cursor)
+    .where(cursors.c.cursor >= bindparam("first"), cursors.c.cursor < bindparam("end"))
+    .order_by(cursors.c.cursor)
+    .with_for_update(),
     "first end",
 )
 SET_CURSOR: Final = Statement(
@@ -108,6 +123,11 @@ class CursorRow(msgspec.Struct):
         """Whether anything of a stream's line is handed out and not settled."""
         return self.floor < self.read
 
+    @property
+    def is_closed(self) -> bool:
+        """Whether its slot is closed."""
+        return self.lease_until < 0
+
     def row(self) -> Row:
         """The arguments of `SET_CURSOR`."""
         return (
@@ -147,8 +167,8 @@ def groups_of(transaction: Transaction, ref: TopicRef) -> list[int]:
     return [row[0] for row in rows if row[1] != UNCLAIMED] or [row[0] for row in rows]
 
 
-def lock_groups(transaction: Transaction, ref: TopicRef) -> None:
-    """Waits for others that add and drop groups of a topic; an operation takes this lock first.
+def lock_topic(transaction: Transaction, ref: TopicRef) -> None:
+    """Waits for others that change a topic's groups or growth; an operation takes this lock first.
 
     Raises:
         UnknownTopic: if the topic was deleted.
@@ -173,7 +193,8 @@ def add_group(
 ) -> int:
     """Adds a group with a cursor in each slot, a stream's at these offsets; returns its number.
 
-    The caller has locked the topic's groups.
+    Slots that were split have one too: whoever takes such a slot for one in use is fenced. The
+    caller has locked the topic's groups.
     """
     number = take_number(transaction, Sort.GROUPS)
     transaction.run(ADD_GROUP, (number, ref.id, name))
@@ -183,10 +204,29 @@ def add_group(
         [
             (ref.cursor_number(number, slot), NO_EPOCH, start, start, start, ranges.EMPTY,
              None, 0, 0, 0, 0)
-            for slot in range(ref.topic.slots)
+            for slot in ref.topic.all_slots
             for start in [offsets.get(slot, 0)]
         ],
     )  # fmt: skip
+    transaction.run_many(
+        ADD_CURSOR,
+        [
+            (
+                ref.cursor_number(number, slot),
+                NO_EPOCH,
+                0,
+                0,
+                0,
+                ranges.EMPTY,
+                None,
+                CLOSED,
+                0,
+                0,
+                0,
+            )
+            for slot in ref.topic.past_slots
+        ],
+    )
     return number
 
 
@@ -211,15 +251,31 @@ def lock_slots(transaction: Transaction, ref: TopicRef, wanted: Iterable[int]) -
 
     Raises:
         UnknownTopic: if the topic was deleted.
+        SlotsClosed: if one of the slots is closed.
+    """
+    asked = set(wanted)
+    found = lock_open_slots(transaction, ref, asked)
+    if len(found) < len(asked):
+        raise closed(ref)
+    return found
+
+
+def lock_open_slots(
+    transaction: Transaction, ref: TopicRef, wanted: Iterable[int]
+) -> dict[int, int]:
+    """The heads of those of the slots that are not closed, locked as by `lock_slots`.
+
+    Raises:
+        UnknownTopic: if the topic was deleted.
     """
     numbers_of = sorted({ref.slot_number(slot) for slot in wanted})
     found: dict[int, int] = {}
     for some in padded(numbers_of):
         found.update(transaction.rows(_locked_slots(len(some)), tuple(some)))
     if len(found) < len(numbers_of):
-        raise UnknownTopic(ref.topic.name)
+        check_declared(transaction, ref)
     first = ref.slot_number(0)
-    return {number - first: head for number, head in found.items()}
+    return {number - first: head for number, head in found.items() if head >= 0}
 
 
 def lock_cursors(transaction: Transaction, wanted: Iterable[int]) -> dict[int, CursorRow]:
@@ -231,29 +287,51 @@ def lock_cursors(transaction: Transaction, wanted: Iterable[int]) -> dict[int, C
     return found
 
 
+def lock_all_cursors(transaction: Transaction, group: int) -> None:
+    """Locks all cursors of a group that there are, whatever their slots."""
+    transaction.rows(_LOCK_CURSORS, every_number(group))
+
+
+def check_open(ref: TopicRef, locked: Iterable[CursorRow]) -> None:
+    """Refuses to change what stands in slots that are closed.
+
+    Raises:
+        SlotsClosed: if one of the locked cursors is of such a slot.
+    """
+    if any(cursor.is_closed for cursor in locked):
+        raise closed(ref)
+
+
 def lock_group_cursors(
-    transaction: Transaction, ref: TopicRef, group: str, wanted: Iterable[int]
-) -> dict[int, CursorRow]:
+    transaction: Transaction, ref: TopicRef, group: str, wanted: Iterable[int],
+    *, is_lenient: bool = False,
+) -> dict[int, CursorRow]:  # fmt: skip
     """A group's cursors of these slots, by slot, locked.
+
+    Where it `is_lenient`, those of slots that the group does not have are missing.
 
     Raises:
         UnknownGroup: if there is no such group, or it is dropped before they are locked.
     """
     asked = set(wanted)
     before = None
+    found: dict[int, CursorRow] = {}
     # Dropped before they were locked, and subscribed again since, it has another number.
     while (number := known_group(transaction, ref, group)) != before:
         found = lock_cursors(transaction, [ref.cursor_number(number, slot) for slot in asked])
         if len(found) == len(asked):
-            return {cursor.slot: cursor for cursor in found.values()}
+            break
         before = number
+    if len(found) == len(asked) or is_lenient:
+        return {cursor.slot: cursor for cursor in found.values()}
     raise UnknownGroup(ref.topic.name, group)
 
 
 def cursors_of(transaction: Transaction, ref: TopicRef, group: int) -> dict[int, CursorRow]:
-    """The cursors of a group by slot, as they are committed."""
+    """The cursors of a group by slot in use, as they are committed."""
     rows = transaction.rows(CURSORS, ref.cursor_range(group))
-    return {row[0] % PER_TOPIC: CursorRow(*row) for row in rows}
+    found = {row[0] % PER_TOPIC: CursorRow(*row) for row in rows}
+    return {slot: found[slot] for slot in ref.topic.all_slots if slot in found}
 
 
 def unsettled(

@@ -16,6 +16,7 @@ from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql.arrivals import Arrival
 from qframe.stores.sql.cursors import (
     EVERYTHING,
+    check_open,
     known_group,
     lock_group_cursors,
     lock_slots,
@@ -28,7 +29,7 @@ from qframe.stores.sql.records import record_of_dead
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import PER_TOPIC, slots
 from qframe.stores.sql.schema import dead as dead_letters
-from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.sql.topic_ref import TopicRef, check_slots
 from qframe.topic import Kind, Topic
 
 _AT_ONCE: Final = 256
@@ -191,18 +192,23 @@ def _locked(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenD
     slots = {row[0] % PER_TOPIC for row in _chosen(transaction, ref, group, chosen)}
     if ref.topic.has_subjects:
         lock_slots(transaction, ref, slots)
-    locked = {at.cursor for at in lock_group_cursors(transaction, ref, group, slots).values()}
-    return [row for row in _chosen(transaction, ref, group, chosen) if row[0] in locked]
+    found = lock_group_cursors(transaction, ref, group, slots).values()
+    check_open(ref, found)
+    locked = {at.cursor for at in found}
+    rows = [row for row in _chosen(transaction, ref, group, chosen) if row[0] in locked]
+    check_slots(transaction, ref)
+    return rows
 
 
 def _chosen(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenDead) -> list[Row]:
-    first, end = ref.cursor_range(known_group(transaction, ref, group))
+    number = known_group(transaction, ref, group)
+    first, cursors = ref.cursor_number(number, 0), ref.cursor_numbers(number)
     ids, limit, after, until = chosen
     last = EVERYTHING if until is None else until.died_at_ms
     if ids is not None:
-        rows = _of_ids(transaction, range(first, end), ids)
+        rows = _of_ids(transaction, cursors, ids)
     else:
-        rows = _first(transaction, range(first, end), after, last, limit)
+        rows = _first(transaction, cursors, after, last, limit)
     if ids is not None and after is not None:
         begin = (after.died_at_ms, first + after.slot, after.seq)
         rows = [row for row in rows if _place_of(row) > begin]
@@ -213,11 +219,11 @@ def _chosen(transaction: Transaction, ref: TopicRef, group: str, chosen: ChosenD
 
 
 def _first(
-    transaction: Transaction, cursors: range, after: DeadPlace | None, last: int, limit: int
+    transaction: Transaction, cursors: list[int], after: DeadPlace | None, last: int, limit: int
 ) -> list[Row]:
     """The dead letters of cursors behind a place, the longest dead first."""
     place = after or DeadPlace(_NOTHING, 0, _NOTHING)
-    at = cursors.start + place.slot
+    at = cursors[0] // PER_TOPIC * PER_TOPIC + place.slot
     rows: list[Row] = []
     for start in range(0, len(cursors), _AT_ONCE):
         some = cursors[start : start + _AT_ONCE]

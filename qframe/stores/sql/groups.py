@@ -16,16 +16,18 @@ from qframe.stores.sql.cursors import (
     GROUPS,
     SET_CURSOR,
     UNCLAIMED,
+    CursorRow,
     add_group,
     cursors_of,
     group_id,
     groups_of,
     known_group,
+    lock_all_cursors,
     lock_cursors,
     lock_group,
     lock_group_cursors,
-    lock_groups,
     lock_slots,
+    lock_topic,
     take_number,
 )
 from qframe.stores.sql.heads import HeadRow
@@ -44,10 +46,12 @@ from qframe.stores.sql.schema import (
     groups,
     history,
     log,
+    slot_head,
     slots,
     subjects,
 )
-from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.sql.topic_ref import TopicRef, check_splitting, every_number
+from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
 _RENAME: Final = Statement(
@@ -90,7 +94,7 @@ _COPY_GROUP: Final = [
     for table in _TABLES
 ]
 SLOTS: Final = Statement(
-    select(slots.c.slot, slots.c.head, select(func.min(log.c.seq))
+    select(slots.c.slot, slot_head, select(func.min(log.c.seq))
            .where(log.c.slot == slots.c.slot).scalar_subquery())
     .where(slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end"))
     .order_by(slots.c.slot),
@@ -172,10 +176,11 @@ def subscribe(
     expires_ms: int | None, max_parked: int,
 ) -> bool:  # fmt: skip
     """Makes groups collect; False if the first did before."""
-    lock_groups(transaction, ref)
+    lock_topic(transaction, ref)
     known = {name: group_id(transaction, ref, name) for name in asked}
     new = [name for name, number in known.items() if number is None]
     if new:
+        check_splitting(transaction, ref)
         known |= _subscribe(transaction, ref, new, start)
     for number in known.values():
         transaction.run(_NEVER, (number,))
@@ -191,7 +196,7 @@ def _subscribe(
 ) -> dict[str, int]:
     """Adds groups, or gives them what no group has seen; returns their numbers."""
     # Meanwhile nothing is published, and what is kept is not swept away.
-    lock_slots(transaction, ref, range(ref.topic.slots))
+    lock_slots(transaction, ref, ref.topic.all_slots)
     starts: dict[int, int] = {}
     if ref.topic.has_subjects:
         kept = group_id(transaction, ref, UNCLAIMED)
@@ -211,14 +216,14 @@ def _share(
     """Gives the unclaimed group the first name, and copies of its rows to the others."""
     first, *others = names
     if others:  # they get the same
-        lock_cursors(transaction, range(*ref.cursor_range(kept)))
+        lock_cursors(transaction, ref.cursor_numbers(kept))
     numbers = {first: kept}
     for name in others:
         numbers[name] = number = take_number(transaction, Sort.GROUPS)
         transaction.run(ADD_GROUP, (number, ref.id, name))
         distance = ref.cursor_number(number, 0) - ref.cursor_number(kept, 0)
         for copy in _COPY_GROUP:
-            transaction.run(copy, (distance, *ref.cursor_range(kept)))
+            transaction.run(copy, (distance, *every_number(kept)))
     transaction.run(_RENAME, (first, kept))
     return numbers
 
@@ -230,7 +235,13 @@ def names(transaction: Transaction, ref: TopicRef) -> list[str]:
 
 def drop(transaction: Transaction, ref: TopicRef, group: str) -> bool:
     """Forgets a group and all its rows; False if there is none."""
-    lock_groups(transaction, ref)
+    lock_topic(transaction, ref)
+    check_splitting(transaction, ref)
+    return drop_locked(transaction, ref, group)
+
+
+def drop_locked(transaction: Transaction, ref: TopicRef, group: str) -> bool:
+    """Forgets a group of a topic that is locked."""
     number = group_id(transaction, ref, group)
     if number is None:
         return False
@@ -246,7 +257,11 @@ def drop_expired(transaction: Transaction, ref: TopicRef, limit: int) -> int:
     asked = (ref.id, transaction.now_ms(), limit)
     if transaction.row(_EXPIRED, asked) is None:
         return 0
-    lock_groups(transaction, ref)
+    lock_topic(transaction, ref)
+    try:
+        check_splitting(transaction, ref)
+    except SlotsClosed:  # the next sweep drops them
+        return 0
     dropped = rows = 0
     for number, name in transaction.rows(_EXPIRED, asked):
         if rows >= limit:
@@ -267,8 +282,8 @@ def _drop(transaction: Transaction, ref: TopicRef, number: int, name: str) -> in
 def remove(transaction: Transaction, ref: TopicRef, number: int, name: str) -> int:
     """Removes the rows of a group; returns how many those were."""
     lock_group(transaction, number)
-    lock_cursors(transaction, range(*ref.cursor_range(number)))
-    rows = sum(transaction.run(each, ref.cursor_range(number)) for each in _OF_GROUP)
+    lock_all_cursors(transaction, number)
+    rows = sum(transaction.run(each, every_number(number)) for each in _OF_GROUP)
     notify_roster(transaction, ref, name)
     transaction.run(_NEVER, (number,))
     set_max_parked(transaction, number, 0)
@@ -282,9 +297,13 @@ def seek(transaction: Transaction, ref: TopicRef, group: str, positions: Mapping
     """Moves a stream's group; what will be handed out again is forgotten elsewhere."""
     lock_slots(transaction, ref, positions)
     known = lock_group_cursors(transaction, ref, group, positions)
+    span = (
+        ref.slot_number(min(positions, default=0)),
+        ref.slot_number(max(positions, default=0)) + 1,
+    )
     kept = {
         row[0] - ref.slot_number(0): (row[1] if row[2] is None else row[2], row[1])
-        for row in transaction.rows(SLOTS, ref.slot_range())
+        for row in transaction.rows(SLOTS, span)
     }
     for slot, asked in positions.items():
         cursor = known[slot]
@@ -303,15 +322,17 @@ def offsets_at(transaction: Transaction, ref: TopicRef, at_ms: int) -> dict[int,
     """The first kept offset of each slot that was published at a time or later."""
     found = {}
     for number, head, _ in transaction.rows(SLOTS, ref.slot_range()):
-        first = transaction.rows(_SINCE, (number, at_ms))[0][0]
-        found[number - ref.slot_number(0)] = head if first is None else first
+        slot = number - ref.slot_number(0)
+        if ref.is_in_use(slot):
+            first = transaction.rows(_SINCE, (number, at_ms))[0][0]
+            found[slot] = head if first is None else first
     return found
 
 
 def epochs(transaction: Transaction, ref: TopicRef, group: str) -> dict[int, str]:
-    """The epoch of each slot."""
+    """The epoch of each slot that workers share."""
     known = cursors_of(transaction, ref, known_group(transaction, ref, group))
-    return {slot: cursor.epoch for slot, cursor in known.items()}
+    return {slot: known[slot].epoch for slot in ref.topic.shared_slots if slot in known}
 
 
 def take(
@@ -323,17 +344,24 @@ def take(
     taken = []
     for slot, epoch in wanted.items():
         cursor = known[slot]
-        if epoch < cursor.epoch:
+        if epoch < cursor.epoch or cursor.is_closed:
             continue
         taken.append(slot)
         if epoch == cursor.epoch:
             continue
-        transaction.run(_EPOCH, (epoch, cursor.cursor))
-        rows = transaction.rows(_DOING, (cursor.cursor,))
-        lose_doing(transaction, ref, cursor, [HeadRow(*row) for row in rows], now_ms)
         before = cursor.row()
-        window.lose(transaction, ref, cursor, now_ms)
+        own(transaction, ref, cursor, epoch, now_ms)
         if cursor.row() != before:
             transaction.run(SET_CURSOR, cursor.row())
     notify_messages(transaction, ref, taken)
     return taken
+
+
+def own(
+    transaction: Transaction, ref: TopicRef, cursor: CursorRow, epoch: str, now_ms: int
+) -> None:
+    """Begins an epoch of a slot: what is in doing comes back. The cursor is changed, not saved."""
+    transaction.run(_EPOCH, (epoch, cursor.cursor))
+    rows = transaction.rows(_DOING, (cursor.cursor,))
+    lose_doing(transaction, ref, cursor, [HeadRow(*row) for row in rows], now_ms)
+    window.lose(transaction, ref, cursor, now_ms)

@@ -19,7 +19,7 @@ from qframe.stores.history import CANCELLED, EDITED, ENTRIES, LAST
 from qframe.stores.records import HistoryEntry
 from qframe.stores.sql.cursors import GROUPS
 from qframe.stores.sql.schema import PER_TOPIC, endings, history, is_there
-from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.sql.topic_ref import TopicRef, every_number
 
 _RANKS: Final = {Verdict.RELEASE: 0, EDITED: 2, CANCELLED: 3}
 _BITS: Final = 20  # of a number that tell apart what has ended in one millisecond
@@ -140,10 +140,10 @@ def forget(transaction: Transaction, ref: TopicRef, limit: int, now_ms: int) -> 
             if removed >= limit:
                 return removed
             most = 1 if ref.topic.history_ms else limit - removed
-            rows = transaction.rows(left, (*ref.cursor_range(group), most))
+            rows = transaction.rows(left, (*every_number(group), most))
             if ref.topic.history_ms and rows:
                 rows = []
-                for slot in range(ref.topic.slots):
+                for slot in (*ref.topic.past_slots, *ref.topic.all_slots):
                     most = limit - removed - len(rows)
                     rows += transaction.rows(over, (ref.cursor_number(group, slot), then_ms, most))
             transaction.run_many(remove, rows)

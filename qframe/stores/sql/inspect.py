@@ -123,7 +123,7 @@ def peek(
     now_ms = transaction.now_ms()
     number = known_group(transaction, ref, group)
     found: list[Record] = []
-    for slot in range(ref.topic.slots):
+    for slot in ref.topic.all_slots:
         for record in _records(transaction, ref, number, group, slot, limit, now_ms):
             if len(found) >= limit:
                 return found
@@ -214,6 +214,7 @@ def explain(transaction: Transaction, ref: TopicRef, message_id: str) -> list[Re
             )
         rows = transaction.rows(_FIND[dead.name], (*span, message_id))
         found += [record_of_dead(ref, name, row) for row in rows]
+        found = [record for record in found if ref.is_in_use(record.slot)]
         mine = {(record.slot, record.seq) for record in found if record.group == name}
         found += [
             record for record in _in_log(transaction, ref, number, name, message_id)
@@ -222,8 +223,10 @@ def explain(transaction: Transaction, ref: TopicRef, message_id: str) -> list[Re
     span = ref.slot_range()
     if not found:
         for row in transaction.rows(_FIND[log.name], (*span, message_id)):
-            found.append(record_of_log(ref, None, row[0] - span[0], "todo", row[1:]))
-    for slot in range(ref.topic.slots):
+            slot = row[0] - ref.slot_number(0)
+            if ref.is_in_use(slot):
+                found.append(record_of_log(ref, None, slot, "todo", row[1:]))
+    for slot in ref.topic.all_slots:
         found += [
             record
             for record in _kept_back(transaction, ref, slot, EVERYTHING)
@@ -240,6 +243,8 @@ def _in_log(
     first = ref.slot_number(0)
     for row in transaction.rows(_FIND[log.name], (*ref.slot_range(), message_id)):
         slot, seq = row[0] - first, row[1]
+        if not ref.is_in_use(slot):
+            continue
         at = ref.cursor_number(number, slot)
         cursor = CursorRow(*transaction.rows(CURSORS, (at, at + 1))[0])
         if heads.fetched(transaction, at, str(seq)) is not None:

@@ -56,6 +56,7 @@ class Migration(msgspec.Struct, frozen=True):
 _LATER: Final = (
     schema.rosters, schema.members, schema.owners, schema.expiries, numbers, schema.tunings,
     schema.buckets, schema.reports, schema.history, schema.endings, schema.parking,
+    schema.growths,
 )  # fmt: skip
 MIGRATIONS: Final = (
     Migration(
@@ -83,6 +84,7 @@ MIGRATIONS: Final = (
     Migration("how the last message of a key has ended, of topics with a history",
               (schema.endings,)),
     Migration("groups of streams that keep order", (schema.parking,)),
+    Migration("topics that grow", (schema.growths,)),
 )  # fmt: skip
 
 

@@ -24,7 +24,7 @@ from qframe.stores.sql.arrivals import Arrival
 from qframe.stores.sql.cursors import (
     groups_of,
     lock_cursors,
-    lock_slots,
+    lock_open_slots,
     named_groups,
     unsettled,
 )
@@ -35,7 +35,7 @@ from qframe.stores.sql.padding import padded
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, held, later, marks
 from qframe.stores.sql.topic_ref import TopicRef
-from qframe.stores.types import Entry
+from qframe.stores.types import Entry, SlotsClosed
 from qframe.topic import Kind, Topic
 
 _ID_OF: Final = attrgetter("id")
@@ -86,11 +86,15 @@ class SqlPublishing(SqlRole, Publishing):
     @override
     def publish(self, topic: Topic, entries: Sequence[Entry]) -> list[Outcome]:
         try:
-            return self._write(topic, publish, entries)
+            outcomes = self._write(topic, publish, entries)
         except StoreUnavailable:
             # Such as a server that hangs up on who sends it more than it takes.
             refuse_too_large(self._database, entries)
             raise
+        taken = [outcome for outcome in outcomes if outcome is not None]
+        if len(taken) < len(outcomes):
+            raise SlotsClosed(self._database.shown, topic.name, outcomes)
+        return taken
 
 
 def refuse_too_large(database: Database, entries: Iterable[Entry]) -> None:
@@ -103,14 +107,22 @@ def refuse_too_large(database: Database, entries: Iterable[Entry]) -> None:
             ) from None  # fmt: skip
 
 
-def publish(transaction: Transaction, ref: TopicRef, entries: Sequence[Entry]) -> list[Outcome]:
-    """Stores the entries in order; returns what became of each."""
-    outcomes: list[Outcome] = [Outcome.STORED] * len(entries)
+def publish(
+    transaction: Transaction, ref: TopicRef, entries: Sequence[Entry]
+) -> list[Outcome | None]:
+    """Stores the entries in order; returns what became of each, None in closed slots."""
+    outcomes: list[Outcome | None] = [Outcome.STORED] * len(entries)
     by_slot: defaultdict[int, list[int]] = defaultdict(list)
     for number, slot in enumerate(map(_SLOT_OF, entries)):
         by_slot[slot].append(number)
     topic = ref.topic
-    slot_heads = lock_slots(transaction, ref, by_slot)
+    slot_heads = lock_open_slots(transaction, ref, by_slot)
+    if len(slot_heads) < len(by_slot):
+        for slot in [slot for slot in by_slot if slot not in slot_heads]:
+            for number in by_slot.pop(slot):
+                outcomes[number] = None
+        if not by_slot:
+            return outcomes
     groups = _locked_groups(transaction, ref, by_slot) if topic.has_subjects else []
     now_ms = transaction.now_ms()
     writes = arrive.Writes(transaction)

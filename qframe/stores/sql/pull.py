@@ -109,8 +109,8 @@ def without_work(
     transaction: Transaction, ref: TopicRef, group: str, asks: Sequence[PullRequest]
 ) -> PullResult | None:
     """The answer to a pull for which there is nothing to do; None if there is."""
-    overviews = overviews_of(transaction, ref, known_group(transaction, ref, group))
-    if not overviews:
+    overviews = overviews_of(transaction, ref, known_group(transaction, ref, group), asks)
+    if any(ask.slot not in overviews for ask in asks):
         return None
     now_ms = transaction.now_ms()
     fenced = []
@@ -136,8 +136,8 @@ def pull(
 ) -> PullResult:
     """Hands out what is due, slot by slot as asked."""
     number, joining = _lock(transaction, ref, group, asks)
-    overviews = overviews_of(transaction, ref, number)
-    if len(overviews) < ref.topic.slots:
+    overviews = overviews_of(transaction, ref, number, asks)
+    if any(ask.slot not in overviews for ask in asks):
         raise UnknownGroup(ref.topic.name, group)
     now_ms = transaction.now_ms()
     pulling = PullInProgress(terms, now_ms, now_ms + terms.lease_ms)
@@ -162,7 +162,7 @@ def pull(
     if more:
         pulled.next_due_ms = 0
     else:
-        overviews = overviews_of(transaction, ref, number)
+        overviews = overviews_of(transaction, ref, number, asks)
         pulled.next_due_ms = _next_due(overviews, asks, pulled.fenced, now_ms)
     return pulled
 
@@ -179,8 +179,13 @@ def _lock(
     asked = {ask.slot for ask in asks}
     joining: set[int] = set()
     if ref.topic.kind in _KEEPING:
-        overviews, now_ms = overviews_of(transaction, ref, number), transaction.now_ms()
-        joining = {slot for slot in asked if slot in overviews and overviews[slot].has_kept(now_ms)}
+        overviews, now_ms = overviews_of(transaction, ref, number, asks), transaction.now_ms()
+        joining = {
+            slot for slot in asked
+            if slot in overviews
+            and overviews[slot].has_kept(now_ms)
+            and not overviews[slot].cursor.is_closed
+        }  # fmt: skip
     wanted = [ref.cursor_number(number, slot) for slot in asked]
     if joining:
         lock_slots(transaction, ref, joining)

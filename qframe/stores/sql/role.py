@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
-from typing import Concatenate, ParamSpec, TypeVar
+from typing import Concatenate, Final, ParamSpec, TypeVar
 
 from qframe.drivers.sql import Database, Transaction
 from qframe.errors import UnknownGroup, UnknownTopic
-from qframe.stores.sql.topic_ref import TopicRef, check_declared, declared
+from qframe.stores.sql.topic_ref import TopicRef, check_slots, declared
+from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
 P = ParamSpec("P")
 T = TypeVar("T")
+
+_PAUSE_S: Final = 0.01
+_PAUSES: Final = 1000
 
 
 class SqlRole:
@@ -25,7 +30,7 @@ class SqlRole:
     def __init__(self, database: Database, namespace: str) -> None:
         self._database = database
         self.namespace: str = namespace
-        self._topic_ids: dict[str, int] = {}
+        self._met: dict[str, TopicRef] = {}
 
     def _write(
         self,
@@ -39,6 +44,18 @@ class SqlRole:
             topic, lambda ref: self._database.write(lambda it: act(it, ref, *args, **kwargs))
         )
 
+    def _write_at_once(
+        self,
+        topic: Topic,
+        act: Callable[Concatenate[Transaction, TopicRef, P], T],
+        *args: P.args,
+        **kwargs: P.kwargs,
+    ) -> T:
+        """Runs an operation that writes, and does not wait where slots are closed to it."""
+        return self._with_ref(
+            topic, lambda ref: self._database.write(lambda it: act(it, ref, *args, **kwargs)), 0
+        )
+
     def _read(
         self,
         topic: Topic,
@@ -50,7 +67,7 @@ class SqlRole:
 
         def look(it: Transaction, ref: TopicRef) -> T:
             found = act(it, ref, *args, **kwargs)
-            check_declared(it, ref)
+            check_slots(it, ref)
             return found
 
         return self._with_ref(topic, lambda ref: self._database.read(lambda it: look(it, ref)))
@@ -68,30 +85,53 @@ class SqlRole:
             lambda ref: self._database.read_autocommit(lambda it: act(it, ref, *args, **kwargs)),
         )
 
-    def _with_ref(self, topic: Topic, act: Callable[[TopicRef], T]) -> T:
+    def _with_ref(
+        self, topic: Topic, act: Callable[[TopicRef], T], most_pauses: int = _PAUSES
+    ) -> T:
         """Runs an operation; again if the topic was deleted and declared anew since it was met.
 
-        One that is gone keeps its number here: a worker is told that it has no such group.
+        One that is gone keeps its number here: a worker is told that it has no such group. Where
+        slots are closed, the operation is run again with the slots that the topic has by now, as
+        soon as it has others.
         """
         ref = self._ref(topic)
-        try:
-            return act(ref)
-        except (UnknownGroup, UnknownTopic):
-            now = self._declared(topic.name)
-            if now in (None, ref.id):
-                raise
-        return act(self._ref(topic))
+        is_anew, pauses = False, 0
+        while True:
+            try:
+                return act(ref)
+            except (UnknownGroup, UnknownTopic):
+                now = self._declared(topic.name)
+                if is_anew or now is None or now.id == ref.id:
+                    raise
+                is_anew = True
+            except SlotsClosed:
+                before, _ = ref, self._declared(topic.name)
+                if self._ref(topic).topic.growth == before.topic.growth:
+                    if pauses == most_pauses:
+                        raise SlotsClosed(self._database.shown, topic.name) from None
+                    pauses += 1
+                    time.sleep(_PAUSE_S)
+            ref = self._ref(topic)
 
     def _ref(self, topic: Topic) -> TopicRef:
-        number = self._topic_ids.get(topic.name) or self._declared(topic.name)
-        if number is None:
+        """Where the topic's rows are; it is as far grown as is known here, or to the caller."""
+        known = self._met.get(topic.name) or self._declared(topic.name)
+        if known is None:
             raise UnknownTopic(topic.name)
-        return TopicRef(topic, number)
+        latest = known.topic
+        if topic.growth is not latest.growth and topic.growth.step < latest.growth.step:
+            topic = topic.grown(latest.slots, latest.growth)
+        return TopicRef(topic, known.id)
 
-    def _declared(self, name: str) -> int | None:
-        """The number of the topic that has this name now, which is kept."""
+    def _declared(self, name: str) -> TopicRef | None:
+        """The topic that has this name now, which is kept."""
         refs = self._database.read_autocommit(lambda it: declared(it, self.namespace, name))
-        if not refs:
-            return None
-        self._topic_ids[name] = refs[0].id
-        return refs[0].id
+        return self._meet(refs[0]) if refs else None
+
+    def _meet(self, ref: TopicRef) -> TopicRef:
+        """Remembers how far a topic has grown, unless it is known to have grown further."""
+        known = self._met.get(ref.topic.name)
+        if known and known.id == ref.id and known.topic.growth.step > ref.topic.growth.step:
+            return known
+        self._met[ref.topic.name] = ref
+        return ref

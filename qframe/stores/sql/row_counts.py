@@ -59,9 +59,12 @@ def counted_by_rows(
     span = ref.cursor_range(number) if slot is None else (zero + slot, zero + slot + 1)
     found = without_heads(transaction, ref, number, name, now_ms, slot)
     for at, count in transaction.rows(_DEAD, span):
-        found[at - zero].dead = count
+        if at - zero in found:
+            found[at - zero].dead = count
     for at, state, is_due, tried, count, given in transaction.rows(_HEADS, (now_ms, *span)):
-        one = found[at - zero]
+        one = found.get(at - zero)
+        if one is None:
+            continue
         if state == HeadState.DOING:
             # What of a run stands in the backlog is counted there as todo.
             one.doing += int(given)  # a sum is no whole number to every driver
@@ -72,7 +75,9 @@ def counted_by_rows(
             one.waiting += count
             one.retrying += count if tried else 0
     for at, state, is_due, count in transaction.rows(_BEHIND, (now_ms, *span)):
-        one = found[at - zero]
+        one = found.get(at - zero)
+        if one is None:
+            continue
         if state == HeadState.WAITING and not is_due:
             one.waiting += count
         else:

@@ -22,6 +22,7 @@ from sqlalchemy import (
     MetaData,
     Table,
     Text,
+    case,
     literal_column,
 )
 from sqlalchemy.dialects import mysql, postgresql
@@ -160,8 +161,13 @@ groups: Table = Table(
 # When a group is dropped that expires, by the group's number; since version 3.
 expiries: Table = _table("expiries", _integer("id", key=True), _integer("at"))
 
-# The next offset of a stream, or the next seq; its row is the lock of those who publish.
+# The next offset of a stream, or the next seq; its row is the lock of those who publish. That of a
+# slot that is closed is kept below zero, and so are the ends of leases in its cursors: whoever
+# locks a slot or a cursor notices, without another look.
 slots: Table = _table("slots", _integer("slot", key=True), _integer("head", default=0))
+slot_head: ColumnElement[int] = case(
+    (slots.c.head < literal_column("0"), literal_column("-1") - slots.c.head), else_=slots.c.head
+)
 
 # What a group has done of a slot; its row is the lock of those who pull and settle.
 cursors: Table = _table(
@@ -370,5 +376,16 @@ _second_index("endings_ended", endings.c.cursor, endings.c.ended_at, only=ending
 
 # Groups of streams that keep order, since version 11.
 parking: Table = _table("parking", _integer("group_id", key=True), _integer("max_parked"))
+
+# How far topics have grown that ever did, since version 12: the fields of `topic.Growth`.
+growths: Table = _table(
+    "growths",
+    _integer("topic", key=True),
+    _integer("first"),
+    _integer("split"),
+    _integer("closing"),
+    _integer("target"),
+    _integer("until"),
+)
 
 versions: Table = Table(PREFIX + "version", metadata, _integer("version", key=True), **_ON_MYSQL)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Final
+from zlib import crc32
 
 from typing_extensions import override
 
@@ -75,7 +76,7 @@ class _SqlLookUp:
         self._limit = limit
         self._now_ms = transaction.now_ms()
         self._groups = _groups(transaction, ref)
-        self._slots = range(ref.topic.slots) if sought.slot is None else [sought.slot]
+        self._slots = ref.topic.all_slots if sought.slot is None else [sought.slot]
         self.remembered: list[Remembered] = search_rows.remembered(
             transaction, ref, sought.id, self._now_ms
         )
@@ -169,10 +170,11 @@ def history(
     transaction: Transaction, ref: TopicRef, message_id: str, slot: int | None
 ) -> list[HistoryEntry]:
     """The ends of a message's attempts that are kept, by group and slot."""
+    everywhere = [*ref.topic.past_slots, *ref.topic.all_slots]
     found = [
         entry
         for name, number in sorted(_groups(transaction, ref).items())
-        for each in (range(ref.topic.slots) if slot is None else [slot])
+        for each in (everywhere if slot is None else [slot])
         for entry in histories.of(transaction, ref.cursor_number(number, each), name, message_id)
     ]
     return in_time(found, ref.topic, transaction.now_ms())
@@ -180,13 +182,26 @@ def history(
 
 def last_ended(transaction: Transaction, ref: TopicRef, key: str) -> list[HistoryEntry]:
     """The ends of the message of a key that has ended last, by group."""
-    slot = ref.topic.slot_of(key.encode())
-    found = [
-        entry
-        for name, number in sorted(_groups(transaction, ref).items())
-        for entry in histories.of_key(transaction, ref.cursor_number(number, slot), name, key)
-    ]
+    slots = _slots_ever_of(ref, key)
+    found: list[HistoryEntry] = []
+    for name, number in sorted(_groups(transaction, ref).items()):
+        for slot in slots:
+            at = ref.cursor_number(number, slot)
+            if entries := histories.of_key(transaction, at, name, key):
+                found += entries
+                break
     return in_time(found, ref.topic, transaction.now_ms())
+
+
+def _slots_ever_of(ref: TopicRef, key: str) -> list[int]:
+    """The slots in which a key has been, the last one first."""
+    topic, basis = ref.topic, key.encode()
+    found = {topic.slot_of(basis)}
+    first, slots = 0, topic.declared_slots
+    while first <= topic.growth.first:
+        found.add(first + crc32(basis) % slots)
+        first, slots = first + slots, slots * 2
+    return sorted(found, reverse=True)
 
 
 def scan(

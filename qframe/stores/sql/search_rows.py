@@ -30,6 +30,7 @@ from qframe.stores.sql.schema import (
     is_there,
     log,
     marks,
+    slot_head,
     slots,
     subjects,
 )
@@ -44,7 +45,7 @@ _MARK: Final = Statement(
     "at m now",
 )  # fmt: skip
 _SPANS: Final = Statement(
-    select(slots.c.slot, slots.c.head,
+    select(slots.c.slot, slot_head,
            select(func.min(log.c.seq)).where(log.c.slot == slots.c.slot).scalar_subquery())
     .where(slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end"))
     .order_by(slots.c.slot),
@@ -123,7 +124,7 @@ def remembered(
     wanted = [mark for mark in (message_id, batch_mark_of(message_id)) if mark is not None]
     return [
         Remembered(slot, row[0] - ref.topic.dedupe_window_ms)
-        for slot in range(ref.topic.slots)
+        for slot in ref.topic.all_slots
         for mark in wanted
         for row in transaction.rows(_MARK, (ref.slot_number(slot), mark, now_ms))
     ]
@@ -133,6 +134,8 @@ def spans(transaction: Transaction, ref: TopicRef) -> dict[int, LogSpan]:
     """The part of each slot of a stream that is kept."""
     found = {}
     for at, head, kept in transaction.rows(_SPANS, ref.slot_range()):
+        if not ref.is_in_use(at - ref.slot_number(0)):
+            continue
         first = head if kept is None else kept
         rows = transaction.rows(IDS, (at, first, 1))
         found[at - ref.slot_number(0)] = LogSpan(first, head, rows[0][2] if rows else None)

@@ -16,6 +16,7 @@ from qframe.stores.sql.cursors import SET_CURSOR, lock_group_cursors
 from qframe.stores.sql.histories import keep
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.role import SqlRole
+from qframe.stores.sql.schema import PER_TOPIC
 from qframe.stores.sql.subject_settle import BySubject
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import NO_EPOCH, Settlement, acks
@@ -47,8 +48,10 @@ def settle(
     settlements: Sequence[Settlement],
 ) -> list[Settled]:
     """Settles each, in order within its slot; a delivery that is not held any more is stale."""
-    slots = {one.slot for one in settlements if 0 <= one.slot < ref.topic.slots}
-    known = lock_group_cursors(transaction, ref, group, slots)
+    known = lock_group_cursors(
+        transaction, ref, group,
+        {one.slot for one in settlements if 0 <= one.slot < PER_TOPIC}, is_lenient=True,
+    )  # fmt: skip
     now_ms = transaction.now_ms()
     results = [Settled.STALE] * len(settlements)
     of_streams: dict[int, list[int]] = {}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -20,6 +21,7 @@ from qframe.stores.sql.schema import (
     subjects,
 )
 from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.types import PullRequest
 
 _MINE = subjects.c.cursor == cursors.c.cursor
 _SLOT = cursors.c.cursor + bindparam("delta")
@@ -106,10 +108,14 @@ class SlotOverview(msgspec.Struct):
         return any(time is not None and time <= now_ms for time in times)
 
 
-def overviews_of(transaction: Transaction, ref: TopicRef, group: int) -> dict[int, SlotOverview]:
-    """All slots of a group, at one glance."""
-    first, end = ref.cursor_range(group)
-    delta = ref.slot_number(0) - first
+def overviews_of(
+    transaction: Transaction, ref: TopicRef, group: int, asks: Sequence[PullRequest]
+) -> dict[int, SlotOverview]:
+    """The slots of a group that are asked for, and those between them, at one glance."""
+    asked = [ask.slot for ask in asks]
+    zero = ref.cursor_number(group, 0)
+    first, end = zero + min(asked, default=0), zero + max(asked, default=-1) + 1
+    delta = ref.slot_number(0) - zero
     rows = transaction.rows(_OVERVIEW, (delta, delta, delta, group, first, end))
     overviews = [SlotOverview(CursorRow(*row[:11]), *row[11:]) for row in rows]
     return {overview.cursor.slot: overview for overview in overviews}

@@ -11,6 +11,7 @@ from qframe.stores.sql.controls import SqlControls
 from qframe.stores.sql.copying import SqlCopying
 from qframe.stores.sql.dead import SqlDeadLetters
 from qframe.stores.sql.groups import SqlGroups
+from qframe.stores.sql.growing import SqlGrowing
 from qframe.stores.sql.inspect import SqlInspecting
 from qframe.stores.sql.logs import SqlLogs
 from qframe.stores.sql.migrate import check, migrate
@@ -31,7 +32,7 @@ from qframe.topic import Topic
 class SqlStore(
     SqlTopics, SqlPublishing, SqlPulling, SqlSettling, SqlGroups, SqlRosters, SqlControls,
     SqlTimers, SqlUnblocking, SqlDeadLetters, SqlRepairing, SqlInspecting, SqlSearching, SqlLogs,
-    SqlCopying,
+    SqlCopying, SqlGrowing,
 ):  # fmt: skip
     """Messages in the tables of a database.
 

@@ -11,7 +11,7 @@ from qframe.stores.sql import histories
 from qframe.stores.sql.cursors import EVERYTHING, GROUPS
 from qframe.stores.sql.groups import drop_expired
 from qframe.stores.sql.schema import cursors, is_there, log, marks, slots
-from qframe.stores.sql.topic_ref import TopicRef, check_declared
+from qframe.stores.sql.topic_ref import TopicRef, check_slots
 
 _OLD: Final = Statement(
     select(log.c.seq)
@@ -25,7 +25,9 @@ _OLD: Final = Statement(
     "at floor then most",
 )
 _LOCK: Final = Statement(
-    select(slots.c.slot).where(slots.c.slot == bindparam("at")).with_for_update(skip_locked=True),
+    select(slots.c.slot)
+    .where(slots.c.slot == bindparam("at"), slots.c.head >= 0)
+    .with_for_update(skip_locked=True),
     "at",
 )
 _TRIM: Final = Statement(
@@ -53,14 +55,14 @@ _FORGET: Final = Statement(
 def sweep(transaction: Transaction, ref: TopicRef, limit: int) -> int:
     """Removes up to `limit` rows; returns how many.
 
-    Slots that are in use now are left for the next time: sweeping makes nobody wait for it, nor
-    waits for anybody.
+    Slots that are locked now are left for the next time: sweeping makes nobody wait for it, nor
+    waits for anybody. Closed slots are left too.
     """
-    check_declared(transaction, ref)
+    check_slots(transaction, ref)
     removed = drop_expired(transaction, ref, limit)
     now_ms = transaction.now_ms()
     removed += histories.forget(transaction, ref, limit - removed, now_ms)
-    for slot in range(ref.topic.slots):
+    for slot in ref.topic.all_slots:
         if removed >= limit:
             break
         at = ref.slot_number(slot)

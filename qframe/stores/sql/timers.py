@@ -19,14 +19,14 @@ from qframe.stores.history import changes_of, key_of, timer_entry
 from qframe.stores.records import HistoryEntry, Record, TimerPlace
 from qframe.stores.sql import arrivals as arrive
 from qframe.stores.sql import heads
-from qframe.stores.sql.cursors import EVERYTHING, GROUPS, lock_cursors
+from qframe.stores.sql.cursors import EVERYTHING, GROUPS, check_open, lock_cursors
 from qframe.stores.sql.heads import HeadRow, headers_text
 from qframe.stores.sql.histories import keep
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.records import record_of_delayed, record_of_head
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import PER_TOPIC, HeadState, backlog, later, subjects
-from qframe.stores.sql.topic_ref import TopicRef
+from qframe.stores.sql.topic_ref import TopicRef, check_slots
 from qframe.topic import Topic
 
 _DROP_BEHIND: Final = Statement(
@@ -251,13 +251,13 @@ def _lines(transaction: Transaction, ref: TopicRef, now_ms: int) -> Iterator[_Ti
         def record_of(row: Row, name: str = name) -> Record:
             return record_of_head(ref, name, HeadRow(*row), now_ms)
 
-        for slot in range(ref.topic.slots):
+        for slot in ref.topic.all_slots:
             at = ref.cursor_number(group, slot)
             yield _TimerLine(_WAITING, (at,), record_of)
             if ref.topic.kind in rules.RANKED:
                 for query, rank in _ranks(transaction, at):
                     yield _TimerLine(query, (at, rank), record_of)
-    for slot in range(ref.topic.slots if not ref.topic.has_subjects else 0):
+    for slot in () if ref.topic.has_subjects else ref.topic.all_slots:
         delayed = partial(record_of_delayed, ref, slot)
         yield _TimerLine(_LATER, (ref.slot_number(slot),), delayed, later=slot)
 
@@ -288,6 +288,7 @@ def _change(
     if any(head.state == HeadState.DOING for _, head in found):
         return Moved.DOING
     if not any(if_due_ms in (None, head.due_ms) for _, head in found):
+        check_slots(transaction, ref)
         return Moved.ABSENT
     now_ms = transaction.now_ms()
     for _, head in found:
@@ -304,7 +305,8 @@ def _lock(transaction: Transaction, ref: TopicRef, subject: str) -> None:
     if subject.startswith(KEYLESS):
         slots |= {head.cursor % PER_TOPIC for _, head in _heads_of(transaction, ref, subject)}
     groups = [row[0] for row in transaction.rows(GROUPS, (ref.id,))]
-    lock_cursors(transaction, [ref.cursor_number(each, slot) for each in groups for slot in slots])
+    wanted = [ref.cursor_number(each, slot) for each in groups for slot in slots]
+    check_open(ref, lock_cursors(transaction, wanted).values())
 
 
 def _heads_of(transaction: Transaction, ref: TopicRef, subject: str) -> list[tuple[str, HeadRow]]:
@@ -314,7 +316,7 @@ def _heads_of(transaction: Transaction, ref: TopicRef, subject: str) -> list[tup
     are looked through, by primary key.
     """
     by_key = ref.topic.slot_of(subject.encode())
-    slots = range(ref.topic.slots) if subject.startswith(KEYLESS) else (by_key,)
+    slots = ref.topic.all_slots if subject.startswith(KEYLESS) else (by_key,)
     found = []
     for group, name in transaction.rows(GROUPS, (ref.id,)):
         for slot in slots:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 from sqlalchemy import Table, bindparam, delete, select
@@ -11,21 +12,27 @@ from qframe.drivers.sql import Statement, Transaction
 from qframe.errors import TopicMismatch, UnknownTopic
 from qframe.stores.base import Topics
 from qframe.stores.sql import groups
-from qframe.stores.sql.cursors import GROUPS, UNCLAIMED, add_group, lock_groups, take_number
+from qframe.stores.sql.cursors import GROUPS, UNCLAIMED, add_group, lock_topic, take_number
+from qframe.stores.sql.growing import ADD_SLOT, FORGET_GROWTH
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import Sort, held, later, log, marks, sequences, slots, topics
 from qframe.stores.sql.sweep import sweep
-from qframe.stores.sql.topic_ref import TOPIC, TopicRef, declared
+from qframe.stores.sql.topic_ref import (
+    LOCKED_TOPIC,
+    TopicRef,
+    declared,
+    declared_of,
+    every_number,
+    ref_of,
+)
 from qframe.stores.topic_options import TopicOptions
-from qframe.topic import Topic
+from qframe.topic import NOT_GROWN, Topic
 
 _ADD_TOPIC: Final = Statement(topics.insert(), "id namespace name kind slots options")
 
 _CHANGE_TOPIC: Final = Statement(
     topics.update().where(topics.c.id == bindparam("of")).values(options=bindparam("o")), "o of"
 )
-
-_ADD_SLOT: Final = Statement(slots.insert(), "slot head")
 
 _FORGET_SLOTS: Final = Statement(
     delete(slots).where(slots.c.slot >= bindparam("first"), slots.c.slot < bindparam("end")),
@@ -54,29 +61,34 @@ class SqlTopics(SqlRole, Topics):
     """Topics as rows, and what of them is swept away."""
 
     @override
-    def declare(self, topic: Topic) -> None:
+    def declare(self, topic: Topic) -> Topic:
         ref = self._database.write(lambda it: declare(it, self.namespace, topic))
-        self._topic_ids[topic.name] = ref.id
+        self._meet(ref)
+        return ref.topic
 
     @override
     def topic(self, name: str) -> Topic | None:
-        refs = self._database.read_autocommit(lambda it: declared(it, self.namespace, name))
-        if not refs:
-            return None
-        self._topic_ids[name] = refs[0].id
-        return refs[0].topic
+        ref = self._declared(name)
+        return None if ref is None else ref.topic
+
+    @override
+    def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
+        names = list(dict.fromkeys(topic.name for topic in topics))
+        refs = self._database.read_autocommit(lambda it: declared_of(it, self.namespace, names))
+        known = {ref.topic.name: self._meet(ref).topic for ref in refs}
+        return [known.get(topic.name) for topic in topics]
 
     @override
     def topics(self) -> list[Topic]:
         refs = self._database.read_autocommit(lambda it: declared(it, self.namespace))
-        return [ref.topic for ref in refs]
+        return [self._meet(ref).topic for ref in refs]
 
     @override
     def birth(self, topic: Topic) -> str:
-        number = self._declared(topic.name)
-        if number is None:
+        ref = self._declared(topic.name)
+        if ref is None:
             raise UnknownTopic(topic.name)
-        return str(number)
+        return str(ref.id)
 
     @override
     def sweep(self, topic: Topic, limit: int = 500) -> int:
@@ -86,7 +98,7 @@ class SqlTopics(SqlRole, Topics):
     def delete(self, topic: Topic, limit: int = 500) -> bool:
         done = self._write(topic, delete_part, limit)
         if done:
-            self._topic_ids.pop(topic.name, None)
+            self._met.pop(topic.name, None)
         return done
 
 
@@ -94,28 +106,30 @@ def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
     """Makes a topic known, or changes its options.
 
     Raises:
-        TopicMismatch: if it has another kind or slot count.
+        TopicMismatch: if it has another kind, or has never had so many slots.
     """
     options = TopicOptions.of(topic).to_json().decode()
-    row = transaction.row(TOPIC, (namespace, topic.name))
+    row = transaction.row(LOCKED_TOPIC, (namespace, topic.name))
     number = 0
     if row is None:
         number = take_number(transaction, Sort.TOPICS)
-        row = transaction.row(TOPIC, (namespace, topic.name))  # another may have been faster
+        row = transaction.row(LOCKED_TOPIC, (namespace, topic.name))  # another was faster
     if row is not None:
-        for what, declared, asked in (
-            ("kind", row[3], str(topic.kind)),
-            ("slots", row[4], topic.slots),
+        known = ref_of(row).topic
+        for what, declared, asked, is_same in (
+            ("kind", str(known.kind), str(topic.kind), known.kind is topic.kind),
+            ("slots", known.slots, topic.slots, known.has_been(topic.slots)),
         ):
-            if declared != asked:
+            if not is_same:
                 raise TopicMismatch(topic.name, what, declared, asked)
         transaction.run(_CHANGE_TOPIC, (options, row[0]))
-        return TopicRef(topic, row[0])
+        return TopicRef(topic.grown(known.slots, known.growth), row[0])
+    topic = topic.grown(topic.slots, NOT_GROWN)
     ref = TopicRef(topic, number)
     transaction.run(
         _ADD_TOPIC, (ref.id, namespace, topic.name, str(topic.kind), topic.slots, options)
     )
-    transaction.run_many(_ADD_SLOT, [(ref.slot_number(slot), 0) for slot in range(topic.slots)])
+    transaction.run_many(ADD_SLOT, [(ref.slot_number(slot), 0) for slot in topic.all_slots])
     if topic.has_subjects:
         add_group(transaction, ref, UNCLAIMED)
     return ref
@@ -123,12 +137,12 @@ def declare(transaction: Transaction, namespace: str, topic: Topic) -> TopicRef:
 
 def delete_part(transaction: Transaction, ref: TopicRef, limit: int) -> bool:
     """Removes a group, or rows of slots, or at last the topic; True if that was the last of it."""
-    lock_groups(transaction, ref)
+    lock_topic(transaction, ref)
     known = transaction.rows(GROUPS, (ref.id,))
     if named := [name for _, name in known if name != UNCLAIMED]:
-        groups.drop(transaction, ref, named[0])
+        groups.drop_locked(transaction, ref, named[0])
         return False
-    first, end = ref.slot_range()
+    first, end = every_number(ref.id)
     for listed, removed in _OF_SLOTS:
         rows = transaction.rows(listed, (first, end, limit))
         if rows:
@@ -137,5 +151,6 @@ def delete_part(transaction: Transaction, ref: TopicRef, limit: int) -> bool:
     for number, name in known:
         groups.remove(transaction, ref, number, name)
     transaction.run(_FORGET_SLOTS, (first, end))
+    transaction.run(FORGET_GROWTH, (ref.id,))
     transaction.run(_FORGET_TOPIC, (ref.id,))
     return True

@@ -13,13 +13,13 @@ from qframe.stores import rules
 from qframe.stores.acts import Unblocking
 from qframe.stores.records import Record
 from qframe.stores.sql import heads
-from qframe.stores.sql.cursors import known_group, lock_group_cursors
+from qframe.stores.sql.cursors import check_open, known_group, lock_group_cursors
 from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.records import record_of_head
 from qframe.stores.sql.role import SqlRole
-from qframe.stores.sql.schema import HeadState, subjects
+from qframe.stores.sql.schema import PER_TOPIC, HeadState, subjects
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.topic import Kind, Topic
 
@@ -62,12 +62,13 @@ def first_of_key(
     number, now_ms = known_group(transaction, ref, group), transaction.now_ms()
     found: list[HeadRow] = []
     if ref.topic.has_subjects:
-        for slot in range(ref.topic.slots):
-            head = heads.fetched(transaction, ref.cursor_number(number, slot), key)
+        for at in ref.cursor_numbers(number):
+            head = heads.fetched(transaction, at, key)
             found += [] if head is None else [head]
     else:
-        first, end = ref.cursor_range(number)
-        found = [HeadRow(*row) for row in transaction.rows(_OF_KEY, (first, end, key, limit))]
+        first, end = ref.cursor_range(number)  # a slot that is being filled has the same once more
+        rows = transaction.rows(_OF_KEY, (first, end, key, 2 * limit))
+        found = [HeadRow(*row) for row in rows if ref.is_in_use(row[0] % PER_TOPIC)]
     return [record_of_head(ref, group, head, now_ms) for head in found[:limit]]
 
 
@@ -122,6 +123,9 @@ def _locked(
     transaction: Transaction, ref: TopicRef, group: str, slot: int, subject: str, seq: int
 ) -> HeadRow | None:
     """The head of that number, once its cursor is locked."""
-    at = lock_group_cursors(transaction, ref, group, [slot])[slot].cursor
-    head = heads.fetched(transaction, at, subject)
+    cursor = lock_group_cursors(transaction, ref, group, [slot])[slot]
+    if slot in ref.topic.past_slots:
+        return None
+    check_open(ref, [cursor])
+    head = heads.fetched(transaction, cursor.cursor, subject)
     return head if head is not None and head.seq == seq else None

@@ -4,17 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
 import pytest
 from eventually import eventually
+from growth import closes, splits
 from kazoo.exceptions import ConnectionLoss
 from late import Late, loses
 from servers import ZooKeeperServer
 from zookeeping import Open
 
 from qframe.clock import VirtualClock
+from qframe.coordination.known_topic import KnownTopic
+from qframe.coordination.plan import AssignmentPlan
 from qframe.coordination.zookeeper_session import ZooKeeperSession
 from qframe.drivers.zookeeper import ZooKeeper
-from qframe.errors import CoordinatorUnavailable
+from qframe.errors import CoordinatorUnavailable, StoreUnavailable
+from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(4)
 
@@ -22,16 +27,41 @@ SESSION_S = 30.0
 NOBODY: dict[int, str] = {}
 
 
+class Stored:
+    """The topic as it stands in the store."""
+
+    def __init__(self) -> None:
+        self.topic = Topic("t", slots=4)
+        self.reads = 0
+
+    def read(self) -> Topic:
+        self.reads += 1
+        return self.topic
+
+
 class Place:
     """One member: its session, its clock and its session."""
 
-    def __init__(self, driver: ZooKeeper, worker: str) -> None:
+    def __init__(self, driver: ZooKeeper, worker: str, stored: Stored) -> None:
         self.driver = driver
         self.clock = VirtualClock()
         self.session = ZooKeeperSession(
-            driver, "/ns/t/g", slots=4, worker=worker, salt="t/g", latest=lambda: 0,
-            clock=self.clock,
+            driver, "/ns/t/g", topic=KnownTopic(stored.topic, stored.read), worker=worker,
+            salt="t/g", latest=lambda: 0, clock=self.clock,
         )  # fmt: skip
+
+    def look_again(self) -> frozenset[int]:
+        """The slots that it should own, read anew, once a plan is ripe."""
+        for _ in range(2):  # members that it has just seen may not be all
+            self.clock.advance(1_000)
+            self.session._on_watch(None)
+            view = self.session.look(NOBODY)
+        assert view is not None
+        return view.wanted
+
+    def plan(self) -> AssignmentPlan:
+        """The plan as it stands."""
+        return msgspec.json.decode(self.driver.client.get("/ns/t/g/plan")[0], type=AssignmentPlan)
 
     def owns(self, slot: int) -> bool:
         """Whether ZooKeeper says that the slot's node is this session's."""
@@ -40,9 +70,14 @@ class Place:
 
 
 @pytest.fixture
-def place(open_zookeeper: Open) -> Callable[[str], Place]:
+def stored() -> Stored:
+    return Stored()
+
+
+@pytest.fixture
+def place(open_zookeeper: Open, stored: Stored) -> Callable[[str], Place]:
     def make(worker: str) -> Place:
-        made = Place(open_zookeeper(session_s=SESSION_S), worker)
+        made = Place(open_zookeeper(session_s=SESSION_S), worker, stored)
         made.session.look(NOBODY)
         return made
 
@@ -147,3 +182,82 @@ def test_a_session_that_has_passed_leaves_no_seat_that_nobody_sits_on(
     assert view is not None
     assert view.lost == {0}
     assert mine.driver.client.get_children("/ns/t/g/members") == [mine.session._name]
+
+
+def test_a_plan_is_for_the_slots_of_who_has_heard_most_and_nobody_goes_back(
+    place: Callable[[str], Place], stored: Stored
+) -> None:
+    mine, other = place("mine"), place("other")
+    wanted = [mine.look_again(), other.look_again()]
+    assert sorted(slot for each in wanted for slot in each) == [0, 1, 2, 3]
+    for grown, slots in ((closes, [1, 2, 3]), (splits, [1, 2, 3, 4, 8])):
+        stored.topic = topic = grown(stored.topic)
+        mine.session.share(topic)
+        wanted = [mine.look_again()]
+        assert mine.plan().step == topic.growth.step
+        reads = stored.reads
+        wanted.append(other.look_again())  # it has not heard, and reads it beside that plan
+        assert stored.reads == reads + 1
+        assert sorted(slot for each in wanted for slot in each) == slots
+        assert mine.plan().slot_numbers == slots
+        plan = mine.plan()
+        for each in (other, mine, other):
+            each.look_again()
+        assert mine.plan() == plan
+        assert stored.reads == reads + 1
+
+
+def test_who_cannot_read_how_far_a_topic_has_grown_leaves_a_newer_plan_alone(
+    place: Callable[[str], Place], stored: Stored
+) -> None:
+    mine, other = place("mine"), place("other")
+    mine.look_again()
+    stored.topic = closes(stored.topic)
+    mine.session.share(stored.topic)
+    mine.look_again()
+    plan = mine.plan()
+    other.session._topic._read = loses(StoreUnavailable("store", "away"))  # type: ignore
+    with pytest.raises(StoreUnavailable):
+        other.look_again()
+    assert mine.plan() == plan
+
+
+def test_a_plan_of_a_topic_that_was_deleted_since_is_replaced(
+    place: Callable[[str], Place], stored: Stored
+) -> None:
+    mine = place("mine")
+    mine.session.share(splits(closes(stored.topic)))
+    assert mine.look_again() == {1, 2, 3, 4, 8}
+    mine.session.leave()
+    other = place("other")
+    assert other.look_again() == {0, 1, 2, 3}
+    assert other.plan().slot_numbers == [0, 1, 2, 3]
+
+
+def test_a_plan_of_an_older_worker_is_for_the_slots_of_a_topic_that_has_not_grown(
+    place: Callable[[str], Place],
+) -> None:
+    mine = place("mine")
+    mine.look_again()
+    written = {"members": [mine.session._name], "slots": [0, 0, 0, 0], "base": 7}
+    mine.driver.client.set("/ns/t/g/plan", msgspec.json.encode(written))
+    assert mine.look_again() == {0, 1, 2, 3}
+    assert msgspec.json.decode(mine.driver.client.get("/ns/t/g/plan")[0]) == written
+
+
+@pytest.mark.parametrize("retires", [False, True])
+def test_all_slots_of_a_dead_neighbour_are_freed_also_one_that_is_closing(
+    place: Callable[[str], Place], stored: Stored, monkeypatch: pytest.MonkeyPatch, *,
+    retires: bool,
+) -> None:  # fmt: skip
+    mine, other = place("mine"), place("other")
+    other.session.claim([0, 1])
+    if retires:
+        other.session.retire()
+    monkeypatch.setattr(
+        "qframe.coordination.zookeeper_session.is_dead", lambda worker: worker == "other"
+    )
+    stored.topic = closes(stored.topic)
+    mine.session.share(stored.topic)
+    mine.look_again()
+    assert mine.driver.client.get_children("/ns/t/g/owners") == []

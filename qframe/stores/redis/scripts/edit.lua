@@ -7,13 +7,13 @@
 --   ARGV[7] seen (only if a group has it due then; '': always), ARGV[8] lines (of the entry in the
 --   history; '' where none is kept).
 -- Reply: done, absent (no group has it) or doing (a group has it in hand, and nothing changed).
--- Cost: 3 commands, and 3 to 11 for each group that has it, 3 of them for a history; 1 more for
+-- Cost: 4 commands, and 3 to 11 for each group that has it, 3 of them for a history; 1 more for
 --   the time.
 -- Promise: one atomic step over all groups of the slot.
 local slot = KEYS[1]
 local given, kind, subject, due = ARGV[1], ARGV[2], ARGV[3], tonumber(ARGV[4])
 local body, headers, seen, lines = ARGV[5], ARGV[6], ARGV[7], ARGV[8]
---@include time many bell head text places log history timer
+--@include time many bell closed head text places log history timer
 local now = (due or lines ~= '') and time_ms(given)
 
 -- The envelope is [id, key, headers, body]: id and key stay. What is none dies of itself.
@@ -24,6 +24,9 @@ local function rewritten(envelope)
   return after_key and string.sub(envelope, 1, after_key - 1) .. headers .. body or envelope
 end
 
+if is_closed(slot) then
+  return refusal()
+end
 return change_heads(slot, kind, subject, seen, function(group, head)
   if due then
     take_out(group, subject, head)

@@ -4,11 +4,11 @@
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] subject, ARGV[5] seq.
 -- Reply: done, absent (it is not there any more) or doing (a worker has it, and nothing changed).
 --   -2 if there is no such group.
--- Cost: 3 commands, and 4 to 7 if it is not due yet.
+-- Cost: 4 commands, and 4 to 7 if it is not due yet.
 -- Promise: one atomic step; only the message of that number is changed.
 local slot = KEYS[1]
 local given, kind, name, subject, seq = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
---@include time bell head places
+--@include time bell closed head places
 local group = group_of(slot, name, kind)
 local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
 if not cursor[1] then
@@ -18,6 +18,9 @@ note_order(group, cursor[2])
 local head = load_head(group, subject)
 if not head or head.seq ~= seq then
   return 'absent'
+end
+if is_closed(slot) then
+  return refusal()
 end
 if head.receipt ~= '' then
   return 'doing'

@@ -7,13 +7,16 @@
 --   letter; or by how much each count changes, as `acked -1 cancelled 0`; or '').
 -- Reply: what was done: '' if nothing; lease, next, gone, place, cancelled, buried, named,
 --   counted; -2 if there is no such group.
--- Cost: 4 to 18 commands.
+-- Cost: 5 to 19 commands.
 -- Promise: one atomic step; no message is removed, and none called settled.
 local slot = KEYS[1]
 local given, kind, name, part, what, member =
   ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5], ARGV[6]
---@include time bell head places text dead
+--@include time bell closed head places text dead
 local NOBODY = 'repaired'
+if is_closed(slot) then
+  return refusal()
+end
 local group = group_of(slot, name, kind)
 if name ~= '' and redis.call('EXISTS', group.cursor) == 0 then
   return -2

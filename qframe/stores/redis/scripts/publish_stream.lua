@@ -7,13 +7,17 @@
 --   delay, id, series, place]: the mark of a series, and its time. `window` is for how many ms
 --   marks are remembered; `limit` is 0 or how many unsettled messages the slot may hold, and then
 --   each item has one message.
--- Reply: a letter for each item: s stored, d duplicate, f full.
--- Cost: 6 commands for all that is due now; 2 for each item that is delayed; with a limit 3, and 2
+-- Reply: a letter for each item: s stored, d duplicate, f full. The error CLOSED if the slot is
+--   being split, or was: none of it is stored.
+-- Cost: 7 commands for all that is due now; 2 for each item that is delayed; with a limit 3, and 2
 --   for each group; 1 to ring.
 -- Promise: one atomic step; an item whose mark is remembered adds nothing.
 local slot = KEYS[1]
 local given, window, limit, mark = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
---@include time bell
+--@include time bell closed
+if is_closed(slot) then
+  return refusal()
+end
 local now = time_ms(given)
 for i = 6, #ARGV, 3 do
   local size = tonumber(ARGV[i])

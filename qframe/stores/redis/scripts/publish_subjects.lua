@@ -5,14 +5,18 @@
 --   mark; then for each message three: how it comes, its subject, its envelope. `how` is empty
 --   for a message that is due now under the mark of ARGV[6]; else msgpack of [mark, other mark,
 --   at, delay, priority, sequence, series, place]: the mark of a series, and its time.
--- Reply: a letter for each message: s stored, m merged, r replaced, d duplicate, f full.
--- Cost: for new subjects 6 commands and 4 for each group; 1 to 8 for each message and group that
+-- Reply: a letter for each message: s stored, m merged, r replaced, d duplicate, f full. The
+--   error CLOSED if the slot is being split, or was: none of it is stored.
+-- Cost: for new subjects 7 commands and 4 for each group; 1 to 8 for each message and group that
 --   meets an equal; 1 to ring.
 -- Promise: one atomic step; a message whose mark is remembered adds nothing.
 local slot = KEYS[1]
 local given, kind, window = ARGV[1], ARGV[2], tonumber(ARGV[3])
 local limit, gap_timeout, mark = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
---@include time many bell marks head places arrive
+--@include time many bell closed marks head places arrive
+if is_closed(slot) then
+  return refusal()
+end
 local now = time_ms(given)
 local groups = collecting(slot, kind)
 local is_plain = limit == 0

@@ -4,15 +4,18 @@
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group); then the members of those in `dead`, in
 --   order.
 -- Reply: how many. -2 if there is no such group.
--- Cost: 3 commands, and 7 to 15 for each.
+-- Cost: 4 commands, and 7 to 15 for each.
 -- Promise: one atomic step; one that is not dead any more is left alone.
 local slot = KEYS[1]
 local given, kind, name = ARGV[1], ARGV[2], ARGV[3]
---@include time many bell head places arrive text dead park
+--@include time many bell closed head places arrive text dead park
 local group = group_of(slot, name, kind)
 local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
 if not cursor[1] then
   return -2
+end
+if is_closed(slot) then
+  return refusal()
 end
 note_order(group, cursor[2])
 local now, done = time_ms(given), 0

@@ -3,17 +3,20 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] name (group), ARGV[2] offset; it is cut to what is kept.
 -- Reply: 0. -2 if there is no such group.
--- Cost: 8 commands, and where the line hands out something again 1, another for each 500 dead
+-- Cost: 9 commands, and where the line hands out something again 1, another for each 500 dead
 --   letters, and 4 or 5 for each 500 of them that it hands out again. Of a group that has kept
 --   order 2 more, and 1 for each subject.
 -- Promise: one atomic step; what was handed out is fenced off, what left the line is forgotten.
 local slot = KEYS[1]
 local name, offset = ARGV[1], tonumber(ARGV[2])
---@include head bell text dead
+--@include head bell closed text dead
 local group = group_of(slot, name, 'stream')
 local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
 if not cursor[1] then
   return -2
+end
+if is_closed(slot) then
+  return refusal()
 end
 note_order(group, cursor[2])
 local head = tonumber(redis.call('GET', slot .. 'head') or 0)

@@ -5,12 +5,12 @@
 --   ARGV[6] error, ARGV[7] force (1 for one that a worker has, too).
 -- Reply: done, absent (it is not there any more) or doing (a worker has it, and nothing changed).
 --   -2 if there is no such group.
--- Cost: 3 commands, and 8 to 16 if it is given up.
+-- Cost: 4 commands, and 8 to 16 if it is given up.
 -- Promise: one atomic step; a worker that has it cannot settle it any more.
 local slot = KEYS[1]
 local given, kind, name, subject, seq = ARGV[1], ARGV[2], ARGV[3], ARGV[4], tonumber(ARGV[5])
 local error, force = ARGV[6], ARGV[7]
---@include time bell head places text dead
+--@include time bell closed head places text dead
 local group = group_of(slot, name, kind)
 local cursor = redis.call('HMGET', group.cursor, 'epoch', 'max_parked')
 if not cursor[1] then
@@ -20,6 +20,9 @@ note_order(group, cursor[2])
 local head = load_head(group, subject)
 if not head or head.seq ~= seq then
   return 'absent'
+end
+if is_closed(slot) then
+  return refusal()
 end
 if head.receipt == '' then
   take_out(group, subject, head)

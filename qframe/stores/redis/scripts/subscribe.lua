@@ -7,16 +7,19 @@
 --   or joins), or latest.
 -- Reply: for each group two: 1 if it is new, else 0; claims if it has what was kept for the first
 --   ones, else joins. [-3, name] if remains of a dropped group of this name are there still.
--- Cost: for each group 6 commands in a stream, 5 elsewhere, 2 more where it expires; 13 to 25 more
---   to take over what was kept, and for ordered 1 or 2 for each subject. 3 where it is there, 4 if
---   it expires. Some more where it begins or ends to keep order. A second group copies what was
---   kept, which takes time by its size.
+-- Cost: 1 command, and for each group 6 in a stream, 5 elsewhere, 2 more where it expires; 13 to
+--   25 more to take over what was kept, and for ordered 1 or 2 for each subject. 3 where it is
+--   there, 4 if it expires. Some more where it begins or ends to keep order. A second group copies
+--   what was kept, which takes time by its size.
 -- Promise: one atomic step; what was published before any group existed goes whole to each group
 --   that claims it in one call.
 local slot = KEYS[1]
 local given, kind, expires, max_parked = ARGV[1], ARGV[2], tonumber(ARGV[3]), ARGV[4]
---@include time head
+--@include time closed head
 local befores, replies, claiming, claimed = {}, {}, {}, nil
+if is_closed(slot) then
+  return refusal()
+end
 
 for i = 5, #ARGV, 2 do
   local name = ARGV[i]

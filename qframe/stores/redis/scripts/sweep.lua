@@ -4,9 +4,10 @@
 --   the leads to 500 dead letters that died before stores kept leads.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] retain (ms), ARGV[4] limit, 500 at most,
---   ARGV[5] history (ms).
--- Reply: how many, a group being one; the limit also where more of a group is to be removed.
--- Cost: 7 commands, and 3 for each group; 1 more where marks have passed, 2 for a group of which
+--   ARGV[5] history (ms), ARGV[6] past (1 for a slot that was split: it has groups and history).
+-- Reply: how many, a group being one; the limit also where more of a group is to be removed; 0 of a
+--   slot that is being split.
+-- Cost: 8 commands, and 3 for each group; 1 more where marks have passed, 2 for a group of which
 --   history has, 2 and 1 or 2 for each letter that gets its leads, and those of
 --   drop_group for one that has expired; for a stream 3, 1 for each group, 1 for each entry that is
 --   read, 2 to trim.
@@ -14,8 +15,11 @@
 --   A group is gone with its first step, and its time is kept until the last.
 local slot = KEYS[1]
 local given, kind, retain = ARGV[1], ARGV[2], tonumber(ARGV[3])
-local limit, history = tonumber(ARGV[4]), tonumber(ARGV[5])
---@include time head roster drop log
+local limit, history, past = tonumber(ARGV[4]), tonumber(ARGV[5]), ARGV[6]
+--@include time closed head roster drop log
+if past ~= '1' and is_closed(slot) then
+  return 0
+end
 local now = time_ms(given)
 local passed = redis.call('ZRANGEBYSCORE', slot .. 'ids', '-inf', string.format('%.0f', now),
   'LIMIT', 0, limit)

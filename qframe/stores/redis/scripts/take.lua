@@ -3,26 +3,26 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] kind, ARGV[3] name (group), ARGV[4] epoch,
 --   ARGV[5] keeps (1 where a history is kept, else 0).
--- Reply: 1 taken, 0 refused since the slot's epoch is larger. -2 if there is no such group.
--- Cost: 5 commands, 6 for a stream; 7 or 8 for each subject that comes back; for a window 3, and 3
+-- Reply: 1 taken, 0 refused since the slot's epoch is larger, or the slot is closed. -2 if there is
+--   no such group.
+-- Cost: 6 commands, 7 for a stream; 7 or 8 for each subject that comes back; for a window 3, and 3
 --   for each message that does, some more where order is kept.
 -- Promise: one atomic step; epochs only grow, and whoever had the slot before is fenced from here
 --   on.
 local slot = KEYS[1]
 local given, kind, name, epoch, keeps = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]
---@include time many bell head places text log ranges park window
+--@include time many bell closed head places text log ranges park window fence
 local group = group_of(slot, name, kind)
 local owner, max_parked = unpack(redis.call('HMGET', group.cursor, 'epoch', 'max_parked'))
 if not owner then
   return -2
 end
 note_order(group, max_parked)
+if is_closed(slot) then
+  return 0
+end
 if epoch == owner then
   return 1
-end
--- In halves, as numbers: Lua compares texts by the server's locale.
-local function halves(text)
-  return tonumber(string.sub(text, 1, 8), 16), tonumber(string.sub(text, 9), 16)
 end
 local high, low = halves(epoch)
 local owners_high, owners_low = halves(owner)
@@ -30,16 +30,8 @@ if high < owners_high or (high == owners_high and low < owners_low) then
   return 0
 end
 local now = time_ms(given)
-redis.call('HSET', group.cursor, 'epoch', epoch)
 group.gone = keeps == '1' and {} or nil
-lose(group, redis.call('ZRANGE', group.doing, 0, -1), now)
-if kind == 'stream' then
-  local cursor = redis.call('HMGET', group.cursor, 'floor', 'read', 'settled', 'receipt')
-  local floor, read = tonumber(cursor[1]), tonumber(cursor[2])
-  if floor < read then
-    lose_window(group, floor, read, load_ranges(cursor[3]), now, cursor[4])
-  end
-end
+fence(group, epoch, now)
 if group.gone and #group.gone > 0 then
   --@include history lost
   remember_lost(group.at, group.gone, now)

@@ -234,7 +234,8 @@ def test_renewing(bench: Bench, counted: Count, kind: str) -> None:
 def test_taking_slots(bench: Bench, counted: Count, kind: str) -> None:
     topic = bench.topic(kind, "g")
     free, stream, least, most, *window = said("take")
-    base = stream if kind == "stream" else free
+    looking = 1  # how far the topic has grown
+    base = looking + (stream if kind == "stream" else free)
     assert counted(lambda: bench.take(topic)) == base
     bench.store.publish(topic, batch(bench, topic))
     bench.got(topic)
@@ -280,14 +281,14 @@ def test_seeking_and_subscribing(bench: Bench, counted: Count) -> None:
     stream, delay = bench.topic("stream", "g"), bench.topic("delay", "g")
     bench.publish(stream, 1)
     assert counted(lambda: bench.store.seek(stream, "g", {0: 0})) == said("seek")[0]
-    in_stream, elsewhere, expires, *_, known, expires_again = said("subscribe")
-    assert counted(lambda: bench.store.subscribe(stream, "new")) == in_stream
-    assert counted(lambda: bench.store.subscribe(delay, "new")) == elsewhere
-    for topic, cost in ((stream, in_stream), (delay, elsewhere)):
+    once, in_stream, elsewhere, expires, *_, known, expires_again = said("subscribe")
+    assert counted(lambda: bench.store.subscribe(stream, "new")) == once + in_stream
+    assert counted(lambda: bench.store.subscribe(delay, "new")) == once + elsewhere
+    for topic, cost in ((stream, once + in_stream), (delay, once + elsewhere)):
         brief = lambda t=topic: bench.store.subscribe(t, "brief", expires_ms=60_000)  # noqa: E731
         assert counted(brief) == cost + expires
-        assert counted(brief) == expires_again
-        assert counted(lambda t=topic: bench.store.subscribe(t, "new")) == known  # type: ignore[misc]
+        assert counted(brief) == once + expires_again
+        assert counted(lambda t=topic: bench.store.subscribe(t, "new")) == once + known  # type: ignore[misc]
 
 
 def test_sweeping_a_group_that_has_expired(bench: Bench, counted: Count) -> None:
@@ -295,6 +296,7 @@ def test_sweeping_a_group_that_has_expired(bench: Bench, counted: Count) -> None
     bench.store.subscribe(topic, "brief", expires_ms=0)
     dropping, (sweeping, each, *_) = said("drop_group")[0], said("sweep")
     declared = 1  # it goes by the topic's options as they are in the store
+    dropping -= 1  # it has looked before whether the slot is closed
     spent = counted(lambda: bench.store.sweep(topic))
     assert spent == declared + sweeping + each + dropping
     assert counted(lambda: bench.store.sweep(topic)) == declared + sweeping + each

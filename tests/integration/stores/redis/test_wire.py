@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from pathlib import Path
@@ -23,6 +24,9 @@ from qframe import Message, NeedRetry, Outgoing, QFrame, Reject, Topic
 from qframe.drivers.scripts import script
 from qframe.errors import BadUrl, TopicFull
 from qframe.stores.base import Store
+from qframe.stores.doubling import Doubling
+from qframe.stores.redis.keys import identity_of
+from qframe.topic import Growth
 
 ROOT = Path(__file__).parents[4]
 PAGE = (ROOT / "docs" / "wire.md").read_text(encoding="utf-8")
@@ -216,6 +220,44 @@ def test_the_recipe_and_the_producer_know_each_others_messages(
     assert own.publish("merged", [{"body": b'"5"'}]) == ["m"]
     with pytest.raises(ValueError, match="an ordered topic takes no message without a key"):
         own.publish(ORDERS.name, [{"body": b"1"}])
+
+
+def test_the_recipe_finds_the_slots_of_a_topic_that_grows(
+    server: RedisServer,
+    opened: Callable[[str], QFrame],
+    recipe: Callable[[str], SimpleNamespace],
+) -> None:
+    """A slot is closed when it publishes, and is split while it waits."""
+    app, own = opened(server.url), recipe(server.url)
+    grower = Doubling(app.store, CLICKS.name, owned=lambda *_: (), pause=lambda _: None)
+    app.declare(CLICKS)
+    begun = grower.begin(8)
+    app.store.close_slot(CLICKS, 0)
+    waits: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        waits.append(seconds)
+        if len(waits) == 3:
+            grower._split_next(begun)
+
+    own.publish.__globals__["time"] = SimpleNamespace(sleep=sleep, time_ns=time.time_ns)
+    token = own.new_token()
+    batch = [{"key": f"k{n}", "body": b"%d" % n} for n in range(20)]
+    assert own.publish("clicks", batch, token) == ["s"] * 20
+    assert own.publish("clicks", batch, token) == ["d"] * 20
+    assert len(waits) == 3
+    [halfway] = app.store.latest([CLICKS])
+    assert halfway is not None
+    assert (halfway.slots, halfway.growth.split) == (4, 1)
+    topics = [CLICKS, halfway, grower.finish(halfway), CLICKS.grown(8, Growth(4, 3, True, 16, 9))]
+    for topic in topics:
+        word = identity_of(topic).split()[1]
+        for n in range(99):
+            assert own.slot_of(b"k%d" % n, word) == topic.slot_of(b"k%d" % n)
+    assert own.publish("clicks", batch, token) == ["d"] * 20
+    [stored] = app.store.latest([CLICKS])
+    assert sum(one.published for one in app.store.stats(stored or CLICKS)) == 20
+    assert app.admin.verify() == []
 
 
 def test_the_recipe_serves_every_kind_and_option(

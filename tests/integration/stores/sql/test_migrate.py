@@ -141,6 +141,18 @@ def test_an_index_that_came_later_is_made_by_hand_or_by_itself(url: str) -> None
         store.close()
 
 
+def test_topics_of_a_version_without_growth_have_not_grown(url: str) -> None:
+    store = SqlStore(url)
+    topic = begun(store, "stream", 2)
+    store.publish(topic, [entry(topic, 1, "k", "a")])
+    store.close()
+    does(url, "DROP TABLE qframe_growths", "UPDATE qframe_version SET version = 11")
+    store = SqlStore(url)
+    assert store.topics() == [topic]
+    assert [one.body for one in pulled(store, topic, "r").deliveries] == [b"1"]
+    store.close()
+
+
 def test_the_command_says_what_it_does_and_does_it_once(url: str, tmp_path: Path) -> None:
     program = Program(tmp_path)
     found = program.run("migrate", "--check", "--store", url)

@@ -1,0 +1,54 @@
+"""`qframe topics resize`: doubles a topic's slots."""
+
+from __future__ import annotations
+
+import sys
+from typing import Annotated
+
+import typer
+
+from qframe.cli.flags import AsJson, By, TopicName
+from qframe.cli.output import counted, say, say_json
+from qframe.cli.target import Target, coordinated
+from qframe.topic import Topic, span_of
+
+
+@coordinated
+def resize(
+    target: Target,
+    topic: TopicName,
+    slots: Annotated[
+        int, typer.Option("--slots", metavar="N", help="How many: twice as many, four times, ….")
+    ],
+    as_json: AsJson = False,
+    by: By = None,
+) -> None:
+    """Doubles a topic's slots while it is used.
+
+    Slots are split one after the other, and each key waits once for a moment. Workers and producers
+    need no restart. If it is stopped, call it again, or leave it to the topic's workers.
+    """
+    with target.acting(by) as (_, admin):
+        try:
+            grown = admin.resize(topic, slots, on_progress=_show_progress)
+        except KeyboardInterrupt:
+            _end_progress()
+            sys.stderr.write("stopped on the way: call it again, or a worker goes on\n")
+            raise typer.Exit(130) from None
+        _end_progress()
+    if as_json:
+        say_json({"name": grown.name, "slots": grown.slots, "numbers": list(grown.all_slots)})
+    else:
+        say(f"topic {grown.name}: {counted(grown.slots, 'slot')}, {span_of(grown)}")
+
+
+def _show_progress(topic: Topic) -> None:
+    if sys.stderr.isatty():
+        target = topic.growth.target or topic.slots
+        sys.stderr.write(f"\r{len(topic.all_slots)} slots of {target}")
+        sys.stderr.flush()
+
+
+def _end_progress() -> None:
+    if sys.stderr.isatty():
+        sys.stderr.write("\r\033[K")

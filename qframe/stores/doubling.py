@@ -1,0 +1,188 @@
+"""Doubling a topic's slots while others use it, over the contract of a store alone.
+
+"Growth" in `qframe.stores` has the states of a slot. For each slot of the doubling, in order:
+
+    1  grow: closing        its owner hands over what it has in hand and lets it go; before the
+                            first slot a moment passes until all workers look often
+    2  open_slot, twice     the two that it is split into, under a token, after what may be left of
+                            an earlier try was discarded
+    3  marks and log        copied while messages still come; the log is numbered anew in each
+    4  wait                 until no group's roster shows an owner of it
+    5  close_slot           nothing comes any more, nothing is handed out; a key waits from 4 to 7
+    6  the rest             what came since, what is queued, held, dead, how far groups are
+    7  grow: split          the two are in use, and the next slot is closing
+    8  discard              what stood in it
+
+A lease in the growth itself (`until_ms`) keeps two from doing that at once. If one is killed,
+another begins again with 2, since nothing of the two is in use before 7; if one was only thought
+dead, its token is worth nothing any more. A message goes by the same basis as a producer would take
+(`codec.basis_of`). A basis of its own (`slot_basis=`) stands in its headers; where it does not,
+since it was published before that was so, the message goes to the first of the two.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from qframe.errors import BadOption, UnknownTopic
+from qframe.stores.base import Store
+from qframe.stores.splitting import Owned, Pause, Splitting
+from qframe.topic import MAX_SLOTS, Growth, Topic
+
+LEASE_MS: Final = 30_000
+HEARD_S: Final = 2.2
+"""By then each worker has heard that its topic grows, and looks often how far."""
+
+Progress = Callable[[Topic], object]
+
+
+class GrowthTaken(BadOption):
+    """Raised when somebody else sees to the growth of the topic now."""
+
+
+class Doubling:
+    """Grows one topic.
+
+    Args:
+        store: where the topic is.
+        name: its name.
+        owned: returns the slots of a topic and group that have owners.
+        pause: waits for so many seconds.
+        on_progress: called with the topic after each slot; it may raise to stop.
+    """
+
+    def __init__(
+        self, store: Store, name: str, *, owned: Owned, pause: Pause,
+        on_progress: Progress | None = None,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._name = name
+        self._owned = owned
+        self._pause = pause
+        self._on_progress = on_progress
+
+    def begin(self, slots: int) -> Topic:
+        """Notes how many slots there are to be; returns the topic.
+
+        Raises:
+            BadOption: if it is no such number of slots that the topic can grow to.
+            GrowthTaken: if somebody sees to its growth now.
+        """
+        topic = self._read()
+        _check_target(topic, slots)
+        if slots == topic.slots and not topic.growth.target:
+            return topic
+        growth = topic.growth._replace(target=max(slots, topic.growth.target))
+        return self._lease(topic, growth)
+
+    def go_on(self) -> Topic:
+        """Takes up a growth that nobody sees to; returns the topic.
+
+        Raises:
+            GrowthTaken: if somebody does.
+        """
+        topic = self._read()
+        return self._lease(topic, topic.growth) if topic.growth.target else topic
+
+    def finish(self, topic: Topic) -> Topic:
+        """Grows the topic, as `begin` or `go_on` have returned it, as far as it is to.
+
+        Raises:
+            GrowthTaken: if somebody else has taken over.
+        """
+        self._discard_split(topic)
+        if topic.growth.target and not topic.growth.closing:
+            self._pause(HEARD_S)
+        while topic.growth.target:
+            topic = self._split_next(topic)
+            if self._on_progress is not None:
+                self._on_progress(topic)
+        return topic
+
+    def _read(self) -> Topic:
+        found = self._store.topic(self._name)
+        if found is None:
+            raise UnknownTopic(self._name)
+        return found
+
+    def _lease(self, topic: Topic, growth: Growth) -> Topic:
+        now_ms = self._store.now_ms(topic)
+        if topic.growth.until_ms > now_ms:
+            raise _taken(topic)
+        return self._set(topic, topic.grown(topic.slots, _leased(growth, now_ms)))
+
+    def _set(self, topic: Topic, following: Topic) -> Topic:
+        if not self._store.grow(topic, following):
+            raise _taken(topic)
+        return following
+
+    def _discard_split(self, topic: Topic) -> None:
+        """Removes what may be left of slots that were split."""
+        for slot in range(topic.growth.first + topic.growth.split):
+            self._discard(topic, slot)
+
+    def _discard(self, topic: Topic, slot: int) -> None:
+        while not self._store.discard(topic, slot):
+            pass
+
+    def _split_next(self, topic: Topic) -> Topic:
+        """Splits the next slot; returns the topic as it is then."""
+        if not topic.growth.closing:
+            topic = self._set(topic, topic.grown(topic.slots, topic.growth._replace(closing=True)))
+        splitting = Splitting(
+            self._store, topic, owned=self._owned, pause=self._pause, renew=self._renewed
+        )
+        topic = splitting.run()
+        following = self._set(topic, _after(topic))
+        self._discard(following, splitting.slot)
+        return following
+
+    def _renewed(self, topic: Topic) -> Topic:
+        """The topic under a lease that lasts for a while, renewed if that is necessary."""
+        now_ms = self._store.now_ms(topic)
+        if topic.growth.until_ms - now_ms > LEASE_MS // 2:
+            return topic
+        return self._set(topic, topic.grown(topic.slots, _leased(topic.growth, now_ms)))
+
+
+def _check_target(topic: Topic, slots: int) -> None:
+    if (
+        not isinstance(slots, int)
+        or isinstance(slots, bool)
+        or slots < topic.slots
+        or slots & (slots - 1)
+    ):
+        raise BadOption(
+            "slots", slots, f"topic {topic.name!r} has {topic.slots}, and is doubled only",
+            f"give {topic.slots * 2}, or {topic.slots * 4}, and so on",
+        )  # fmt: skip
+    # The numbers of all slots that there have been must fit into the numbers of a topic.
+    most = (MAX_SLOTS + topic.declared_slots) // 2
+    if slots > most:
+        raise BadOption(
+            "slots", slots, f"topic {topic.name!r} was declared with {topic.declared_slots}, and "
+            f"can grow up to {1 << most.bit_length() - 1}", "copy it to a new topic: qframe copy",
+        )  # fmt: skip
+
+
+def _after(topic: Topic) -> Topic:
+    """The topic once its closing slot is split."""
+    growth, slots = topic.growth, topic.slots
+    split = growth.split + 1
+    if split < slots:
+        return topic.grown(slots, growth._replace(split=split))
+    if growth.target > 2 * slots:
+        return topic.grown(2 * slots, growth._replace(first=growth.first + slots, split=0))
+    return topic.grown(2 * slots, Growth(first=growth.first + slots))
+
+
+def _leased(growth: Growth, now_ms: int) -> Growth:
+    return growth._replace(until_ms=now_ms + LEASE_MS)
+
+
+def _taken(topic: Topic) -> GrowthTaken:
+    return GrowthTaken(
+        "topic", topic.name, "somebody else sees to its growth now",
+        "wait; qframe topics shows how far it is",
+    )  # fmt: skip

@@ -1,0 +1,100 @@
+"""Splitting slots in two while others use the topic."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from qframe.stores.acts import Growing
+from qframe.stores.model.groups import own
+from qframe.stores.model.role import ModelRole
+from qframe.stores.model.state import GroupCursor, Slot, TopicState
+from qframe.stores.searching import OPEN
+from qframe.stores.types import SlotsClosed
+from qframe.topic import BEYOND_MS, Topic
+
+
+class ModelGrowing(ModelRole, Growing):
+    """Slots that come and go under the lock."""
+
+    @override
+    def grow(self, topic: Topic, following: Topic) -> bool:
+        with self._lock:
+            grown = grow(self._state(topic), topic, following)
+        self._ring()
+        return grown
+
+    @override
+    def open_slot(self, topic: Topic, slot: int, like: int, token: str) -> None:
+        with self._lock:
+            open_slot(self._unused(topic, slot), slot, like, token)
+
+    @override
+    def close_slot(self, topic: Topic, slot: int) -> None:
+        with self._lock:
+            close_slot(self._state(topic), slot, self._now_ms())
+        self._ring()
+
+    @override
+    def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:
+        with self._lock:
+            discard(self._unused(topic, slot), slot)
+            return True
+
+    def _unused(self, topic: Topic, slot: int) -> TopicState:
+        """The topic; refused if the slot is in use by now."""
+        state = self._state(topic)
+        if slot in state.topic.all_slots:
+            raise SlotsClosed("model://", topic.name)
+        return state
+
+
+def grow(state: TopicState, seen: Topic, following: Topic) -> bool:
+    """Notes how far a topic has grown, unless that has changed."""
+    known = state.topic
+    if (known.slots, known.growth) != (seen.slots, seen.growth):
+        return False
+    state.topic = known.grown(following.slots, following.growth)
+    for number in set(state.topic.all_slots) - set(known.all_slots):
+        marks = state.slots[number].marks
+        for mark in [mark for mark in marks if mark.startswith(OPEN)]:
+            del marks[mark]
+    return True
+
+
+def open_slot(state: TopicState, number: int, like: int, token: str) -> None:
+    """Makes a slot with just the groups of another."""
+    slot = state.slots.setdefault(number, Slot())
+    slot.marks = {mark: at for mark, at in slot.marks.items() if not mark.startswith(OPEN)}
+    slot.marks[OPEN + token] = BEYOND_MS
+    for cursors in state.groups.values():
+        if like in cursors and number not in cursors:
+            cursors[number] = GroupCursor(max_parked=cursors[like].max_parked)
+
+
+def check_token(slot: Slot, token: str | None, topic: Topic) -> None:
+    """Refuses who has not opened the slot, where a token is given."""
+    if token is not None and OPEN + token not in slot.marks:
+        raise SlotsClosed("model://", topic.name)
+
+
+def close_slot(state: TopicState, number: int, now_ms: int) -> None:
+    """Has a slot take nothing any more; fences its owners."""
+    slot = state.slots[number]
+    if slot.closed:
+        return
+    slot.closed = True
+    for cursors in state.groups.values():
+        cursor = cursors[number]
+        own(state, number, cursor, f"{int(cursor.epoch, 16) + 1:016x}", now_ms)
+
+
+def discard(state: TopicState, number: int) -> None:
+    """Removes what stands in a slot that is not in use; its history and its epochs stay."""
+    if number not in state.slots:
+        return
+    state.slots[number] = Slot(closed=state.slots[number].closed)
+    for cursors in state.groups.values():
+        if (cursor := cursors.get(number)) is not None:
+            cursors[number] = GroupCursor(
+                epoch=cursor.epoch, history=cursor.history, endings=cursor.endings
+            )

@@ -1,0 +1,82 @@
+"""Splitting slots in two while others use the topic."""
+
+from __future__ import annotations
+
+from typing_extensions import override
+
+from qframe.drivers.redis import Call, Redis
+from qframe.stores.acts import Growing
+from qframe.stores.redis.keys import SlotKeys, identity_of, of, topics_key
+from qframe.stores.redis.role import RedisRole
+from qframe.topic import Topic
+
+
+class RedisGrowing(RedisRole, Growing):
+    """The growth of a topic beside its declaration, and a key of a slot that says it is closed."""
+
+    @override
+    def grow(self, topic: Topic, following: Topic) -> bool:
+        done = self._call(topic, grow, self.namespace, topic, following)
+        self._read_anew(topic)
+        return done
+
+    @override
+    def open_slot(self, topic: Topic, slot: int, like: int, token: str) -> None:
+        self._call(topic, open_slot, slot, like, token)
+
+    @override
+    def close_slot(self, topic: Topic, slot: int) -> None:
+        self._call(topic, close, slot, self._now())
+
+    @override
+    def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:
+        return self._call(topic, discard, slot, limit)
+
+
+def grow(redis: Redis, keys: SlotKeys, namespace: str, topic: Topic, following: Topic) -> bool:
+    """Notes how far a topic has grown, if it stands as it was read.
+
+    Before slots come into use, nobody may write there any more by a token, open or discard them.
+    """
+    before, after = topic.growth, following.growth
+    key = topics_key(namespace)
+    if before.first + before.split < after.first + after.split:
+        stored = redis.ask(key, "HGET", topic.name) or b""
+        if not stored.startswith(f"{identity_of(topic)} ".encode()):
+            return False
+        halves = topic.split_of(before.first + before.split)
+        redis.ask_many([(keys.key(slot, "opened"), "SET", "") for slot in halves])
+    words = (topic.name, identity_of(topic), identity_of(following))
+    return bool(redis.one(Call(of("grow"), key, words)))
+
+
+def open_slot(redis: Redis, keys: SlotKeys, slot: int, like: int, token: str) -> None:
+    """Makes a slot with just the groups that another one has, by what that one says of them."""
+    flat, claimed, expiring = redis.ask_many([
+        (keys.key(like, "groups"), "HGETALL"),
+        (keys.key(like, "claimed"), "EXISTS"),
+        (keys.key(like, "expiries"), "ZRANGE", 0, -1, "WITHSCORES"),
+    ])  # fmt: skip
+    words = dict(zip(flat[::2], flat[1::2], strict=True))
+    expiries = dict(zip(expiring[::2], expiring[1::2], strict=True))
+    cursors = [keys.key(like, "cursor", name.decode()) for name in words]
+    parked = redis.ask_many([(cursor, "HGET", "max_parked") for cursor in cursors])
+    terms = [
+        term
+        for (name, word), most in zip(words.items(), parked, strict=True)
+        for term in (name, word, expiries.get(name, b""), most or b"")
+    ]
+    call = keys.call("open_slot", slot, str(keys.topic.kind), token, claimed, *terms)
+    while redis.one(call):
+        pass
+
+
+def close(redis: Redis, keys: SlotKeys, slot: int, now: str) -> None:
+    """Has a slot take nothing any more, and fences its owners."""
+    keeps = int(keys.topic.history_ms > 0)
+    redis.one(keys.call("close", slot, now, str(keys.topic.kind), keeps))
+
+
+def discard(redis: Redis, keys: SlotKeys, slot: int, limit: int) -> bool:
+    """Removes a part of what stands in a slot; returns whether nothing is left."""
+    return not redis.one(keys.call("discard", slot, str(keys.topic.kind), limit))

@@ -1,0 +1,50 @@
+#!lua flags=allow-oom
+-- Purpose: removes what stands in a slot that is no longer, or not yet, in use, in steps.
+-- KEYS[1] slot: the slot's prefix; what is touched begins with it.
+-- ARGV[1] kind, ARGV[2] step (how many subjects that may have messages behind them).
+-- Reply: 1 if there is more to remove, else 0; an error CLOSED if the slot is in use.
+-- Cost: 4 commands, 6 where it is not closed, and 4 for each group; 2 more for each step where
+--   messages stand behind others.
+-- Promise: what is left is seen by nobody. A closed slot stays closed, and the list of its groups,
+--   their history and their cursors stay, so that owners of before are fenced; and in slot 0 what
+--   is no slot's.
+local slot = KEYS[1]
+local kind, step = ARGV[1], ARGV[2]
+--@include closed head
+local keeps = is_closed(slot)
+if not keeps and redis.call('GET', slot .. 'opened') == '' then
+  return refusal() -- it is in use by now
+end
+local names = redis.call('HKEYS', slot .. 'groups')
+names[#names + 1] = ''
+for _, name in ipairs(names) do
+  local group = group_of(slot, name, kind)
+  if kind == 'ordered' or kind == 'stream' then
+    local found, subjects, lists = redis.call('HSCAN', group.body, 0, 'COUNT', step)[2], {}, {}
+    for i = 1, #found, 2 do
+      subjects[#subjects + 1], lists[#lists + 1] = found[i], behind_of(group, found[i])
+    end
+    if #subjects > 0 then
+      redis.call('UNLINK', unpack(lists))
+      redis.call('HDEL', group.body, unpack(subjects))
+    end
+    if redis.call('EXISTS', group.body) == 1 then
+      return 1
+    end
+  end
+  redis.call('UNLINK', group.waiting, group.retry, group.todo, group.doing, group.body,
+    group.tries, group.following, group.dead, group.graves, group.named, group.keyed)
+  if not keeps then
+    redis.call('UNLINK', group.at .. 'history', group.at .. 'ended')
+  end
+  if not keeps or name == '' then
+    redis.call('UNLINK', group.cursor)
+  end
+end
+redis.call('UNLINK', slot .. 'head', slot .. 'first', slot .. 'ticket', slot .. 'log',
+  slot .. 'later', slot .. 'ids', slot .. 'letters', slot .. 'held', slot .. 'gaps',
+  slot .. 'sequences', slot .. 'asleep', slot .. 'opened')
+if not keeps then
+  redis.call('UNLINK', slot .. 'groups', slot .. 'claimed', slot .. 'expiries')
+end
+return 0

@@ -1,0 +1,271 @@
+"""Splitting one slot in two: what stands where, and how it is copied; `doubling` has the steps."""
+
+from __future__ import annotations
+
+import secrets
+from bisect import bisect_left
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from contextlib import suppress
+from typing import Final
+from zlib import crc32
+
+import msgspec
+
+from qframe.codec import basis_of, slot_basis_of
+from qframe.errors import UnknownGroup
+from qframe.stores.base import Store
+from qframe.stores.records import Position, Record, Section
+from qframe.stores.rules import subject_of_parked
+from qframe.topic import Topic
+
+_PAGE: Final = 500
+_CLOSE_BEHIND: Final = 500
+_LOOK_EVERY_S: Final = 0.02
+
+Owned = Callable[[Topic, str], Collection[int]]
+Pause = Callable[[float], object]
+
+
+class Splitting:
+    """Splits one slot, up to the moment when the two may be used.
+
+    Args:
+        store: where the topic is.
+        topic: the topic; its next slot is closing.
+        owned: returns the slots of a topic and group that have owners.
+        pause: waits for so many seconds.
+        renew: renews the lease on the growth where need be; returns the topic.
+    """
+
+    def __init__(
+        self, store: Store, topic: Topic, *, owned: Owned, pause: Pause,
+        renew: Callable[[Topic], Topic],
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._topic = topic
+        self._owned = owned
+        self._pause = pause
+        self._renew = renew
+        self._token = secrets.token_hex(8)
+        self.slot: int = topic.growth.first + topic.growth.split
+        self._halves = topic.split_of(self.slot)
+        self._first = 0
+        self._read_to = 0
+        self._offsets: dict[int, list[int]] = {half: [] for half in self._halves}
+
+    def run(self) -> Topic:
+        """Splits it; returns the topic as its growth was renewed meanwhile."""
+        store, topic = self._store, self._topic
+        for half in self._halves:
+            while not store.discard(topic, half):
+                self._keep_lease()
+            store.open_slot(topic, half, self.slot, self._token)
+        since_ms = store.now_ms(topic) + topic.dedupe_window_ms
+        self._copy_marks(0)
+        if not topic.has_subjects:
+            self._first = self._read_to = store.offsets_at(topic, 0)[self.slot]
+            while self._copy_log() >= _CLOSE_BEHIND:
+                pass
+        self._wait_until_unowned()
+        store.close_slot(topic, self.slot)
+        for half in self._halves:
+            store.open_slot(topic, half, self.slot, self._token)
+        if not topic.has_subjects:
+            while self._copy_log():
+                pass
+        self._copy_marks(since_ms)
+        self._copy_sequences()
+        for part in ("held",) if topic.has_subjects else ("later",):
+            for records in self._pages(part, ""):
+                self._restore(part, "", records)
+        for group in self._groups():
+            self._copy_group(group)
+        self._end_numbers()
+        return self._topic
+
+    def _keep_lease(self) -> None:
+        self._topic = self._renew(self._topic)
+
+    def _wait_until_unowned(self) -> None:
+        topic = self._topic
+        while any(self.slot in self._owned(topic, name) for name in self._store.groups(topic)):
+            self._keep_lease()
+            if not topic.has_subjects:
+                self._copy_log()
+            self._pause(_LOOK_EVERY_S)
+
+    def _groups(self) -> list[str]:
+        """The groups, and what no group has claimed."""
+        names = self._store.groups(self._topic)
+        if self._topic.has_subjects:
+            with suppress(UnknownGroup):
+                self._store.positions(self._topic, "")
+                names = ["", *names]
+        return names
+
+    # Where things go.
+
+    def _half_of(self, record: Record) -> int:
+        """The one of the two to which a message belongs."""
+        basis = slot_basis_of(record.headers)
+        number = crc32(basis_of(self._topic, basis, record.key, record.body, record.id))
+        fits = self._topic.growth.first + (number & self._topic.last_slot) == self.slot
+        return self._halves[fits and number & self._topic.slots > 0]
+
+    def _number_in(self, half: int, offset: int) -> int:
+        """The offset in one of the two for one of the slot; those before its log began stay."""
+        if offset < self._first:
+            return offset
+        return self._first + bisect_left(self._offsets[half], offset)
+
+    # Copying.
+
+    def _copy_log(self) -> int:
+        """Copies a page of the log; returns how many messages it has."""
+        self._keep_lease()
+        found = self._store.read_log(self._topic, self.slot, self._read_to, _PAGE)
+        pages: dict[int, list[Record]] = {half: [] for half in self._halves}
+        for one in found:
+            record = Record(
+                topic=self._topic.name, group=None, slot=self.slot, state="todo", subject=None,
+                seq=one.seq, id=one.id, key=one.key, headers=one.headers, body=one.body,
+                published_at_ms=one.published_at_ms,
+            )  # fmt: skip
+            half = self._half_of(record)
+            record.seq = self._first + len(self._offsets[half])
+            self._offsets[half].append(one.seq)
+            pages[half].append(record)
+        for half, records in pages.items():
+            if records:
+                self._write(Section(half, "line", ""), records)
+        if found:
+            self._read_to = found[-1].seq + 1
+        return len(found)
+
+    def _copy_marks(self, since_ms: int) -> None:
+        """Copies the marks that last until then or longer, to both."""
+        for values in self._memory("marks"):
+            marks = {
+                mark: at_ms for mark, at_ms in values.items()
+                if at_ms >= since_ms and not mark.startswith("!")
+            }  # fmt: skip
+            self._remember(marks=marks)
+
+    def _copy_sequences(self) -> None:
+        for values in self._memory("sequences"):
+            self._remember(sequences=values)
+
+    def _memory(self, what: str) -> Iterator[Mapping[str, int]]:
+        after: str | None = ""
+        while after is not None:
+            self._keep_lease()
+            values, after = self._store.remembered(self._topic, self.slot, what, after)
+            if values:
+                yield values
+
+    def _remember(
+        self, *, marks: Mapping[str, int] | None = None, sequences: Mapping[str, int] | None = None
+    ) -> None:
+        for half in self._halves:
+            self._store.remember(
+                self._topic, half, marks=marks, sequences=sequences, token=self._token
+            )
+
+    def _pages(self, part: str, group: str) -> Iterator[list[Record]]:
+        after: str | None = ""
+        while after is not None:
+            self._keep_lease()
+            section = Section(self.slot, part, group)
+            page = self._store.section(self._topic, section, after, _PAGE)
+            after = page.after
+            if page.records:
+                yield page.records
+
+    def _restore(
+        self, part: str, group: str, records: Sequence[Record],
+        halves: Mapping[str, int] | None = None,
+    ) -> dict[int, list[Record]]:  # fmt: skip
+        """Writes messages of a section where they belong; returns where that is.
+
+        Args:
+            part: the section's.
+            group: the section's.
+            records: the messages.
+            halves: where the heads of subjects are, for what is behind them.
+        """
+        pages: dict[int, list[Record]] = {half: [] for half in self._halves}
+        for record in records:
+            half = None if halves is None else halves.get(record.subject or "")
+            pages[self._half_of(record) if half is None else half].append(record)
+        for half, some in pages.items():
+            if some:
+                moved = [self._moved(record, half) for record in some]
+                self._write(Section(half, part, group), moved)
+        return pages
+
+    def _moved(self, record: Record, half: int) -> Record:
+        """The message as it stands in one of the two."""
+        seq, subject = record.seq, record.subject
+        if not self._topic.has_subjects and seq is not None:
+            seq = self._number_in(half, seq)
+            if subject == subject_of_parked(None, record.seq or 0, keeps_order=False):
+                subject = subject_of_parked(None, seq, keeps_order=False)
+        return msgspec.structs.replace(record, slot=half, seq=seq, subject=subject)
+
+    def _write(self, section: Section, records: Sequence[Record]) -> None:
+        self._store.restore(self._topic, section, records, token=self._token)
+
+    def _copy_group(self, group: str) -> None:
+        """Copies what is queued and dead for a group, and how far it is."""
+        counts = {half: [0, 0] for half in self._halves}  # those that wait, and the dead
+        halves: dict[str, int] = {}
+        for number, part in enumerate(("heads", "behind", "dead")):
+            for records in self._pages(part, group):
+                pages = self._restore(part, group, records, halves if part == "behind" else None)
+                for half, some in pages.items():
+                    counts[half][number > 1] += len(some)
+                    if part == "heads":
+                        halves |= dict.fromkeys((each.subject or "" for each in some), half)
+        [found] = [
+            one for one in self._store.positions(self._topic, group) if one.slot == self.slot
+        ]
+        acked, cancelled = found.acked, found.cancelled
+        positions = []
+        for half, (waiting, dead) in counts.items():
+            one = self._position(half, found, waiting + dead, acked, cancelled)
+            acked, cancelled = acked - one.acked, cancelled - one.cancelled
+            positions.append(one)
+        self._store.restore_positions(self._topic, group, positions, token=self._token)
+
+    def _position(
+        self, half: int, found: Position, open_ones: int, acked: int, cancelled: int
+    ) -> Position:
+        """How far a group is in one of the two; it counts as much of the past as it has room for.
+
+        In a stream no more can have been settled than offsets were read, and the first of the two
+        may have few of these; so the second one counts the rest.
+        """
+        if self._topic.has_subjects:
+            published = open_ones + acked + cancelled
+            return Position(
+                slot=half, published=published, acked=acked, cancelled=cancelled,
+                max_parked=found.max_parked,
+            )  # fmt: skip
+        floor = self._number_in(half, found.floor)
+        room = floor - open_ones
+        cancelled = min(cancelled, room)
+        acked = min(acked, room - cancelled)
+        return Position(
+            slot=half, floor=floor, read=floor, base=room - cancelled - acked, acked=acked,
+            cancelled=cancelled, max_parked=found.max_parked,
+        )  # fmt: skip
+
+    def _end_numbers(self) -> None:
+        """Gives each of the two its next number."""
+        head = next(
+            (one.head for one in self._store.stats(self._topic) if one.slot == self.slot), 0
+        )
+        for half in self._halves:
+            if not self._topic.has_subjects:
+                head = self._first + len(self._offsets[half])
+            self._store.remember(self._topic, half, head=head, token=self._token)

@@ -1,0 +1,236 @@
+"""Splitting slots in two while others use the topic.
+
+The row of the topic is the lock of those who change how far it has grown. `copying` writes the
+copies, under the lock of the slot in which the token stands.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Final
+
+from sqlalchemy import Table, bindparam, select
+from typing_extensions import override
+
+from qframe.drivers.sql import Statement, Transaction
+from qframe.stores.acts import Growing
+from qframe.stores.searching import OPEN
+from qframe.stores.sql import arrivals, ranges
+from qframe.stores.sql.cursors import (
+    ADD_CURSOR,
+    CLOSED,
+    GROUPS,
+    SET_CURSOR,
+    lock_cursors,
+    lock_open_slots,
+    lock_slots,
+    lock_topic,
+)
+from qframe.stores.sql.groups import own
+from qframe.stores.sql.notifications import notify_messages
+from qframe.stores.sql.role import SqlRole
+from qframe.stores.sql.schema import (
+    backlog,
+    cursors,
+    dead,
+    endings,
+    growths,
+    held,
+    history,
+    later,
+    log,
+    marks,
+    sequences,
+    slots,
+    subjects,
+    topics,
+)
+from qframe.stores.sql.topic_ref import TopicRef, closed, stored
+from qframe.stores.types import NO_EPOCH
+from qframe.topic import BEYOND_MS, Topic
+
+_SET_SLOTS: Final = Statement(
+    topics.update().where(topics.c.id == bindparam("of")).values(slots=bindparam("n")), "n of"
+)
+FORGET_GROWTH: Final = Statement(growths.delete().where(growths.c.topic == bindparam("of")), "of")
+_SET_GROWTH: Final = Statement(growths.insert(), "topic first split closing target until")
+ADD_SLOT: Final = Statement(slots.insert(), "slot head")
+_HEAD: Final = Statement(select(slots.c.head).where(slots.c.slot == bindparam("at")), "at")
+_FORGET_SLOT: Final = Statement(slots.delete().where(slots.c.slot == bindparam("at")), "at")
+_FORGET_CURSOR: Final = Statement(cursors.delete().where(cursors.c.cursor == bindparam("at")), "at")
+_NO_TOKENS: Final = Statement(
+    marks.delete().where(
+        marks.c.slot == bindparam("at"), marks.c.mark >= bindparam("open"),
+        marks.c.mark < bindparam("beyond"),
+    ),
+    "at open beyond",
+)  # fmt: skip
+_TOKENS: Final = (OPEN, OPEN[:-1] + chr(ord(OPEN[-1]) + 1))
+_TOKEN: Final = Statement(marks.insert(), "slot mark expires")
+_HAS_TOKEN: Final = Statement(
+    select(marks.c.mark).where(marks.c.slot == bindparam("at"), marks.c.mark == bindparam("m")),
+    "at m",
+)
+
+
+def _rows_at(table: Table) -> tuple[Statement, Statement]:
+    """The statements that list rows of a slot or cursor by their primary keys, and remove one."""
+    names = [column.name for column in table.primary_key]
+    place, *_ = table.primary_key
+    chosen = select(*table.primary_key).where(place == bindparam("at")).limit(bindparam("most"))
+    one = table.delete().where(*(table.c[name] == bindparam(f"p_{name}") for name in names))
+    return Statement(chosen, "at most"), Statement(one, " ".join(f"p_{name}" for name in names))
+
+
+_OF_SLOT: Final = [_rows_at(table) for table in (log, later, held, sequences, marks)]
+_OF_CURSOR: Final = [_rows_at(table) for table in (subjects, backlog, dead)]
+_OF_THE_PAST: Final = [_rows_at(table) for table in (history, endings)]
+
+
+class SqlGrowing(SqlRole, Growing):
+    """Slots that come and go as rows."""
+
+    @override
+    def grow(self, topic: Topic, following: Topic) -> bool:
+        done = self._write_at_once(topic, grow, topic, following)
+        self._declared(topic.name)
+        return done
+
+    @override
+    def open_slot(self, topic: Topic, slot: int, like: int, token: str) -> None:
+        self._write_at_once(topic, open_slot, slot, like, token)
+
+    @override
+    def close_slot(self, topic: Topic, slot: int) -> None:
+        self._write_at_once(topic, close_slot, slot)
+
+    @override
+    def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:
+        return self._write_at_once(topic, discard, slot, limit)
+
+
+def grow(transaction: Transaction, ref: TopicRef, seen: Topic, following: Topic) -> bool:
+    """Notes how far a topic has grown, unless that has changed; new slots are in use from then."""
+    lock_topic(transaction, ref)
+    known = stored(transaction, ref).topic
+    if (known.slots, known.growth) != (seen.slots, seen.growth):
+        return False
+    new = sorted(set(following.all_slots) - set(known.all_slots))
+    gone = sorted(set(known.all_slots) - set(following.all_slots))
+    lock_slots(transaction, ref, new)
+    transaction.run_many(_NO_TOKENS, [(ref.slot_number(slot), *_TOKENS) for slot in new])
+    # The sum of the heads is what bells look at where no word goes round.
+    transaction.run_many(arrivals.SET_HEAD, [(_closed_head(0), ref.slot_number(s)) for s in gone])
+    growth = following.growth
+    transaction.run(_SET_SLOTS, (following.slots, ref.id))
+    transaction.run(FORGET_GROWTH, (ref.id,))
+    transaction.run(_SET_GROWTH, (ref.id, *map(int, growth)))
+    notify_messages(transaction, ref, new)
+    return True
+
+
+def open_slot(transaction: Transaction, ref: TopicRef, slot: int, like: int, token: str) -> None:
+    """Makes a slot that is in use by nobody yet, with just the groups that another one has.
+
+    Groups that are dropped have taken their cursors with them.
+    """
+    lock_topic(transaction, ref)
+    _check_unused(transaction, ref, slot)
+    at = ref.slot_number(slot)
+    if transaction.row(_HEAD, (at,)) is None:
+        transaction.run(ADD_SLOT, (at, 0))
+    lock_slots(transaction, ref, [slot])
+    transaction.run(_NO_TOKENS, (at, *_TOKENS))
+    transaction.run(_TOKEN, (at, OPEN + token, BEYOND_MS))
+    numbers = [number for number, _ in transaction.rows(GROUPS, (ref.id,))]
+    places = [ref.cursor_number(number, each) for number in numbers for each in (slot, like)]
+    there = lock_cursors(transaction, places)
+    new = [
+        ref.cursor_number(number, slot)
+        for number in numbers
+        if ref.cursor_number(number, like) in there and ref.cursor_number(number, slot) not in there
+    ]
+    transaction.run_many(
+        ADD_CURSOR, [(each, NO_EPOCH, 0, 0, 0, ranges.EMPTY, None, 0, 0, 0, 0) for each in new]
+    )
+
+
+def check_token(transaction: Transaction, ref: TopicRef, slot: int, token: str | None) -> None:
+    """Refuses who has not opened the slot, where a token is given; the slot is locked.
+
+    Raises:
+        SlotsClosed: if it was not opened under the token.
+    """
+    if token is None:
+        return
+    if transaction.row(_HAS_TOKEN, (ref.slot_number(slot), OPEN + token)) is None:
+        raise closed(ref)
+
+
+def close_slot(transaction: Transaction, ref: TopicRef, slot: int) -> None:
+    """Has a slot take nothing any more; fences its owners."""
+    lock_topic(transaction, ref)
+    head = lock_open_slots(transaction, ref, [slot]).get(slot)
+    if head is None:
+        return
+    transaction.run(arrivals.SET_HEAD, (_closed_head(head), ref.slot_number(slot)))
+    numbers = [number for number, _ in transaction.rows(GROUPS, (ref.id,))]
+    wanted = [ref.cursor_number(number, slot) for number in numbers]
+    now_ms = transaction.now_ms()
+    for cursor in lock_cursors(transaction, wanted).values():
+        own(transaction, ref, cursor, f"{int(cursor.epoch, 16) + 1:016x}", now_ms)
+        cursor.lease_until = CLOSED
+        transaction.run(SET_CURSOR, cursor.row())
+    notify_messages(transaction, ref, [slot])
+
+
+def discard(transaction: Transaction, ref: TopicRef, slot: int, limit: int) -> bool:
+    """Removes up to `limit` rows of a slot; True once nothing is left.
+
+    Of a slot that was split its history stays as well, until its time has passed.
+    """
+    lock_topic(transaction, ref)
+    now = _check_unused(transaction, ref, slot)
+    was_split = slot in now.topic.past_slots
+    lock_open_slots(transaction, ref, [slot])  # whoever has opened it may be writing still
+    numbers = [number for number, _ in transaction.rows(GROUPS, (ref.id,))]
+    places = [ref.cursor_number(number, slot) for number in numbers]
+    tables = _OF_CURSOR if was_split else [*_OF_CURSOR, *_OF_THE_PAST]
+    left = _remove(transaction, _OF_SLOT, [ref.slot_number(slot)], limit)
+    left = _remove(transaction, tables, places, left)
+    if not left:
+        return False
+    if not was_split:
+        transaction.run_many(_FORGET_CURSOR, [(at,) for at in places])
+        transaction.run(_FORGET_SLOT, (ref.slot_number(slot),))
+    return True
+
+
+def _remove(
+    transaction: Transaction, tables: Sequence[tuple[Statement, Statement]],
+    places: Sequence[int], left: int,
+) -> int:  # fmt: skip
+    """Removes rows of slots or cursors; returns how many more may go."""
+    for listed, removed in tables:
+        for at in places:
+            rows = transaction.rows(listed, (at, left)) if left else []
+            transaction.run_many(removed, [tuple(row) for row in rows])
+            left -= len(rows)
+    return left
+
+
+def _check_unused(transaction: Transaction, ref: TopicRef, slot: int) -> TopicRef:
+    """The topic as it is grown now; whoever takes a slot in use for another's is refused.
+
+    Raises:
+        SlotsClosed: if the slot is in use.
+    """
+    now = stored(transaction, ref)
+    if now.is_in_use(slot):
+        raise closed(ref)
+    return now
+
+
+def _closed_head(head: int) -> int:
+    """The head of a closed slot, as its row has it."""
+    return -1 - head

@@ -1,0 +1,440 @@
+"""A topic's slots are doubled while it is used: keys keep order, and nothing is lost or doubled."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+import pytest
+from bench import SETTLED, STALE, Bench, body_of
+
+from qframe.errors import BadOption, TopicMismatch
+from qframe.stores.base import Store
+from qframe.stores.doubling import Doubling, GrowthTaken
+from qframe.stores.model.store import ModelStore
+from qframe.stores.records import Section
+from qframe.stores.searching import sections_of
+from qframe.stores.types import PullRequest, SlotsClosed
+from qframe.topic import Growth, Topic
+
+KINDS = ("stream", "ordered", "delay", "priority", "merge")
+HOUR_MS = 3_600_000
+
+
+class Killed(BaseException):
+    """Ends a doubling as the death of its process does."""
+
+
+class Dying:
+    """A store that dies at its n-th call."""
+
+    def __init__(self, store: Store, calls: int) -> None:
+        self._store = store
+        self._left = calls
+
+    def __getattr__(self, name: str) -> Any:
+        what = getattr(self._store, name)
+        if not callable(what):
+            return what
+
+        def call(*args: Any, **options: Any) -> Any:
+            self._left -= 1
+            if self._left < 0:
+                raise Killed
+            return what(*args, **options)
+
+        return call
+
+
+def doubling(
+    bench: Bench, topic: Topic, store: Any = None, pause: Callable[[float], object] | None = None
+) -> Doubling:
+    """A doubling in the hands of somebody to whom no owner says no."""
+    return Doubling(
+        bench.store if store is None else store, topic.name, owned=lambda *_: (),
+        pause=pause or (lambda _: None),
+    )  # fmt: skip
+
+
+def grown(bench: Bench, topic: Topic, slots: int) -> Topic:
+    """The topic, grown to so many slots, its groups owned anew."""
+    grower = doubling(bench, topic)
+    found = grower.finish(grower.begin(slots))
+    assert found.slots == slots
+    for group in bench.store.groups(topic):
+        bench.take(found, group)
+    return found
+
+
+def filled(bench: Bench, kind: str, **how: Any) -> Topic:
+    """A topic with messages in every place: done, dead, retried, delayed, held, replaced."""
+    topic = bench.topic(kind, slots=2, **how)
+    for group, most in (("g", 10 if kind == "stream" else 0), ("h", 0)):
+        bench.store.subscribe(topic, group, max_parked=most)
+        bench.take(topic, group)
+    for number in range(24):
+        bench.publish(topic, number, f"k{number % 8}", id=f"m-{number}", headers={"n": str(number)})
+    if kind != "ordered":
+        bench.publish(topic, "keyless")
+    bench.publish(topic, "later", "late", id="later", delay_ms=HOUR_MS)
+    first, second, *others = bench.got(topic)
+    bench.kill(topic, first, error="E: no", traceback="line 1")
+    bench.retry(topic, second, error="E: again", traceback="line 2", delay_ms=60_000)
+    bench.ack(topic, *others[:2])
+    bench.publish(topic, "new", "k1", id="new")
+    bench.publish(topic, "next", "k5", id="next")
+    bench.ack(topic, bench.got(topic, "h")[0], group="h")
+    if kind == "ordered":
+        for number in (1, 3):
+            bench.publish(topic, f"s{number}", "s", sequence=number, id=f"s-{number}")
+    for group in ("g", "h"):
+        bench.take(topic, group)
+    return topic
+
+
+def places(store: Store, topic: Topic) -> list[tuple[Any, ...]]:
+    """Each message and how it stands, but for its slot, and for its number in a stream."""
+    found = []
+    for section in sections_of(topic, ["", *store.groups(topic)]):
+        if section.group == "" and section.part not in ("later", "held", "line"):
+            continue
+        for one in store.section(topic, section, limit=1000).records:
+            number = one.seq if topic.has_subjects else None
+            subject = one.subject if topic.has_subjects else None
+            found.append(
+                (section.part, one.group or "", one.id, one.key or "", subject, number,
+                 one.body, str(one.headers), one.published_at_ms, one.due_ms, one.priority,
+                 one.attempts, one.lost, one.error, one.traceback, one.died_at_ms, one.sequence)
+            )  # fmt: skip
+    return sorted(found, key=repr)
+
+
+@pytest.mark.promise(1, 3, 10)
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_grown_topic_has_all_that_it_had(bench: Bench, kind: str) -> None:
+    topic = filled(bench, kind)
+    before = places(bench.store, topic)
+    totals = [bench.total(topic, group) for group in ("g", "h")]
+    after = grown(bench, topic, 8)
+    assert [*after.all_slots] == [6, 7, 8, 9, 10, 11, 12, 13]
+    assert places(bench.store, after) == before
+    assert [bench.total(topic, group) for group in ("g", "h")] == totals
+    assert bench.store.verify(after) == []
+    for one in bench.store.stats(after):
+        for record in bench.store.peek(after, one.group, states=("todo", "doing"), limit=1000):
+            if record.key is not None:
+                assert record.slot == after.slot_of(record.key.encode())
+
+
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_keys_keep_their_order_while_their_slots_are_split(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, slots=2)
+    bench.store.subscribe(topic, "g", max_parked=1000 if kind == "stream" else 0)
+    bench.take(topic)
+    handled: dict[str, list[int]] = defaultdict(list)
+    numbers = iter(range(10_000))
+
+    def work(now: Topic) -> None:
+        """Publishes some, handles some, and retries some of these later."""
+        for _ in range(20):
+            number = next(numbers)
+            bench.publish(now, number, f"k{number % 7}")
+        back: set[str | None] = set()
+        for one in bench.got(now, limit=6):
+            if one.key in back:
+                bench.release(now, one)  # as the lane of a key that is retried does
+            elif body_of(one) % 5 == 0 and one.attempt == 1:
+                bench.retry(now, one, delay_ms=200)
+                back.add(one.key)
+            else:
+                assert bench.ack(now, one) == SETTLED
+                handled[one.key or ""].append(body_of(one))
+        bench.advance(100)
+
+    work(topic)
+    grower = doubling(bench, topic)
+    now = grower.begin(4)
+    while now.growth.target:
+        work(now)
+        now = grower._split_next(now)
+        bench.take(now)
+    for _ in range(60):
+        bench.advance(100)
+        for one in bench.got(now):
+            assert bench.ack(now, one) == SETTLED
+            handled[one.key or ""].append(body_of(one))
+    total = sum(map(len, handled.values()))
+    assert total == next(numbers) == len({each for some in handled.values() for each in some})
+    assert all(some == sorted(some) for some in handled.values()), handled
+
+
+@pytest.mark.promise(1)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_was_published_before_is_a_duplicate_afterwards(bench: Bench, kind: str) -> None:
+    topic = filled(bench, kind)
+    entries = [bench.entry(topic, number, f"b{number}") for number in range(8)]
+    for place, entry in enumerate(entries):
+        entry.id, entry.mark = f"00000000000000000000-{place}", "00000000000000000000-*"
+    bench.store.publish(topic, entries)
+    after = grown(bench, topic, 4)
+    assert str(bench.publish(after, 3, "k3", id="m-3")) == "duplicate"
+    for entry in entries:
+        assert entry.hash is not None
+        entry.slot = after.slot_of_hash(entry.hash)
+    assert bench.store.publish(after, entries) == ["duplicate"] * 8
+
+
+@pytest.mark.parametrize("kind", ["delay", "merge", "priority"])
+def test_an_equal_subject_finds_the_one_that_has_moved(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    for number in range(8):
+        bench.publish(topic, number, f"k{number}", delay_ms=HOUR_MS)
+    after = grown(bench, topic, 4)
+    outcomes = {str(bench.publish(after, "new", f"k{number}")) for number in range(8)}
+    assert outcomes <= {"merged", "replaced"}
+    assert bench.total(after).published == 8
+
+
+def test_a_timer_is_moved_and_cancelled_by_whoever_does_not_know_yet(bench: Bench) -> None:
+    topic = bench.topic("delay", "g", slots=2)
+    for number in range(8):
+        bench.publish(topic, number, f"k{number}", delay_ms=HOUR_MS)
+    other = bench.another()
+    assert other.topic(topic.name) == topic
+    after = grown(bench, topic, 4)
+    due_ms = bench.store.now_ms() + 1
+    assert [str(other.edit(topic, f"k{number}", due_ms=due_ms)) for number in range(4)] == (
+        ["done"] * 4
+    )
+    assert [str(other.cancel(topic, f"k{number}")) for number in range(4, 8)] == ["done"] * 4
+    bench.advance(2)
+    assert sorted(bench.bodies(after)) == [0, 1, 2, 3]
+
+
+def test_sequences_go_on_where_they_were(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", slots=2)
+    for key in "abcdefgh":
+        for number in (1, 3):
+            bench.publish(topic, f"{key}{number}", key, sequence=number)
+    after = grown(bench, topic, 4)
+    assert sorted(bench.bodies(after)) == [f"{key}1" for key in "abcdefgh"]
+    for key in "abcdefgh":
+        assert bench.publish(after, f"{key}2", key, sequence=2) == "stored"
+    bench.take(after)
+    got = defaultdict(list)
+    for _ in range(2):  # what was lost with its owner comes alone
+        page = bench.got(after)
+        bench.ack(after, *page)
+        for one in page:
+            got[one.key].append(body_of(one))
+    assert all(some == [f"{key}{number}" for number in (1, 2, 3)] for key, some in got.items())
+    assert len(got) == 8
+
+
+def test_a_closed_slot_takes_nothing_and_hands_nothing_out(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    bench.publish(topic, 0, "a")
+    [held] = bench.got(topic)
+    slot, other = held.slot, 1 - held.slot
+    epoch = bench.store.epochs(topic, "g")[slot]
+    bench.store.close_slot(topic, slot)
+    keys = iter(f"x{number}" for number in range(100))
+    here = next(key for key in keys if topic.slot_of(key.encode()) == slot)
+    there = next(key for key in keys if topic.slot_of(key.encode()) == other)
+    entries = [bench.entry(topic, 1, here), bench.entry(topic, 2, there)]
+    with pytest.raises(SlotsClosed) as raised:
+        bench.store.publish(topic, entries)
+    assert raised.value.outcomes == [None, "stored"]
+    assert bench.ack(topic, held, epoch=epoch) == STALE
+    asked = [PullRequest(slot, epoch, 10)]
+    pulled = bench.store.pull(
+        topic, "g", asks=asked, receipt="r", lease_ms=100, max_attempts=3, run=1
+    )
+    assert pulled.fenced == [slot]
+    assert bench.store.take(topic, "g", {slot: "f" * 16}) == []
+    bench.store.close_slot(topic, slot)  # again
+    bench.topics.remove(topic)
+
+
+def test_whoever_was_thought_dead_writes_nothing_into_a_slot_that_another_fills(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    for number in range(4):
+        bench.publish(topic, number, f"k{number}")
+    half = topic.split_of(0)[0]
+    bench.store.open_slot(topic, half, 0, "first")
+    bench.store.remember(topic, half, marks={"m": 10**13}, token="first")
+    bench.store.open_slot(topic, half, 0, "second")
+    with pytest.raises(SlotsClosed):
+        bench.store.remember(topic, half, marks={"n": 10**13}, token="first")
+    with pytest.raises(SlotsClosed):
+        bench.store.restore(topic, Section(half, "line", ""), [], token="first")
+    [position, _] = bench.store.positions(topic, "g")
+    moved = msgspec.structs.replace(position, slot=half)
+    with pytest.raises(SlotsClosed):
+        bench.store.restore_positions(topic, "g", [moved], token="first")
+    with pytest.raises(SlotsClosed):
+        bench.store.remember(topic, half, head=3, token="first")
+    after = grown(bench, topic, 4)
+    with pytest.raises(SlotsClosed):
+        bench.store.remember(after, half, marks={"n": 10**13}, token="second")
+
+
+def test_two_do_not_see_to_the_growth_of_a_topic_at_once(bench: Bench) -> None:
+    topic = bench.topic("stream", slots=2)
+    first = doubling(bench, topic)
+    begun = first.begin(4)
+    second = doubling(bench, topic)
+    with pytest.raises(GrowthTaken):
+        second.begin(4)
+    with pytest.raises(GrowthTaken):
+        second.go_on()
+    bench.advance(60_000)
+    taken = second.go_on()
+    with pytest.raises(GrowthTaken):
+        first.finish(begun)
+    assert second.finish(taken).slots == 4
+
+
+@pytest.mark.promise(1, 3, 10)
+@pytest.mark.parametrize("kind", ["stream", "ordered", "merge"])
+def test_a_growth_that_was_killed_at_any_call_is_finished_by_another(
+    bench: Bench, kind: str
+) -> None:
+    topic = filled(bench, kind)
+    before = places(bench.store, topic)
+    calls = 0
+    while True:
+        dying = doubling(bench, topic, Dying(bench.store, calls))
+        bench.advance(0)
+        try:
+            found = dying.finish(
+                dying.go_on() if bench.store.latest([topic])[0].growth.target else dying.begin(4)  # type: ignore[union-attr]
+            )
+            break
+        except Killed:
+            calls += 7
+            bench.advance(31_000)  # its lease
+    assert found.slots == 4
+    for group in ("g", "h"):
+        bench.take(found, group)
+    assert bench.store.verify(found) == []
+    assert [one[:9] for one in places(bench.store, found) if one[0] != "line"] == (
+        [one[:9] for one in before if one[0] != "line"]
+    )
+
+
+def test_a_topic_is_declared_as_it_was_is_or_will_be(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    after = grown(bench, topic, 8)
+    for slots in (2, 4, 8):
+        found = bench.store.declare(Topic(topic.name, "stream", slots, retain="2h"))
+        assert (found.slots, found.growth, found.retain_ms) == (8, Growth(first=6), 7_200_000)
+        assert bench.store.topic(topic.name) == found
+    for slots in (1, 16):
+        with pytest.raises(TopicMismatch):
+            bench.store.declare(Topic(topic.name, "stream", slots))
+    assert after.growth == Growth(first=6)
+    other = bench.another()
+    assert other.declare(Topic(topic.name, "stream", 2)).slots == 8
+
+
+@pytest.mark.parametrize("slots", [1, 3, 5, 4096])
+def test_slots_are_only_doubled(bench: Bench, slots: int) -> None:
+    topic = bench.topic("stream", slots=2)
+    with pytest.raises(BadOption):
+        doubling(bench, topic).begin(slots)
+
+
+def test_a_group_that_subscribes_or_goes_meanwhile_is_there_or_not_afterwards(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("stream", "g", "h", slots=2)
+    for number in range(6):
+        bench.publish(topic, number, f"k{number}")
+
+    class Busy(Dying):
+        """Others subscribe and drop groups once the log was begun to be copied."""
+
+        done = False
+
+        def __getattr__(self, name: str) -> Any:
+            if name == "read_log" and not self.done:
+                self.done = True
+                self._store.subscribe(topic, "late")
+                self._store.drop_group(topic, "h")
+            return super().__getattr__(name)
+
+    grower = doubling(bench, topic, Busy(bench.store, 10**6))
+    after = grower.finish(grower.begin(4))
+    assert bench.store.groups(after) == ["g", "late"]
+    for group in ("g", "late"):
+        bench.take(after, group)
+        assert sorted(bench.bodies(after, group)) == [0, 1, 2, 3, 4, 5]
+    bench.store.drop_group(after, "late")
+    assert bench.store.groups(after) == ["g"]
+    assert bench.store.subscribe(after, "new") is True
+    bench.take(after, "new")
+    assert sorted(bench.bodies(after, "new")) == [0, 1, 2, 3, 4, 5]
+
+
+def test_what_no_group_has_claimed_goes_to_the_first_one(bench: Bench) -> None:
+    topic = bench.topic("delay", slots=2)
+    for number in range(6):
+        bench.publish(topic, number, f"k{number}")
+    after = grown(bench, topic, 4)
+    bench.store.subscribe(after, "first")
+    bench.take(after, "first")
+    assert sorted(bench.bodies(after, "first")) == [0, 1, 2, 3, 4, 5]
+    bench.store.subscribe(after, "second")
+    bench.take(after, "second")
+    assert bench.bodies(after, "second") == []
+
+
+@pytest.mark.promise(3)
+def test_a_late_group_and_a_seek_find_the_log_of_a_grown_topic_in_order(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    for number in range(40):
+        bench.publish(topic, number, f"k{number % 5}")
+    bench.ack(topic, *bench.got(topic))
+    after = grown(bench, topic, 4)
+    assert bench.got(after) == []
+    for number in range(40, 60):
+        bench.publish(after, number, f"k{number % 5}")
+    bench.store.subscribe(after, "late")
+    bench.take(after, "late")
+    assert in_order(bench, after, "late") == list(range(60))
+    assert in_order(bench, after, "g") == list(range(40, 60))
+    bench.store.seek(after, "g", bench.store.offsets_at(after, 0))
+    bench.take(after, "g")
+    assert in_order(bench, after, "g") == list(range(60))
+
+
+def in_order(bench: Bench, topic: Topic, group: str) -> list[int]:
+    """The bodies that a group gets, sorted, each key's in order."""
+    got = defaultdict(list)
+    for one in bench.got(topic, group):
+        got[one.key].append(body_of(one))
+        bench.ack(topic, one, group=group)
+    assert all(some == sorted(some) for some in got.values()), got
+    return sorted(each for some in got.values() for each in some)
+
+
+def test_a_deleted_topic_that_had_grown_leaves_nothing(bench: Bench) -> None:
+    topic = filled(bench, "stream")
+    after = grown(bench, topic, 4)
+    while not bench.store.delete(after):
+        pass
+    assert bench.store.topic(topic.name) is None
+    bench.store.declare(topic)
+    assert bench.store.topic(topic.name) == topic
+    bench.store.subscribe(topic, "g")
+    bench.take(topic)
+    assert bench.got(topic) == []
+    bench.publish(topic, 1, "k1")
+    assert bench.bodies(topic) == [1]
+    assert isinstance(bench.store, ModelStore) or bench.store.verify(topic) == []

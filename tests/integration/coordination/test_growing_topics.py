@@ -1,0 +1,128 @@
+"""A topic grows while several workers share its slots, on every coordinator there is."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from eventually import eventually
+from redis_servers import RedisServer
+from sharing import GROUP, Shop
+
+from qframe import Message, Outgoing, Topic
+from qframe.stores.doubling import Doubling
+
+SLOTS = 4
+KEYS = [f"k{number}" for number in range(64)]
+
+Open = Callable[..., Shop]
+
+
+@pytest.fixture(params=["sqlite", "redis", "sqlite+zookeeper", "redis+zookeeper"])
+def shop(
+    request: pytest.FixtureRequest, tmp_path: Path, redis_server: RedisServer
+) -> Iterator[Open]:
+    """Makes workers of one store and coordinator."""
+    store, _, coordinator = request.param.partition("+")
+    url = redis_server.url if store == "redis" else f"sqlite:///{tmp_path / 'shop.db'}"
+    where = request.getfixturevalue("zookeeper").url if coordinator else ""
+    namespace = f"grow-{tmp_path.name}"[-60:]
+
+    def make(topic: Topic, handle: Callable[[Message], None], **options: Any) -> Shop:
+        return Shop(url, where, namespace, topic, handle, **options)
+
+    return make
+
+
+def grow(shop: Shop, slots: int) -> Topic:
+    """Doubles the topic of a worker's app until it has so many slots; returns it."""
+
+    def owned(topic: Topic, group: str) -> set[int]:
+        coordinator = shop.app.parts.opened.coordinator
+        assert coordinator is not None
+        return set(coordinator.roster(topic, group).owners)
+
+    doubling = Doubling(shop.app.store, shop.topic.name, owned=owned, pause=time.sleep)
+    return doubling.finish(doubling.begin(slots))
+
+
+@pytest.mark.promise(1, 3, 4)
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_workers_share_a_topics_slots_while_it_grows_and_keys_keep_their_order(
+    shop: Open, kind: str
+) -> None:
+    topic = Topic("t", kind=kind, slots=SLOTS)
+    seen: list[tuple[str, int]] = []
+    running: set[str] = set()
+    overlaps: list[str] = []
+
+    def handle(message: Message) -> None:
+        key = message.key or ""
+        if key in running:
+            overlaps.append(key)
+        running.add(key)
+        seen.append((key, message.body))
+        running.discard(key)
+
+    ended = threading.Event()
+    published: list[int] = []
+
+    def publish() -> None:
+        while not ended.is_set():
+            first = len(published)
+            numbers = range(first, first + len(KEYS))
+            first_app.publish_many(
+                topic, [Outgoing(number, key=KEYS[number % len(KEYS)]) for number in numbers]
+            )
+            published.extend(numbers)
+            ended.wait(0.02)
+
+    with shop(topic, handle) as first, shop(topic, handle) as second:
+        first_app = first.app
+        eventually(lambda: first.shares == [SLOTS // 2] * 2)
+        publisher = threading.Thread(target=publish)
+        publisher.start()
+        try:
+            grown = grow(first, 2 * SLOTS)
+        finally:
+            ended.set()
+            publisher.join(60)
+        assert (grown.slots, grown.growth.first) == (2 * SLOTS, SLOTS)
+        eventually(lambda: len(seen) == len(published))
+        eventually(lambda: first.shares == [SLOTS] * 2)
+        assert sorted(first.roster.owners) == list(grown.all_slots)
+        assert first.app.store.verify(topic) == []
+        for worker in (first, second):
+            assert worker.events["topic.grown"] == SLOTS
+            assert worker.events["delivery.stale"] == worker.events["slot.lost"] == 0
+            assert worker.failure is None
+    assert overlaps == []
+    assert sorted(body for _, body in seen) == published
+    for key in KEYS:
+        bodies = [body for each, body in seen if each == key]
+        assert bodies == sorted(bodies)
+
+
+def test_a_worker_that_starts_with_an_older_count_serves_all_slots_of_a_topic_that_has_grown(
+    shop: Open,
+) -> None:
+    topic = Topic("t", kind="ordered", slots=SLOTS)
+    seen: list[int] = []
+
+    def handle(message: Message) -> None:
+        seen.append(message.body)
+
+    with shop(topic, handle) as first:
+        grow(first, 4 * SLOTS)
+        eventually(lambda: first.shares == [4 * SLOTS])
+    with shop(Topic("t", kind="ordered", slots=SLOTS), handle) as again:
+        eventually(lambda: again.shares == [4 * SLOTS])
+        messages = [Outgoing(number, key=key) for number, key in enumerate(KEYS)]
+        again.app.publish_many(again.topic, messages)
+        eventually(lambda: sorted(seen) == list(range(len(KEYS))))
+        assert again.events["slot.refused"] == 0
+    assert GROUP in again.app.store.groups(topic)

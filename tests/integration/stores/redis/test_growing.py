@@ -1,0 +1,294 @@
+"""A topic that grows on a Redis server: what is in slot 0 alone, who waits, what is left over."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+from bench import Bench
+from servers import RedisServer
+
+from qframe.errors import StoreDamaged, UnknownGroup
+from qframe.outcomes import Moved
+from qframe.stores.base import Store
+from qframe.stores.doubling import Doubling
+from qframe.stores.redis.store import RedisStore
+from qframe.stores.types import SlotsClosed
+from qframe.topic import Topic
+
+HOUR_MS = 3_600_000
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RedisServer]:
+    with RedisServer(tmp_path_factory.mktemp("growing")) as server:
+        yield server
+
+
+@pytest.fixture
+def bench(server: RedisServer, request: pytest.FixtureRequest) -> Iterator[Bench]:
+    def opened(namespace: str) -> RedisStore:
+        return RedisStore(server.url, namespace=f"{namespace}-{id(request)}")
+
+    bench = Bench(opened, lambda ms: None, "topic")
+    yield bench
+    bench.check()
+    bench.close()
+
+
+def doubling(store: Store, topic: Topic) -> Doubling:
+    return Doubling(store, topic.name, owned=lambda *_: (), pause=lambda _: None)
+
+
+def grown(bench: Bench, topic: Topic, slots: int) -> Topic:
+    one = doubling(bench.store, topic)
+    return one.finish(one.begin(slots))
+
+
+class Waiting:
+    """In place of a role's pause: counts, and does something at the n-th."""
+
+    def __init__(self, count: int, then: Callable[[], Any]) -> None:
+        self.left = count
+        self._then = then
+
+    def wait(self, _: float) -> None:
+        self.left -= 1
+        if self.left == 0:
+            self._then()
+
+
+def waiting(store: Store, count: int, then: Callable[[], Any]) -> Waiting:
+    """Has a store do something while it waits for a slot to be split."""
+    found = Waiting(count, then)
+    assert isinstance(store, RedisStore)
+    store._pause = found  # type: ignore[assignment]
+    return found
+
+
+def stored(bench: Bench, topic: Topic) -> bytes:
+    """What stands before the options in the hash of topics."""
+    store = bench.store
+    assert isinstance(store, RedisStore)
+    value = store._redis.ask(f"qf:{{{store.namespace}}}:topics".encode(), "HGET", topic.name)
+    return bytes(value.rpartition(b" {")[0])
+
+
+def all_keys(server: RedisServer, store: Store) -> set[str]:
+    with server.client() as client:
+        keys = client.scan_iter(f"qf:{{{store.namespace}*", count=1000)
+        return {key.decode() for key in keys}
+
+
+def test_the_growth_stands_beside_the_kind_once_there_is_any(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    assert stored(bench, topic) == b"stream 2"
+    one = doubling(bench.store, topic)
+    begun = one.begin(4)
+    assert stored(bench, topic) == b"stream 2,0,0,0,4,%d" % begun.growth.until_ms
+    one.finish(begun)
+    assert stored(bench, topic) == b"stream 4,2,0,0,0,0"
+
+
+@pytest.mark.parametrize("kind", ["ordered", "delay"])
+def test_slot_0_decides_who_gets_what_was_kept_when_it_is_split(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, slots=2)
+    for number in range(8):
+        bench.publish(topic, number, f"k{number}")
+    after = grown(bench, topic, 4)
+    store = bench.store
+    assert store.subscribe(after, "a", beside=["b"]) is True
+    assert store.subscribe(after, "late") is True
+    assert store.subscribe(after, "a") is False
+    for group, count in (("a", 8), ("b", 8), ("late", 0)):
+        bench.take(after, group)
+        assert len(bench.bodies(after, group)) == count
+    assert store.groups(after) == ["a", "b", "late"]
+    for group in ("a", "b", "late"):
+        assert store.drop_group(after, group) is True
+        assert store.drop_group(after, group) is False
+    bench.publish(after, "new", "k")
+    assert store.subscribe(after, "first") is True  # nothing is claimed any more
+    bench.take(after, "first")
+    assert bench.bodies(after, "first") == ["new"]
+
+
+def test_what_a_group_has_in_slot_0_alone_stays_there_when_it_is_split(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=1)
+    store = bench.store
+    birth = store.birth(topic)
+    version = store.heartbeat(topic, "g", "m", HOUR_MS)
+    store.tune(topic, "g", {"threads": "4"})
+    store.report(topic, "g", "w", "{}")
+    store.draw(topic, "g", 3, rate=1, per_ms=HOUR_MS, burst=10)
+    after = grown(bench, topic, 4)
+    assert [*after.all_slots] == [3, 4, 5, 6]
+    assert store.birth(after) == birth
+    assert store.heartbeat(after, "g", "m", HOUR_MS) == version
+    assert store.claim(after, "g", "m", {3: "e" * 16}) == [3]
+    assert store.tunings([(after, "g")]) == [{"threads": "4"}]
+    assert [each.worker for each in store.reports(after, "g")] == ["w"]
+    assert store.draw(after, "g", 8, rate=1, per_ms=HOUR_MS, burst=10).granted == 7
+    store.drop_group(after, "g")
+    with pytest.raises(UnknownGroup):
+        store.heartbeat(after, "g", "m", HOUR_MS)
+    assert store.tunings([(after, "g")]) == [{}]
+
+
+def test_a_group_expires_in_a_topic_whose_first_slot_was_split(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=1)
+    bench.store.subscribe(topic, "before", expires_ms=0)
+    after = grown(bench, topic, 2)
+    bench.store.subscribe(after, "brief", expires_ms=0)
+    bench.store.subscribe(after, "long", expires_ms=HOUR_MS)
+    assert bench.store.groups(after) == ["before", "brief", "g", "long"]
+    assert bench.store.sweep(after) > 0
+    assert bench.store.groups(after) == ["g", "long"]
+    assert {one.group for one in bench.store.stats(after)} == {"g", "long"}
+    assert bench.store.verify(after) == []
+
+
+def closed(bench: Bench, kind: str) -> tuple[Topic, Callable[[], Topic]]:
+    """A topic whose slot 0 is closed, and what splits it."""
+    topic = bench.topic(kind, "g", slots=1)
+    for number in range(4):
+        bench.publish(topic, number, f"k{number}", delay_ms=HOUR_MS)
+    one = doubling(bench.store, topic)
+    begun = one.begin(2)
+    bench.store.close_slot(topic, 0)
+    return topic, lambda: one.finish(begun)
+
+
+ACTS: list[tuple[str, str, Callable[[Store, Topic], Any], Any]] = [
+    ("edit", "delay", lambda store, topic: store.edit(topic, "k1", due_ms=5), Moved.DONE),
+    ("cancel", "delay", lambda store, topic: store.cancel(topic, "k1"), Moved.DONE),
+    ("subscribe", "delay", lambda store, topic: store.subscribe(topic, "new"), True),
+    ("subscribe again", "delay", lambda store, topic: store.subscribe(topic, "g"), False),
+    ("drop_group", "delay", lambda store, topic: store.drop_group(topic, "g"), True),
+    ("drop_group of a stream", "stream", lambda store, topic: store.drop_group(topic, "g"), True),
+    ("subscribe to a stream", "stream", lambda store, topic: store.subscribe(topic, "new"), True),
+]
+
+
+@pytest.mark.parametrize(("name", "kind", "act", "said"), ACTS, ids=[each[0] for each in ACTS])
+def test_what_meets_a_closed_slot_is_done_once_that_is_split(
+    bench: Bench, name: str, kind: str, act: Callable[[Store, Topic], Any], said: Any
+) -> None:
+    topic, split = closed(bench, kind)
+    other = bench.another()
+    pause = waiting(other, 3, split)
+    assert act(other, topic) == said, name
+    assert pause.left == 0
+    [after] = other.latest([topic])
+    assert after is not None
+    assert [*after.all_slots] == [1, 2]
+    assert other.verify(after) == []
+    assert len(other.groups(after)) == {"drop_group": 0, "subscribe": 2}.get(name.split()[0], 1) - (
+        name == "subscribe again"
+    )
+
+
+def test_the_head_of_a_slot_that_was_split_is_absent(bench: Bench) -> None:
+    topic, split = closed(bench, "delay")
+    [record] = bench.store.first_of_key(topic, "g", "k1")
+    other = bench.another()
+    waiting(other, 2, split)
+    assert other.hasten(topic, "g", 0, "k1", record.seq or 0) == Moved.ABSENT
+    [after] = other.latest([topic])
+    assert after is not None
+    [moved] = other.first_of_key(after, "g", "k1")
+    assert other.hasten(after, "g", moved.slot, "k1", moved.seq or 0) == Moved.DONE
+
+
+def test_a_dead_letter_is_retried_once_where_some_slots_are_closed(bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", slots=2)
+    for number in range(12):
+        bench.publish(topic, number, f"k{number}")
+    bench.kill(topic, *bench.got(topic))
+    one = doubling(bench.store, topic)
+    begun = one.begin(4)
+    bench.store.close_slot(topic, 0)
+    other = bench.another()
+    waiting(other, 1, lambda: one.finish(begun))
+    assert other.retry_dead(topic, "g") == 12
+    [after] = other.latest([topic])
+    assert after is not None
+    bench.take(after)
+    assert sorted(bench.bodies(after)) == list(range(12))
+
+
+def test_a_publish_is_told_of_the_slots_that_are_closed(bench: Bench) -> None:
+    topic = bench.topic("delay", "g", slots=2)
+    bench.store.close_slot(topic, 0)
+    entries = [bench.entry(topic, number, f"k{number}", id=f"m-{number}") for number in range(6)]
+    entries += entries[:2]  # some ids come again
+    with pytest.raises(SlotsClosed) as raised:
+        bench.store.publish(topic, entries)
+    assert raised.value.outcomes == [
+        None if entry.slot == 0 else "stored" if place < 6 else "duplicate"
+        for place, entry in enumerate(entries)
+    ]
+    [refused, *_] = [entry for entry in entries if entry.slot == 0]
+    with pytest.raises(SlotsClosed) as raised:
+        bench.store.publish(topic, [refused])
+    assert raised.value.outcomes == [None]
+    bench.topics.remove(topic)
+
+
+def test_other_errors_come_before_a_refusal(server: RedisServer, bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    bench.store.close_slot(topic, 0)
+    with server.client() as client:
+        client.set(f"qf:{{{bench.store.namespace}:{topic.name}:1}}:log", "no log")
+    entries = [bench.entry(topic, number, f"k{number}") for number in range(6)]
+    assert {entry.slot for entry in entries} == {0, 1}
+    with pytest.raises(StoreDamaged):
+        bench.store.publish(topic, entries)
+    bench.topics.remove(topic)
+
+
+def test_a_slot_that_was_split_keeps_only_what_fences(server: RedisServer, bench: Bench) -> None:
+    topic = bench.topic("ordered", "g", slots=2)
+    for number in range(20):
+        bench.publish(topic, number, f"k{number % 4}")
+    bench.got(topic, limit=3)
+    grown(bench, topic, 4)
+    prefix = f"qf:{{{bench.store.namespace}:{topic.name}:"
+    left = {key.removeprefix(prefix) for key in all_keys(server, bench.store)}
+    for slot in (0, 1):
+        found = {key.partition("}:")[2] for key in left if key.startswith(f"{slot}}}:")}
+        assert found - {"claimed", "expiries"} == {"closed", "groups", "g:g:cursor"}
+    assert not [key for key in left if key.endswith("opened")]
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "merge"])
+@pytest.mark.parametrize("is_whole", [True, False])
+def test_a_deleted_topic_that_grew_leaves_no_key(
+    server: RedisServer, bench: Bench, kind: str, is_whole: bool
+) -> None:
+    topic = bench.topic(kind, "g", "h", slots=2)
+    for number in range(20):
+        bench.publish(topic, number, f"k{number % 8}")
+    bench.got(topic, limit=3)
+    one = doubling(bench.store, topic)
+    begun = one.begin(8)
+    after = one.finish(begun) if is_whole else one._split_next(begun)
+    bench.store.drop_group(after, "h")
+    if not is_whole:
+        bench.store.close_slot(after, 1)
+        bench.store.open_slot(after, 5, 1, "a token")
+    while not bench.store.delete(after):
+        pass
+    assert all_keys(server, bench.store) == set()
+    bench.topics.remove(topic)
+
+
+def test_a_store_knows_of_a_growth_from_the_moment_when_it_looks(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    other = bench.another()
+    assert [*other.epochs(topic, "g")] == [0, 1]
+    after = grown(bench, topic, 4)
+    assert [*other.epochs(topic, "g")] == [0, 1]  # it has not looked
+    assert other.latest([topic, Topic("absent")]) == [after, None]
+    assert [*other.epochs(topic, "g")] == [2, 3, 4, 5]
