@@ -10,7 +10,7 @@ and a script can make their names. `qf:{namespace}:topics` is a hash of what is 
     asleep     somebody waits for the bell         gaps          member; by name; by when it passes
     expiries   groups that expire, by when they are dropped
     closed     it is being split in two, or was
-    opened     the token of who makes it, before it is in use
+    opened     the token of who makes it, before it is in use; empty from then on
     birth      in slot 0, a name of what is here: another one once it was lost
 
 Per slot and group, after `g:<group>:` (what no group has claimed stands under an empty name):

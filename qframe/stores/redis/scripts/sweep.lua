@@ -54,7 +54,7 @@ for _, name in ipairs(names) do
     removed = removed + #over
   end
 end
-if kind ~= 'stream' or removed >= limit then
+if kind ~= 'stream' or past == '1' or removed >= limit then
   return removed
 end
 local first = tonumber(redis.call('GET', slot .. 'first') or 0)
