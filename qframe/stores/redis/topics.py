@@ -85,10 +85,11 @@ class RedisTopics(RedisRole, Topics):
         return done
 
     def _noted(self, name: str, topic: Topic | None) -> Topic | None:
-        """Notes how a topic stands in the store now; returns it."""
-        if topic is None:
-            self._known_keys.pop(name, None)
-        elif name in self._known_keys:
+        """Notes how a topic stands in the store now; returns it.
+
+        One that is gone keeps its keys here: a worker is told that it has no such group.
+        """
+        if topic is not None and name in self._known_keys:
             self._remembered(topic)
         return topic
 
