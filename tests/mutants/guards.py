@@ -155,9 +155,9 @@ GUARDS: Final = [
     ),
     Mutant(
         "a topic that is deleted while it is declared is not there then",
-        "stores/sql/topics.py",
-        '    .with_for_update(),\n    "ns n",\n)  # who deletes',
-        '    ,\n    "ns n",\n)  # who deletes',
+        "stores/sql/topic_ref.py",
+        "    ).with_for_update(of=topics),\n",
+        "    ),\n",
         inside("postgres"),
     ),
     Mutant(
