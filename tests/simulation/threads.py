@@ -315,6 +315,7 @@ def _in_place_of(value: object) -> object | None:
 PLACES = (
     "qframe.runtime", "qframe.coordination", "qframe.service", "qframe.idempotency",
     "qframe.retry", "qframe.roster", "qframe.codec", "qframe.outbox", "qframe.producing",
+    "qframe.stores.splitting",
 )  # fmt: skip
 
 
@@ -330,6 +331,8 @@ SELDOM = (
 A tick is no longer than a token of a shared rate is good: a message that waits for one would find
 none for ever.
 """
+SOON = ("qframe.stores.doubling", "LEASE_MS", 5_000)
+"""The lease of who sees to a growth: shorter, a run need not wait half a minute for the next."""
 UNTOLD = ("qframe.runtime.handler.retry_policy", "_traced", lambda error, write: "as planned")
 """Tracebacks of planned errors: to write them takes longer than to handle their messages."""
 
@@ -348,7 +351,7 @@ def simulated() -> Iterator[None]:
             if instead is not None:
                 before.append((module, attribute, value))
                 setattr(module, attribute, instead)
-    for name, attribute, instead in [*SELDOM, UNTOLD]:
+    for name, attribute, instead in [*SELDOM, SOON, UNTOLD]:
         before.append((sys.modules[name], attribute, getattr(sys.modules[name], attribute)))
         setattr(sys.modules[name], attribute, instead)
     gc.collect()
