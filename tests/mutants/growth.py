@@ -28,7 +28,9 @@ GROWTH: Final = [
     Mutant(
         "what came while a slot was handed over stays behind",
         SPLITTING,
-        "        if not topic.has_subjects:\n            while self._copy_log():\n                pass\n"
+        "        if not topic.has_subjects:\n"
+        "            while self._copy_log():\n"
+        "                pass\n"
         "        self._copy_marks(since_ms)\n",
         "        self._copy_marks(since_ms)\n",
         TOPICS,
