@@ -212,6 +212,14 @@ class Redis:
         """How many connections have broken so far: a server may have come back with less."""
         return self._servers.breaks
 
+    @property
+    def is_one(self) -> bool:
+        """Whether one server has all keys, so that each listener hears all that scripts publish.
+
+        What a script publishes on a cluster tells it only of those who listen to the same node.
+        """
+        return self._servers.is_one
+
     def reconnect(self) -> None:
         """Closes what is open and finds servers anew."""
         with suppress(*FAILURES):

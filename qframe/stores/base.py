@@ -38,6 +38,7 @@ from qframe.stores.types import (
     RenewResult,
     RevokeResult,
     Settlement,
+    Standing,
     WorkerReport,
 )
 from qframe.topic import Topic
@@ -121,6 +122,7 @@ class Pulling(Protocol):
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
+        standing: Standing | None = None,
     ) -> PullResult:
         """Hands out what is due, as described above, under `receipt`.
 
@@ -128,6 +130,9 @@ class Pulling(Protocol):
         sequence gaps whose time has passed are passed, lost leases are taken back. A stream's
         delivery from the line bears the receipt of its window, which is this one if the window
         was empty.
+
+        With `standing` it stands in the slots that it leaves quiet, if the store can do that: the
+        bell at its address brings the replies.
         """
 
     def renew(
