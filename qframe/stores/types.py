@@ -116,7 +116,7 @@ class PullRequest(NamedTuple):
     position: int | None = None
 
 
-class Standing(NamedTuple):
+class StandingTerms(NamedTuple):
     """Has a pull stand in the slots that it leaves quiet.
 
     The first message that comes into such a slot, alone, is handed out as it is published, and the
@@ -131,7 +131,7 @@ class Standing(NamedTuple):
     receipt: str
 
 
-NOT_STANDING = Standing("", "")
+NOT_STANDING = StandingTerms("", "")
 
 
 class PullTerms(NamedTuple):
@@ -149,7 +149,7 @@ class PullTerms(NamedTuple):
     lease_ms: int
     max_attempts: int
     run: int
-    standing: Standing = NOT_STANDING
+    standing: StandingTerms = NOT_STANDING
 
 
 class LateReply(NamedTuple):
@@ -158,7 +158,7 @@ class LateReply(NamedTuple):
     Attributes:
         slot: where it stood.
         epoch: under which epoch.
-        receipt: that of its `Standing`.
+        receipt: that of its `StandingTerms`.
         delivery: what is handed out; None where it cannot be read.
     """
 

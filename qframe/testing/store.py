@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qframe.clock import Clock
 from qframe.outcomes import Outcome, Settled
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest, PullResult, Settlement, Standing
+from qframe.stores.types import Entry, PullRequest, PullResult, Settlement, StandingTerms
 from qframe.testing.journal import Journal
 from qframe.topic import Topic
 
@@ -42,7 +42,7 @@ class JournalledStore(ModelStore):
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
-        standing: Standing | None = None,
+        standing: StandingTerms | None = None,
     ) -> PullResult:
         """Hands out what is due."""
         pulled = super().pull(

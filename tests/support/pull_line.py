@@ -117,6 +117,7 @@ class Line:
             self.topic, "g", [PullRequest(slot, epoch, 1)], receipt=own, lease_ms=30_000,
             max_attempts=9,
         ).deliveries  # fmt: skip
+        rings(self)
         if arrives and self.replies is not None:
             self.replies.append(LateReply(slot, epoch, receipt, one))
             rings(self, slot)

@@ -25,7 +25,7 @@ from qframe.stores.types import (
     PullTerms,
     RenewResult,
     RevokeResult,
-    Standing,
+    StandingTerms,
 )
 from qframe.topic import Topic
 
@@ -44,7 +44,7 @@ class ModelPulling(ModelRole, Pulling):
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
-        standing: Standing | None = None,
+        standing: StandingTerms | None = None,
     ) -> PullResult:
         terms = PullTerms(receipt, lease_ms, max_attempts, run)
         with self._lock:

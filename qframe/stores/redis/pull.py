@@ -27,7 +27,7 @@ from qframe.stores.types import (
     PullTerms,
     RenewResult,
     RevokeResult,
-    Standing,
+    StandingTerms,
 )
 from qframe.topic import Kind, Topic
 
@@ -48,7 +48,7 @@ class RedisPulling(RedisRole, Pulling):
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
-        standing: Standing | None = None,
+        standing: StandingTerms | None = None,
     ) -> PullResult:
         terms = PullTerms(receipt, lease_ms, max_attempts, run, standing or NOT_STANDING)
         keys, now = self._keys(topic), self._now()

@@ -10,7 +10,7 @@
 -- Reply: a letter for each item: s stored, d duplicate, f full. The error CLOSED if the slot is
 --   being split, or was: none of it is stored.
 -- Cost: 7 commands for all that is due now; 2 for each item that is delayed; with a limit 3, and 2
---   for each group; 2 to ring; 3 for each pull that stands there and is answered.
+--   for each group; 3 for each pull that stands there and is answered; 2 to ring.
 -- Promise: one atomic step; an item whose mark is remembered adds nothing.
 local slot = KEYS[1]
 local given, window, limit, mark = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]

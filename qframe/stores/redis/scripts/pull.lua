@@ -8,8 +8,8 @@
 -- Reply: [0, next due (ms from now; -1 never), dead, lost, gaps, items]; items are flat: subject,
 --   head's value, attempt, lost. [-1] if the epoch is another now, [-2] if there is no such group.
 -- Cost: 14 commands, 10 where the limit is reached or nothing is due; for ordered 3 more, 1 for
---   each subject and 3 for each further chunk of them; 1 where it stands; some for what is lost or
---   promoted.
+--   each subject and 3 for each further chunk of them; one where it stands; some for what is lost
+--   or promoted.
 -- Promise: one atomic step; nothing before its time, nothing under an epoch that has passed.
 local slot = KEYS[1]
 local given, kind, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4], ARGV[5]

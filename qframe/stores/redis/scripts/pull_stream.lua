@@ -11,8 +11,8 @@
 --   are skipped: those are parked. [-1] if the epoch is another now, [-2] if there is no such
 --   group.
 -- Cost: 5 commands; up to 14 more where something has left the line or is to join it, and for what
---   joins 2, and 2 for each; 1 where it stands. Where the group keeps order and something has left the line 5 more, 1
---   for each 16 entries of the log, and 4 to 6 for each key that is parked.
+--   joins 2, and 2 for each; one where it stands. Where the group keeps order and something has
+--   left the line 5 more, 1 for each 16 entries of the log, and 4 to 6 for each key that is parked.
 -- Promise: one atomic step; one write of the cursor, however many messages.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
