@@ -50,20 +50,6 @@ STORES: Final = [
         conforms("bell", "redis", "revoked"),
     ),
     Mutant(
-        "Redis hands a message to a pull whose epoch has passed",
-        "stores/redis/scripts/publish_subjects.lua",
-        "redis.call('HGET', group.cursor, 'epoch') ~= pull.epoch",
-        "false",
-        conforms("standing", "redis", "epoch"),
-    ),
-    Mutant(
-        "Redis hands a message of a line to a pull whose epoch has passed",
-        "stores/redis/scripts/publish_stream.lua",
-        "cursor[1] ~= pull.epoch or ",
-        "",
-        conforms("standing", "redis", "epoch"),
-    ),
-    Mutant(
         "Redis hands a message out where nobody listens",
         "stores/redis/scripts/parts/answer.lua",
         "envelope) > 0\n",
