@@ -108,7 +108,12 @@ def test_a_good_history_passes() -> None:
         ("1:T@a/1 2:s@a/0 3:f@a 20:T1@b/2 21:s@b/0 30:th@a 31:lost@a 33:e@a/0", FROZEN),
     ],
     ids=[
-        "frozen", "cut off", "killed", "in doubt", "frozen at some time", "all stood still",
+        "frozen",
+        "cut off",
+        "killed",
+        "in doubt",
+        "frozen at some time",
+        "all stood still",
         "frozen, and its slot was split",
     ],
 )
