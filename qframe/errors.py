@@ -99,7 +99,7 @@ class UnknownGroup(BadInput):
 
 
 class TopicMismatch(BadInput):
-    """Raised when a topic is declared with another kind or slot count than it was first."""
+    """Raised when a topic is declared with another kind, or a slot count that it never had."""
 
     def __init__(self, name: str, what: str, declared: object, asked: object) -> None:
         super().__init__(

@@ -188,7 +188,7 @@ class QFrame(PublishMethods):
         """Makes a topic known to the store, and the groups of the app's consumers collect from it.
 
         Raises:
-            TopicMismatch: if it was declared with another kind or slot count.
+            TopicMismatch: if it was declared with another kind, or never had that slot count.
         """
         return self.parts.catalog().declare(topic)
 

@@ -180,6 +180,15 @@ def test_a_scan_goes_on_from_its_place_and_refuses_another(bench: Bench) -> None
         bench.store.scan(topic, "nonsense", 10)
 
 
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_a_page_of_a_backlog_has_what_it_looked_at(bench: Bench, kind: str) -> None:
+    topic = bench.topic(kind, "g", slots=2)
+    for number in range(1200):
+        bench.publish(topic, number, f"k{number}", id=f"m{number}")
+    page = bench.store.scan(topic, None, 300)
+    assert len(page.records) == page.looked >= 300
+
+
 def test_a_scan_of_a_topic_without_a_group_sees_what_is_kept(bench: Bench) -> None:
     for kind in ("stream", "ordered"):
         topic = bench.topic(kind)

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
-from heapq import heappop, heappush
+from heapq import heappop, heappush, heappushpop
 from random import Random
 from typing import Any
 
 from greenlet import GreenletExit, getcurrent, greenlet
 
 MOST_STEPS = 400_000
+Entry = tuple[float, int, Any, int, Any]
+"""Of the heap: when, its number, a task and its token, or an action, and what it is told."""
 OFTEN = 40
 """At every so many locks a task is made to wait, as a thread is whose turn is over."""
 
@@ -34,6 +36,7 @@ class Process:
         dead: whether it was killed, or has ended.
         frozen_until: until when none of its tasks goes on.
         jumped_ms: how far its wall clock was set, forward or back.
+        monotonic_s: its monotonic clock.
     """
 
     def __init__(self, name: str, scheduler: Scheduler, rate: float = 1.0) -> None:
@@ -44,14 +47,12 @@ class Process:
         self.frozen_until = 0.0
         self.jumped_ms = 0
         self.tasks: list[Task] = []
-
-    # Its clock.
+        # Thousands of looks at it in a run: so it looks nothing up but the time.
+        self.monotonic_s: Callable[[], float] = lambda: 1000.0 + scheduler.now * rate
 
     def now_ms(self) -> int:
+        """Its wall clock."""
         return 1_700_000_000_000 + self.jumped_ms + int(self.scheduler.now * self.rate * 1000)
-
-    def monotonic_s(self) -> float:
-        return 1000.0 + self.scheduler.now * self.rate
 
 
 class Task:
@@ -110,7 +111,7 @@ class Scheduler:
         self.random = Random(f"{seed}/turns")
         self._draw = self.random.random
         self.hub = getcurrent()
-        self._heap: list[tuple[float, int, Any, int, bool]] = []
+        self._heap: list[Entry] = []
         self._pushed = 0
         self._woken = False
         self.left = OFTEN
@@ -147,14 +148,15 @@ class Scheduler:
         if process.dead:
             raise GreenletExit
         task.waits = True
+        entry = None
         if timeout_s is not None:
             until = self.now + self._draw() * 1e-4
             if timeout_s > 0:
                 until += timeout_s / process.rate
             self._pushed = number = self._pushed + 1
-            heappush(self._heap, (until, number, task, task.token, False))
+            entry = until, number, task, task.token, False
         # The next turn is given away without the hub, if it is a task's.
-        following = self._next_task()
+        following = self._next_task(entry)
         if following is task:
             woken = self._woken
         elif following is not None:
@@ -165,28 +167,40 @@ class Scheduler:
             raise GreenletExit
         return woken
 
-    def _next_task(self) -> Task | None:
-        """Begins the next turn, and returns whose it is; None if an action comes first, or none."""
+    def _next_task(self, entry: Entry | None = None) -> Task | None:
+        """Begins the next turn, and returns whose it is; None if an action comes first, or none.
+
+        Args:
+            entry: what is to come into the heap before that.
+        """
         heap = self._heap
         if self.steps > self._most_steps or self.failure is not None:
+            if entry is not None:
+                heappush(heap, entry)
             return None
-        while heap:
-            at, number, task, token, woken = entry = heappop(heap)
+        if entry is not None:
+            entry = heappushpop(heap, entry)
+        elif heap:
+            entry = heappop(heap)
+        while entry is not None:
+            at, number, task, token, woken = entry
             if token == ANYWHERE:
                 if at > self.now:
                     self.now = at
                 self.current = None
                 task = task(woken)
                 if task is None or not task.waits:
+                    entry = heappop(heap) if heap else None
                     continue
                 token, woken = task.token, True
             elif token == IN_HUB:
                 heappush(heap, entry)
                 return None
             elif token != task.token:
+                entry = heappop(heap) if heap else None
                 continue
             if (frozen_until := task.process.frozen_until) > at:
-                heappush(heap, (frozen_until, number, task, token, woken))
+                entry = heappushpop(heap, (frozen_until, number, task, token, woken))
                 continue
             if at > self.now:
                 self.now = at

@@ -102,6 +102,7 @@ class StoreClock:
 
     def __init__(self, process: Process) -> None:
         self._process = process
+        self._read = process.now_ms
         self.stands_until = 0.0
         self.stood_at_ms = 0
 
@@ -110,13 +111,13 @@ class StoreClock:
         self.stands_until = self._process.scheduler.now + seconds
 
     def now_ms(self) -> int:
-        process = self._process
         if self.stands_until:
+            process = self._process
             if process.scheduler.now < self.stands_until:
                 return self.stood_at_ms
             self.stands_until = 0.0  # it has stood still, and stays behind
             process.jumped_ms += self.stood_at_ms - process.now_ms()
-        return process.now_ms()
+        return self._read()
 
     def monotonic_s(self) -> float:
         return self._process.monotonic_s()
@@ -129,6 +130,7 @@ class SimulatedBell:
 
     def __init__(self, connection: Connection, bells: list[SimulatedBell]) -> None:
         self._connection = connection
+        self._process = connection.process
         self._scheduler = connection.scheduler
         self._bells = bells
         self._is_rung = False
@@ -139,7 +141,7 @@ class SimulatedBell:
     def rings(self, slots: frozenset[int] | None) -> None:
         """The store rings; that arrives later, or not at all."""
         connection = self._connection
-        if connection.process.dead or (connection.troubles and connection.loses_bells()):
+        if self._process.dead or (connection.troubles and connection.loses_bells()):
             return
         self._scheduler.arrives(connection.latency_s(), self._arrive, slots)
 
@@ -245,11 +247,6 @@ class Connection:
     def close(self) -> None:
         """Has nothing to close."""
 
-    def __getattr__(self, name: str) -> Any:
-        call = partial(self._call, name, getattr(self.server, name))
-        setattr(self, name, call)
-        return call
-
     def _trouble(self, *names: str) -> Trouble | None:
         now = self.scheduler.now
         self.troubles = [trouble for trouble in self.troubles if trouble.until > now]
@@ -257,20 +254,38 @@ class Connection:
         return found[0] if found else None
 
     def _call(self, name: str, operation: Callable[..., Any], /, *args: Any, **more: Any) -> Any:
+        draw, sleep = self._draw, self.scheduler.block
+        there_s, back_s = draw(), draw()  # each as `latency_s` has it, which this is too often for
+        there_s *= there_s
+        back_s *= back_s
+        there_s = SHORTEST_S + there_s * there_s * 0.01
+        back_s = SHORTEST_S + back_s * back_s * 0.01
+        if self.troubles and (what := self._fate(name)) is not None:
+            return self._go_wrong(what, name, partial(operation, *args, **more), there_s, back_s)
+        sleep(there_s)
+        result = operation(*args, **more)
+        if back_s > SHORT_S:
+            sleep(back_s)
+        return result
+
+    def _fate(self, name: str) -> str | None:
+        """What goes wrong with a call, if anything."""
+        trouble = self._trouble("refused", "lost before", "lost after", "late", "slow", "cut")
+        if trouble is None or self._draw() >= 0.3 + 0.7 * trouble.size:
+            return None
+        return trouble.what
+
+    def _go_wrong(
+        self, what: str, name: str, call: partial[Any], there_s: float, back_s: float
+    ) -> Any:
         sleep = self.scheduler.block
-        there_s, back_s = self.latency_s(), self.latency_s()
-        what = None
-        if self.troubles:
-            trouble = self._trouble("refused", "lost before", "lost after", "late", "slow", "cut")
-            if trouble is not None and self._draw() < 0.3 + 0.7 * trouble.size:
-                what = trouble.what
-                if what == "slow":
-                    there_s += self._draw() * SLOW_S
-                    back_s += self._draw() * SLOW_S
-                elif what == "late":
-                    there_s += self._draw() * 3
-                    back_s += self._draw() * 3
-                self.log(self.process.name, f"{name} is {what}")
+        if what == "slow":
+            there_s += self._draw() * SLOW_S
+            back_s += self._draw() * SLOW_S
+        elif what == "late":
+            there_s += self._draw() * 3
+            back_s += self._draw() * 3
+        self.log(self.process.name, f"{name} is {what}")
         sleep(there_s)
         if what == "refused":
             raise StoreUnavailable(self.url, "refused")
@@ -278,14 +293,13 @@ class Connection:
             sleep(self.patience_s * self._draw())
             raise AnswerLost(self.url, "no reply")
         if what == "cut" and (cut := getattr(self, f"_cut_{name}", None)) is not None:
-            result = cut(operation, *args, **more)
+            result = cut(call.func, *call.args, **call.keywords)
         else:
-            result = operation(*args, **more)
+            result = call()
         if what == "lost after":
             sleep(self.patience_s * self._draw())
             raise AnswerLost(self.url, "no reply")
-        if what is not None or back_s > SHORT_S:
-            sleep(back_s)
+        sleep(back_s)
         return result
 
     # Calls of which some slots hear nothing, or are not heard.
@@ -363,3 +377,16 @@ class Connection:
         fates = self._fates(set(found))
         fates[min(found)] = "done"  # if none can be asked, it raises
         return {slot: epoch for slot, epoch in found.items() if fates[slot] == "done"}
+
+
+def _through(name: str) -> Callable[..., Any]:
+    def call(self: Connection, /, *args: Any, **more: Any) -> Any:
+        return self._call(name, getattr(self.server, name), *args, **more)
+
+    return call
+
+
+# Not by `__getattr__`: with it each look at any attribute is a slow one.
+for _name in dir(SimulatedServer):
+    if not (_name.startswith("_") or hasattr(Connection, _name)):
+        setattr(Connection, _name, _through(_name))

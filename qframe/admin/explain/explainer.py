@@ -240,10 +240,10 @@ class Explainer:
 def _unknown(topics: Sequence[Topic], pages: Sequence[ScanPage], sought: Sought) -> Explanation:
     looked = sum(page.looked for page in pages)
     where = f"topic {topics[0].name}" if len(topics) == 1 else f"{len(topics)} topics"
-    nowhere = f"{where} has no" if len(topics) == 1 else f"none of {where} has"
+    nowhere = f"{where} has no such" if len(topics) == 1 else f"none of {where} has such a"
     whole = all(page.place is None for page in pages)
     text = (
-        f"{nowhere} such message: it was never published there, or is settled and forgotten"
+        f"{nowhere} message: it was never published there, or is settled and forgotten"
         if whole
         else f"it is not among the {looked} messages looked at in {where}; there are more: give "
         "--key, which finds it at once, or search on from the place"

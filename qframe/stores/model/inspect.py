@@ -69,13 +69,15 @@ def stats(state: TopicState, group: str | None, now_ms: int) -> list[Stats]:
 
 def _stats_of(state: TopicState, name: str, number: int, cursor: GroupCursor, now_ms: int) -> Stats:
     slot = state.slots[number]
-    waiting = len(slot.later) + sum(len(held) for held in slot.held.values())
+    waiting = len(slot.later)
+    if slot.held:
+        waiting += sum(len(held) for held in slot.held.values())
     one = Stats(
         slot=number, group=name, epoch=cursor.epoch, waiting=waiting, settled=cursor.acked,
         published=cursor.published + waiting, dead=len(cursor.dead), cancelled=cursor.cancelled,
         head=slot.head,
     )  # fmt: skip
-    since = [each.due_ms for each in slot.later if each.due_ms <= now_ms]
+    since = [each.due_ms for each in slot.later if each.due_ms <= now_ms] if slot.later else []
     if not state.topic.has_subjects:
         one.floor = cursor.floor
         one.published += slot.head - cursor.base

@@ -48,8 +48,8 @@ class ModelPulling(ModelRole, Pulling):
     ) -> PullResult:
         terms = PullTerms(receipt, lease_ms, max_attempts, run)
         with self._lock:
-            group_cursors = self._group(topic, group)
-            return pull(self._state(topic), group_cursors, asks, terms, self._now_ms())
+            state = self._state(topic)
+            return pull(state, self._group(topic, group), asks, terms, self._now_ms())
 
     @override
     def renew(
@@ -93,13 +93,14 @@ def pull(
         if not state.topic.has_subjects and left > 0:
             left -= _line(state, cursor, ask, left, terms, now_ms, pulled)
         more = more or left <= 0
+    if more:
+        pulled.next_due_ms = 0
+        return pulled
     times = [
         time for ask in asks if ask.slot not in pulled.fenced
         for time in _times(state, ask.slot, group[ask.slot])
     ]  # fmt: skip
-    if more:
-        pulled.next_due_ms = 0
-    elif times:
+    if times:
         pulled.next_due_ms = max(0, min(times) - now_ms)
     return pulled
 
@@ -209,21 +210,23 @@ def _bring_in(
 ) -> None:
     """Delayed messages join the log, gaps are passed, lost leases are taken back."""
     slot = state.slots[number]
-    joining = slot.later and [message for message in slot.later if message.due_ms <= now_ms]
-    for message in sorted(joining, key=lambda each: (each.due_ms, each.id)):
-        slot.later.remove(message)
-        slot.log[slot.head] = message
-        message.seq, message.joined_at_ms = slot.take_number(), now_ms
+    if slot.later:
+        joining = [message for message in slot.later if message.due_ms <= now_ms]
+        for message in sorted(joining, key=lambda each: (each.due_ms, each.id)):
+            slot.later.remove(message)
+            slot.log[slot.head] = message
+            message.seq, message.joined_at_ms = slot.take_number(), now_ms
     if slot.held:
         going, gaps = overdue(slot, now_ms)
         pulled.gaps += gaps
         arrive(state, number, going, now_ms)
-    late = [
-        head
-        for head in cursor.heads.values()
-        if head.receipt is not None and head.lease_until_ms <= now_ms
-    ]
-    pulled.lost += lose(state, cursor, late, now_ms)
+    if cursor.heads:
+        late = [
+            head
+            for head in cursor.heads.values()
+            if head.receipt is not None and head.lease_until_ms <= now_ms
+        ]
+        pulled.lost += lose(state, cursor, late, now_ms)
     if cursor.floor < cursor.read and cursor.lease_until_ms <= now_ms:
         pulled.lost += lose_window(state, number, cursor, now_ms)
 
@@ -239,7 +242,7 @@ def _heads(
     """Hands out heads that are due, and the runs behind them."""
     kind, until_ms = state.topic.kind, now_ms + terms.lease_ms
     got: list[Delivery] = []
-    while len(got) < ask.limit:
+    while cursor.heads and len(got) < ask.limit:
         due = [
             (head.order(kind), subject)
             for subject, head in cursor.heads.items()

@@ -89,7 +89,8 @@ class GroupCursor(msgspec.Struct, eq=False):
     @property
     def is_full(self) -> bool:
         """Whether so much is parked that the line is not read."""
-        return 0 < self.max_parked <= sum(len(head.behind) for head in self.heads.values())
+        most = self.max_parked
+        return most > 0 and most <= sum([len(head.behind) for head in self.heads.values()])
 
     def keep(self, entry: HistoryEntry, key: str | None = None) -> None:
         """Adds to the history of a message, the oldest entry makes room; and to ends by key."""

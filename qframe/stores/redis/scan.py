@@ -186,6 +186,19 @@ class RedisPages:
         records = self._records(part, slot, group, fitting)
         return SectionPage(records, len(pairs), _next(cursor))
 
+    def read_queues(self, section: Section, after: str, limit: int) -> SectionPage:
+        """A page as `read` has it, but that whole queues of ordered subjects stand together.
+
+        A backlog may be a million subjects of one message each. So a page of what is behind heads
+        has the heads too, lest it be long before anything is found; heads are no section then.
+        """
+        is_together = self._keys.topic.kind is Kind.ORDERED and not self._texts
+        if section.part not in ("behind", "heads") or not is_together:
+            return self.read(section, after, limit)
+        if section.part == "heads":
+            return SectionPage([], 0, None)
+        return self._ordered(section.slot, section.group, after, limit, with_heads=True)
+
     def _is_assigned(self) -> bool:
         """Whether the id that is sought may stand nowhere, since it could not be read."""
         return self._sought.id is not None and place_of(self._sought.id) is not None
@@ -244,6 +257,12 @@ class RedisPages:
         may_be_empty = not after and (self._texts or not is_ordered)
         if may_be_empty and not self._has_behind(slot, group):
             return SectionPage([], 0, None)
+        return self._ordered(slot, group, after, limit)
+
+    def _ordered(
+        self, slot: int, group: str, after: str, limit: int, *, with_heads: bool = False
+    ) -> SectionPage:
+        """Messages behind heads of queues, and then the heads of the queues that were read."""
         start, skipped = msgspec.json.decode(after, type=tuple[str, int]) if after else ("0", 0)
         key = self._keys.key(slot, "body", group)
         cursor, flat = self._redis.ask(key, "HSCAN", start, "COUNT", _SUBJECTS)
@@ -256,13 +275,15 @@ class RedisPages:
             if first < last:
                 parts.append((subject, first, self._redis.ask(name, "LRANGE", first, last - 1)))
             passed += length
-        more = _next(cursor)
+        found = self._told(slot, group, parts)
+        looked = len(subjects) + sum(len(values) for _, _, values in parts)
         if end < passed:
-            following: str | None = msgspec.json.encode((start, end)).decode()
-        else:
-            following = None if more is None else msgspec.json.encode((more, 0)).decode()
-        taken = sum(len(values) for _, _, values in parts)
-        return SectionPage(self._told(slot, group, parts), len(subjects) + taken, following)
+            return SectionPage(found, looked, msgspec.json.encode((start, end)).decode())
+        if with_heads:
+            found += self._records("heads", slot, group, list(zip(subjects, subjects, strict=True)))
+        more = _next(cursor)
+        following = None if more is None else msgspec.json.encode((more, 0)).decode()
+        return SectionPage(found, looked, following)
 
     def _has_behind(self, slot: int, group: str) -> bool:
         """Whether a slot has more messages than heads, by its counts."""

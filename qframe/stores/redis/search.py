@@ -66,7 +66,7 @@ def scan(
     """A page of all that there is."""
     groups = groups_of(redis, keys)
     pages = RedisPages(redis, keys, groups, now_ms, sought)
-    return scanned(sections_of(keys.topic, sorted(groups)), place, limit, pages.read, sought)
+    return scanned(sections_of(keys.topic, sorted(groups)), place, limit, pages.read_queues, sought)
 
 
 def groups_of(redis: Redis, keys: SlotKeys) -> list[str]:

@@ -248,7 +248,15 @@ def _timed(members: Sequence[bytes]) -> list[tuple[int, bytes]]:
 
 
 def _first_from(redis: Redis, key: bytes, first: bytes, low: int, high: int) -> int:
-    """The first place in a part of equal scores whose member is not before one."""
+    """The first place in a part of equal scores whose member is not before one.
+
+    It looks at both ends first: mostly all of a part is in the span, or nothing.
+    """
+    ends = redis.ask_many([(key, "ZRANGE", each, each) for each in (low, high - 1)])
+    if all(ends) and ends[0][0] >= first:
+        return low
+    if all(ends) and ends[1][0] < first:
+        return high
     while low < high:
         middle = (low + high) // 2
         members = redis.ask(key, "ZRANGE", middle, middle)

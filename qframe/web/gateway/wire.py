@@ -224,7 +224,7 @@ class MovedOut(msgspec.Struct):
 
 
 class TopicIn(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
-    """A topic, as it is declared; kind and slots cannot be changed later."""
+    """A topic, as it is declared; its kind is for ever, and its slots only grow."""
 
     kind: Literal["stream", "ordered", "delay", "priority", "merge"] = "stream"
     slots: Annotated[int, Meta(ge=1)] = 16
