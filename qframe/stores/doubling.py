@@ -50,17 +50,19 @@ class Doubling:
         owned: returns the slots of a topic and group that have owners.
         pause: waits for so many seconds.
         on_progress: called with the topic after each slot; it may raise to stop.
+        lease_ms: for how long nobody else takes over once nothing is heard.
     """
 
     def __init__(
         self, store: Store, name: str, *, owned: Owned, pause: Pause,
-        on_progress: Progress | None = None,
+        on_progress: Progress | None = None, lease_ms: int = LEASE_MS,
     ) -> None:  # fmt: skip
         self._store = store
         self._name = name
         self._owned = owned
         self._pause = pause
         self._on_progress = on_progress
+        self._lease_ms = lease_ms
 
     def begin(self, slots: int) -> Topic:
         """Notes how many slots there are to be; returns the topic.
@@ -110,7 +112,10 @@ class Doubling:
         now_ms = self._store.now_ms(topic)
         if topic.growth.until_ms > now_ms:
             raise _taken(topic)
-        return self._set(topic, topic.grown(topic.slots, _leased(growth, now_ms)))
+        return self._set(topic, topic.grown(topic.slots, self._leased(growth, now_ms)))
+
+    def _leased(self, growth: Growth, now_ms: int) -> Growth:
+        return growth._replace(until_ms=now_ms + self._lease_ms)
 
     def _set(self, topic: Topic, following: Topic) -> Topic:
         if not self._store.grow(topic, following):
@@ -141,9 +146,9 @@ class Doubling:
     def _renewed(self, topic: Topic) -> Topic:
         """The topic under a lease that lasts for a while, renewed if that is necessary."""
         now_ms = self._store.now_ms(topic)
-        if topic.growth.until_ms - now_ms > LEASE_MS // 2:
+        if topic.growth.until_ms - now_ms > self._lease_ms // 2:
             return topic
-        return self._set(topic, topic.grown(topic.slots, _leased(topic.growth, now_ms)))
+        return self._set(topic, topic.grown(topic.slots, self._leased(topic.growth, now_ms)))
 
 
 def _check_target(topic: Topic, slots: int) -> None:
@@ -175,10 +180,6 @@ def _after(topic: Topic) -> Topic:
     if growth.target > 2 * slots:
         return topic.grown(2 * slots, growth._replace(first=growth.first + slots, split=0))
     return topic.grown(2 * slots, Growth(first=growth.first + slots))
-
-
-def _leased(growth: Growth, now_ms: int) -> Growth:
-    return growth._replace(until_ms=now_ms + LEASE_MS)
 
 
 def _taken(topic: Topic) -> GrowthTaken:

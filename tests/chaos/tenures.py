@@ -19,7 +19,7 @@ afterwards, nor anything of other workers. Two handlers at once in one worker ha
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from zlib import crc32
 
@@ -51,7 +51,8 @@ class Tenure(NamedTuple):
         slot, by, epoch: what, whose, and under which epoch.
         asked_ns, from_ns: when it asked for the slot, and when it had it.
         until_ns, end: when it gave it up or died, and which fact says so.
-        passed_ns: when the store had given the slot to another under a larger epoch.
+        passed_ns: when the store had given the slot to another under a larger epoch, or one of
+            those into which it was split to anybody.
     """
 
     slot: int
@@ -100,7 +101,8 @@ class Tenures:
         self._most = max(slots, most)
         self._by: dict[tuple[int, str], list[Tenure]] = defaultdict(list)
         self.all: list[Tenure] = []
-        for tenure in _tenures([fact for fact in facts if fact.topic in ("", topic)]):
+        its = [fact for fact in facts if fact.topic in ("", topic)]
+        for tenure in _tenures(its, self._halves):
             self._by[tenure.slot, tenure.by].append(tenure)
             self.all.append(tenure)
 
@@ -111,6 +113,15 @@ class Tenures:
             found.append(first + crc32(key.encode()) % slots)
             first, slots = first + slots, 2 * slots
         return found
+
+    def _halves(self, slot: int) -> tuple[int, ...]:
+        """The two slots into which one is split, if its topic may grow so far."""
+        slots, first = self._slots, 0
+        while slots < self._most:
+            if slot < first + slots:
+                return (slot + slots, slot + 2 * slots)
+            first, slots = first + slots, 2 * slots
+        return ()
 
     def at(self, start: Fact) -> Tenure | None:
         """The tenure in which, or after which, a handler started; None if there had been none."""
@@ -243,7 +254,7 @@ def shared_epochs(tenures: Tenures) -> list[str]:
     return wrong
 
 
-def _tenures(facts: Sequence[Fact]) -> list[Tenure]:
+def _tenures(facts: Sequence[Fact], halves: Callable[[int], Sequence[int]]) -> list[Tenure]:
     """All tenures, by their beginnings."""
     ends: dict[str, list[Fact]] = defaultdict(list)
     takings: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
@@ -266,7 +277,8 @@ def _tenures(facts: Sequence[Fact]) -> list[Tenure]:
                 (FOREVER_NS, ""),
             )  # fmt: skip
             passed_ns = min(
-                (at_ns for at_ns, other, by in takings[slot] if other > epoch and by != fact.by),
+                [at_ns for at_ns, other, by in takings[slot] if other > epoch and by != fact.by]
+                + [at_ns for half in halves(slot) for at_ns, _, _ in takings[half]],
                 default=FOREVER_NS,
             )
             found.append(

@@ -47,20 +47,23 @@ WORDS = {
 def story(text: str) -> list[Fact]:
     """Facts: each word is `time:what@worker`, and `/` the message's number or the epoch taken.
 
-    Of a fault, `/` is since when it may have been.
+    Of a fault, `/` is since when it may have been. All is of slot 0, but for `T1`, which takes the
+    first of the two into which it was split.
     """
     facts = []
     for word in text.split():
         at, _, rest = word.partition(":")
         rest, _, number = rest.partition("/")
         what, _, by = rest.partition("@")
+        slot = int(what == "T1")
+        what = what.removesuffix("1")
         is_taking, is_answer = what == "T", what in ("ok", "no")
         facts.append(
             Fact(
                 WORDS[what], int(at), by, "" if by and what in ("f", "th", "cut") else "t", "k",
                 int(number or 0), f"m{number}",
                 since_ns=int(number) if number and what in ("f", "cut", "still") else int(at),
-                slots=[0] if is_taking or is_answer or what in ("left", "lost") else [],
+                slots=[slot] if is_taking or is_answer or what in ("left", "lost") else [],
                 texts=[f"{number:0>16}"] if is_taking else [f"0:{number}"] if is_answer else [],
             )
         )  # fmt: skip
@@ -69,12 +72,12 @@ def story(text: str) -> list[Fact]:
 
 def violations(text: str) -> int:
     facts = story(text)
-    return len(judge(facts, Tenures(facts, "t", SLOTS), LIMIT).violations)
+    return len(judge(facts, Tenures(facts, "t", SLOTS, 2), LIMIT).violations)
 
 
 def excused(text: str) -> dict[str, int]:
     facts = story(text)
-    judgement = judge(facts, Tenures(facts, "t", SLOTS), LIMIT)
+    judgement = judge(facts, Tenures(facts, "t", SLOTS, 2), LIMIT)
     assert judgement.violations == []
     return dict(judgement.excused)
 
@@ -102,8 +105,17 @@ def test_a_good_history_passes() -> None:
         ("1:T@a/1 2:s@a/0 3:doubt@a 3:lost@a 4:T@b/2 5:s@b/0 6:e@a/0", DOUBTFUL),
         ("1:T@a/1 12:s@a/0 14:f@a/3 15:T@b/2 16:s@b/0 30:th@a 31:lost@a 33:e@a/0", FROZEN),
         ("1:T@a/1 2:s@a/0 14:still/3 15:T@b/2 16:s@b/0 17:doubt@a 17:lost@a 18:e@a/0", STOOD_STILL),
+        ("1:T@a/1 2:s@a/0 3:f@a 20:T1@b/2 21:s@b/0 30:th@a 31:lost@a 33:e@a/0", FROZEN),
     ],
-    ids=["frozen", "cut off", "killed", "in doubt", "frozen at some time", "all stood still"],
+    ids=[
+        "frozen",
+        "cut off",
+        "killed",
+        "in doubt",
+        "frozen at some time",
+        "all stood still",
+        "frozen, and its slot was split",
+    ],
 )
 def test_what_a_worker_had_in_hand_when_it_lost_its_right_is_excused(text: str, why: str) -> None:
     assert excused(text) == {why: 1}
@@ -123,6 +135,7 @@ def test_what_a_worker_had_in_hand_when_it_lost_its_right_is_excused(text: str, 
         "1:s@a/0 3:f@a 20:T@b/2 21:s@b/0 30:th@a 33:e@a/0",
         "1:T@a/1 2:s@a/0 12:still/3 15:T@b/2 16:s@b/0 17:lost@a 18:e@a/0",
         "1:T@a/1 14:still/3 15:s@a/0 16:T@b/2 17:s@b/0 18:lost@a 19:e@a/0",
+        "1:T@a/1 2:s@a/0 20:T1@b/2 21:s@b/0 33:e@a/0",
     ],
     ids=[
         "no fault", "frozen, but not for long enough yet", "frozen, but not for long enough",
@@ -130,6 +143,7 @@ def test_what_a_worker_had_in_hand_when_it_lost_its_right_is_excused(text: str, 
         "a thawed worker begins before the new owner does", "the other has not taken the slot",
         "two at once in one worker", "it never had the slot",
         "all stood still, but not for long enough", "it began when all stood still no more",
+        "no fault, and its slot was split",
     ],
 )  # fmt: skip
 def test_any_other_overlap_is_a_violation(text: str) -> None:

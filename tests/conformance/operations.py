@@ -22,7 +22,8 @@ Op = tuple[str, dict[str, Any]]
 BEGINNING = {
     "limited": st.sampled_from([False, True]),
     "subscribed": st.sampled_from([2, 1, 0]),
-    "max_parked": st.sampled_from([1, 2, 0]),
+    "max_parked": st.sampled_from([2, 1, 0]),
+    "grows": st.sampled_from([True, False]),
 }
 
 
@@ -33,7 +34,8 @@ def operations(kind: Kind) -> st.SearchStrategy[Op]:
     """
     group = st.sampled_from(GROUPS)
     slot = st.integers(0, SLOTS - 1)
-    verdict = st.sampled_from([*Verdict, Verdict.ACK, Verdict.ACK, Verdict.RETRY])
+    more = [Verdict.ACK, Verdict.ACK] if kind is not Kind.STREAM else [Verdict.RETRY]
+    verdict = st.sampled_from([*Verdict, *more, Verdict.RETRY])
     timed = [None, None, "delay", "at"] if kind is Kind.STREAM else [*4 * [None], "delay", "at"]
     item = st.tuples(
         st.sampled_from(["a", "a", *KEYS, None]),
@@ -73,7 +75,7 @@ def operations(kind: Kind) -> st.SearchStrategy[Op]:
             "owned": st.sampled_from([True, True, False]),
             "expires": st.sampled_from([None, 150, 500]),
             "beside": st.one_of(st.just(""), group),
-            "max_parked": st.sampled_from([1, 0, 2]),
+            "max_parked": st.sampled_from([2, 1, 0]),
         }),
         "take": (2, {
             "group": group,
@@ -89,6 +91,10 @@ def operations(kind: Kind) -> st.SearchStrategy[Op]:
             "group": group,
             "what": st.sampled_from(["retry_dead", "retry_dead", "drop_dead"]),
             "number": st.sampled_from([None, 0]),
+        }),
+        "grow": (4, {
+            "steps": st.sampled_from([6, 3, 1, 9]),
+            "how": st.sampled_from(["on", "on", "abandon", "another"]),
         }),
         "sweep": (3, {}),
         "look": (3, {"group": group, "number": st.integers(1, 6)}),

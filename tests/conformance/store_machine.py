@@ -2,7 +2,9 @@
 
 Both get the same operations at the same virtual time with the same receipts; the counts are
 compared after each. An operation whose reply was lost is repeated on the store alone, which must
-then stand where the model stands that did it once.
+then stand where the model stands that did it once. Both grow in step: whoever sees to that halts
+between two calls, while others go on, and is abandoned, or only thought dead. Beside the two, each
+key's messages are counted: whatever is done, a group that keeps order is given them in theirs.
 """
 
 from __future__ import annotations
@@ -14,8 +16,11 @@ from typing import Any, ClassVar
 
 import lives
 import msgspec
+import stepping
 from bench import epoch
 from operations import GROUPS, LEASE_MS, SLOTS, Op
+from publish_order import Place, Places, PublishOrder
+from stepping import Pair
 
 from qframe.clock import VirtualClock
 from qframe.codec import batch_mark, subject_of
@@ -23,10 +28,23 @@ from qframe.message import Delivery
 from qframe.outcomes import Outcome, Settled, Verdict
 from qframe.stores.base import Store
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import NO_EPOCH, Entry, LeaseRef, PullRequest, Settlement
+from qframe.stores.types import (
+    NO_EPOCH,
+    Entry,
+    LeaseRef,
+    PullRequest,
+    Settlement,
+    SlotsClosed,
+)
 from qframe.topic import Kind, Topic
 
 VERIFY_EVERY = 8
+MOST_SLOTS = 4
+WAIT_FOR_NOTHING = (
+    "publish", "work", "settle", "renew", "look", "grow",
+)  # fmt: skip
+"""All else waits for a slot that is closed until it is split."""
+REFUSED = ("GrowthTaken", "SlotsClosed")
 NOT_MINE = epoch(99999)
 
 
@@ -45,7 +63,7 @@ class Machine(lives.Machine):
 
     def __init__(self) -> None:
         super().__init__()
-        self.model: Store = ModelStore(clock=self.clock)
+        self.model = ModelStore(clock=self.clock)
         self.start_ms = self.clock.now_ms()
         self.numbers = count(1)
         self.steps = 0
@@ -53,8 +71,17 @@ class Machine(lives.Machine):
         self.in_hand: list[tuple[str, Delivery, str]] = []
         self.epochs: dict[str, dict[int, str]] = {}
         self.positions: dict[tuple[str, int, str], int] = {}
+        self.places: Places = {}
+        self.stored: set[str] = set()
+        self.twice: set[str] = set()
+        self.orders: dict[str, PublishOrder] = {}
+        self.growing: Pair | None = None
+        self.thought_dead: Pair | None = None
 
     def teardown(self) -> None:
+        for each in (self.growing, self.thought_dead):
+            if each is not None:
+                each.abandon()
         self.structure_is_sound()
 
     def both(self, do: Callable[[Any], Any]) -> Any:
@@ -63,7 +90,8 @@ class Machine(lives.Machine):
         assert plain(do(self.store)) == expected
         return expected
 
-    def begin(self, limited: bool, subscribed: int, max_parked: int) -> None:
+    def begin(self, limited: bool, subscribed: int, max_parked: int, grows: bool) -> None:
+        self.grows = grows
         # Seven subjects at most, but any number of messages where they do not replace each other.
         limit = 16 if self.kind in (Kind.STREAM, Kind.ORDERED) else 5
         self.topic = Topic(
@@ -79,8 +107,10 @@ class Machine(lives.Machine):
     def step(self, op: Op) -> None:
         """Does one operation, if there is what it needs."""
         name, options = op
-        if options.get("group", "g") in self.epochs or name in ("publish", "subscribe"):
+        if options.get("group", "g") in self.epochs or name in ("publish", "subscribe", "grow"):
             self.reached[name] += 1
+            if self.is_closed and name not in WAIT_FOR_NOTHING:
+                self._split()
             getattr(self, name)(**options)
         self.counts_agree()
 
@@ -99,7 +129,7 @@ class Machine(lives.Machine):
 
     def publish(self, items: list[tuple[Any, ...]], lost: bool) -> None:
         token = f"{next(self.numbers):020d}"
-        entries = []
+        entries, placed = [], []
         for number, (key, body, timed, ms, priority, naming, sequence) in enumerate(items):
             entry = self._entry(key, body, priority)
             entry.id, entry.mark = f"{token}-{number}", batch_mark(token)
@@ -116,10 +146,25 @@ class Machine(lives.Machine):
                 entry.sequence = sequence
             self.ids.append(entry.id)
             entries.append(entry)
-        outcomes = self.both(lambda store: store.publish(self.topic, entries))
-        self.reached.update(outcomes)
-        if lost and Outcome.FULL not in outcomes:
+            if timed is None or self.kind is Kind.ORDERED:
+                placed.append(entry)
+        outcomes = self.both(lambda store: outcomes_of(store, self.topic, entries))
+        self.reached.update(outcome or "closed" for outcome in outcomes)
+        if lost and not {Outcome.FULL, None} & set(outcomes):
             assert set(self.store.publish(self.topic, entries)) == {Outcome.DUPLICATE}
+        for entry, outcome in zip(entries, outcomes, strict=True):
+            if outcome == Outcome.STORED:
+                self._give_place(entry, has_one=entry in placed)
+
+    def _give_place(self, entry: Entry, *, has_one: bool) -> None:
+        """Notes where a message stands in its key; two of one id have no place."""
+        if entry.id in self.stored:
+            for order in self.orders.values():
+                order.free([entry.id])
+            self.twice.add(entry.id)
+        elif has_one and entry.key is not None and entry.sequence is None:
+            self.places[entry.id] = Place(entry.key, next(self.numbers))
+        self.stored.add(entry.id)
 
     def _entry(self, key: str | None, body: int, priority: int) -> Entry:
         encoded = msgspec.json.encode({"n": body})
@@ -147,17 +192,28 @@ class Machine(lives.Machine):
                 self.topic, group, start, expires, beside=others, max_parked=most
             )
         )
+        keeps = most > 0 or self.kind is Kind.ORDERED
+        for each in (group, *others):
+            if each in new:
+                self.orders[each] = PublishOrder(self.places, keeps)
+                self.orders[each].free(self.twice)
+            self.orders[each].keep(keeps)
         for each in new:
-            self.epochs[each] = dict.fromkeys(range(SLOTS), NO_EPOCH)
+            self.epochs[each] = dict.fromkeys(self.topic.all_slots, NO_EPOCH)
             if owned:
                 self.take(each, set(range(SLOTS)), 0)
 
     def take(self, group: str, slots: set[int], back: int) -> None:
-        new = epoch(max(1, next(self.numbers) - back))
-        wanted = dict.fromkeys(sorted(slots), new)
-        for slot in self.both(lambda store: store.take(self.topic, group, wanted)):
-            self.epochs[group][slot] = new
+        """Takes slots; where the topic has more than at first, each stands for several."""
+        chosen = [slot for slot in self.topic.all_slots if slot % SLOTS in slots]
+        self._take(group, chosen, epoch(max(1, next(self.numbers) - back)))
         self.both(lambda store: store.epochs(self.topic, group))
+
+    def _take(self, group: str, slots: Iterable[int], new: str) -> None:
+        wanted = dict.fromkeys(slots, new)
+        taken = self.both(lambda store: store.take(self.topic, group, wanted))
+        self.orders[group].lost([slot for slot in taken if self.epochs[group][slot] != new])
+        self.epochs[group] |= dict.fromkeys(taken, new)
 
     def drop_group(self, group: str) -> None:
         self.both(lambda store: store.drop_group(self.topic, group))
@@ -165,18 +221,95 @@ class Machine(lives.Machine):
         self._forget_group(group)
 
     def _forget_group(self, group: str) -> None:
-        del self.epochs[group]
+        del self.epochs[group], self.orders[group]
         self.in_hand = [each for each in self.in_hand if each[0] != group]
-        self._forget_positions(group, range(SLOTS))
+        self._forget_positions(group, self.topic.all_slots)
 
     def seek(self, group: str, slot: int, to: int) -> None:
+        slot = self.topic.all_slots[slot]
         self.both(lambda store: store.seek(self.topic, group, {slot: to}))
         self._forget_positions(group, [slot])
+        self.orders[group].begin_anew()
 
     def _forget_positions(self, group: str, slots: Iterable[int]) -> None:
         for place in list(self.positions):
             if place[0] == group and place[1] in slots:
                 del self.positions[place]
+
+    # More slots
+
+    @property
+    def is_closed(self) -> bool:
+        """Whether a slot is closed."""
+        return any(slot.closed for slot in self.model._state(self.topic).in_use.values())
+
+    def grow(self, steps: int, how: str) -> None:
+        """Whoever sees to the growth goes on; or dies, or is thought dead, and another does."""
+        if not self.grows:
+            return
+        if self.growing is None:
+            self._see_to_growth()
+        elif how == "another" and self.thought_dead is None:
+            self.thought_dead, self.growing = self.growing, None
+            self.clock.advance(stepping.LEASE_MS)
+            self._see_to_growth()
+        for _ in range(steps):
+            self._go_on()
+            if self.thought_dead is not None:
+                self.thought_dead.step()
+                if self.thought_dead.is_over:
+                    self.reached["taken over"] += 1
+                    assert self.thought_dead.end() in REFUSED
+                    self.thought_dead = None
+        if how == "abandon" and self.growing is not None:
+            self.reached["abandoned"] += 1
+            self.growing.abandon()
+            self.growing = None
+
+    def _see_to_growth(self) -> None:
+        """Somebody begins to see to it, unless it is done, or is another's."""
+        if self.topic.slots < MOST_SLOTS or self.topic.growth.target:
+            found = Pair((self.model, self.store), self.topic, 2 * self.topic.slots)
+            found.step()
+            if found.step() not in REFUSED:
+                self.growing = found
+                self._hear()
+
+    def _go_on(self) -> None:
+        """One step; what others see of it, they see."""
+        if self.growing is not None:
+            did = self.growing.stands
+            self.growing.step()
+            if did in ("grow", "close_slot"):
+                self._hear()
+            if self.growing.is_over:
+                end = self.growing.end()
+                assert end == "done" or end in REFUSED, end
+                self.reached["grown"] += end == "done"
+                self.growing = None
+
+    def _hear(self) -> None:
+        """Looks how far the topic is grown; owners of a slot that is split take the two."""
+        before = self.topic
+        [self.topic] = self.both(lambda store: store.latest([before]))
+        if self.is_closed:
+            for order in self.orders.values():
+                order.lost(before.all_slots[:1])
+        for slot in set(before.all_slots) - set(self.topic.all_slots):
+            halves = before.split_of(slot)
+            for group, epochs in self.epochs.items():
+                owner = epochs.pop(slot)
+                epochs |= dict.fromkeys(halves, NO_EPOCH)
+                if owner != NO_EPOCH:
+                    self._take(group, halves, epoch(next(self.numbers)))
+
+    def _split(self) -> None:
+        """Somebody goes on until no slot is closed."""
+        while self.is_closed:
+            if self.growing is None:
+                self.clock.advance(stepping.LEASE_MS)
+                self._see_to_growth()
+            self._go_on()
 
     # What is handed out and settled
 
@@ -204,12 +337,15 @@ class Machine(lives.Machine):
             _, receipt = self._pull(group, asks, run, attempts)
             self.both(lambda store: store.revoke(self.topic, group, asks, receipt))
             assert self.store.revoke(self.topic, group, asks, receipt).count == 0
+            self.orders[group].begin_anew()
         pulled, _ = self._pull(group, asks, run, attempts)
         got = [
             (group, one, owned[one.slot])
             for one in [Delivery(**each) for each in pulled["deliveries"]]
         ]
         for _, one, own in got:
+            wrong = self.orders[group].handed_out(one, lambda: self._dead(group))
+            assert not wrong, f"{one} beside {wrong}"
             if one.subject is None:
                 self.positions[group, one.slot, own] = one.seq + 1
         for slot, stop in pulled["stops"].items():
@@ -217,7 +353,7 @@ class Machine(lives.Machine):
             self.reached["parked"] += 1
         self.reached["full slot"] += len(pulled["full"])
         chosen = [(*each, verdict) for each, verdict in zip(got, verdicts, strict=False)]
-        self._settle(chosen[::-1] if backwards else chosen, 50)
+        self._settle(chosen[::-1] if backwards else chosen, 150)
         self.in_hand = [*got[len(verdicts) :], *self.in_hand, *got[: len(verdicts)]][:40]
 
     def _pull(
@@ -280,12 +416,26 @@ class Machine(lives.Machine):
         )
         if wrong:
             assert set(answers) == {Settled.STALE}
+        for (_, one, _, verdict), answer in zip(chosen, answers, strict=True):
+            if answer == Settled.SETTLED:
+                self._note_settled(self.orders[group], one.id, verdict)
         # As if the answer was lost: what was settled is settled again, and nothing changes.
         done = [
             one for one, answer in zip(settlements, answers, strict=True) if answer == "settled"
         ]
         again = self.store.settle(self.topic, group, done)
         assert again == [Settled.STALE] * len(done)
+
+    def _note_settled(self, order: PublishOrder, its: str, verdict: Verdict) -> None:
+        if verdict == Verdict.ACK:
+            order.ended(its)
+        elif verdict == Verdict.DEAD:
+            order.free([its])
+        else:
+            order.came_back(its)
+
+    def _dead(self, group: str) -> list[str]:
+        return [one.id for one in self.model.dead(self.topic, group, limit=1000)]
 
     def renew(self, numbers: list[int], lease: int) -> None:
         if self.in_hand:
@@ -311,6 +461,8 @@ class Machine(lives.Machine):
             )
         else:
             answer = self.both(lambda store: store.cancel(self.topic, key))
+            for order in self.orders.values():
+                order.free_key(key)
         self.reached[f"{what} done" if answer == "done" else answer] += 1
         self.both(lambda store: store.timer(self.topic, key))
         for group in self.epochs:
@@ -319,6 +471,7 @@ class Machine(lives.Machine):
     def dead_letters(self, group: str, what: str, number: int | None) -> None:
         dead = self.both(lambda store: store.dead(self.topic, group))
         ids = None if number is None else [one["id"] for one in dead][number : number + 1]
+        self.orders[group].free(self._dead(group))
         done = self.both(lambda store: getattr(store, what)(self.topic, group, ids, 3))
         self.reached[f"{what} of one"] += done
 
@@ -350,6 +503,14 @@ class Machine(lives.Machine):
                     store.peek(self.topic, group, states=(state,), limit=1000)
                 )
             )
+
+
+def outcomes_of(store: Store, topic: Topic, entries: list[Entry]) -> list[Outcome | None]:
+    """What becomes of each; None where its slot is closed."""
+    try:
+        return [*store.publish(topic, entries)]
+    except SlotsClosed as error:
+        return error.outcomes or []
 
 
 def plain(answer: Any) -> Any:

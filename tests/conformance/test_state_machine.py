@@ -98,7 +98,7 @@ REACHED_BY_EACH = ("stored", "duplicate", "delivery", "ack settled", "retry sett
 ANSWERS = (Settled.SETTLED, Settled.STALE)
 REACHED_BY_ANY = (
     "full", "again", "lost", "dead", "renewed", "take", "drop_group", "swept", "expired", "seek",
-    "gaps", "parked", "full slot",
+    "gaps", "parked", "full slot", "grown", "abandoned", "taken over", "closed",
     "replaced", "merged", "retry_dead of one", "drop_dead of one",
     "move done", "change done", "cancel done", "absent", "doing",
     *(f"{verdict} {answer}" for verdict in Verdict for answer in ANSWERS),

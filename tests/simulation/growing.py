@@ -14,6 +14,7 @@ from qframe.stores.doubling import Doubling, GrowthTaken
 from qframe.topic import Topic
 from simulation.scheduler import Process
 from simulation.store import Connection
+from simulation.threads import GROWTH_LEASE_MS
 
 if TYPE_CHECKING:
     from simulation.world import World
@@ -91,6 +92,7 @@ class SimulatedGrowth:
             store, world.topic.name, pause=self._scheduler.sleep,
             owned=lambda topic, group: store.roster(topic, group).owners,
             on_progress=lambda topic: world.log("mover", f"has split a slot: {topic.growth}"),
+            lease_ms=GROWTH_LEASE_MS,
         )  # fmt: skip
         for _ in range(TRIES):
             try:

@@ -141,6 +141,8 @@ class StoreClock:
 class SimulatedBell:
     """A bell on the other side of a connection; one task waits for it."""
 
+    address = ""
+
     def __init__(self, connection: Connection, bells: list[SimulatedBell]) -> None:
         self._connection = connection
         self._process = connection.process

@@ -13,12 +13,14 @@ import threading
 from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from queue import Empty, SimpleQueue
 from random import Random
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
+from qframe.stores.doubling import Doubling
 from simulation.scheduler import Scheduler, Task
 
 CHANCE = Random(0)
@@ -331,7 +333,10 @@ SELDOM = (
 A tick is no longer than a token of a shared rate is good: a message that waits for one would find
 none for ever.
 """
-SOON = ("qframe.stores.doubling", "LEASE_MS", 5_000)
+GROWTH_LEASE_MS = 5_000
+SOON = (
+    "qframe.runtime.process.sweeper", "Doubling", partial(Doubling, lease_ms=GROWTH_LEASE_MS),
+)  # fmt: skip
 """The lease of who sees to a growth: shorter, a run need not wait half a minute for the next."""
 UNTOLD = ("qframe.runtime.handler.retry_policy", "_traced", lambda error, write: "as planned")
 """Tracebacks of planned errors: to write them takes longer than to handle their messages."""

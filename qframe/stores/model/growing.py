@@ -7,7 +7,7 @@ from typing_extensions import override
 from qframe.stores.acts import Growing
 from qframe.stores.model.groups import own
 from qframe.stores.model.role import ModelRole
-from qframe.stores.model.state import GroupCursor, Slot, TopicState
+from qframe.stores.model.state import UNCLAIMED, GroupCursor, Slot, TopicState
 from qframe.stores.searching import OPEN
 from qframe.stores.types import SlotsClosed
 from qframe.topic import BEYOND_MS, Topic
@@ -83,9 +83,10 @@ def close_slot(state: TopicState, number: int, now_ms: int) -> None:
     if slot.closed:
         return
     slot.closed = True
-    for cursors in state.groups.values():
-        cursor = cursors[number]
-        own(state, number, cursor, f"{int(cursor.epoch, 16) + 1:016x}", now_ms)
+    for name, cursors in state.groups.items():
+        if name != UNCLAIMED:  # which nobody owns
+            cursor = cursors[number]
+            own(state, number, cursor, f"{int(cursor.epoch, 16) + 1:016x}", now_ms)
 
 
 def discard(state: TopicState, number: int) -> None:

@@ -21,6 +21,7 @@ from qframe.stores.sql.cursors import (
     CLOSED,
     GROUPS,
     SET_CURSOR,
+    UNCLAIMED,
     lock_cursors,
     lock_open_slots,
     lock_slots,
@@ -174,11 +175,14 @@ def close_slot(transaction: Transaction, ref: TopicRef, slot: int) -> None:
     if head is None:
         return
     transaction.run(arrivals.SET_HEAD, (_closed_head(head), ref.slot_number(slot)))
-    numbers = [number for number, _ in transaction.rows(GROUPS, (ref.id,))]
-    wanted = [ref.cursor_number(number, slot) for number in numbers]
+    names = {
+        ref.cursor_number(number, slot): name
+        for number, name in transaction.rows(GROUPS, (ref.id,))
+    }
     now_ms = transaction.now_ms()
-    for cursor in lock_cursors(transaction, wanted).values():
-        own(transaction, ref, cursor, f"{int(cursor.epoch, 16) + 1:016x}", now_ms)
+    for at, cursor in lock_cursors(transaction, names).items():
+        if names[at] != UNCLAIMED:  # which nobody owns
+            own(transaction, ref, cursor, f"{int(cursor.epoch, 16) + 1:016x}", now_ms)
         cursor.lease_until = CLOSED
         transaction.run(SET_CURSOR, cursor.row())
     notify_messages(transaction, ref, [slot])

@@ -97,7 +97,7 @@ def test_workers_share_a_topics_slots_while_it_grows_and_keys_keep_their_order(
         assert sorted(first.roster.owners) == list(grown.all_slots)
         assert first.app.store.verify(topic) == []
         for worker in (first, second):
-            assert worker.events["topic.grown"] == SLOTS
+            assert 1 <= worker.events["topic.grown"] <= SLOTS  # it may hear of several at once
             assert worker.events["delivery.stale"] == worker.events["slot.lost"] == 0
             assert worker.failure is None
     assert overlaps == []
@@ -107,6 +107,7 @@ def test_workers_share_a_topics_slots_while_it_grows_and_keys_keep_their_order(
         assert bodies == sorted(bodies)
 
 
+@pytest.mark.parametrize("shop", ["sqlite", "redis+zookeeper"], indirect=True)
 def test_a_worker_that_starts_with_an_older_count_serves_all_slots_of_a_topic_that_has_grown(
     shop: Open,
 ) -> None:

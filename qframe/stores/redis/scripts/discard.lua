@@ -20,9 +20,10 @@ names[#names + 1] = ''
 for _, name in ipairs(names) do
   local group = group_of(slot, name, kind)
   if kind == 'ordered' or kind == 'stream' then
-    local found, subjects, lists = redis.call('HSCAN', group.body, 0, 'COUNT', step)[2], {}, {}
-    for i = 1, #found, 2 do
-      subjects[#subjects + 1], lists[#lists + 1] = found[i], behind_of(group, found[i])
+    -- A scan from the beginning would look at what it has emptied, and find nothing any more.
+    local subjects, lists = redis.call('HRANDFIELD', group.body, step), {}
+    for i, subject in ipairs(subjects) do
+      lists[i] = behind_of(group, subject)
     end
     if #subjects > 0 then
       redis.call('UNLINK', unpack(lists))

@@ -263,6 +263,21 @@ def test_a_slot_that_was_split_keeps_only_what_fences(server: RedisServer, bench
     assert sorted(marked) == [f"{slot}}}:opened" for slot in (2, 3, 4, 5)]
 
 
+def test_however_many_keys_a_group_has_it_is_dropped_and_a_slot_is_discarded(
+    server: RedisServer, bench: Bench
+) -> None:
+    topic = bench.topic("ordered", "g", "h", slots=1)
+    many = [bench.entry(topic, number, f"k{number}") for number in range(9000)]
+    bench.store.publish(topic, many)
+    assert bench.store.drop_group(topic, "h")
+    assert not any(":g:h:" in key for key in all_keys(server, bench.store))
+    after = grown(bench, topic, 2)
+    assert bench.total(after).todo == len(many)
+    prefix = f"qf:{{{bench.store.namespace}:{topic.name}:0}}:g:g:"
+    left = {key for key in all_keys(server, bench.store) if key.startswith(prefix)}
+    assert left == {f"{prefix}cursor"}
+
+
 @pytest.mark.parametrize("kind", ["stream", "ordered", "merge"])
 @pytest.mark.parametrize("is_whole", [True, False])
 def test_a_deleted_topic_that_grew_leaves_no_key(

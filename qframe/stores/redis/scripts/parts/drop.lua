@@ -19,10 +19,10 @@ local function drop(slot, name, kind)
     ring_roster(roster)
   end
   if group.backlog then
-    local subjects = redis.call('HSCAN', group.body, 0, 'COUNT', 500)[2]
-    for i = 1, #subjects, 2 do
-      redis.call('UNLINK', behind_of(group, subjects[i]))
-      redis.call('HDEL', group.body, subjects[i])
+    -- A scan from the beginning would look at what it has emptied, and find nothing any more.
+    for _, subject in ipairs(redis.call('HRANDFIELD', group.body, 500)) do
+      redis.call('UNLINK', behind_of(group, subject))
+      redis.call('HDEL', group.body, subject)
     end
     if redis.call('EXISTS', group.body) == 1 then
       return was, 1
