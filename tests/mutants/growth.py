@@ -23,7 +23,7 @@ GROWTH: Final = [
         SPLITTING,
         "        store.close_slot(topic, self.slot)\n",
         "",
-        GROWING,
+        UNIT + "test_splitting.py",
     ),
     Mutant(
         "what came while a slot was handed over stays behind",
@@ -33,21 +33,21 @@ GROWTH: Final = [
         "                pass\n"
         "        self._copy_marks(since_ms)\n",
         "        self._copy_marks(since_ms)\n",
-        TOPICS,
+        UNIT + "test_splitting.py",
     ),
     Mutant(
         "what was published while a slot was split is no duplicate",
         SPLITTING,
         "        self._copy_marks(since_ms)\n",
         "",
-        GROWING,
+        UNIT + "test_splitting.py",
     ),
     Mutant(
         "what stands behind a head goes by its own key into the other half",
         SPLITTING,
         'halves if part == "behind" else None',
         "None",
-        GROWING,
+        UNIT + "test_splitting.py",
     ),
     Mutant(
         "a publisher does not look where a message belongs once its slot is split",
