@@ -126,6 +126,35 @@ SURVIVED: Final = [
         conforms("bell", "postgres", "dead"),
     ),
     Mutant(
+        "SQL counts the dead letters that were there to be retried before they were locked",
+        "stores/sql/dead.py",
+        "    rows = _locked(transaction, ref, group, chosen)\n    now_ms",
+        "    rows = _chosen(transaction, ref, group, chosen)\n"
+        "    _locked(transaction, ref, group, chosen)\n    now_ms",
+        conforms("meanwhile", "postgres", "operators"),
+    ),
+    Mutant(
+        "SQL rings no bell for a timer that is moved",
+        "stores/sql/timers.py",
+        "            notify_messages(transaction, ref, [head.cursor % PER_TOPIC])\n        if body",
+        "        if body",
+        conforms("bell", "postgres", "moved"),
+    ),
+    Mutant(
+        "SQL rings no bell for what is revoked",
+        "stores/sql/leases.py",
+        "            notify_messages(transaction, ref, [ask.slot])\n",
+        "            pass\n",
+        conforms("bell", "postgres", "revoked"),
+    ),
+    Mutant(
+        "Redis rings no bell for a timer that is moved",
+        "stores/redis/scripts/parts/timer.lua",
+        "  ring(slot)\n  return 'done'\n",
+        "  return 'done'\n",
+        conforms("bell", "redis", "moved"),
+    ),
+    Mutant(
         "a listener that is back rings no bell for what it has missed",
         "stores/sql/notification_hub.py",
         "            self._bells.ring()\n            self.has_begun.set()\n",
