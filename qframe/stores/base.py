@@ -194,6 +194,9 @@ class Groups(Protocol):
         Messages that were handed out are fenced off; those that left the line (retries) are
         dropped. Dead letters below the offset stay; the others are dropped, as the line hands them
         out again. The offsets for a time are found with `offsets_at`.
+
+        Raises:
+            SlotSplit: if one of the slots was split in two.
         """
 
     def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:

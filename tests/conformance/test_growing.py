@@ -16,7 +16,7 @@ from qframe.stores.doubling import Doubling, GrowthTaken
 from qframe.stores.model.store import ModelStore
 from qframe.stores.records import Section
 from qframe.stores.searching import sections_of
-from qframe.stores.types import PullRequest, SlotsClosed
+from qframe.stores.types import PullRequest, SlotsClosed, SlotSplit
 from qframe.topic import Growth, Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
@@ -416,6 +416,15 @@ def test_a_late_group_and_a_seek_find_the_log_of_a_grown_topic_in_order(bench: B
     bench.store.seek(after, "g", bench.store.offsets_at(after, 0))
     bench.take(after, "g")
     assert in_order(bench, after, "g") == list(range(60))
+
+
+def test_a_seek_in_a_slot_that_was_split_is_refused_at_once(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    after = grown(bench, topic, 4)
+    for known in (topic, after):
+        with pytest.raises(SlotSplit, match="its slots are 2 to 5"):
+            bench.store.seek(known, "g", {1: 0})
+    bench.store.seek(after, "g", {2: 0})
 
 
 def in_order(bench: Bench, topic: Topic, group: str) -> list[int]:
