@@ -25,6 +25,7 @@ since it was published before that was so, the message goes to the first of the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
 from qframe.clock import SYSTEM_CLOCK
@@ -35,6 +36,8 @@ from qframe.stores.splitting import Owned, Pause, Splitting
 from qframe.topic import MAX_SLOTS, Growth, Topic
 
 LEASE_MS: Final = 30_000
+LOOKS: Final = 8
+"""How often in a lease it is looked at, whether it is to be renewed."""
 MAX_PAUSE_S: Final = 1.0
 HEARD_S: Final = 2.2
 """By then each worker has heard that its topic grows, and looks often how far."""
@@ -75,6 +78,7 @@ class Doubling:
         self._lease_ms = lease_ms
         self._max_pause_s = max_pause_s
         self._monotonic_s = monotonic_s
+        self._looks_at_s = -inf
 
     def begin(self, slots: int) -> Topic:
         """Notes how many slots there are to be; returns the topic.
@@ -175,6 +179,10 @@ class Doubling:
 
     def _renewed(self, topic: Topic) -> Topic:
         """The topic under a lease that lasts for a while, renewed if that is necessary."""
+        now_s = self._monotonic_s()
+        if now_s < self._looks_at_s:
+            return topic
+        self._looks_at_s = now_s + self._lease_ms / LOOKS / 1000
         now_ms = self._store.now_ms(topic)
         if topic.growth.until_ms - now_ms > self._lease_ms // 2:
             return topic

@@ -19,7 +19,7 @@ from qframe.stores.records import Position, Record, Section
 from qframe.stores.rules import subject_of_parked
 from qframe.topic import Topic
 
-_PAGE: Final = 500
+_PAGE: Final = 1000
 _CLOSE_BEHIND: Final = 500
 _LOOK_EVERY_S: Final = 0.02
 
