@@ -118,7 +118,7 @@ class _Again(NamedTuple):
 
 
 class Redis:
-    """Requests to a server, a primary behind Sentinels, or a cluster.
+    """Requests to a server, a primary behind Sentinels, or a cluster (then it is not `is_one`).
 
     Args:
         url: `redis://host:port/db`, `rediss://` for TLS, `redis+sentinel://host:port,…/name`,
@@ -131,8 +131,8 @@ class Redis:
 
     def __init__(self, url: str) -> None:
         self._url = url
-        self._servers, shown = servers_of(url)
-        self.shown: str = shown
+        self._servers, self.shown = servers_of(url)
+        self.is_one: bool = self._servers.is_one
         self._pause = Event()
         Forks.add(self._begin_anew)
 

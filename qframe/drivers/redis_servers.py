@@ -26,7 +26,13 @@ SCHEMES: Final = ("redis", "rediss", "redis+sentinel", "rediss+sentinel", "redis
 
 
 class RedisServers(Protocol):
-    """Where requests go."""
+    """Where requests go.
+
+    Attributes:
+        is_one: whether one server has all keys.
+    """
+
+    is_one: bool
 
     @property
     def breaks(self) -> int:
@@ -53,6 +59,8 @@ class RedisServers(Protocol):
 
 class _One:
     """A single server, or whichever is the primary behind Sentinels."""
+
+    is_one = True
 
     def __init__(self, server: client.Redis, sentinel: Sentinel | None = None) -> None:
         self._client = server
@@ -87,6 +95,8 @@ class _One:
 
 class _Cluster:
     """A cluster; redis-py keeps the map of its slots."""
+
+    is_one = False
 
     def __init__(self, seeds: list[ClusterNode], options: dict[str, Any]) -> None:
         self._seeds = seeds

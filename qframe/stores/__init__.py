@@ -87,6 +87,13 @@ group are kept for the first that subscribes with `start="earliest"`, or whole f
 that do so in one call. Where groups differ, an outcome is `stored` if the message is one of its own
 for any of them.
 
+**Pulls that stand.** A pull of an idle worker may stand in the slots that it leaves quiet, if the
+store can do that and the pull gives an address. The first message that then comes into such a slot,
+alone, is handed out in the step that stores it, as if the pull had been made after it, and the
+reply goes to the bell at that address. It is answered once, under its epoch, and only where a bell
+listens; a later pull, a revocation or a ring ends it. A lost reply is given back by the
+receipt, or in a stream by position, as for any other pull.
+
 **Attempts** count when a message is handed out, and are taken back by a release. A message that
 was handed out `max_attempts` times goes to dead in the pull that would hand it out again, with the
 error of its last retry, or `LOST_ERROR` where it never had one; what follows it is handed out in

@@ -38,6 +38,7 @@ from qframe.stores.types import (
     RenewResult,
     RevokeResult,
     Settlement,
+    StandingTerms,
     WorkerReport,
 )
 from qframe.topic import Topic
@@ -121,13 +122,14 @@ class Pulling(Protocol):
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
+        standing: StandingTerms | None = None,
     ) -> PullResult:
         """Hands out what is due, as described above, under `receipt`.
 
         First, in each slot: what was delayed and has come due joins the line or its queue,
         sequence gaps whose time has passed are passed, lost leases are taken back. A stream's
         delivery from the line bears the receipt of its window, which is this one if the window
-        was empty.
+        was empty. With `standing` it stands where it leaves slots quiet, if the store can do that.
         """
 
     def renew(

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
+from qframe.stores.types import LateReply
+
 
 class Bell(Protocol):
     """Wakes an idle pull loop; a hint, so a wait always ends by itself too.
@@ -12,10 +14,19 @@ class Bell(Protocol):
     what a settlement or a `seek` has made the next, or due at some time, and a slot that another
     has taken.
 
+    Where the store has pulls stand, it also brings their replies. A reply can be lost, as a ring
+    can: then it was handed out, and is to be revoked.
+
     A waiting worker has looked first: a store rings for messages that come into a slot after a pull
     has emptied it (handed out less than its limit, and `QUIET` messages at most). It may ring more
     often.
     """
+
+    address: str
+    """Where replies to pulls that stand are sent; empty where no pull can stand."""
+
+    def late(self) -> list[LateReply] | None:
+        """The replies that came since this was asked; None where some may have been lost."""
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until something may have changed, at most so long; returns whether it may have."""

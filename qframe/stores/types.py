@@ -134,6 +134,24 @@ class PullRequest(NamedTuple):
     position: int | None = None
 
 
+class StandingTerms(NamedTuple):
+    """Has a pull stand in the slots that it leaves quiet.
+
+    The first message that comes into such a slot, alone, is handed out as it is published, and the
+    reply goes to the address. A later pull, and a revocation, end that.
+
+    Attributes:
+        address: of the bell of who pulls.
+        receipt: of what is handed out in that way.
+    """
+
+    address: str
+    receipt: str
+
+
+NOT_STANDING = StandingTerms("", "")
+
+
 class PullTerms(NamedTuple):
     """The terms of a whole pull.
 
@@ -142,12 +160,30 @@ class PullTerms(NamedTuple):
         lease_ms: how long it stays hidden.
         max_attempts: how often a message is handed out before it is dead.
         run: how many messages of an ordered subject are handed out together at most.
+        standing: whether it stands, and where to.
     """
 
     receipt: str
     lease_ms: int
     max_attempts: int
     run: int
+    standing: StandingTerms = NOT_STANDING
+
+
+class LateReply(NamedTuple):
+    """The reply to a pull that stood.
+
+    Attributes:
+        slot: where it stood.
+        epoch: under which epoch.
+        receipt: that of its `StandingTerms`.
+        delivery: what is handed out; None where it cannot be read.
+    """
+
+    slot: int
+    epoch: str
+    receipt: str
+    delivery: Delivery | None
 
 
 class PullResult(msgspec.Struct):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from qframe.clock import Clock
 from qframe.outcomes import Outcome, Settled
 from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest, PullResult, Settlement
+from qframe.stores.types import Entry, PullRequest, PullResult, Settlement, StandingTerms
 from qframe.testing.journal import Journal
 from qframe.topic import Topic
 
@@ -42,11 +42,12 @@ class JournalledStore(ModelStore):
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
+        standing: StandingTerms | None = None,
     ) -> PullResult:
         """Hands out what is due."""
         pulled = super().pull(
             topic, group, asks, receipt=receipt, lease_ms=lease_ms, max_attempts=max_attempts,
-            run=run,
+            run=run, standing=standing,
         )  # fmt: skip
         for delivery in pulled.deliveries:
             self._journal.handed_out(topic.name, group, delivery)

@@ -19,6 +19,34 @@ from mutants.mutant import (
 
 GUARDS: Final = [
     Mutant(
+        "who stops revokes no pull that stands",
+        "runtime/feed/pull_loop.py",
+        "        self._end_standing()\n        with suppress",
+        "        with suppress",
+        PULL,
+    ),
+    Mutant(
+        "slots pass on in which a pull stands",
+        "runtime/feed/pull_loop.py",
+        "return self._in_doubt.unrevoked | self._standing.slots",
+        "return self._in_doubt.unrevoked",
+        PULL,
+    ),
+    Mutant(
+        "a slot stands again under a receipt by which it was answered",
+        "runtime/feed/standing_pulls.py",
+        " or any(ask.slot in self._answered for ask in asks)",
+        "",
+        PULL,
+    ),
+    Mutant(
+        "a late reply is taken over after a pull has brought it",
+        "runtime/feed/pull_loop.py",
+        "position in (0, one.seq)",
+        "position >= 0",
+        PULL,
+    ),
+    Mutant(
         "keys stand still once their slot has left and come back",
         "runtime/feed/slots.py",
         "self._held.items() if owned.get(slot) != epoch}\n",

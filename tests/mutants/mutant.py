@@ -24,7 +24,9 @@ class Mutant(NamedTuple):
 
 
 UNIT: Final = "tests/unit/"
-PULL: Final = f"{UNIT}test_pull_steps.py {UNIT}test_pull_loop.py"
+PULL: Final = " ".join(
+    f"{UNIT}test_{name}.py" for name in ("pull_steps", "pull_loop", "standing_pulls")
+)
 SETTLER: Final = UNIT + "test_settler.py"
 RENEWER: Final = UNIT + "test_lease_renewer.py"
 SLOTS: Final = UNIT + "test_slots.py"

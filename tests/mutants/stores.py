@@ -45,9 +45,23 @@ STORES: Final = [
     Mutant(
         "Redis rings no bell for what is revoked",
         "stores/redis/scripts/revoke.lua",
-        "if count_back > 0 then\n  ring(slot)\nend\n",
+        "ring(slot) -- also so that no pull stands there\n",
         "",
         conforms("bell", "redis", "revoked"),
+    ),
+    Mutant(
+        "Redis hands a message out where nobody listens",
+        "stores/redis/scripts/parts/answer.lua",
+        "envelope) > 0\n",
+        "envelope) >= 0\n",
+        conforms("standing", "redis", "gone"),
+    ),
+    Mutant(
+        "Redis hands out what is published before what has come due",
+        "stores/redis/scripts/parts/answer.lua",
+        "(till == 0 or till > now)",
+        "true",
+        conforms("standing", "redis", "due_meanwhile"),
     ),
     # Another one acts between a read and a write.
     Mutant(

@@ -2,163 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
 import pytest
-from contexts import context_of
-from late import Late, loses
+from late import loses
+from pull_line import FIRST, SECOND, Line, later, rings
 
-from qframe.clock import VirtualClock
-from qframe.codec import batch_mark
-from qframe.errors import AnswerLost, StoreUnavailable, UnknownGroup
-from qframe.message import Delivery
-from qframe.options.consumer import consumer_options
-from qframe.runtime.feed.pull_loop import AWAY_SLEEP_S, LONGEST_SLEEP_WITH_BELL_S, PullLoop
-from qframe.runtime.flow.admission import AdmissionControl
-from qframe.runtime.flow.in_flight import InFlight
-from qframe.stores.model.store import ModelStore
-from qframe.stores.types import Entry, PullRequest, PullResult, RevokeResult
+from qframe.errors import AnswerLost, StoreUnavailable
+from qframe.runtime.feed.pull_loop import AWAY_SLEEP_S, LONGEST_SLEEP_WITH_BELL_S
+from qframe.stores.types import PullRequest, PullResult, RevokeResult
 from qframe.topic import Topic
-
-FIRST, SECOND = f"{1:016x}", f"{2:016x}"
-Step = Callable[[], object]
-
-
-class Line:
-    """A line with nothing but its pull loop, on a clock that stands still while nobody waits.
-
-    It is the loop's receiver and its bell. Each wait is a step: it is noted, then what is to happen
-    meanwhile happens. The last one stops the loop.
-
-    Attributes:
-        asked: the slots that each pull has asked, in order.
-        slept: how long each wait was to be.
-        rung: the slots for which the bell rings next; None for all of them.
-    """
-
-    def __init__(self, kind: str = "stream", slots: int = 2) -> None:
-        self.clock = VirtualClock()
-        self.topic = Topic("t", kind, slots)
-        self.model = ModelStore(clock=self.clock)
-        self.model.declare(self.topic)
-        self.model.subscribe(self.topic, "g")
-        self.store: Any = Late(self.model)
-        self.epochs: Mapping[int, str] = dict.fromkeys(range(slots), FIRST)
-        self.model.take(self.topic, "g", self.epochs)
-        self.is_lacking = False
-        self.gone: set[int] = set()
-        self.got: list[Delivery] = []
-        self.asked: list[list[int]] = []
-        self.positions: list[int | None] = []
-        self.slept: list[float] = []
-        self.rung: frozenset[int] | None = None
-        self.in_flight = InFlight(max_messages=99, max_bytes=9999, on_room=lambda: None)
-        self.context = context_of(self.topic, clock=self.clock)
-        self.flow = AdmissionControl(
-            self.context, options=consumer_options(), store=self.model,
-            in_flight=self.in_flight, give_back=list, wake=lambda: None,
-        )  # fmt: skip
-        self.flow._slow_start._allowed = 512  # a worker that has begun with one has long had more
-        self._steps: list[Step] = []
-
-    def run(self, *steps: Step) -> None:
-        """Has the loop run; at each of its waits the next of these steps happens meanwhile."""
-
-        def noted(topic: Topic, group: str, asks: list[PullRequest], **terms: Any) -> PullResult:
-            self.asked.append(sorted(ask.slot for ask in asks))
-            self.positions += [ask.position for ask in asks]
-            pulled: PullResult = self.store.pull(topic, group, asks, **terms)
-            return pulled
-
-        self._steps = list(steps)
-        store: Any = Late(self.store)
-        store.pull = noted
-        self.loop = PullLoop(
-            self.context, store=store, bell=self, receiver=self, in_flight=self.in_flight,
-            flow=self.flow, lease_ms=30_000, max_attempts=9,
-        )  # fmt: skip
-        self.loop._planner._turn = 0
-        self.loop.run()
-        assert not self.store.waits
-
-    def publish(self, slot: int, *bodies: int, **options: Any) -> None:
-        for body in bodies:
-            token = f"{body:020d}"
-            entry = Entry(
-                slot, "s" if self.topic.has_subjects else None, f"{token}-0", batch_mark(token),
-                f"k{slot}", None, str(body).encode(), **options,
-            )  # fmt: skip
-            self.model.publish(self.topic, [entry])
-
-    def settle(self) -> None:
-        """All that was pulled is handled and acknowledged."""
-        self.model.acknowledge(self.topic, "g", self.in_flight.all(), self.epochs)
-        self.in_flight.remove(self.in_flight.all())
-
-    @property
-    def bodies(self) -> list[int]:
-        return [int(one.body) for one in self.got]
-
-    # The bell.
-
-    def wait(self, timeout_s: float) -> bool:
-        self.slept.append(round(timeout_s, 6))
-        if not self._steps:
-            self.loop._stopping.set()
-            return False
-        self._steps.pop(0)()
-        return True
-
-    def hints(self) -> frozenset[int] | None:
-        hints, self.rung = self.rung, None
-        return hints
-
-    def ring(self) -> None:
-        """Nobody waits beside the loop itself."""
-
-    def close(self) -> None:
-        """Holds nothing."""
-
-    # The receiver.
-
-    def owned(self) -> Mapping[int, str]:
-        return self.epochs
-
-    def lacks(self) -> bool:
-        return self.is_lacking
-
-    def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
-        return [one for one in deliveries if one.slot not in self.gone]
-
-    def offer(self, deliveries: list[Delivery]) -> None:
-        self.got += deliveries
-
-    def fenced(self, slots: list[int]) -> None:
-        self.epochs = {slot: each for slot, each in self.epochs.items() if slot not in slots}
-
-    def before_pull(self) -> None:
-        """No key is parked here."""
-
-    def note_full(self, asked: Collection[int], full: Collection[int]) -> None:
-        """Nothing is full here."""
-
-    def held_back(self) -> None:
-        """Nothing is held back here."""
-
-    def subscribe_anew(self, error: UnknownGroup) -> None:
-        self.model.subscribe(self.topic, "g")
-        self.model.take(self.topic, "g", self.epochs)
-        self.in_flight.remove(self.in_flight.all())
-        self.epochs = dict(self.epochs)
-
-
-def rings(line: Line, *slots: int) -> None:
-    line.rung = frozenset(slots)
-
-
-def later(line: Line, ms: int) -> Step:
-    return lambda: line.clock.advance(ms)
 
 
 def test_a_pull_whose_answer_was_lost_is_revoked_before_its_slots_are_asked_again() -> None:

@@ -41,6 +41,7 @@ from qframe.stores.redis import (
     leases,
     publish,
     pull,
+    reading,
     repair,
     rosters,
     settle,
@@ -52,7 +53,7 @@ from qframe.stores.redis.envelopes import META, envelope
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.log_readahead import LogReadahead
 from qframe.stores.topic_options import TopicOptions
-from qframe.stores.types import Entry, LeaseRef, PullRequest, PullTerms, Settlement
+from qframe.stores.types import Entry, LeaseRef, PullRequest, PullTerms, Settlement, StandingTerms
 from qframe.topic import Growth, Topic
 
 PARTS = sorted(path.stem for path in (FOLDER / "parts").glob("*.lua"))
@@ -106,7 +107,7 @@ def test_a_head_says_what_its_code_does(name: str) -> None:
         ("pull", "ARGV[4] epoch", "ARGV[4] epochs", "the head names"),
         ("pull", "ARGV[8] max attempts, ARGV[9] run", "ARGV[9] max attempts, ARGV[8] run", "names"),
         ("pull", ", ARGV[9] run", "", "the head names"),
-        ("pull", "else 0).", "else 0), ARGV[11] more.", "the head names"),
+        ("pull", "with then).", "with then), ARGV[13] more.", "the head names"),
         ("take", "KEYS[1] slot", "KEYS[1] place", "the head names"),
         ("take", "if epoch == owner", "if ARGV[4] == owner", "uses ARGV[4] by its number"),
         ("take", "return 1", "return 1\n" * 200, "it has"),
@@ -227,7 +228,7 @@ STREAM = SlotKeys("shop", Topic("t", "stream", 1))
 DELAY = SlotKeys("shop", Topic("t", "delay", 1))
 SPLIT = SlotKeys("shop", DELAY.topic.grown(2, Growth(first=1)))
 ASKS = [PullRequest(0, "an epoch", 7, 3)]
-TERMS = PullTerms("a receipt", 400, 16, 32)
+TERMS = PullTerms("a receipt", 400, 16, 32, StandingTerms("an address", "a standing"))
 HELD = [Delivery(f"id-{n}", None, None, b"1", seq=n, receipt="a receipt") for n in (1, 5)]
 EPOCHS = {0: "an epoch"}
 
@@ -348,6 +349,7 @@ GIVEN: dict[str, Container[Any]] = {
     "seen": (77,), "lines": ("",),
     "seq": (7,), "error": ("an error",), "force": (1,),
     "given": ("a time",), "epoch": ("an epoch",),
+    "address": ("an address",), "standing": ("a standing",),
     "receipt": ("a receipt",), "subject": ("a subject",), "kind": ("delay",), "lease": (400,),
     "max_attempts": (16,), "run": (32,), "position": (3,), "due": (5,), "time": (5,),
     "offset": (5,), "start": ("earliest",), "window": (3_600_000,), "gap_timeout": (30_000,),
@@ -408,3 +410,6 @@ def test_a_head_in_python_is_a_head_in_lua() -> None:
     text = (FOLDER / "parts" / "head.lua").read_text(encoding="utf-8")
     assert "local META, META_SIZE = '>I8I8i4I8', 28" in text
     assert "local STATE, STATE_SIZE = '>I8I4I4I2I1', 19" in text
+    text = (FOLDER / "parts" / "answer.lua").read_text(encoding="utf-8")
+    assert "struct.pack('>I4c16I8I8I2I2I4', number," in text
+    assert reading._LATE.format == ">I16sQQHHI"

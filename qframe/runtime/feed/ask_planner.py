@@ -94,6 +94,10 @@ class AskPlanner:
             for slot in slots
         ]  # fmt: skip
 
+    def position(self, slot: int, epoch: str) -> int:
+        """The offset behind the last one that was received of a stream's slot; 0 before that."""
+        return self._positions.get((slot, epoch), 0)
+
     def note(self, asks: list[PullRequest], pulled: PullResult) -> None:
         """Remembers which slots had more than was asked, and how far each stream was read."""
         deliveries = pulled.deliveries
@@ -142,6 +146,15 @@ class AskPlanner:
         self.rung = rung
         if rung is None:
             self.due_s = None
+
+    def stirred(self, rung: frozenset[int] | None) -> None:
+        """The bell has rung while nobody waited: these slots (None: any) are quiet no more."""
+        if rung is None:
+            self.look_everywhere()
+            return
+        self._quiet -= rung
+        if self.rung is not None:
+            self.rung |= rung
 
     def look_everywhere(self) -> None:
         """Asks all slots next, whatever the bell has rung for."""

@@ -15,17 +15,19 @@ from qframe.retry import Backoff
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.ask_planner import AskPlanner
 from qframe.runtime.feed.in_doubt import InDoubt
+from qframe.runtime.feed.standing_pulls import StandingPulls
 from qframe.runtime.flow.admission import LONGEST_SLEEP_S, AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.service import Service
 from qframe.stores.base import Pulling
 from qframe.stores.bell import Bell
 from qframe.stores.history import receipt_of
-from qframe.stores.types import Capabilities, PullRequest, PullResult
+from qframe.stores.types import QUIET, Capabilities, PullRequest, PullResult
 
 PULL_AT_MOST: Final = 2048
 LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
 AWAY_SLEEP_S: Final = 1.0
+MOMENT_S: Final = 0.0005
 
 
 class PullStore(Pulling, Protocol):
@@ -114,6 +116,10 @@ class PullLoop(Service):
         self._max_attempts = max_attempts
         self._worker = worker
         self._is_kept = context.topic.history_ms > 0
+        self._standing = StandingPulls(
+            address=bell.address if max_attempts > 1 else "",
+            in_flight=in_flight, make_receipt=self._new_receipt,
+        )  # fmt: skip
         self._clock = context.clock
         self._backoff = Backoff(0.05, cap=2)
         topic = context.topic
@@ -137,7 +143,7 @@ class PullLoop(Service):
 
     def unrevoked(self) -> frozenset[int]:
         """The slots in which the store may hold what no reply has brought; from any thread."""
-        return self._in_doubt.unrevoked
+        return self._in_doubt.unrevoked | self._standing.slots
 
     def reconnect(self) -> None:
         """Drops connections that may be broken."""
@@ -178,8 +184,12 @@ class PullLoop(Service):
                     planner.look_everywhere()
                 owned = self._receiver.owned()
                 planner.own(owned)
+                if self._end_standing(owned):
+                    continue
                 asks = self._asks()
                 if not asks:
+                    if self._flow.paused and self._end_standing():
+                        continue
                     self._receiver.held_back()
                     if owned:
                         self.looked = self._begun
@@ -187,19 +197,21 @@ class PullLoop(Service):
                     else:
                         self._rest(owned)
                     continue
-                receipt = new_token(self._clock)
-                if self._is_kept:
-                    receipt = receipt_of(receipt, self._worker)
+                receipt = self._new_receipt()
+                may_stand = self._standing.possible and self._flow.may_stand(len(owned))
+                standing = self._standing.begin(asks) if may_stand else None
                 self._receiver.before_pull()
                 pulled = self._store.pull(
                     self._context.topic, self._context.group, asks,
                     receipt=receipt, lease_ms=self._lease_ms, max_attempts=self._max_attempts,
+                    standing=standing,
                 )  # fmt: skip
             except UnknownGroup as error:
                 if unknown is not None:
                     raise
                 unknown = error
                 self._in_doubt.forget()
+                self._standing.forget()
                 planner.forget()
                 continue
             except StoreUnavailable as error:
@@ -215,6 +227,9 @@ class PullLoop(Service):
             self._take(asks, pulled)
             if self._all_quiet(asks, pulled):
                 self._rest(owned)
+            elif self._standing:  # replies must not wait for a rest
+                self._take_more(0)
+        self._end_standing()
         with suppress(UnknownGroup):  # another owner would count what nobody has handled
             self._in_doubt.revoke(at_once=True)
         self._steps.rest()
@@ -251,6 +266,59 @@ class PullLoop(Service):
             self._is_asked_to_look = False
             hints, self._look_everywhere_at_s = None, now_s + self._longest_s
         self._planner.woken(hints)
+        if self._standing:
+            self._take_late()
+
+    def _new_receipt(self) -> str:
+        receipt = new_token(self._clock)
+        return receipt_of(receipt, self._worker) if self._is_kept else receipt
+
+    def _take_late(self) -> None:
+        """Takes over what pulls that stood were answered with.
+
+        Before it asks their slots again it waits a moment: so their handlers have the interpreter
+        first, and what comes next is asked for together.
+        """
+        late = self._bell.late()
+        if late is None:
+            self._end_standing()
+            return
+        for reply in late:
+            if (place := self._standing.place_of(reply)) is None:
+                continue
+            slot, epoch, receipt = place
+            one, position = reply.delivery, self._planner.position(slot, epoch)
+            ask = PullRequest(slot, epoch, QUIET, position)
+            is_next = one is not None and (one.subject is not None or position in (0, one.seq))
+            if one is not None and is_next and slot not in self._in_doubt.unrevoked:
+                self._take([ask], PullResult([one]))
+            else:  # a pull has brought it as well, or what is before it has not come yet
+                self._in_doubt.add([ask], receipt)
+            self._standing.end([place])
+        if late:
+            self._take_more(MOMENT_S)
+
+    def _take_more(self, timeout_s: float) -> None:
+        if self._standing and self._bell.wait(timeout_s):
+            self._planner.stirred(self._bell.hints())
+            self._take_late()
+
+    def _end_standing(self, owned: Mapping[int, str] | None = None) -> bool:
+        """Revokes pulls that stand, or those of them whose slots are owned no more.
+
+        Returns:
+            Whether there were any.
+        """
+        if not (places := self._standing.places(owned)):
+            return False
+        asks: dict[str, list[PullRequest]] = {}
+        for slot, epoch, receipt in places:
+            ask = PullRequest(slot, epoch, 1, self._planner.position(slot, epoch))
+            asks.setdefault(receipt, []).append(ask)
+        for receipt, those in asks.items():
+            self._in_doubt.add(those, receipt)
+        self._standing.end(places)
+        return True
 
     def _is_rung_for_others(self, owned: Mapping[int, str]) -> bool:
         """Whether the bell rang for none of its slots, and it has none to take either."""

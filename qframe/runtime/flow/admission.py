@@ -213,6 +213,14 @@ class AdmissionControl:
             at_most = min(at_most, self._tokens(bucket))
         return max(0, at_most)
 
+    def may_stand(self, slots: int) -> bool:
+        """Whether a pull may stand in so many slots: the worker is idle, and nothing holds it back.
+
+        It has not just begun, so that a message that ends it takes few others along.
+        """
+        is_free = self.gate is None and not self._paused and not self._slow_start.ramping_up
+        return is_free and self._in_flight.may_expect(slots)
+
     def note(self, deliveries: list[Delivery]) -> None:
         """Notes what was pulled."""
         self._slow_start.note(deliveries)

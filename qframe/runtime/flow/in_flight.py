@@ -12,6 +12,7 @@ from qframe.message import Delivery
 _FULL_SPEED: Final = 512
 _GROWTH: Final = 4
 _SURVIVED_S: Final = 0.05
+LITTLE: Final = 16
 
 
 class InFlight:
@@ -25,6 +26,7 @@ class InFlight:
 
     Attributes:
         deliveries: what is in flight; always the same set, to look at only.
+        expected: how many more the store may hand out without being asked again.
     """
 
     def __init__(self, *, max_messages: int, max_bytes: int, on_room: Callable[[], None]) -> None:
@@ -33,6 +35,7 @@ class InFlight:
         self._on_room = on_room
         self._guard = threading.Lock()
         self.deliveries: set[Delivery] = set()
+        self.expected: int = 0
         self._bytes = 0
         self._bytes_each = 1
         self._wanted = 0
@@ -97,10 +100,15 @@ class InFlight:
         return [one for one in self.all() if one.slot in slots]
 
     def _room(self) -> int:
+        most = self._max_messages - self.expected
         if not self.deliveries:
-            return max(1, min(self._max_messages, self._max_bytes // self._bytes_each))
+            return max(1, min(most, self._max_bytes // self._bytes_each))
         left = max(0, self._max_bytes - self._bytes) // self._bytes_each
-        return min(self._max_messages - len(self.deliveries), left)
+        return min(most - len(self.deliveries), left)
+
+    def may_expect(self, count: int) -> bool:
+        """Whether there is little, and so many more would be a small part of what may be."""
+        return len(self.deliveries) <= LITTLE and 2 * (count + LITTLE) <= self._max_messages
 
 
 class SlowStart:

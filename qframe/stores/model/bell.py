@@ -5,9 +5,17 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable
 
+from qframe.stores.types import LateReply
+
 
 class EventBell:
     """Rings when it is rung, which the store does at every publish."""
+
+    address: str = ""
+
+    def late(self) -> list[LateReply]:
+        """No pull stands in memory."""
+        return []
 
     def __init__(self, release: Callable[[EventBell], None]) -> None:
         self._rung = threading.Event()

@@ -25,6 +25,7 @@ from qframe.stores.types import (
     PullTerms,
     RenewResult,
     RevokeResult,
+    StandingTerms,
 )
 from qframe.topic import Topic
 
@@ -43,6 +44,7 @@ class ModelPulling(ModelRole, Pulling):
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
+        standing: StandingTerms | None = None,
     ) -> PullResult:
         terms = PullTerms(receipt, lease_ms, max_attempts, run)
         with self._lock:

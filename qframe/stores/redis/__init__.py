@@ -7,7 +7,7 @@ and a script can make their names. `qf:{namespace}:topics` is a hash of what is 
     groups     a hash: group, claims or joins   later, ticket    by due: what joins the log then
     ids        marks, by when they pass         sequences        a hash: key, next number
     claimed    some group took what was kept    letters, held,   what waits behind a gap: values by
-    asleep     somebody waits for the bell         gaps          member; by name; by when it passes
+    asleep     who waits, and how pulls stand      gaps          member; by name; by when it passes
     expiries   groups that expire, by when they are dropped
     closed     it is being split in two, or was
     opened     the token of who makes it, before it is in use; empty from then on
@@ -65,6 +65,13 @@ mark for a batch (or an id, where it was named) and finds in the same step wheth
 The bell: a pull that finds nothing sets `asleep`, in the same step; what brings something deletes
 it, and where it was there publishes to `qf:bell:<namespace>:<topic>`. A busy slot publishes
 nothing. A message that falls due by itself rings nothing: a sleeper was told when that will be.
+
+A pull that stands has its terms in `asleep`, beside the mark of those who only sleep. The script
+that publishes one message, due now, hands it out by them (`parts/answer.lua`) and publishes it to
+the sleeper's own channel, `qf:bell:<namespace>:<topic>:<address>`, first: where nobody hears that,
+or anything else stands in the way, it rings instead. So a worker that has died is handed nothing.
+A cluster's nodes know their own listeners only, so no pull stands there. Groups that keep order
+have none either, since a pull of theirs looks at all that is parked.
 
 Each dead letter has one member of `named`, also one that cannot be read, so `named` is as long as
 `dead` where all can be looked up by it. In a store that was written before there was `named`, it is

@@ -13,6 +13,8 @@ from qframe.clock import SYSTEM_CLOCK
 from qframe.drivers.redis import Command, Redis
 from qframe.drivers.redis_connections import FAILURES, Wire
 from qframe.errors import QFrameError
+from qframe.stores.redis.reading import late_reply
+from qframe.stores.types import LateReply
 
 CHECK_EVERY_S: Final = 10.0
 FIRST_PAUSE_S: Final = 0.05
@@ -31,13 +33,22 @@ class SubscribedBell:
         redis: the server.
         channels: what it listens to.
         release: called when it is closed.
+        address: one more channel, for the replies to pulls that stand.
     """
 
     def __init__(
-        self, redis: Redis, channels: Sequence[str], release: Callable[[SubscribedBell], None]
+        self,
+        redis: Redis,
+        channels: Sequence[str],
+        release: Callable[[SubscribedBell], None],
+        address: str = "",
     ) -> None:
         self._redis = redis
-        self._channels = channels
+        self.address: str = address
+        self._channels = [*channels, address] if address else channels
+        self._name = address.encode()
+        self._late: list[LateReply] = []
+        self._may_have_lost = False
         self._release = release
         self._subscription: Wire | None = None
         self._poller = select.poll()
@@ -77,6 +88,14 @@ class SubscribedBell:
         self._any = False
         self._slots.clear()
         return slots
+
+    def late(self) -> list[LateReply] | None:
+        """The replies that came since this was asked; None where some may have been lost."""
+        late, self._late = self._late, []
+        if self._may_have_lost:
+            self._may_have_lost = False
+            return None
+        return late
 
     def ring(self) -> None:
         """Ends a wait now, or the next one if there is none."""
@@ -147,7 +166,12 @@ class SubscribedBell:
         for word in _sound(subscription.replies_so_far()):
             self._asked = False
             if word[0] == b"message":
-                self._slots.add(int(word[2]))
+                if word[1] == self._name:
+                    reply = late_reply(word[2])
+                    self._late.append(reply)
+                    self._slots.add(reply.slot)
+                else:
+                    self._slots.add(int(word[2]))
                 rung = True
         return rung
 
@@ -173,6 +197,7 @@ class SubscribedBell:
 
     def _break_off(self) -> None:
         subscription, self._subscription = self._subscription, None
+        self._may_have_lost = True
         if subscription is not None:
             with suppress(*_BROKEN):
                 subscription.driver.disconnect()

@@ -17,6 +17,7 @@ from qframe.drivers.redis import Command, Redis
 from qframe.message import Delivery
 from qframe.stores.redis.keys import SlotKeys
 from qframe.stores.redis.reading import logged
+from qframe.stores.types import PullRequest
 
 MOST_ENTRIES: Final = 64
 FIRST_GUESS: Final = 16
@@ -60,6 +61,13 @@ class SlotReadahead:
         """Takes it that the log has nothing more before an offset."""
         self.end, self.sound = stop, False
 
+    def go_on_from(self, position: int) -> None:
+        """Passes over what the caller has received otherwise, as the reply to a pull that stood."""
+        if position < self.end:
+            self.take(position)
+        elif position > self.at:
+            self.at, self.end, self.rest, self.sound = position, position, [], True
+
     def take(self, stop: int) -> tuple[list[Delivery], bool]:
         """The next messages, up to an offset; and whether there is a sound one for each."""
         rest, was_sound = self.rest, self.sound
@@ -77,17 +85,17 @@ class LogReadahead:
         self._redis = redis
         self._tails: dict[tuple[str, str, int], SlotReadahead] = {}
 
-    def ahead(
-        self, keys: SlotKeys, group: str, slot: int, epoch: str, limit: int
-    ) -> Command | None:
+    def ahead(self, keys: SlotKeys, group: str, ask: PullRequest) -> Command | None:
         """The command that reads what a pull will probably want, or None where that is unknown."""
-        tail = self._tails.get((keys.topic.name, group, slot))
-        if tail is None or tail.epoch != epoch or tail.breaks != self._redis.breaks:
+        tail = self._tails.get((keys.topic.name, group, ask.slot))
+        if tail is None or tail.epoch != ask.epoch or tail.breaks != self._redis.breaks:
             return None
-        missing = limit - len(tail.rest)
+        if ask.position is not None and ask.position > tail.at:
+            tail.go_on_from(ask.position)
+        missing = ask.limit - len(tail.rest)
         if missing <= 0:
             return None
-        key = keys.key(slot, "log")
+        key = keys.key(ask.slot, "log")
         most = min(MOST_ENTRIES, -(-missing // tail.size))
         return Command(key, ("XRANGE", key, f"{tail.end}-0", "+", "COUNT", most))
 

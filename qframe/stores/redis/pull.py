@@ -20,12 +20,14 @@ from qframe.stores.redis.malformed import SlotPull, of_heads, of_line
 from qframe.stores.redis.reading import Malformed, delivery_of, malformed
 from qframe.stores.redis.role import RedisRole
 from qframe.stores.types import (
+    NOT_STANDING,
     LeaseRef,
     PullRequest,
     PullResult,
     PullTerms,
     RenewResult,
     RevokeResult,
+    StandingTerms,
 )
 from qframe.topic import Kind, Topic
 
@@ -46,8 +48,9 @@ class RedisPulling(RedisRole, Pulling):
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
+        standing: StandingTerms | None = None,
     ) -> PullResult:
-        terms = PullTerms(receipt, lease_ms, max_attempts, run)
+        terms = PullTerms(receipt, lease_ms, max_attempts, run, standing or NOT_STANDING)
         keys, now = self._keys(topic), self._now()
         return pull(self._redis, self._readahead, keys, group, asks, terms, now)
 
@@ -100,7 +103,7 @@ def _from_subjects(
     calls = [
         keys.call(
             "pull", ask.slot, now, kind, group, ask.epoch, terms.receipt, ask.limit,
-            terms.lease_ms, terms.max_attempts, terms.run, keeps,
+            terms.lease_ms, terms.max_attempts, terms.run, keeps, *terms.standing,
         )
         for ask in asks
     ]  # fmt: skip
@@ -128,10 +131,10 @@ def _from_stream(
             keys.call(
                 "pull_stream", ask.slot, now, group, ask.epoch, terms.receipt, ask.limit,
                 terms.lease_ms, terms.max_attempts, terms.run,
-                "" if ask.position is None else ask.position, keeps,
+                "" if ask.position is None else ask.position, keeps, *terms.standing,
             )
         )  # fmt: skip
-        ahead = readahead.ahead(keys, group, ask.slot, ask.epoch, ask.limit)
+        ahead = readahead.ahead(keys, group, ask)
         aheads.append(ahead is not None)
         if ahead is not None:
             requests.append(ahead)

@@ -8,12 +8,15 @@ ends and the next begins; `scripts/parts/log.lua` cuts as this does.
 from __future__ import annotations
 
 import re
+from contextlib import suppress
+from struct import Struct
 from typing import Final
 
 import msgspec
 
 from qframe.codec import RAW, TYPE_HEADER, checked_id
 from qframe.message import Delivery
+from qframe.stores.types import LateReply
 
 NOT_TEXT: Final = "MalformedMessage: its subject is not a text in UTF-8"
 
@@ -21,6 +24,7 @@ _decode = msgspec.msgpack.Decoder(Delivery).decode
 _decode_many = msgspec.msgpack.Decoder(list[Delivery]).decode
 _ASSIGNED: Final = re.compile(r"malformed-([0-9]{1,9})-([0-9]{1,19})")
 _FAILURES: Final = (ValueError, RecursionError)
+_LATE: Final = Struct(">I16sQQHHI")
 
 
 class Malformed(Delivery, array_like=True, gc=False, eq=False):
@@ -56,6 +60,23 @@ def delivery_of(value: bytes, slot: int, seq: int) -> Delivery:
         return _decode(value)
     except _FAILURES as error:
         return malformed(value, slot, seq, str(error))
+
+
+def late_reply(payload: bytes) -> LateReply:
+    """The reply to a pull that stood, as `scripts/parts/answer.lua` has sent it."""
+    slot, epoch, seq, at_ms, *sizes = _LATE.unpack_from(payload)
+    parts, at = [], _LATE.size
+    for size in sizes:
+        parts.append(payload[at : at + size])
+        at += size
+    pull, receipt, subject = parts
+    one: Delivery | None = None
+    with suppress(*_FAILURES):
+        name = subject.decode() or None
+        one = _decode(payload[at:])
+        one.slot, one.subject, one.seq, one.receipt = slot, name, seq, receipt.decode()
+        one.published_at_ms = one.due_ms = at_ms
+    return LateReply(slot, epoch.decode(), pull.decode(), one)
 
 
 def malformed(value: bytes, slot: int, seq: int, why: str) -> Malformed:

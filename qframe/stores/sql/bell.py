@@ -12,6 +12,7 @@ from typing import Final
 from qframe.clock import SYSTEM_CLOCK
 from qframe.drivers.sql_sqlite import SqliteWatch
 from qframe.forks import Forks
+from qframe.stores.types import LateReply
 
 SHORTEST_S: Final = 0.005
 LONGEST_S: Final = 0.025
@@ -28,6 +29,8 @@ class NotifiedBell:
         roster: the topic's number and the group of the roster for which it rings instead.
         release: called when it is closed.
     """
+
+    address: str = ""
 
     def __init__(
         self,
@@ -53,6 +56,10 @@ class NotifiedBell:
             else:
                 self._slots |= slots
         self._rung.set()
+
+    def late(self) -> list[LateReply]:
+        """No pull stands in a database."""
+        return []
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until something may have changed, at most so long; returns whether it may have."""

@@ -37,6 +37,7 @@ from qframe.stores.types import (
     PullTerms,
     RenewResult,
     RevokeResult,
+    StandingTerms,
 )
 from qframe.topic import Kind, Topic
 
@@ -79,6 +80,7 @@ class SqlPulling(SqlRole, Pulling):
         lease_ms: int,
         max_attempts: int,
         run: int = 32,
+        standing: StandingTerms | None = None,
     ) -> PullResult:
         who = (topic.name, group)
         if not self._had_work.get(who):

@@ -10,7 +10,7 @@
 -- Reply: a letter for each item: s stored, d duplicate, f full. The error CLOSED if the slot is
 --   being split, or was: none of it is stored.
 -- Cost: 7 commands for all that is due now; 2 for each item that is delayed; with a limit 3, and 2
---   for each group; 1 to ring.
+--   for each group; 3 for each pull that stands there and is answered; 2 to ring.
 -- Promise: one atomic step; an item whose mark is remembered adds nothing.
 local slot = KEYS[1]
 local given, window, limit, mark = ARGV[1], tonumber(ARGV[2]), tonumber(ARGV[3]), ARGV[4]
@@ -36,7 +36,34 @@ if #ARGV == 7 and ARGV[5] == '' and limit == 0 then
   redis.call('XADD', slot .. 'log', string.format('%.0f-%d', first, size),
     'b', ARGV[7], 't', string.format('%.0f', now))
   redis.call('ZADD', slot .. 'ids', string.format('%.0f', now + window), mark)
-  ring(slot)
+  local asleep = redis.call('GET', slot .. 'asleep')
+  if asleep and (size > 1 or asleep == '1') then
+    ring(slot)
+  elseif asleep then
+    --@include answer
+    answer(slot, asleep, now, ARGV[7], function(pull)
+      local key = slot .. 'g:' .. pull.name .. ':cursor'
+      local cursor = redis.call('HMGET', key,
+        'epoch', 'floor', 'read', 'receipt', 'lease', 'max_parked')
+      local read = tonumber(cursor[3])
+      local receipt = string.format('%.0f-', first) .. pull.receipt
+      if cursor[1] ~= pull.epoch or read ~= first or cursor[6] then
+        return false
+      end
+      if tonumber(cursor[2]) < read then
+        if tonumber(cursor[5]) <= now then
+          return false
+        end
+        receipt = cursor[4]
+      end
+      if not send(slot, pull, first, now, receipt, '', ARGV[7]) then
+        return false
+      end
+      redis.call('HSET', key, 'read', string.format('%.0f', first + 1), 'receipt', receipt,
+        'lease', pull.lease)
+      return true
+    end)
+  end
   return 's'
 end
 

@@ -8,7 +8,8 @@
 -- Reply: a letter for each message: s stored, m merged, r replaced, d duplicate, f full. The
 --   error CLOSED if the slot is being split, or was: none of it is stored.
 -- Cost: for new subjects 7 commands and 4 for each group; 1 to 8 for each message and group that
---   meets an equal; 1 to ring.
+--   meets an equal; 6 for each pull that stands there and
+--   is answered; 2 to ring.
 -- Promise: one atomic step; a message whose mark is remembered adds nothing.
 local slot = KEYS[1]
 local given, kind, window = ARGV[1], ARGV[2], tonumber(ARGV[3])
@@ -39,7 +40,31 @@ if is_plain then
     arrive_many(group, subjects, values, {}, now, outcomes)
   end
   remember(slot, { [mark] = true }, now + window)
-  ring(slot)
+  local asleep = redis.call('GET', slot .. 'asleep')
+  if asleep and (size > 1 or asleep == '1' or outcomes[1] ~= 's') then
+    ring(slot)
+  elseif asleep then
+    --@include answer
+    local subject, member = subjects[1], string.sub(values[1], 1, 16) .. subjects[1]
+    answer(slot, asleep, now, ARGV[9], function(pull)
+      local group = group_of(slot, pull.name, kind)
+      -- Nothing else is due, or the pull would not stand. The message may be behind its subject's
+      -- head, or have taken its place.
+      if redis.call('HGET', group.cursor, 'epoch') ~= pull.epoch
+          or redis.call('ZREM', group.todo, member) == 0 then
+        return false
+      end
+      if not send(slot, pull, seq, now, pull.receipt, subject, ARGV[9]) then
+        redis.call('ZADD', group.todo, 0, member)
+        return false
+      end
+      redis.call('ZADD', group.doing, pull.lease, subject)
+      redis.call('HSET', group.tries, subject, string.sub(member, 9, 16)
+        .. struct.pack('>I4I4I2I1', 1, 0, 1, #pull.receipt) .. pull.receipt)
+      count(group, 'running', group.backlog and 1 or 0)
+      return true
+    end)
+  end
   return table.concat(outcomes)
 end
 

@@ -3,21 +3,22 @@
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
 -- ARGV[1] given (now), ARGV[2] name (group), ARGV[3] epoch, ARGV[4] receipt, ARGV[5] limit,
 --   ARGV[6] lease (ms), ARGV[7] max attempts, ARGV[8] run, ARGV[9] position ('' for none),
---   ARGV[10] keeps (1 where a history is kept, else 0).
+--   ARGV[10] keeps (1 where a history is kept, else 0), ARGV[11] address ('' if it does not stand
+--   where it finds nothing), ARGV[12] standing (the receipt of what it is answered with then).
 -- Reply: [0, next due (ms from now; -1 never), dead, lost, items, receipt of the window, start,
 --   stop, skipped, full (1 if so much is parked that the line is not read, else 0)]; items as those
 --   of pull; of the log [start, stop) is handed out, and read by who asked, but for the ranges that
 --   are skipped: those are parked. [-1] if the epoch is another now, [-2] if there is no such
 --   group.
 -- Cost: 5 commands; up to 14 more where something has left the line or is to join it, and for what
---   joins 2, and 2 for each. Where the group keeps order and something has left the line 5 more, 1
---   for each 16 entries of the log, and 4 to 6 for each key that is parked.
+--   joins 2, and 2 for each; one where it stands. Where the group keeps order and something has
+--   left the line 5 more, 1 for each 16 entries of the log, and 4 to 6 for each key that is parked.
 -- Promise: one atomic step; one write of the cursor, however many messages.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
 local limit, lease, max_attempts, run, position = tonumber(ARGV[5]), tonumber(ARGV[6]),
   tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local keeps = ARGV[10]
+local keeps, address, standing = ARGV[10], ARGV[11], ARGV[12]
 -- What is rarely needed is included where it is: to define a function costs time.
 --@include time
 local at = slot .. 'g:' .. name .. ':'
@@ -113,14 +114,23 @@ if handed < limit then
 end
 local due = 0
 if handed < limit and not front then
-  times.window = floor < read and leased or nil
   due = -1
   for _, time in pairs(times) do
     local wait = math.max(0, time - now)
     due = due < 0 and wait or math.min(due, wait)
   end
-end
-if handed <= 4 and handed < limit and due ~= 0 then -- as stores.base.QUIET says
-  redis.call('SET', slot .. 'asleep', 1)
+  local comes = due
+  if floor < read then
+    local wait = math.max(0, leased - now)
+    due = due < 0 and wait or math.min(due, wait)
+  end
+  if handed <= 4 and due ~= 0 then -- as stores.base.QUIET says
+    if address == '' or cursor[7] then -- a group that keeps order looks at each message's key
+      redis.call('SET', slot .. 'asleep', 1)
+    else
+      --@include asleep
+      stand(slot, name, epoch, standing, lease, comes < 0 and 0 or now + comes, address)
+    end
+  end
 end
 return { 0, due, died, lost, items, window, start, stop, skipped, full }

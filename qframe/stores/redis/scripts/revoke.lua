@@ -60,7 +60,5 @@ if kind == 'stream' then
       'settled', pack_ranges(settled))
   end
 end
-if count_back > 0 then
-  ring(slot)
-end
+ring(slot) -- also so that no pull stands there
 return count_back

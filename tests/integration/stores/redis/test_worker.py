@@ -112,3 +112,50 @@ def test_an_idle_worker_costs_redis_next_to_nothing(app: QFrame, redis_server: R
         after = client.info("stats")["total_commands_processed"]
         spent_s = time.monotonic() - since_s  # two seconds, or more where somebody stood still
     assert after - before <= 2 * spent_s
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+@pytest.mark.promise(1)
+@pytest.mark.promise(3)
+@pytest.mark.promise(6)
+def test_what_an_idle_worker_is_handed_comes_once_and_in_order_though_its_bell_breaks(
+    app: QFrame, redis_server: RedisServer, kind: str
+) -> None:
+    """Also while it is paused, and by whichever of two workers has the slot now; none is lost."""
+    topic = Topic("orders", kind, slots=8)
+    handled: list[tuple[int, int, int]] = []
+
+    def handle(message: Message) -> None:
+        handled.append((*message.body, message.attempt))
+
+    app.consumer(topic, "billing")(handle)
+    keys, each = 5, 60
+    with (
+        running(app),
+        redis_server.client() as client,
+        QFrame(redis_server.url, namespace=app.settings.namespace) as later,
+    ):
+        later.consumer(topic, "billing")(handle)
+        for number in range(each):
+            for key in range(keys):
+                # A timer of an equal key replaces one that waits; so each has a key of its own.
+                name = f"{key}" if kind != "delay" else f"{key}-{number}"
+                app.publish(topic, [key, number], key=name)
+            if number % 20 == 9:
+                client.execute_command("CLIENT", "KILL", "TYPE", "pubsub")
+            if number % 20 == 14:
+                app.admin.pause("orders", "billing")
+            if number % 20 == 16:
+                app.admin.resume("orders", "billing")
+            if number == each // 2:
+                with running(later):
+                    eventually(lambda: len(handled) == (each // 2 + 1) * keys)
+            if number % 20 < 14:
+                eventually(lambda count=(number + 1) * keys: len(handled) >= count)
+        eventually(lambda: len(handled) >= each * keys)
+        eventually(lambda: app.admin.lag("orders", "billing") == 0)
+    assert sorted(handled) == [(key, number, 1) for key in range(keys) for number in range(each)]
+    if kind != "delay":
+        for key in range(keys):
+            assert [number for one, number, _ in handled if one == key] == list(range(each))
+    assert app.admin.verify() == []

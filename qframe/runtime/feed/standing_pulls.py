@@ -1,0 +1,93 @@
+"""Pulls of an idle worker that stand in the store, so that publishing hands messages out."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import NamedTuple
+
+from qframe.runtime.flow.in_flight import InFlight
+from qframe.stores.types import LateReply, PullRequest, StandingTerms
+
+
+class StandingPlace(NamedTuple):
+    """A slot in which a pull stands, and what it may be answered under."""
+
+    slot: int
+    epoch: str
+    receipt: str
+
+
+class StandingPulls:
+    """Where pulls of one consumer may stand.
+
+    Each may be answered once, with one message, and takes its room in flight until it is. Its
+    receipt revokes a reply that has not come: so no slot stands a second time under a receipt by
+    which it was answered. Of a slot it knows the last two places: while a pull is made, the reply
+    to the one before may come.
+
+    Args:
+        address: where replies are sent; empty where no pull can stand.
+        in_flight: keeps room for the replies.
+        make_receipt: makes a receipt.
+
+    Attributes:
+        possible: whether a pull can stand.
+        slots: where one may stand; to read from any thread.
+    """
+
+    def __init__(
+        self, *, address: str, in_flight: InFlight, make_receipt: Callable[[], str]
+    ) -> None:
+        self.possible: bool = bool(address)
+        self._in_flight = in_flight
+        self._make_receipt = make_receipt
+        self._standing = StandingTerms(address, "")
+        self._answered: set[int] = set()
+        self._places: dict[int, list[StandingPlace]] = {}
+        self.slots: frozenset[int] = frozenset()
+
+    def __bool__(self) -> bool:
+        return bool(self._places)
+
+    def begin(self, asks: Sequence[PullRequest]) -> StandingTerms:
+        """How a pull that is about to be asked stands, also if its own reply is lost."""
+        if not self._standing.receipt or any(ask.slot in self._answered for ask in asks):
+            self._standing = self._standing._replace(receipt=self._make_receipt())
+            self._answered.clear()
+        receipt = self._standing.receipt
+        for ask in asks:
+            before = [one for one in self._places.get(ask.slot, ()) if one.receipt != receipt]
+            self._places[ask.slot] = [*before[-1:], StandingPlace(ask.slot, ask.epoch, receipt)]
+        self._note()
+        return self._standing
+
+    def place_of(self, reply: LateReply) -> StandingPlace | None:
+        """Where the pull stands that this is the reply to; None if that was revoked."""
+        place = StandingPlace(reply.slot, reply.epoch, reply.receipt)
+        return place if place in self._places.get(reply.slot, ()) else None
+
+    def places(self, owned: Mapping[int, str] | None = None) -> list[StandingPlace]:
+        """All places, or those whose slots are not owned so."""
+        return [
+            place
+            for places in self._places.values()
+            for place in places
+            if owned is None or owned.get(place.slot) != place.epoch
+        ]
+
+    def end(self, places: Iterable[StandingPlace]) -> None:
+        """No pull stands there: what it was answered with is in flight, or in doubt."""
+        for place in places:
+            self._answered.add(place.slot)
+            self._places[place.slot].remove(place)
+            if not self._places[place.slot]:
+                del self._places[place.slot]
+        self._note()
+
+    def forget(self) -> None:
+        """The group that they were for is gone."""
+        self.end(self.places())
+
+    def _note(self) -> None:
+        self.slots = frozenset(self._places)
+        self._in_flight.expected = len(self._places)

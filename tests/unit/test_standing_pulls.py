@@ -1,0 +1,198 @@
+"""A pull loop whose pulls stand: what it takes over, and what it revokes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+from pull_line import FIRST, SECOND, Line, rings
+
+from qframe.runtime.feed.pull_loop import MOMENT_S
+from qframe.runtime.feed.standing_pulls import StandingPlace, StandingPulls
+from qframe.runtime.flow.in_flight import InFlight
+from qframe.stores.types import LateReply, PullRequest
+
+KINDS = ["stream", "delay"]
+
+
+def line_of(kind: str = "stream", slots: int = 2) -> Line:
+    return Line(kind, slots, address="here")
+
+
+def answers(line: Line, slot: int, body: int, *, arrives: bool = True) -> Callable[[], object]:
+    return lambda: line.answer(slot, body, arrives=arrives)
+
+
+def quiet(line: Line) -> Callable[[], object]:
+    """It is rung for no slot."""
+    return lambda: rings(line)
+
+
+def nothing() -> None:
+    """It may be rung for any."""
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_late_reply_is_taken_over_and_its_slot_asked_again_a_moment_later(kind: str) -> None:
+    line = line_of(kind)
+    line.run(answers(line, 0, 1), quiet(line))
+    assert line.bodies == [1]
+    assert line.asked[:2] == [[0, 1], [0]]
+    assert line.slept[1] == MOMENT_S
+    assert line.positions[2] == (1 if kind == "stream" else 0)
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_those_that_come_within_the_moment_are_taken_over_too_and_asked_for_together(
+    kind: str,
+) -> None:
+    line = line_of(kind)
+    line.run(answers(line, 0, 1), answers(line, 1, 2), quiet(line))
+    assert line.bodies == [1, 2]
+    assert line.asked[:2] == [[0, 1], [0, 1]]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.promise(6)
+def test_what_stands_when_it_ends_is_revoked_and_what_has_come_is_not(kind: str) -> None:
+    line = line_of(kind)
+    line.run(answers(line, 0, 1), quiet(line), answers(line, 1, 2, arrives=False))
+    assert line.bodies == [1]
+    assert [slots for slots, _ in line.revoked if 1 in slots] != []
+    line.settle()
+    [again] = line.model.pull(
+        line.topic, "g", [PullRequest(slot, FIRST, 9) for slot in range(2)], receipt="r",
+        lease_ms=1, max_attempts=9,
+    ).deliveries  # fmt: skip
+    assert (int(again.body), again.attempt) == (2, 1)
+    assert line.loop.unrevoked() == frozenset()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.promise(1)
+def test_where_replies_may_be_lost_all_that_stands_is_revoked_and_pulled(kind: str) -> None:
+    line = line_of(kind)
+
+    def breaks() -> None:
+        line.answer(0, 1, arrives=False)
+        line.replies = None
+
+    line.run(breaks, nothing)
+    assert line.bodies == [1]
+    assert line.got[0].attempt == 1
+    assert line.revoked[0][0] == [0, 1]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_slots_that_are_lost_are_revoked_before_they_are_passed_on(kind: str) -> None:
+    line = line_of(kind)
+    unrevoked: list[frozenset[int]] = []
+
+    def leaves() -> None:
+        unrevoked.append(line.loop.unrevoked())
+        line.epochs = {0: FIRST}
+
+    line.run(leaves, lambda: unrevoked.append(line.loop.unrevoked()))
+    assert unrevoked == [{0, 1}, {0}]
+    assert line.revoked[0][0] == [1]
+
+
+def test_a_reply_to_what_was_revoked_is_not_heeded() -> None:
+    line = line_of("delay")
+
+    def pauses() -> None:
+        line.flow.pause()
+        line.late_one = LateReply(0, FIRST, line.standing[0], None)  # type: ignore[attr-defined]
+
+    def comes() -> None:
+        assert line.replies is not None
+        line.replies.append(line.late_one)  # type: ignore[attr-defined]
+        line.flow.resume()
+
+    line.run(pauses, comes, nothing)
+    assert [slots for slots, _ in line.revoked] == [[0, 1], [0, 1]]  # the second as it ends
+    assert line.bodies == []
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_while_it_is_paused_no_pull_stands(kind: str) -> None:
+    line = line_of(kind)
+    seen: list[dict[int, str]] = []
+    line.run(line.flow.pause, lambda: seen.append(dict(line.standing)))
+    assert seen == [{}]
+
+
+def test_a_reply_that_a_pull_has_brought_as_well_is_taken_over_once() -> None:
+    line = line_of(slots=1)
+
+    def both() -> None:
+        line.answer(0, 1)
+        line.rung = None
+        late, line.replies = line.replies, []
+        line.keeps = late  # type: ignore[attr-defined]
+
+    def then() -> None:
+        line.replies = line.keeps  # type: ignore[attr-defined]
+
+    line.run(both, then, nothing)
+    assert line.bodies == [1]
+
+
+def test_a_reply_that_cannot_be_read_is_revoked_and_pulled() -> None:
+    line = line_of("delay")
+
+    def garbled() -> None:
+        line.answer(0, 1)
+        assert line.replies is not None
+        line.replies = [one._replace(delivery=None) for one in line.replies]
+
+    line.run(garbled, nothing, nothing)
+    assert line.bodies == [1]
+    assert line.got[0].attempt == 1
+    assert line.revoked[0][0] == [0]
+
+
+def test_no_pull_stands_of_a_worker_that_begins_is_busy_or_has_little_room() -> None:
+    for hinders in ("begins", "busy", "little room"):
+        line = line_of()
+        if hinders == "begins":
+            line.flow._slow_start._allowed = 1
+        elif hinders == "busy":
+            line.publish(0, *range(17))
+        else:
+            line.in_flight.resize(32)
+        line.run()
+        assert line.standing == {}, hinders
+
+
+def test_it_keeps_room_for_each_reply_that_may_come() -> None:
+    line = line_of(slots=4)
+    rooms: list[int] = []
+    line.run(lambda: rooms.append(line.in_flight.room(99)))
+    assert rooms == [95]
+
+
+def place(slot: int, receipt: str) -> StandingPlace:
+    return StandingPlace(slot, FIRST, receipt)
+
+
+def test_no_slot_stands_twice_under_a_receipt_by_which_it_was_answered() -> None:
+    """Else the revocation of the second would give back the first, which is in hand."""
+    numbers = iter("abcdef")
+    in_flight = InFlight(max_messages=9, max_bytes=9, on_room=lambda: None)
+    pulls = StandingPulls(address="x", in_flight=in_flight, make_receipt=lambda: next(numbers))
+    asks = [PullRequest(slot, FIRST, 1) for slot in range(3)]
+    assert pulls.begin(asks).receipt == "a"
+    pulls.end([place(0, "a")])
+    assert pulls.begin(asks[1:]).receipt == "a"
+    assert pulls.begin(asks).receipt == "b"
+    assert set(pulls.places()) == {
+        place(0, "b"), place(1, "a"), place(1, "b"), place(2, "a"), place(2, "b"),
+    }  # fmt: skip
+    assert in_flight.expected == 3
+    assert pulls.place_of(LateReply(1, FIRST, "a", None)) == place(1, "a")
+    assert pulls.place_of(LateReply(1, SECOND, "a", None)) is None
+    assert pulls.place_of(LateReply(0, FIRST, "a", None)) is None
+    pulls.forget()
+    assert not pulls
+    assert in_flight.expected == 0
