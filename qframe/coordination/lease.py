@@ -183,6 +183,8 @@ class LeaseSession:
         if not free:
             return mine
         epochs = self._store.epochs(topic, self._group)
+        if not epochs:  # the only slot is being split since
+            return mine
         latest = max(int(epoch, 16) for epoch in epochs.values())
         following = (latest >> _RANDOM_BITS) + 1 << _RANDOM_BITS | secrets.randbits(_RANDOM_BITS)
         epoch = f"{following:016x}"

@@ -161,5 +161,5 @@ class ZooKeeperCoordinator:
 
 
 def _latest(store: LeaseStore, topic: Topic, group: str) -> int:
-    """The largest epoch of a group's slots."""
-    return max(int(epoch, 16) for epoch in store.epochs(topic, group).values())
+    """The largest epoch of a group's slots; 0 if the only one is being split."""
+    return max((int(epoch, 16) for epoch in store.epochs(topic, group).values()), default=0)

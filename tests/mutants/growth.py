@@ -85,4 +85,11 @@ GROWTH: Final = [
         "",
         UNIT + "test_sharing_growth.py",
     ),
+    Mutant(
+        "a member ends that claims the only slot while it begins to be split",
+        "coordination/lease.py",
+        "        if not epochs:  # the only slot is being split since\n            return mine\n",
+        "",
+        UNIT + "test_sharing_growth.py",
+    ),
 ]

@@ -13,4 +13,5 @@ KEPT: Final = {
     630: "who stops leaves a pull in doubt",
     6605: "what was settled first is told as lost where its handler ends in a renewal",
     1392: "a slot whose split is begun anew keeps no order",
+    4031551: "a member ends that claims the only slot while it begins to be split",
 }

@@ -11,6 +11,7 @@ from late import Late, loses
 from qframe.clock import VirtualClock
 from qframe.coordination.lease import LeaseSession
 from qframe.coordination.member import MembershipService
+from qframe.coordination.zookeeper import _latest
 from qframe.errors import StoreUnavailable
 from qframe.events import Events
 from qframe.stores.model.store import ModelStore
@@ -26,10 +27,10 @@ LEASE_S = 60.0
 class Bench:
     """Members of one group on the model store, which turn when a test says so."""
 
-    def __init__(self) -> None:
+    def __init__(self, slots: int = SLOTS) -> None:
         self.clock = VirtualClock()
         self.store = ModelStore(clock=self.clock)
-        self.topic = Topic("t", slots=SLOTS)
+        self.topic = Topic("t", slots=slots)
         self.store.declare(self.topic)
         self.store.subscribe(self.topic, GROUP)
 
@@ -95,6 +96,34 @@ def test_who_has_not_heard_that_a_slot_is_closing_does_not_claim_it(bench: Bench
     bench.turn(other, other)
     assert sorted(bench.owners()) == [1, 2, 3]
     assert sorted(other.assignment().owned) == [1, 2, 3]
+
+
+class Split:
+    """A store whose topic begins to grow just before its epochs are read."""
+
+    def __init__(self, bench: Bench) -> None:
+        self._bench = bench
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._bench.store, name)
+
+    def epochs(self, topic: Topic, group: str) -> dict[int, str]:
+        self._bench.grow()
+        return self._bench.store.epochs(topic, group)
+
+
+def test_who_claims_the_only_slot_while_it_begins_to_be_split_gets_none_and_goes_on() -> None:
+    bench = Bench(slots=1)
+    member = bench.member("a", Split(bench))
+    bench.turn(member)
+    assert bench.owners() == {}
+    assert member.assignment().owned == {}
+
+
+def test_no_epoch_is_the_largest_of_a_group_whose_only_slot_is_being_split() -> None:
+    """ZooKeeper takes it for no reason to raise its own."""
+    bench = Bench(slots=1)
+    assert _latest(bench.store, bench.grow(), GROUP) == 0
 
 
 def test_who_has_not_heard_of_a_split_hears_of_it_by_the_owner_of_a_new_slot(
