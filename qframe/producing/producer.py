@@ -195,6 +195,21 @@ class Producer:
             return self._store.publish(topic, entries)
         except SlotsClosed as error:
             outcomes, closed = list(error.outcomes), error
+        try:
+            self._store_rest(topic, entries, outcomes, closed)
+        except AnswerLost:
+            raise
+        except (StoreUnavailable, StoreFull) as error:
+            if all(outcome is None for outcome in outcomes):
+                raise
+            raise PublishUnknown(topic.name, [entry.id for entry in entries]) from error
+        return [outcome for outcome in outcomes if outcome is not None]
+
+    def _store_rest(
+        self, topic: Topic, entries: Sequence[Entry], outcomes: list[Outcome | None],
+        closed: SlotsClosed,
+    ) -> None:  # fmt: skip
+        """Stores those without an outcome in the slots that are theirs by now; fills these in."""
         until_s = self._clock.monotonic_s() + CLOSED_S
         while places := [place for place, outcome in enumerate(outcomes) if outcome is None]:
             topic = self._catalog.refresh(topic)
@@ -211,7 +226,6 @@ class Producer:
                 self._pause(LOOK_AGAIN_S)
             for place, outcome in zip(places, found, strict=True):
                 outcomes[place] = outcome
-        return [outcome for outcome in outcomes if outcome is not None]
 
     def _entries(self, topic: Topic, items: Iterable[Any], batch: int) -> list[Entry]:
         """All items, checked and encoded."""

@@ -322,8 +322,10 @@ def test_a_growth_that_was_killed_at_any_call_is_finished_by_another(
             calls += 11
             bench.advance(31_000)  # its lease
     assert found.slots == 4
-    for group in ("g", "h"):
+    for group, most in (("g", 10 if kind == "stream" else 0), ("h", 0)):
         bench.take(found, group)
+        positions = bench.store.positions(found, group)
+        assert [one.max_parked for one in positions] == [most] * 4, "whether it keeps order"
     assert bench.store.verify(found) == []
     assert [one[:9] for one in places(bench.store, found) if one[0] != "line"] == (
         [one[:9] for one in before if one[0] != "line"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
+from mutants.growth import GROWTH
 from mutants.guards import GUARDS
 from mutants.mutant import Mutant
 from mutants.parts import PARTS
@@ -11,4 +12,4 @@ from mutants.runtime import RUNTIME
 from mutants.stores import STORES
 from mutants.survived import SURVIVED
 
-KEPT: Final[list[Mutant]] = [*RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS]
+KEPT: Final[list[Mutant]] = [*RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH]

@@ -33,7 +33,9 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   when there is one more: `pulling`, loops of the user's own that take messages and settle them by
   `ack`, where others have handlers; `relaying`, an outbox over the database of `outbox_tables`,
   with users who publish in transactions and roll some back, and a relay in each worker. Its rows
-  come into their topic once, in the order of commits, and are deleted after that.
+  come into their topic once, in the order of commits, and are deleted after that. `growing`, a
+  topic whose slots are doubled meanwhile by a process that is cut off, dies, or stands still until
+  another has taken over; whoever calls again finishes it, or a worker's sweeper.
 * **The ledger** hears of each message that is stored, handed out and settled, and of each call of
   a handler. It checks as that happens: no two handlers of a key while both their workers are
   certain, order of each key, attempts, nothing before it is due, nothing acknowledged that was

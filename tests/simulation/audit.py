@@ -16,6 +16,8 @@ if TYPE_CHECKING:
 
 LOOK_EVERY_S = 0.5
 LONGEST_SLEEP_S = 125.0
+GROWS_S = 40.0
+"""So long a growth may take whose mover is gone: its lease, a sweeper's look, and the splits."""
 FORGOTTEN_S = 2.0
 GONE_S = 0.2
 
@@ -99,7 +101,8 @@ class Audit:
         if not self._since:
             self._since = now
         unrelayed = self._world.outbox.left() if self._world.outbox is not None else []
-        if not self._left() and not unrelayed and self._are_shared():
+        grows = self._world.grown.growth.target > 0
+        if not (self._left() or unrelayed or grows) and self._are_shared():
             self._world.log("end", "all is done")
             self._go_to(self._await_dead)
             self._begin_dead()
@@ -109,12 +112,14 @@ class Audit:
         bound_s = 25 + 2 * plan.lease_s + 6 * plan.session_s
         if plan.has("bells lost"):
             bound_s += LONGEST_SLEEP_S
+        if plan.growth is not None:
+            bound_s += GROWS_S
         if now > self._since + bound_s:
             left = [(each.group, each.slot, each.todo, each.doing, each.waiting)
                     for each in self._left()]  # fmt: skip
             raise Broken(
                 f"{bound_s:g} s after the last fault these (group, slot, todo, doing, waiting) "
-                f"are left, or nobody's: {left}; in the outbox: {unrelayed}"
+                f"are left, or nobody's: {left}; in the outbox: {unrelayed}; grows: {grows}"
             )
 
     def _are_held(self) -> bool:
@@ -131,7 +136,7 @@ class Audit:
         for group in self._ledger.groups:
             roster = self._server.roster(self._topic, group)
             owners = roster.owners.values() if roster else ()
-            if sum(owner.member in living for owner in owners) < self._topic.slots:
+            if sum(owner.member in living for owner in owners) < len(self._world.grown.all_slots):
                 return False
         return True
 

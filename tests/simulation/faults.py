@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from qframe.stores.records import Record
+from qframe.stores.types import SlotsClosed
 from simulation.plan import Fault
 from simulation.store import Connection, Trouble
 
@@ -24,7 +25,7 @@ class Faults:
     def __init__(self, world: World) -> None:
         self._world = world
         self._plan, self._scheduler = world.plan, world.scheduler
-        self._server, self._topic = world.server, world.topic
+        self._server = world.server
         self._workers, self._ledger = world.workers, world.ledger
 
     def begin(self, fault: Fault) -> None:
@@ -64,11 +65,20 @@ class Faults:
         workers = self._workers if number >= 0 else [*self._workers]
         chosen = [workers[number]] if number >= 0 else workers
         found = [each.connection for each in chosen if each is not None]
-        return [*found, self._world.users] if number < 0 else found
+        if number >= 0:
+            return found
+        growth = self._world.growth
+        return [*found, self._world.users, *(growth.connections if growth is not None else ())]
 
     def _operate(self, fault: Fault) -> None:
-        """What an operator does, straight at the store."""
-        server, topic, sleep = self._server, self._topic, self._scheduler.sleep
+        """What an operator does, straight at the store, who is told where a slot is closed."""
+        try:
+            self._do(fault)
+        except SlotsClosed as error:
+            self._world.log("operator", f"{fault.what} is refused: {error}")
+
+    def _do(self, fault: Fault) -> None:
+        server, topic, sleep = self._server, self._world.grown, self._scheduler.sleep
         group = self._ledger.groups[0]
         if fault.what == "paused":
             server.tune(topic, group, {"paused": "yes"})
@@ -89,12 +99,12 @@ class Faults:
         elif fault.what in ("moved", "cancelled"):
             self._change_timer(fault)
         elif fault.what == "sought":
-            server.seek(topic, group, dict.fromkeys(range(topic.slots), 0))
+            server.seek(topic, group, dict.fromkeys(topic.all_slots, 0))
             self._ledger.sought(group)
 
     def _timers(self) -> list[Record]:
         now_ms = self._server.now_ms()
-        return self._server.timers(self._topic, from_ms=now_ms + 1)
+        return self._server.timers(self._world.grown, from_ms=now_ms + 1)
 
     def _change_timer(self, fault: Fault) -> None:
         waiting = sorted(record.key or record.id for record in self._timers())
@@ -102,8 +112,8 @@ class Faults:
             return
         subject = waiting[int(fault.size * len(waiting))]
         if fault.what == "cancelled":
-            outcome = self._server.cancel(self._topic, subject)
+            outcome = self._server.cancel(self._world.grown, subject)
         else:
             until_ms = self._server.now_ms() + int(fault.lasts_s * 1000)
-            outcome = self._server.edit(self._topic, subject, due_ms=until_ms)
+            outcome = self._server.edit(self._world.grown, subject, due_ms=until_ms)
         self._world.log("operator", f"{subject} is {fault.what}: {outcome}")

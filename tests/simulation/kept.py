@@ -12,4 +12,5 @@ from typing import Final
 KEPT: Final = {
     630: "who stops leaves a pull in doubt",
     6605: "what was settled first is told as lost where its handler ends in a renewal",
+    1392: "a slot whose split is begun anew keeps no order",
 }

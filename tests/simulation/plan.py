@@ -28,6 +28,8 @@ ORDERLY: Final = 0.4
 """The share of plans of streams whose groups keep order."""
 RELAYED: Final = 0.1
 """The share of plans some of whose messages go through an outbox."""
+GROWN: Final = 0.1
+"""The share of plans in which the topic's slots are doubled."""
 WINDOW_S: Final = 5.0
 AWAY: Final = {"gentle": (), "flaky": (), "harsh": ("late",)}
 """What more becomes of calls to the database of an outbox."""
@@ -78,6 +80,20 @@ class OutboxPlan(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...]
 
 
+class GrowthPlan(msgspec.Struct, frozen=True):
+    """The topic gets more slots: when, how many, and what becomes of who sees to it.
+
+    `ends` is "is done", "dies" or "stands still", the latter two `after_s` it began; `lasts_s` is
+    how long it stands still.
+    """
+
+    at_s: float
+    slots: int
+    ends: str
+    after_s: float
+    lasts_s: float
+
+
 class Plan(msgspec.Struct, frozen=True):
     """A whole run."""
 
@@ -98,6 +114,7 @@ class Plan(msgspec.Struct, frozen=True):
     faults: tuple[Fault, ...]
     is_pulled: bool = False
     outbox: OutboxPlan | None = None
+    growth: GrowthPlan | None = None
 
     @property
     def is_exact(self) -> bool:
@@ -151,7 +168,17 @@ def drawn(seed: int | str) -> Plan:
     draw = Random(f"{seed}/outbox")
     if draw.random() < RELAYED:
         plan = structs.replace(plan, outbox=_outbox(draw, plan))
+    draw = Random(f"{seed}/growth")
+    if draw.random() < GROWN:
+        plan = structs.replace(plan, growth=_growth(draw, plan))
     return plan
+
+
+def _growth(draw: Random, plan: Plan) -> GrowthPlan:
+    ends = draw.choices(["is done", "dies", "stands still"], [2, 1, 1])[0]
+    times = draw.choices([2, 4], [3, 1])[0] if plan.slots < 4 else 2
+    after_s = draw.uniform(0, 6) if draw.random() < 0.8 else 0.0
+    return GrowthPlan(draw.uniform(0.5, 6), plan.slots * times, ends, after_s, draw.uniform(1, 12))
 
 
 def _outbox(draw: Random, plan: Plan) -> OutboxPlan:

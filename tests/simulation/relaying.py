@@ -21,7 +21,7 @@ from qframe.outbox.outbox import Outbox
 from qframe.outbox.relay import BATCH, Relay
 from qframe.outbox.rows import OutboxRow
 from qframe.producing.producer import Producer
-from qframe.topic import Topic
+from simulation.growing import DeclaredTopic
 from simulation.ledger import Broken
 from simulation.outbox_tables import (
     DatabaseAway,
@@ -143,17 +143,16 @@ class SimulatedOutbox:
         outbox, _ = self._outbox_of(worker.process)
         store: Any = worker.connection
         clock: Any = worker.process
-        catalog: Any = self
-        producer = Producer(store, catalog=catalog, max_body=1_000_000, batch=500, clock=clock)
+        catalog: Any = DeclaredTopic(self._topic, store)
+        producer = Producer(
+            store, catalog=catalog, max_body=1_000_000, batch=500, clock=clock,
+            pause=self._scheduler.sleep,
+        )  # fmt: skip
         relay = self._relays[worker.process.name] = Relay(
             outbox, store=store, producer=producer, catalog=catalog,
             coordinator=worker.coordinator, events=worker.events, clock=clock, on_failure=fail,
         )  # fmt: skip
         return [relay]
-
-    def resolve(self, topic: Topic | str) -> Topic:
-        """The catalog of a relay: one topic, which is declared."""
-        return self._topic
 
     def _outbox_of(self, process: Process) -> tuple[Outbox, Engine]:
         name = process.name

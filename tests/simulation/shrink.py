@@ -71,5 +71,8 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
         for number in range(len(plan.outbox.faults)):
             faults = plan.outbox.faults[:number] + plan.outbox.faults[number + 1 :]
             yield structs.replace(plan, outbox=structs.replace(plan.outbox, faults=faults))
+    if plan.growth is not None:
+        yield structs.replace(plan, growth=None)
+        yield structs.replace(plan, growth=structs.replace(plan.growth, ends="is done"))
     if plan.threads > 1:
         yield structs.replace(plan, threads=1)

@@ -12,7 +12,7 @@ from qframe.outcomes import Settled, Verdict
 from qframe.stores.model import inspect
 from qframe.stores.model.store import ModelStore
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
-from qframe.stores.types import LeaseRef, PullResult, RenewResult, RevokeResult
+from qframe.stores.types import LeaseRef, PullResult, RenewResult, RevokeResult, SlotsClosed
 from qframe.topic import Topic
 from simulation.ledger import Ledger
 from simulation.scheduler import Process, Scheduler, Task
@@ -40,9 +40,19 @@ class SimulatedServer(ModelStore):
 
     def publish(self, topic: Topic, entries: Any) -> Any:
         self._slots = frozenset(entry.slot for entry in entries)
-        outcomes = super().publish(topic, entries)
+        try:
+            outcomes = super().publish(topic, entries)
+        except SlotsClosed as error:
+            told = dict(zip(entries, error.outcomes, strict=True))
+            stored = {entry: outcome for entry, outcome in told.items() if outcome is not None}
+            self.ledger.stored(list(stored), list(stored.values()), self.now_ms())
+            raise
         self.ledger.stored(entries, outcomes, self.now_ms())
         return outcomes
+
+    def grown(self, topic: Topic) -> Topic:
+        """The topic as far as it has grown."""
+        return self._state(topic).topic
 
     def pull(self, topic: Topic, group: str, asks: Any, **terms: Any) -> PullResult:
         pulled = super().pull(topic, group, asks, **terms)
@@ -60,8 +70,13 @@ class SimulatedServer(ModelStore):
 
     def is_open(self, topic: Topic, group: str, slot: int, name: str) -> bool:
         """Whether a message is still to be handled for a group."""
-        there = inspect.records(self._state(topic), group, slot, self._now_ms())
-        return any(one.id == name and one.seq is not None and one.state != "dead" for one in there)
+        state = self._state(topic)
+        slots = state.topic.all_slots
+        return any(
+            one.id == name and one.seq is not None and one.state != "dead"
+            for number in ([slot] if slot in slots else slots)  # else it was split
+            for one in inspect.records(state, group, number, self._now_ms())
+        )
 
     def is_in_force(self, topic: Topic, group: str, delivery: Any) -> bool:
         """Whether a delivery is handed out still: no seek, and nobody else, has taken it back."""

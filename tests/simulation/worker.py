@@ -159,7 +159,7 @@ class SimulatedWorker:
             make_consumers=self._make_consumers,
             make_sweeper=lambda fail: Sweeper(
                 topics=[self._topic], store=store, on_failure=_unless_killed(fail),
-                owned=lambda *_: (),
+                owned=lambda topic, group: self.coordinator.roster(topic, group).owners,
             ),
             make_settings_poller=self._make_settings_poller, make_background=self._make_background,
             grace_s=self.plan.grace_s, events=self.events, clock=clock,

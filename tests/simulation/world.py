@@ -9,10 +9,12 @@ from qframe.errors import PublishUnknown, StoreUnavailable
 from qframe.events import Events
 from qframe.message import Delivery
 from qframe.producing.producer import Producer
+from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 from simulation.audit import LOOK_EVERY_S, Audit
 from simulation.database import SimulatedChecker
 from simulation.faults import Faults
+from simulation.growing import DeclaredTopic, SimulatedGrowth
 from simulation.ledger import Broken, Ledger
 from simulation.plan import Plan, Sending
 from simulation.relaying import SimulatedOutbox
@@ -25,13 +27,6 @@ RESTART_S = 0.4
 LATE_S = 6.0
 
 History = list[tuple[float, str, str]]
-
-
-class OneTopic:
-    """A catalog of one topic, which is declared."""
-
-    def resolve(self, topic: Any) -> Any:
-        return topic
 
 
 class World:
@@ -67,6 +62,7 @@ class World:
         self.unsent = len(plan.messages)
         self.tells = tells
         self.outbox = SimulatedOutbox(self) if plan.outbox is not None else None
+        self.growth = SimulatedGrowth(self) if plan.growth is not None else None
         faults = plan.faults if plan.outbox is None else plan.faults + plan.outbox.faults
         self.faults_until = max(
             (one.at_s + one.lasts_s + LATE_S * (one.what == "late") for one in faults), default=0.0
@@ -96,6 +92,13 @@ class World:
                 if worker is not None:
                     worker.kill()
             self.scheduler.kill(self.machine)
+            if self.growth is not None:
+                self.growth.kill()
+
+    @property
+    def grown(self) -> Topic:
+        """The topic as far as it has grown, as an operator sees it who looks now."""
+        return self.server.grown(self.topic)
 
     def _prepare(self) -> None:
         scheduler, plan = self.scheduler, self.plan
@@ -112,6 +115,8 @@ class World:
                 self.outbox.begin(mine)
                 continue
             scheduler.spawn(self.machine, partial(self._publish, producer, mine), "user")
+        if self.growth is not None:
+            self.growth.begin()
         faults = Faults(self)
         if self.outbox is not None:
             self.outbox.go_wrong()
@@ -125,8 +130,11 @@ class World:
         users = Process("users", self.scheduler)
         self.users = Connection(self.server, users, self.plan.seed)
         store: Any = self.users
-        catalog: Any = OneTopic()
-        return Producer(store, catalog=catalog, max_body=1_000_000, batch=500, clock=users)
+        catalog: Any = DeclaredTopic(self.topic, store)
+        return Producer(
+            store, catalog=catalog, max_body=1_000_000, batch=500, clock=users,
+            pause=self.scheduler.sleep,
+        )  # fmt: skip
 
     def _publish(self, producer: Producer, messages: list[Sending]) -> None:
         for message in messages:
@@ -158,7 +166,7 @@ class World:
     def _start(self, number: int) -> None:
         self.starts += 1
         self.workers[number] = SimulatedWorker(
-            f"w{number}.{self.starts}", plan=self.plan, topic=self.topic, options=self.options,
+            f"w{number}.{self.starts}", plan=self.plan, topic=self.grown, options=self.options,
             server=self.server, scheduler=self.scheduler, ledger=self.ledger,
             rate=self.plan.rates[number], checker=self.checker,
             on_end=lambda: self.ended(number), log=self.log, events=self._events(number),
@@ -206,12 +214,16 @@ class World:
 
         One whose subject has another message already gives way to it, but in `ordered` topics.
         """
-        dead = [record.id for record in self.server.dead(self.topic, group)]
-        for name in dead:
-            self.ledger.retried.add((group, name))
+        topic = self.grown
+        dead = [record.id for record in self.server.dead(topic, group)]
         if dead:
+            try:
+                self.server.retry_dead(topic, group, dead)
+            except SlotsClosed as error:
+                self.log("operator", f"retries none of {dead}: {error}")
+                return []
             self.log("operator", f"retries {dead}")
-            self.server.retry_dead(self.topic, group, dead)
+        self.ledger.retried.update((group, name) for name in dead)
         return [name for name in dead if not self._is_dead(group, name)]
 
     def _is_in_force(self, group: str, delivery: Delivery) -> bool:

@@ -90,12 +90,17 @@ def close_slot(state: TopicState, number: int, now_ms: int) -> None:
 
 
 def discard(state: TopicState, number: int) -> None:
-    """Removes what stands in a slot that is not in use; its history and its epochs stay."""
-    if number not in state.slots:
+    """Removes what stands in a slot that is not in use.
+
+    Of one that was split its history and its epochs stay; one that is not in use yet is no more.
+    """
+    if (slot := state.slots.pop(number, None)) is None:
         return
-    state.slots[number] = Slot(closed=state.slots[number].closed)
     for cursors in state.groups.values():
-        if (cursor := cursors.get(number)) is not None:
+        cursor = cursors.pop(number, None)
+        if slot.closed and cursor is not None:
             cursors[number] = GroupCursor(
                 epoch=cursor.epoch, history=cursor.history, endings=cursor.endings
             )
+    if slot.closed:
+        state.slots[number] = Slot(closed=True)

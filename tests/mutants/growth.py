@@ -1,0 +1,88 @@
+"""Faults in the doubling of slots, which a share of simulated runs does while workers go on."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.mutant import UNIT, Mutant
+
+SPLITTING: Final = "stores/splitting.py"
+GROWING: Final = "tests/conformance/test_growing.py -k 'model or sqlite'"
+TOPICS: Final = "tests/integration/coordination/test_growing_topics.py -k sqlite"
+
+GROWTH: Final = [
+    Mutant(
+        "a slot is split while it has an owner",
+        SPLITTING,
+        "        self._wait_until_unowned()\n        store.close_slot",
+        "        store.close_slot",
+        TOPICS,
+    ),
+    Mutant(
+        "a slot that is split takes messages still",
+        SPLITTING,
+        "        store.close_slot(topic, self.slot)\n",
+        "",
+        GROWING,
+    ),
+    Mutant(
+        "what came while a slot was handed over stays behind",
+        SPLITTING,
+        "        if not topic.has_subjects:\n"
+        "            while self._copy_log():\n"
+        "                pass\n"
+        "        self._copy_marks(since_ms)\n",
+        "        self._copy_marks(since_ms)\n",
+        TOPICS,
+    ),
+    Mutant(
+        "what was published while a slot was split is no duplicate",
+        SPLITTING,
+        "        self._copy_marks(since_ms)\n",
+        "",
+        GROWING,
+    ),
+    Mutant(
+        "what stands behind a head goes by its own key into the other half",
+        SPLITTING,
+        'halves if part == "behind" else None',
+        "None",
+        GROWING,
+    ),
+    Mutant(
+        "a publisher does not look where a message belongs once its slot is split",
+        "producing/producer.py",
+        "                    entry.slot = topic.slot_of_hash(entry.hash)\n            try:\n",
+        "                    pass\n            try:\n",
+        UNIT + "test_producer_growth.py",
+    ),
+    Mutant(
+        "a batch that was stored in part is told as not written",
+        "producing/producer.py",
+        "            raise PublishUnknown(topic.name, [entry.id for entry in entries]) from error\n"
+        "        return [outcome",
+        "            raise\n        return [outcome",
+        UNIT + "test_producer_growth.py",
+    ),
+    Mutant(
+        "whoever was thought dead fills a slot that another has opened",
+        "stores/model/growing.py",
+        "    if token is not None and OPEN + token not in slot.marks:\n",
+        "    if token is not None and not slot.marks:\n",
+        GROWING,
+    ),
+    Mutant(
+        "a slot whose split is begun anew keeps no order",
+        "stores/model/growing.py",
+        "        if slot.closed and cursor is not None:\n",
+        "        if cursor is not None:\n",
+        GROWING,
+    ),
+    Mutant(
+        "a member that does not know of a split claims the slot",
+        "coordination/lease.py",
+        "        free = [slot for slot in free if slot in shared]\n",
+        "",
+        UNIT + "test_sharing_growth.py",
+    ),
+]

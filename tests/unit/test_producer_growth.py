@@ -1,0 +1,98 @@
+"""Publishing while a slot of the topic is closed, since it is being split."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from qframe.clock import VirtualClock
+from qframe.errors import PublishUnknown, StoreUnavailable
+from qframe.outcomes import Outcome
+from qframe.producing.catalog import TopicCatalog
+from qframe.producing.outgoing import Outgoing
+from qframe.producing.producer import CLOSED_S, Producer
+from qframe.stores.doubling import Doubling
+from qframe.stores.model.store import ModelStore
+from qframe.topic import Topic
+
+pytestmark = pytest.mark.promise(1)
+
+KEYS = [f"k{number}" for number in range(16)]
+
+
+class Away(ModelStore):
+    """A store that may be away for whoever looks how far a topic has grown."""
+
+    is_away = False
+
+    def topic(self, name: str) -> Topic | None:
+        if self.is_away:
+            raise StoreUnavailable("model://", "away")
+        return super().topic(name)
+
+
+class Bench:
+    """A producer, and a topic whose first slot is closed."""
+
+    def __init__(self) -> None:
+        self.clock = VirtualClock()
+        self.store = Away(clock=self.clock)
+        self.topic = Topic("t", slots=2)
+        self.producer = Producer(
+            self.store, catalog=TopicCatalog(self.store), max_body=1000, batch=100,
+            clock=self.clock, pause=self.pass_time,
+        )  # fmt: skip
+        self.producer.publish(self.topic, "first", key="first")
+        store: Any = self.store
+        self.growing = Doubling(store, "t", owned=lambda *_: (), pause=lambda _: None)
+        taken = self.growing.begin(4)
+        now = taken.grown(2, taken.growth._replace(closing=True))
+        assert self.store.grow(taken, now)
+        self.store.close_slot(now, 0)
+
+    def pass_time(self, seconds: float) -> None:
+        self.clock.advance(max(1, int(seconds * 1000)))
+
+    def publish(self, keys: list[str]) -> list[Outcome]:
+        items = [Outgoing(key, key=key, id=key) for key in keys]
+        return [one.outcome for one in self.producer.publish_many(self.topic, items)]
+
+    def of_slot(self, slot: int) -> list[str]:
+        return [key for key in KEYS if self.topic.slot_of(key.encode()) == slot]
+
+
+def test_a_batch_of_which_a_part_is_stored_is_in_doubt_where_the_rest_cannot_be() -> None:
+    """`StoreUnavailable` says that nothing was written."""
+    bench = Bench()
+    bench.store.is_away = True
+    with pytest.raises(PublishUnknown) as raised:
+        bench.publish(KEYS)
+    assert raised.value.ids == KEYS
+    assert bench.store.explain(bench.topic, bench.of_slot(1)[0])
+    assert not bench.store.explain(bench.topic, bench.of_slot(0)[0])
+
+
+def test_a_batch_of_which_a_part_is_stored_is_in_doubt_where_a_slot_stays_closed() -> None:
+    bench = Bench()
+    before_s = bench.clock.monotonic_s()
+    with pytest.raises(PublishUnknown):
+        bench.publish(KEYS)
+    assert bench.clock.monotonic_s() - before_s >= CLOSED_S
+
+
+def test_a_batch_for_closed_slots_alone_is_not_written_where_they_stay_closed() -> None:
+    bench = Bench()
+    with pytest.raises(StoreUnavailable):
+        bench.publish(bench.of_slot(0))
+
+
+def test_a_batch_in_doubt_is_stored_once_the_slot_is_split() -> None:
+    bench = Bench()
+    with pytest.raises(PublishUnknown):
+        bench.publish(KEYS)
+    bench.clock.advance(31_000)
+    assert bench.growing.finish(bench.growing.go_on()).slots == 4
+    outcomes = dict(zip(KEYS, bench.publish(KEYS), strict=True))
+    assert {outcomes[key] for key in bench.of_slot(0)} == {Outcome.STORED}
+    assert {outcomes[key] for key in bench.of_slot(1)} == {Outcome.DUPLICATE}
