@@ -12,6 +12,7 @@ from qframe.admin.context import AdminRole
 from qframe.errors import BadOption, UnknownGroup
 from qframe.options.tuning import Reset, texts_of
 from qframe.retry import checked_times
+from qframe.stores.types import SlotSplit
 from qframe.topic import Kind, Topic, span_of
 
 
@@ -131,7 +132,11 @@ class GroupAdmin(AdminRole):
         context = self._context
         context.require("seek")
         found, positions = self._asked(topic, group, to, offset, time)
-        context.store.seek(found, group, positions)
+        try:
+            context.store.seek(found, group, positions)
+        except SlotSplit:  # since its offsets were read
+            found, positions = self._asked(topic, group, to, offset, time)
+            context.store.seek(found, group, positions)
         context.audit.record("seek", found, group, count=len(positions), offsets=positions)
         return positions
 

@@ -7,8 +7,9 @@ from collections.abc import Callable
 
 from qframe.admin.context import AdminRole
 from qframe.errors import BadOption
-from qframe.stores.doubling import Doubling
-from qframe.topic import Topic, is_internal
+from qframe.stores.depth import SlotTooDeep
+from qframe.stores.doubling import MAX_PAUSE_S, Doubling
+from qframe.topic import Topic, duration_ms, is_internal
 
 
 class GrowthAdmin(AdminRole):
@@ -19,6 +20,7 @@ class GrowthAdmin(AdminRole):
         topic: Topic | str,
         slots: int,
         *,
+        max_pause: float | str | None = MAX_PAUSE_S,
         on_progress: Callable[[Topic], object] | None = None,
     ) -> Topic:
         """Doubles a topic's slots, once or several times, while it is used.
@@ -32,6 +34,9 @@ class GrowthAdmin(AdminRole):
         Args:
             topic: the topic.
             slots: how many slots it is to have: twice as many as now, or four times, and so on.
+            max_pause: for how long the keys of a slot may wait: seconds, or such as "30s"; None for
+                as long as it takes. A slot in which so much is queued that it would take longer is
+                not begun.
             on_progress: called with the topic after each slot; it may raise to stop.
 
         Returns:
@@ -39,7 +44,8 @@ class GrowthAdmin(AdminRole):
 
         Raises:
             BadOption: if it cannot grow to so many slots, somebody sees to its growth now, or it is
-                a topic of qframe's own.
+                a topic of qframe's own; and a `SlotTooDeep` if too much is queued in a slot. Then
+                it has grown up to there, and goes on when it is called again, or by a worker.
             NotAllowed: without the right to move groups.
         """
         context = self._context
@@ -49,8 +55,14 @@ class GrowthAdmin(AdminRole):
             raise BadOption("topic", found.name, "it is one of qframe's own", "name one of yours")
         doubling = Doubling(
             context.store, found.name, pause=time.sleep, on_progress=on_progress,
+            max_pause_s=None if max_pause is None else duration_ms(max_pause, "max_pause") / 1000,
             owned=lambda topic, group: context.roster(topic, group).owners,
         )  # fmt: skip
-        grown = doubling.finish(doubling.begin(slots))
+        begun = doubling.begin(slots)
+        try:
+            grown = doubling.finish(begun)
+        except SlotTooDeep:
+            doubling.leave()
+            raise
         context.audit.record("resize", found, None, count=grown.slots, before=found.slots)
         return grown

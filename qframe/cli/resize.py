@@ -10,6 +10,8 @@ import typer
 from qframe.cli.flags import AsJson, By, TopicName
 from qframe.cli.output import counted, say, say_json
 from qframe.cli.target import Target, coordinated
+from qframe.cli.times import duration_of
+from qframe.stores.doubling import MAX_PAUSE_S
 from qframe.topic import Topic, span_of
 
 
@@ -20,17 +22,24 @@ def resize(
     slots: Annotated[
         int, typer.Option("--slots", metavar="N", help="How many: twice as many, four times, ….")
     ],
+    max_pause: Annotated[
+        str,
+        typer.Option(metavar="TIME", help="How long the keys of a slot may wait at most."),
+    ] = f"{MAX_PAUSE_S:g}s",
     as_json: AsJson = False,
     by: By = None,
 ) -> None:
     """Doubles a topic's slots while it is used.
 
     Slots are split one after the other, and each key waits once for a moment. Workers and producers
-    need no restart. If it is stopped, call it again, or leave it to the topic's workers.
+    need no restart. If it is stopped, call it again, or leave it to the topic's workers. A slot in
+    which too much waits is split once less does, or by a longer --max-pause.
     """
     with target.acting(by) as (_, admin):
         try:
-            grown = admin.resize(topic, slots, on_progress=_show_progress)
+            grown = admin.resize(
+                topic, slots, max_pause=duration_of(max_pause), on_progress=_show_progress
+            )
         except KeyboardInterrupt:
             _end_progress()
             sys.stderr.write("stopped on the way: call it again, or a worker goes on\n")

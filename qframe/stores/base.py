@@ -195,7 +195,8 @@ class Groups(Protocol):
 
         Messages that were handed out are fenced off; those that left the line (retries) are
         dropped. Dead letters below the offset stay; the others are dropped, as the line hands them
-        out again. The offsets for a time are found with `offsets_at`.
+        out again. The offsets for a time are found with `offsets_at`. A slot that was split in two
+        is refused with `SlotSplit`.
         """
 
     def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:

@@ -2,6 +2,8 @@
 
 "Growth" in `qframe.stores` has the states of a slot. For each slot of the doubling, in order:
 
+    0  look                 how much is queued in it, and how long it takes to copy a page of that;
+                            it stays as it is where that is too much (`depth`)
     1  grow: closing        its owner hands over what it has in hand and lets it go; before the
                             first slot a moment passes until all workers look often
     2  open_slot, twice     the two that it is split into, under a token, after what may be left of
@@ -23,14 +25,20 @@ since it was published before that was so, the message goes to the first of the 
 from __future__ import annotations
 
 from collections.abc import Callable
+from math import inf
 from typing import Final
 
+from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption, UnknownTopic
 from qframe.stores.base import Store
+from qframe.stores.depth import check_depth
 from qframe.stores.splitting import Owned, Pause, Splitting
 from qframe.topic import MAX_SLOTS, Growth, Topic
 
 LEASE_MS: Final = 30_000
+LOOKS: Final = 8
+"""How often in a lease it is looked at, whether it is to be renewed."""
+MAX_PAUSE_S: Final = 1.0
 HEARD_S: Final = 2.2
 """By then each worker has heard that its topic grows, and looks often how far."""
 
@@ -51,11 +59,16 @@ class Doubling:
         pause: waits for so many seconds.
         on_progress: called with the topic after each slot; it may raise to stop.
         lease_ms: for how long nobody else takes over once nothing is heard.
+        max_pause_s: for how long a slot may be closed at most, as far as it can be foretold; None
+            for as long as it takes.
+        monotonic_s: a clock.
     """
 
     def __init__(
         self, store: Store, name: str, *, owned: Owned, pause: Pause,
         on_progress: Progress | None = None, lease_ms: int = LEASE_MS,
+        max_pause_s: float | None = None,
+        monotonic_s: Callable[[], float] = SYSTEM_CLOCK.monotonic_s,
     ) -> None:  # fmt: skip
         self._store = store
         self._name = name
@@ -63,6 +76,9 @@ class Doubling:
         self._pause = pause
         self._on_progress = on_progress
         self._lease_ms = lease_ms
+        self._max_pause_s = max_pause_s
+        self._monotonic_s = monotonic_s
+        self._looks_at_s = -inf
 
     def begin(self, slots: int) -> Topic:
         """Notes how many slots there are to be; returns the topic.
@@ -92,6 +108,7 @@ class Doubling:
 
         Raises:
             GrowthTaken: if somebody else has taken over.
+            SlotTooDeep: if too much waits in the next slot.
         """
         self._discard_split(topic)
         if topic.growth.target and not topic.growth.closing:
@@ -101,6 +118,11 @@ class Doubling:
             if self._on_progress is not None:
                 self._on_progress(topic)
         return topic
+
+    def leave(self) -> None:
+        """Leaves a growth to others at once, where one has given it up."""
+        topic = self._read()
+        self._store.grow(topic, topic.grown(topic.slots, topic.growth._replace(until_ms=0)))
 
     def _read(self) -> Topic:
         found = self._store.topic(self._name)
@@ -134,17 +156,33 @@ class Doubling:
     def _split_next(self, topic: Topic) -> Topic:
         """Splits the next slot; returns the topic as it is then."""
         if not topic.growth.closing:
+            topic = self._checked(topic)
             topic = self._set(topic, topic.grown(topic.slots, topic.growth._replace(closing=True)))
-        splitting = Splitting(
-            self._store, topic, owned=self._owned, pause=self._pause, renew=self._renewed
-        )
+        splitting = self._splitting(topic)
         topic = splitting.run()
         following = self._set(topic, _after(topic))
         self._discard(following, splitting.slot)
         return following
 
+    def _checked(self, topic: Topic) -> Topic:
+        """The topic, if little enough waits in its next slot."""
+        if self._max_pause_s is None:
+            return topic
+        splitting = self._splitting(topic)
+        check_depth(topic, splitting, self._max_pause_s, self._monotonic_s)
+        return splitting.topic
+
+    def _splitting(self, topic: Topic) -> Splitting:
+        return Splitting(
+            self._store, topic, owned=self._owned, pause=self._pause, renew=self._renewed
+        )
+
     def _renewed(self, topic: Topic) -> Topic:
         """The topic under a lease that lasts for a while, renewed if that is necessary."""
+        now_s = self._monotonic_s()
+        if now_s < self._looks_at_s:
+            return topic
+        self._looks_at_s = now_s + self._lease_ms / LOOKS / 1000
         now_ms = self._store.now_ms(topic)
         if topic.growth.until_ms - now_ms > self._lease_ms // 2:
             return topic

@@ -109,12 +109,23 @@ class SplitStore:
         return found
 
     def latest(self, topics: Sequence[Topic]) -> list[Topic | None]:
-        """Each topic as declared and grown now, in one round trip to each store."""
+        """Each topic as declared and grown now, in one round trip to each store.
+
+        As it is given, where its store is away and the other replies.
+        """
         found: dict[int, Topic | None] = {}
-        for part, numbers in self._shares(topics).items():
+        away: list[StoreUnavailable] = []
+        shares = self._shares(topics)
+        for part, numbers in shares.items():
             store = self._timers if part else self._main
             asked = [topics[number] for number in numbers]
-            found.update(zip(numbers, store.latest(asked), strict=True))
+            try:
+                found.update(zip(numbers, store.latest(asked), strict=True))
+            except StoreUnavailable as error:
+                away.append(error)
+                found.update(zip(numbers, asked, strict=True))
+        if away and len(away) == len(shares):
+            raise away[0]
         return [found[number] for number in range(len(topics))]
 
     def topics(self) -> list[Topic]:

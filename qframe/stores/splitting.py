@@ -14,11 +14,12 @@ import msgspec
 from qframe.codec import basis_of, slot_basis_of
 from qframe.errors import UnknownGroup
 from qframe.stores.base import Store
+from qframe.stores.depth import Page
 from qframe.stores.records import Position, Record, Section
 from qframe.stores.rules import subject_of_parked
 from qframe.topic import Topic
 
-_PAGE: Final = 500
+_PAGE: Final = 1000
 _CLOSE_BEHIND: Final = 500
 _LOOK_EVERY_S: Final = 0.02
 
@@ -53,13 +54,15 @@ class Splitting:
         self._read_to = 0
         self._offsets: dict[int, list[int]] = {half: [] for half in self._halves}
 
+    @property
+    def topic(self) -> Topic:
+        """The topic, as its growth was renewed meanwhile."""
+        return self._topic
+
     def run(self) -> Topic:
         """Splits it; returns the topic as its growth was renewed meanwhile."""
         store, topic = self._store, self._topic
-        for half in self._halves:
-            while not store.discard(topic, half):
-                self._keep_lease()
-            store.open_slot(topic, half, self.slot, self._token)
+        self._open()
         since_ms = store.now_ms(topic) + topic.dedupe_window_ms
         self._copy_marks(0)
         if not topic.has_subjects:
@@ -82,6 +85,39 @@ class Splitting:
             self._copy_group(group)
         self._end_numbers()
         return self._topic
+
+    def queued(self) -> Iterator[Page]:
+        """Pages of what is copied while the slot is closed."""
+        for group, parts in self._queued_parts():
+            for part in parts:
+                for records in self._pages(part, group):
+                    yield part, group, records
+
+    def rehearse(self, page: Page) -> int:
+        """Writes a page into the two as it stands, and returns how many; they are discarded."""
+        self._open()
+        part, group, records = page
+        written = 0
+        for at, some in zip(self._halves, (records[::2], records[1::2]), strict=True):
+            if part == "behind":  # a head each, without which nobody would find them
+                heads = {record.subject: record for record in some}
+                self._write(Section(at, "heads", group), [*heads.values()])
+                written += len(heads)
+            self._write(Section(at, part, group), some)
+            written += len(some)
+        return written
+
+    def _queued_parts(self) -> Iterator[tuple[str, Sequence[str]]]:
+        yield "", ("held",) if self._topic.has_subjects else ("later",)
+        for group in self._groups():
+            yield group, ("heads", "behind", "dead")
+
+    def _open(self) -> None:
+        """Opens the two, with nothing in them."""
+        for half in self._halves:
+            while not self._store.discard(self._topic, half):
+                self._keep_lease()
+            self._store.open_slot(self._topic, half, self.slot, self._token)
 
     def _keep_lease(self) -> None:
         self._topic = self._renew(self._topic)

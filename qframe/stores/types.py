@@ -5,15 +5,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import NamedTuple
 
 import msgspec
 
 from qframe.codec import KEYLESS
-from qframe.errors import StoreUnavailable
+from qframe.errors import BadOption, StoreUnavailable
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Verdict
+from qframe.topic import Topic, span_of
 
 NO_EPOCH = "0" * 16
 QUIET = 4
@@ -95,6 +96,23 @@ class SlotsClosed(StoreUnavailable):
     def __init__(self, store: str, topic: str, outcomes: Sequence[Outcome | None] = ()) -> None:
         super().__init__(store, f"topic {topic!r} is growing")
         self.outcomes: Sequence[Outcome | None] = outcomes
+
+
+class SlotSplit(BadOption):
+    """Raised when a slot is named that was split in two: its offsets are not those of the two."""
+
+    def __init__(self, topic: Topic, slot: int) -> None:
+        super().__init__(
+            "slot", slot, f"topic {topic.name!r} has grown, and its slots are {span_of(topic)}",
+            "ask for the offsets again",
+        )  # fmt: skip
+
+    @classmethod
+    def check(cls, topic: Topic, slots: Iterable[int]) -> None:
+        """Refuses slots that were split."""
+        for slot in slots:
+            if slot in topic.past_slots:
+                raise cls(topic, slot)
 
 
 class PullRequest(NamedTuple):

@@ -30,6 +30,7 @@ from storm import Storm
 from tenures import accepted_late, accepted_twice, judge, shared_epochs, strays, taken_early
 
 from qframe import QFrame, StoreUnavailable, Topic
+from qframe.stores.depth import SlotTooDeep
 from qframe.stores.doubling import GrowthTaken
 
 STORES: dict[str, Callable[[Path], RedisServer | RedisCluster3 | PostgresServer]] = {
@@ -172,7 +173,7 @@ class Growing(threading.Thread):
     def _grow(self, app: QFrame, slots: int) -> None:
         try:
             app.admin.resize(self._topic, slots, on_progress=self._may_die)
-        except (Died, GrowthTaken, StoreUnavailable):
+        except (Died, GrowthTaken, SlotTooDeep, StoreUnavailable):
             time.sleep(0.5)
 
     def _may_die(self, topic: Topic) -> None:

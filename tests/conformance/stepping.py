@@ -9,6 +9,7 @@ import threading
 from collections.abc import Sequence
 from typing import Any, Final
 
+from qframe.clock import VirtualClock
 from qframe.stores.base import Store
 from qframe.stores.doubling import Doubling, GrowthTaken
 from qframe.stores.types import SlotsClosed
@@ -30,17 +31,19 @@ class Stepping:
         store: the store.
         topic: the topic as it is grown now.
         slots: how many it is to have, if nobody has begun that yet.
+        clock: the store's.
 
     Attributes:
         stands: the call before which it stands; once it has ended, how: "done", or the error.
     """
 
-    def __init__(self, store: Store, topic: Topic, slots: int) -> None:
+    def __init__(self, store: Store, topic: Topic, slots: int, clock: VirtualClock) -> None:
         self.stands = ""
         self.is_over = False
         self._store = store
         self._topic = topic
         self._slots = slots
+        self._clock = clock
         self._is_abandoned = False
         self._go_on = threading.Semaphore(0)
         self._halted = threading.Semaphore(0)
@@ -88,7 +91,7 @@ class Stepping:
             self._await()
             doubling = Doubling(
                 store, self._topic.name, owned=lambda *_: (), pause=lambda _: None,
-                lease_ms=LEASE_MS,
+                lease_ms=LEASE_MS, monotonic_s=self._clock.monotonic_s,
             )  # fmt: skip
             begun = self._topic.growth.target
             doubling.finish(doubling.go_on() if begun else doubling.begin(self._slots))
@@ -106,11 +109,13 @@ class Pair:
 
     Args:
         stores: the two.
-        topic, slots: as above.
+        topic, slots, clock: as above.
     """
 
-    def __init__(self, stores: Sequence[Store], topic: Topic, slots: int) -> None:
-        self._two = [Stepping(store, topic, slots) for store in stores]
+    def __init__(
+        self, stores: Sequence[Store], topic: Topic, slots: int, clock: VirtualClock
+    ) -> None:
+        self._two = [Stepping(store, topic, slots, clock) for store in stores]
 
     @property
     def stands(self) -> str:

@@ -269,7 +269,8 @@ class Machine(lives.Machine):
     def _see_to_growth(self) -> None:
         """Somebody begins to see to it, unless it is done, or is another's."""
         if self.topic.slots < MOST_SLOTS or self.topic.growth.target:
-            found = Pair((self.model, self.store), self.topic, 2 * self.topic.slots)
+            two = self.model, self.store
+            found = Pair(two, self.topic, 2 * self.topic.slots, self.clock)
             found.step()
             if found.step() not in REFUSED:
                 self.growing = found

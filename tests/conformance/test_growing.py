@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import msgspec
@@ -12,11 +12,12 @@ from bench import SETTLED, STALE, Bench, body_of
 
 from qframe.errors import BadOption, TopicMismatch
 from qframe.stores.base import Store
+from qframe.stores.depth import SlotTooDeep
 from qframe.stores.doubling import Doubling, GrowthTaken
 from qframe.stores.model.store import ModelStore
-from qframe.stores.records import Section
+from qframe.stores.records import Record, Section
 from qframe.stores.searching import sections_of
-from qframe.stores.types import PullRequest, SlotsClosed
+from qframe.stores.types import PullRequest, SlotsClosed, SlotSplit
 from qframe.topic import Growth, Topic
 
 KINDS = ("stream", "ordered", "delay", "priority", "merge")
@@ -347,6 +348,52 @@ def test_a_topic_is_declared_as_it_was_is_or_will_be(bench: Bench) -> None:
     assert other.declare(Topic(topic.name, "stream", 2)).slots == 8
 
 
+class Slow(Dying):
+    """A store that takes a millisecond to write down each message, by a clock of its own."""
+
+    def __init__(self, store: Store) -> None:
+        super().__init__(store, 10**9)
+        self.now_s = 0.0
+
+    def restore(
+        self, topic: Topic, section: Section, records: Sequence[Record], token: str
+    ) -> None:
+        self.now_s += len(records) / 1000
+        self._store.restore(topic, section, records, token)
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_a_slot_in_which_too_much_waits_for_a_short_pause_stays_as_it_is(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g", slots=1)
+    delay_ms = HOUR_MS if kind == "stream" else 0
+    keys = 300 if kind == "ordered" else 1400
+    many = [bench.entry(topic, n, f"k{n % keys}") for n in range(1400)]
+    for entry in many:
+        entry.delay_ms = delay_ms
+    bench.store.publish(topic, many)
+    before = bench.total(topic)
+    slow = Slow(bench.store)
+    impatient, patient = [
+        Doubling(
+            slow, topic.name, owned=lambda *_: (), pause=lambda _: None, max_pause_s=most_s,
+            monotonic_s=lambda: slow.now_s,
+        )
+        for most_s in (0.9, 2.0)
+    ]  # fmt: skip
+    with pytest.raises(SlotTooDeep):
+        impatient.finish(impatient.begin(2))
+    [found] = bench.store.latest([topic])
+    assert found is not None
+    assert (found.all_slots, found.shared_slots) == (range(1), range(1))
+    assert bench.total(found) == before
+    patient.leave()
+    after = patient.finish(patient.go_on())
+    assert after.slots == 2
+    assert bench.total(after).published == before.published
+
+
 @pytest.mark.parametrize("slots", [1, 3, 5, 4096])
 def test_slots_are_only_doubled(bench: Bench, slots: int) -> None:
     topic = bench.topic("stream", slots=2)
@@ -418,6 +465,15 @@ def test_a_late_group_and_a_seek_find_the_log_of_a_grown_topic_in_order(bench: B
     bench.store.seek(after, "g", bench.store.offsets_at(after, 0))
     bench.take(after, "g")
     assert in_order(bench, after, "g") == list(range(60))
+
+
+def test_a_seek_in_a_slot_that_was_split_is_refused_at_once(bench: Bench) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    after = grown(bench, topic, 4)
+    for known in (topic, after):
+        with pytest.raises(SlotSplit, match="its slots are 2 to 5"):
+            bench.store.seek(known, "g", {1: 0})
+    bench.store.seek(after, "g", {2: 0})
 
 
 def in_order(bench: Bench, topic: Topic, group: str) -> list[int]:

@@ -17,7 +17,7 @@ from qframe.stores.open import open_store
 from qframe.stores.split import BY_TOPIC, SplitStore
 from qframe.stores.types import Entry
 from qframe.telemetry.store_numbers import StoreNumbers
-from qframe.topic import Topic
+from qframe.topic import Growth, Topic
 
 EVENTS = Topic("events", "stream", slots=1)
 TIMERS = Topic("timers", "delay", slots=1)
@@ -118,6 +118,11 @@ def test_redis_away_keeps_nobody_from_timers(split: Split) -> None:
     split.store.declare(TIMERS)
     assert split.store.sweep(TIMERS) == 0
     assert split.store.tunings([(EVENTS, "g"), (TIMERS, "g")]) == [None, {}]
+    grown = TIMERS.grown(TIMERS.slots, Growth(target=2 * TIMERS.slots))
+    assert split.timers.grow(TIMERS, grown)
+    assert split.store.latest([EVENTS, TIMERS]) == [EVENTS, grown]
+    with pytest.raises(StoreUnavailable):
+        split.store.latest([EVENTS])
     with pytest.raises(StoreUnavailable):
         split.store.topic("events")
     with pytest.raises(StoreUnavailable):

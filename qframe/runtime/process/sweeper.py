@@ -8,7 +8,7 @@ from typing import Final
 from qframe.errors import CoordinatorUnavailable, QFrameError, StoreUnavailable, UnknownTopic
 from qframe.service import Service
 from qframe.stores.base import Store
-from qframe.stores.doubling import Doubling
+from qframe.stores.doubling import MAX_PAUSE_S, Doubling
 from qframe.topic import Topic
 
 LOOK_EVERY_S: Final = 10.0
@@ -61,13 +61,14 @@ class Sweeper(Service):
                     continue
                 if topic.growth.until_ms <= self._store.now_ms(topic):
                     doubling = Doubling(
-                        self._store, topic.name, owned=self._owned, pause=self._pause
-                    )
+                        self._store, topic.name, owned=self._owned, pause=self._pause,
+                        max_pause_s=MAX_PAUSE_S,
+                    )  # fmt: skip
                     doubling.finish(doubling.go_on())
         except (StoreUnavailable, CoordinatorUnavailable, _WorkerEnded):
             pass  # the consumers report it, and there is time
         except QFrameError:
-            pass  # another sees to it, or the topic was deleted
+            pass  # another sees to it, too much waits in a slot, or the topic was deleted
 
     def _pause(self, seconds: float) -> None:
         if self._stopping.wait(seconds):

@@ -11,6 +11,7 @@ from qframe.stores.base import Groups
 from qframe.stores.model.pull import lose, lose_window
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import UNCLAIMED, GroupCursor, TopicState
+from qframe.stores.types import SlotSplit
 from qframe.topic import Topic
 
 
@@ -109,6 +110,7 @@ def seek(state: TopicState, group: dict[int, GroupCursor], positions: Mapping[in
     Dead letters from the new offset on are forgotten too: the line hands them out again, and a
     message stands in one place.
     """
+    SlotSplit.check(state.topic, positions)
     for number, asked in positions.items():
         slot, cursor = state.slots[number], group[number]
         to = min(max(asked, min(slot.log, default=slot.head)), slot.head)

@@ -12,7 +12,7 @@ from qframe.errors import SlotsAway, StoreDamaged, UnknownGroup
 from qframe.stores.base import Groups
 from qframe.stores.redis.keys import UNCLAIMED, Argument, SlotKeys
 from qframe.stores.redis.role import RedisRole
-from qframe.stores.types import NO_EPOCH
+from qframe.stores.types import NO_EPOCH, SlotSplit
 from qframe.topic import Topic
 
 _NO_GROUP = -2
@@ -168,6 +168,7 @@ def drop_from(
 
 def seek(redis: Redis, keys: SlotKeys, group: str, positions: Mapping[int, int]) -> None:
     """Moves a stream's group to an offset in each slot named."""
+    SlotSplit.check(keys.topic, positions)
     calls = [keys.call("seek", slot, group, max(0, offset)) for slot, offset in positions.items()]
     if not calls:
         require(redis, keys, group)

@@ -54,6 +54,25 @@ _LAST_JOINED: Final = Statement(
 _APPEND: Final = _added(log)
 _NO_HEAD: Final = _removed(subjects, "cursor", "subject")
 _NOT_BEHIND: Final = _removed(backlog, "cursor", "subject", "seq")
+_SOME_HEADS: Final = Statement(
+    select(subjects.c.seq)
+    .where(
+        subjects.c.cursor == bindparam("at"),
+        subjects.c.subject >= bindparam("least"), subjects.c.subject <= bindparam("most"),
+    )
+    .limit(1),
+    "at least most",
+)  # fmt: skip
+_SOME_BEHIND: Final = Statement(
+    select(backlog.c.seq)
+    .where(
+        backlog.c.cursor == bindparam("at"),
+        backlog.c.subject >= bindparam("least"), backlog.c.subject <= bindparam("most"),
+        backlog.c.seq >= bindparam("first"), backlog.c.seq <= bindparam("last"),
+    )
+    .limit(1),
+    "at least most first last",
+)  # fmt: skip
 _HAS_BEHIND: Final = Statement(
     subjects.update()
     .where(subjects.c.cursor == bindparam("at"), subjects.c.subject == bindparam("of"))
@@ -239,7 +258,10 @@ def _queue(transaction: Transaction, kind: Kind, cursor: int, records: Sequence[
             (cursor, record.subject, state, rank, due_ms, record.seq, record.priority, receipt,
              record.attempts, record.lost, given, 0, record.last_words, *_envelope(record))
         )  # fmt: skip
-    transaction.run_many(_NO_HEAD, [row[:2] for row in rows])
+    subjects_here = [record.subject or "" for record in records]
+    # A page that nobody has written before, as nearly all are, has nothing to be written over.
+    if transaction.row(_SOME_HEADS, (cursor, min(subjects_here), max(subjects_here))) is not None:
+        transaction.run_many(_NO_HEAD, [row[:2] for row in rows])
     transaction.run_many(heads.INSERT, rows)
 
 
@@ -248,7 +270,10 @@ def _queue_behind(transaction: Transaction, cursor: int, records: Sequence[Recor
         (cursor, record.subject, record.seq, record.due_ms, record.priority, *_envelope(record))
         for record in records
     ]
-    transaction.run_many(_NOT_BEHIND, [row[:3] for row in rows])
+    names, numbers = [row[1] or "" for row in rows], [row[2] or 0 for row in rows]
+    span = min(names), max(names), min(numbers), max(numbers)
+    if transaction.row(_SOME_BEHIND, (cursor, *span)) is not None:
+        transaction.run_many(_NOT_BEHIND, [row[:3] for row in rows])
     transaction.run_many(heads.ADD_BEHIND, rows)
     transaction.run_many(_HAS_BEHIND, sorted({row[:2] for row in rows}))
 

@@ -51,7 +51,7 @@ from qframe.stores.sql.schema import (
     subjects,
 )
 from qframe.stores.sql.topic_ref import TopicRef, check_splitting, every_number
-from qframe.stores.types import SlotsClosed
+from qframe.stores.types import SlotsClosed, SlotSplit
 from qframe.topic import Topic
 
 _RENAME: Final = Statement(
@@ -295,6 +295,7 @@ def remove(transaction: Transaction, ref: TopicRef, number: int, name: str) -> i
 
 def seek(transaction: Transaction, ref: TopicRef, group: str, positions: Mapping[int, int]) -> None:
     """Moves a stream's group; what will be handed out again is forgotten elsewhere."""
+    SlotSplit.check(ref.topic, positions)
     lock_slots(transaction, ref, positions)
     known = lock_group_cursors(transaction, ref, group, positions)
     span = (
