@@ -88,6 +88,7 @@ class Writes:
         self._transaction = transaction
         self._log: list[Row] = []
         self._heads: list[Row] = []
+        self._new_heads: list[Row] = []
         self._replaced: list[Row] = []
         self._behind: list[Row] = []
         self._first_behind: list[Row] = []
@@ -115,36 +116,44 @@ class Writes:
         Returns:
             False, with nothing taken, where some of them meet others that they may replace.
         """
-        text = heads.headers_text
+        text_of = heads.headers_text
         if not topic.has_subjects:
             self._log += [
-                (slot, seq, one.id, one.key, text(one.headers) if one.headers else None, one.body,
-                 now_ms, now_ms)
+                (slot, seq, one.id, one.key, text_of(one.headers) if one.headers else None,
+                 one.body, now_ms, now_ms)
                 for seq, one in enumerate(entries, start=head)
             ]  # fmt: skip
             return True
         appends = topic.kind is Kind.ORDERED
         names = [one.subject or "" for one in entries]
-        if not appends and len(set(names)) < len(names):
+        are_equal = len(set(names)) < len(names)
+        if are_equal and not appends:
             return False
         if not appends and not all(known.keys().isdisjoint(names) for known in queues.values()):
             return False
         state, rank = heads.position_of(topic.kind, now_ms, 0, now_ms)
-        texts = [text(one.headers) if one.headers else None for one in entries]
+        texts = [text_of(one.headers) if one.headers else None for one in entries]
         for cursor, known in queues.items():
+            self._counts.append((len(entries), 0, 0, cursor))
+            if not known and not are_equal:
+                self._new_heads += [
+                    (cursor, name, state, rank, now_ms, seq, one.id, one.key, text, one.body,
+                     now_ms)
+                    for seq, (name, one, text) in enumerate(
+                        zip(names, entries, texts, strict=True), start=head
+                    )
+                ]  # fmt: skip
+                continue
             for seq, (name, one) in enumerate(zip(names, entries, strict=True), start=head):
                 envelope = one.id, one.key, texts[seq - head], one.body, now_ms
                 if (before := known.get(name)) is None:
                     known[name] = KnownHead(state, now_ms, 0)
-                    self._heads.append(
-                        (cursor, name, state, rank, now_ms, seq, 0, *_NEVER_GIVEN, *envelope)
-                    )
+                    self._new_heads.append((cursor, name, state, rank, now_ms, seq, *envelope))
                     continue
                 self._behind.append((cursor, name, seq, now_ms, 0, *envelope))
                 if not before.behind:
                     before.behind = 1
                     self._first_behind.append((cursor, name))
-            self._counts.append((len(entries), 0, 0, cursor))
         return True
 
     def to_queue(
@@ -208,6 +217,7 @@ class Writes:
         run_many = self._transaction.run_many
         run_many(_APPEND, self._log)
         run_many(heads.INSERT, self._heads)
+        heads.insert_new(self._transaction, self._new_heads)
         run_many(_REPLACE, self._replaced)
         run_many(heads.ADD_BEHIND, self._behind)
         run_many(_BEHIND, self._first_behind)
