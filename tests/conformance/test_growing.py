@@ -282,6 +282,14 @@ def test_whoever_was_thought_dead_writes_nothing_into_a_slot_that_another_fills(
         bench.store.restore_positions(topic, "g", [moved], token="first")
     with pytest.raises(SlotsClosed):
         bench.store.remember(topic, half, head=3, token="first")
+    assert bench.store.discard(topic, half)  # as another does that begins anew
+    for writes in (
+        lambda: bench.store.remember(topic, half, head=3, token="second"),
+        lambda: bench.store.restore(topic, Section(half, "line", ""), [], token="second"),
+        lambda: bench.store.restore_positions(topic, "g", [moved], token="second"),
+    ):
+        with pytest.raises(SlotsClosed):
+            writes()
     after = grown(bench, topic, 4)
     with pytest.raises(SlotsClosed):
         bench.store.remember(after, half, marks={"n": 10**13}, token="second")

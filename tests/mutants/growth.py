@@ -67,8 +67,8 @@ GROWTH: Final = [
     Mutant(
         "whoever was thought dead fills a slot that another has opened",
         "stores/model/growing.py",
-        "    if token is not None and OPEN + token not in slot.marks:\n",
-        "    if token is not None and not slot.marks:\n",
+        "(slot is None or OPEN + token not in slot.marks)",
+        "(slot is None or not slot.marks)",
         GROWING,
     ),
     Mutant(

@@ -39,7 +39,7 @@ class ModelCopying(ModelRole, Copying):
         self, topic: Topic, section: Section, records: Sequence[Record], token: str | None = None
     ) -> None:
         with self._lock:
-            check_token(self._state(topic).slots[section.slot], token, topic)
+            check_token(self._state(topic), section.slot, token, topic)
             restore(self._state(topic), section, records, self._now_ms())
 
     @override
@@ -56,7 +56,7 @@ class ModelCopying(ModelRole, Copying):
         with self._lock:
             cursors = self._group(topic, group)
             for position in positions:
-                check_token(self._state(topic).slots[position.slot], token, topic)
+                check_token(self._state(topic), position.slot, token, topic)
                 restore_position(cursors[position.slot], position)
 
     @override
@@ -76,8 +76,8 @@ class ModelCopying(ModelRole, Copying):
         sequences: Mapping[str, int] | None = None, head: int = 0, token: str | None = None,
     ) -> None:  # fmt: skip
         with self._lock:
+            check_token(self._state(topic), slot, token, topic)
             kept = self._state(topic).slots[slot]
-            check_token(kept, token, topic)
             kept.marks.update(marks or {})
             kept.following.update(sequences or {})
             kept.head = max(kept.head, head)

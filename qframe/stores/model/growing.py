@@ -71,9 +71,10 @@ def open_slot(state: TopicState, number: int, like: int, token: str) -> None:
             cursors[number] = GroupCursor(max_parked=cursors[like].max_parked)
 
 
-def check_token(slot: Slot, token: str | None, topic: Topic) -> None:
+def check_token(state: TopicState, number: int, token: str | None, topic: Topic) -> None:
     """Refuses who has not opened the slot, where a token is given."""
-    if token is not None and OPEN + token not in slot.marks:
+    slot = state.slots.get(number)  # another may have discarded it
+    if token is not None and (slot is None or OPEN + token not in slot.marks):
         raise SlotsClosed("model://", topic.name)
 
 
