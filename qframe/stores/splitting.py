@@ -17,6 +17,7 @@ from qframe.stores.base import Store
 from qframe.stores.depth import Page
 from qframe.stores.records import Position, Record, Section
 from qframe.stores.rules import subject_of_parked
+from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
 
 _PAGE: Final = 1000
@@ -262,9 +263,10 @@ class Splitting:
                     counts[half][number > 1] += len(some)
                     if part == "heads":
                         halves |= dict.fromkeys((each.subject or "" for each in some), half)
-        [found] = [
-            one for one in self._store.positions(self._topic, group) if one.slot == self.slot
-        ]
+        places = self._store.positions(self._topic, group)
+        found = next((one for one in places if one.slot == self.slot), None)
+        if found is None:  # another has split it meanwhile: this one was thought dead
+            raise SlotsClosed(self._store.url, self._topic.name)
         acked, cancelled = found.acked, found.cancelled
         positions = []
         for half, (waiting, dead) in counts.items():

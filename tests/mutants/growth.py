@@ -92,4 +92,12 @@ GROWTH: Final = [
         "",
         UNIT + "test_sharing_growth.py",
     ),
+    Mutant(
+        "a mover that was thought dead falls over a slot that another has split",
+        "stores/splitting.py",
+        "        if found is None:  # another has split it meanwhile: this one was thought dead\n"
+        "            raise SlotsClosed(self._store.url, self._topic.name)\n",
+        "        assert found is not None\n",
+        UNIT + "test_splitting.py",
+    ),
 ]

@@ -11,7 +11,7 @@ from qframe.clock import VirtualClock
 from qframe.outcomes import Outcome
 from qframe.producing.outgoing import Outgoing
 from qframe.producing.producer import Producer
-from qframe.stores.doubling import Doubling
+from qframe.stores.doubling import LEASE_MS, Doubling
 from qframe.stores.model.store import ModelStore
 from qframe.stores.types import SlotsClosed
 from qframe.topic import Topic
@@ -22,8 +22,8 @@ pytestmark = pytest.mark.promise(1)
 class Meanwhile(ModelStore):
     """A store to whose next call of some name another actor comes first."""
 
-    def __init__(self) -> None:
-        super().__init__(clock=VirtualClock())
+    def __init__(self, clock: VirtualClock) -> None:
+        super().__init__(clock=clock)
         self.before: dict[str, Callable[[], object]] = {}
 
     def __getattribute__(self, name: str) -> Any:
@@ -43,13 +43,14 @@ class Bench:
     """A topic of one slot with a group, and a producer that knows it as it was declared."""
 
     def __init__(self, kind: Any = "stream") -> None:
-        self.store = Meanwhile()
+        self.clock = VirtualClock()
+        self.store = Meanwhile(self.clock)
         self.topic = Topic("t", kind, slots=1)
         self.store.declare(self.topic)
         self.store.subscribe(self.topic, "g")
         catalog: Any = Known()
         self.producer = Producer(
-            self.store, catalog=catalog, max_body=1000, batch=100, clock=self.store._clock
+            self.store, catalog=catalog, max_body=1000, batch=100, clock=self.clock
         )
 
     def publish(self, name: str, **more: Any) -> Outcome:
@@ -96,3 +97,22 @@ def test_what_is_behind_a_head_stays_behind_it_whatever_its_own_slot_would_be() 
         bench.publish(f"m{number}", key="k", slot_basis=f"basis {number}")
     bench.grow()
     assert sorted(one.todo for one in bench.store.stats(bench.topic)) == [0, 8]
+
+
+def test_whoever_was_thought_dead_until_another_had_split_the_slot_hears_that_it_is_closed() -> (
+    None
+):
+    bench = Bench()
+    bench.publish("first", key="k")
+
+    def overtake() -> None:
+        bench.clock.advance(LEASE_MS + 1)
+        other = Doubling(bench.store, "t", owned=lambda *_: (), pause=lambda _: None)
+        other.finish(other.go_on())
+
+    bench.store.before["positions"] = overtake
+    with pytest.raises(SlotsClosed, match="try again"):
+        bench.grow()
+    topic = bench.store.topic("t")
+    assert topic is not None
+    assert bench.store.verify(topic) == []
