@@ -164,6 +164,8 @@ class SimulatedWorker:
             make_settings_poller=self._make_settings_poller, make_background=self._make_background,
             grace_s=self.plan.grace_s, events=self.events, clock=clock,
         )  # fmt: skip
+        if self.is_stopping:  # told so before it was there to hear it
+            worker.stop()
         try:
             worker.run(on_ready=self._ready)
             self._log(self.process.name, "has ended")
