@@ -23,6 +23,7 @@ from qframe.topic import Topic
 _PAGE: Final = 1000
 _CLOSE_BEHIND: Final = 500
 _LOOK_EVERY_S: Final = 0.02
+_OF_GROUPS: Final = ("heads", "behind", "dead")
 
 Owned = Callable[[Topic, str], Collection[int]]
 Pause = Callable[[float], object]
@@ -54,6 +55,7 @@ class Splitting:
         self._first = 0
         self._read_to = 0
         self._offsets: dict[int, list[int]] = {half: [] for half in self._halves}
+        self._shared = "held" if topic.has_subjects else "later"
 
     @property
     def topic(self) -> Topic:
@@ -79,9 +81,8 @@ class Splitting:
                 pass
         self._copy_marks(since_ms)
         self._copy_sequences()
-        for part in ("held",) if topic.has_subjects else ("later",):
-            for records in self._pages(part, ""):
-                self._restore(part, "", records)
+        for records in self._pages(self._shared, ""):
+            self._restore(self._shared, "", records)
         for group in self._groups():
             self._copy_group(group)
         self._end_numbers()
@@ -89,10 +90,10 @@ class Splitting:
 
     def queued(self) -> Iterator[Page]:
         """Pages of what is copied while the slot is closed."""
-        for group, parts in self._queued_parts():
-            for part in parts:
-                for records in self._pages(part, group):
-                    yield part, group, records
+        of_groups = [(part, group) for group in self._groups() for part in _OF_GROUPS]
+        for part, group in [(self._shared, ""), *of_groups]:
+            for records in self._pages(part, group):
+                yield part, group, records
 
     def rehearse(self, page: Page) -> int:
         """Writes a page into the two as it stands, and returns how many; they are discarded."""
@@ -107,11 +108,6 @@ class Splitting:
             self._write(Section(at, part, group), some)
             written += len(some)
         return written
-
-    def _queued_parts(self) -> Iterator[tuple[str, Sequence[str]]]:
-        yield "", ("held",) if self._topic.has_subjects else ("later",)
-        for group in self._groups():
-            yield group, ("heads", "behind", "dead")
 
     def _open(self) -> None:
         """Opens the two, with nothing in them."""
@@ -256,7 +252,7 @@ class Splitting:
         """Copies what is queued and dead for a group, and how far it is."""
         counts = {half: [0, 0] for half in self._halves}  # those that wait, and the dead
         halves: dict[str, int] = {}
-        for number, part in enumerate(("heads", "behind", "dead")):
+        for number, part in enumerate(_OF_GROUPS):
             for records in self._pages(part, group):
                 pages = self._restore(part, group, records, halves if part == "behind" else None)
                 for half, some in pages.items():

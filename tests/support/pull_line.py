@@ -39,7 +39,9 @@ class Line:
         revoked: the slots and the receipt of each revocation.
     """
 
-    def __init__(self, kind: str = "stream", slots: int = 2, address: str = "") -> None:
+    def __init__(
+        self, kind: str = "stream", slots: int = 2, address: str = "", room: int = 99
+    ) -> None:
         self.clock = VirtualClock()
         self.topic = Topic("t", kind, slots)
         self.model = ModelStore(clock=self.clock)
@@ -59,7 +61,7 @@ class Line:
         self.replies: list[LateReply] | None = []
         self.standing: dict[int, str] = {}
         self.revoked: list[tuple[list[int], str]] = []
-        self.in_flight = InFlight(max_messages=99, max_bytes=9999, on_room=lambda: None)
+        self.in_flight = InFlight(max_messages=room, max_bytes=101 * room, on_room=lambda: None)
         self.context = context_of(self.topic, clock=self.clock)
         self.flow = AdmissionControl(
             self.context, options=consumer_options(), store=self.model,

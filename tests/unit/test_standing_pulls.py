@@ -15,8 +15,8 @@ from qframe.stores.types import LateReply, PullRequest
 KINDS = ["stream", "delay"]
 
 
-def line_of(kind: str = "stream", slots: int = 2) -> Line:
-    return Line(kind, slots, address="here")
+def line_of(kind: str = "stream", slots: int = 2, room: int = 99) -> Line:
+    return Line(kind, slots, address="here", room=room)
 
 
 def answers(line: Line, slot: int, body: int, *, arrives: bool = True) -> Callable[[], object]:
@@ -196,3 +196,10 @@ def test_no_slot_stands_twice_under_a_receipt_by_which_it_was_answered() -> None
     pulls.forget()
     assert not pulls
     assert in_flight.expected == 0
+
+
+def test_it_takes_over_any_number_of_replies_that_come_one_after_the_other() -> None:
+    count = 1024  # deeper than calls may go into each other
+    line = line_of("delay", slots=count, room=4 * count)
+    line.run(*(answers(line, slot, slot) for slot in range(count)), quiet(line))
+    assert line.bodies == list(range(count))

@@ -22,7 +22,7 @@ from qframe.service import Service
 from qframe.stores.base import Pulling
 from qframe.stores.bell import Bell
 from qframe.stores.history import receipt_of
-from qframe.stores.types import QUIET, Capabilities, PullRequest, PullResult
+from qframe.stores.types import QUIET, Capabilities, LateReply, PullRequest, PullResult
 
 PULL_AT_MOST: Final = 2048
 LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
@@ -227,8 +227,9 @@ class PullLoop(Service):
             self._take(asks, pulled)
             if self._all_quiet(asks, pulled):
                 self._rest(owned)
-            elif self._standing:  # replies must not wait for a rest
-                self._take_more(0)
+            elif self._standing and self._bell.wait(0):  # replies must not wait for a rest
+                planner.stirred(self._bell.hints())
+                self._take_late()
         self._end_standing()
         with suppress(UnknownGroup):  # another owner would count what nobody has handled
             self._in_doubt.revoke(at_once=True)
@@ -279,29 +280,27 @@ class PullLoop(Service):
         Before it asks their slots again it waits a moment: so their handlers have the interpreter
         first, and what comes next is asked for together.
         """
-        late = self._bell.late()
+        while late := self._bell.late():
+            for reply in late:
+                self._take_reply(reply)
+            if not (self._standing and self._bell.wait(MOMENT_S)):
+                return
+            self._planner.stirred(self._bell.hints())
         if late is None:
             self._end_standing()
-            return
-        for reply in late:
-            if (place := self._standing.place_of(reply)) is None:
-                continue
-            slot, epoch, receipt = place
-            one, position = reply.delivery, self._planner.position(slot, epoch)
-            ask = PullRequest(slot, epoch, QUIET, position)
-            is_next = one is not None and (one.subject is not None or position in (0, one.seq))
-            if one is not None and is_next and slot not in self._in_doubt.unrevoked:
-                self._take([ask], PullResult([one]))
-            else:  # a pull has brought it as well, or what is before it has not come yet
-                self._in_doubt.add([ask], receipt)
-            self._standing.end([place])
-        if late:
-            self._take_more(MOMENT_S)
 
-    def _take_more(self, timeout_s: float) -> None:
-        if self._standing and self._bell.wait(timeout_s):
-            self._planner.stirred(self._bell.hints())
-            self._take_late()
+    def _take_reply(self, reply: LateReply) -> None:
+        if (place := self._standing.place_of(reply)) is None:
+            return
+        slot, epoch, receipt = place
+        one, position = reply.delivery, self._planner.position(slot, epoch)
+        ask = PullRequest(slot, epoch, QUIET, position)
+        is_next = one is not None and (one.subject is not None or position in (0, one.seq))
+        if one is not None and is_next and slot not in self._in_doubt.unrevoked:
+            self._take([ask], PullResult([one]))
+        else:  # a pull has brought it as well, or what is before it has not come yet
+            self._in_doubt.add([ask], receipt)
+        self._standing.end([place])
 
     def _end_standing(self, owned: Mapping[int, str] | None = None) -> bool:
         """Revokes pulls that stand, or those of them whose slots are owned no more.

@@ -13,13 +13,13 @@ class EventBell:
 
     address: str = ""
 
-    def late(self) -> list[LateReply]:
-        """No pull stands in memory."""
-        return []
-
     def __init__(self, release: Callable[[EventBell], None]) -> None:
         self._rung = threading.Event()
         self._release = release
+
+    def late(self) -> list[LateReply]:
+        """No pull stands in memory."""
+        return []
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until something may have changed, at most so long; returns whether it may have."""
