@@ -66,7 +66,7 @@ def measure(kind: str, count: int, processes: int) -> dict[str, Any]:
             publishers = [start(publish, server.url, kind, *share) for share in each]
             spent = Spent([hear(pipe) for _, pipe in publishers])
         with server.reading(count) as consumed:
-            workers = [start(work, server.url, kind) for _ in range(processes)]
+            workers = [start(work, server.url, kind, False) for _ in range(processes)]
             used = Spent([hear(pipe) for _, pipe in workers])
         for process, _ in publishers + workers:
             process.join()
@@ -135,10 +135,10 @@ def publish(url: str, kind: str, first: int, end: int, pipe: Connection) -> None
         pipe.send(Part(end - first, began_s, time.monotonic(), used_s))
 
 
-def work(url: str, kind: str, pipe: Connection) -> None:
+def work(url: str, kind: str, keep_order: bool, pipe: Connection) -> None:
     """The program of a process: a worker, until nothing is left; timed by its settlements."""
     with QFrame(url) as app:
-        drain = Short(app, drive.topic_of(kind, "scale"), sys.maxsize)
+        drain = Short(app, drive.topic_of(kind, "scale"), sys.maxsize, keep_order=keep_order)
         cpu_s = time.process_time()
         app.run(burst=True)
         used_s = time.process_time() - cpu_s
