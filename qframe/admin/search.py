@@ -109,7 +109,7 @@ def searched(
     name, behind = (topics[0].name, None) if place is None else _read_place(place)
     sought = Sought(id=query.id, key=query.key)
     hits: list[Record] = []
-    looked = 0
+    looked, size = 0, limit  # where all fits, one page is enough; where little does, pages grow
     for topic in topics:
         if topic.name < name:
             continue
@@ -117,7 +117,8 @@ def searched(
         while more:
             if looked >= look or len(hits) >= limit:
                 return Hits(hits, looked, f"{topic.name}:{within or ''}")
-            page = store.scan(topic, within, min(_PAGE, look - looked), sought)
+            page = store.scan(topic, within, min(size, _PAGE, look - looked), sought)
+            size *= 2
             looked += max(1, page.looked)
             hits += [record for record in page.records if query.fits(record)]
             within, more = page.place, page.place is not None

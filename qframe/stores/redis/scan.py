@@ -263,9 +263,12 @@ class RedisPages:
         self, slot: int, group: str, after: str, limit: int, *, with_heads: bool = False
     ) -> SectionPage:
         """Messages behind heads of queues, and then the heads of the queues that were read."""
-        start, skipped = msgspec.json.decode(after, type=tuple[str, int]) if after else ("0", 0)
+        start, skipped, count = "0", 0, min(limit, _SUBJECTS)
+        if after:
+            start, *inside = msgspec.json.decode(after, type=list[Any])
+            skipped, count = inside or (0, count)  # what ended inside these queues has them again
         key = self._keys.key(slot, "body", group)
-        cursor, flat = self._redis.ask(key, "HSCAN", start, "COUNT", _SUBJECTS)
+        cursor, flat = self._redis.ask(key, "HSCAN", start, "COUNT", count)
         subjects = flat[::2]
         lists = [self._keys.key(slot, "behind:", group) + subject for subject in subjects]
         lengths = self._redis.ask_many([(each, "LLEN") for each in lists]) if lists else []
@@ -278,11 +281,11 @@ class RedisPages:
         found = self._told(slot, group, parts)
         looked = len(subjects) + sum(len(values) for _, _, values in parts)
         if end < passed:
-            return SectionPage(found, looked, msgspec.json.encode((start, end)).decode())
+            return SectionPage(found, looked, msgspec.json.encode((start, end, count)).decode())
         if with_heads:
             found += self._records("heads", slot, group, list(zip(subjects, subjects, strict=True)))
         more = _next(cursor)
-        following = None if more is None else msgspec.json.encode((more, 0)).decode()
+        following = None if more is None else msgspec.json.encode((more,)).decode()
         return SectionPage(found, looked, following)
 
     def _has_behind(self, slot: int, group: str) -> bool:
