@@ -51,7 +51,7 @@ class World:
                              is_in_force=self._is_in_force)  # fmt: skip
         self.options = options_of(plan, self.ledger.mourn)
         self.machine = Process("store", self.scheduler, plan.rates[-1])
-        self.server = SimulatedServer(self.machine, self.ledger)
+        self.server = SimulatedServer(self.machine, self.ledger, stands=plan.stands)
         self.checker: SimulatedChecker | None = None
         if plan.effect in ("marks", "transaction"):
             self.checker = SimulatedChecker(
