@@ -14,8 +14,8 @@ if TYPE_CHECKING:
 class SimulatedBell:
     """A bell on the other side of a connection; one task waits for it.
 
-    Replies come one after the other, as over one connection. One is lost where that breaks, which
-    its worker notices: in a run whose attempts are exact, before a lease could end.
+    Replies come one after the other, as over one connection. One is lost where that breaks; where
+    pulls stand its worker notices, in a run whose attempts are exact before a lease could end.
     """
 
     def __init__(
@@ -37,7 +37,10 @@ class SimulatedBell:
     def rings(self, slots: frozenset[int] | None) -> None:
         """The store rings; that arrives later, or not at all."""
         connection = self._connection
-        if self._process.dead or (connection.troubles and connection.loses_bells()):
+        if self._process.dead:
+            return
+        if connection.troubles and connection.loses_bells():
+            self._break()
             return
         self._scheduler.arrives(connection.latency_s(), self._arrive, slots)
 
@@ -58,7 +61,8 @@ class SimulatedBell:
         if self._process.dead:
             return connection.is_open_still()
         if connection.troubles and connection.loses_bells():
-            scheduler.arrives(connection.breaks_in_s(), self._break_off, None)
+            connection.log("store", "loses the reply to {}", self.address)
+            self._break()
             return True
         at = max(self._last_s, scheduler.now + connection.reply_in_s())
         self._last_s = at
@@ -68,6 +72,11 @@ class SimulatedBell:
     def _arrive_late(self, reply: LateReply) -> Task | None:
         self._late.append(reply)
         return self._arrive(frozenset((reply.slot,)))
+
+    def _break(self) -> None:
+        """The connection has lost something, which is noticed where pulls stand over it."""
+        if self.address:
+            self._scheduler.arrives(self._connection.breaks_in_s(), self._break_off, None)
 
     def _break_off(self, _: object) -> Task | None:
         self._may_have_lost = True

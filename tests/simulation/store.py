@@ -32,7 +32,7 @@ SHORT_S = 0.002
 """A way back that is shorter takes no turn of its own."""
 SLOW_S = 0.1
 LATE_S = 3.0
-BREAKS_SOON_S, BREAKS_S = 0.5, 20.0
+BREAKS_SOON_S, BREAKS_S = 0.5, 8.0
 """Within so long a worker notices that its bell's connection is broken."""
 PATIENCE_S = 1.0
 """After so long a client gives a call up."""
@@ -128,7 +128,9 @@ class SimulatedServer(ModelStore):
     def _tell(self, address: str, reply: LateReply) -> bool:
         for bell in self.rung:
             if bell.address == address and bell.replies(reply):
-                self.ledger.handed_out(self.group_at(address), [reply.delivery])
+                group = self.group_at(address)
+                self.ledger.handed_out(group, [reply.delivery])
+                self.ledger.log("store", "answers {} for {} with {}", address, group, reply)
                 return True
         return False
 

@@ -290,17 +290,23 @@ class PullLoop(Service):
             self._end_standing()
 
     def _take_reply(self, reply: LateReply) -> None:
-        if (place := self._standing.place_of(reply)) is None:
-            return
-        slot, epoch, receipt = place
-        one, position = reply.delivery, self._planner.position(slot, epoch)
+        """Takes over what a pull that stood was answered with, or gives it back.
+
+        It does where a pull has brought it as well, what is before it has not come yet, or it comes
+        later than the replies to the next pulls.
+        """
+        place, one = self._standing.place_of(reply), reply.delivery
+        slot, epoch, receipt = reply.slot, reply.epoch, reply.receipt
+        position = self._planner.position(slot, epoch)
         ask = PullRequest(slot, epoch, QUIET, position)
         is_next = one is not None and (one.subject is not None or position in (0, one.seq))
-        if one is not None and is_next and slot not in self._in_doubt.unrevoked:
+        is_certain = place is not None and slot not in self._in_doubt.unrevoked
+        if one is not None and is_next and is_certain:
             self._take([ask], PullResult([one]))
-        else:  # a pull has brought it as well, or what is before it has not come yet
+        else:
             self._in_doubt.add([ask], receipt)
-        self._standing.end([place])
+        if place is not None:
+            self._standing.end([place])
 
     def _end_standing(self, owned: Mapping[int, str] | None = None) -> bool:
         """Revokes pulls that stand, or those of them whose slots are owned no more.
