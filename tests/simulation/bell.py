@@ -15,7 +15,8 @@ class SimulatedBell:
     """A bell on the other side of a connection; one task waits for it.
 
     Replies come one after the other, as over one connection. One is lost where that breaks; where
-    pulls stand its worker notices, in a run whose attempts are exact before a lease could end.
+    pulls stand its worker notices: at once in a run whose attempts are exact, as a server's end
+    would have it, in a harsh one when it is found to be half open.
     """
 
     def __init__(

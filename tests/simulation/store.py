@@ -32,8 +32,8 @@ SHORT_S = 0.002
 """A way back that is shorter takes no turn of its own."""
 SLOW_S = 0.1
 LATE_S = 3.0
-BREAKS_SOON_S, BREAKS_S = 0.5, 8.0
-"""Within so long a worker notices that its bell's connection is broken."""
+HALF_OPEN_S = 8.0
+"""Within so long a worker of a harsh plan notices that its bell's connection is broken."""
 PATIENCE_S = 1.0
 """After so long a client gives a call up."""
 
@@ -214,8 +214,8 @@ class Connection:
         return self.latency_s() + (self._draw() * most_s if most_s else 0.0)
 
     def breaks_in_s(self) -> float:
-        """How long it takes until a reply that was lost is noticed."""
-        return self._draw() ** 2 * (BREAKS_S if self.is_harsh else BREAKS_SOON_S)
+        """How long it takes until its process notices that it is broken."""
+        return self._draw() ** 2 * HALF_OPEN_S if self.is_harsh else SHORTEST_S
 
     def is_open_still(self) -> bool:
         """Whether the store has not heard yet that its process is dead."""

@@ -19,7 +19,7 @@ from simulation.ledger import Broken, Ledger
 from simulation.plan import Fault, Plan, Sending
 from simulation.relaying import SimulatedOutbox
 from simulation.scheduler import Process, Scheduler
-from simulation.store import BREAKS_S, BREAKS_SOON_S, Connection, SimulatedServer
+from simulation.store import HALF_OPEN_S, Connection, SimulatedServer
 from simulation.threads import begin
 from simulation.worker import SimulatedWorker, options_of
 
@@ -71,8 +71,8 @@ class World:
 
     def _lasting_s(self, fault: Fault) -> float:
         """For how long something may still come of a fault that is over."""
-        if fault.what == "bells lost" and self.plan.stands:
-            return BREAKS_S if self.plan.level == "harsh" else BREAKS_SOON_S
+        if fault.what == "bells lost" and self.plan.stands and not self.plan.is_exact:
+            return HALF_OPEN_S
         return LATE_S if fault.what == "late" else 0.0
 
     def fail(self, error: Broken) -> None:
