@@ -39,8 +39,15 @@ STANDING: Final = [
     Mutant(
         "a reply that comes behind those to the next pulls is dropped",
         "runtime/feed/pull_loop.py",
-        "        else:\n            self._in_doubt.add([ask], receipt)\n        if place",
-        "        elif place:\n            self._in_doubt.add([ask], receipt)\n        if place",
+        "        else:\n            self._doubt([ask], receipt)\n",
+        "        elif place:\n            self._doubt([ask], receipt)\n",
+        PULL,
+    ),
+    Mutant(
+        "a reply is taken over that its stream has given back by position",
+        "runtime/feed/pull_loop.py",
+        "        if not self._context.topic.has_subjects:\n            slots =",
+        "        if False:\n            slots =",
         PULL,
     ),
     Mutant(

@@ -195,6 +195,37 @@ def test_it_keeps_room_for_each_reply_that_may_come() -> None:
     assert rooms == [95]
 
 
+@pytest.mark.promise(2)
+def test_a_reply_of_a_stream_whose_slot_was_revoked_by_position_is_pulled_anew() -> None:
+    line = line_of("stream", slots=1)
+    late: list[LateReply] = []
+
+    def is_under_way(body: int) -> None:
+        line.answer(0, body)
+        assert line.replies is not None
+        late.extend(line.replies)
+        line.replies.clear()
+
+    def comes() -> None:
+        assert line.replies is not None
+        line.replies.append(late.pop(0))
+
+    def comes_while_there_is_no_room() -> None:
+        is_under_way(2)
+        line.in_flight.resize(1)
+        comes()  # a pull has brought it as well
+
+    def has_room() -> None:
+        line.settle()
+        line.in_flight.resize(99)
+
+    line.run(
+        lambda: is_under_way(1), comes_while_there_is_no_room, lambda: rings(line, 0), comes,
+        has_room, nothing,
+    )  # fmt: skip
+    assert line.bodies == [1, 2]
+
+
 def place(slot: int, receipt: str) -> StandingPlace:
     return StandingPlace(slot, FIRST, receipt)
 

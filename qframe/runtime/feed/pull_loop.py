@@ -218,12 +218,12 @@ class PullLoop(Service):
                 failures += 1
                 self._report(error)
                 if asks:
-                    self._in_doubt.add(asks, receipt)
+                    self._doubt(asks, receipt)
                 self._wait(self._backoff.bound_ms(failures) / 1000)
                 continue
             failures = 0
             if pulled.in_doubt:
-                self._in_doubt.add([ask for ask in asks if ask.slot in pulled.in_doubt], receipt)
+                self._doubt([ask for ask in asks if ask.slot in pulled.in_doubt], receipt)
             self._take(asks, pulled)
             if self._all_quiet(asks, pulled):
                 self._rest(owned)
@@ -301,12 +301,21 @@ class PullLoop(Service):
         ask = PullRequest(slot, epoch, QUIET, position)
         is_next = one is not None and (one.subject is not None or position in (0, one.seq))
         is_certain = place is not None and slot not in self._in_doubt.unrevoked
+        self._standing.end([] if place is None else [place])
         if one is not None and is_next and is_certain:
             self._take([ask], PullResult([one]))
         else:
-            self._in_doubt.add([ask], receipt)
-        if place is not None:
-            self._standing.end([place])
+            self._doubt([ask], receipt)
+
+    def _doubt(self, asks: list[PullRequest], receipt: str) -> None:
+        """Has what was handed out under a receipt revoked.
+
+        Of a stream that goes by position, which also gives back what its pulls that stand brought.
+        """
+        self._in_doubt.add(asks, receipt)
+        if not self._context.topic.has_subjects:
+            slots = {ask.slot for ask in asks}
+            self._standing.end([one for one in self._standing.places() if one.slot in slots])
 
     def _end_standing(self, owned: Mapping[int, str] | None = None) -> bool:
         """Revokes pulls that stand, or those of them whose slots are owned no more.
