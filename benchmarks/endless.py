@@ -63,11 +63,11 @@ class Endless:
 
 
 class Counts:
-    """How many messages this process has settled since its first settlement, at which CPU."""
+    """How many messages this process has settled, from its first settlement to its last."""
 
     def __init__(self) -> None:
         self._settled = 0
-        self._began_s, self._cpu_s = 0.0, 0.0
+        self._began_s, self._cpu_s, self._last_s = 0.0, 0.0, 0.0
 
     def listen(self, name: str, facts: Mapping[str, Any]) -> None:
         """Counts; says at the end what it has counted."""
@@ -75,9 +75,10 @@ class Counts:
             if not self._began_s:
                 self._began_s, self._cpu_s = time.monotonic(), time.process_time()
             self._settled += facts["count"]
+            self._last_s = time.monotonic()
         elif name == "worker.stopping":
             told = {
-                "settled": self._settled, "seconds": time.monotonic() - self._began_s,
+                "settled": self._settled, "seconds": self._last_s - self._began_s,
                 "cpu_s": time.process_time() - self._cpu_s,
             }  # fmt: skip
             Path(os.environ[TOLD], str(os.getpid())).write_text(json.dumps(told))

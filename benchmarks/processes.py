@@ -43,7 +43,7 @@ def main() -> None:
     made.add_argument("--processes", type=int, nargs="*", default=[1, 2, 4, 8])
     made.add_argument("--stores", nargs="*", choices=("endless", "cluster"), default=["endless"])
     made.add_argument("--seconds", type=float, default=10.0)
-    made.add_argument("--waiting", type=int, default=3_000_000, help="in the cluster, for each N")
+    made.add_argument("--waiting", type=int, default=6_000_000, help="in the cluster, for each N")
     options = made.parse_args()
     print(json.dumps({"machine": machine(), "load": os.getloadavg()}), flush=True)
     for store in options.stores:
