@@ -15,6 +15,13 @@ STANDING: Final = [
         PULL,
     ),
     Mutant(
+        "a bell for others has a loop sleep on beside what it is to revoke",
+        "runtime/feed/pull_loop.py",
+        "self._receiver.lacks() or self._in_doubt.unrevoked:",
+        "self._receiver.lacks():",
+        PULL,
+    ),
+    Mutant(
         "pulls stand on in slots that are another's",
         "runtime/feed/pull_loop.py",
         "                if self._end_standing(owned):\n                    continue\n",

@@ -83,6 +83,19 @@ def test_where_replies_may_be_lost_all_that_stands_is_revoked_and_pulled(kind: s
     assert line.revoked[0][0] == [0, 1]
 
 
+def test_they_are_so_though_the_bell_has_rung_for_anothers_slot_meanwhile() -> None:
+    """A break may be told of late: no replies are asked for while no pull stands."""
+    line = line_of("delay")
+
+    def breaks() -> None:
+        line.answer(0, 1, arrives=False)
+        line.replies = None
+        line.rung = frozenset({7})
+
+    line.run(breaks, nothing)
+    assert line.bodies == [1]
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_slots_that_are_lost_are_revoked_before_they_are_passed_on(kind: str) -> None:
     line = line_of(kind)

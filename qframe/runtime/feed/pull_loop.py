@@ -335,9 +335,9 @@ class PullLoop(Service):
         return True
 
     def _is_rung_for_others(self, owned: Mapping[int, str]) -> bool:
-        """Whether the bell rang for none of its slots, and it has none to take either."""
+        """Whether the bell rang for none of its slots, and it has none to take or revoke either."""
         rung = self._planner.rung
-        if rung is None or self._receiver.lacks():
+        if rung is None or self._receiver.lacks() or self._in_doubt.unrevoked:
             return False
         return rung.isdisjoint(owned)
 
