@@ -90,9 +90,9 @@ def test_they_are_so_though_the_bell_has_rung_for_anothers_slot_meanwhile() -> N
     def breaks() -> None:
         line.answer(0, 1, arrives=False)
         line.replies = None
-        line.rung = frozenset({7})
+        rings(line, 7)
 
-    line.run(breaks, nothing)
+    line.run(breaks, lambda: rings(line, 7))
     assert line.bodies == [1]
 
 
