@@ -14,6 +14,7 @@ from sqlalchemy.dialects.postgresql.psycopg import PGDialect_psycopg
 from sqlalchemy.engine.url import URL
 from sqlalchemy.pool import QueuePool
 
+from qframe.drivers.sql_arrays import dumper_of
 from qframe.drivers.sql_backend import (
     Backend,
     Listener,
@@ -73,6 +74,7 @@ class Postgres(Backend):
         if not url.database:
             raise BadUrl("store", shown, "it names no database", _REMEDY)
         self._psycopg: Any = driver("psycopg", "postgres", shown)
+        self._array_dumper = dumper_of(self._psycopg)
         options = {name: str(value) for name, value in url.query.items()}
         may_migrate = yes_or_no(shown, "migrate", options.pop("migrate", ""), True)
         self._options = {**_CONNECTING, **_threshold(shown, options.pop("prepare_threshold", ""))}
@@ -183,7 +185,15 @@ class Postgres(Backend):
                 "store", self.shown, f"it is PostgreSQL {connection.info.server_version // 10000}",
                 "use PostgreSQL 15 or newer",
             )  # fmt: skip
+        connection.adapters.register_dumper(list, self._array_dumper)
+        connection.cursor_factory = self._cursor
         return connection
+
+    def _cursor(self, connection: Any, *, row_factory: Any = None) -> Any:
+        """A cursor to which the server sends rows as they are, and not as text to be read again."""
+        cursor = self._psycopg.Cursor(connection, row_factory=row_factory)
+        cursor.format = self._psycopg.pq.Format.BINARY
+        return cursor
 
 
 class PostgresListener(Listener):
