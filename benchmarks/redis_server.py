@@ -43,7 +43,14 @@ class Reading:
 
 
 class RedisServer:
-    """A context in which the server runs."""
+    """A context in which the server runs.
+
+    Args:
+        options: of its command line.
+    """
+
+    def __init__(self, *options: str) -> None:
+        self._options = options
 
     def __enter__(self) -> Self:
         program = shutil.which("redis-server")
@@ -53,7 +60,7 @@ class RedisServer:
         self.port = free_port()
         self._command = [
             program, "--port", str(self.port), "--bind", "127.0.0.1", "--save", "",
-            "--appendonly", "no", "--dir", self.folder.name,
+            "--appendonly", "no", "--dir", self.folder.name, *self._options,
         ]  # fmt: skip
         self.client = redis.Redis(port=self.port)
         self._start()

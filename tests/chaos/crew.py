@@ -20,6 +20,7 @@ from history import (
     KILLED,
     LEAVING,
     MENDED,
+    NEMESIS,
     STARTING,
     STOOD_STILL,
     THAWED,
@@ -200,7 +201,7 @@ class Crew:
         self.ways = ways or Ways(slow_s=BUSY_S * THREADS / messages, rare=max(2, messages // RARE))
         self.counts: Counter[str] = Counter()
         self.ready: set[str] = set()
-        self.history = History(self.path, "nemesis")
+        self.history = History(self.path, NEMESIS)
         self.nursery = Nursery("sharer", self.log)
         self.places = [Place(number, self) for number in range(places)]
         self._tail = Tail(self.path)

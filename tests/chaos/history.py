@@ -44,6 +44,8 @@ TOOK = "took"
 ATTENDED = "attended"
 ACCEPTED = "accepted"
 REFUSED = "refused"
+NEMESIS = "nemesis"
+"""Writes what is done to workers, and what all of them suffer."""
 
 
 class Fact(msgspec.Struct, array_like=True, frozen=True):

@@ -7,13 +7,14 @@ the history with the moment at which it was asked for.
 from __future__ import annotations
 
 import secrets
+import threading
 import time
 from contextlib import suppress
 from pathlib import Path
 
 import msgspec
 from desk import PLAIN, Desk, Ways
-from history import History
+from history import STOOD_STILL, History
 from looks import Looks
 from manners import serve
 from watched import Watched
@@ -27,6 +28,7 @@ with suppress(ImportError):
 
 GROUP = "sharers"
 SLOTS = 16
+PULSE_S = 0.1
 
 
 class Job(msgspec.Struct, kw_only=True):
@@ -60,6 +62,19 @@ def topic_of(kind: str, slots: int = SLOTS) -> Topic:
     return Topic(f"shared-{kind}", kind=kind, slots=slots)
 
 
+def note_standstills(facts: History, limit_s: float) -> None:
+    """Writes down each time for which this process got no processor, or was frozen.
+
+    One that was busy for most of that time has kept its own threads waiting, which is no excuse.
+    """
+    while True:
+        since_ns, worked_s = time.monotonic_ns(), time.process_time()
+        time.sleep(PULSE_S)
+        gap_s = (time.monotonic_ns() - since_ns) / 1e9
+        if gap_s >= limit_s and time.process_time() - worked_s < gap_s / 2:
+            facts.note(STOOD_STILL, since_ns=since_ns)
+
+
 def work(text: str) -> None:
     """Serves the topic until it is told to stop."""
     job = msgspec.json.decode(text, type=Job)
@@ -72,6 +87,9 @@ def work(text: str) -> None:
             store=job.store, coordinator=job.coordinator, session_timeout=job.session_s, grace=20
         ) as app,
     ):
+        threading.Thread(
+            target=note_standstills, args=(facts, job.session_s / 4), daemon=True
+        ).start()
         app.events.listen(facts.listen)
         app.parts.opened.store = Watched(app.store, facts)  # type: ignore[assignment]
         began_ns = time.monotonic_ns

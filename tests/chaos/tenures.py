@@ -9,7 +9,7 @@ The rule for two handlers of a key at once: it is a violation unless
 - the older one began in a tenure of its worker's, which was over when the younger one began; and
 - by then the worker had lost its right by a fault of its own: it had been frozen, or cut off from
   its coordinator, for as long as costs it its slots (`Crew.limit_ns`), or had said that it is in
-  doubt, or was killed; or the whole machine had stood still for so long;
+  doubt, or was killed; or it, or the whole machine, had stood still for so long;
 - the older one began before that fault had lasted so long.
 
 So a fault excuses what its worker had in hand when it lost its slots, and nothing that it began
@@ -32,6 +32,7 @@ from history import (
     FROZEN,
     KILLED,
     MENDED,
+    NEMESIS,
     STARTED,
     STOOD_STILL,
     THAWED,
@@ -156,7 +157,8 @@ def faults(facts: Sequence[Fact]) -> list[Fault]:
             begun = open_.pop((ends[fact.what], fact.by))
             found.append(Fault(begun.what, fact.by, begun.since_ns, begun.at_ns, fact.at_ns))
         elif fact.what == STOOD_STILL:
-            found.append(Fault(fact.what, "", fact.since_ns, fact.since_ns, fact.at_ns))
+            by = "" if fact.by == NEMESIS else fact.by
+            found.append(Fault(fact.what, by, fact.since_ns, fact.since_ns, fact.at_ns))
         elif fact.what in (KILLED, DOUBTFUL):
             found.append(Fault(fact.what, fact.by, fact.at_ns, fact.at_ns, FOREVER_NS))
     found += [
