@@ -18,7 +18,7 @@ from qframe.stores.sql.histories import keep
 from qframe.stores.sql.notifications import notify_messages
 from qframe.stores.sql.role import SqlRole
 from qframe.stores.sql.schema import PER_TOPIC
-from qframe.stores.sql.subject_settle import AckedSubjects, BySubject
+from qframe.stores.sql.subject_settle import BySubject, HeldSubjects
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import NO_EPOCH, Settlement, acks
 from qframe.topic import Topic
@@ -62,7 +62,7 @@ def acknowledge(
     }  # fmt: skip
     results = [Settled.STALE] * len(deliveries)
     lines: dict[int, list[int]] = {}
-    subjects = AckedSubjects()
+    subjects = HeldSubjects()
     rest: list[int] = []
     for number, one in enumerate(deliveries):
         if one.slot not in known:

@@ -81,8 +81,8 @@ class BySubject:
         return [self.first[cursor][subject], *self._others.get((cursor, subject), ())]
 
 
-class AckedSubjects:
-    """The subjects of deliveries that are acknowledged, by receipt and cursor.
+class HeldSubjects:
+    """The subjects of acknowledged deliveries, by receipt and cursor.
 
     Where nothing stands behind it, as nearly always, the only message of its subject is done: it
     goes by its receipt, without a look at it before.

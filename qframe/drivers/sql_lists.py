@@ -5,13 +5,13 @@ from __future__ import annotations
 from typing import Any
 
 
-def dumper_of(psycopg: Any) -> type:
+def list_writer_of(psycopg: Any) -> type:
     """The class by which a connection writes lists of numbers, and lists of texts.
 
     The statement says which of them the array has, by a cast.
     """
 
-    class ArrayDumper(psycopg.adapt.Dumper):  # type: ignore[misc, name-defined, unused-ignore]
+    class ListWriter(psycopg.adapt.Dumper):  # type: ignore[misc, name-defined, unused-ignore]
         """Writes a list as the text of an array."""
 
         def dump(self, obj: list[Any]) -> bytes:
@@ -25,4 +25,4 @@ def dumper_of(psycopg: Any) -> type:
                 text = '","'.join(escaped)
             return b'{"%b"}' % text.encode(self.connection.info.encoding) if obj else b"{}"
 
-    return ArrayDumper
+    return ListWriter

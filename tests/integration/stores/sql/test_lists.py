@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from servers import PostgresServer
 
-from qframe.drivers.sql_arrays import dumper_of
+from qframe.drivers.sql_lists import list_writer_of
 
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"))
 NASTY = ["", "a", 'q"', "\\", '","', "{}", "null", " x ", "a,b", '\\"', "'", "%s", "\n", "\u20ac"]
@@ -20,7 +20,7 @@ NASTY = ["", "a", 'q"', "\\", '","', "{}", "null", " x ", "a,b", '\\"', "'", "%s
 def connection(postgres: PostgresServer) -> Iterator[psycopg.Connection]:
     url = postgres.new_database().replace("+psycopg", "")
     with psycopg.connect(url, autocommit=True) as connection:
-        connection.adapters.register_dumper(list, dumper_of(psycopg))
+        connection.adapters.register_dumper(list, list_writer_of(psycopg))
         yield connection
 
 
