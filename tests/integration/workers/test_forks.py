@@ -58,7 +58,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
 def run(program: str, *arguments: str) -> None:
     ended = subprocess.run(
         [sys.executable, "-c", program, *arguments],
-        capture_output=True, text=True, timeout=60, check=False,
+        capture_output=True, text=True, timeout=300, check=False,
     )  # fmt: skip
     assert (ended.returncode, ended.stderr) == (0, "")
 
