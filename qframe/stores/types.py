@@ -18,6 +18,8 @@ from qframe.topic import Topic, span_of
 
 NO_EPOCH = "0" * 16
 QUIET = 4
+LARGEST_REPLY = 65536
+"""The largest message that publishing hands out to a pull that stands, in bytes."""
 LOST_ERROR = "its worker ended without settling it"
 REPORTS_MS = 86_400_000
 """For how long the reports of workers are kept."""

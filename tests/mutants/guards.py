@@ -33,9 +33,9 @@ GUARDS: Final = [
         PULL,
     ),
     Mutant(
-        "a slot stands again under a receipt by which it was answered",
+        "a slot stands again under a receipt by which it may have been answered",
         "runtime/feed/standing_pulls.py",
-        " or any(ask.slot in self._answered for ask in asks)",
+        " or any(ask.slot in self._stood for ask in asks)",
         "",
         PULL,
     ),

@@ -9,7 +9,10 @@ from mutants.guards import GUARDS
 from mutants.mutant import Mutant
 from mutants.parts import PARTS
 from mutants.runtime import RUNTIME
+from mutants.standing import STANDING
 from mutants.stores import STORES
 from mutants.survived import SURVIVED
 
-KEPT: Final[list[Mutant]] = [*RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH]
+KEPT: Final[list[Mutant]] = [
+    *RUNTIME, *STORES, *SURVIVED, *GUARDS, *PARTS, *GROWTH, *STANDING,
+]  # fmt: skip

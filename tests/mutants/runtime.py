@@ -11,7 +11,7 @@ RUNTIME: Final = [
     Mutant(
         "a lost reply of a pull is not in doubt",
         "runtime/feed/pull_loop.py",
-        "                if asks:\n                    self._in_doubt.add(asks, receipt)\n",
+        "                if asks:\n                    self._doubt(asks, receipt)\n",
         "",
         PULL,
     ),

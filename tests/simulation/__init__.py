@@ -36,6 +36,12 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   come into their topic once, in the order of commits, and are deleted after that. `growing`, a
   topic whose slots are doubled meanwhile by a process that is cut off, dies, or stands still until
   another has taken over; whoever calls again finishes it, or a worker's sweeper.
+* **Pulls stand** in half of the plans (`bell`), as on Redis: a message that comes alone into a slot
+  that a pull has left quiet is handed out at once, and the reply goes to the worker's bell. It
+  comes late, to a worker that is frozen, or that was killed and not missed yet; or it is lost with
+  the bell's connection, which the worker notices, in harsh plans seconds later. There the store
+  rings for those slots alone that a pull has left quiet, and workers do not start slowly, since no
+  pull of such a one stands.
 * **The ledger** hears of each message that is stored, handed out and settled, and of each call of
   a handler. It checks as that happens: no two handlers of a key while both their workers are
   certain, order of each key, attempts, nothing before it is due, nothing acknowledged that was

@@ -188,6 +188,10 @@ class Audit:
         """All are idle: none of their parts holds anything any more, or soon."""
         kept = [each for worker in self._workers if worker and not worker.process.dead
                 for each in self._kept(worker)]  # fmt: skip
+        living = {worker.process.name for worker in self._workers
+                  if worker and not worker.process.dead}  # fmt: skip
+        kept += [f"a pull of {name} stands, who is gone"
+                 for name in self._server.standing(self._topic) - living]  # fmt: skip
         if kept:
             if self._scheduler.now > self._since + self._plan.lease_s:
                 raise Broken("; ".join(kept))
@@ -227,6 +231,7 @@ def kept_by(consumer: Any) -> list[tuple[str, Any]]:
     """What the parts of a consumer keep for messages."""
     flow, order, renewal = consumer.flow, consumer._order, consumer.renewal
     lanes = getattr(order, "_lanes", None)
+    standing = consumer.pull_loop._standing
     return [
         ("in flight", consumer.in_flight.deliveries),
         ("bytes in flight", consumer.in_flight._bytes),
@@ -240,6 +245,8 @@ def kept_by(consumer: Any) -> list[tuple[str, Any]]:
         ("lease renewal", renewal._kept_until_s),
         ("extended leases", renewal._extended_until_s),
         ("in doubt", consumer.pull_loop._in_doubt._pulls),
+        ("room for no reply", consumer.in_flight.expected - len(standing.slots)),
+        ("pulls in others' slots", standing.slots.difference(consumer.slots.epochs)),
         ("claims", getattr(getattr(consumer.policy, "_claims", None), "_claims", ())),
         ("claims let go", getattr(getattr(consumer.policy, "_claims", None), "_leaving", ())),
         ("runs", getattr(getattr(order, "_settlement_order", None), "_runs", ())),

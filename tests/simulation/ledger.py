@@ -119,8 +119,8 @@ class Ledger:
             self.order[key].append(entry.id)
             self.on_stored(entry.id)
 
-    def handed_out(self, group: str, pulled: Any) -> None:
-        for one in pulled.deliveries:
+    def handed_out(self, group: str, deliveries: Any) -> None:
+        for one in deliveries:
             self.ids[group, one.slot, one.seq] = one.id
 
     def settled(self, group: str, settlements: Any, results: list[Settled]) -> None:

@@ -30,6 +30,8 @@ RELAYED: Final = 0.1
 """The share of plans some of whose messages go through an outbox."""
 GROWN: Final = 0.1
 """The share of plans in which the topic's slots are doubled."""
+STANDING: Final = 0.5
+"""The share of plans in which pulls of idle workers stand in the store."""
 WINDOW_S: Final = 5.0
 AWAY: Final = {"gentle": (), "flaky": (), "harsh": ("late",)}
 """What more becomes of calls to the database of an outbox."""
@@ -115,6 +117,7 @@ class Plan(msgspec.Struct, frozen=True):
     is_pulled: bool = False
     outbox: OutboxPlan | None = None
     growth: GrowthPlan | None = None
+    stands: bool = False
 
     @property
     def is_exact(self) -> bool:
@@ -171,6 +174,9 @@ def drawn(seed: int | str) -> Plan:
     draw = Random(f"{seed}/growth")
     if draw.random() < GROWN:
         plan = structs.replace(plan, growth=_growth(draw, plan))
+    draw = Random(f"{seed}/late replies")
+    if draw.random() < STANDING:
+        plan = structs.replace(plan, stands=True)
     return plan
 
 

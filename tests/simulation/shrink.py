@@ -74,5 +74,7 @@ def _smaller(plan: Plan) -> Iterator[Plan]:
     if plan.growth is not None:
         yield structs.replace(plan, growth=None)
         yield structs.replace(plan, growth=structs.replace(plan.growth, ends="is done"))
+    if plan.stands:
+        yield structs.replace(plan, stands=False)
     if plan.threads > 1:
         yield structs.replace(plan, threads=1)

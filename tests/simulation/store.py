@@ -2,20 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from random import Random
 from typing import Any
 
 from qframe.errors import AnswerLost, SlotsAway, StoreUnavailable
-from qframe.outcomes import Settled, Verdict
+from qframe.outcomes import Settled
 from qframe.stores.model import inspect
 from qframe.stores.model.store import ModelStore
 from qframe.stores.redis.pull import LOOK_AGAIN_MS
-from qframe.stores.types import LeaseRef, PullResult, RenewResult, RevokeResult, SlotsClosed
+from qframe.stores.types import (
+    LateReply,
+    LeaseRef,
+    PullResult,
+    RenewResult,
+    RevokeResult,
+    SlotsClosed,
+)  # fmt: skip
 from qframe.topic import Topic
+from simulation.bell import SimulatedBell
 from simulation.ledger import Ledger
-from simulation.scheduler import Process, Scheduler, Task
+from simulation.scheduler import Process, Scheduler
 
 Lease = tuple[str, int, str | None, str]
 """Of a group: its slot, its subject, its receipt."""
@@ -23,23 +31,28 @@ SHORTEST_S = 0.0002
 SHORT_S = 0.002
 """A way back that is shorter takes no turn of its own."""
 SLOW_S = 0.1
+LATE_S = 3.0
+HALF_OPEN_S = 8.0
+"""Within so long a worker of a harsh plan notices that its bell's connection is broken."""
 PATIENCE_S = 1.0
 """After so long a client gives a call up."""
 
 
 class SimulatedServer(ModelStore):
-    """The model, in a process of its own, which tells the ledger what it has done."""
+    """The model, in a process of its own, which tells the ledger what it has done.
 
-    def __init__(self, process: Process, ledger: Ledger) -> None:
+    Where pulls stand it rings as Redis does: for slots alone that a pull has left quiet.
+    """
+
+    def __init__(self, process: Process, ledger: Ledger, *, stands: bool) -> None:
         super().__init__(clock=StoreClock(process))
         self._now_ms = self._clock.now_ms  # type: ignore[method-assign] # every call asks
         self.ledger = ledger
         self.rung: list[SimulatedBell] = []
         self.roster_rung: list[SimulatedBell] = []
-        self._slots: frozenset[int] | None = None
+        self._group_at: dict[str, str] | None = {} if stands else None
 
     def publish(self, topic: Topic, entries: Any) -> Any:
-        self._slots = frozenset(entry.slot for entry in entries)
         try:
             outcomes = super().publish(topic, entries)
         except SlotsClosed as error:
@@ -55,18 +68,27 @@ class SimulatedServer(ModelStore):
         return self._state(topic).topic
 
     def pull(self, topic: Topic, group: str, asks: Any, **terms: Any) -> PullResult:
+        if self._group_at is not None and terms["standing"] is not None:
+            self._group_at[terms["standing"].address] = group
         pulled = super().pull(topic, group, asks, **terms)
-        self.ledger.handed_out(group, pulled)
+        self.ledger.handed_out(group, pulled.deliveries)
         return pulled
 
     def settle(self, topic: Topic, group: str, settlements: Any) -> list[Settled]:
-        self._slots = frozenset()  # it rings as the other stores do
         results = super().settle(topic, group, settlements)
         self.ledger.settled(group, settlements, results)
-        if slots := self._brought(self._group(topic, group), settlements, results):
-            self._slots = slots
-            self._ring()
         return results
+
+    def standing(self, topic: Topic) -> set[str]:
+        """The workers whose pulls stand in slots that are in use."""
+        slots = self._state(topic).in_use.values()
+        pulls = [pull for slot in slots for pull in slot.asleep.values() if pull is not None]
+        return {pull.address.split("/")[0] for pull in pulls}
+
+    def group_at(self, address: str) -> str:
+        """The group whose replies go to an address."""
+        assert self._group_at is not None
+        return self._group_at[address]
 
     def is_open(self, topic: Topic, group: str, slot: int, name: str) -> bool:
         """Whether a message is still to be handled for a group."""
@@ -88,28 +110,29 @@ class SimulatedServer(ModelStore):
         is_open = is_in_window and delivery.seq not in cursor.settled
         return is_open and cursor.receipt == delivery.receipt
 
-    @staticmethod
-    def _brought(cursors: Any, settlements: Any, results: list[Settled]) -> frozenset[int]:
-        """The slots in which a message comes back, or the next of a subject may be due."""
-        return frozenset(
-            one.slot
-            for one, result in zip(settlements, results, strict=True)
-            if result is Settled.SETTLED
-            and (
-                one.verdict in (Verdict.RETRY, Verdict.RELEASE)
-                or (one.subject is not None and one.subject in cursors[one.slot].heads)
-            )
-        )
+    def _ring(self, topic: Topic, slots: Iterable[int] | None = None) -> None:
+        state = self._state(topic)
+        if self._group_at is not None:
+            slots = [n for n in (state.slots if slots is None else slots) if state.slots[n].asleep]
+            for number in slots:
+                state.slots[number].asleep.clear()
+        rung = None if slots is None else frozenset(slots)
+        if rung is None or rung:
+            for bell in self.rung:
+                bell.rings(rung)
 
-    def _ring(self, bells: Any = None) -> None:
-        if bells is None:
-            slots, self._slots = self._slots, None
-            if slots is None or slots:
-                for bell in self.rung:
-                    bell.rings(slots)
-            return
+    def _ring_rosters(self) -> None:
         for bell in self.roster_rung:
             bell.rings(None)
+
+    def _tell(self, address: str, reply: LateReply) -> bool:
+        for bell in self.rung:
+            if bell.address == address and bell.replies(reply):
+                group = self.group_at(address)
+                self.ledger.handed_out(group, [reply.delivery])
+                self.ledger.log("store", "answers {} for {} with {}", address, group, reply)
+                return True
+        return False
 
 
 class StoreClock:
@@ -138,58 +161,6 @@ class StoreClock:
         return self._process.monotonic_s()
 
 
-class SimulatedBell:
-    """A bell on the other side of a connection; one task waits for it."""
-
-    address = ""
-
-    def __init__(self, connection: Connection, bells: list[SimulatedBell]) -> None:
-        self._connection = connection
-        self._process = connection.process
-        self._scheduler = connection.scheduler
-        self._bells = bells
-        self._is_rung = False
-        self._waiting: Task | None = None
-        self._hints: set[int] | None = set()
-        bells.append(self)
-
-    def rings(self, slots: frozenset[int] | None) -> None:
-        """The store rings; that arrives later, or not at all."""
-        connection = self._connection
-        if self._process.dead or (connection.troubles and connection.loses_bells()):
-            return
-        self._scheduler.arrives(connection.latency_s(), self._arrive, slots)
-
-    def _arrive(self, slots: frozenset[int] | None) -> Task | None:
-        if slots is None:
-            self._hints = None
-        elif self._hints is not None:
-            self._hints |= slots
-        self._is_rung = True
-        return self._waiting
-
-    def wait(self, timeout_s: float) -> bool:
-        if not self._is_rung:
-            self._waiting = self._scheduler.current
-            self._scheduler.block(timeout_s)
-            self._waiting = None
-        rung, self._is_rung = self._is_rung, False
-        return rung
-
-    def hints(self) -> frozenset[int] | None:
-        hints, self._hints = self._hints, set()
-        return None if hints is None else frozenset(hints)
-
-    def ring(self) -> None:
-        if (waiting := self._arrive(None)) is not None:
-            self._scheduler.wake(waiting)
-
-    def close(self) -> None:
-        self.ring()
-        if self in self._bells:
-            self._bells.remove(self)
-
-
 class Trouble:
     """Something wrong with a connection until a moment."""
 
@@ -207,6 +178,8 @@ class Connection:
         troubles: what is wrong with it, and was.
         patience_s: after how long a call is given up.
         gone: when it was heard of a lease that it is not held any more.
+        stands: whether pulls stand over it.
+        is_harsh: whether a break of it is noticed late.
     """
 
     url = "simulated://"
@@ -219,9 +192,11 @@ class Connection:
         self.troubles: list[Trouble] = []
         self.patience_s = PATIENCE_S
         self.gone: dict[Lease, float] = {}
+        self.stands = self.is_harsh = False
         self.log: Callable[..., None] = lambda *_: None
         self._random = Random(f"{seed}/{process.name}")
         self._draw = self._random.random
+        self._bells = 0
 
     def latency_s(self) -> float:
         """How long one way takes."""
@@ -232,8 +207,24 @@ class Connection:
     def loses_bells(self) -> bool:
         return self._trouble("bells lost") is not None
 
+    def reply_in_s(self) -> float:
+        """How long the reply to a pull that stood takes."""
+        trouble = self._trouble("late", "slow") if self.troubles else None
+        most_s = 0.0 if trouble is None else LATE_S if trouble.what == "late" else SLOW_S
+        return self.latency_s() + (self._draw() * most_s if most_s else 0.0)
+
+    def breaks_in_s(self) -> float:
+        """How long it takes until its process notices that it is broken."""
+        return self._draw() ** 2 * HALF_OPEN_S if self.is_harsh else SHORTEST_S
+
+    def is_open_still(self) -> bool:
+        """Whether the store has not heard yet that its process is dead."""
+        return self._draw() < 0.5
+
     def bell(self, topics: Sequence[Topic]) -> SimulatedBell:
-        return SimulatedBell(self, self.server.rung)
+        self._bells += self.stands
+        address = f"{self.process.name}/{self._bells}" if self.stands else ""
+        return SimulatedBell(self, self.server.rung, address)
 
     def roster_bell(self, topic: Topic, group: str) -> SimulatedBell:
         return SimulatedBell(self, self.server.roster_rung)
@@ -252,9 +243,13 @@ class Connection:
 
     def pull(self, topic: Topic, group: str, asks: Any, **terms: Any) -> PullResult:
         pulled: PullResult = self._call("pull", self.server.pull, topic, group, asks, **terms)
-        for one in pulled.deliveries:  # a reply later than such news: the next renewal tells
-            self.gone.pop((group, one.slot, one.subject, one.receipt), None)
+        for one in pulled.deliveries:
+            self.pulled(group, one)
         return pulled
+
+    def pulled(self, group: str, one: Any) -> None:
+        """A delivery has come, later than news that its lease is gone: the next renewal tells."""
+        self.gone.pop((group, one.slot, one.subject, one.receipt), None)
 
     def reconnect(self) -> None:
         """Has nothing that could be broken."""
@@ -298,8 +293,8 @@ class Connection:
             there_s += self._draw() * SLOW_S
             back_s += self._draw() * SLOW_S
         elif what == "late":
-            there_s += self._draw() * 3
-            back_s += self._draw() * 3
+            there_s += self._draw() * LATE_S
+            back_s += self._draw() * LATE_S
         self.log(self.process.name, f"{name} is {what}")
         sleep(there_s)
         if what == "refused":

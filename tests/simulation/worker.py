@@ -91,6 +91,7 @@ class SimulatedWorker:
         self.consumers: dict[str, Consumer] = {}
         self.connection = Connection(server, self.process, plan.seed)
         self.connection.log = log
+        self.connection.stands, self.connection.is_harsh = plan.stands, plan.level == "harsh"
         self.connection.patience_s = PATIENCE_S if plan.level == "harsh" else 0.2
         self._topic = topic
         self._options = options
@@ -239,6 +240,8 @@ class SimulatedWorker:
             store=store, coordinator=self.coordinator, max_bytes=MAX_BYTES,
             events=self.events, clock=clock, on_failure=fail,
         )  # fmt: skip
+        if self.plan.stands:
+            consumer.flow._slow_start.skip()  # a worker that has just begun lets no pull stand
         if self.plan.is_pulled:
             self._loops.append(PullLoops(self, consumer, group, self._ledger))
         return consumer

@@ -16,10 +16,10 @@ from simulation.database import SimulatedChecker
 from simulation.faults import Faults
 from simulation.growing import DeclaredTopic, SimulatedGrowth
 from simulation.ledger import Broken, Ledger
-from simulation.plan import Plan, Sending
+from simulation.plan import Fault, Plan, Sending
 from simulation.relaying import SimulatedOutbox
 from simulation.scheduler import Process, Scheduler
-from simulation.store import Connection, SimulatedServer
+from simulation.store import HALF_OPEN_S, Connection, SimulatedServer
 from simulation.threads import begin
 from simulation.worker import SimulatedWorker, options_of
 
@@ -51,7 +51,7 @@ class World:
                              is_in_force=self._is_in_force)  # fmt: skip
         self.options = options_of(plan, self.ledger.mourn)
         self.machine = Process("store", self.scheduler, plan.rates[-1])
-        self.server = SimulatedServer(self.machine, self.ledger)
+        self.server = SimulatedServer(self.machine, self.ledger, stands=plan.stands)
         self.checker: SimulatedChecker | None = None
         if plan.effect in ("marks", "transaction"):
             self.checker = SimulatedChecker(
@@ -65,9 +65,15 @@ class World:
         self.growth = SimulatedGrowth(self) if plan.growth is not None else None
         faults = plan.faults if plan.outbox is None else plan.faults + plan.outbox.faults
         self.faults_until = max(
-            (one.at_s + one.lasts_s + LATE_S * (one.what == "late") for one in faults), default=0.0
+            (one.at_s + one.lasts_s + self._lasting_s(one) for one in faults), default=0.0
         )
         self.left_s: dict[str, float] = {}
+
+    def _lasting_s(self, fault: Fault) -> float:
+        """For how long something may still come of a fault that is over."""
+        if fault.what == "bells lost" and self.plan.stands and not self.plan.is_exact:
+            return HALF_OPEN_S
+        return LATE_S if fault.what == "late" else 0.0
 
     def fail(self, error: Broken) -> None:
         """Ends the run."""

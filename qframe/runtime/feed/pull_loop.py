@@ -218,12 +218,12 @@ class PullLoop(Service):
                 failures += 1
                 self._report(error)
                 if asks:
-                    self._in_doubt.add(asks, receipt)
+                    self._doubt(asks, receipt)
                 self._wait(self._backoff.bound_ms(failures) / 1000)
                 continue
             failures = 0
             if pulled.in_doubt:
-                self._in_doubt.add([ask for ask in asks if ask.slot in pulled.in_doubt], receipt)
+                self._doubt([ask for ask in asks if ask.slot in pulled.in_doubt], receipt)
             self._take(asks, pulled)
             if self._all_quiet(asks, pulled):
                 self._rest(owned)
@@ -290,17 +290,32 @@ class PullLoop(Service):
             self._end_standing()
 
     def _take_reply(self, reply: LateReply) -> None:
-        if (place := self._standing.place_of(reply)) is None:
-            return
-        slot, epoch, receipt = place
-        one, position = reply.delivery, self._planner.position(slot, epoch)
+        """Takes over what a pull that stood was answered with, or gives it back.
+
+        It does where a pull has brought it as well, what is before it has not come yet, or it comes
+        later than the replies to the next pulls.
+        """
+        place, one = self._standing.place_of(reply), reply.delivery
+        slot, epoch, receipt = reply.slot, reply.epoch, reply.receipt
+        position = self._planner.position(slot, epoch)
         ask = PullRequest(slot, epoch, QUIET, position)
         is_next = one is not None and (one.subject is not None or position in (0, one.seq))
-        if one is not None and is_next and slot not in self._in_doubt.unrevoked:
+        is_certain = place is not None and slot not in self._in_doubt.unrevoked
+        self._standing.end([] if place is None else [place])
+        if one is not None and is_next and is_certain:
             self._take([ask], PullResult([one]))
-        else:  # a pull has brought it as well, or what is before it has not come yet
-            self._in_doubt.add([ask], receipt)
-        self._standing.end([place])
+        else:
+            self._doubt([ask], receipt)
+
+    def _doubt(self, asks: list[PullRequest], receipt: str) -> None:
+        """Has what was handed out under a receipt revoked.
+
+        Of a stream that goes by position, which also gives back what its pulls that stand brought.
+        """
+        self._in_doubt.add(asks, receipt)
+        if not self._context.topic.has_subjects:
+            slots = {ask.slot for ask in asks}
+            self._standing.end([one for one in self._standing.places() if one.slot in slots])
 
     def _end_standing(self, owned: Mapping[int, str] | None = None) -> bool:
         """Revokes pulls that stand, or those of them whose slots are owned no more.
@@ -320,9 +335,9 @@ class PullLoop(Service):
         return True
 
     def _is_rung_for_others(self, owned: Mapping[int, str]) -> bool:
-        """Whether the bell rang for none of its slots, and it has none to take either."""
+        """Whether the bell rang for none of its slots, and it has none to take or revoke either."""
         rung = self._planner.rung
-        if rung is None or self._receiver.lacks():
+        if rung is None or self._receiver.lacks() or self._in_doubt.unrevoked:
             return False
         return rung.isdisjoint(owned)
 

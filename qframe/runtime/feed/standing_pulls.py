@@ -21,9 +21,9 @@ class StandingPulls:
     """Where pulls of one consumer may stand.
 
     Each may be answered once, with one message, and takes its room in flight until it is. Its
-    receipt revokes a reply that has not come: so no slot stands a second time under a receipt by
-    which it was answered. Of a slot it knows the last two places: while a pull is made, the reply
-    to the one before may come.
+    receipt revokes a reply that has not come: so no slot stands a second time under a receipt, by
+    which it may have been answered. Of a slot it knows the last two places: while a pull is made,
+    the reply to the one before may come.
 
     Args:
         address: where replies are sent; empty where no pull can stand.
@@ -42,7 +42,7 @@ class StandingPulls:
         self._in_flight = in_flight
         self._make_receipt = make_receipt
         self._standing = StandingTerms(address, "")
-        self._answered: set[int] = set()
+        self._stood: set[int] = set()
         self._places: dict[int, list[StandingPlace]] = {}
         self.slots: frozenset[int] = frozenset()
 
@@ -51,18 +51,19 @@ class StandingPulls:
 
     def begin(self, asks: Sequence[PullRequest]) -> StandingTerms:
         """How a pull that is about to be asked stands, also if its own reply is lost."""
-        if not self._standing.receipt or any(ask.slot in self._answered for ask in asks):
+        if not self._standing.receipt or any(ask.slot in self._stood for ask in asks):
             self._standing = self._standing._replace(receipt=self._make_receipt())
-            self._answered.clear()
+            self._stood.clear()
         receipt = self._standing.receipt
         for ask in asks:
-            before = [one for one in self._places.get(ask.slot, ()) if one.receipt != receipt]
+            self._stood.add(ask.slot)
+            before = self._places.get(ask.slot, ())
             self._places[ask.slot] = [*before[-1:], StandingPlace(ask.slot, ask.epoch, receipt)]
         self._note()
         return self._standing
 
     def place_of(self, reply: LateReply) -> StandingPlace | None:
-        """Where the pull stands that this is the reply to; None if that was revoked."""
+        """Where the pull stands that this is the reply to; None if it was revoked, or is old."""
         place = StandingPlace(reply.slot, reply.epoch, reply.receipt)
         return place if place in self._places.get(reply.slot, ()) else None
 
@@ -78,7 +79,6 @@ class StandingPulls:
     def end(self, places: Iterable[StandingPlace]) -> None:
         """No pull stands there: what it was answered with is in flight, or in doubt."""
         for place in places:
-            self._answered.add(place.slot)
             self._places[place.slot].remove(place)
             if not self._places[place.slot]:
                 del self._places[place.slot]

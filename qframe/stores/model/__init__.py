@@ -10,5 +10,6 @@ subjects with what stands behind them. A head is either in doing, or not; whethe
 todo is only a question of the time.
 
 Each role has the module of its name, as in the other stores. Beside them are `state` (what the
-store holds), `queues` (heads of subjects) and `sequences` (messages behind a gap).
+store holds), `queues` (heads of subjects), `sequences` (messages behind a gap) and `standing`
+(pulls that found nothing, and are answered by publishing).
 """

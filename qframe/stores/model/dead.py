@@ -43,7 +43,7 @@ class ModelDeadLetters(ModelRole, DeadLetters):
             self._group(topic, group)
             found = chosen(self._changing(topic).cursors(group), ids, limit, after, until)
             retry(self._state(topic), found, self._now_ms())
-        self._ring()
+        self._ring(topic)
         return len(found)
 
     @override

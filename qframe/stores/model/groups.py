@@ -37,14 +37,14 @@ class ModelGroups(ModelRole, Groups):
     def drop_group(self, topic: Topic, group: str) -> bool:
         with self._lock:
             dropped = drop(self._changing(topic), group)
-        self._ring(self._roster_bells)
+        self._ring_rosters()
         return dropped
 
     @override
     def seek(self, topic: Topic, group: str, positions: Mapping[int, int]) -> None:
         with self._lock:
             seek(self._changing(topic), self._group(topic, group), positions)
-        self._ring()
+        self._ring(topic)
 
     @override
     def offsets_at(self, topic: Topic, at_ms: int) -> dict[int, int]:
@@ -62,7 +62,7 @@ class ModelGroups(ModelRole, Groups):
         with self._lock:
             cursors = self._group(topic, group)
             taken = take(self._state(topic), cursors, epochs, self._now_ms())
-        self._ring()
+        self._ring(topic)
         return taken
 
 

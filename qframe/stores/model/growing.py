@@ -20,7 +20,7 @@ class ModelGrowing(ModelRole, Growing):
     def grow(self, topic: Topic, following: Topic) -> bool:
         with self._lock:
             grown = grow(self._state(topic), topic, following)
-        self._ring()
+        self._ring(topic)
         return grown
 
     @override
@@ -32,7 +32,7 @@ class ModelGrowing(ModelRole, Growing):
     def close_slot(self, topic: Topic, slot: int) -> None:
         with self._lock:
             close_slot(self._state(topic), slot, self._now_ms())
-        self._ring()
+        self._ring(topic)
 
     @override
     def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:

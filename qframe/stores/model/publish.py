@@ -13,6 +13,7 @@ from qframe.stores.base import Publishing
 from qframe.stores.model.queues import queue
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import released
+from qframe.stores.model.standing import answer
 from qframe.stores.model.state import GroupCursor, Slot, StoredMessage, TopicState
 from qframe.stores.rules import due_of
 from qframe.stores.types import Entry, SlotsClosed
@@ -27,8 +28,11 @@ class ModelPublishing(ModelRole, Publishing):
         with self._lock:
             state = self._state(topic)
             taken = [not state.slots[entry.slot].closed for entry in entries]
-            stored = publish(state, list(compress(entries, taken)), self._now_ms())
-        self._ring()
+            now_ms = self._now_ms()
+            stored = publish(state, list(compress(entries, taken)), now_ms)
+            is_alone = len(entries) == 1 and stored == [Outcome.STORED]
+            if not (is_alone and answer(state, entries[0], now_ms, self._tell)):
+                self._ring(topic, {entry.slot for entry in entries})
         if all(taken):
             return stored
         rest = iter(stored)

@@ -15,10 +15,13 @@ from qframe.stores.model.publish import arrive
 from qframe.stores.model.queues import add_dead_letter, advance, park, requeue, subject_of
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.sequences import overdue
+from qframe.stores.model.standing import stand
 from qframe.stores.model.state import GroupCursor, QueuedHead, Slot, StoredMessage, TopicState
 from qframe.stores.records import told_apart
 from qframe.stores.types import (
     LOST_ERROR,
+    NOT_STANDING,
+    QUIET,
     LeaseRef,
     PullRequest,
     PullResult,
@@ -46,10 +49,10 @@ class ModelPulling(ModelRole, Pulling):
         run: int = 32,
         standing: StandingTerms | None = None,
     ) -> PullResult:
-        terms = PullTerms(receipt, lease_ms, max_attempts, run)
+        terms = PullTerms(receipt, lease_ms, max_attempts, run, standing or NOT_STANDING)
         with self._lock:
-            state = self._state(topic)
-            return pull(state, self._group(topic, group), asks, terms, self._now_ms())
+            self._group(topic, group)  # there must be one
+            return pull(self._state(topic), group, asks, terms, self._now_ms())
 
     @override
     def renew(
@@ -65,22 +68,22 @@ class ModelPulling(ModelRole, Pulling):
         with self._lock:
             cursors = self._group(topic, group)
             revoked = revoke(self._state(topic), cursors, asks, receipt, self._now_ms())
-        self._ring()
+        self._ring(topic)
         return revoked
 
 
 def pull(
     state: TopicState,
-    group: dict[int, GroupCursor],
+    group: str,
     asks: Sequence[PullRequest],
     terms: PullTerms,
     now_ms: int,
 ) -> PullResult:
     """Hands out what is due, slot by slot as asked."""
     pulled = PullResult([], [])
-    more = False
+    more, times = False, []
     for ask in asks:
-        cursor = group[ask.slot]
+        cursor = state.groups[group][ask.slot]
         if cursor.epoch != ask.epoch:
             pulled.fenced.append(ask.slot)
             continue
@@ -92,15 +95,17 @@ def pull(
             pulled.full.append(ask.slot)
         if not state.topic.has_subjects and left > 0:
             left -= _line(state, cursor, ask, left, terms, now_ms, pulled)
-        more = more or left <= 0
+        if left <= 0:
+            more = True
+            continue
+        due, leases = _times(state, ask.slot, cursor)
+        times += due + leases
+        if ask.limit - left <= QUIET and min(due + leases, default=now_ms + 1) > now_ms:
+            until_ms = min(due, default=None)
+            state.slots[ask.slot].asleep[group] = stand(cursor, ask, terms, until_ms)
     if more:
         pulled.next_due_ms = 0
-        return pulled
-    times = [
-        time for ask in asks if ask.slot not in pulled.fenced
-        for time in _times(state, ask.slot, group[ask.slot])
-    ]  # fmt: skip
-    if times:
+    elif times:
         pulled.next_due_ms = max(0, min(times) - now_ms)
     return pulled
 
@@ -260,16 +265,16 @@ def _heads(
             continue
         head.tries += 1
         head.receipt, head.lease_until_ms, head.given = terms.receipt, until_ms, 1
-        got.append(_delivery(ask.slot, subject, head.seq, head.message, terms.receipt,
-                             head.tries, head.lost, head.due_ms))  # fmt: skip
+        got.append(head.message.delivery(ask.slot, subject, head.seq, terms.receipt,
+                                         head.tries, head.lost, head.due_ms))  # fmt: skip
         if kind not in rules.BACKLOGGED or head.lost:
             continue
         for message in head.behind[: terms.run - 1]:
             if message.due_ms > now_ms or len(got) >= ask.limit:
                 break
             head.given += 1
-            got.append(_delivery(ask.slot, subject, message.seq, message, terms.receipt, 1, 0,
-                                 message.due_ms))  # fmt: skip
+            got.append(message.delivery(ask.slot, subject, message.seq, terms.receipt,
+                                        due_ms=message.due_ms))  # fmt: skip
     return got
 
 
@@ -306,37 +311,20 @@ def _line(
         if is_parked:
             leave(cursor, message, each, rules.FRONT, tries=0)
         else:
-            pulled.deliveries.append(_delivery(ask.slot, None, each, message, cursor.receipt or "",
-                                               1, 0, message.joined_at_ms))  # fmt: skip
+            pulled.deliveries.append(message.delivery(ask.slot, None, each, cursor.receipt or "",
+                                                      due_ms=message.joined_at_ms))  # fmt: skip
     if is_parked:
         pulled.stops[ask.slot] = offsets[-1] + 1
     return len(offsets)
 
 
-def _delivery(
-    slot: int,
-    subject: str | None,
-    seq: int,
-    message: StoredMessage,
-    receipt: str,
-    attempt: int,
-    lost: int,
-    due_ms: int = 0,
-) -> Delivery:
-    return Delivery(
-        message.id, message.key, message.headers, message.body, message.published_at_ms,
-        slot, subject, seq, receipt, attempt, lost, due_ms,
-    )  # fmt: skip
-
-
-def _times(state: TopicState, number: int, cursor: GroupCursor) -> list[int]:
-    """When something of a slot falls due or loses its lease."""
+def _times(state: TopicState, number: int, cursor: GroupCursor) -> tuple[list[int], list[int]]:
+    """When something of a slot falls due, and when it loses its lease."""
     slot = state.slots[number]
-    times = [
-        head.lease_until_ms if head.in_doing else head.due_ms for head in cursor.heads.values()
-    ]
-    times += [message.due_ms for message in slot.later]
-    times += [each.passed_at_ms for held in slot.held.values() for each in held.values()]
+    due = [head.due_ms for head in cursor.heads.values() if not head.in_doing]
+    leases = [head.lease_until_ms for head in cursor.heads.values() if head.in_doing]
+    due += [message.due_ms for message in slot.later]
+    due += [each.passed_at_ms for held in slot.held.values() for each in held.values()]
     if cursor.floor < cursor.read:
-        times.append(cursor.lease_until_ms)
-    return times
+        leases.append(cursor.lease_until_ms)
+    return due, leases

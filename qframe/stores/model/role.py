@@ -9,7 +9,7 @@ from qframe.clock import Clock
 from qframe.errors import UnknownGroup, UnknownTopic
 from qframe.stores.model.bell import EventBell
 from qframe.stores.model.state import UNCLAIMED, GroupCursor, TopicState
-from qframe.stores.types import SlotsClosed
+from qframe.stores.types import LateReply, SlotsClosed
 from qframe.topic import Topic
 
 
@@ -47,6 +47,23 @@ class ModelRole:
         """The groups that have subscribed."""
         return [name for name in sorted(self._state(topic).groups) if name != UNCLAIMED]
 
-    def _ring(self, bells: Iterable[EventBell] | None = None) -> None:
-        for bell in list(self._bells if bells is None else bells):
+    def _ring(self, topic: Topic, slots: Iterable[int] | None = None) -> None:
+        """Wakes all who sleep, since slots of a topic (None: any) may have something new."""
+        with self._lock:
+            state = self._state(topic)
+            for number in state.slots if slots is None else slots:
+                state.slots[number].asleep.clear()
+        for bell in list(self._bells):
             bell.ring()
+
+    def _ring_rosters(self) -> None:
+        for bell in list(self._roster_bells):
+            bell.ring()
+
+    def _tell(self, address: str, reply: LateReply) -> bool:
+        """Sends a reply to a pull that stood; returns whether somebody hears it."""
+        for bell in list(self._bells):
+            if bell.address == address:
+                bell.hear(reply)
+                return True
+        return False

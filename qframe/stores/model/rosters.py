@@ -55,7 +55,7 @@ class ModelRosters(ModelRole, Rosters):
             before = roster.version
             result = step(roster, self._now_ms())
         if roster.version != before:
-            self._ring(self._roster_bells)
+            self._ring_rosters()
         return result
 
 

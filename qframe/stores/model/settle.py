@@ -36,7 +36,9 @@ class ModelSettling(ModelRole, Settling):
                 for one, result in zip(settlements, results, strict=True):
                     if result is Settled.SETTLED and one.id:
                         cursors[one.slot].keep(entry_of(one, now_ms), key_of(topic, one.subject))
-        self._ring()
+            slots = brought(cursors, settlements, results)
+        if slots:
+            self._ring(topic, slots)
         return results
 
     @override
@@ -60,6 +62,21 @@ def settle(
             held = _head(state, cursor, one, now_ms)
         results.append(Settled.SETTLED if held else Settled.STALE)
     return results
+
+
+def brought(
+    group: dict[int, GroupCursor], settlements: Sequence[Settlement], results: Sequence[Settled]
+) -> frozenset[int]:
+    """The slots in which a message comes back, or the next of a subject may be due."""
+    return frozenset(
+        one.slot
+        for one, result in zip(settlements, results, strict=True)
+        if result is Settled.SETTLED
+        and (
+            one.verdict in (Verdict.RETRY, Verdict.RELEASE)
+            or (one.subject is not None and one.subject in group[one.slot].heads)
+        )
+    )
 
 
 def _line(state: TopicState, cursor: GroupCursor, one: Settlement, now_ms: int) -> bool:

@@ -6,6 +6,7 @@ import secrets
 
 import msgspec
 
+from qframe.message import Delivery
 from qframe.roster import NO_VERSION, Member, Owner
 from qframe.stores.bucket import Bucket
 from qframe.stores.history import ENTRIES, LAST
@@ -30,6 +31,16 @@ class StoredMessage(msgspec.Struct, eq=False):
     subject: str
     seq: int = 0
     joined_at_ms: int = 0
+
+    def delivery(
+        self, slot: int, subject: str | None, seq: int, receipt: str,
+        attempt: int = 1, lost: int = 0, due_ms: int = 0,
+    ) -> Delivery:  # fmt: skip
+        """One handing of it."""
+        return Delivery(
+            self.id, self.key, self.headers, self.body, self.published_at_ms,
+            slot, subject, seq, receipt, attempt, lost, due_ms,
+        )  # fmt: skip
 
 
 class QueuedHead(msgspec.Struct, eq=False):
@@ -125,8 +136,21 @@ class Held(msgspec.Struct, eq=False):
     passed_at_ms: int
 
 
+class StandingPull(msgspec.Struct, eq=False):
+    """A pull that found nothing more, and is answered by the next message that comes alone."""
+
+    epoch: str
+    receipt: str
+    address: str
+    lease_ms: int
+    until_ms: int | None
+
+
 class Slot(msgspec.Struct, eq=False):
-    """One partition."""
+    """One partition.
+
+    Asleep are groups whose pulls have left it quiet, until it rings; None is one that only sleeps.
+    """
 
     head: int = 0
     log: dict[int, StoredMessage] = {}
@@ -134,6 +158,7 @@ class Slot(msgspec.Struct, eq=False):
     marks: dict[str, int] = {}
     following: dict[str, int] = {}
     held: dict[str, dict[int, Held]] = {}
+    asleep: dict[str, StandingPull | None] = {}
     closed: bool = False
 
     def take_number(self) -> int:

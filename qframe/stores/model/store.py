@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Sequence
 from typing import Final
 
@@ -50,7 +51,7 @@ class ModelStore(
 
     def bell(self, topics: Sequence[Topic]) -> EventBell:  # noqa: ARG002 - it hears all of them
         """A bell that rings when one of these topics may have something new."""
-        bell = EventBell(self._bells.discard)
+        bell = EventBell(self._bells.discard, secrets.token_hex(8))
         self._bells.add(bell)
         return bell
 

@@ -39,7 +39,7 @@ class ModelTimers(ModelRole, StoredTimers):
             )
             state = self._changing(topic)
             edited = edit(state, subject, due_ms, body, headers, if_due_ms=if_due_ms, entry=entry)
-        self._ring()
+        self._ring(topic)
         return edited
 
     @override

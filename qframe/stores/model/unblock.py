@@ -38,7 +38,7 @@ class ModelUnblocking(ModelRole, Unblocking):
             moved, head = find(self._group(topic, group)[slot], subject, seq)
             if head is not None and moved is Moved.DONE:
                 head.due_ms = min(head.due_ms, self._now_ms())
-        self._ring()
+        self._ring(topic)
         return moved
 
     @override
@@ -55,7 +55,7 @@ class ModelUnblocking(ModelRole, Unblocking):
                 rules.end_lease(head)
                 add_dead_letter(cursor, head, self._now_ms(), error, head.error)
                 advance(cursor, topic.kind, head, self._now_ms())
-        self._ring()
+        self._ring(topic)
         return moved
 
 

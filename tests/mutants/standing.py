@@ -1,0 +1,88 @@
+"""Faults about pulls that stand in the store, and the replies to them."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from mutants.mutant import PULL, Mutant, conforms
+
+STANDING: Final = [
+    Mutant(
+        "nothing is revoked where replies may have been lost",
+        "runtime/feed/pull_loop.py",
+        "        if late is None:\n            self._end_standing()\n",
+        "",
+        PULL,
+    ),
+    Mutant(
+        "a bell for others has a loop sleep on beside what it is to revoke",
+        "runtime/feed/pull_loop.py",
+        "self._receiver.lacks() or self._in_doubt.unrevoked:",
+        "self._receiver.lacks():",
+        PULL,
+    ),
+    Mutant(
+        "pulls stand on in slots that are another's",
+        "runtime/feed/pull_loop.py",
+        "                if self._end_standing(owned):\n                    continue\n",
+        "",
+        PULL,
+    ),
+    Mutant(
+        "a loop that rests takes no replies",
+        "runtime/feed/pull_loop.py",
+        "        self._planner.woken(hints)\n        if self._standing:\n"
+        "            self._take_late()\n",
+        "        self._planner.woken(hints)\n",
+        PULL,
+    ),
+    Mutant(
+        "a reply is taken over while a pull of its slot is in doubt",
+        "runtime/feed/pull_loop.py",
+        "place is not None and slot not in self._in_doubt.unrevoked",
+        "place is not None",
+        PULL,
+    ),
+    Mutant(
+        "a reply that comes behind those to the next pulls is dropped",
+        "runtime/feed/pull_loop.py",
+        "        else:\n            self._doubt([ask], receipt)\n",
+        "        elif place:\n            self._doubt([ask], receipt)\n",
+        PULL,
+    ),
+    Mutant(
+        "a reply is taken over that its stream has given back by position",
+        "runtime/feed/pull_loop.py",
+        "        if not self._context.topic.has_subjects:\n            slots =",
+        "        if False:\n            slots =",
+        PULL,
+    ),
+    Mutant(
+        "a reply that comes while its slot is asked again is dropped",
+        "runtime/feed/standing_pulls.py",
+        "[*before[-1:], StandingPlace(ask.slot, ask.epoch, receipt)]",
+        "[StandingPlace(ask.slot, ask.epoch, receipt)]",
+        PULL,
+    ),
+    Mutant(
+        "room is kept for replies that have come",
+        "runtime/feed/standing_pulls.py",
+        "                del self._places[place.slot]\n        self._note()\n",
+        "                del self._places[place.slot]\n",
+        PULL,
+    ),
+    Mutant(
+        "a pull that was answered stands on",
+        "stores/model/standing.py",
+        "        state.slots[entry.slot].asleep.clear()\n",
+        "        pass\n",
+        conforms("standing", "model", "once"),
+    ),
+    Mutant(
+        "the model hands out what is published before what has come due",
+        "stores/model/standing.py",
+        "is_over = pull.until_ms is not None and pull.until_ms <= now_ms",
+        "is_over = False",
+        conforms("standing", "model", "due_meanwhile"),
+    ),
+]
