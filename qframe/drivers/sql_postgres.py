@@ -23,6 +23,7 @@ from qframe.drivers.sql_backend import (
     text_of,
     yes_or_no,
 )
+from qframe.drivers.sql_lists import list_writer_of
 from qframe.errors import BadUrl, StoreFull, StoreUnavailable
 
 OLDEST: Final = 150000
@@ -73,6 +74,7 @@ class Postgres(Backend):
         if not url.database:
             raise BadUrl("store", shown, "it names no database", _REMEDY)
         self._psycopg: Any = driver("psycopg", "postgres", shown)
+        self._list_writer = list_writer_of(self._psycopg)
         options = {name: str(value) for name, value in url.query.items()}
         may_migrate = yes_or_no(shown, "migrate", options.pop("migrate", ""), True)
         self._options = {**_CONNECTING, **_threshold(shown, options.pop("prepare_threshold", ""))}
@@ -183,7 +185,15 @@ class Postgres(Backend):
                 "store", self.shown, f"it is PostgreSQL {connection.info.server_version // 10000}",
                 "use PostgreSQL 15 or newer",
             )  # fmt: skip
+        connection.adapters.register_dumper(list, self._list_writer)
+        connection.cursor_factory = self._cursor
         return connection
+
+    def _cursor(self, connection: Any, *, row_factory: Any = None) -> Any:
+        """A cursor to which the server sends rows as they are, and not as text to be read again."""
+        cursor = self._psycopg.Cursor(connection, row_factory=row_factory)
+        cursor.format = self._psycopg.pq.Format.BINARY
+        return cursor
 
 
 class PostgresListener(Listener):

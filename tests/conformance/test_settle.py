@@ -279,6 +279,29 @@ def test_what_is_acknowledged_together_is_settled_but_for_what_is_stale(
     assert bench.total(topic).settled == 12
 
 
+@pytest.mark.promise(2)
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_stands_behind_an_acknowledged_message_comes_next_and_a_retried_one_is_done(
+    bench: Bench, kind: str
+) -> None:
+    topic = bench.topic(kind, "g")
+    bench.publish(topic, "first", "a")
+    bench.publish(topic, "again", "b")
+    got = sorted(bench.got(topic), key=body_of)
+    epochs = bench.store.epochs(topic, "g")
+    assert bench.retry(topic, got[0]) == SETTLED
+    [again] = bench.got(topic)
+    bench.publish(topic, "alone", "c")
+    bench.publish(topic, "behind", "a")
+    [alone] = [one for one in bench.got(topic) if body_of(one) == "alone"]
+    together = [again, got[1], alone]
+    assert bench.store.acknowledge(topic, "g", together, epochs) == SETTLED * 3
+    assert bench.store.acknowledge(topic, "g", together, epochs) == STALE * 3
+    behind = bench.bodies(topic)
+    assert behind == ([] if kind == "stream" else ["behind"])  # a stream gave it out before
+    assert bench.total(topic).settled == 3
+
+
 @pytest.mark.promise(4)
 @pytest.mark.parametrize("kind", KINDS)
 def test_what_is_acknowledged_under_an_epoch_that_has_passed_is_stale(

@@ -86,6 +86,24 @@ def test_removing_answers_only_what_was_there() -> None:
     assert len(held) == 0
 
 
+def test_who_waits_for_the_end_is_told_with_the_last_message_and_at_once_where_there_is_none() -> (
+    None
+):
+    held, rung = in_flight(messages=9)
+    batch = [delivery(0), delivery(1)]
+    held.add(batch)
+    held.await_end()
+    held.remove(batch[:1])
+    assert not rung
+    held.remove(batch[1:])
+    assert rung == [1]
+    held.add(batch)
+    held.remove(batch)
+    assert rung == [1]
+    held.await_end()
+    assert rung == [1, 1]
+
+
 @pytest.mark.promise(6)
 def test_a_worker_begins_with_one_message_and_has_four_times_as_many_once_it_is_settled() -> None:
     held, _ = in_flight(messages=3000)

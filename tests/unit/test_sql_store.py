@@ -14,6 +14,8 @@ from typing import Any
 
 import pytest
 from eventually import eventually
+from hypothesis import given
+from hypothesis import strategies as st
 from sqlalchemy import bindparam, event, select
 
 from qframe import BadUrl, Outgoing, QFrame, SchemaMismatch, StoreFull, StoreUnavailable, Topic
@@ -406,6 +408,14 @@ def test_ranges_add_up_whatever_the_order() -> None:
     assert not ranges.contains(held, 5)
     assert list(ranges.gaps(4, 10, held)) == [(4, 6), (8, 10)]
     assert ranges.load(ranges.dump(held)) == held
+    assert ranges.added(4, held, [5, 4]) == (8, [])
+
+
+@given(st.sets(st.integers(0, 20)), st.sets(st.integers(0, 20)))
+def test_offsets_are_in_ranges_or_not_one_by_one_and_together(one: set[int], two: set[int]) -> None:
+    _, held = ranges.added(-1, [], one)
+    assert ranges.has_any(held, sorted(two)) == any(ranges.contains(held, each) for each in two)
+    assert ranges.has_any(held, sorted(two)) == bool(one & two)
 
 
 def steps(app: QFrame, topic: Topic, clock: VirtualClock) -> list[tuple[int, int]]:

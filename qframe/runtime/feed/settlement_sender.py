@@ -97,7 +97,7 @@ class SettlementSender:
             return batch
         if self._clock.monotonic_s() >= self.again_s:
             kept = self.kept
-            self.sending = [_delivery(one) for one in kept]  # `holds` misses none of them
+            self.sending = _deliveries(kept)  # `holds` misses none of them
             self.kept = []
             return kept + batch
         slots = {_delivery(one).slot for one in self.kept}
@@ -106,7 +106,7 @@ class SettlementSender:
 
     def send(self, batch: list[One]) -> None:
         """Sends a batch, and keeps what cannot be sent."""
-        self.sending = [_delivery(one) for one in batch]
+        deliveries = self.sending = _deliveries(batch)
         results = self._results(batch)
         if self._meter is not None:
             self._meter.settled(batch, results)
@@ -115,12 +115,12 @@ class SettlementSender:
             self.kept += [one for one, result in pairs if result is Settled.AWAY]
             batch = [one for one, result in pairs if result is not Settled.AWAY]
             results = [result for result in results if result is not Settled.AWAY]
+            deliveries = _deliveries(batch)
             self._tries += 1
             self.again_s = self._clock.monotonic_s() + self._backoff.bound_ms(self._tries) / 1000
         elif not self.kept:
             self._tries = 0
         if batch:
-            deliveries = [_delivery(one) for one in batch]
             self._in_flight.remove(deliveries)
             if self.on_results is not None:
                 self.on_results(deliveries, results)
@@ -191,6 +191,10 @@ class SettlementSender:
             took_s = self._clock.monotonic_s() - delivery.taken_s
             settlement.took_ms = round(took_s * 1000)
         return settlement
+
+
+def _deliveries(items: list[One]) -> list[Delivery]:
+    return [one.delivery if isinstance(one, Disposition) else one for one in items]
 
 
 def _delivery(one: One) -> Delivery:

@@ -187,7 +187,11 @@ class AdmissionControl:
         if not (at_most := self.allowed(at_most)):
             return 0
         room = self._slow_start.room(self._in_flight, self._in_flight.room(at_most))
-        self.again_s = RAMPING_UP_SLEEP_S if self._slow_start.ramping_up else LONGEST_SLEEP_S
+        self.again_s = LONGEST_SLEEP_S
+        if self._slow_start.ramping_up:
+            self.again_s = RAMPING_UP_SLEEP_S
+            if not room:
+                self._in_flight.await_end()
         return room
 
     def allowed(self, at_most: int) -> int:

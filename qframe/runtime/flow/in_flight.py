@@ -39,6 +39,7 @@ class InFlight:
         self._bytes = 0
         self._bytes_each = 1
         self._wanted = 0
+        self._awaits_end = False
 
     def __len__(self) -> int:
         return len(self.deliveries)
@@ -60,9 +61,10 @@ class InFlight:
             known = self.deliveries.intersection(deliveries)
             self.deliveries -= known
             self._bytes -= _size(known)
-            rings = 0 < self._wanted <= self._room()
+            is_end = self._awaits_end and not self.deliveries
+            rings = is_end or 0 < self._wanted <= self._room()
             if rings:
-                self._wanted = 0
+                self._wanted, self._awaits_end = 0, False
         if rings:
             self._on_room()
         return list(known)
@@ -78,6 +80,13 @@ class InFlight:
             room = self._room()
             self._wanted = worth if room < worth else 0
             return 0 if room < worth else min(room, at_most)
+
+    def await_end(self) -> None:
+        """Calls `on_room` as soon as nothing is in flight any more, which may be at once."""
+        with self._guard:
+            self._awaits_end = bool(self.deliveries)
+        if not self._awaits_end:
+            self._on_room()
 
     def resize(self, max_messages: int | None) -> None:
         """Sets the most messages from now on; None for the number at the start."""

@@ -103,6 +103,11 @@ def claim(
             run = (ask.limit - left) // taken if taken else _LIKELY_RUN
             most = min(left, max(_LIKELY_RUN, left // run))
         rows = transaction.rows(claimable, (at, now_ms, most))
+        most_tries = max([row[_TRIES] for row in rows], default=0)
+        if kind not in rules.BACKLOGGED and most_tries < terms.max_attempts:
+            _hand_out_alone(at, rows, ask.slot, pulling)
+            left -= len(rows)
+            break
         runs = _Runs(transaction, rows, terms.run if kind in rules.BACKLOGGED else 1)
         has_ended = False
         for number, row in enumerate(rows):
@@ -128,8 +133,10 @@ def write_claims(transaction: Transaction, pulling: PullInProgress) -> None:
     """Takes into doing what was handed out: of all slots at once, unless one is looked at again."""
     claims, until_ms, receipt = pulling.claims, pulling.until_ms, pulling.terms.receipt
     if claims and transaction.takes_arrays:
-        each = ((at, name, run) for (at, run), names in claims.items() for name in names)
-        transaction.run(_CLAIMED, (until_ms, receipt, *named.columns_of(each)))
+        ats = [at for (at, _), names in claims.items() for _ in names]
+        runs = [run for (_, run), names in claims.items() for _ in names]
+        subjects_of = [name for names in claims.values() for name in names]
+        transaction.run(_CLAIMED, (until_ms, receipt, ats, subjects_of, runs))
     elif claims:
         by_size: dict[int, list[Row]] = {}
         for (at, run), names in claims.items():
@@ -171,6 +178,20 @@ class _Runs:
 
 def _has_run(row: Row) -> bool:
     return bool(row[_BEHIND]) and not row[_LOST]
+
+
+def _hand_out_alone(at: int, rows: Sequence[Row], slot: int, pulling: PullInProgress) -> None:
+    """Adds the deliveries of heads that bring no run with them."""
+    receipt, pulled = pulling.terms.receipt, pulling.pulled
+    pulled.deliveries += [
+        Delivery(
+            row[13], row[14], None if row[15] is None else heads.headers_of(row[15]), row[16],
+            row[17], slot, row[1], row[5], receipt, row[_TRIES] + 1, row[_LOST], row[_DUE],
+        )
+        for row in rows
+    ]  # fmt: skip
+    if rows:
+        pulling.claims.setdefault((at, 1), []).extend([row[1] for row in rows])
 
 
 def _hand_out(

@@ -17,7 +17,7 @@ from sqlalchemy import BigInteger, Column, Text, bindparam, cast, func, select, 
 from sqlalchemy.dialects.postgresql import ARRAY
 
 from qframe.drivers.sql import Row, Statement, Transaction
-from qframe.stores.sql import heads
+from qframe.stores.sql import heads, named
 from qframe.stores.sql.cursors import EVERYTHING
 from qframe.stores.sql.heads import HeadRow
 from qframe.stores.sql.padding import SIZES, padded
@@ -52,8 +52,7 @@ class _Heads:
     def rows(self, transaction: Transaction, wanted: Wanted) -> Iterator[Row]:
         """The ones that there are."""
         if transaction.takes_arrays:
-            at = [cursor for cursor, names in wanted.items() for _ in names]
-            of = [name for names in wanted.values() for name in names]
+            at, of = named.columns_of(wanted)
             if of:
                 yield from transaction.rows_of_arrays(self._together, (at, of))
             return

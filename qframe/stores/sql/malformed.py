@@ -7,7 +7,7 @@ dead at once, and their neighbours go on to their handlers.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, Final
 
 from qframe.errors import StoreUnavailable
 from qframe.message import Delivery
@@ -15,13 +15,15 @@ from qframe.outcomes import Verdict
 from qframe.stores.sql.heads import Unreadable
 from qframe.stores.types import PullRequest, PullResult, Settlement
 
+_BODIES: Final = (bytes, str)
+
 
 def unreadable(deliveries: Sequence[Delivery]) -> bool:
     """Whether there is one among deliveries that cannot be read."""
-    return any(
-        type(one.headers) is Unreadable or not isinstance(one.body, bytes | str)
-        for one in deliveries
-    )
+    return bool([
+        one for one in deliveries
+        if type(one.headers) is Unreadable or not isinstance(one.body, _BODIES)
+    ])  # fmt: skip
 
 
 def end(

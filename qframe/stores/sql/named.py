@@ -7,7 +7,7 @@ what changes rows is told where they are (`ctid`): while their lock is held nobo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Mapping
 from typing import Any, Final
 
 from sqlalchemy import (
@@ -24,8 +24,6 @@ from sqlalchemy import (
     true,
 )
 from sqlalchemy.dialects.postgresql import ARRAY
-
-from qframe.drivers.sql import Row
 
 NAMES: Final = "ats ofs"
 """The parameters of what is found: the first and the second part of each key."""
@@ -62,6 +60,7 @@ def is_at(table: Table, rows: Subquery) -> ColumnElement[bool]:
     return here == rows.c.place
 
 
-def columns_of(rows: Iterable[Row]) -> list[list[Any]]:
-    """Rows as the arrays of a statement."""
-    return [list(column) for column in zip(*rows, strict=True)]
+def columns_of(texts: Mapping[int, Collection[str]]) -> tuple[list[int], list[str]]:
+    """Texts by number, as the arrays of a statement."""
+    ats = [at for at, those in texts.items() for _ in those]
+    return ats, [text for those in texts.values() for text in those]

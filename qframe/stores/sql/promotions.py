@@ -52,7 +52,7 @@ def promote(transaction: Transaction, at: int, now_ms: int) -> bool:
     """Ranks the first of what is due of a cursor; returns whether that was all of it."""
     due = [row[0] for row in transaction.rows(_DUE, (at, now_ms))]
     if due and transaction.takes_arrays:
-        transaction.run(_PROMOTED, tuple(named.columns_of((at, name) for name in due)))
+        transaction.run(_PROMOTED, named.columns_of({at: due}))
     else:
         by_size: dict[int, list[Row]] = {}
         for some in padded(due):

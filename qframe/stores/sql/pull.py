@@ -20,7 +20,7 @@ from qframe.stores.sql.cursors import (
     groups_of,
     known_group,
     lock_cursors,
-    lock_slots,
+    lock_open_slots,
 )
 from qframe.stores.sql.hand_out import PullInProgress, claim, write_claims
 from qframe.stores.sql.leases import renew, revoke
@@ -59,7 +59,6 @@ _JOINED: Final = Statement(
     "at d d i i n",
 )
 _JOIN_AT_ONCE: Final = 500
-_KEEPING: Final = (Kind.STREAM, Kind.ORDERED)  # what comes later, or out of sequence
 
 
 class SqlPulling(SqlRole, Pulling):
@@ -83,12 +82,14 @@ class SqlPulling(SqlRole, Pulling):
         standing: StandingTerms | None = None,
     ) -> PullResult:
         who = (topic.name, group)
+        joining: set[int] = set()
         if not self._had_work.get(who):
-            nothing = self._look(topic, without_work, group, asks)
+            nothing = self._look(topic, without_work, group, asks, joining)
             if nothing is not None:
                 return nothing
         terms = PullTerms(receipt, lease_ms, max_attempts, run)
-        pulled = self._write(topic, pull, group, asks, terms)
+        while (pulled := self._write(topic, pull, group, asks, terms, joining)) is None:
+            pass  # with more slots that are to be locked
         self._had_work[who] = bool(pulled.deliveries)
         if malformed.unreadable(pulled.deliveries):
             malformed.end(pulled, asks, lambda ends: self._write(topic, settle, group, ends))
@@ -108,13 +109,21 @@ class SqlPulling(SqlRole, Pulling):
 
 
 def without_work(
-    transaction: Transaction, ref: TopicRef, group: str, asks: Sequence[PullRequest]
+    transaction: Transaction,
+    ref: TopicRef,
+    group: str,
+    asks: Sequence[PullRequest],
+    joining: set[int],
 ) -> PullResult | None:
-    """The answer to a pull for which there is nothing to do; None if there is."""
+    """The answer to a pull for which there is nothing to do; None if there is.
+
+    Slots in which something is to join are added to `joining`.
+    """
     overviews = overviews_of(transaction, ref, known_group(transaction, ref, group), asks)
     if any(ask.slot not in overviews for ask in asks):
         return None
     now_ms = transaction.now_ms()
+    joining.update(_keeping(overviews, asks, now_ms))
     fenced = []
     full = []
     for ask in asks:
@@ -135,13 +144,22 @@ def pull(
     group: str,
     asks: Sequence[PullRequest],
     terms: PullTerms,
-) -> PullResult:
-    """Hands out what is due, slot by slot as asked."""
-    number, joining = _lock(transaction, ref, group, asks)
+    joining: set[int],
+) -> PullResult | None:
+    """Hands out what is due, slot by slot as asked.
+
+    Where something is to join in a slot that is not among those `joining`, it does nothing, adds
+    the slot to them and returns None: what is locked with it must be locked before the rest.
+    """
+    number = known_group(transaction, ref, group)
+    _lock(transaction, ref, number, asks, joining)
     overviews = overviews_of(transaction, ref, number, asks)
     if any(ask.slot not in overviews for ask in asks):
         raise UnknownGroup(ref.topic.name, group)
     now_ms = transaction.now_ms()
+    if keeping := _keeping(overviews, asks, now_ms) - joining:
+        joining |= keeping
+        return None
     pulling = PullInProgress(terms, now_ms, now_ms + terms.lease_ms)
     pulled = pulling.pulled
     more = False
@@ -154,8 +172,8 @@ def pull(
             if _is_full(transaction, overview):
                 pulled.full.append(ask.slot)
             continue
-        if overview.has_kept(now_ms) and ask.slot not in joining:
-            more = True  # it fell due since the locks were taken: the next pull has them
+        if overview.cursor.is_closed and overview.has_kept(now_ms):
+            more = True  # it joins where the slot's messages go
             overview.later_due = overview.held_due = None
         got = _pull_slot(transaction, ref, overview, ask, pulling)
         more = more or got >= ask.limit
@@ -170,31 +188,34 @@ def pull(
 
 
 def _lock(
-    transaction: Transaction, ref: TopicRef, group: str, asks: Sequence[PullRequest]
-) -> tuple[int, set[int]]:
-    """Locks what a pull may change; returns the group, and the slots in which something may join.
+    transaction: Transaction,
+    ref: TopicRef,
+    group: int,
+    asks: Sequence[PullRequest],
+    joining: set[int],
+) -> None:
+    """Locks what a pull may change.
 
-    Delayed and held messages go to every group, so of these slots the head is locked first, and
-    then the cursors of all groups.
+    Delayed and held messages go to every group, so of slots in which they join the head is locked
+    first, and then the cursors of all groups.
     """
-    number = known_group(transaction, ref, group)
-    asked = {ask.slot for ask in asks}
-    joining: set[int] = set()
-    if ref.topic.kind in _KEEPING:
-        overviews, now_ms = overviews_of(transaction, ref, number, asks), transaction.now_ms()
-        joining = {
-            slot for slot in asked
-            if slot in overviews
-            and overviews[slot].has_kept(now_ms)
-            and not overviews[slot].cursor.is_closed
-        }  # fmt: skip
-    wanted = [ref.cursor_number(number, slot) for slot in asked]
+    wanted = [ref.cursor_number(group, ask.slot) for ask in asks]
     if joining:
-        lock_slots(transaction, ref, joining)
+        lock_open_slots(transaction, ref, joining)
         for each, _ in transaction.rows(GROUPS, (ref.id,)):
             wanted += [ref.cursor_number(each, slot) for slot in joining]
     lock_cursors(transaction, wanted)
-    return number, joining
+
+
+def _keeping(
+    overviews: dict[int, SlotOverview], asks: Sequence[PullRequest], now_ms: int
+) -> set[int]:
+    """The slots asked for in which what no group has seen yet is to join now."""
+    return {
+        ask.slot
+        for ask in asks
+        if overviews[ask.slot].has_kept(now_ms) and not overviews[ask.slot].cursor.is_closed
+    }
 
 
 def _has_work(ref: TopicRef, overview: SlotOverview, ask: PullRequest, now_ms: int) -> bool:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
 
 import msgspec
 
@@ -28,10 +29,15 @@ def contains(ranges: Ranges, offset: int) -> bool:
     return any(start <= offset < end for start, end in ranges)
 
 
+def has_any(ranges: Ranges, offsets: Sequence[int]) -> bool:
+    """Whether one of the offsets, which are sorted, is in one of the ranges."""
+    return any(bisect_left(offsets, start) < bisect_left(offsets, end) for start, end in ranges)
+
+
 def added(floor: int, ranges: Ranges, offsets: Iterable[int]) -> tuple[int, Ranges]:
     """The floor and the ranges above it when more offsets, none of them there yet, are settled."""
     merged: Ranges = []
-    for start, end in sorted([*ranges, *((offset, offset + 1) for offset in offsets)]):
+    for start, end in sorted([*ranges, *_joined(sorted(offsets))]):
         if start == floor:
             floor = end
         elif merged and merged[-1][1] == start:
@@ -39,6 +45,13 @@ def added(floor: int, ranges: Ranges, offsets: Iterable[int]) -> tuple[int, Rang
         else:
             merged.append((start, end))
     return floor, merged
+
+
+def _joined(offsets: Sequence[int]) -> Ranges:
+    """Sorted offsets, no two of them equal, as ranges: most often it is one."""
+    if offsets and offsets[-1] - offsets[0] == len(offsets) - 1:
+        return [(offsets[0], offsets[-1] + 1)]
+    return [(offset, offset + 1) for offset in offsets]
 
 
 def count(ranges: Ranges) -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from qframe.drivers.sql import Transaction
+from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
 from qframe.stores.sql import ranges, window
@@ -13,6 +14,26 @@ from qframe.stores.sql.dead_letters import add_dead_letter
 from qframe.stores.sql.parking import Coming
 from qframe.stores.sql.topic_ref import TopicRef
 from qframe.stores.types import NO_EPOCH, Settlement
+
+
+def acknowledge(cursor: CursorRow, deliveries: Sequence[Delivery]) -> bool:
+    """Acknowledges deliveries of the line if all of them are held; returns whether they are.
+
+    The cursor is changed then, not saved.
+    """
+    offsets = sorted([one.seq for one in deliveries])
+    settled = ranges.load(cursor.settled)
+    if (
+        {one.receipt for one in deliveries} != {cursor.receipt}
+        or not cursor.floor <= offsets[0] <= offsets[-1] < cursor.read
+        or len(set(offsets)) < len(offsets)
+        or ranges.has_any(settled, offsets)
+    ):
+        return False
+    cursor.acked += len(offsets)
+    cursor.floor, settled = ranges.added(cursor.floor, settled, offsets)
+    cursor.settled = ranges.dump(settled)
+    return True
 
 
 def settle(

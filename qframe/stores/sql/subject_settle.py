@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Sequence
 from functools import lru_cache
 from typing import Final
 
-from sqlalchemy import bindparam
+from sqlalchemy import bindparam, literal_column
 
 from qframe.drivers.sql import Row, Statement, Transaction
+from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
 from qframe.stores import rules
 from qframe.stores.sql import arrivals as arrive
@@ -38,6 +40,18 @@ def _removed(count: int) -> Statement:
 
 _NAMED: Final = named.found(subjects)
 _REMOVED: Final = Statement(subjects.delete().where(named.is_at(subjects, _NAMED)), named.NAMES)
+_HELD: Final = named.found(subjects, numbers="seqs")
+# A state in the query would lead to the index that begins with it; only what is in doing has a
+# receipt.
+_ACKNOWLEDGED: Final = Statement(
+    subjects.delete()
+    .where(
+        named.is_at(subjects, _HELD), subjects.c.seq == _HELD.c.seqs,
+        subjects.c.receipt == bindparam("token"), subjects.c.behind == literal_column("0"),
+    )
+    .returning(subjects.c.cursor, subjects.c.subject),
+    f"{named.NAMES} seqs token",
+)  # fmt: skip
 
 
 class BySubject:
@@ -65,6 +79,47 @@ class BySubject:
     def of(self, cursor: int, subject: str) -> list[int]:
         """Returns the numbers of a subject's settlements."""
         return [self.first[cursor][subject], *self._others.get((cursor, subject), ())]
+
+
+class HeldSubjects:
+    """The subjects of acknowledged deliveries, by receipt and cursor.
+
+    Where nothing stands behind it, as nearly always, the only message of its subject is done: it
+    goes by its receipt, without a look at it before.
+    """
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, dict[int, dict[str, int]]] = {}
+        self._seqs: dict[str, dict[int, list[int]]] = {}
+
+    def add(self, cursor: int, one: Delivery, number: int) -> bool:
+        """Adds a delivery; returns False for a second one of its subject and receipt."""
+        by_cursor = self._numbers.get(one.receipt)
+        if by_cursor is None:
+            by_cursor = self._numbers[one.receipt] = {}
+            self._seqs[one.receipt] = {}
+        numbers = by_cursor.get(cursor)
+        if numbers is None:
+            numbers = by_cursor[cursor] = {}
+            self._seqs[one.receipt][cursor] = []
+        if numbers.setdefault(str(one.subject), number) != number:
+            return False
+        self._seqs[one.receipt][cursor].append(one.seq)
+        return True
+
+    def acknowledge(self, transaction: Transaction, results: list[Settled]) -> list[int]:
+        """Removes those that are done, and says so in results; returns the others' numbers."""
+        acked: Counter[int] = Counter()
+        rest: list[int] = []
+        for receipt, by_cursor in self._numbers.items():
+            seqs = [seq for each in self._seqs[receipt].values() for seq in each]
+            given = (*named.columns_of(by_cursor), seqs, receipt)
+            for at, subject in transaction.rows_of_arrays(_ACKNOWLEDGED, given):
+                results[by_cursor[at].pop(subject)] = Settled.SETTLED
+                acked[at] += 1
+            rest += [number for left in by_cursor.values() for number in left.values()]
+        transaction.run_many(arrive.COUNT, [(0, count, 0, at) for at, count in acked.items()])
+        return rest
 
 
 def settle(
@@ -146,8 +201,7 @@ class _Changes:
 
     def _remove(self, transaction: Transaction) -> None:
         if self.removed and transaction.takes_arrays:
-            each = ((at, name) for at, names in self.removed.items() for name in names)
-            transaction.run(_REMOVED, tuple(named.columns_of(each)))
+            transaction.run(_REMOVED, named.columns_of(self.removed))
             return
         by_size: dict[int, list[Row]] = {}
         for at, names in self.removed.items():

@@ -86,10 +86,11 @@ def hand_out(
         if rows[-1][0] in parked:
             pulled.stops[slot] = rows[-1][0] + 1
     pulled.deliveries += [
-        Delivery(id_, key, heads.headers_of(text), body, at_ms, slot, None, seq, token, 1, 0, due)
+        Delivery(id_, key, None if text is None else heads.headers_of(text), body, at_ms, slot,
+                 None, seq, token, 1, 0, due)
         for seq, id_, key, text, body, at_ms, due in rows
         if seq not in parked
-    ]
+    ]  # fmt: skip
     return len(rows)
 
 

@@ -88,7 +88,9 @@ class Queue:
         terms = PullTerms("r", 60_000, 16, 32)
 
         def act(transaction: Transaction) -> None:
-            got = pull(transaction, place, "g", asks, terms).deliveries
+            pulled = pull(transaction, place, "g", asks, terms, set())
+            assert pulled is not None
+            got = pulled.deliveries
             acknowledged = [
                 Settlement(one.slot, one.subject, one.seq, "r", 1, EPOCH, Verdict.ACK)
                 for one in got
@@ -195,10 +197,13 @@ class Worker:
         found = self.store.pull(
             self.topic, "g", asks, receipt="r", lease_ms=60_000, max_attempts=99
         ).deliveries
-        settlements = [
-            Settlement(one.slot, one.subject, one.seq, "r", 1, EPOCH, verdict) for one in found
-        ]
-        self.store.settle(self.topic, "g", settlements)
+        if verdict is Verdict.ACK:
+            self.store.acknowledge(self.topic, "g", found, dict.fromkeys(range(SLOTS), EPOCH))
+        else:
+            settlements = [
+                Settlement(one.slot, one.subject, one.seq, "r", 1, EPOCH, verdict) for one in found
+            ]
+            self.store.settle(self.topic, "g", settlements)
         self.messages += len(found)
         return len(found)
 
