@@ -97,8 +97,8 @@ RUNTIME: Final = [
     Mutant(
         "a flush that is under way counts as nothing",
         "runtime/feed/settlement_sender.py",
-        "        self.sending = [_delivery(one) for one in batch]\n",
-        "",
+        "        deliveries = self.sending = _deliveries(batch)\n",
+        "        deliveries = _deliveries(batch)\n",
         f"{SETTLER} {RENEWER}",
     ),
     Mutant(
