@@ -15,5 +15,6 @@ KEPT: Final = {
     1392: "a slot whose split is begun anew keeps no order",
     4031551: "a member ends that claims the only slot while it begins to be split",
     6000548: "a slot stands again under a receipt by which it may have been answered",
+    6002146: "a bell for others has a loop sleep on beside what it is to revoke",
     5100274: "a mover that was thought dead falls over a slot that another has split",
 }
