@@ -154,15 +154,25 @@ class Growing(Protocol):
             following: the same topic, further grown.
         """
 
-    def open_slot(self, topic: Topic, slot: int, like: int, token: str) -> None:
+    def open_slot(
+        self, topic: Topic, slot: int, like: int, token: str, *, again: bool = False
+    ) -> None:
         """Makes a slot that is in use by nobody yet, with just the groups that another one has.
 
         Each group begins there unowned, at the start, with the terms of its subscription in
-        `like`. Called again, it adds the groups that have come and removes those that are gone.
-        Another token, under which it was opened before, is worth nothing from then on.
+        `like`. Until somebody discards the slot, only who has the token may write there.
+
+        Args:
+            topic: the topic.
+            slot: the slot.
+            like: the other one.
+            token: what says who has opened it.
+            again: only if it is open under this token: adds the groups that have come, and removes
+                those that are gone.
 
         Raises:
-            SlotsClosed: if the slot is in use by now.
+            SlotsClosed: if the slot is in use by now, or open under another token; with `again`,
+                if it was discarded, else if it was not.
         """
 
     def close_slot(self, topic: Topic, slot: int) -> None:
@@ -175,7 +185,8 @@ class Growing(Protocol):
     def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:
         """Removes a part of what stands in a slot that is no longer, or not yet, in use.
 
-        True once nothing is left. A slot that was split stays closed, and keeps its history.
+        True once nothing is left. A slot that was split stays closed, and keeps its history. Who
+        has opened it may not write there any more, from the first part on.
 
         Raises:
             SlotsClosed: if the slot is in use by now.

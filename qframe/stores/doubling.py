@@ -7,7 +7,7 @@
     1  grow: closing        its owner hands over what it has in hand and lets it go; before the
                             first slot a moment passes until all workers look often
     2  open_slot, twice     the two that it is split into, under a token, after what may be left of
-                            an earlier try was discarded
+                            an earlier try was discarded; again after 5, for groups that have come
     3  marks and log        copied while messages still come; the log is numbered anew in each
     4  wait                 until no group's roster shows an owner of it
     5  close_slot           nothing comes any more, nothing is handed out; a key waits from 4 to 7
@@ -17,7 +17,8 @@
 
 A lease in the growth itself (`until_ms`) keeps two from doing that at once. If one is killed,
 another begins again with 2, since nothing of the two is in use before 7; if one was only thought
-dead, its token is worth nothing any more. A message goes by the same basis as a producer would take
+dead, its token is worth nothing any more. Should it discard what the other has copied, the other is
+refused as well, and begins again. A message goes by the same basis as a producer would take
 (`codec.basis_of`). A basis of its own (`slot_basis=`) stands in its headers; where it does not,
 since it was published before that was so, the message goes to the first of the two.
 """

@@ -75,7 +75,7 @@ class Splitting:
         self._wait_until_unowned()
         store.close_slot(topic, self.slot)
         for half in self._halves:
-            store.open_slot(topic, half, self.slot, self._token)
+            store.open_slot(topic, half, self.slot, self._token, again=True)
         if not topic.has_subjects:
             while self._copy_log():
                 pass

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Sequence
+from contextlib import suppress
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -29,11 +31,14 @@ class Killed(BaseException):
 
 
 class Dying:
-    """A store that dies at its n-th call."""
+    """A store at whose n-th call something happens; by default it dies."""
 
-    def __init__(self, store: Store, calls: int) -> None:
+    def __init__(
+        self, store: Store, calls: int, happens: Callable[[], object] | None = None
+    ) -> None:
         self._store = store
         self._left = calls
+        self._happens = happens
 
     def __getattr__(self, name: str) -> Any:
         what = getattr(self._store, name)
@@ -42,8 +47,10 @@ class Dying:
 
         def call(*args: Any, **options: Any) -> Any:
             self._left -= 1
-            if self._left < 0:
+            if self._left < 0 and self._happens is None:
                 raise Killed
+            if self._left == -1 and self._happens is not None:
+                self._happens()
             return what(*args, **options)
 
         return call
@@ -271,7 +278,16 @@ def test_whoever_was_thought_dead_writes_nothing_into_a_slot_that_another_fills(
     half = topic.split_of(0)[0]
     bench.store.open_slot(topic, half, 0, "first")
     bench.store.remember(topic, half, marks={"m": 10**13}, token="first")
+    with pytest.raises(SlotsClosed):
+        bench.store.open_slot(topic, half, 0, "second")
+    assert bench.store.discard(topic, half)
+    with pytest.raises(SlotsClosed):
+        bench.store.open_slot(topic, half, 0, "first", again=True)
     bench.store.open_slot(topic, half, 0, "second")
+    bench.store.open_slot(topic, half, 0, "second", again=True)
+    for again in (False, True):
+        with pytest.raises(SlotsClosed):
+            bench.store.open_slot(topic, half, 0, "first", again=again)
     with pytest.raises(SlotsClosed):
         bench.store.remember(topic, half, marks={"n": 10**13}, token="first")
     with pytest.raises(SlotsClosed):
@@ -339,6 +355,79 @@ def test_a_growth_that_was_killed_at_any_call_is_finished_by_another(
     assert [one[:9] for one in places(bench.store, found) if one[0] != "line"] == (
         [one[:9] for one in before if one[0] != "line"]
     )
+
+
+@pytest.mark.promise(1, 3, 10)
+@pytest.mark.parametrize("kind", ["stream", "ordered", "merge"])
+def test_whoever_was_thought_dead_begins_anew_at_any_call_of_another_and_nothing_is_lost(
+    bench: Bench, kind: str
+) -> None:
+    refused = 0
+    for calls in range(3, 80, 6):
+        topic = filled(bench, kind)
+        before = places(bench.store, topic)
+        first = Dying(bench.store, calls, partial(begin_anew, bench.store, topic))
+        one = doubling(bench, topic, first)
+        try:
+            found = one.finish(one.begin(4))
+        except SlotsClosed:
+            refused += 1
+            bench.advance(31_000)  # its lease
+            one = doubling(bench, topic)
+            found = one.finish(one.go_on())
+        assert found.slots == 4
+        assert bench.store.verify(found) == []
+        assert [one[:9] for one in places(bench.store, found) if one[0] != "line"] == (
+            [one[:9] for one in before if one[0] != "line"]
+        )
+        logged, now_logged = (
+            sorted(one[2] for one in each if one[0] == "line")
+            for each in (before, places(bench.store, found))
+        )
+        assert now_logged == logged
+    assert refused > 3
+
+
+def begin_anew(store: Store, topic: Topic) -> None:
+    """Discards the two into which a slot is being split, and opens them."""
+    [latest] = store.latest([topic])
+    assert latest is not None
+    slot = latest.growth.first + latest.growth.split
+    with suppress(SlotsClosed):
+        for half in topic.split_of(slot) if latest.growth.target else ():
+            while not store.discard(latest, half):
+                pass
+            store.open_slot(latest, half, slot, "thought dead")
+
+
+def test_a_slot_that_is_discarded_in_part_takes_nothing_of_whoever_has_opened_it(
+    bench: Bench,
+) -> None:
+    topic = bench.topic("ordered", "g", slots=2)
+    for number in range(6):
+        bench.publish(topic, number, f"k{number % 3}")
+    half = topic.split_of(0)[0]
+    bench.store.open_slot(topic, half, 0, "token")
+    for part in ("heads", "behind"):
+        for slot in (0, 1):
+            records = bench.store.section(topic, Section(slot, part, "g")).records
+            moved = [msgspec.structs.replace(one, slot=half) for one in records]
+            if moved:
+                bench.store.restore(topic, Section(half, part, "g"), moved, token="token")
+    is_empty = bench.store.discard(topic, half, limit=1)
+    assert is_empty == isinstance(bench.store, ModelStore)
+    for again in (False, True):
+        if again or not is_empty:
+            with pytest.raises(SlotsClosed):
+                bench.store.open_slot(topic, half, 0, "token", again=again)
+    with pytest.raises(SlotsClosed):
+        bench.store.remember(topic, half, head=3, token="token")
+    while not bench.store.discard(topic, half, limit=1):
+        pass
+    bench.store.open_slot(topic, half, 0, "another")
+    assert bench.store.section(topic, Section(half, "heads", "g")).records == []
+    while not bench.store.discard(topic, half):
+        pass
 
 
 def test_a_topic_is_declared_as_it_was_is_or_will_be(bench: Bench) -> None:

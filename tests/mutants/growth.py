@@ -65,6 +65,13 @@ GROWTH: Final = [
         UNIT + "test_producer_growth.py",
     ),
     Mutant(
+        "a mover goes on in a slot whose copies another has discarded",
+        "stores/model/growing.py",
+        "            if again or slot in state.slots:\n",
+        "            if False:\n",
+        GROWING,
+    ),
+    Mutant(
         "whoever was thought dead fills a slot that another has opened",
         "stores/model/growing.py",
         "(slot is None or OPEN + token not in slot.marks)",

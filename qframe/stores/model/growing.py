@@ -24,9 +24,14 @@ class ModelGrowing(ModelRole, Growing):
         return grown
 
     @override
-    def open_slot(self, topic: Topic, slot: int, like: int, token: str) -> None:
+    def open_slot(
+        self, topic: Topic, slot: int, like: int, token: str, *, again: bool = False
+    ) -> None:
         with self._lock:
-            open_slot(self._unused(topic, slot), slot, like, token)
+            state = self._unused(topic, slot)
+            if again or slot in state.slots:
+                check_token(state, slot, token, topic)
+            open_slot(state, slot, like, token)
 
     @override
     def close_slot(self, topic: Topic, slot: int) -> None:
@@ -63,9 +68,7 @@ def grow(state: TopicState, seen: Topic, following: Topic) -> bool:
 
 def open_slot(state: TopicState, number: int, like: int, token: str) -> None:
     """Makes a slot with just the groups of another."""
-    slot = state.slots.setdefault(number, Slot())
-    slot.marks = {mark: at for mark, at in slot.marks.items() if not mark.startswith(OPEN)}
-    slot.marks[OPEN + token] = BEYOND_MS
+    state.slots.setdefault(number, Slot()).marks[OPEN + token] = BEYOND_MS
     for cursors in state.groups.values():
         if like in cursors and number not in cursors:
             cursors[number] = GroupCursor(max_parked=cursors[like].max_parked)

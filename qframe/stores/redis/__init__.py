@@ -10,7 +10,8 @@ and a script can make their names. `qf:{namespace}:topics` is a hash of what is 
     asleep     who waits, and how pulls stand      gaps          member; by name; by when it passes
     expiries   groups that expire, by when they are dropped
     closed     it is being split in two, or was
-    opened     the token of who makes it, before it is in use; empty from then on
+    opened     the token of who makes it; - while it is discarded; = and the end of the lease
+               under which it comes into use, from then on
     birth      in slot 0, a name of what is here: another one once it was lost
 
 Per slot and group, after `g:<group>:` (what no group has claimed stands under an empty name):

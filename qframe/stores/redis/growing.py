@@ -21,8 +21,10 @@ class RedisGrowing(RedisRole, Growing):
         return done
 
     @override
-    def open_slot(self, topic: Topic, slot: int, like: int, token: str) -> None:
-        self._call(topic, open_slot, slot, like, token)
+    def open_slot(
+        self, topic: Topic, slot: int, like: int, token: str, *, again: bool = False
+    ) -> None:
+        self._call_once(topic, open_slot, slot, like, token, again)
 
     @override
     def close_slot(self, topic: Topic, slot: int) -> None:
@@ -30,13 +32,14 @@ class RedisGrowing(RedisRole, Growing):
 
     @override
     def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:
-        return self._call(topic, discard, slot, limit)
+        return self._call_once(topic, discard, slot, limit, topic.growth.until_ms)
 
 
 def grow(redis: Redis, keys: SlotKeys, namespace: str, topic: Topic, following: Topic) -> bool:
     """Notes how far a topic has grown, if it stands as it was read.
 
-    Before slots come into use, nobody may write there any more by a token, open or discard them.
+    Before slots come into use, nobody may write there any more by a token, open or discard them;
+    but for who has leased the growth since, for then they do not come into use by this.
     """
     before, after = topic.growth, following.growth
     key = topics_key(namespace)
@@ -45,12 +48,13 @@ def grow(redis: Redis, keys: SlotKeys, namespace: str, topic: Topic, following: 
         if not stored.startswith(f"{identity_of(topic)} ".encode()):
             return False
         halves = topic.split_of(before.first + before.split)
-        redis.ask_many([(keys.key(slot, "opened"), "SET", "") for slot in halves])
+        used = f"={before.until_ms}"
+        redis.ask_many([(keys.key(slot, "opened"), "SET", used) for slot in halves])
     words = (topic.name, identity_of(topic), identity_of(following))
     return bool(redis.one(Call(of("grow"), key, words)))
 
 
-def open_slot(redis: Redis, keys: SlotKeys, slot: int, like: int, token: str) -> None:
+def open_slot(redis: Redis, keys: SlotKeys, slot: int, like: int, token: str, again: bool) -> None:
     """Makes a slot with just the groups that another one has, by what that one says of them."""
     flat, claimed, expiring = redis.ask_many([
         (keys.key(like, "groups"), "HGETALL"),
@@ -66,7 +70,8 @@ def open_slot(redis: Redis, keys: SlotKeys, slot: int, like: int, token: str) ->
         for (name, word), most in zip(words.items(), parked, strict=True)
         for term in (name, word, expiries.get(name, b""), most or b"")
     ]
-    call = keys.call("open_slot", slot, str(keys.topic.kind), token, claimed, *terms)
+    kind = str(keys.topic.kind)
+    call = keys.call("open_slot", slot, kind, token, int(again), claimed, *terms)
     while redis.one(call):
         pass
 
@@ -77,6 +82,6 @@ def close(redis: Redis, keys: SlotKeys, slot: int, now: str) -> None:
     redis.one(keys.call("close", slot, now, str(keys.topic.kind), keeps))
 
 
-def discard(redis: Redis, keys: SlotKeys, slot: int, limit: int) -> bool:
+def discard(redis: Redis, keys: SlotKeys, slot: int, limit: int, until_ms: int) -> bool:
     """Removes a part of what stands in a slot; returns whether nothing is left."""
-    return not redis.one(keys.call("discard", slot, str(keys.topic.kind), limit))
+    return not redis.one(keys.call("discard", slot, str(keys.topic.kind), limit, until_ms))

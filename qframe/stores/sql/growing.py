@@ -98,8 +98,10 @@ class SqlGrowing(SqlRole, Growing):
         return done
 
     @override
-    def open_slot(self, topic: Topic, slot: int, like: int, token: str) -> None:
-        self._write_at_once(topic, open_slot, slot, like, token)
+    def open_slot(
+        self, topic: Topic, slot: int, like: int, token: str, *, again: bool = False
+    ) -> None:
+        self._write_at_once(topic, open_slot, slot, like, token, again)
 
     @override
     def close_slot(self, topic: Topic, slot: int) -> None:
@@ -130,7 +132,9 @@ def grow(transaction: Transaction, ref: TopicRef, seen: Topic, following: Topic)
     return True
 
 
-def open_slot(transaction: Transaction, ref: TopicRef, slot: int, like: int, token: str) -> None:
+def open_slot(
+    transaction: Transaction, ref: TopicRef, slot: int, like: int, token: str, again: bool
+) -> None:
     """Makes a slot that is in use by nobody yet, with just the groups that another one has.
 
     Groups that are dropped have taken their cursors with them.
@@ -138,11 +142,12 @@ def open_slot(transaction: Transaction, ref: TopicRef, slot: int, like: int, tok
     lock_topic(transaction, ref)
     _check_unused(transaction, ref, slot)
     at = ref.slot_number(slot)
-    if transaction.row(_HEAD, (at,)) is None:
+    if again or transaction.row(_HEAD, (at,)) is not None:
+        check_token(transaction, ref, slot, token)
+    else:
         transaction.run(ADD_SLOT, (at, 0))
+        transaction.run(_TOKEN, (at, OPEN + token, BEYOND_MS))
     lock_slots(transaction, ref, [slot])
-    transaction.run(_NO_TOKENS, (at, *_TOKENS))
-    transaction.run(_TOKEN, (at, OPEN + token, BEYOND_MS))
     numbers = [number for number, _ in transaction.rows(GROUPS, (ref.id,))]
     places = [ref.cursor_number(number, each) for number in numbers for each in (slot, like)]
     there = lock_cursors(transaction, places)
@@ -199,6 +204,7 @@ def discard(transaction: Transaction, ref: TopicRef, slot: int, limit: int) -> b
     lock_open_slots(transaction, ref, [slot])  # whoever has opened it may be writing still
     numbers = [number for number, _ in transaction.rows(GROUPS, (ref.id,))]
     places = [ref.cursor_number(number, slot) for number in numbers]
+    transaction.run(_NO_TOKENS, (ref.slot_number(slot), *_TOKENS))
     tables = _OF_CURSOR if was_split else [*_OF_CURSOR, *_OF_THE_PAST]
     left = _remove(transaction, _OF_SLOT, [ref.slot_number(slot)], limit)
     left = _remove(transaction, tables, places, left)

@@ -1,7 +1,8 @@
 #!lua flags=allow-oom
 -- Purpose: removes what stands in a slot that is no longer, or not yet, in use, in steps.
 -- KEYS[1] slot: the slot's prefix; what is touched begins with it.
--- ARGV[1] kind, ARGV[2] step (how many subjects that may have messages behind them).
+-- ARGV[1] kind, ARGV[2] step (how many subjects that may have messages behind them), ARGV[3] leased
+--   (until when the lease lasts under which the caller sees to the growth).
 -- Reply: 1 if there is more to remove, else 0; an error CLOSED if the slot is in use.
 -- Cost: 4 commands, 6 where it is not closed, and 4 for each group; 2 more for each step where
 --   messages stand behind others.
@@ -9,11 +10,15 @@
 --   their history and their cursors stay, so that owners of before are fenced; and in slot 0 what
 --   is no slot's.
 local slot = KEYS[1]
-local kind, step = ARGV[1], ARGV[2]
+local kind, step, leased = ARGV[1], ARGV[2], ARGV[3]
 --@include closed head
 local keeps = is_closed(slot)
-if not keeps and redis.call('GET', slot .. 'opened') == '' then
-  return refusal() -- it is in use by now
+if not keeps then
+  local used = string.match(redis.call('GET', slot .. 'opened') or '', '^=(%d+)$')
+  if used and tonumber(used) >= tonumber(leased) then
+    return refusal() -- it is in use by now
+  end
+  redis.call('SET', slot .. 'opened', '-') -- nobody's, and nobody may open it, until all is gone
 end
 local names = redis.call('HKEYS', slot .. 'groups')
 names[#names + 1] = ''

@@ -300,6 +300,29 @@ def test_a_deleted_topic_that_grew_leaves_no_key(
     bench.topics.remove(topic)
 
 
+def test_who_is_frozen_as_it_puts_slots_into_use_keeps_nobody_from_splitting_them(
+    bench: Bench, server: RedisServer
+) -> None:
+    topic = bench.topic("stream", "g", slots=2)
+    store = bench.store
+    assert isinstance(store, RedisStore)
+    bench.publish(topic, 1, "k1")
+    frozen = doubling(store, topic)
+    begun = frozen.begin(4)
+    half = topic.split_of(0)[0]
+    opened = store._keys(topic).key(half, "opened")
+    with server.client() as client:  # it has said so, and has not come to note how far it is
+        client.set(opened, f"={begun.growth.until_ms - 1}")
+        frozen.leave()
+        later = doubling(store, topic)
+        after = later.finish(later.go_on())
+        assert after.slots == 4
+        assert int(client.get(opened).removeprefix(b"=")) > begun.growth.until_ms
+    for seen in (begun, after):
+        with pytest.raises(SlotsClosed):
+            store.discard(seen, half)
+
+
 def test_a_store_knows_of_a_growth_from_the_moment_when_it_looks(bench: Bench) -> None:
     topic = bench.topic("stream", "g", slots=2)
     other = bench.another()
