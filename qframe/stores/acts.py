@@ -185,8 +185,8 @@ class Growing(Protocol):
     def discard(self, topic: Topic, slot: int, limit: int = 500) -> bool:
         """Removes a part of what stands in a slot that is no longer, or not yet, in use.
 
-        True once nothing is left. A slot that was split stays closed, and keeps its history. Who
-        has opened it may not write there any more, from the first part on.
+        True once nothing is left. A slot that was split stays closed, and keeps its history. The
+        token of one that was opened is worth nothing from the first part on.
 
         Raises:
             SlotsClosed: if the slot is in use by now.

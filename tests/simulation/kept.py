@@ -17,5 +17,4 @@ KEPT: Final = {
     6000548: "a slot stands again under a receipt by which it may have been answered",
     6002146: "a bell for others has a loop sleep on beside what it is to revoke",
     6002371: "a mover goes on in a slot whose copies another has discarded",
-    5100274: "a mover that was thought dead falls over a slot that another has split",
 }
