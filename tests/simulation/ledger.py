@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any
 
 from qframe.message import Delivery, Message
@@ -95,6 +95,7 @@ class Ledger:
         self.retried: set[tuple[str, str]] = set()
         self.last_start_s: dict[str, float] = {}
         self.cut_short: set[tuple[str, str]] = set()
+        self.in_doubt: set[tuple[str, int]] = set()
         self.on_stored: Callable[[str], None] = lambda _: None
         self._is_odd = plan.kind not in ("stream", "ordered") or plan.has(
             "store goes back", "store stands still"
@@ -122,6 +123,10 @@ class Ledger:
     def handed_out(self, group: str, deliveries: Any) -> None:
         for one in deliveries:
             self.ids[group, one.slot, one.seq] = one.id
+
+    def left(self, group: str, slots: Iterable[int]) -> None:
+        """A worker has ended, and could not revoke what it may have been handed out there."""
+        self.in_doubt.update((group, slot) for slot in slots)
 
     def settled(self, group: str, settlements: Any, results: list[Settled]) -> None:
         for one, result in zip(settlements, results, strict=True):
@@ -272,6 +277,8 @@ class Ledger:
         if it.attempt > self.plan.options["max_attempts"]:
             self._broken(f"{call} has more attempts than it may")
         is_exact = self.plan.is_exact and not self.is_over and name not in self.retried
+        places = {(name[0], self.slot_of[it.id]), (name[0], it.slot)}
+        is_exact = is_exact and self.in_doubt.isdisjoint(places)
         if is_exact and it.attempt > 1 + self.failures[name]:
             self._broken(f"{call}, though its handler has failed {self.failures[name]} times")
 

@@ -178,6 +178,8 @@ class SimulatedWorker:
             self._log(self.process.name, f"could not begin: {error}")
             if not isinstance(error, _away()) or self._is_ready:
                 raise
+        for group, consumer in self.consumers.items():
+            self._ledger.left(group, consumer.pull_loop.unrevoked())
         self.coordinator.close()
         self._scheduler.forget(self.process)
         self._on_end()
