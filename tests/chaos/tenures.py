@@ -224,7 +224,10 @@ def accepted_twice(facts: Sequence[Fact]) -> list[str]:
 
 
 def taken_early(facts: Sequence[Fact], tenures: Tenures, session_ns: int) -> list[str]:
-    """Slots that passed from a living worker to another while its last lease had still to run."""
+    """Slots that passed from a living worker to another while its last lease had still to run.
+
+    A worker that gives a slot up says so when the store has it; by then another may have taken it.
+    """
     killed = {fact.by: fact.at_ns for fact in facts if fact.what == KILLED}
     signs: dict[str, list[Fact]] = defaultdict(list)
     for fact in facts:
@@ -232,7 +235,8 @@ def taken_early(facts: Sequence[Fact], tenures: Tenures, session_ns: int) -> lis
             signs[fact.by].append(fact)
     wrong = []
     for one in tenures.all:
-        if one.passed_ns >= min(one.until_ns, killed.get(one.by, FOREVER_NS)):
+        until_ns = min(one.until_ns, killed.get(one.by, FOREVER_NS))
+        if one.passed_ns >= until_ns or one.end == LEFT:
             continue
         sent_ns = max(sign.since_ns for sign in signs[one.by] if sign.at_ns < one.passed_ns)
         if one.passed_ns < sent_ns + session_ns:

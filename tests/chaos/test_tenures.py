@@ -180,8 +180,8 @@ def test_epochs_that_are_shared_or_run_backwards_are_found() -> None:
 
 
 def test_a_slot_that_is_taken_while_a_lease_has_still_to_run_is_found() -> None:
-    for taken, wrong in ((20, 1), (25, 0)):
-        facts = story(f"1:sign@a 2:T@a/1 10:sign@a 11:f@a {taken}:T@b/2 30:th@a 31:lost@a")
+    for taken, end, wrong in ((20, "lost", 1), (25, "lost", 0), (20, "left", 0)):
+        facts = story(f"1:sign@a 2:T@a/1 10:sign@a 11:f@a {taken}:T@b/2 30:th@a 31:{end}@a")
         assert len(taken_early(facts, Tenures(facts, "t", SLOTS), 12)) == wrong
 
 
