@@ -27,7 +27,7 @@ from typing import Any, Final
 
 from benchmarks.endless import ENDLESS, GROUP, STORE, TOLD, TOPIC
 from benchmarks.redis_qframe import process_cpu_s
-from benchmarks.redis_server import RedisServer
+from benchmarks.redis_server import RedisServer, free_port
 from benchmarks.report import machine
 from benchmarks.workload import PUBLISH
 from qframe import Outgoing, QFrame
@@ -63,8 +63,8 @@ def servers(count: int) -> Iterator[tuple[str, list[RedisServer]]]:
             server = stack.enter_context(RedisServer())
             yield server.url, [server]
             return
-        config = ("--cluster-enabled", "yes")
-        nodes = [stack.enter_context(RedisServer(*config)) for _ in range(count)]
+        config = ("--cluster-enabled", "yes", "--cluster-port")  # else 10,000 more than the port
+        nodes = [stack.enter_context(RedisServer(*config, str(free_port()))) for _ in range(count)]
         places = [f"127.0.0.1:{node.port}" for node in nodes]
         form = ["redis-cli", "--cluster", "create", *places, "--cluster-yes"]
         subprocess.run(form, check=True, stdout=subprocess.DEVNULL)
