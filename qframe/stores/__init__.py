@@ -133,8 +133,9 @@ where the message belongs now, or waits until that is known. Its cursors keep an
 its last owners, for ever, since its number is not used again. The new slots are opened under a
 token, and only who has it may write there, so one who was thought dead cannot write into a slot
 that is in use by now: `grow` takes the tokens away. It can discard what another has copied, and by
-the first part of that the other's token is gone, so that one begins again. Messages of a log are numbered anew in each of
-the two, all others keep their numbers. Each has all marks, since a mark does not tell of whom.
+the first part of that the other's token is gone, so that one begins again. Messages of a log are
+numbered anew in each of the two, all others keep their numbers. Each has all marks, since a mark
+does not tell of whom.
 
 **Tunings.** For each group the store keeps what was set for it by name while its workers run, texts
 that mean something to the worker and nothing to the store. They go with the group.

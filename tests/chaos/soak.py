@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import random
+import shutil
 import sys
 import tempfile
 import threading
@@ -199,8 +200,11 @@ def main() -> int:
                 Path(place), server.url, messages=asked.messages, keys=asked.keys,
                 workers=asked.workers, seed=asked.seed, grows=asked.grows,
             )  # fmt: skip
-        failed += bool(soaked.violations)
-        wrong = [f"WRONG: {one}" for one in soaked.violations[:20]]
+            wrong = [f"WRONG: {one}" for one in soaked.violations[:20]]
+            if wrong:
+                kept = Path(tempfile.gettempdir(), f"soak-{name}-{asked.seed}.history")
+                wrong.append(f"history: {shutil.copy(Path(place) / 'history', kept)}")
+        failed += bool(wrong)
         end = f"{len(soaked.violations)} violations"
         print(name, *soaked.lines, *wrong, end, sep="\n  ", flush=True)  # noqa: T201 - for people
     return failed

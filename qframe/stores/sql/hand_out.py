@@ -182,29 +182,28 @@ def _has_run(row: Row) -> bool:
 
 def _hand_out_alone(at: int, rows: Sequence[Row], slot: int, pulling: PullInProgress) -> None:
     """Adds the deliveries of heads that bring no run with them."""
-    receipt, pulled = pulling.terms.receipt, pulling.pulled
-    pulled.deliveries += [
-        Delivery(
-            row[13], row[14], None if row[15] is None else heads.headers_of(row[15]), row[16],
-            row[17], slot, row[1], row[5], receipt, row[_TRIES] + 1, row[_LOST], row[_DUE],
-        )
-        for row in rows
-    ]  # fmt: skip
+    receipt = pulling.terms.receipt
+    pulling.pulled.deliveries += [_delivery(row, slot, receipt) for row in rows]
     if rows:
         pulling.claims.setdefault((at, 1), []).extend([row[1] for row in rows])
+
+
+def _delivery(row: Row, slot: int, receipt: str) -> Delivery:
+    """The delivery of a head, given as a row."""
+    message_id, key, headers, body, published_at = row[13:]
+    return Delivery(
+        message_id, key, None if headers is None else heads.headers_of(headers), body,
+        published_at, slot, row[1], row[5], receipt, row[_TRIES] + 1, row[_LOST], row[_DUE],
+    )  # fmt: skip
 
 
 def _hand_out(
     row: Row, behind: Sequence[Row], slot: int, left: int, pulling: PullInProgress
 ) -> int:
     """Adds the deliveries of one head, given as a row, and of its run; returns how many."""
-    subject, seq, tries, lost = row[1], row[5], row[_TRIES], row[_LOST]
+    subject = row[1]
     receipt, deliveries = pulling.terms.receipt, pulling.pulled.deliveries
-    message_id, key, headers, body, published_at = row[13:]
-    deliveries.append(
-        Delivery(message_id, key, None if headers is None else heads.headers_of(headers), body,
-                 published_at, slot, subject, seq, receipt, tries + 1, lost, row[_DUE])
-    )  # fmt: skip
+    deliveries.append(_delivery(row, slot, receipt))
     given = 1
     for _, _, seq, due, _, message_id, key, headers, body, published_at in behind[: left - 1]:
         if due > pulling.now_ms:
