@@ -51,7 +51,7 @@ def kill_when_it_has_gone_on(folder: Path, space: Space, what: str) -> None:
     before = noted(folder, what)
     process = started(folder, space)
     try:
-        eventually(lambda: noted(folder, what) > before or process.poll() is not None, within=180)
+        eventually(lambda: noted(folder, what) > before or process.poll() is not None, within=400)
         if process.poll() is not None:
             died_of_its_own(folder)
     finally:
@@ -77,7 +77,7 @@ def test_a_query_killed_again_and_again_delivers_every_offset_once(
     redis_space.fill(topic, COUNT)
     for number in range(KILLS):
         kill_when_it_has_gone_on(tmp_path, redis_space, ("offsets", "commits")[number % 2])
-    while started(tmp_path, redis_space).wait(timeout=300) != 0:
+    while started(tmp_path, redis_space).wait(timeout=400) != 0:
         died_of_its_own(tmp_path)
 
     batches = sunk(tmp_path)

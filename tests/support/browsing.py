@@ -9,12 +9,13 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 import uvicorn
 from eventually import eventually
-from playwright.sync_api import Browser, Page, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, TimeoutError, sync_playwright
 
 from qframe import QFrame
 from qframe.web import console
@@ -34,14 +35,25 @@ CUT_OFF: Final = """() => [...document.querySelectorAll("body *")].filter((each)
 @contextmanager
 def chromium() -> Iterator[Browser]:
     """A browser for several tests."""
-    program = shutil.which("chromium")
-    assert program is not None, MISSING
     with sync_playwright() as playwright:
-        browser = playwright.chromium.launch(executable_path=program, args=["--disable-gpu"])
+        browser = launched(playwright)
         try:
             yield browser
         finally:
             browser.close()
+
+
+def launched(playwright: Playwright) -> Browser:
+    """A browser that has come up: now and then one of Chromium's never does, and the next one does."""
+    program = shutil.which("chromium")
+    assert program is not None, MISSING
+    launch = partial(
+        playwright.chromium.launch, executable_path=program, args=["--disable-gpu"], timeout=90_000
+    )
+    try:
+        return launch()
+    except TimeoutError:
+        return launch()
 
 
 @contextmanager

@@ -406,7 +406,7 @@ def test_an_async_batch_that_takes_too_long_is_cancelled_and_halved(small: Shop)
                 cancelled.append(len(messages))
                 raise
 
-    small.consume(handle, Batch(2, "1h"), timeout="100ms", threads=1)
+    small.consume(handle, Batch(2, "1h"), timeout="1s", threads=1)
     small.app.publish_many(STREAM, [Outgoing(number, key="k") for number in range(2)])
     small.app.run(burst=True)
     assert cancelled[-1] == 1
