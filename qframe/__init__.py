@@ -3,8 +3,6 @@
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Final
 
-from qframe.admin.admin import Admin
-from qframe.admin.timers import Timers
 from qframe.app.default import (
     apublish,
     consumer,
@@ -69,17 +67,19 @@ from qframe.producing.outgoing import Outgoing
 from qframe.retry import Backoff, NeedRetry, Reject
 from qframe.runtime.process.health import Health
 from qframe.schedules.record import Schedule
-from qframe.schedules.verbs import Schedules
 from qframe.tags import AllOf
 from qframe.topic import Kind, Topic
 
 if TYPE_CHECKING:
     from qframe import tables as tables
     from qframe import versions as versions
+    from qframe.admin.admin import Admin
+    from qframe.admin.timers import Timers
     from qframe.idempotency.database import DatabaseChecker
     from qframe.idempotency.redis import RedisChecker
     from qframe.idempotency.transactional import TransactionalChecker
     from qframe.outbox.outbox import Outbox
+    from qframe.schedules.verbs import Schedules
     from qframe.versions.apply import apply_if_newer, apply_next
 
 __version__ = "0.1.0"
@@ -170,9 +170,12 @@ __all__ = [
 # These need SQLAlchemy or the client of Redis, whose import takes longer than that of all others:
 # each is loaded when it is first asked for, so that an app pays for its own store and no other.
 _LOADED_BY_USE: Final = {
+    "Admin": "qframe.admin.admin",
     "DatabaseChecker": "qframe.idempotency.database",
     "Outbox": "qframe.outbox.outbox",
     "RedisChecker": "qframe.idempotency.redis",
+    "Schedules": "qframe.schedules.verbs",
+    "Timers": "qframe.admin.timers",
     "TransactionalChecker": "qframe.idempotency.transactional",
     "apply_if_newer": "qframe.versions.apply",
     "apply_next": "qframe.versions.apply",

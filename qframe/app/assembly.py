@@ -26,15 +26,15 @@ from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.feed.settlement_sender import SettlementSender
 from qframe.runtime.feed.settler import OnLeaked, SettlementReceiver, Settler
-from qframe.runtime.handler.middleware import check_hooks, hooked
-from qframe.runtime.handler.spec import ConsumerSpec, OnSettled
+from qframe.runtime.handler.middleware import hooked
+from qframe.runtime.handler.spec import ConsumerSpec, OnSettled, check_hooks
 from qframe.runtime.policies.checkers import Checkers
 from qframe.runtime.policies.loop_checker import AsyncCheckerAdapter, is_in_loop
 from qframe.runtime.process.live_settings import SettingsPoller
 from qframe.runtime.process.reporter import Reporter
 from qframe.runtime.process.sweeper import Sweeper
 from qframe.runtime.process.worker import Background, OnFailure, Worker
-from qframe.schedules.checked import DeclaredSchedule
+from qframe.schedules.checked import DeclaredSchedule, leads_schedules
 from qframe.schedules.leader import Leader
 from qframe.schedules.records import TOPIC as SCHEDULES_TOPIC
 from qframe.schedules.verbs import Schedules
@@ -250,11 +250,6 @@ def _telling(make_settler: SettlerMaker, on_settled: OnSettled | None) -> Settle
         return make_settler(context, sender, on_leaked)
 
     return make_settler if on_settled is None else make
-
-
-def leads_schedules(settings: Settings, declared: Sequence[DeclaredSchedule]) -> bool:
-    """Whether an app's workers lead the schedules."""
-    return settings.schedules == "on" or (settings.schedules == "auto" and bool(declared))
 
 
 def measured(consumer: ConsumerSpec, meter: ConsumerMeter) -> ConsumerSpec:

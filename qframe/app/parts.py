@@ -8,10 +8,10 @@ from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
-from qframe.app.assembly import Assembly
+from qframe.app.open import assembly_class, meters_class, schedules_class
 from qframe.app.pull import Pulls
 from qframe.clock import SYSTEM_CLOCK, Clock
-from qframe.coordination.base import Coordinator
+from qframe.coordination.base import Coordinator, OnFailure
 from qframe.coordination.open import open_coordinator
 from qframe.errors import BadOption
 from qframe.events import Events
@@ -25,15 +25,16 @@ from qframe.producing.producer import Producer
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.policies.checkers import Checkers
 from qframe.runtime.process.health import Health
-from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.schedules.checked import DeclaredSchedule
-from qframe.schedules.verbs import Schedules
 from qframe.stores.base import Store
 from qframe.stores.open import open_store
-from qframe.telemetry.meters import Meters
 
 if TYPE_CHECKING:
+    from qframe.app.assembly import Assembly
     from qframe.outbox.outbox import Outbox
+    from qframe.runtime.process.worker import Worker
+    from qframe.schedules.verbs import Schedules
+    from qframe.telemetry.meters import Meters
     from qframe.telemetry.tracing import Tracing
 
 
@@ -143,7 +144,7 @@ class AppParts:
         with self.guard:
             if self.meters is None:
                 opened = self.opened
-                self.meters = Meters(opened.clock) if meters is None else meters
+                self.meters = meters_class()(opened.clock) if meters is None else meters
                 self.events.count(self.meters)
                 if opened.store is not None:
                     opened.store = self.meters.timed(opened.store)
@@ -204,7 +205,7 @@ class AppParts:
 
     def schedules(self) -> Schedules:
         """The schedules of the store."""
-        return Schedules(
+        return schedules_class()(
             store=self.store(), producer=self.producer(), catalog=self.catalog(),
             events=self.events, clock=self.opened.clock, max_body=self.opened.settings.max_body,
         )  # fmt: skip
@@ -250,7 +251,7 @@ class AppParts:
 
     def assembly(self, opens_coordinator: Callable[[OnFailure], Coordinator]) -> Assembly:
         """Makes what builds workers out of these parts."""
-        return Assembly(
+        return assembly_class()(
             settings=self.opened.settings, consumers=self.consumers, outboxes=self.outboxes,
             declared=list(self.declared), schedules=self.schedules(),
             checkers=self.checkers, store=self.store(), producer=self.producer(),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from abc import ABC, abstractmethod
 from collections.abc import Iterable
 from typing import Any, Unpack
@@ -71,6 +70,7 @@ class PublishMethods(ABC):
         Raises:
             QFrameError: as `publish`.
         """
+        import asyncio  # not above: it is a fifth of `import qframe`, which is to be quick
 
         def publish() -> Published:
             return self.publish(topic, body, **options)

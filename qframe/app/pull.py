@@ -12,12 +12,11 @@ import threading
 from collections.abc import Callable, Collection, Iterator
 from dataclasses import replace
 from types import TracebackType
-from typing import Any, Final, Literal, NoReturn, Self, TypedDict, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NoReturn, Self, TypedDict, cast
 
 import msgspec
 
-from qframe.app.assembly import Assembly
-from qframe.coordination.base import Coordinator
+from qframe.coordination.base import Coordinator, OnFailure
 from qframe.errors import BadOption, WorkerFailed
 from qframe.forks import Forks
 from qframe.identity import new_worker_id
@@ -25,11 +24,14 @@ from qframe.message import Message
 from qframe.options.consumer import OnDead, check_topic, consumer_options
 from qframe.options.rules import refuse_unknown
 from qframe.retry import Backoff
-from qframe.runtime.executors.pull_buffer import PullBuffer
 from qframe.runtime.handler.spec import ConsumerSpec, OnSettled
-from qframe.runtime.process.worker import OnFailure, Worker
 from qframe.tags import AllOf
 from qframe.topic import Topic, checked_name, duration_ms
+
+if TYPE_CHECKING:
+    from qframe.app.assembly import Assembly
+    from qframe.runtime.executors.pull_buffer import PullBuffer
+    from qframe.runtime.process.worker import Worker
 
 _IN_A_WITH: Final = "use it as `with app.pull(topic, group) as messages:`"
 

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
-from qframe.admin.admin import Admin
-from qframe.admin.stored_audit import keep_action
-from qframe.admin.timers import Timers
-from qframe.app.assembly import leads_schedules
+from qframe.app.open import admin_of, timers_class
 from qframe.app.parts import AppParts
 from qframe.app.publishing import PublishMethods
 from qframe.app.pull import Pull, PullKeywords
 from qframe.app.registry import REGISTRY
+from qframe.app.running import in_event_loop, stopped_by_cancel
 from qframe.clock import SYSTEM_CLOCK
 from qframe.coordination.base import Coordinator
 from qframe.errors import BadOption, ConsumerExists
@@ -25,19 +22,25 @@ from qframe.options.settings import AppKeywords, Settings
 from qframe.outbox.open import check_relayed
 from qframe.producing.buffered import CAPACITY, BufferedProducer
 from qframe.producing.producer import Producer
-from qframe.runtime.executors.event_loop import in_event_loop, stopped_by_cancel
 from qframe.runtime.handler.binding import bind, bind_batch, name_of
 from qframe.runtime.handler.spec import ConsumerSpec
 from qframe.runtime.process.health import Health
-from qframe.schedules.checked import DeclaredSchedule, ScheduleKeywords, new_schedule
-from qframe.schedules.verbs import Schedules
+from qframe.schedules.checked import (
+    DeclaredSchedule,
+    ScheduleKeywords,
+    leads_schedules,
+    new_schedule,
+)
 from qframe.stores.base import Store
 from qframe.telemetry.logs import log_unless_heard
-from qframe.telemetry.meters import Meters
 from qframe.topic import Topic, checked_name
 
 if TYPE_CHECKING:
+    from qframe.admin.admin import Admin
+    from qframe.admin.timers import Timers
     from qframe.outbox.outbox import Outbox
+    from qframe.schedules.verbs import Schedules
+    from qframe.telemetry.meters import Meters
     from qframe.telemetry.tracing import Tracing
 
 Function = TypeVar("Function", bound=Callable[..., Any])
@@ -247,7 +250,7 @@ class QFrame(PublishMethods):
         Raises:
             BadOption, UnknownTopic, WorkerFailed: as `run`.
         """
-        await stopped_by_cancel(asyncio.to_thread(self._run, burst=burst, drain=drain), self.stop)
+        await stopped_by_cancel(lambda: self._run(burst=burst, drain=drain), self.stop)
 
     def _run(self, *, burst: bool, drain: bool) -> None:
         if not self.serves:
@@ -339,10 +342,9 @@ class QFrame(PublishMethods):
     @property
     def admin(self) -> Admin:
         """The operations for a person on call."""
-        return Admin(
+        return admin_of(
             self.store, roster=lambda topic, group: self.coordinator.roster(topic, group),
             events=self.events, schedules=lambda: self.schedules,
-            keep_action=lambda facts: keep_action(self.store, facts),
         )  # fmt: skip
 
     @property
@@ -353,4 +355,4 @@ class QFrame(PublishMethods):
     @property
     def timers(self) -> Timers:
         """Timers: messages that are due later."""
-        return Timers(self.store, self.producer, max_body=self.settings.max_body)
+        return timers_class()(self.store, self.producer, max_body=self.settings.max_body)

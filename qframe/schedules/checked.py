@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from datetime import datetime, timedelta
 from typing import Any, Final, NamedTuple, TypedDict
 
 from qframe.codec import decode_body, encode_body, encode_headers
 from qframe.errors import BadBody, BadOption
+from qframe.options.settings import Settings
 from qframe.retry import checked_times
 from qframe.schedules.record import (
     GRACE_MS,
@@ -67,6 +68,11 @@ class DeclaredSchedule(NamedTuple):
     def topic_name(self) -> str:
         """The name of its topic."""
         return self.topic if isinstance(self.topic, str) else self.topic.name
+
+
+def leads_schedules(settings: Settings, declared: Sequence[DeclaredSchedule]) -> bool:
+    """Whether an app's workers lead the schedules."""
+    return settings.schedules == "on" or (settings.schedules == "auto" and bool(declared))
 
 
 def new_schedule(

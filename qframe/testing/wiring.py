@@ -15,6 +15,7 @@ from qframe.app.assembly import Assembly
 from qframe.app.parts import OpenParts
 from qframe.app.pull import Pull, Pulls
 from qframe.app.qframe import QFrame
+from qframe.app.running import in_event_loop
 from qframe.coordination.base import Coordinator
 from qframe.errors import BadOption, NotSupported, UnknownTopic
 from qframe.hooks import is_async
@@ -23,7 +24,7 @@ from qframe.retry import Backoff
 from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.context import ConsumerContext
-from qframe.runtime.executors.event_loop import EventLoop, in_event_loop
+from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.feed.settlement_sender import SettlementSender
 from qframe.runtime.feed.settler import OnLeaked
 from qframe.runtime.handler.attempt import Attempt

@@ -21,27 +21,6 @@ LOOK_EVERY_S: Final = 1.0
 HELPERS: Final = 32
 
 
-def in_event_loop() -> bool:
-    """Whether the caller is a coroutine, or is called by one."""
-    try:
-        asyncio.get_running_loop()
-    except RuntimeError:
-        return False
-    return True
-
-
-async def stopped_by_cancel(running: Coroutine[Any, Any, None], stop: Callable[[], None]) -> None:
-    """Awaits what runs in another thread; cancelled, stops it and waits until it has ended."""
-    task = asyncio.ensure_future(running)
-    try:
-        await asyncio.shield(task)
-    except asyncio.CancelledError:
-        while not task.done():
-            stop()  # again and again: it may not have begun
-            await asyncio.wait([task], timeout=LOOK_EVERY_S)
-        raise
-
-
 class EventLoop(Service):
     """A thread with an event loop, which is made when it is first started.
 

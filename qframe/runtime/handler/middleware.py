@@ -4,19 +4,17 @@ from __future__ import annotations
 
 import inspect
 from asyncio import CancelledError
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Final
 
 from qframe.clock import Clock
-from qframe.errors import BadOption
 from qframe.events import Events
-from qframe.hooks import Middleware, is_async
+from qframe.hooks import Middleware
 from qframe.message import Message
-from qframe.runtime.handler.binding import Handler, check_result, name_of, raise_returned
+from qframe.runtime.handler.binding import Handler, check_result, raise_returned
 
 # No others: a worker that a harness loses calls nothing any more.
 _FAILURES: Final = (Exception, SystemExit, CancelledError)
-_HOOKS: Final = ("before", "after", "on_failure")
 
 Told = Callable[[Middleware, Message], Any]
 
@@ -33,21 +31,6 @@ def hooked(
         return handler
     made = AsyncMiddlewareChain if is_async else MiddlewareChain
     return made(handler, middleware, events=events, clock=clock)
-
-
-def check_hooks(function: Callable[..., Any], middleware: Iterable[Middleware]) -> None:
-    """Checks that nobody would have to await the hooks of a plain handler.
-
-    Raises:
-        BadOption: if so.
-    """
-    for each in middleware:
-        for hook in _HOOKS:
-            if is_async(getattr(each, hook)):
-                raise BadOption(
-                    "middleware", each, f"its `{hook}` is async, and {name_of(function)} is not",
-                    f"make `{hook}` a plain function, or give it to async consumers alone",
-                )  # fmt: skip
 
 
 class MiddlewareChain:

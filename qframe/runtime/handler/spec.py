@@ -3,20 +3,37 @@
 from __future__ import annotations
 
 import socket
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Final
 
 import msgspec
 
-from qframe.hooks import is_async
+from qframe.errors import BadOption
+from qframe.hooks import Middleware, is_async
 from qframe.message import Delivery
 from qframe.options.consumer import ConsumerOptions, checked_threads
 from qframe.outcomes import Settled
-from qframe.runtime.handler.binding import BatchHandler, Handler
-from qframe.runtime.handler.middleware import check_hooks
+from qframe.runtime.handler.binding import BatchHandler, Handler, name_of
 from qframe.topic import Topic, broadcast_group, legal_name
 
 OnSettled = Callable[[Sequence[Delivery], Sequence[Settled]], None]
+
+_HOOKS: Final = ("before", "after", "on_failure")
+
+
+def check_hooks(function: Callable[..., Any], middleware: Iterable[Middleware]) -> None:
+    """Checks that nobody would have to await the hooks of a plain handler.
+
+    Raises:
+        BadOption: if so.
+    """
+    for each in middleware:
+        for hook in _HOOKS:
+            if is_async(getattr(each, hook)):
+                raise BadOption(
+                    "middleware", each, f"its `{hook}` is async, and {name_of(function)} is not",
+                    f"make `{hook}` a plain function, or give it to async consumers alone",
+                )  # fmt: skip
 
 
 class ConsumerSpec(msgspec.Struct, frozen=True):
