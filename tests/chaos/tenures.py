@@ -18,7 +18,7 @@ afterwards, nor anything of other workers. Two handlers at once in one worker ha
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import Counter, defaultdict, deque
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from zlib import crc32
@@ -261,27 +261,39 @@ def shared_epochs(tenures: Tenures) -> list[str]:
 
 
 def _tenures(facts: Sequence[Fact], halves: Callable[[int], Sequence[int]]) -> list[Tenure]:
-    """All tenures, by their beginnings."""
-    ends: dict[str, list[Fact]] = defaultdict(list)
+    """All tenures, by their beginnings.
+
+    A worker tells the end of each tenure once, and may do so when it has the slot again: the thread
+    that took it away tells that, another one takes it. So the first end is that of the first one.
+    """
+    ends: dict[tuple[str, int], deque[Fact]] = defaultdict(deque)
+    deaths: dict[str, Fact] = {}
     takings: dict[int, list[tuple[int, str, str]]] = defaultdict(list)
     for fact in facts:
-        if fact.what in (LEFT, LOST, DIED):
-            ends[fact.by].append(fact)
+        if fact.what in (LEFT, LOST):
+            for slot in fact.slots:
+                ends[fact.by, slot].append(fact)
+        elif fact.what == DIED:
+            deaths[fact.by] = fact
         elif fact.what == TOOK:
             for slot, epoch in zip(fact.slots, fact.texts, strict=True):
                 takings[slot].append((fact.at_ns, epoch, fact.by))
     found = []
+    known: set[tuple[str, int, str]] = set()
     for fact in facts:
         if fact.what != TOOK:
             continue
         for slot, epoch in zip(fact.slots, fact.texts, strict=True):
-            until_ns, end = next(
-                (
-                    (end.at_ns, end.what) for end in ends[fact.by]
-                    if end.at_ns > fact.at_ns and (end.what == DIED or slot in end.slots)
-                ),
-                (FOREVER_NS, ""),
-            )  # fmt: skip
+            if (
+                fact.by,
+                slot,
+                epoch,
+            ) in known:  # one of the others was refused: all are asked for again
+                continue
+            known.add((fact.by, slot, epoch))
+            told = ends[fact.by, slot]
+            over = told.popleft() if told else deaths.get(fact.by)
+            until_ns, end = (FOREVER_NS, "") if over is None else (over.at_ns, over.what)
             passed_ns = min(
                 [at_ns for at_ns, other, by in takings[slot] if other > epoch and by != fact.by]
                 + [at_ns for half in halves(slot) for at_ns, _, _ in takings[half]],

@@ -96,6 +96,13 @@ def test_a_good_history_passes() -> None:
     assert shared_epochs(tenures) == []
 
 
+def test_what_is_told_late_of_one_tenure_does_not_end_the_next() -> None:
+    facts = story("1:T@a/1 2:s@a/0 3:e@a/0 5:T@a/2 5:T@a/2 6:lost@a 7:s@a/1 8:lost@a 9:s@a/2")
+    tenures = Tenures(facts, "t", SLOTS)
+    assert [one.until_ns for one in tenures.all] == [6, 8]
+    assert [(fact.at_ns, late_ns) for fact, late_ns in strays(facts, tenures)] == [(9, 1)]
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [

@@ -154,6 +154,13 @@ RUNTIME: Final = [
         SLOTS,
     ),
     Mutant(
+        "a slot is taken again before what was had of it is lost",
+        "runtime/feed/slots.py",
+        "                self._lose_gone()  # also what it had of these under earlier epochs\n",
+        "",
+        SLOTS,
+    ),
+    Mutant(
         "epochs that the store refuses are used",
         "runtime/feed/slots.py",
         "            membership.fenced(refused)\n            return False\n",

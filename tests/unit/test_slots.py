@@ -137,6 +137,21 @@ def test_what_is_in_hand_of_a_slot_that_left_and_came_back_is_lost(bench: Bench)
     assert bench.told == [("slot.taken", 2), ("slot.lost", 1), ("slot.taken", 1)]
 
 
+@pytest.mark.promise(3, 4)
+def test_a_slot_that_came_back_is_lost_by_whoever_takes_it_before_its_loss_was_heard(
+    bench: Bench,
+) -> None:
+    """The thread that took the slot away may not have got to say so when it is there again."""
+    bench.member.owns(s0=FIRST, s1=FIRST)
+    bench.slots.open()
+    bench.has_in_hand(0, 1)
+    bench.member.on_change = lambda: None
+    bench.member.owns(s0=SECOND, s1=FIRST)
+    assert bench.slots.open() == {0: SECOND, 1: FIRST}
+    assert bench.lost == ["m0"]
+    assert bench.told == [("slot.taken", 2), ("slot.lost", 1), ("slot.taken", 1)]
+
+
 def test_a_slot_that_is_lost_between_its_claim_and_its_taking_is_told_of_at_once(
     bench: Bench,
 ) -> None:

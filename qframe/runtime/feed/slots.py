@@ -163,8 +163,10 @@ class Slots:
                 if slot not in assignment.leaving
             }
             new = {slot: epoch for slot, epoch in wanted.items() if self.epochs.get(slot) != epoch}
-            if new and not self._take(membership, new, goes_on=len(new) < len(wanted)):
-                return {}
+            if new:
+                self._lose_gone()  # also what it had of these under earlier epochs
+                if not self._take(membership, new, goes_on=len(new) < len(wanted)):
+                    return {}
             found = {
                 slot: epoch for slot, epoch in wanted.items() if self.epochs.get(slot) == epoch
             }
@@ -256,8 +258,13 @@ class Slots:
 
     def _changed(self) -> None:
         """Handles slots that have come or gone; what is in flight of the latter is lost at once."""
-        if self.membership is None:
-            return
+        if self.membership is not None:
+            self._lose_gone()
+            self._on_change()
+
+    def _lose_gone(self) -> None:
+        """Loses what is in flight of slots that are not owned, or under another epoch."""
+        assert self.membership is not None  # noqa: S101 - nothing is held before it has joined
         # A slot that is taken again meanwhile, under another epoch, waits here: what is pulled from
         # it then would be lost with what was pulled before.
         with self._guard:
@@ -272,7 +279,6 @@ class Slots:
         if gone:
             self._report("slot.left", left)
             self._report("slot.lost", gone - left)
-        self._on_change()
 
     def _report_damage(self, away: Mapping[int, str | None]) -> None:
         for slot, why in away.items():
