@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Self, TypeVar, Unpack
 
+from qframe.app.loops import in_event_loop, stopped_by_cancel
 from qframe.app.open import admin_of, timers_class
 from qframe.app.parts import AppParts
 from qframe.app.publishing import PublishMethods
 from qframe.app.pull import Pull, PullKeywords
 from qframe.app.registry import REGISTRY
-from qframe.app.running import in_event_loop, stopped_by_cancel
 from qframe.clock import SYSTEM_CLOCK
 from qframe.coordination.base import Coordinator
 from qframe.errors import BadOption, ConsumerExists

@@ -5,17 +5,19 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, MutableSequence, Sequence
 from operator import attrgetter
-from typing import Any, Final, TypeVar
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 from qframe.clock import Clock
 from qframe.message import Delivery
 from qframe.outcomes import Settled, Verdict
-from qframe.runtime.consume.consumer import Consumer
 from qframe.runtime.executors.thread_executor import ThreadExecutor
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.binding import check_result, raise_returned
 from qframe.runtime.handler.retry_policy import Disposition
 from qframe.telemetry.histogram import Histogram
+
+if TYPE_CHECKING:
+    from qframe.runtime.consume.consumer import Consumer
 
 T = TypeVar("T")
 

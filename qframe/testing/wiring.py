@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from qframe.app.assembly import Assembly
+from qframe.app.loops import in_event_loop
 from qframe.app.parts import OpenParts
 from qframe.app.pull import Pull, Pulls
 from qframe.app.qframe import QFrame
-from qframe.app.running import in_event_loop
 from qframe.coordination.base import Coordinator
 from qframe.errors import BadOption, NotSupported, UnknownTopic
 from qframe.hooks import is_async

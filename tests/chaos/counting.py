@@ -7,6 +7,7 @@ from pathlib import Path
 
 from history import ENDED, STARTED, History
 
+import qframe.app.assembly
 import qframe.stores.redis.store  # noqa: F401 - before the fork, not in a worker's short life
 from qframe import Message, QFrame, Topic
 

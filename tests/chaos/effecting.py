@@ -28,6 +28,7 @@ from sqlalchemy import (
 from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
 from sqlalchemy.orm import Session
 
+import qframe.app.assembly
 import qframe.stores.redis.store
 import qframe.stores.sql.store  # noqa: F401 - the same
 from qframe import (

@@ -19,6 +19,7 @@ from looks import Looks
 from manners import serve
 from watched import Watched
 
+import qframe.app.assembly
 import qframe.stores.redis.store
 import qframe.stores.sql.store
 from qframe import QFrame, Topic, identity

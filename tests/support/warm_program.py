@@ -35,7 +35,7 @@ from typing import Any, NoReturn
 from typer.main import get_command
 
 # The program, and what it loads by itself in nearly all tests.
-IMPORTED = ("qframe.cli.main", "qframe.stores.sql.store")
+IMPORTED = ("qframe.cli.main", "qframe.app.assembly", "qframe.stores.sql.store")
 STREAMS = ("stdin", "stdout", "stderr")
 PIPE_BYTES = 65536  # what a pipe takes without anybody who reads
 

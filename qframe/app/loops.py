@@ -1,4 +1,4 @@
-"""The threads and event loops from which a user runs an app."""
+"""The event loops from which a user runs an app."""
 
 from __future__ import annotations
 
