@@ -21,7 +21,7 @@ from pyspark import TaskContext
 from pyspark.sql import DataFrame
 from sessions import session
 
-PARTITIONS: Final = 6
+PARTITIONS: Final = 4
 ROWS: Final = 400  # of each partition
 BATCHES: Final = 8  # in which the rows of a partition come to the writer
 ATTEMPTS: Final = 20

@@ -15,7 +15,7 @@ from eventually import eventually
 from topics import Space
 
 QUERY = Path(__file__).parent / "query.py"
-KILLS = int(os.environ.get("QFRAME_SPARK_KILLS", "3"))  # each needs a Spark of its own
+KILLS = int(os.environ.get("QFRAME_SPARK_KILLS", "2"))  # each needs a Spark of its own
 PER_TRIGGER = 60
 COUNT = PER_TRIGGER * (2 * KILLS + 2)  # each start takes a batch or two before it is killed
 

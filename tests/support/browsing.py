@@ -15,7 +15,8 @@ from typing import Any, Final
 
 import uvicorn
 from eventually import eventually
-from playwright.sync_api import Browser, Page, Playwright, TimeoutError, sync_playwright
+from playwright.sync_api import Browser, Page, Playwright, sync_playwright
+from playwright.sync_api import TimeoutError as TooLate
 
 from qframe import QFrame
 from qframe.web import console
@@ -44,7 +45,7 @@ def chromium() -> Iterator[Browser]:
 
 
 def launched(playwright: Playwright) -> Browser:
-    """A browser that has come up: now and then one of Chromium's never does, and the next one does."""
+    """A browser that has come up; now and then one never does, and the next one does."""
     program = shutil.which("chromium")
     assert program is not None, MISSING
     launch = partial(
@@ -52,7 +53,7 @@ def launched(playwright: Playwright) -> Browser:
     )
     try:
         return launch()
-    except TimeoutError:
+    except TooLate:
         return launch()
 
 
