@@ -34,7 +34,9 @@ time, up to a minute; other schedules go on.
 late ones fire: none, the latest, or all that are not older than `window`; the rest are *missed*.
 While the message of the tick before is not settled, `overlap` decides: `allow` publishes all the
 same, `skip` passes the tick over (*skipped*), `queue_one` and `queue_all` hold 1 or 1,000 ticks
-back, and a tick without room is *dropped*. All three are counted in the record, and told as events.
+back, and a tick without room is *dropped*. A message is settled once no group has it to do: it is
+looked up by its key and id, in a stream by the offset that the leader has noted behind 3. All three
+are counted in the record, and told as events.
 
 `timing` says which moments are ticks; `record` is what is kept, `checked` what may be; `records`
 reads and writes it; `decision` and `leader` are the steps above; `verbs` is `app.schedules`;

@@ -227,6 +227,9 @@ class Leader(Service):
         if topic is None:
             return False
         sought = Sought(id=progress.last_id, key=progress.last_key)
+        if progress.last_place is not None and progress.last_place[0] in topic.all_slots:
+            slot, offset = progress.last_place
+            sought = Sought(id=progress.last_id, slot=slot, offset=offset)
         found = self._store.find(topic, sought, _LINE)
         return any(record.state in _UNSETTLED for record in found.records)
 
@@ -268,7 +271,22 @@ class Leader(Service):
                 ended.append(_blocked(schedule, full.index(True), "its topic is full", now_ms))
             else:
                 ended.append(_fired(schedule, now_ms))
-        return ended
+        return [
+            self._placed(topic, each) if each.progress.fired > old.progress.fired else each
+            for each, old in zip(ended, schedules, strict=True)
+        ]
+
+    def _placed(self, topic: Topic, schedule: Schedule) -> Schedule:
+        """A schedule that has fired, with the place of its message in a stream.
+
+        A stream finds a message by its offset for as long as it is kept, and by an id such as this
+        only for as long as it remembers that: by now it still does.
+        """
+        if topic.has_subjects or schedule.rules.overlap == "allow":
+            return schedule
+        found = self._store.find(topic, Sought(id=schedule.progress.last_id))
+        places = [(each.slot, each.seq) for each in found.records if each.seq is not None]
+        return schedule.with_progress(last_place=places[0] if places else None)
 
     def _tell_end(self, schedule: Schedule, before: Schedule, now_ms: int) -> None:
         sending = _sending(before)
@@ -316,7 +334,7 @@ def _progress_behind(schedule: Schedule, count: int) -> Mapping[str, object]:
     return {
         "fired": schedule.progress.fired + count, "last_tick_ms": last,
         "last_id": schedule.message_id(last), "last_topic": sending.template.topic,
-        "last_key": sending.template.key,
+        "last_key": sending.template.key, "last_place": None,
     }  # fmt: skip
 
 

@@ -86,6 +86,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
         held: ticks that wait until the message before them is settled.
         sending: those that are being published.
         last_tick_ms, last_id, last_topic, last_key: the last tick that fired, and its message.
+        last_place: the slot and offset of that, in a stream, where `overlap` has to look it up.
         fired, missed, skipped, dropped: how many ticks, since it was first put.
         failures: how often in a row its topic has refused the message.
         error: why, the last time.
@@ -98,6 +99,7 @@ class Progress(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     last_id: str | None = None
     last_topic: str | None = None
     last_key: str | None = None
+    last_place: tuple[int, int] | None = None
     fired: int = 0
     missed: int = 0
     skipped: int = 0

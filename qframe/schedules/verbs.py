@@ -98,7 +98,8 @@ class Schedules:
                 - `catch_up`: which ticks fire that nobody looked at for a minute or more: "none",
                   the "latest", or "all"; and `window`, how old they may be.
                 - `overlap`: what a tick does while the message before is not settled: "allow",
-                  "skip", "queue_one" or "queue_all". A stream's messages allow it.
+                  "skip", "queue_one" or "queue_all". A message is settled once each group that
+                  there is has settled it.
                 - `jitter`: ticks fire later by less than this, always by the same.
                 - `start`, `end`: no tick comes before the one, nor at the other or later.
                 - `exclude`: dates, ranges of dates and cron texts whose ticks are left out.
@@ -319,13 +320,6 @@ class Schedules:
             name, when, found.name, now_ms=now_ms, max_body=self._max_body, declared=declared,
             **options,
         )  # fmt: skip
-        overlap = schedule.rules.overlap
-        if found.kind is Kind.STREAM and overlap != "allow":
-            raise BadOption(
-                "overlap", overlap, f"topic {found.name!r} is a stream, whose messages cannot be "
-                "looked up for as long as they wait",
-                'use overlap="allow", or a topic of kind="ordered"',
-            )  # fmt: skip
         if schedule.template.key is None and found.kind is Kind.ORDERED:
             template = msgspec.structs.replace(schedule.template, key=schedule.name)
             schedule = msgspec.structs.replace(schedule, template=template)

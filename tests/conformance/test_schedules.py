@@ -13,8 +13,10 @@ from qframe.events import Events
 from qframe.producing.catalog import TopicCatalog
 from qframe.producing.producer import Producer
 from qframe.schedules.leader import Leader
+from qframe.schedules.record import Progress
 from qframe.schedules.records import TOPIC, ScheduleRecords
 from qframe.schedules.verbs import Schedules
+from qframe.stores.doubling import Doubling
 from qframe.testing.ownership import SoleOwner
 
 
@@ -79,3 +81,77 @@ def test_each_tick_fires_once_whoever_leads(bench: Bench, kind: Any) -> None:
     found = bench.got(topic, limit=20)
     assert len({each.id for each in found}) == len(found)
     assert count <= bench.total(topic).published == len(found)
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered", "delay"])
+def test_a_tick_waits_until_each_group_has_settled_the_message_before(
+    bench: Bench, kind: Any
+) -> None:
+    schedules, _, leader = parts(bench)
+    topic = bench.topic(kind, "g", "h", slots=2)
+    schedules.put("fast", "every 1s", topic=topic, key="k", overlap="skip")
+
+    def ticks() -> Progress:
+        bench.advance(1100)
+        lead(leader)
+        found = schedules.get("fast")
+        assert found is not None
+        return found.progress
+
+    assert ticks().fired == 1
+    [mine], [other] = bench.got(topic, "g"), bench.got(topic, "h")
+    place = ticks().last_place
+    assert place == ((mine.slot, mine.seq) if kind == "stream" else None)
+    bench.ack(topic, mine)
+    assert ticks().fired == 1
+    bench.kill(topic, other, group="h")
+    progress = ticks()
+    assert progress.fired == 2
+    assert progress.skipped >= 2
+    assert len(bench.got(topic, "g")) == len(bench.got(topic, "h")) == 1
+
+
+@pytest.mark.parametrize("state", ["waiting", "parked", "late", "moved"])
+def test_a_streams_message_is_not_settled_while_a_group_is_to_handle_it_again(
+    bench: Bench, state: str
+) -> None:
+    schedules, _, leader = parts(bench)
+    topic = bench.topic("stream", slots=2)
+    bench.store.subscribe(topic, "g", max_parked=10 if state == "parked" else 0)
+    bench.take(topic)
+    schedules.put("fast", "every 1s", topic=topic, key="k", overlap="queue_one")
+    bench.advance(1100)
+    lead(leader)
+    [mine] = bench.got(topic)
+    if state in ("waiting", "parked"):
+        bench.retry(topic, mine, delay_ms=60_000)
+    else:
+        bench.ack(topic, mine)
+    if state == "late":
+        bench.store.subscribe(topic, "h", "earliest")
+    elif state == "moved":
+        bench.store.seek(topic, "g", dict.fromkeys(topic.all_slots, 0))
+    bench.advance(1100)
+    lead(leader)
+    found = schedules.get("fast")
+    assert found is not None
+    assert (found.progress.fired, len(found.progress.held)) == (1, 1)
+
+
+def test_after_its_slots_were_doubled_a_streams_message_is_found_by_its_id(bench: Bench) -> None:
+    schedules, _, leader = parts(bench)
+    topic = bench.topic("stream", "g", slots=2)
+    schedules.put("fast", "every 1s", topic=topic, key="k", overlap="skip")
+    bench.advance(1100)
+    lead(leader)
+    doubling = Doubling(bench.store, topic.name, owned=lambda *_: (), pause=lambda _: None)
+    topic = doubling.finish(doubling.begin(4))
+    bench.take(topic)
+    for settled in (False, True):
+        if settled:
+            bench.ack(topic, *bench.got(topic))
+        bench.advance(1100)
+        lead(parts(bench)[2])
+        found = schedules.get("fast")
+        assert found is not None
+        assert found.progress.fired == 1 + settled

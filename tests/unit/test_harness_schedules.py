@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from qframe import BadOption, Message, QFrame, Topic, UnknownTopic
+from qframe import BadOption, Message, NeedRetry, QFrame, Topic, UnknownTopic
 from qframe.testing import Harness
 
 REPORTS = Topic("reports", kind="ordered")
@@ -75,6 +75,23 @@ def test_a_worker_that_is_lost_is_followed_by_one_that_makes_up() -> None:
         harness.assert_all_done()
     assert len(set(handled)) == 60
     assert len(handled) == 63
+
+
+def test_a_stream_whose_message_waits_for_days_passes_ticks_over() -> None:
+    log, handled = Topic("log", kind="stream"), []
+    app = QFrame(store="model://")
+
+    @app.cron("@daily", topic=log, key="k", overlap="skip")
+    @app.consumer(log, "g")
+    def report(message: Message) -> None:
+        if message.attempt == 1 and not handled:
+            raise NeedRetry(delay=60 * 3600)
+        handled.append(message.headers["tick"][8:10])
+
+    with Harness(app, now=datetime(2026, 3, 26, 12, tzinfo=UTC)) as harness:
+        harness.advance(days=4)  # its topic remembers an id for an hour
+        assert handled == ["27", "30"]
+        assert app.schedules.get("report").progress.skipped == 2  # type: ignore[union-attr]
 
 
 def test_what_is_put_at_run_time_ticks_if_the_app_leads() -> None:

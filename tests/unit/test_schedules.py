@@ -302,7 +302,6 @@ def test_a_record_that_cannot_be_read_harms_itself_alone(scene: Scene) -> None:
         {"catch_up": "some"}, {"overlap": "queue"}, {"window": "1s"}, {"jitter": "2d"},
         {"body": b"raw"}, {"key": ""}, {"headers": {"qf-x": "y"}}, {"note": "x" * 1001},
         {"when": "61 * * * *"}, {"name": "a/b"}, {"end": 5}, {"priority": "high"},
-        {"topic": Topic("log", kind="stream"), "overlap": "skip"},
     ],
 )  # fmt: skip
 def test_what_makes_no_sense_is_refused_when_it_is_put(scene: Scene, wrong: dict[str, Any]) -> None:

@@ -292,8 +292,8 @@ def _spans(redis: Redis, keys: SlotKeys) -> dict[int, LogSpan]:
         ]
     )
     found = {}
-    for slot in slots:
-        first, head, entries = replies[3 * slot : 3 * slot + 3]
+    for number, slot in enumerate(slots):
+        first, head, entries = replies[3 * number : 3 * number + 3]
         since_ms = None
         for _, fields in entries:
             named = dict(zip(fields[::2], fields[1::2], strict=False))
