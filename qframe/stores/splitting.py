@@ -6,7 +6,7 @@ import secrets
 from bisect import bisect_left
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import suppress
-from typing import Final
+from typing import Final, TypeVar
 from zlib import crc32
 
 import msgspec
@@ -24,6 +24,8 @@ _PAGE: Final = 1000
 _CLOSE_BEHIND: Final = 500
 _LOOK_EVERY_S: Final = 0.02
 _OF_GROUPS: Final = ("heads", "behind", "dead")
+
+T = TypeVar("T")
 
 Owned = Callable[[Topic, str], Collection[int]]
 Pause = Callable[[float], object]
@@ -69,7 +71,7 @@ class Splitting:
         since_ms = store.now_ms(topic) + topic.dedupe_window_ms
         self._copy_marks(0)
         if not topic.has_subjects:
-            self._first = self._read_to = store.offsets_at(topic, 0)[self.slot]
+            self._first = self._read_to = self._own(store.offsets_at(topic, 0))
             while self._copy_log() >= _CLOSE_BEHIND:
                 pass
         self._wait_until_unowned()
@@ -115,6 +117,12 @@ class Splitting:
             while not self._store.discard(self._topic, half):
                 self._keep_lease()
             self._store.open_slot(self._topic, half, self.slot, self._token)
+
+    def _own(self, of_slots: Mapping[int, T]) -> T:
+        """What is told of the slot, unless another has split it: this one was thought dead."""
+        if self.slot not in of_slots:
+            raise SlotsClosed(self._store.url, self._topic.name)
+        return of_slots[self.slot]
 
     def _keep_lease(self) -> None:
         self._topic = self._renew(self._topic)
@@ -259,10 +267,7 @@ class Splitting:
                     counts[half][number > 1] += len(some)
                     if part == "heads":
                         halves |= dict.fromkeys((each.subject or "" for each in some), half)
-        places = self._store.positions(self._topic, group)
-        found = next((one for one in places if one.slot == self.slot), None)
-        if found is None:  # another has split it meanwhile: this one was thought dead
-            raise SlotsClosed(self._store.url, self._topic.name)
+        found = self._own({one.slot: one for one in self._store.positions(self._topic, group)})
         acked, cancelled = found.acked, found.cancelled
         positions = []
         for half, (waiting, dead) in counts.items():

@@ -400,6 +400,27 @@ def begin_anew(store: Store, topic: Topic) -> None:
             store.open_slot(latest, half, slot, "thought dead")
 
 
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_whoever_was_thought_dead_is_refused_at_any_call_after_another_has_finished(
+    bench: Bench, kind: str
+) -> None:
+    for calls in range(3, 16):
+        topic = filled(bench, kind)
+
+        def finish() -> None:
+            bench.advance(31_000)  # its lease
+            other = doubling(bench, topic)  # noqa: B023 - called at once
+            other.finish(other.go_on())
+
+        one = doubling(bench, topic, Dying(bench.store, calls, finish))
+        with pytest.raises((GrowthTaken, SlotsClosed)):
+            one.finish(one.begin(4))
+        [found] = bench.store.latest([topic])
+        assert found is not None
+        assert found.slots == 4
+        assert bench.store.verify(found) == []
+
+
 def test_a_slot_that_is_discarded_in_part_takes_nothing_of_whoever_has_opened_it(
     bench: Bench,
 ) -> None:

@@ -77,6 +77,18 @@ class Line:
         return ends(self.told)
 
 
+def test_what_goes_back_with_another_is_gone_before_the_store_is_told_of_that() -> None:
+    """Its lease ends with what is told: by then no renewal may take it for lost."""
+    line = Line()
+    first, behind = parked("k", 1), parked("k", 2)
+    line.offer(first, behind)
+    told: list[object] = []
+    line.order._put, line.order._gone = told.append, told.append
+    retried = Disposition(first, Verdict.RETRY)
+    line.order.end(retried)
+    assert told == [[behind], retried]
+
+
 @pytest.mark.promise(3)
 @pytest.mark.parametrize("verdict", [Verdict.RETRY, Verdict.RELEASE])
 def test_what_waits_behind_one_that_comes_back_is_given_back_after_it(verdict: Verdict) -> None:

@@ -282,3 +282,34 @@ def test_what_was_settled_first_is_not_told_as_lost_by_a_renewal_during_its_hand
     app.close()
     assert cancelled == [False]
     assert "delivery.cancelled" not in told
+
+
+class Waits:
+    """What a renewal waits with, and how long; it is over after so many times."""
+
+    def __init__(self, times: int, before: Callable[[int], None]) -> None:
+        self.waited_s: list[float] = []
+        self._times = times
+        self._before = before
+
+    def wait(self, seconds: float) -> bool:
+        self.waited_s.append(seconds)
+        self._before(len(self.waited_s))
+        return len(self.waited_s) > self._times
+
+
+@pytest.mark.parametrize("part", [False, True])
+def test_a_round_that_was_not_answered_whole_is_made_anew_sooner(part: bool) -> None:
+    keeper, lost = Keeper(), []
+    renewal = renewal_of(keeper, VirtualClock(), lost)
+    renewal._in_flight.add([delivery(1)])
+
+    def breaks(number: int) -> None:
+        is_away = number in (2, 3)
+        keeper.away, keeper.slots_away = is_away and not part, {0} if is_away and part else set()
+
+    waits: Any = Waits(4, breaks)
+    renewal._awake = waits
+    renewal.run()
+    assert waits.waited_s == [0.1, 0.1, 0.025, 0.025, 0.1]
+    assert lost == []

@@ -12,6 +12,7 @@ from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.message import Delivery
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.flow.in_flight import InFlight
+from qframe.runtime.renewing import renewed_in_s
 from qframe.service import Service
 from qframe.stores.base import Pulling
 from qframe.stores.types import NO_EPOCH, LeaseRef, RenewResult
@@ -26,7 +27,7 @@ class _LeaseKey(NamedTuple):
 
 
 class LeaseRenewer(Service):
-    """Renews every third of a lease; a delivery that cannot be renewed in time is lost.
+    """Renews in time, as `renewing` has it; a delivery that cannot be renewed is lost.
 
     A lease is counted from when its renewal was sent, never from when the reply came, so that it
     expires here before it expires in the store.
@@ -70,6 +71,7 @@ class LeaseRenewer(Service):
         self._steps = StepTimer(context.clock)
         self.busy_s: Callable[[], float] = self._steps.busy_s
         self._awake = threading.Event()
+        self._was_answered = True
         self._kept_until_s: dict[Delivery, float] = {}
         self._extended_until_s: dict[_LeaseKey, float] = {}
 
@@ -78,8 +80,9 @@ class LeaseRenewer(Service):
         self._awake.set()
 
     def run(self) -> None:
-        """A round every third of a lease."""
-        while not self._awake.wait(self._lease_ms / 3000):
+        """A round whenever one is due."""
+        while not self._awake.wait(renewed_in_s(self._lease_ms, was_answered=self._was_answered)):
+            self._was_answered = True
             self.renew_all()
             self._steps.rest()
 
@@ -135,6 +138,8 @@ class LeaseRenewer(Service):
         except StoreUnavailable as error:
             renewed = RenewResult(unreachable=list(holds))
             self._context.unavailable(self.name, error)
+        if renewed.unreachable:
+            self._was_answered = False
         away = [one for hold in renewed.unreachable for one in holds.pop(hold)]
         lost = [one for hold in renewed.gone for one in holds.pop(hold)]
         if lost:

@@ -56,7 +56,7 @@ class KeyOrder:
             return
         with self._guard:
             deliveries, refused = self._parked.sort(deliveries)
-            self._put_releases(refused)
+            self._put_back(refused)
             through = self._lanes.offer(deliveries)
         hand_on(through)
 
@@ -89,8 +89,7 @@ class KeyOrder:
                     self._gone(self._lanes.drop(one))
                 elif self._parked is not None and self._parked.is_held(one):
                     behind = self._park(self._parked, one)
-            self._put(disposition)
-            self._put_releases(behind, after=one)
+            self._put_back(behind, after=disposition)
         return ()
 
     def release(self, deliveries: list[Delivery]) -> Collection[Delivery]:
@@ -120,7 +119,7 @@ class KeyOrder:
             deliveries = deliveries + behind
         elif self._by_run:
             self._gone([other for one in deliveries for other in self._lanes.drop(one)])
-        self._put_releases(deliveries)
+        self._put_back(deliveries)
 
     def _park(self, parked: ParkedKeys, one: Delivery) -> list[Delivery]:
         """Parks a delivery's key; returns what waits behind it in its lane."""
@@ -128,9 +127,16 @@ class KeyOrder:
         parked.park([one, *behind])
         return behind
 
-    def _put_releases(self, deliveries: list[Delivery], after: Delivery | None = None) -> None:
+    def _put_back(self, deliveries: list[Delivery], after: Disposition | None = None) -> None:
+        """Gives deliveries back, behind one that ends in its own way.
+
+        What the store takes back by itself is gone first: its lease ends with what is put.
+        """
+        dispositions: list[Disposition] = []
         if deliveries:
-            dispositions, implied = releases(deliveries, after)
+            dispositions, implied = releases(deliveries, after.delivery if after else None)
             self._gone(implied)
-            for disposition in dispositions:
-                self._put(disposition)
+        if after is not None:
+            self._put(after)
+        for disposition in dispositions:
+            self._put(disposition)

@@ -11,20 +11,21 @@ from qframe.clock import Clock
 from qframe.errors import CheckerUnavailable
 from qframe.events import Events
 from qframe.idempotency.base import Checker, Claim, Scope
+from qframe.runtime.renewing import renewed_in_s
 from qframe.service import Service
 
 STEP: Final = 500
 
 
 class ClaimRenewal(Service):
-    """Renews every third of a lease the claims that messages hold; releases those given up.
+    """Renews the claims that messages hold; releases those given up.
 
     Args:
         checker: whose claims.
         scope: the consumer's.
         lease_ms: the length of a lease.
         events: told of claims that have passed.
-        clock: for the thirds.
+        clock: for when they are renewed.
         on_failure: called when it ends by an error.
     """
 
@@ -88,9 +89,8 @@ class ClaimRenewal(Service):
         self._awake.set()
 
     def run(self) -> None:
-        """A round every third of a lease; a last one releases what is left."""
-        third_s = self._lease_ms / 3000
-        due_s = self._clock.monotonic_s() + third_s
+        """A round whenever one is due; a last one releases what is left."""
+        due_s = self._clock.monotonic_s() + renewed_in_s(self._lease_ms, was_answered=True)
         while True:
             self._awake.wait(max(0.0, due_s - self._clock.monotonic_s()))
             self._awake.clear()
@@ -99,11 +99,13 @@ class ClaimRenewal(Service):
             if is_last:
                 return
             if self._clock.monotonic_s() >= due_s:
-                due_s = self._clock.monotonic_s() + third_s
+                started_s = self._clock.monotonic_s()
                 with self._claims_guard:
                     claims = list(self._claims)
+                was_answered = True
                 for start in range(0, len(claims), STEP):
-                    self._renew(claims[start : start + STEP])
+                    was_answered &= self._renew(claims[start : start + STEP])
+                due_s = started_s + renewed_in_s(self._lease_ms, was_answered=was_answered)
 
     def release_let_go(self) -> None:
         """Releases what was let go, or marks it, where its effect has happened.
@@ -121,11 +123,15 @@ class ClaimRenewal(Service):
             for start in range(0, len(others), STEP):
                 self._checker.release_many(self._scope, others[start : start + STEP])
 
-    def _renew(self, claims: list[Claim]) -> None:
+    def _renew(self, claims: list[Claim]) -> bool:
+        """Renews claims; returns whether the checker has answered.
+
+        One that passes meanwhile is noticed at its end.
+        """
         try:
             renewed: Any = self._checker.renew_many(self._scope, claims, self._lease_ms)
         except CheckerUnavailable:
-            return  # two more rounds fit into a lease; a claim that passes is noticed at its end
+            return False
         with self._claims_guard:
             passed = [
                 claim for claim, kept in zip(claims, renewed, strict=True)
@@ -137,3 +143,4 @@ class ClaimRenewal(Service):
                 "effect.passed", topic=self._scope.topic, group=self._scope.group,
                 count=len(passed),
             )  # fmt: skip
+        return True
