@@ -4,7 +4,7 @@ Its wings, each of which imports only wings above it here, and says in its docst
 there:
 
     context   the facts that all parts of one consumer share
-    renewing  when leases and claims are renewed
+    renewal   when leases and claims are renewed
     handler   how a handler is called, and how its return or its error is read
     flow      how much may be pulled, and whether a handler may begin
     order     which delivery may go next

@@ -119,7 +119,7 @@ class Splitting:
             self._store.open_slot(self._topic, half, self.slot, self._token)
 
     def _own(self, of_slots: Mapping[int, T]) -> T:
-        """What is told of the slot, unless another has split it: this one was thought dead."""
+        """Returns what is told of the slot; refuses if another has split it meanwhile."""
         if self.slot not in of_slots:
             raise SlotsClosed(self._store.url, self._topic.name)
         return of_slots[self.slot]

@@ -110,6 +110,13 @@ RUNTIME: Final = [
     ),
     # Leases.
     Mutant(
+        "a renewal that was not answered is made anew after a third of a lease",
+        "runtime/feed/lease_renewer.py",
+        "            self._was_answered = False\n",
+        "            pass\n",
+        RENEWER,
+    ),
+    Mutant(
         "leases that are gone are not lost",
         "runtime/feed/lease_renewer.py",
         "        lost = [one for hold in renewed.gone for one in holds.pop(hold)]\n",
@@ -272,6 +279,15 @@ RUNTIME: Final = [
         "runtime/order/key_order.py",
         "                    behind = self._park(self._parked, one)\n",
         "                    self._parked.park(one)\n",
+        UNIT + "test_keep_order.py",
+    ),
+    Mutant(
+        "what goes back with a retry is held still when the store is told of that",
+        "runtime/order/key_order.py",
+        "            self._gone(implied)\n"
+        "        if after is not None:\n            self._put(after)\n",
+        "        if after is not None:\n            self._put(after)\n"
+        "        if deliveries:\n            self._gone(implied)\n",
         UNIT + "test_keep_order.py",
     ),
     Mutant(

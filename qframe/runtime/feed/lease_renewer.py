@@ -12,7 +12,7 @@ from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.message import Delivery
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.flow.in_flight import InFlight
-from qframe.runtime.renewing import renewed_in_s
+from qframe.runtime.renewal import renewed_in_s
 from qframe.service import Service
 from qframe.stores.base import Pulling
 from qframe.stores.types import NO_EPOCH, LeaseRef, RenewResult
@@ -27,7 +27,7 @@ class _LeaseKey(NamedTuple):
 
 
 class LeaseRenewer(Service):
-    """Renews in time, as `renewing` has it; a delivery that cannot be renewed is lost.
+    """Renews in time, as `renewal` has it; a delivery that cannot be renewed is lost.
 
     A lease is counted from when its renewal was sent, never from when the reply came, so that it
     expires here before it expires in the store.

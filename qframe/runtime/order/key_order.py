@@ -130,7 +130,7 @@ class KeyOrder:
     def _put_back(self, deliveries: list[Delivery], after: Disposition | None = None) -> None:
         """Gives deliveries back, behind one that ends in its own way.
 
-        What the store takes back by itself is gone first: its lease ends with what is put.
+        First that is gone which the store takes back by itself: its lease ends with what is put.
         """
         dispositions: list[Disposition] = []
         if deliveries:

@@ -11,7 +11,7 @@ from qframe.clock import Clock
 from qframe.errors import CheckerUnavailable
 from qframe.events import Events
 from qframe.idempotency.base import Checker, Claim, Scope
-from qframe.runtime.renewing import renewed_in_s
+from qframe.runtime.renewal import renewed_in_s
 from qframe.service import Service
 
 STEP: Final = 500
