@@ -10,10 +10,8 @@ from __future__ import annotations
 from typing import Final
 
 KEPT: Final = {
-    630: "who stops leaves a pull in doubt",
     6605: "what was settled first is told as lost where its handler ends in a renewal",
     1392: "a slot whose split is begun anew keeps no order",
-    4031551: "a member ends that claims the only slot while it begins to be split",
     6000548: "a slot stands again under a receipt by which it may have been answered",
     6002146: "a bell for others has a loop sleep on beside what it is to revoke",
     6002371: "a mover goes on in a slot whose copies another has discarded",
