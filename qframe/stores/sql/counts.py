@@ -115,12 +115,16 @@ _FIRST_OF_RANK: Final = Statement(
 )
 
 _JOINED: Final = Statement(
-    select(log.c.joined_at)
-    .where(log.c.slot == bindparam("at"), log.c.seq >= bindparam("start"))
-    .order_by(log.c.seq)
-    .limit(1),
-    "at start",
-)
+    select(
+        cursors.c.cursor,
+        select(log.c.joined_at)
+        .where(log.c.slot == cursors.c.cursor - bindparam("ahead"), log.c.seq >= cursors.c.read)
+        .order_by(log.c.seq)
+        .limit(1)
+        .scalar_subquery(),
+    ).where(cursors.c.cursor >= bindparam("first"), cursors.c.cursor < bindparam("end")),
+    "ahead first end",
+)  # fmt: skip
 
 _SLOTS: Final = Statement(
     select(
@@ -287,9 +291,12 @@ def without_heads(
             one.todo = head - cursor.read
             settled = ranges.count(ranges.load(cursor.settled))
             one.doing = cursor.read - cursor.floor - settled
-            if one.todo:
-                rows = transaction.rows(_JOINED, (at, cursor.read))
-                _wait_since(one, [joined_ms for (joined_ms,) in rows])
+    if any(one.todo for one in found.values()) and not ref.topic.has_subjects:
+        zero = ref.cursor_number(number, 0)
+        for at, joined_ms in transaction.rows(_JOINED, (zero - first, *span)):
+            slot = at - zero
+            if slot in found and found[slot].todo:
+                _wait_since(found[slot], [joined_ms])
     return found
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Final
 
-from sqlalchemy import bindparam, delete, func, select
+from sqlalchemy import bindparam, delete, exists, func, select
 from typing_extensions import override
 
 from qframe.drivers.sql import Statement, Transaction
@@ -104,6 +104,15 @@ _EPOCH: Final = Statement(
     cursors.update().where(cursors.c.cursor == bindparam("at")).values(epoch=bindparam("e")),
     "e at",
 )
+_WITH_DOING: Final = Statement(
+    select(cursors.c.cursor).where(
+        cursors.c.cursor >= bindparam("first"), cursors.c.cursor < bindparam("end"),
+        exists().where(
+            subjects.c.cursor == cursors.c.cursor, subjects.c.state == HeadState.DOING
+        ),
+    ),
+    "first end",
+)  # fmt: skip
 _DOING: Final = Statement(
     select(subjects)
     .where(subjects.c.cursor == bindparam("at"), subjects.c.state == HeadState.DOING)
@@ -342,27 +351,40 @@ def take(
     """Takes slots under epochs that are not below theirs; what is in doing there comes back."""
     known = lock_group_cursors(transaction, ref, group, wanted)
     now_ms = transaction.now_ms()
-    taken = []
+    taken, anew = [], []
     for slot, epoch in wanted.items():
         cursor = known[slot]
         if epoch < cursor.epoch or cursor.is_closed:
             continue
         taken.append(slot)
-        if epoch == cursor.epoch:
-            continue
-        before = cursor.row()
-        own(transaction, ref, cursor, epoch, now_ms)
-        if cursor.row() != before:
-            transaction.run(SET_CURSOR, cursor.row())
+        if epoch > cursor.epoch:
+            anew.append((cursor, epoch))
+    before = [cursor.row() for cursor, _ in anew]
+    own(transaction, ref, anew, now_ms)
+    after = [cursor.row() for cursor, _ in anew]
+    transaction.run_many(
+        SET_CURSOR, [row for row, old in zip(after, before, strict=True) if row != old]
+    )
     notify_messages(transaction, ref, taken)
     return taken
 
 
 def own(
-    transaction: Transaction, ref: TopicRef, cursor: CursorRow, epoch: str, now_ms: int
+    transaction: Transaction, ref: TopicRef, anew: Sequence[tuple[CursorRow, str]], now_ms: int
 ) -> None:
-    """Begins an epoch of a slot: what is in doing comes back. The cursor is changed, not saved."""
-    transaction.run(_EPOCH, (epoch, cursor.cursor))
-    rows = transaction.rows(_DOING, (cursor.cursor,))
-    lose_doing(transaction, ref, cursor, [HeadRow(*row) for row in rows], now_ms)
-    window.lose(transaction, ref, cursor, now_ms)
+    """Begins epochs of slots of a group: what is in doing there comes back.
+
+    The cursors are changed, not saved.
+    """
+    if not anew:
+        return
+    transaction.run_many(_EPOCH, [(epoch, cursor.cursor) for cursor, epoch in anew])
+    numbers = [cursor.cursor for cursor, _ in anew]
+    with_doing = {
+        number for (number,) in transaction.rows(_WITH_DOING, (min(numbers), max(numbers) + 1))
+    }
+    for cursor, _ in anew:
+        if cursor.cursor in with_doing:
+            rows = transaction.rows(_DOING, (cursor.cursor,))
+            lose_doing(transaction, ref, cursor, [HeadRow(*row) for row in rows], now_ms)
+        window.lose(transaction, ref, cursor, now_ms)

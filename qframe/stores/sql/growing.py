@@ -187,7 +187,7 @@ def close_slot(transaction: Transaction, ref: TopicRef, slot: int) -> None:
     now_ms = transaction.now_ms()
     for at, cursor in lock_cursors(transaction, names).items():
         if names[at] != UNCLAIMED:  # which nobody owns
-            own(transaction, ref, cursor, f"{int(cursor.epoch, 16) + 1:016x}", now_ms)
+            own(transaction, ref, [(cursor, f"{int(cursor.epoch, 16) + 1:016x}")], now_ms)
         cursor.lease_until = CLOSED
         transaction.run(SET_CURSOR, cursor.row())
     notify_messages(transaction, ref, [slot])
