@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import argparse
-import gc
 import resource
 import sys
 import time
@@ -18,7 +17,6 @@ from simulation.shrink import failure_of, shrunk
 from simulation.threads import simulated
 from simulation.world import World
 
-COLLECT_EVERY = 20
 HANGS_S = 60
 
 
@@ -85,8 +83,6 @@ def _many(seeds: Iterator[int], seconds: float, *, whole: bool, stop: bool) -> i
             _explain(plan, error, whole=whole)
             if stop:
                 break
-        if runs % COLLECT_EVERY == 0:
-            gc.collect()
         if time.process_time() - started >= seconds:
             break
     took_s = time.process_time() - started

@@ -47,6 +47,7 @@ class Process:
         self.frozen_until = 0.0
         self.jumped_ms = 0
         self.tasks: list[Task] = []
+        scheduler.processes.append(self)
         # Thousands of looks at it in a run: so it looks nothing up but the time.
         self.monotonic_s: Callable[[], float] = lambda: 1000.0 + scheduler.now * rate
 
@@ -100,6 +101,7 @@ class Scheduler:
         current: the task whose turn it is.
         steps: how many turns there were.
         failure: what has ended the run.
+        processes: all that there have been.
         left: how many locks are taken before the next turn ends.
     """
 
@@ -108,6 +110,7 @@ class Scheduler:
         self.steps = 0
         self.current: Task | None = None
         self.failure: BaseException | None = None
+        self.processes: list[Process] = []
         self.random = Random(f"{seed}/turns")
         self._draw = self.random.random
         self.hub = getcurrent()
@@ -268,6 +271,11 @@ class Scheduler:
                 task.greenlet.throw(GreenletExit)
                 self.current = None
         process.tasks.clear()
+
+    def end(self) -> None:
+        """Ends what stands still wherever: a greenlet that does is kept for ever, and all of it."""
+        for process in self.processes:
+            self.kill(process)
 
     def _push(self, at: float, what: Any, token: int, woken: bool) -> None:
         self._pushed += 1

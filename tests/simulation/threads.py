@@ -361,7 +361,7 @@ def simulated() -> Iterator[None]:
         setattr(sys.modules[name], attribute, instead)
     gc.collect()
     gc.freeze()
-    gc.disable()  # who runs many of them collects between two
+    gc.disable()  # `failure_of` collects behind each run
     try:
         yield
     finally:

@@ -94,12 +94,7 @@ class World:
             self._prepare()
             self.scheduler.run()
         finally:
-            for worker in self.workers:
-                if worker is not None:
-                    worker.kill()
-            self.scheduler.kill(self.machine)
-            if self.growth is not None:
-                self.growth.kill()
+            self.scheduler.end()
 
     @property
     def grown(self) -> Topic:
