@@ -143,6 +143,10 @@ class Ledger:
                 self.passed.add((group, message))
                 if self.plan.options.get("on_dead") and (group, message) not in self.mourned:
                     self._broken(f"{message} is dead for {group}, and `on_dead` was not called")
+            elif one.verdict is Verdict.RELEASE and self.plan.options.get("batch"):
+                # Its user has it still as it goes back. What has returned behind it goes as well.
+                behind = {(group, each) for each in self.order[self.key_of[message]]}
+                self.cut_short |= behind & self.succeeded - self.acked
 
     def may_be_taken_back(self, group: str) -> bool:
         """Whether the store may have taken back what was handed out, though nothing was lost.
