@@ -167,8 +167,8 @@ __all__ = [
     "pull",
 ]
 
-# These need SQLAlchemy or the client of Redis, whose import takes longer than that of all others:
-# each is loaded when it is first asked for, so that an app pays for its own store and no other.
+# These need SQLAlchemy, the client of Redis, or what only workers and operators use, whose import
+# takes longer than that of all others: each is loaded when it is first asked for.
 _LOADED_BY_USE: Final = {
     "Admin": "qframe.admin.admin",
     "DatabaseChecker": "qframe.idempotency.database",

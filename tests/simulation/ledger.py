@@ -145,7 +145,8 @@ class Ledger:
                     self._broken(f"{message} is dead for {group}, and `on_dead` was not called")
             elif one.verdict is Verdict.RELEASE and self.plan.options.get("batch"):
                 # Its user has it still as it goes back. What has returned behind it goes as well.
-                behind = {(group, each) for each in self.order[self.key_of[message]]}
+                line = self.order[self.key_of[message]]
+                behind = {(group, each) for each in line[line.index(message) + 1 :]}
                 self.cut_short |= behind & self.succeeded - self.acked
 
     def may_be_taken_back(self, group: str) -> bool:

@@ -12,7 +12,7 @@ from checking import engine_of, new_scope
 from eventually import eventually
 from late import Late, loses
 
-from qframe.clock import SYSTEM_CLOCK
+from qframe.clock import SYSTEM_CLOCK, VirtualClock
 from qframe.errors import CheckerUnavailable
 from qframe.events import Events
 from qframe.idempotency.base import Claim, State
@@ -158,3 +158,23 @@ def test_a_claim_of_whose_release_the_checker_cannot_be_told_is_kept_no_longer(
     assert one.state is None
     assert bench.claims._claims == set()
     assert bench.is_free("a") == (lost == "after")
+
+
+def test_claims_whose_renewal_was_not_answered_are_renewed_again_sooner(bench: Bench) -> None:
+    clock, waited_s, claims = VirtualClock(), [], bench.claims
+    claims._clock = clock
+    claims.keep(bench.claimed("a"))
+    bench.checker.before("renew_many", lambda: None, loses(AWAY), loses(AWAY))
+
+    def wait(seconds: float) -> None:
+        waited_s.append(round(seconds))
+        clock.advance(round(seconds * 1000))
+        if len(waited_s) == 6:
+            claims._stopping.set()
+
+    claims._awake = SimpleNamespace(  # type: ignore[assignment]
+        wait=wait, clear=lambda: None, set=lambda: None
+    )
+    claims.run()
+    third_s, twelfth_s = LEASE_MS / 3000, LEASE_MS / 12_000
+    assert waited_s == [third_s, third_s, twelfth_s, twelfth_s, third_s, third_s]
