@@ -25,8 +25,11 @@ class Bell(Protocol):
     address: str
     """Where replies to pulls that stand are sent; empty where no pull can stand."""
 
-    def late(self) -> list[LateReply] | None:
-        """The replies that came since this was asked; None where some may have been lost."""
+    def late(self) -> list[LateReply]:
+        """The replies that came since this was asked."""
+
+    def has_lost(self) -> bool:
+        """Whether replies may have been lost since this was asked, beside those that came."""
 
     def wait(self, timeout_s: float) -> bool:
         """Waits until something may have changed, at most so long; returns whether it may have."""

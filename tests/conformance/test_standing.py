@@ -27,7 +27,7 @@ class Owner:
         self.bell: Bell = bench.store.bell([topic])
         bench.hear_out(self.bell)
         self.bell.hints()
-        assert self.bell.late() is not None
+        assert not self.bell.has_lost()
         self.epochs = bench.store.epochs(topic, group)
 
     @property
@@ -45,9 +45,8 @@ class Owner:
     def heard(self) -> list[LateReply]:
         """What the bell brings at its next ring."""
         assert self.bell.wait(60)
-        late = self.bell.late()
-        assert late is not None
-        return late
+        assert not self.bell.has_lost()
+        return self.bell.late()
 
     def answer(self) -> Delivery:
         """The one delivery that it brings."""

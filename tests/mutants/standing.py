@@ -10,8 +10,18 @@ STANDING: Final = [
     Mutant(
         "nothing is revoked where replies may have been lost",
         "runtime/feed/pull_loop.py",
-        "        if late is None:\n            self._end_standing()\n",
+        "            if self._bell.has_lost():\n                self._end_standing()\n",
         "",
+        PULL,
+    ),
+    Mutant(
+        "what came before replies were lost is thrown away",
+        "runtime/feed/pull_loop.py",
+        "            for reply in late:\n                self._take_reply(reply)\n"
+        "            if self._bell.has_lost():\n                self._end_standing()\n",
+        "            if self._bell.has_lost():\n                self._end_standing()\n"
+        "                return\n            for reply in late:\n"
+        "                self._take_reply(reply)\n",
         PULL,
     ),
     Mutant(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+from qframe.stores.redis.bell import FIRST_PAUSE_S, LONGEST_PAUSE_S
 from qframe.stores.types import LateReply
 from simulation.scheduler import Task
 
@@ -14,9 +15,10 @@ if TYPE_CHECKING:
 class SimulatedBell:
     """A bell on the other side of a connection; one task waits for it.
 
-    Replies come one after the other, as over one connection. One is lost where that breaks; where
-    pulls stand its worker notices: at once in a run whose attempts are exact, as a server's end
-    would have it, in a harsh one when it is found to be half open.
+    Replies come one after the other, as over one connection, which breaks with the first thing that
+    is lost, where pulls stand over it. Its worker notices: at once in a run whose attempts are
+    exact, as a server's end would have it, in a harsh one when it is found to be half open. Then it
+    tries to listen anew, after pauses that double, as the bell of Redis does.
     """
 
     def __init__(
@@ -32,7 +34,10 @@ class SimulatedBell:
         self._hints: set[int] | None = set()
         self._late: list[LateReply] = []
         self._last_s = 0.0
-        self._may_have_lost = False
+        self._has_lost = False
+        self._is_broken = False
+        self._is_listening = True
+        self._pause_s = FIRST_PAUSE_S
         bells.append(self)
 
     def rings(self, slots: frozenset[int] | None) -> None:
@@ -40,8 +45,7 @@ class SimulatedBell:
         connection = self._connection
         if self._process.dead:
             return
-        if connection.troubles and connection.loses_bells():
-            self._break()
+        if self._is_lost():
             return
         self._scheduler.arrives(connection.latency_s(), self._arrive, slots)
 
@@ -61,9 +65,10 @@ class SimulatedBell:
         connection, scheduler = self._connection, self._scheduler
         if self._process.dead:
             return connection.is_open_still()
-        if connection.troubles and connection.loses_bells():
+        if not self._is_listening:
+            return False
+        if self._is_lost():
             connection.log("store", "loses the reply to {}", self.address)
-            self._break()
             return True
         at = max(self._last_s, scheduler.now + connection.reply_in_s())
         self._last_s = at
@@ -74,23 +79,42 @@ class SimulatedBell:
         self._late.append(reply)
         return self._arrive(frozenset((reply.slot,)))
 
-    def _break(self) -> None:
-        """The connection has lost something, which is noticed where pulls stand over it."""
+    def _is_lost(self) -> bool:
+        """Whether what the store sends is lost, on the way or with the connection."""
+        connection = self._connection
+        if self._is_broken:
+            return True
+        if not (connection.troubles and connection.loses_bells()):
+            return False
         if self.address:
-            self._scheduler.arrives(self._connection.breaks_in_s(), self._break_off, None)
+            self._is_broken = True
+            self._scheduler.arrives(connection.breaks_in_s(), self._break_off, None)
+        return True
 
     def _break_off(self, _: object) -> Task | None:
-        self._may_have_lost = True
+        """The break is noticed; the store hears of it too."""
+        self._has_lost, self._is_listening = True, False
+        return self._listen_anew(None)
+
+    def _listen_anew(self, _: object) -> Task | None:
+        """Rings in either case, since something may have been missed."""
+        if self._connection.loses_bells():
+            self._scheduler.arrives(self._pause_s, self._listen_anew, None)
+            self._pause_s = min(LONGEST_PAUSE_S, self._pause_s * 2)
+        else:
+            self._is_broken, self._is_listening = False, True
+            self._pause_s = FIRST_PAUSE_S
         return self._arrive(None)
 
-    def late(self) -> list[LateReply] | None:
+    def late(self) -> list[LateReply]:
         late, self._late = self._late, []
         for reply in late:
             self._connection.pulled(self._connection.server.group_at(self.address), reply.delivery)
-        if self._may_have_lost:
-            self._may_have_lost = False
-            return None
         return late
+
+    def has_lost(self) -> bool:
+        has_lost, self._has_lost = self._has_lost, False
+        return has_lost
 
     def wait(self, timeout_s: float) -> bool:
         if not self._is_rung:

@@ -34,7 +34,8 @@ class Line:
         asked: the slots that each pull has asked, in order.
         slept: how long each wait was to be.
         rung: the slots for which the bell rings next; None for all of them.
-        replies: what it brings then; None where some was lost.
+        replies: what it brings then.
+        breaks: whether others may have been lost.
         standing: the receipts under which pulls stand, by slot.
         revoked: the slots and the receipt of each revocation.
     """
@@ -58,7 +59,8 @@ class Line:
         self.slept: list[float] = []
         self.rung: frozenset[int] | None = None
         self.address = address
-        self.replies: list[LateReply] | None = []
+        self.replies: list[LateReply] = []
+        self.breaks = False
         self.standing: dict[int, str] = {}
         self.revoked: list[tuple[list[int], str]] = []
         self.in_flight = InFlight(max_messages=room, max_bytes=101 * room, on_room=lambda: None)
@@ -120,7 +122,7 @@ class Line:
             max_attempts=9,
         ).deliveries  # fmt: skip
         rings(self)
-        if arrives and self.replies is not None:
+        if arrives:
             self.replies.append(LateReply(slot, epoch, receipt, one))
             rings(self, slot)
 
@@ -143,9 +145,13 @@ class Line:
         self._steps.pop(0)()
         return True
 
-    def late(self) -> list[LateReply] | None:
+    def late(self) -> list[LateReply]:
         replies, self.replies = self.replies, []
         return replies
+
+    def has_lost(self) -> bool:
+        has_lost, self.breaks = self.breaks, False
+        return has_lost
 
     def hints(self) -> frozenset[int] | None:
         hints, self.rung = self.rung, None

@@ -75,12 +75,46 @@ def test_where_replies_may_be_lost_all_that_stands_is_revoked_and_pulled(kind: s
 
     def breaks() -> None:
         line.answer(0, 1, arrives=False)
-        line.replies = None
+        line.breaks = True
 
     line.run(breaks, nothing)
     assert line.bodies == [1]
     assert line.got[0].attempt == 1
     assert line.revoked[0][0] == [0, 1]
+
+
+def test_what_came_before_replies_were_lost_is_taken_over_though_two_more_pulls_stood() -> None:
+    """Of a slot the last two places are known: the one before was not revoked (seed 8025482)."""
+    line = line_of("delay", slots=1)
+    late: list[LateReply] = []
+
+    def answered() -> None:
+        line.answer(0, 1)
+        late.extend(line.replies)
+        line.replies.clear()
+        line.rung = None
+
+    def comes_and_breaks() -> None:
+        line.replies.extend(late)
+        line.breaks = True
+
+    line.run(answered, nothing, comes_and_breaks, nothing)
+    assert [(int(one.body), one.attempt) for one in line.got] == [(1, 1)]
+
+
+def test_a_reply_that_came_before_others_were_lost_is_handled() -> None:
+    line = line_of("delay")
+    came: list[LateReply] = []
+
+    def breaks() -> None:
+        line.answer(0, 1)
+        line.answer(1, 2, arrives=False)
+        came.extend(line.replies)
+        line.breaks = True
+
+    line.run(breaks, line.settle, nothing)
+    assert [(int(one.body), one.attempt) for one in line.got] == [(1, 1), (2, 1)]
+    assert line.got[0].receipt == came[0].receipt
 
 
 def test_they_are_so_though_the_bell_has_rung_for_anothers_slot_meanwhile() -> None:
@@ -89,7 +123,7 @@ def test_they_are_so_though_the_bell_has_rung_for_anothers_slot_meanwhile() -> N
 
     def breaks() -> None:
         line.answer(0, 1, arrives=False)
-        line.replies = None
+        line.breaks = True
         rings(line, 7)
 
     line.run(breaks, lambda: rings(line, 7))
@@ -118,7 +152,6 @@ def test_a_reply_to_what_was_revoked_is_given_back_once_more() -> None:
         line.late_one = LateReply(0, FIRST, line.standing[0], None)  # type: ignore[attr-defined]
 
     def comes() -> None:
-        assert line.replies is not None
         line.replies.append(line.late_one)  # type: ignore[attr-defined]
         line.flow.resume()
 
@@ -136,13 +169,11 @@ def test_a_reply_that_comes_behind_those_to_the_next_pulls_is_given_back_and_pul
 
     def answered() -> None:
         line.answer(0, 1)
-        assert line.replies is not None
         late.extend(line.replies)
         line.replies.clear()
         line.rung = None
 
     def comes() -> None:
-        assert line.replies is not None
         line.replies.extend(late)
 
     line.run(answered, nothing, comes, nothing)
@@ -179,7 +210,6 @@ def test_a_reply_that_cannot_be_read_is_revoked_and_pulled() -> None:
 
     def garbled() -> None:
         line.answer(0, 1)
-        assert line.replies is not None
         line.replies = [one._replace(delivery=None) for one in line.replies]
 
     line.run(garbled, nothing, nothing)
@@ -215,12 +245,10 @@ def test_a_reply_of_a_stream_whose_slot_was_revoked_by_position_is_pulled_anew()
 
     def is_under_way(body: int) -> None:
         line.answer(0, body)
-        assert line.replies is not None
         late.extend(line.replies)
         line.replies.clear()
 
     def comes() -> None:
-        assert line.replies is not None
         line.replies.append(late.pop(0))
 
     def comes_while_there_is_no_room() -> None:

@@ -280,14 +280,15 @@ class PullLoop(Service):
         Before it asks their slots again it waits a moment: so their handlers have the interpreter
         first, and what comes next is asked for together.
         """
-        while late := self._bell.late():
+        while True:
+            late = self._bell.late()
             for reply in late:
                 self._take_reply(reply)
-            if not (self._standing and self._bell.wait(MOMENT_S)):
+            if self._bell.has_lost():
+                self._end_standing()
+            if not (late and self._standing and self._bell.wait(MOMENT_S)):
                 return
             self._planner.stirred(self._bell.hints())
-        if late is None:
-            self._end_standing()
 
     def _take_reply(self, reply: LateReply) -> None:
         """Takes over what a pull that stood was answered with, or gives it back.

@@ -25,8 +25,12 @@ class EventBell:
         self._slots: set[int | None] = set()
 
     def late(self) -> list[LateReply]:
-        """The replies that came since this was asked; none is ever lost."""
+        """The replies that came since this was asked."""
         return [self._late.popleft() for _ in range(len(self._late))]
+
+    def has_lost(self) -> bool:
+        """None is ever lost."""
+        return False
 
     def hear(self, reply: LateReply) -> None:
         """Brings a reply, and rings for its slot."""

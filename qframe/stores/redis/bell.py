@@ -89,13 +89,15 @@ class SubscribedBell:
         self._slots.clear()
         return slots
 
-    def late(self) -> list[LateReply] | None:
-        """The replies that came since this was asked; None where some may have been lost."""
+    def late(self) -> list[LateReply]:
+        """The replies that came since this was asked."""
         late, self._late = self._late, []
-        if self._may_have_lost:
-            self._may_have_lost = False
-            return None
         return late
+
+    def has_lost(self) -> bool:
+        """Whether replies may have been lost since this was asked, beside those that came."""
+        has_lost, self._may_have_lost = self._may_have_lost, False
+        return has_lost
 
     def ring(self) -> None:
         """Ends a wait now, or the next one if there is none."""

@@ -61,6 +61,10 @@ class NotifiedBell:
         """No pull stands in a database."""
         return []
 
+    def has_lost(self) -> bool:
+        """There are no replies."""
+        return False
+
     def wait(self, timeout_s: float) -> bool:
         """Waits until something may have changed, at most so long; returns whether it may have."""
         rung = self._rung.wait(timeout_s)
