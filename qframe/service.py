@@ -8,6 +8,10 @@ from collections.abc import Callable
 from typing import Protocol, runtime_checkable
 
 
+class Relieved(Exception):
+    """Raised in a thread of a service whose work another thread goes on with."""
+
+
 @runtime_checkable
 class ServiceLoop(Protocol):
     """A loop in a thread of its own that does one short step after the other."""
@@ -38,6 +42,7 @@ class Service(ABC):
         self._thread: threading.Thread | None = None
         self._guard = threading.Lock()
         self._stopping = threading.Event()
+        self._has_run = threading.Event()
 
     @abstractmethod
     def run(self) -> None:
@@ -54,15 +59,22 @@ class Service(ABC):
     @property
     def alive(self) -> bool:
         """Whether its thread runs."""
-        thread = self._thread
-        return thread is not None and thread.is_alive()
+        return self._thread is not None and not self._has_run.is_set()
 
     def start(self) -> None:
         """Starts the thread, unless it was started or stopped before."""
         with self._guard:
             if self._thread is None and not self._stopping.is_set():
-                self._thread = threading.Thread(target=self._main, name=self.name, daemon=True)
-                self._thread.start()
+                self._begin_thread()
+
+    def relieve(self) -> None:
+        """Has another thread begin with `run`; the present one is to raise `Relieved` there.
+
+        Raises:
+            RuntimeError: if the system has no more threads.
+        """
+        with self._guard:
+            self._begin_thread()
 
     def stop(self, timeout_s: float | None = None) -> bool:
         """Asks the part to stop and waits for it; returns whether its thread has ended."""
@@ -70,8 +82,7 @@ class Service(ABC):
         thread = self._thread
         if thread is None or thread is threading.current_thread():
             return True
-        thread.join(timeout_s)
-        return not thread.is_alive()
+        return self._has_run.wait(timeout_s)
 
     def ask_to_stop(self) -> None:
         """Asks the part to stop, and does not wait."""
@@ -85,11 +96,20 @@ class Service(ABC):
         """
         stopped = self._stopping.is_set()
         self._thread, self._guard, self._stopping = None, threading.Lock(), threading.Event()
+        self._has_run = threading.Event()
         if stopped:
             self._stopping.set()
+
+    def _begin_thread(self) -> None:
+        thread = threading.Thread(target=self._main, name=self.name, daemon=True)
+        thread.start()
+        self._thread = thread
 
     def _main(self) -> None:
         try:
             self.run()
+        except Relieved:
+            return
         except BaseException as error:  # last words: nobody else hears it
             self._on_failure(self.name, error)
+        self._has_run.set()

@@ -324,6 +324,7 @@ PLACES = (
 SELDOM = (
     ("qframe.runtime.flow.admission", "RAMPING_UP_SLEEP_S", 0.2),
     ("qframe.runtime.executors.thread_executor", "TICK_S", 0.1),
+    ("qframe.runtime.executors.thread_executor", "KEPT_S", 10.0),
     ("qframe.runtime.process.shutdown", "_LOOK_EVERY_S", 0.05),
     ("qframe.outbox.relay", "SOONEST_S", 0.1),
     ("qframe.outbox.relay", "SELDOM_S", 0.5),

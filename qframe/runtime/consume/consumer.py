@@ -22,7 +22,7 @@ from qframe.runtime.consume.manual_acks import ManualAcks
 from qframe.runtime.consume.mark_sender import MarkSender
 from qframe.runtime.consume.orders import order_of
 from qframe.runtime.context import ConsumerContext
-from qframe.runtime.executors.base import Executor
+from qframe.runtime.executors.base import Executor, KeepingExecutor
 from qframe.runtime.feed.lease_renewer import LeaseRenewer
 from qframe.runtime.feed.pull_loop import PullLoop
 from qframe.runtime.feed.settlement_sender import SettlementSender
@@ -163,8 +163,14 @@ class Consumer:
             finisher=self._finisher, marks=self.marks, clock=clock,
         )  # fmt: skip
         self.executor: Executor = make_executor(
-            ExecutorParts(f"qframe.pool.{self.topic}.{group}", engine, batches, time_limit, meter)
-        )
+            ExecutorParts(
+                f"qframe.pool.{self.topic}.{group}", engine, batches, time_limit, meter,
+                self.pull_loop.give_way,
+            )
+        )  # fmt: skip
+        self._keeping: KeepingExecutor | None = None
+        if isinstance(self.executor, KeepingExecutor):
+            self._keeping = self.executor
 
     # Starting and stopping: `shutdown` stops the parts in their order.
 
@@ -239,8 +245,20 @@ class Consumer:
 
     def _hand_on(self, deliveries: list[Delivery]) -> None:
         self.flow.prefetch(len(deliveries))
-        if deliveries:
-            self.executor.dispatch(self._finisher.attempts(deliveries))
+        if not deliveries:
+            return
+        attempts = self._finisher.attempts(deliveries)
+        if self._keeping is None or not self._keeping.keep(attempts):
+            self.executor.dispatch(attempts)
+
+    def has_kept(self) -> bool:
+        """Whether its executor has kept something for the thread that pulls."""
+        return self._keeping is not None and self._keeping.has_kept()
+
+    def handle_kept(self) -> None:
+        """Handles it."""
+        assert self._keeping is not None
+        self._keeping.handle_kept()
 
     def fenced(self, slots: list[int]) -> None:
         """Tells the membership that its epochs have passed."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import NamedTuple
 
 from qframe.runtime.consume.engine import Engine
@@ -19,6 +20,7 @@ class ExecutorParts(NamedTuple):
         batches: where a handler of batches gets them from.
         time_limit: how long a handler may run.
         meter: counts the handler's calls, if somebody wants to know.
+        give_way: has another thread go on with pulling, if the present one handles a message.
     """
 
     name: str
@@ -26,3 +28,4 @@ class ExecutorParts(NamedTuple):
     batches: Batches | None
     time_limit: TimeLimit
     meter: Meter | None
+    give_way: Callable[[], None]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple, Protocol, runtime_checkable
 
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
@@ -72,3 +72,20 @@ class Executor(Protocol):
 
     def cancel_all(self, timeout_s: float) -> None:
         """Cancels calls, as far as they can be, and waits until they have ended."""
+
+
+@runtime_checkable
+class KeepingExecutor(Protocol):
+    """An executor that may handle a message in the thread that has pulled it.
+
+    All is called by that thread.
+    """
+
+    def keep(self, attempts: list[Attempt]) -> bool:
+        """Keeps attempts for `handle_kept`; else they are to be dispatched."""
+
+    def has_kept(self) -> bool:
+        """Whether it has kept something."""
+
+    def handle_kept(self) -> None:
+        """Calls the handlers of what was kept."""

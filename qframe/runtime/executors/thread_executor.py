@@ -12,13 +12,14 @@ from queue import Empty, SimpleQueue
 from typing import Final, Protocol, TypeVar
 
 from qframe.clock import Clock
+from qframe.current import HOLDER
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
 from qframe.runtime.executors.worker_threads import WorkerThreads
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.meter import Meter
 from qframe.runtime.handler.time_limit import TimeLimit
-from qframe.tracebacks import running_in
+from qframe.tracebacks import frames_of_threads, running_in
 
 T = TypeVar("T")
 
@@ -27,6 +28,8 @@ RUN_S: Final = 0.002
 ASKED_RUN: Final = 8
 ASKED_RUN_S: Final = 0.016
 TICK_S: Final = 0.01
+KEPT_S: Final = 0.0005
+"""A handler that takes less on average may be called in the thread that pulls."""
 
 
 class RunWorker:
@@ -86,6 +89,11 @@ class ThreadExecutor:
 
     A thread that is too many ends between two runs.
 
+    Where nothing else is in hand and the handler is quick, one attempt is handled in the thread
+    that has pulled it, which saves the way to another. That counts as one of the threads: another
+    waits if there would be too many. If the handler does not return within 10 to 20 ms, another
+    thread goes on with pulling.
+
     Args:
         name: the threads' name, `qframe.pool.<topic>.<group>`.
         threads: how many call handlers at once.
@@ -95,6 +103,7 @@ class ThreadExecutor:
         on_failure: called when a thread ends by an error of qframe's own.
         meter: counts runs, if somebody wants to know.
         asks: whether a server is asked about each run, so that short ones cost more.
+        give_way: has another thread go on with pulling.
     """
 
     def __init__(
@@ -108,6 +117,7 @@ class ThreadExecutor:
         on_failure: Callable[[str, BaseException], None],
         meter: Meter | None = None,
         asks: bool = False,
+        give_way: Callable[[], None] = lambda: None,
     ) -> None:
         self._least_run, self._run_s = (ASKED_RUN, ASKED_RUN_S) if asks else (1, RUN_S)
         self._meter = meter
@@ -121,6 +131,14 @@ class ThreadExecutor:
         self._average_s: float | None = None
         self._awake = threading.Event()
         self._rests = False
+        self._may_keep = not asks
+        self._give_way = give_way
+        self._kept: RunWorker = RunWorker()
+        self._has_kept = False
+        self._keeper: int | None = None
+        self._places_guard = threading.Lock()
+        self._place_left = threading.Condition(self._places_guard)
+        self._taken = 0
         self._threads = WorkerThreads(
             name=name, size=threads, make_worker=RunWorker, serve=self._serve,
             wake_workers=self._wake_workers, monitor=self._monitor,
@@ -135,26 +153,30 @@ class ThreadExecutor:
     @property
     def busy(self) -> bool:
         """Whether a handler has an attempt in hand, or one waits for a thread or a pause."""
-        workers = self._threads.workers
-        return bool(self._paused) or not self._runs.empty() or any(one.works for one in workers)
+        if self._paused or self._kept.works or not self._runs.empty():
+            return True
+        return any(one.works for one in self._threads.workers)
 
     @property
     def longest_s(self) -> float:
         """How long the handler has run that runs for longest; what is quick counts as 0."""
-        stuck = [one for one in self._threads.workers if one.attempt and one.seen == one.handled]
+        stuck = [one for one in self._workers() if one.attempt and one.seen == one.handled]
         now_s = self._clock.monotonic_s()
         return max([now_s - one.since_s for one in stuck], default=0.0)
 
     def in_hand(self) -> list[Attempt]:
         """Attempts that handlers have in hand, or will have for sure."""
-        workers = self._threads.workers
+        workers = self._workers()
         return [one for worker in workers for one in (*worker.asked, *worker.being_handled)]
 
     def stacks(self) -> list[HandlerStack]:
         """The lines that each thread runs whose handler has an attempt in hand."""
+        frames = self._threads.frames()
+        if (frame := frames_of_threads().get(self._keeper or 0)) is not None:
+            frames.append((self._kept, frame))
         return [
             HandlerStack(id=attempt.id, lines=running_in(frame))
-            for worker, frame in self._threads.frames()
+            for worker, frame in frames
             if (attempt := worker.attempt) is not None
         ]
 
@@ -165,7 +187,10 @@ class ThreadExecutor:
     def stop(self, timeout_s: float | None = None) -> bool:
         """Ends all threads; what one that is stuck has done before is handed over."""
         ended = self._threads.stop(timeout_s)
-        for worker in self._threads.workers:
+        if self._keeper != threading.get_ident():
+            with self._places_guard:
+                ended = self._place_left.wait_for(lambda: not self._kept.works, timeout_s) and ended
+        for worker in self._workers():
             if done := _drain(worker.done):
                 self._work.complete(done)
         return ended
@@ -193,6 +218,45 @@ class ThreadExecutor:
         for start in range(0, len(attempts), length):
             put(attempts[start : start + length])
 
+    def keep(self, attempts: list[Attempt]) -> bool:
+        """Keeps an attempt for `handle_kept`, if it is the only one; called by who will call that.
+
+        Returns:
+            Whether it has; else it is to be dispatched.
+        """
+        average_s = self._average_s
+        is_quick = average_s is not None and average_s < KEPT_S
+        if not (is_quick and self._may_keep and len(attempts) == 1) or self.busy:
+            return False
+        with self._places_guard:
+            if self._threads.shrinking or self._taken >= self._threads.size:
+                return False
+            self._taken += 1
+            self._kept.works = True
+        self._kept.run.append(attempts[0])
+        self._has_kept = True
+        return True
+
+    def has_kept(self) -> bool:
+        """Whether the thread that pulls is to handle something."""
+        return self._has_kept
+
+    def handle_kept(self) -> None:
+        """Handles what was kept."""
+        worker, self._has_kept = self._kept, False
+        HOLDER.set(worker)
+        self._keeper = threading.get_ident()
+        if self._rests:
+            self._awake.set()
+        try:
+            self._work_off(worker)
+        finally:
+            with self._places_guard:
+                self._keeper = None
+                worker.works = False
+                self._taken -= 1
+                self._place_left.notify_all()
+
     def pause(self, attempt: Attempt, seconds: float) -> None:
         """Hands an attempt to the threads again after a pause."""
         with self._paused_guard:
@@ -211,7 +275,7 @@ class ThreadExecutor:
                     ends += 1
                 else:
                     attempts += run
-        for worker in self._threads.workers:
+        for worker in self._workers():
             attempts += _drain(worker.run)
         if others := [attempt for attempt in attempts if not wanted(attempt.delivery)]:
             self.dispatch(others)
@@ -224,6 +288,9 @@ class ThreadExecutor:
             # What is sorted is a heap.
             self._paused = [each for each in paused if not wanted(each[2].delivery)]
         return attempts
+
+    def _workers(self) -> list[RunWorker]:
+        return [*self._threads.workers, self._kept]
 
     def _wake_workers(self, threads: int) -> None:
         for _ in range(threads):
@@ -251,9 +318,15 @@ class ThreadExecutor:
             self._awake.set()
         worker.run.extend(run)
         run.clear()  # an attempt that its handler lets go must not be kept here
+        with self._places_guard:
+            while self._kept.works and self._taken >= self._threads.size:
+                self._place_left.wait(TICK_S)
+            self._taken += 1
         try:
             self._work_off(worker)
         finally:
+            with self._places_guard:
+                self._taken -= 1
             worker.works = False
 
     def _run_length(self, attempts: int) -> int:
@@ -282,7 +355,7 @@ class ThreadExecutor:
             following = self._work.complete(_drain(worker.done))
             if not following:
                 return
-            if self._threads.shrinking:
+            if self._threads.shrinking or worker is self._kept:
                 self.dispatch(following)
                 return
             length = self._run_length(len(following) * self._threads.size)
@@ -293,12 +366,14 @@ class ThreadExecutor:
 
     def _relieve(self) -> None:
         now_s, limit_s = self._clock.monotonic_s(), self._time_limit.seconds
-        for worker in self._threads.workers:
+        for worker in self._workers():
             handled, attempt = worker.handled, worker.attempt
             if attempt is None:
                 worker.seen = -1
                 continue
             if worker.seen == handled:
+                if worker is self._kept:
+                    self._give_way()
                 if limit_s is not None and now_s - worker.since_s >= limit_s:
                     self._time_limit.look(attempt)
                 if rest := _drain(worker.run):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+import threading
 from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
@@ -18,7 +19,7 @@ from qframe.runtime.feed.in_doubt import InDoubt
 from qframe.runtime.feed.standing_pulls import StandingPulls
 from qframe.runtime.flow.admission import LONGEST_SLEEP_S, AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
-from qframe.service import Service
+from qframe.service import Relieved, Service
 from qframe.stores.base import Pulling
 from qframe.stores.bell import Bell
 from qframe.stores.history import receipt_of
@@ -62,6 +63,12 @@ class PullReceiver(Protocol):
 
     def offer(self, deliveries: list[Delivery]) -> None:
         """Takes deliveries over; they are in flight already."""
+
+    def has_kept(self) -> bool:
+        """Whether it has kept one of them to be handled in the thread that has pulled it."""
+
+    def handle_kept(self) -> None:
+        """Handles what it has kept."""
 
     def fenced(self, slots: list[int]) -> None:
         """Called when the store has refused the epochs of these slots."""
@@ -140,6 +147,8 @@ class PullLoop(Service):
         self.looked: int = 0
         self._begun = 0
         self._is_asked_to_look = False
+        self._handling: object | None = None
+        self._handling_guard = threading.Lock()
 
     def unrevoked(self) -> frozenset[int]:
         """The slots in which the store may hold what no reply has brought; from any thread."""
@@ -153,6 +162,14 @@ class PullLoop(Service):
     def wake(self) -> None:
         """Ends its sleep."""
         self._bell.ring()
+
+    def give_way(self) -> None:
+        """Has another thread go on with pulling, if the present one handles a message."""
+        with self._handling_guard:
+            if self._handling is not None:
+                with suppress(RuntimeError):  # no thread is to be had: it goes on after the handler
+                    self.relieve()
+                    self._handling = None
 
     def look(self) -> int:
         """Has it ask all its slots now, from any thread; it has done so once `looked` is as high.
@@ -225,6 +242,7 @@ class PullLoop(Service):
             if pulled.in_doubt:
                 self._doubt([ask for ask in asks if ask.slot in pulled.in_doubt], receipt)
             self._take(asks, pulled)
+            self._handle_kept()
             if self._all_quiet(asks, pulled):
                 self._rest(owned)
             elif self._standing and self._bell.wait(0):  # replies must not wait for a rest
@@ -286,6 +304,7 @@ class PullLoop(Service):
                 self._take_reply(reply)
             if self._bell.has_lost():
                 self._end_standing()
+            self._handle_kept()
             if not (late and self._standing and self._bell.wait(MOMENT_S)):
                 return
             self._planner.stirred(self._bell.hints())
@@ -364,6 +383,25 @@ class PullLoop(Service):
         self._receiver.note_full([ask.slot for ask in asks], pulled.full)
         if self._context.events:
             self._emit(pulled)
+
+    def _handle_kept(self) -> None:
+        """Handles what its receiver has kept for this thread.
+
+        Raises:
+            Relieved: if another thread goes on with pulling, since that has taken long.
+        """
+        if not self._receiver.has_kept():
+            return
+        self._handling = handling = object()
+        try:
+            self._receiver.handle_kept()
+        finally:
+            with self._handling_guard:
+                is_relieved = self._handling is not handling
+                if not is_relieved:
+                    self._handling = None
+        if is_relieved:
+            raise Relieved
 
     def _all_quiet(self, asks: list[PullRequest], pulled: PullResult) -> bool:
         now_s = self._clock.monotonic_s()
