@@ -27,6 +27,7 @@ UNIT: Final = "tests/unit/"
 PULL: Final = " ".join(
     f"{UNIT}test_{name}.py" for name in ("pull_steps", "pull_loop", "standing_pulls")
 )
+KEEPING: Final = UNIT + "test_keeping.py"
 SETTLER: Final = UNIT + "test_settler.py"
 RENEWER: Final = UNIT + "test_lease_renewer.py"
 SLOTS: Final = UNIT + "test_slots.py"

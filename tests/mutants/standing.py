@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from mutants.mutant import PULL, Mutant, conforms
+from mutants.mutant import KEEPING, PULL, Mutant, conforms
 
 STANDING: Final = [
     Mutant(
@@ -23,6 +23,36 @@ STANDING: Final = [
         "                return\n            for reply in late:\n"
         "                self._take_reply(reply)\n",
         PULL,
+    ),
+    Mutant(
+        "who was relieved goes on pulling beside another",
+        "runtime/feed/pull_loop.py",
+        "        if is_relieved:\n            raise Relieved\n",
+        "",
+        KEEPING,
+    ),
+    Mutant(
+        "a handler in the thread that pulls keeps all else from being pulled",
+        "runtime/executors/thread_executor.py",
+        "                if worker is self._kept:\n                    self._give_way()\n",
+        "",
+        KEEPING,
+    ),
+    Mutant(
+        "what is handled in the thread that pulls counts as none of the threads",
+        "runtime/executors/thread_executor.py",
+        "            while self._kept.works and self._taken >= self._threads.size:\n"
+        "                self._place_left.wait(TICK_S)\n",
+        "",
+        KEEPING,
+    ),
+    Mutant(
+        "what is kept for the thread that pulls cannot be given back",
+        "runtime/executors/thread_executor.py",
+        "        for worker in self._workers():\n            attempts += _drain(worker.run)\n",
+        "        for worker in self._threads.workers:\n"
+        "            attempts += _drain(worker.run)\n",
+        KEEPING,
     ),
     Mutant(
         "a bell for others has a loop sleep on beside what it is to revoke",

@@ -15,6 +15,7 @@ from contexts import context_of
 from eventually import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from pool_work import Handlers, messages
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption
@@ -24,52 +25,10 @@ from qframe.runtime.executors.batch_executor import BatchThreadExecutor
 from qframe.runtime.executors.engine_calls import CallsInLoop
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.executors.loop_executor import LoopExecutor
-from qframe.runtime.executors.thread_executor import RunWorker, ThreadExecutor
+from qframe.runtime.executors.thread_executor import ThreadExecutor
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.batches import Batches
-
-
-class Handlers:
-    """The work of a pool: handlers that wait at a gate, and are counted."""
-
-    def __init__(self) -> None:
-        self.gate = threading.Event()
-        self.handled: Counter[int] = Counter()
-        self.through_again: list[Attempt] = []
-        self.at_once = self.most = 0
-        self.between: Callable[[], object] = lambda: None
-        self._guard = threading.Lock()
-
-    def run(self, worker: RunWorker) -> None:
-        while True:
-            try:
-                message = worker.run.popleft()
-            except IndexError:
-                worker.attempt = None
-                return
-            worker.attempt = message
-            with self._guard:
-                self.at_once += 1
-                self.most = max(self.most, self.at_once)
-            self.gate.wait(60)
-            with self._guard:
-                self.at_once -= 1
-                self.handled[message.delivery.seq] += 1
-            worker.done.append(message.delivery)
-            worker.handled += 1
-
-    def complete(self, deliveries: list[Delivery]) -> list[Attempt]:
-        self.between()
-        with self._guard:
-            following, self.through_again = self.through_again[:2], self.through_again[2:]
-        return following if deliveries else []
-
-    def acknowledge(self, *_: object) -> None:
-        raise AssertionError
-
-    def extend(self, *_: object) -> None:
-        raise AssertionError
 
 
 @pytest.fixture
@@ -93,10 +52,6 @@ def running(handlers: Handlers, threads: int) -> Iterator[ThreadExecutor]:
         assert pool.stop(60)
         assert living("qframe.pool.t.g") == 0
         assert failures == []
-
-
-def messages(handlers: Handlers, numbers: range) -> list[Attempt]:
-    return [Attempt(Delivery(f"id-{n}", None, None, b"1", seq=n), handlers, True) for n in numbers]
 
 
 def living(name: str) -> int:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from eventually import eventually
 
-from qframe.service import Service
+from qframe.service import Relieved, Service
 
 
 class Part(Service):
@@ -38,6 +38,17 @@ class Failing(Part):
 
     def run(self) -> None:
         raise self.error
+
+
+class Relaying(Part):
+    """A part whose first thread leaves the work to another."""
+
+    def run(self) -> None:
+        if not self.threads:
+            self.threads.append(threading.current_thread())
+            self.relieve()
+            raise Relieved
+        super().run()
 
 
 class Stubborn(Part):
@@ -169,3 +180,17 @@ def test_many_threads_that_start_it_at_once_start_it_once() -> None:
     eventually(lambda: part.threads)
     assert part.stop(60)
     assert len(part.threads) == 1
+
+
+def test_a_part_goes_on_in_the_thread_that_relieves_another_until_that_ends() -> None:
+    part = Relaying()
+    part.start()
+    eventually(lambda: len(part.threads) == 2)
+    first, second = part.threads
+    first.join(60)
+    assert not first.is_alive()
+    assert part.alive
+    assert part.stop(60)
+    assert not part.alive
+    second.join(60)
+    assert (first.name, second.name) == (part.name, part.name)

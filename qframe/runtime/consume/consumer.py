@@ -257,8 +257,8 @@ class Consumer:
 
     def handle_kept(self) -> None:
         """Handles it."""
-        assert self._keeping is not None
-        self._keeping.handle_kept()
+        if self._keeping is not None:
+            self._keeping.handle_kept()
 
     def fenced(self, slots: list[int]) -> None:
         """Tells the membership that its epochs have passed."""

@@ -166,10 +166,12 @@ class PullLoop(Service):
     def give_way(self) -> None:
         """Has another thread go on with pulling, if the present one handles a message."""
         with self._handling_guard:
-            if self._handling is not None:
-                with suppress(RuntimeError):  # no thread is to be had: it goes on after the handler
+            handling, self._handling = self._handling, None
+            if handling is not None:
+                try:
                     self.relieve()
-                    self._handling = None
+                except RuntimeError:  # no thread is to be had: it goes on after the handler
+                    self._handling = handling
 
     def look(self) -> int:
         """Has it ask all its slots now, from any thread; it has done so once `looked` is as high.
