@@ -34,7 +34,8 @@ STANDING: Final = [
     Mutant(
         "a handler in the thread that pulls keeps all else from being pulled",
         "runtime/executors/thread_executor.py",
-        "                if worker is self._kept:\n                    self._give_way()\n",
+        "                if worker is self._kept and self._give_way is not None:\n"
+        "                    self._give_way()\n",
         "",
         KEEPING,
     ),

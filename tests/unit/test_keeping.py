@@ -27,13 +27,12 @@ def handlers() -> Handlers:
 
 @contextmanager
 def pool_of(
-    handlers: Handlers, threads: int = 1, *, asks: bool = False,
-    give_way: Callable[[], None] = lambda: None,
+    handlers: Handlers, threads: int = 1, give_way: Callable[[], None] | None = lambda: None
 ) -> Iterator[ThreadExecutor]:  # fmt: skip
     """A pool whose handler has been quick so far."""
     failures: list[BaseException] = []
     pool = ThreadExecutor(
-        name="qframe.pool.t.g", threads=threads, clock=SYSTEM_CLOCK, work=handlers, asks=asks,
+        name="qframe.pool.t.g", threads=threads, clock=SYSTEM_CLOCK, work=handlers,
         time_limit=TimeLimit(context_of(group="g"), None), give_way=give_way,
         on_failure=lambda _, error: failures.append(error),
     )  # fmt: skip
@@ -87,8 +86,8 @@ def test_what_is_not_alone_or_not_quick_goes_to_other_threads(handlers: Handlers
         assert not pool.keep(messages(handlers, range(3, 4)))  # it takes long now
 
 
-def test_where_a_server_is_asked_about_each_run_nothing_is_kept(handlers: Handlers) -> None:
-    with pool_of(handlers, asks=True) as pool:
+def test_where_a_handler_waits_for_a_server_nothing_is_kept(handlers: Handlers) -> None:
+    with pool_of(handlers, give_way=None) as pool:
         assert not pool.keep(messages(handlers, range(1)))
 
 

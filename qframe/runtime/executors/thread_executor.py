@@ -89,10 +89,10 @@ class ThreadExecutor:
 
     A thread that is too many ends between two runs.
 
-    Where nothing else is in hand and the handler is quick, one attempt is handled in the thread
-    that has pulled it, which saves the way to another. That counts as one of the threads: another
-    waits if there would be too many. If the handler does not return within 10 to 20 ms, another
-    thread goes on with pulling.
+    Where nothing else is in hand, and the handler is quick and waits for no server of qframe's,
+    one attempt is handled in the thread that has pulled it, which saves the way to another. That
+    counts as one of the threads: another waits if there would be too many. If the handler does not
+    return within 10 to 20 ms, another thread goes on with pulling.
 
     Args:
         name: the threads' name, `qframe.pool.<topic>.<group>`.
@@ -103,7 +103,7 @@ class ThreadExecutor:
         on_failure: called when a thread ends by an error of qframe's own.
         meter: counts runs, if somebody wants to know.
         asks: whether a server is asked about each run, so that short ones cost more.
-        give_way: has another thread go on with pulling.
+        give_way: has another thread go on with pulling; None where no attempt is handled there.
     """
 
     def __init__(
@@ -117,7 +117,7 @@ class ThreadExecutor:
         on_failure: Callable[[str, BaseException], None],
         meter: Meter | None = None,
         asks: bool = False,
-        give_way: Callable[[], None] = lambda: None,
+        give_way: Callable[[], None] | None = None,
     ) -> None:
         self._least_run, self._run_s = (ASKED_RUN, ASKED_RUN_S) if asks else (1, RUN_S)
         self._meter = meter
@@ -131,7 +131,6 @@ class ThreadExecutor:
         self._average_s: float | None = None
         self._awake = threading.Event()
         self._rests = False
-        self._may_keep = not asks
         self._give_way = give_way
         self._kept: RunWorker = RunWorker()
         self._has_kept = False
@@ -226,7 +225,7 @@ class ThreadExecutor:
         """
         average_s = self._average_s
         is_quick = average_s is not None and average_s < KEPT_S
-        if not (is_quick and self._may_keep and len(attempts) == 1) or self.busy:
+        if self._give_way is None or not is_quick or len(attempts) > 1 or self.busy:
             return False
         with self._places_guard:
             if self._threads.shrinking or self._taken >= self._threads.size:
@@ -372,7 +371,7 @@ class ThreadExecutor:
                 worker.seen = -1
                 continue
             if worker.seen == handled:
-                if worker is self._kept:
+                if worker is self._kept and self._give_way is not None:
                     self._give_way()
                 if limit_s is not None and now_s - worker.since_s >= limit_s:
                     self._time_limit.look(attempt)

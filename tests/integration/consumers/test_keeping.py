@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 from apps import running
 from eventually import eventually
 from servers import RedisServer
+from sqlalchemy import create_engine
 
-from qframe import Message, QFrame, Topic
+from qframe import DatabaseChecker, Message, QFrame, Topic
 
 
 @pytest.fixture(params=["model", "redis"])
@@ -58,3 +61,28 @@ def test_a_quick_handler_runs_where_its_message_was_pulled_and_a_slow_one_delays
         opens.set()
         eventually(lambda: -1 in ran)
         eventually(lambda: next_one() == f"qframe.pull.{kind}.g")
+
+
+@pytest.mark.parametrize("guarantee", ["settled first", "marked"])
+def test_a_handler_whose_effect_is_guarded_by_a_server_runs_in_threads_of_its_own(
+    guarantee: str, tmp_path: Path
+) -> None:
+    topic = Topic("letters", "stream", slots=2)
+    ran: list[str] = []
+    with QFrame("model://", grace=5) as app:
+        app.declare(topic)
+        options: dict[str, Any] = {"at_most_once": True}
+        if guarantee == "marked":
+            engine = create_engine(f"sqlite:///{tmp_path / 'marks.db'}")
+            options = {"idempotent_checker": DatabaseChecker(engine)}
+
+        @app.consumer(topic, "g", **options)
+        def handle(message: Message) -> None:
+            ran.append(threading.current_thread().name)
+
+        with running(app):
+            for number in range(30):
+                app.publish(topic, number)
+                eventually(lambda number=number: len(ran) > number)
+        assert app.admin.verify("letters") == []
+    assert {name.rpartition(".")[0] for name in ran} == {"qframe.pool.letters.g"}
