@@ -78,8 +78,7 @@ class UnknownTopic(BadInput):
 
     def __init__(self, name: str, known: Iterable[str] = (), store: str = "this store") -> None:
         self.known: list[str] = list(known)
-        others = [each for each in self.known if each != name]  # declared a moment ago
-        meant = get_close_matches(name, others, n=1)
+        meant = get_close_matches(name, [each for each in self.known if each != name], n=1)
         super().__init__(
             "topic", name, f"nobody has declared it in {store}",
             (f"did you mean {meant[0]!r}? else " if meant else "")

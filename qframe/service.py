@@ -43,6 +43,8 @@ class Service(ABC):
         self._guard = threading.Lock()
         self._stopping = threading.Event()
         self._has_run = threading.Event()
+        self._aside: object | None = None
+        self._aside_guard = threading.Lock()
 
     @abstractmethod
     def run(self) -> None:
@@ -67,14 +69,32 @@ class Service(ABC):
             if self._thread is None and not self._stopping.is_set():
                 self._begin_thread()
 
-    def relieve(self) -> None:
-        """Has another thread begin with `run`; the present one is to raise `Relieved` there.
+    def step_aside(self, do: Callable[[], None]) -> None:
+        """Does something else in the part's thread; meanwhile another may go on with `run`.
 
         Raises:
-            RuntimeError: if the system has no more threads.
+            Relieved: if another has.
         """
-        with self._guard:
-            self._begin_thread()
+        self._aside = aside = object()
+        try:
+            do()
+        finally:
+            with self._aside_guard:
+                is_relieved = self._aside is not aside
+                if not is_relieved:
+                    self._aside = None
+        if is_relieved:
+            raise Relieved
+
+    def relieve(self) -> None:
+        """Has another thread begin with `run`, if the present one has stepped aside."""
+        with self._aside_guard:
+            aside, self._aside = self._aside, None
+            if aside is not None:
+                try:
+                    self._begin_thread()
+                except RuntimeError:  # no thread is to be had: the present one goes on later
+                    self._aside = aside
 
     def stop(self, timeout_s: float | None = None) -> bool:
         """Asks the part to stop and waits for it; returns whether its thread has ended."""
@@ -96,7 +116,7 @@ class Service(ABC):
         """
         stopped = self._stopping.is_set()
         self._thread, self._guard, self._stopping = None, threading.Lock(), threading.Event()
-        self._has_run = threading.Event()
+        self._has_run, self._aside_guard = threading.Event(), threading.Lock()
         if stopped:
             self._stopping.set()
 

@@ -14,7 +14,7 @@ from qframe.options.report import HandlerStack
 from qframe.runtime.consume.executor_parts import ExecutorParts
 from qframe.runtime.executors.base import Executor
 from qframe.runtime.executors.batch_executor import BatchThreadExecutor, BatchWorker, PlainHandler
-from qframe.runtime.executors.thread_executor import RunWorker
+from qframe.runtime.executors.run_worker import RunWorker
 from qframe.runtime.handler.attempt import Attempt
 from qframe.testing.crashes import WorkerLife
 

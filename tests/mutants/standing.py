@@ -26,7 +26,7 @@ STANDING: Final = [
     ),
     Mutant(
         "who was relieved goes on pulling beside another",
-        "runtime/feed/pull_loop.py",
+        "service.py",
         "        if is_relieved:\n            raise Relieved\n",
         "",
         KEEPING,
@@ -34,8 +34,8 @@ STANDING: Final = [
     Mutant(
         "a handler in the thread that pulls keeps all else from being pulled",
         "runtime/executors/thread_executor.py",
-        "                if worker is self._kept and self._give_way is not None:\n"
-        "                    self._give_way()\n",
+        "                if worker is self._kept and self._relieve_puller is not None:\n"
+        "                    self._relieve_puller()\n",
         "",
         KEEPING,
     ),

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from qframe.message import Delivery
-from qframe.runtime.executors.thread_executor import RunWorker
+from qframe.runtime.executors.run_worker import RunWorker
 from qframe.runtime.handler.attempt import Attempt
 
 

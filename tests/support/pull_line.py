@@ -36,7 +36,7 @@ class Line:
         rung: the slots for which the bell rings next; None for all of them.
         replies: what it brings then.
         breaks: whether others may have been lost.
-        kept: what it has kept for the thread that pulls.
+        keeping: what it keeps for the thread that pulls.
         standing: the receipts under which pulls stand, by slot.
         revoked: the slots and the receipt of each revocation.
     """
@@ -62,7 +62,7 @@ class Line:
         self.address = address
         self.replies: list[LateReply] = []
         self.breaks = False
-        self.kept: Callable[[], None] | None = None
+        self.keeping: Callable[[], None] | None = None
         self.standing: dict[int, str] = {}
         self.revoked: list[tuple[list[int], str]] = []
         self.in_flight = InFlight(max_messages=room, max_bytes=101 * room, on_room=lambda: None)
@@ -179,13 +179,9 @@ class Line:
     def offer(self, deliveries: list[Delivery]) -> None:
         self.got += deliveries
 
-    def has_kept(self) -> bool:
-        return self.kept is not None
-
-    def handle_kept(self) -> None:
-        kept, self.kept = self.kept, None
-        assert kept is not None
-        kept()
+    def kept(self) -> Callable[[], None] | None:
+        kept, self.keeping = self.keeping, None
+        return kept
 
     def fenced(self, slots: list[int]) -> None:
         self.epochs = {slot: each for slot, each in self.epochs.items() if slot not in slots}

@@ -14,7 +14,8 @@ from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
 from qframe.retry import NeedRetry
 from qframe.runtime.consume.consumer import Consumer
-from qframe.runtime.executors.thread_executor import RunWorker, ThreadExecutor
+from qframe.runtime.executors.run_worker import RunWorker
+from qframe.runtime.executors.thread_executor import ThreadExecutor
 from qframe.runtime.policies.direct import Direct
 from qframe.stores.model.store import ModelStore
 from qframe.stores.types import PullRequest

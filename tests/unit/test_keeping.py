@@ -27,13 +27,13 @@ def handlers() -> Handlers:
 
 @contextmanager
 def pool_of(
-    handlers: Handlers, threads: int = 1, give_way: Callable[[], None] | None = lambda: None
+    handlers: Handlers, threads: int = 1, relieve: Callable[[], None] | None = lambda: None
 ) -> Iterator[ThreadExecutor]:  # fmt: skip
     """A pool whose handler has been quick so far."""
     failures: list[BaseException] = []
     pool = ThreadExecutor(
         name="qframe.pool.t.g", threads=threads, clock=SYSTEM_CLOCK, work=handlers,
-        time_limit=TimeLimit(context_of(group="g"), None), give_way=give_way,
+        time_limit=TimeLimit(context_of(group="g"), None), relieve=relieve,
         on_failure=lambda _, error: failures.append(error),
     )  # fmt: skip
     pool.start()
@@ -51,10 +51,17 @@ def pool_of(
         assert failures == []
 
 
+def handle(pool: ThreadExecutor) -> None:
+    """Handles what was kept, in this thread."""
+    kept = pool.kept()
+    assert kept is not None
+    kept()
+
+
 @contextmanager
 def pulling(pool: ThreadExecutor) -> Iterator[None]:
     """Another thread handles what was kept."""
-    thread = threading.Thread(target=pool.handle_kept)
+    thread = threading.Thread(target=lambda: handle(pool))
     thread.start()
     yield
     thread.join(60)
@@ -67,11 +74,11 @@ def test_a_lone_message_is_handled_at_once_by_who_has_kept_it(handlers: Handlers
     with pool_of(handlers) as pool:
         seen.clear()
         assert pool.keep(messages(handlers, range(1)))
-        assert (pool.busy, pool.has_kept()) == (True, True)
-        pool.handle_kept()
+        assert (pool.busy, pool.kept() is not None) == (True, True)
+        handle(pool)
         assert handlers.handled == Counter([0])
         assert seen == [(threading.current_thread(), [])]
-        assert (pool.busy, pool.has_kept()) == (False, False)
+        assert (pool.busy, pool.kept() is not None) == (False, False)
 
 
 def test_what_is_not_alone_or_not_quick_goes_to_other_threads(handlers: Handlers) -> None:
@@ -87,7 +94,7 @@ def test_what_is_not_alone_or_not_quick_goes_to_other_threads(handlers: Handlers
 
 
 def test_where_a_handler_waits_for_a_server_nothing_is_kept(handlers: Handlers) -> None:
-    with pool_of(handlers, give_way=None) as pool:
+    with pool_of(handlers, relieve=None) as pool:
         assert not pool.keep(messages(handlers, range(1)))
 
 
@@ -108,14 +115,14 @@ def test_no_more_are_handled_at_once_than_there_are_threads(handlers: Handlers) 
 def test_another_goes_on_with_pulling_where_the_handler_does_not_return(
     handlers: Handlers,
 ) -> None:
-    given_way = threading.Event()
-    with pool_of(handlers, give_way=given_way.set) as pool:
+    relieved = threading.Event()
+    with pool_of(handlers, relieve=relieved.set) as pool:
         handlers.gate.clear()
         kept = messages(handlers, range(1))
         assert pool.keep(kept)
-        assert not given_way.is_set()
+        assert not relieved.is_set()
         with pulling(pool):
-            assert given_way.wait(60)
+            assert relieved.wait(60)
             assert pool.in_hand() == kept
             assert [one.id for one in pool.stacks()] == ["id-0"]
             assert not pool.stop(0.01)
@@ -127,7 +134,7 @@ def test_what_was_kept_and_is_not_begun_can_be_given_back(handlers: Handlers) ->
         kept = messages(handlers, range(1))
         assert pool.keep(kept)
         assert pool.withdraw(lambda _: True) == kept
-        pool.handle_kept()
+        handle(pool)
         assert handlers.handled == Counter()
         assert not pool.busy
 
@@ -136,7 +143,7 @@ def test_what_follows_it_goes_to_other_threads(handlers: Handlers) -> None:
     with pool_of(handlers) as pool:
         handlers.through_again = messages(handlers, range(1, 3))
         assert pool.keep(messages(handlers, range(1)))
-        pool.handle_kept()
+        handle(pool)
         assert handlers.most == 1
         eventually(lambda: handlers.handled == Counter([0, 1, 2]))
 
@@ -146,12 +153,12 @@ def test_who_was_relieved_pulls_no_more_and_another_does() -> None:
     threads: list[threading.Thread] = []
 
     def stands_still() -> None:
-        line.loop.give_way()
+        line.loop.relieve()
         assert line.loop.stop(60)
         threads.append(threading.current_thread())
 
     def keeps() -> None:
-        line.kept = stands_still
+        line.keeping = stands_still
         line.publish(0, 1)
 
     before = len(line.asked)
@@ -166,8 +173,8 @@ def test_it_goes_on_itself_where_the_handler_returns() -> None:
     handled: list[threading.Thread] = []
 
     def keeps() -> None:
-        line.kept = lambda: handled.append(threading.current_thread())
+        line.keeping = lambda: handled.append(threading.current_thread())
         line.publish(0, 1)
 
-    line.run(keeps, lambda: line.loop.give_way())
+    line.run(keeps, lambda: line.loop.relieve())
     assert handled == [threading.current_thread()]

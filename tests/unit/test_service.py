@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 from eventually import eventually
 
-from qframe.service import Relieved, Service
+from qframe.service import Service
 
 
 class Part(Service):
@@ -46,8 +46,7 @@ class Relaying(Part):
     def run(self) -> None:
         if not self.threads:
             self.threads.append(threading.current_thread())
-            self.relieve()
-            raise Relieved
+            self.step_aside(self.relieve)
         super().run()
 
 

@@ -165,7 +165,7 @@ class Consumer:
         self.executor: Executor = make_executor(
             ExecutorParts(
                 f"qframe.pool.{self.topic}.{group}", engine, batches, time_limit, meter,
-                self.pull_loop.give_way,
+                self.pull_loop.relieve,
             )
         )  # fmt: skip
         self._keeping: KeepingExecutor | None = None
@@ -251,14 +251,9 @@ class Consumer:
         if self._keeping is None or not self._keeping.keep(attempts):
             self.executor.dispatch(attempts)
 
-    def has_kept(self) -> bool:
-        """Whether its executor has kept something for the thread that pulls."""
-        return self._keeping is not None and self._keeping.has_kept()
-
-    def handle_kept(self) -> None:
-        """Handles it."""
-        if self._keeping is not None:
-            self._keeping.handle_kept()
+    def kept(self) -> Callable[[], None] | None:
+        """Handles what its executor has kept for the thread that pulls; None if that is nothing."""
+        return None if self._keeping is None else self._keeping.kept()
 
     def fenced(self, slots: list[int]) -> None:
         """Tells the membership that its epochs have passed."""

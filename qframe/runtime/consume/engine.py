@@ -13,7 +13,7 @@ from qframe.options.consumer import ConsumerOptions
 from qframe.runtime.consume.finisher import Finisher
 from qframe.runtime.consume.mark_sender import MarkSender
 from qframe.runtime.executors.base import Ended
-from qframe.runtime.executors.thread_executor import RunWorker
+from qframe.runtime.executors.run_worker import RunWorker
 from qframe.runtime.feed.slots import Slots
 from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight

@@ -20,7 +20,7 @@ class ExecutorParts(NamedTuple):
         batches: where a handler of batches gets them from.
         time_limit: how long a handler may run.
         meter: counts the handler's calls, if somebody wants to know.
-        give_way: has another thread go on with pulling, if the present one handles a message.
+        relieve: has another thread go on with pulling, if the present one handles a message.
     """
 
     name: str
@@ -28,4 +28,4 @@ class ExecutorParts(NamedTuple):
     batches: Batches | None
     time_limit: TimeLimit
     meter: Meter | None
-    give_way: Callable[[], None]
+    relieve: Callable[[], None]

@@ -82,10 +82,7 @@ class KeepingExecutor(Protocol):
     """
 
     def keep(self, attempts: list[Attempt]) -> bool:
-        """Keeps attempts for `handle_kept`; else they are to be dispatched."""
+        """Returns whether it keeps attempts; else they are to be dispatched."""
 
-    def has_kept(self) -> bool:
-        """Whether it has kept something."""
-
-    def handle_kept(self) -> None:
-        """Calls the handlers of what was kept."""
+    def kept(self) -> Callable[[], None] | None:
+        """Calls the handlers of what was kept; None if that is nothing."""

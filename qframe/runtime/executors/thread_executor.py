@@ -15,6 +15,7 @@ from qframe.clock import Clock
 from qframe.current import HOLDER
 from qframe.message import Delivery
 from qframe.options.report import HandlerStack
+from qframe.runtime.executors.run_worker import RunWorker
 from qframe.runtime.executors.worker_threads import WorkerThreads
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.meter import Meter
@@ -30,43 +31,6 @@ ASKED_RUN_S: Final = 0.016
 TICK_S: Final = 0.01
 KEPT_S: Final = 0.0005
 """A handler that takes less on average may be called in the thread that pulls."""
-
-
-class RunWorker:
-    """One thread's work in hand, within reach of the monitor.
-
-    Attributes:
-        run: attempts that it has still to handle.
-        asked: attempts taken off the run while its policy is asked about them.
-        attempt: the attempt that its handler has in hand now.
-        done: deliveries that it has acknowledged and not yet handed over.
-        handled: grows with every attempt, so that standing still can be seen from outside.
-        seen: what `handled` was when the monitor looked last; -1 if nothing was in hand.
-        since_s: when the monitor has first seen what is in hand.
-        works: whether there is anything in it, or on its way from its lanes.
-        waited_s: how long it has waited for the store or a turn, which is no handler's time.
-    """
-
-    __slots__ = (
-        "asked", "attempt", "done", "handled", "run", "seen", "since_s", "waited_s", "works",
-    )  # fmt: skip
-
-    def __init__(self) -> None:
-        self.run: deque[Attempt] = deque()
-        self.asked: list[Attempt] = []
-        self.attempt: Attempt | None = None
-        self.done: deque[Delivery] = deque()
-        self.handled: int = 0
-        self.seen: int = -1
-        self.since_s: float = 0.0
-        self.waited_s: float = 0.0
-        self.works: bool = False
-
-    @property
-    def being_handled(self) -> list[Attempt]:
-        """The attempt that its handler was called with."""
-        attempt = self.attempt
-        return [] if attempt is None else [attempt]
 
 
 class RunWork(Protocol):
@@ -103,7 +67,7 @@ class ThreadExecutor:
         on_failure: called when a thread ends by an error of qframe's own.
         meter: counts runs, if somebody wants to know.
         asks: whether a server is asked about each run, so that short ones cost more.
-        give_way: has another thread go on with pulling; None where no attempt is handled there.
+        relieve: has another thread go on with pulling; None where no attempt is handled there.
     """
 
     def __init__(
@@ -117,7 +81,7 @@ class ThreadExecutor:
         on_failure: Callable[[str, BaseException], None],
         meter: Meter | None = None,
         asks: bool = False,
-        give_way: Callable[[], None] | None = None,
+        relieve: Callable[[], None] | None = None,
     ) -> None:
         self._least_run, self._run_s = (ASKED_RUN, ASKED_RUN_S) if asks else (1, RUN_S)
         self._meter = meter
@@ -131,7 +95,7 @@ class ThreadExecutor:
         self._average_s: float | None = None
         self._awake = threading.Event()
         self._rests = False
-        self._give_way = give_way
+        self._relieve_puller = relieve
         self._kept: RunWorker = RunWorker()
         self._has_kept = False
         self._keeper: int | None = None
@@ -218,14 +182,10 @@ class ThreadExecutor:
             put(attempts[start : start + length])
 
     def keep(self, attempts: list[Attempt]) -> bool:
-        """Keeps an attempt for `handle_kept`, if it is the only one; called by who will call that.
-
-        Returns:
-            Whether it has; else it is to be dispatched.
-        """
+        """Keeps an attempt for the caller, if it is the only one."""
         average_s = self._average_s
         is_quick = average_s is not None and average_s < KEPT_S
-        if self._give_way is None or not is_quick or len(attempts) > 1 or self.busy:
+        if self._relieve_puller is None or not is_quick or len(attempts) > 1 or self.busy:
             return False
         with self._places_guard:
             if self._threads.shrinking or self._taken >= self._threads.size:
@@ -236,25 +196,9 @@ class ThreadExecutor:
         self._has_kept = True
         return True
 
-    def has_kept(self) -> bool:
-        """Whether the thread that pulls is to handle something."""
-        return self._has_kept
-
-    def handle_kept(self) -> None:
-        """Handles what was kept."""
-        worker, self._has_kept = self._kept, False
-        HOLDER.set(worker)
-        self._keeper = threading.get_ident()
-        if self._rests:
-            self._awake.set()
-        try:
-            self._work_off(worker)
-        finally:
-            with self._places_guard:
-                self._keeper = None
-                worker.works = False
-                self._taken -= 1
-                self._place_left.notify_all()
+    def kept(self) -> Callable[[], None] | None:
+        """Handles what was kept; None if that is nothing."""
+        return self._handle_kept if self._has_kept else None
 
     def pause(self, attempt: Attempt, seconds: float) -> None:
         """Hands an attempt to the threads again after a pause."""
@@ -287,6 +231,21 @@ class ThreadExecutor:
             # What is sorted is a heap.
             self._paused = [each for each in paused if not wanted(each[2].delivery)]
         return attempts
+
+    def _handle_kept(self) -> None:
+        worker, self._has_kept = self._kept, False
+        HOLDER.set(worker)
+        self._keeper = threading.get_ident()
+        if self._rests:
+            self._awake.set()
+        try:
+            self._work_off(worker)
+        finally:
+            with self._places_guard:
+                self._keeper = None
+                worker.works = False
+                self._taken -= 1
+                self._place_left.notify_all()
 
     def _workers(self) -> list[RunWorker]:
         return [*self._threads.workers, self._kept]
@@ -371,8 +330,8 @@ class ThreadExecutor:
                 worker.seen = -1
                 continue
             if worker.seen == handled:
-                if worker is self._kept and self._give_way is not None:
-                    self._give_way()
+                if worker is self._kept and self._relieve_puller is not None:
+                    self._relieve_puller()
                 if limit_s is not None and now_s - worker.since_s >= limit_s:
                     self._time_limit.look(attempt)
                 if rest := _drain(worker.run):

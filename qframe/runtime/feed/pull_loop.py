@@ -3,23 +3,22 @@
 from __future__ import annotations
 
 import random
-import threading
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
 from qframe.clock import StepTimer
 from qframe.codec import new_token
 from qframe.errors import StoreUnavailable, UnknownGroup
-from qframe.message import Delivery
 from qframe.retry import Backoff
 from qframe.runtime.context import ConsumerContext
 from qframe.runtime.feed.ask_planner import AskPlanner
 from qframe.runtime.feed.in_doubt import InDoubt
+from qframe.runtime.feed.pull_receiver import PullReceiver
 from qframe.runtime.feed.standing_pulls import StandingPulls
 from qframe.runtime.flow.admission import LONGEST_SLEEP_S, AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
-from qframe.service import Relieved, Service
+from qframe.service import Service
 from qframe.stores.base import Pulling
 from qframe.stores.bell import Bell
 from qframe.stores.history import receipt_of
@@ -38,46 +37,6 @@ class PullStore(Pulling, Protocol):
 
     def reconnect(self) -> None:
         """Lets go of connections that may be broken."""
-
-
-class PullReceiver(Protocol):
-    """The consumer of a pull loop: owns the slots, and takes over what is pulled."""
-
-    def owned(self) -> Mapping[int, str]:
-        """The slots that may be pulled from now, and their epochs; takes new ones."""
-
-    def lacks(self) -> bool:
-        """Whether there may be more than a bell tells of.
-
-        It owns slots that could not be taken, since their servers are away, or slots that are full.
-        """
-
-    def before_pull(self) -> None:
-        """A pull is asked for: what is answered until now it knows."""
-
-    def note_full(self, asked: Collection[int], full: Collection[int]) -> None:
-        """Notes of which slots asked so much is parked that their lines are not read."""
-
-    def still_owned(self, deliveries: list[Delivery]) -> list[Delivery]:
-        """The deliveries of those just pulled whose slots were not lost in the meantime."""
-
-    def offer(self, deliveries: list[Delivery]) -> None:
-        """Takes deliveries over; they are in flight already."""
-
-    def has_kept(self) -> bool:
-        """Whether it has kept one of them to be handled in the thread that has pulled it."""
-
-    def handle_kept(self) -> None:
-        """Handles what it has kept."""
-
-    def fenced(self, slots: list[int]) -> None:
-        """Called when the store has refused the epochs of these slots."""
-
-    def held_back(self) -> None:
-        """Called when nothing is pulled until some of what is in flight is settled."""
-
-    def subscribe_anew(self, error: UnknownGroup) -> None:
-        """Subscribes a group that has expired; raises the error for any other."""
 
 
 class PullLoop(Service):
@@ -147,8 +106,6 @@ class PullLoop(Service):
         self.looked: int = 0
         self._begun = 0
         self._is_asked_to_look = False
-        self._handling: object | None = None
-        self._handling_guard = threading.Lock()
 
     def unrevoked(self) -> frozenset[int]:
         """The slots in which the store may hold what no reply has brought; from any thread."""
@@ -162,16 +119,6 @@ class PullLoop(Service):
     def wake(self) -> None:
         """Ends its sleep."""
         self._bell.ring()
-
-    def give_way(self) -> None:
-        """Has another thread go on with pulling, if the present one handles a message."""
-        with self._handling_guard:
-            handling, self._handling = self._handling, None
-            if handling is not None:
-                try:
-                    self.relieve()
-                except RuntimeError:  # no thread is to be had: it goes on after the handler
-                    self._handling = handling
 
     def look(self) -> int:
         """Has it ask all its slots now, from any thread; it has done so once `looked` is as high.
@@ -387,23 +334,8 @@ class PullLoop(Service):
             self._emit(pulled)
 
     def _handle_kept(self) -> None:
-        """Handles what its receiver has kept for this thread.
-
-        Raises:
-            Relieved: if another thread goes on with pulling, since that has taken long.
-        """
-        if not self._receiver.has_kept():
-            return
-        self._handling = handling = object()
-        try:
-            self._receiver.handle_kept()
-        finally:
-            with self._handling_guard:
-                is_relieved = self._handling is not handling
-                if not is_relieved:
-                    self._handling = None
-        if is_relieved:
-            raise Relieved
+        if (kept := self._receiver.kept()) is not None:
+            self.step_aside(kept)
 
     def _all_quiet(self, asks: list[PullRequest], pulled: PullResult) -> bool:
         now_s = self._clock.monotonic_s()
