@@ -17,7 +17,8 @@ those who publish, and operators. Nothing runs at the same time, and no time pas
   order.
 * **No line of the runtime is written for this.** `threads` stands in place of `threading`,
   `SimpleQueue` and the sources of chance in qframe's modules, so that its own `run` methods are
-  what runs. The pauses of three loops that look often are longer here; nothing else differs.
+  what runs. The pauses of some loops that look often are longer here, and handlers of some seconds
+  count as quick, so that lone messages are handled where they were pulled; nothing else differs.
 * **A process** is a set of tasks, a clock (with a rate of its own, and a wall clock that is set)
   and a connection. Frozen, its tasks wait and its clock goes on; killed, its tasks end where they
   stand.

@@ -267,9 +267,10 @@ class Ledger:
             before = group, earlier
             if before in self.passed or before in self.retried or self._is_dead(group, earlier):
                 continue
-            if self.plan.effect == "first" and before in self.acked and before not in self.started:
-                self.overtaken.add(before)  # its worker has lost it: nobody may handle it now
-                continue
+            if self.plan.effect == "first" and before in self.acked:
+                if before not in self.started:
+                    self.overtaken.add(before)  # its worker has lost it: nobody may handle it now
+                continue  # else its handler was cut off, also if a seek has it handled anew
             if any(
                 other.message.id == earlier and other.unit is call.unit
                 for other in self.running[group, it.key]
