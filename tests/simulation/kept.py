@@ -13,9 +13,6 @@ KEPT: Final = {
     6605: "what was settled first is told as lost where its handler ends in a renewal",
     1392: "a slot whose split is begun anew keeps no order",
     6000548: "a slot stands again under a receipt by which it may have been answered",
-    6002146: "a bell for others has a loop sleep on beside what it is to revoke",
     6002371: "a mover goes on in a slot whose copies another has discarded",
-    8051106: "a mover that was thought dead falls over a slot that another has split",
     8051724: "a renewal that was not answered is made anew after a third of a lease",
-    8052775: "what goes back with a retry is held still when the store is told of that",
 }
