@@ -61,7 +61,8 @@ class Service(ABC):
     @property
     def alive(self) -> bool:
         """Whether its thread runs."""
-        return self._thread is not None and not self._has_run.is_set()
+        thread = self._thread
+        return thread is not None and thread.is_alive()
 
     def start(self) -> None:
         """Starts the thread, unless it was started or stopped before."""
@@ -100,9 +101,12 @@ class Service(ABC):
         """Asks the part to stop and waits for it; returns whether its thread has ended."""
         self.ask_to_stop()
         thread = self._thread
-        if thread is None or thread is threading.current_thread():
-            return True
-        return self._has_run.wait(timeout_s)
+        if thread is None or thread is threading.current_thread() or not thread.is_alive():
+            return True  # a thread of the parent's is not alive in the child of a fork
+        if not self._has_run.wait(timeout_s):
+            return False
+        (self._thread or thread).join()  # another one, if the first was relieved
+        return True
 
     def ask_to_stop(self) -> None:
         """Asks the part to stop, and does not wait."""

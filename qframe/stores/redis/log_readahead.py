@@ -111,26 +111,29 @@ class LogReadahead:
     ) -> tuple[list[Delivery], bool]:
         """The messages [start, stop) of a slot, and whether there is a sound one for each offset.
 
-        `entries` is what the command ahead has read.
+        `entries` is what the command ahead has read. An offset without a message counts as settled,
+        so it is one only where the log was read anew from the entry that may hold it.
         """
         name = (keys.topic.name, group, slot)
         tail = self._tails.get(name)
-        if tail is not None and tail.epoch == epoch and tail.breaks == self._redis.breaks:
-            tail.add(slot, entries)
-            if stop == start:
-                return [], True
-            if tail.at != start:
-                tail = None
-        else:
+        if tail is not None and (tail.epoch != epoch or tail.breaks != self._redis.breaks):
             tail = None
+        if tail is not None:
+            tail.add(slot, entries)
         if stop == start:
             return [], True
-        if tail is None:
-            tail = self._tails[name] = SlotReadahead(epoch, start, self._redis.breaks)
-            self._find(keys, slot, tail)
-        while tail.end < stop:
-            self._read_on(keys, slot, tail, stop)
-        return tail.take(stop)
+        if tail is not None and tail.at == start:
+            while tail.end < stop:
+                self._read_on(keys, slot, tail, stop)
+            taken, is_sound = tail.take(stop)
+            if is_sound:
+                return taken, True
+        anew = SlotReadahead(epoch, start, self._redis.breaks)
+        self._find(keys, slot, anew)
+        while anew.end < stop:
+            self._read_on(keys, slot, anew, stop)
+        self._tails[name] = anew  # not before: it may fail to find `start`
+        return anew.take(stop)
 
     def forget(self, topic: str, group: str) -> None:
         """Forgets what was read for a group."""

@@ -1,0 +1,86 @@
+"""A log that is read ahead of its pulls: what could not be read is not taken for missing."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from databases import entry
+from redis import Redis
+from servers import RedisServer
+
+from qframe.errors import StoreUnavailable
+from qframe.stores.redis.store import RedisStore
+from qframe.stores.types import PullRequest, PullResult
+from qframe.topic import Topic
+
+TOPIC = Topic("log", "stream", slots=1)
+EPOCH = f"{1:016x}"
+
+
+@pytest.fixture
+def store(redis_server: RedisServer) -> Iterator[RedisStore]:
+    with Redis.from_url(redis_server.url) as client:
+        client.flushall()
+    store = RedisStore(redis_server.url)
+    store.declare(TOPIC)
+    store.subscribe(TOPIC, "g")
+    store.take(TOPIC, "g", {0: EPOCH})
+    entries = [entry(TOPIC, n, f"k{n}", f"m{n}") for n in range(10)]
+    store.publish(TOPIC, entries[:6])
+    store.publish(TOPIC, entries[6:])
+    yield store
+    store.close()
+
+
+def pull(store: RedisStore, position: int, limit: int = 2) -> PullResult:
+    asks = [PullRequest(0, EPOCH, limit, position)]
+    return store.pull(TOPIC, "g", asks, receipt="r", lease_ms=60_000, max_attempts=9)
+
+
+def bodies(pulled: PullResult) -> list[int]:
+    return [int(one.body) for one in pulled.deliveries]
+
+
+@pytest.mark.promise(1)
+def test_where_the_entry_of_an_offset_could_not_be_read_it_is_read_the_next_time(
+    store: RedisStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Else what stands there behind its first message would be passed over, and lost."""
+    first = pull(store, 0)
+    store.acknowledge(TOPIC, "g", first.deliveries, {0: EPOCH})
+    store._readahead.forget(TOPIC.name, "g")
+    ask = store._redis.ask
+
+    def away(key: Any, command: str, *words: Any) -> Any:
+        if command == "XREVRANGE":
+            monkeypatch.setattr(store._redis, "ask", ask)
+            raise StoreUnavailable(store.url, "it is loading its data set")
+        return ask(key, command, *words)
+
+    monkeypatch.setattr(store._redis, "ask", away)
+    assert pull(store, 2).in_doubt == [0]
+    store.revoke(TOPIC, "g", [PullRequest(0, EPOCH, 2, 2)], "r")
+    pulled = pull(store, 2, limit=20)
+    assert (bodies(pulled), pulled.missing) == (list(range(2, 10)), 0)
+    assert store.verify(TOPIC) == []
+
+
+@pytest.mark.promise(1)
+def test_a_caller_that_has_received_the_first_of_an_entry_is_handed_out_the_rest_of_it(
+    store: RedisStore,
+) -> None:
+    assert bodies(pull(store, 0)) == [0, 1]
+    [tail] = store._readahead._tails.values()
+    tail.at = tail.end = 0
+    tail.rest = []
+    pulled = pull(store, 2, limit=20)
+    assert (bodies(pulled), pulled.missing) == (list(range(2, 10)), 0)
+
+
+def test_what_is_not_there_counts_as_missing(store: RedisStore) -> None:
+    assert bodies(pull(store, 0)) == [0, 1]
+    store._redis.ask("qf:{qframe:log:0}:log", "XDEL", "6-4")
+    pulled = pull(store, 2, limit=20)
+    assert (bodies(pulled), pulled.missing) == ([2, 3, 4, 5], 4)
