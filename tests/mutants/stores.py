@@ -29,13 +29,6 @@ STORES: Final = [
         conforms("settle", "redis"),
     ),
     Mutant(
-        "Redis keeps a reading ahead that has not found its first offset",
-        "stores/redis/log_readahead.py",
-        "        anew = SlotReadahead(epoch, start, self._redis.breaks)\n",
-        "        anew = self._tails[name] = SlotReadahead(epoch, start, self._redis.breaks)\n",
-        "tests/integration/stores/redis/test_readahead.py",
-    ),
-    Mutant(
         "Redis takes for missing what stands in an entry that was not read",
         "stores/redis/log_readahead.py",
         "            if is_sound:\n                return taken, True\n",
