@@ -130,10 +130,13 @@ class Service(ABC):
         self._thread = thread
 
     def _main(self) -> None:
+        is_relieved = False
         try:
             self.run()
         except Relieved:
-            return
+            is_relieved = True
         except BaseException as error:  # last words: nobody else hears it
             self._on_failure(self.name, error)
-        self._has_run.set()
+        finally:
+            if not is_relieved:
+                self._has_run.set()
