@@ -32,6 +32,14 @@ def nothing() -> None:
     """It may be rung for any."""
 
 
+def answered_late(line: Line, late: list[LateReply]) -> None:
+    """A message is published, and the reply of the pull that stands is still on its way."""
+    line.answer(0, 1)
+    late.extend(line.replies)
+    line.replies.clear()
+    line.rung = None
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_late_reply_is_taken_over_and_its_slot_asked_again_a_moment_later(kind: str) -> None:
     line = line_of(kind)
@@ -88,17 +96,11 @@ def test_what_came_before_replies_were_lost_is_taken_over_though_two_more_pulls_
     line = line_of("delay", slots=1)
     late: list[LateReply] = []
 
-    def answered() -> None:
-        line.answer(0, 1)
-        late.extend(line.replies)
-        line.replies.clear()
-        line.rung = None
-
     def comes_and_breaks() -> None:
         line.replies.extend(late)
         line.breaks = True
 
-    line.run(answered, nothing, comes_and_breaks, nothing)
+    line.run(lambda: answered_late(line, late), nothing, comes_and_breaks, nothing)
     assert [(int(one.body), one.attempt) for one in line.got] == [(1, 1)]
 
 
@@ -167,16 +169,10 @@ def test_a_reply_that_comes_behind_those_to_the_next_pulls_is_given_back_and_pul
     line = line_of("delay", slots=1)
     late: list[LateReply] = []
 
-    def answered() -> None:
-        line.answer(0, 1)
-        late.extend(line.replies)
-        line.replies.clear()
-        line.rung = None
-
     def comes() -> None:
         line.replies.extend(late)
 
-    line.run(answered, nothing, comes, nothing)
+    line.run(lambda: answered_late(line, late), nothing, comes, nothing)
     assert line.revoked[0] == ([0], late[0].receipt)
     assert [(int(one.body), one.attempt) for one in line.got] == [(1, 1)]
 

@@ -123,17 +123,13 @@ class LogReadahead:
         if stop == start:
             return [], True
         if tail is not None and tail.at == start:
-            while tail.end < stop:
-                self._read_on(keys, slot, tail, stop)
-            taken, is_sound = tail.take(stop)
+            taken, is_sound = self._take(keys, slot, tail, stop)
             if is_sound:
                 return taken, True
         anew = SlotReadahead(epoch, start, self._redis.breaks)
         self._find(keys, slot, anew)
-        while anew.end < stop:
-            self._read_on(keys, slot, anew, stop)
         self._tails[name] = anew  # not before: it may fail to find `start`
-        return anew.take(stop)
+        return self._take(keys, slot, anew, stop)
 
     def forget(self, topic: str, group: str) -> None:
         """Forgets what was read for a group."""
@@ -145,9 +141,13 @@ class LogReadahead:
         last = f"{tail.end}-18446744073709551615"
         tail.add(slot, self._redis.ask(keys.key(slot, "log"), "XREVRANGE", last, "-", "COUNT", 1))
 
-    def _read_on(self, keys: SlotKeys, slot: int, tail: SlotReadahead, stop: int) -> None:
+    def _take(
+        self, keys: SlotKeys, slot: int, tail: SlotReadahead, stop: int
+    ) -> tuple[list[Delivery], bool]:
+        """Reads on as far as an offset, and takes what stands before it."""
         key = keys.key(slot, "log")
-        end = tail.end
-        tail.add(slot, self._redis.ask(key, "XRANGE", f"{end}-0", "+", "COUNT", MOST_ENTRIES))
-        if tail.end == end:
-            tail.lacks(stop)
+        while (end := tail.end) < stop:
+            tail.add(slot, self._redis.ask(key, "XRANGE", f"{end}-0", "+", "COUNT", MOST_ENTRIES))
+            if tail.end == end:
+                tail.lacks(stop)
+        return tail.take(stop)
