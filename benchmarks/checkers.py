@@ -2,7 +2,8 @@
 
 The messages lie on a Redis server of the benchmark's own; the rows go into an SQLite file or a
 PostgreSQL server of its own. The bare writes are the same worker and the same insert in a
-transaction of the handler's own, without a checker. On SQLite they take turns by a lock of the
+transaction of the handler's own, without a checker; with a mark of its own, too, the least that
+somebody writes by hand who wants each effect once. On SQLite they take turns by a lock of the
 process, as the TransactionalChecker does for its handlers: threads that find the file busy sleep,
 and would look slower than they need be. All ways in turn, `--rounds` times; medians.
 """
@@ -32,6 +33,8 @@ DATABASES = ("sqlite", "postgresql")
 TRANSACTIONAL, DATABASE, REDIS = "0.8", "0.6", "0.7"  # of the bare writes, to be reached
 MAKE = "CREATE TABLE IF NOT EXISTS paid (id VARCHAR(64) NOT NULL, number INTEGER NOT NULL)"
 INSERT = text("INSERT INTO paid (id, number) VALUES (:id, :number)")
+MAKE_MARKS = "CREATE TABLE IF NOT EXISTS marks (id VARCHAR(64) PRIMARY KEY)"
+MARK = text("INSERT INTO marks (id) VALUES (:id) ON CONFLICT DO NOTHING")
 
 Handler = Callable[..., None]
 Turn = AbstractContextManager[Any]
@@ -58,6 +61,17 @@ def by_own_connection(engine: Engine, turn: Turn) -> Handler:
     def handle(message: Message) -> None:
         with turn, engine.begin() as connection:
             connection.execute(INSERT, row_of(message))
+
+    return handle
+
+
+def by_own_mark(engine: Engine, turn: Turn) -> Handler:
+    """Writes the row and a mark in a transaction of its own: a checker by hand."""
+
+    def handle(message: Message) -> None:
+        with turn, engine.begin() as connection:
+            if connection.execute(MARK, {"id": message.id}).rowcount:
+                connection.execute(INSERT, row_of(message))
 
     return handle
 
@@ -90,6 +104,7 @@ class Way:
 BARE, BARE_SESSION = "own transaction", "own session"
 WAYS = (
     Way(BARE, by_own_connection),
+    Way("own transaction, own mark", by_own_mark, beside=BARE),
     Way(
         "TransactionalChecker", lambda _engine, _turn: by_connection,
         lambda engine, _redis: TransactionalChecker(engine), BARE, TRANSACTIONAL,
@@ -162,9 +177,10 @@ def one_round(redis: RedisServer, engine: Engine, count: int) -> dict[str, float
     for way in WAYS:
         redis.empty()
         with engine.begin() as connection:
-            connection.execute(text("DROP TABLE IF EXISTS paid"))
-            connection.execute(text("DROP TABLE IF EXISTS qframe_effects"))
+            for table in ("paid", "marks", "qframe_effects"):
+                connection.execute(text(f"DROP TABLE IF EXISTS {table}"))
             connection.execute(text(MAKE))
+            connection.execute(text(MAKE_MARKS))
         checker = way.checker(engine, redis.url)
         with QFrame(store=redis.url) as app:
             writing = Writing(app, count, way.handler(engine, turn), checker)

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import threading
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
+from contexts import context_of
+
+from qframe.clock import SYSTEM_CLOCK
 from qframe.message import Delivery
 from qframe.runtime.executors.run_worker import RunWorker
+from qframe.runtime.executors.thread_executor import ThreadExecutor
 from qframe.runtime.handler.attempt import Attempt
+from qframe.runtime.handler.time_limit import TimeLimit
 
 
 class Handlers:
@@ -18,6 +24,7 @@ class Handlers:
         self.gate = threading.Event()
         self.handled: Counter[int] = Counter()
         self.through_again: list[Attempt] = []
+        self.has_long_runs = False
         self.at_once = self.most = 0
         self.between: Callable[[], object] = lambda: None
         self._guard = threading.Lock()
@@ -55,3 +62,29 @@ class Handlers:
 
 def messages(handlers: Handlers, numbers: range) -> list[Attempt]:
     return [Attempt(Delivery(f"id-{n}", None, None, b"1", seq=n), handlers, True) for n in numbers]
+
+
+@contextmanager
+def running(
+    handlers: Handlers, threads: int, relieve: Callable[[], None] | None = None
+) -> Iterator[ThreadExecutor]:
+    """A pool at work, of which nothing must be left in the end."""
+    failures: list[BaseException] = []
+    pool = ThreadExecutor(
+        name="qframe.pool.t.g", threads=threads, clock=SYSTEM_CLOCK, work=handlers,
+        time_limit=TimeLimit(context_of(group="g"), None), relieve=relieve,
+        on_failure=lambda _, error: failures.append(error),
+    )  # fmt: skip
+    pool.start()
+    try:
+        yield pool
+    finally:
+        handlers.gate.set()
+        assert pool.stop(60)
+        assert living("qframe.pool.t.g") == 0
+        assert failures == []
+
+
+def living(name: str) -> int:
+    """How many threads of a pool there are."""
+    return sum(each.name.startswith(f"{name}.") for each in threading.enumerate())

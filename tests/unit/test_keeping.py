@@ -8,15 +8,12 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
 import pytest
-from contexts import context_of
 from eventually import eventually
-from pool_work import Handlers, messages
+from pool_work import Handlers, messages, running
 from pull_line import Line
 
-from qframe.clock import SYSTEM_CLOCK
 from qframe.current import being_handled
 from qframe.runtime.executors.thread_executor import TICK_S, ThreadExecutor
-from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.service import Relieved
 
 
@@ -30,25 +27,14 @@ def pool_of(
     handlers: Handlers, threads: int = 1, relieve: Callable[[], None] | None = lambda: None
 ) -> Iterator[ThreadExecutor]:  # fmt: skip
     """A pool whose handler has been quick so far."""
-    failures: list[BaseException] = []
-    pool = ThreadExecutor(
-        name="qframe.pool.t.g", threads=threads, clock=SYSTEM_CLOCK, work=handlers,
-        time_limit=TimeLimit(context_of(group="g"), None), relieve=relieve,
-        on_failure=lambda _, error: failures.append(error),
-    )  # fmt: skip
-    pool.start()
-    handlers.gate.set()
-    for number in range(-20, 0):
-        pool.dispatch(messages(handlers, range(number, number + 1)))
-        eventually(lambda: not pool.busy)
-    handlers.handled.clear()
-    handlers.most = 0
-    try:
-        yield pool
-    finally:
+    with running(handlers, threads, relieve) as pool:
         handlers.gate.set()
-        assert pool.stop(60)
-        assert failures == []
+        for number in range(-20, 0):
+            pool.dispatch(messages(handlers, range(number, number + 1)))
+            eventually(lambda: not pool.busy)
+        handlers.handled.clear()
+        handlers.most = 0
+        yield pool
 
 
 def handle(pool: ThreadExecutor) -> None:

@@ -6,8 +6,7 @@ import asyncio
 import random
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -15,7 +14,7 @@ from contexts import context_of
 from eventually import eventually
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from pool_work import Handlers, messages
+from pool_work import Handlers, living, messages, running
 
 from qframe.clock import SYSTEM_CLOCK
 from qframe.errors import BadOption
@@ -25,7 +24,8 @@ from qframe.runtime.executors.batch_executor import BatchThreadExecutor
 from qframe.runtime.executors.engine_calls import CallsInLoop
 from qframe.runtime.executors.event_loop import EventLoop
 from qframe.runtime.executors.loop_executor import LoopExecutor
-from qframe.runtime.executors.thread_executor import ThreadExecutor
+from qframe.runtime.executors.run_worker import RunWorker
+from qframe.runtime.executors.thread_executor import RUN_S, ThreadExecutor
 from qframe.runtime.handler.attempt import Attempt
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.batches import Batches
@@ -34,28 +34,6 @@ from qframe.runtime.order.batches import Batches
 @pytest.fixture
 def handlers() -> Handlers:
     return Handlers()
-
-
-@contextmanager
-def running(handlers: Handlers, threads: int) -> Iterator[ThreadExecutor]:
-    failures: list[BaseException] = []
-    pool = ThreadExecutor(
-        name="qframe.pool.t.g", threads=threads, clock=SYSTEM_CLOCK, work=handlers,
-        time_limit=TimeLimit(context_of(group="g"), None),
-        on_failure=lambda _, error: failures.append(error),
-    )  # fmt: skip
-    pool.start()
-    try:
-        yield pool
-    finally:
-        handlers.gate.set()
-        assert pool.stop(60)
-        assert living("qframe.pool.t.g") == 0
-        assert failures == []
-
-
-def living(name: str) -> int:
-    return sum(each.name.startswith(f"{name}.") for each in threading.enumerate())
 
 
 def test_a_pool_that_grows_under_load_has_more_handlers_at_once(handlers: Handlers) -> None:
@@ -213,6 +191,29 @@ def test_however_it_is_resized_each_message_is_handled_once_and_as_many_threads_
         eventually(lambda: sum(handlers.handled.values()) >= number)
         eventually(lambda: living("qframe.pool.t.g") == ([3, *sizes])[-1])
     assert handlers.handled == Counter(range(number))
+
+
+@pytest.mark.parametrize(("has_long_runs", "runs"), [(False, 8), (True, 1)])
+def test_where_each_run_costs_something_runs_of_slow_handlers_are_longer(
+    has_long_runs: bool, runs: int
+) -> None:
+    class Slow(Handlers):
+        def run(self, worker: RunWorker) -> None:
+            seen.append(len(worker.run))
+            threading.Event().wait(2 * RUN_S * len(worker.run))
+            super().run(worker)
+
+    seen: list[int] = []
+    handlers = Slow()
+    handlers.has_long_runs = has_long_runs
+    handlers.gate.set()
+    with running(handlers, 1) as pool:
+        pool.dispatch(messages(handlers, range(1)))  # by which the pool learns how slow they are
+        eventually(lambda: not pool.busy)
+        seen.clear()
+        pool.dispatch(messages(handlers, range(1, 9)))
+        eventually(lambda: sum(handlers.handled.values()) == 9)
+    assert len(seen) == runs
 
 
 class BatchHandlers:

@@ -90,6 +90,12 @@ class Engine:
         self.complete: Callable[[list[Delivery]], list[Attempt]] = finisher.complete
         self.is_mine: Callable[[Attempt], bool] = finisher.is_mine
 
+    @property
+    def has_long_runs(self) -> bool:
+        """Whether each run costs something: a checker is asked about it, or it waits for a turn."""
+        asks = self._asks_in_runs and self._first is None
+        return asks or self._policy.turns is not None
+
     # In threads, one by one.
 
     def run(self, worker: RunWorker) -> None:

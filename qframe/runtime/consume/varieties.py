@@ -80,7 +80,6 @@ def executor_of(
     return ThreadExecutor(
         name=place.name, threads=options.threads, time_limit=place.time_limit, clock=clock,
         work=place.work, on_failure=on_failure, meter=place.meter,
-        asks=checker is not None and not checker.is_transactional,
         relieve=None if checker is not None or options.at_most_once else place.relieve,
     )  # fmt: skip
 

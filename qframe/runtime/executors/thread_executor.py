@@ -26,8 +26,8 @@ T = TypeVar("T")
 
 MAX_RUN: Final = 64
 RUN_S: Final = 0.002
-ASKED_RUN: Final = 8
-ASKED_RUN_S: Final = 0.016
+LONG_RUN: Final = 8
+LONG_RUN_S: Final = 0.016
 TICK_S: Final = 0.01
 KEPT_S: Final = 0.0005
 """A handler that takes less on average may be called in the thread that pulls."""
@@ -35,6 +35,10 @@ KEPT_S: Final = 0.0005
 
 class RunWork(Protocol):
     """The engine, as this executor uses it."""
+
+    @property
+    def has_long_runs(self) -> bool:
+        """Whether each run costs something, so that short ones cost more."""
 
     def run(self, worker: RunWorker) -> None:
         """Takes attempts off `worker.run` one by one and calls the handler for each."""
@@ -47,7 +51,7 @@ class ThreadExecutor:
     """Threads that take runs, and a monitor that redistributes the runs of stuck threads.
 
     A run is as long as takes about 2 ms by the handler's average so far, from 1 to 64 attempts.
-    Where a server is asked about each run it is as long as takes 16 ms, and of 8 attempts at least.
+    Where each run costs something it is as long as takes 16 ms, and of 8 attempts at least.
     Every 10 ms the monitor takes the rest of its run, and what it has done, from each thread that
     has not moved since; and brings back attempts whose pause is over. It sleeps while nobody works.
 
@@ -66,7 +70,6 @@ class ThreadExecutor:
         work: the engine.
         on_failure: called when a thread ends by an error of qframe's own.
         meter: counts runs, if somebody wants to know.
-        asks: whether a server is asked about each run, so that short ones cost more.
         relieve: has another thread go on with pulling; None where no attempt is handled there.
     """
 
@@ -80,10 +83,8 @@ class ThreadExecutor:
         work: RunWork,
         on_failure: Callable[[str, BaseException], None],
         meter: Meter | None = None,
-        asks: bool = False,
         relieve: Callable[[], None] | None = None,
     ) -> None:
-        self._least_run, self._run_s = (ASKED_RUN, ASKED_RUN_S) if asks else (1, RUN_S)
         self._meter = meter
         self._time_limit = time_limit
         self._clock = clock
@@ -290,8 +291,8 @@ class ThreadExecutor:
     def _run_length(self, attempts: int) -> int:
         if self._average_s is None:
             return 1
-        length = min(MAX_RUN, int(self._run_s / max(self._average_s, 1e-7)))
-        length = max(length, self._least_run)
+        least, run_s = (LONG_RUN, LONG_RUN_S) if self._work.has_long_runs else (1, RUN_S)
+        length = max(least, min(MAX_RUN, int(run_s / max(self._average_s, 1e-7))))
         share = -(-attempts // self._threads.size)
         return max(1, min(length, share))
 

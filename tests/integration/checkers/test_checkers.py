@@ -50,7 +50,7 @@ from qframe import (
     TransactionalChecker,
 )
 from qframe.idempotency.base import Claim, Scope
-from qframe.runtime.executors.thread_executor import ASKED_RUN_S
+from qframe.runtime.executors.thread_executor import LONG_RUN_S
 
 TOPIC = Topic("payments", slots=2)
 QUICK = Backoff(0.01, cap=0.05)
@@ -626,11 +626,11 @@ def test_claims_of_quick_handlers_are_asked_for_by_runs_however_slow_their_serve
     class SlowChecker(RedisChecker):
         def claim_many(self, scope: Scope, claims: list[Claim], lease_ms: int) -> None:
             calls.append(len(claims))
-            time.sleep(2 * ASKED_RUN_S)
+            time.sleep(2 * LONG_RUN_S)
             super().claim_many(scope, claims, lease_ms)
 
         def finish_many(self, scope: Scope, claims: list[Claim]) -> list[bool]:
-            time.sleep(2 * ASKED_RUN_S)
+            time.sleep(2 * LONG_RUN_S)
             return super().finish_many(scope, claims)
 
     handled: list[object] = []
