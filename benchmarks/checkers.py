@@ -15,14 +15,13 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from pathlib import Path
 from typing import Any
 
 from sqlalchemy import Connection, Engine, create_engine, event, text
 from sqlalchemy.orm import Session
 
 from benchmarks import drive, report
-from benchmarks.flusher import postgres_server
+from benchmarks.postgres_server import PostgresServer
 from benchmarks.redis_server import RedisServer
 from benchmarks.report import Row
 from benchmarks.workload import THREADS
@@ -198,15 +197,16 @@ def one_round(redis: RedisServer, engine: Engine, count: int) -> dict[str, float
 @contextmanager
 def database(name: str, options: argparse.Namespace) -> Iterator[Engine]:
     """An engine for an empty database, which ends with it."""
-    with tempfile.TemporaryDirectory(dir=options.dir) as folder:
-        if name == "sqlite":
-            with engine_of(f"sqlite:///{folder}/shop.db", options.synchronous) as engine:
-                yield engine
-            return
+    if name == "sqlite":
         with (
-            postgres_server(Path(folder), options.fsync) as server,
-            engine_of(server.new_database(), "") as engine,
+            tempfile.TemporaryDirectory(dir=options.dir) as folder,
+            engine_of(f"sqlite:///{folder}/shop.db", options.synchronous) as engine,
         ):
+            yield engine
+        return
+    with PostgresServer(options.dir, options.fsync) as server:
+        url = server.new_database().replace("postgresql:", "postgresql+psycopg:")
+        with engine_of(url, "") as engine:
             yield engine
 
 

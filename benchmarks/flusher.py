@@ -11,19 +11,15 @@ printed: it is to be 5 or more.
 from __future__ import annotations
 
 import argparse
-import importlib
 import statistics
-import sys
-import tempfile
 import threading
 from collections.abc import Callable
 from contextlib import suppress
-from pathlib import Path
-from typing import Any
 
 import psycopg
 
 from benchmarks import drive
+from benchmarks.postgres_server import PostgresServer
 from benchmarks.redis_server import RedisServer
 from qframe import Flusher, Message, QFrame
 
@@ -44,7 +40,7 @@ class Orders:
     """A new table, and a connection to it for each thread that asks."""
 
     def __init__(self, url: str) -> None:
-        self._url = url.replace("+psycopg", "")
+        self._url = url
         self._local = threading.local()
         self._made: list[psycopg.Connection] = []
         connection = self.connection
@@ -129,11 +125,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=1)
     parser.add_argument("--fsync", choices=("on", "off"), default="on")
     options = parser.parse_args()
-    with (
-        tempfile.TemporaryDirectory() as folder,
-        RedisServer() as redis,
-        postgres_server(Path(folder), options.fsync) as postgres,
-    ):
+    with RedisServer() as redis, PostgresServer(fsync=options.fsync) as postgres:
         url = postgres.new_database()
         rounds = [one_round(redis, url, options.count) for _ in range(options.rounds)]
     print(
@@ -157,13 +149,6 @@ def one_round(redis: RedisServer, url: str, count: int) -> dict[str, float]:
             raise SystemExit(f"{way}: {orders.count()} rows of {count}")
         orders.close()
     return rates
-
-
-def postgres_server(folder: Path, fsync: str) -> Any:
-    """The server that the tests start; what it logs is put into the folder."""
-    sys.path.append(str(Path(__file__).parent.parent / "tests"))
-    config = {"fsync": fsync, "full_page_writes": fsync}
-    return importlib.import_module("database_servers").PostgresServer(folder, config=config)
 
 
 if __name__ == "__main__":

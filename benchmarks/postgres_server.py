@@ -24,7 +24,16 @@ USER = "postgres"
 
 
 class PostgresServer:
-    """A context in which the server runs."""
+    """A context in which the server runs.
+
+    Args:
+        folder: where its data is put; by default a temporary place.
+        fsync: `on` or `off`: whether it waits for the disk.
+    """
+
+    def __init__(self, folder: str | None = None, fsync: str = "on") -> None:
+        self._folder = folder
+        self._fsync = fsync
 
     def __enter__(self) -> Self:
         found = sorted(HOMES.glob("*/bin/postgres"), key=lambda path: int(path.parts[-3]))
@@ -32,7 +41,7 @@ class PostgresServer:
         if program is None:
             raise SystemExit("PostgreSQL is not installed; its benchmarks start their own")
         self.port = free_port()
-        self._data = tempfile.mkdtemp(prefix="qframe-bench-")
+        self._data = tempfile.mkdtemp(prefix="qframe-bench-", dir=self._folder)
         before = []
         if os.geteuid() == 0:  # PostgreSQL refuses to run as root
             user = pwd.getpwnam(USER)
@@ -47,7 +56,8 @@ class PostgresServer:
         self._process = subprocess.Popen(
             [*before, program, "-D", self._data, "-p", str(self.port),
              "-c", "listen_addresses=127.0.0.1", "-c", "unix_socket_directories=",
-             "-c", "shared_buffers=256MB", "-c", "max_wal_size=4GB"],
+             "-c", "shared_buffers=256MB", "-c", "max_wal_size=4GB",
+             "-c", f"fsync={self._fsync}", "-c", f"full_page_writes={self._fsync}"],
             stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, cwd="/",
         )  # fmt: skip
         self._wait()
