@@ -31,7 +31,8 @@ Three checkers, by what they promise when a worker dies (or is frozen, and wakes
   without waiting: by an advisory lock on PostgreSQL, a lock wait of no length on MariaDB (of a
   second on MySQL), a turn of one in a process and a busy timeout of 250 ms on SQLite (where
   commits do not wait for the disk, a thread keeps the turn until its run is over). On PostgreSQL
-  BEGIN and the mark are sent together (`begin_with_mark.py`). So mark and changes commit or vanish
+  BEGIN and the mark are sent together, and so are COMMIT and a last look whether this is the
+  mark's transaction still (`short_transaction.py`). So mark and changes commit or vanish
   together, by whomever and however often they are tried: exactly once. The transaction belongs to
   the message and to no thread: `ack()` commits it where it is called. A delivery that is
   cancelled, or may be another worker's already, is not committed but rolled back, and nothing is

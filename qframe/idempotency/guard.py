@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from sqlalchemy import Connection, Engine
@@ -25,11 +26,16 @@ class GuardedConnection(Connection):
     Attributes:
         may_end: whether the transaction may end now.
         how: how its handler has tried to end it; None where it has not.
+        number: PostgreSQL's of the transaction, where it has told it.
+        before_commit: called before COMMIT is sent; it may refuse that by `CommitRefused`, and may
+            have committed when it returns.
     """
 
     def __init__(self, engine: Engine) -> None:
         self.may_end = False
         self.how: str | None = None
+        self.number: int | None = None
+        self.before_commit: Callable[[], object] | None = None
         super().__init__(engine)
 
     def _begin_impl(self, transaction: RootTransaction) -> None:
@@ -41,7 +47,15 @@ class GuardedConnection(Connection):
         if not self.may_end:
             self.how = "committed"
             raise CommitRefused(self.how)
-        super()._commit_impl()
+        if self.before_commit is not None:
+            self._call_before_commit(self.before_commit)
+        super()._commit_impl()  # the driver has nothing to do where that is done
+
+    def _call_before_commit(self, before_commit: Callable[[], object]) -> None:
+        try:
+            before_commit()
+        except self.dialect.loaded_dbapi.Error as error:
+            self._handle_dbapi_exception(error, None, None, None, None)
 
     def _rollback_impl(self) -> None:
         if not self.may_end and self.how is None:

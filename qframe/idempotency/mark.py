@@ -8,9 +8,11 @@ from typing import Any, Final
 from sqlalchemy import Connection, CursorResult, Dialect, select, text
 from sqlalchemy.exc import DBAPIError, IntegrityError, OperationalError
 
+from qframe.errors import CommitRefused
 from qframe.idempotency.base import Claim, Scope, State
-from qframe.idempotency.begin_with_mark import BeginWithMark
 from qframe.idempotency.effects_table import DONE, EffectsTable, is_conflict
+from qframe.idempotency.guard import GuardedConnection
+from qframe.idempotency.short_transaction import ShortTransaction
 
 
 class Prepared:
@@ -108,12 +110,12 @@ class Mark:
             f"{insert} SELECT {row} WHERE pg_try_advisory_xact_lock(:number)"
             " ON CONFLICT DO NOTHING", dialect,
         )  # fmt: skip
-        # Its parameters are numbered in the order of the row: see BeginWithMark.
+        # Its parameters are numbered in the order of the row: see ShortTransaction.
         numbered = f"$1, $2, $3, $4, {DONE}, $5, 0, {effects.now_ms} + $6"
-        self._opening = BeginWithMark(
+        self._short = ShortTransaction(
             f"{table}_mark",
             f"{insert} SELECT {numbered} WHERE pg_try_advisory_xact_lock($7)"
-            " ON CONFLICT DO NOTHING", dialect,
+            " ON CONFLICT DO NOTHING RETURNING txid_current()", dialect,
         )  # fmt: skip
         turn = "turn AS MATERIALIZED (SELECT pg_try_advisory_xact_lock(:number) AS got)"
         rows = f"SELECT {row} FROM turn WHERE got"  # noqa: S608 - text of ours
@@ -136,7 +138,7 @@ class Mark:
             "mysql": self._write_on_mysql,
         }[effects.dialect]
 
-    def write(self, connection: Connection, scope: Scope, claims: list[Claim]) -> None:
+    def write(self, connection: GuardedConnection, scope: Scope, claims: list[Claim]) -> None:
         """Writes the marks, and sets what that found as the state of each claim."""
         if len(claims) == 1:
             [claim] = claims
@@ -153,8 +155,17 @@ class Mark:
         for claim, state in zip(claims, states, strict=True):
             claim.state = state
 
-    def is_there(self, connection: Connection, scope: Scope, claim: Claim) -> bool:
-        """Whether this transaction, if it is still the same one, has the claim's mark."""
+    def look(self, connection: GuardedConnection, scope: Scope, claim: Claim) -> None:
+        """Looks whether this is still the transaction with the claim's mark; may commit it, too.
+
+        Raises:
+            CommitRefused: if it is another one, since the handler has said ROLLBACK in plain SQL.
+            Exception: the driver's.
+        """
+        if not self._short.commit(connection) and not self._is_there(connection, scope, claim):
+            raise CommitRefused("rolled back")
+
+    def _is_there(self, connection: Connection, scope: Scope, claim: Claim) -> bool:
         given = self._given(scope, claim)
         if self._is_on_sqlite:
             driver: Any = connection.connection.dbapi_connection
@@ -213,7 +224,7 @@ class Mark:
         finally:
             driver.execute(f"PRAGMA busy_timeout={patience_ms}")
 
-    def _write_on_postgresql(self, connection: Connection, given: dict[str, Any]) -> State:
+    def _write_on_postgresql(self, connection: GuardedConnection, given: dict[str, Any]) -> State:
         """An advisory lock of the transaction tells who has written a mark and not committed it.
 
         It is let go after the commit, so who gets it sees the row. Most often there is neither lock
@@ -221,7 +232,7 @@ class Mark:
         holder of the lock can take it again.
         """
         given["number"] = self._number(given)
-        written = self._opening.write(connection, given)
+        written = self._short.begin(connection, given)
         if written is None:
             written = self._first_on_postgresql.run(connection, given).rowcount
         if written == 1:

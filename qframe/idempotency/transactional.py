@@ -69,7 +69,6 @@ class MarkTransaction:
         awaited: Any,
         factory: SessionFactory,
         shown: str,
-        is_marked: Callable[[], bool],
         on_end: Callable[[], None],
     ) -> None:
         self.connection: GuardedConnection = connection
@@ -78,7 +77,6 @@ class MarkTransaction:
         self._factory = factory
         self._session: Any = None
         self._shown = shown
-        self._is_marked = is_marked
         self._on_end = on_end
         self._ending = threading.Lock()
         self._ended = False
@@ -131,8 +129,6 @@ class MarkTransaction:
         try:
             if not is_open(connection):
                 raise CommitRefused("broken")
-            if not self._is_marked():  # in another transaction, after a ROLLBACK in plain SQL
-                raise CommitRefused("rolled back")
             connection.may_end = True
             if self._session is not None:
                 self._plain_session.commit()
@@ -349,11 +345,10 @@ class TransactionalChecker:
                     async_connection(self._async_engine, connection) if self.is_async else None
                 )
                 mine = next(claim for claim in claims if claim.is_mine)
-                is_marked = partial(self._mark.is_there, connection, scope, mine)
+                connection.before_commit = partial(self._mark.look, connection, scope, mine)
                 transaction = MarkTransaction(
-                    connection, root, awaited, self._factory, self.shown, is_marked,
-                    self._give_turn,
-                )  # fmt: skip
+                    connection, root, awaited, self._factory, self.shown, self._give_turn
+                )
                 for claim in claims:
                     claim.transaction = transaction if claim.is_mine else None
         except (DBAPIError, PoolTimeout) as error:

@@ -82,6 +82,13 @@ PARTS: Final = [
         "tests/integration/outbox/test_outbox.py",
     ),
     Mutant(
+        "PostgreSQL commits whatever transaction there is",
+        "idempotency/short_transaction.py",
+        "CASE txid_current() WHEN {connection.number:d} THEN '1' ELSE '{_ENDED}' END",
+        "CASE txid_current() WHEN txid_current() THEN '1' ELSE '{_ENDED}' END",
+        "tests/integration/checkers/test_checker_opening.py",
+    ),
+    Mutant(
         "a database that is away ends its relay",
         "outbox/relay.py",
         "        except self._database_errors as error:\n"

@@ -1,7 +1,8 @@
-"""PostgreSQL: BEGIN and the mark go together where they can, and marks are the same where not."""
+"""PostgreSQL: BEGIN goes with the mark and COMMIT with a look, or each alone, to the same end."""
 
 from __future__ import annotations
 
+import re
 import uuid
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -12,9 +13,10 @@ import pytest
 from checking import engine_of, new_scope
 from database_servers import PostgresServer
 from sqlalchemy import Connection, Engine, event, text
+from sqlalchemy.exc import IntegrityError
 
 from qframe import TransactionalChecker
-from qframe.errors import CheckerUnavailable
+from qframe.errors import CheckerUnavailable, CommitRefused, EffectUnknown
 from qframe.idempotency.base import Claim, Scope, State
 
 PREPARED = text("SELECT count(*) FROM pg_prepared_statements WHERE name = 'qframe_effects_mark'")
@@ -37,10 +39,19 @@ class Marking:
         return claim
 
     def finish(self, claim: Claim) -> None:
+        self.thread.submit(self.checker.finish_many, self.scope, [claim]).result()
+
+    def finish_here(self, claim: Claim) -> None:
         self.checker.finish_many(self.scope, [claim])
 
     def release(self, claim: Claim) -> None:
         self.checker.release_many(self.scope, [claim])
+
+    def is_absent(self, key: str) -> bool:
+        claim = self.claim(key)
+        is_mine = claim.state is State.CLAIMED
+        self.release(claim)
+        return is_mine
 
     def marks(self) -> int:
         with self.engine.connect() as connection:
@@ -80,8 +91,64 @@ def test_the_main_thread_leaves_the_wait_to_the_driver_which_hears_signals(
     claim = Claim("id:1")
     marking.checker.claim_many(marking.scope, [claim], 1000)
     assert claim.transaction.connection.execute(PREPARED).scalar_one() == 0
-    marking.finish(claim)
+    marking.finish_here(claim)
     assert marking.claim("id:1").state is State.DONE
+
+
+def test_the_commit_goes_with_a_last_look_whether_this_is_the_marks_transaction(
+    postgres: PostgresServer, marking: Marking
+) -> None:
+    claim = marking.claim()
+    pid = said(claim, "SELECT pg_backend_pid()")
+    marking.finish(claim)
+    [(last,)] = postgres.call(f"SELECT query FROM pg_stat_activity WHERE pid = {pid}")
+    assert re.fullmatch(r"SELECT .*txid_current\(\).*; COMMIT", last)
+    assert marking.marks() == 1
+
+
+@pytest.mark.parametrize("in_thread", [True, False])
+def test_another_transaction_than_the_marks_is_not_committed(
+    marking: Marking, in_thread: bool
+) -> None:
+    with marking.engine.begin() as connection:
+        connection.execute(text("CREATE TABLE paid (id integer)"))
+    claim = marking.claim("id:1")
+    connection = claim.transaction.connection
+    connection.exec_driver_sql("ROLLBACK")
+    connection.exec_driver_sql("INSERT INTO paid VALUES (1)")
+    finish = marking.finish if in_thread else marking.finish_here
+    with pytest.raises(CommitRefused, match="rolled back"):
+        finish(claim)
+    with marking.engine.connect() as looking:
+        assert looking.execute(text("SELECT count(*) FROM paid")).scalar_one() == 0
+    assert marking.is_absent("id:1")
+
+
+def test_what_the_server_refuses_at_the_commit_is_the_handlers_error(marking: Marking) -> None:
+    with marking.engine.begin() as connection:
+        connection.execute(text("CREATE TABLE orders (id integer PRIMARY KEY)"))
+        connection.execute(
+            text("CREATE TABLE lines (of_order integer REFERENCES orders INITIALLY DEFERRED)")
+        )
+    claim = marking.claim("id:1")
+    claim.transaction.connection.execute(text("INSERT INTO lines VALUES (1)"))
+    with pytest.raises(IntegrityError, match="lines_of_order_fkey") as raised:
+        marking.finish(claim)
+    assert raised.value.orig is not None
+    assert raised.value.orig.diag.constraint_name == "lines_of_order_fkey"  # type: ignore[attr-defined]
+    assert marking.marks() == 0
+    assert marking.is_absent("id:1")
+
+
+def test_a_session_that_ends_before_the_commit_leaves_the_answer_to_the_next_claim(
+    postgres: PostgresServer, marking: Marking
+) -> None:
+    claim = marking.claim("id:1")
+    pid = said(claim, "SELECT pg_backend_pid()")
+    postgres.call(f"SELECT pg_terminate_backend({pid}, 5000)")
+    with pytest.raises(EffectUnknown):
+        marking.finish(claim)
+    assert marking.is_absent("id:1")
 
 
 def test_an_effect_that_is_running_or_done_is_known(marking: Marking) -> None:
