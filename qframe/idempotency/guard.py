@@ -26,7 +26,7 @@ class GuardedConnection(Connection):
     Attributes:
         may_end: whether the transaction may end now.
         how: how its handler has tried to end it; None where it has not.
-        number: PostgreSQL's of the transaction, where it has told it.
+        txid: PostgreSQL's number of the transaction, where it has told it.
         before_commit: called before COMMIT is sent; it may refuse that by `CommitRefused`, and may
             have committed when it returns.
     """
@@ -34,7 +34,7 @@ class GuardedConnection(Connection):
     def __init__(self, engine: Engine) -> None:
         self.may_end = False
         self.how: str | None = None
-        self.number: int | None = None
+        self.txid: int | None = None
         self.before_commit: Callable[[], object] | None = None
         super().__init__(engine)
 

@@ -26,11 +26,11 @@ _TYPES: Final = "text, text, text, text, text, bigint, bigint"
 _ENDED: Final = "qframe: the handler has ended the transaction of its effect"
 
 
-class SessionState:
+class StatementState:
     """The state of the prepared statement in one connection.
 
     Attributes:
-        is_prepared: whether the session should have the prepared statement.
+        is_prepared: whether the session should have it.
         refusals: how often in a row the server has refused it.
     """
 
@@ -55,7 +55,7 @@ class ShortTransaction:
     has begun, a pooler that allows no prepared statements, a text with a quote), or the server
     refuses it, nothing is begun, and the caller goes the long way, which says what is wrong. So
     does the main thread: libpq's wait for an answer would keep signals from it. A transaction that
-    was begun the long way is committed so.
+    was begun the long way is committed so, and one that has listeners for its commit.
 
     Args:
         name: of the prepared statement.
@@ -76,7 +76,7 @@ class ShortTransaction:
         fairy = connection.connection
         driver: Any = fairy.dbapi_connection
         if (known := fairy.info.get(self._name)) is None:
-            known = fairy.info[self._name] = SessionState()
+            known = fairy.info[self._name] = StatementState()
         texts = [given[name] for name in ("namespace", "topic", "group", "effect", "token")]
         if (
             known.refusals >= _REFUSALS
@@ -107,9 +107,13 @@ class ShortTransaction:
             CommitRefused: if it is another transaction now; that is open still.
             Exception: the driver's, if the server refuses to commit, or is gone.
         """
-        if connection.number is None or current_thread() is main_thread():
+        if (
+            connection.txid is None
+            or current_thread() is main_thread()
+            or connection.dispatch.commit  # what these do belongs to the transaction
+        ):
             return False
-        is_same = f"CASE txid_current() WHEN {connection.number:d} THEN '1' ELSE '{_ENDED}' END"
+        is_same = f"CASE txid_current() WHEN {connection.txid:d} THEN '1' ELSE '{_ENDED}' END"
         driver: Any = connection.connection.dbapi_connection
         result = driver.pgconn.exec_(f"SELECT ({is_same})::integer; COMMIT".encode())
         if result.status == _COMMAND_OK:
@@ -118,14 +122,16 @@ class ShortTransaction:
             raise CommitRefused("rolled back")
         raise connection.dialect.loaded_dbapi.errors.error_from_result(result)
 
-    def _sent(self, connection: GuardedConnection, known: SessionState, execute: str) -> int | None:
+    def _sent(
+        self, connection: GuardedConnection, known: StatementState, execute: str
+    ) -> int | None:
         driver: Any = connection.connection.dbapi_connection
         prepare = "" if known.is_prepared else self._prepare
         result = driver.pgconn.exec_(f"BEGIN; {prepare}{execute}".encode())
         if result.status == _TUPLES_OK:
             known.is_prepared, known.refusals = True, 0
             if result.ntuples:
-                connection.number = int(result.get_value(0, 0))
+                connection.txid = int(result.get_value(0, 0))
             return int(result.ntuples)
         driver.rollback()
         # psycopg makes the server forget all statements after a rollback.

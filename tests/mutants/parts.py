@@ -84,7 +84,7 @@ PARTS: Final = [
     Mutant(
         "PostgreSQL commits whatever transaction there is",
         "idempotency/short_transaction.py",
-        "CASE txid_current() WHEN {connection.number:d} THEN '1' ELSE '{_ENDED}' END",
+        "CASE txid_current() WHEN {connection.txid:d} THEN '1' ELSE '{_ENDED}' END",
         "CASE txid_current() WHEN txid_current() THEN '1' ELSE '{_ENDED}' END",
         "tests/integration/checkers/test_checker_opening.py",
     ),

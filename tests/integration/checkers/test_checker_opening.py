@@ -106,6 +106,24 @@ def test_the_commit_goes_with_a_last_look_whether_this_is_the_marks_transaction(
     assert marking.marks() == 1
 
 
+def test_what_a_listener_does_as_a_transaction_commits_stays_in_it(
+    postgres: PostgresServer,
+) -> None:
+    with marking_on(postgres) as marking:
+        with marking.engine.begin() as connection:
+            connection.execute(text("CREATE TABLE commits (txid bigint)"))
+
+        @event.listens_for(marking.engine, "commit")
+        def note(connection: Connection) -> None:
+            connection.exec_driver_sql("INSERT INTO commits SELECT txid_current()")
+
+        claim = marking.claim()
+        txid = said(claim, "SELECT txid_current()")
+        marking.finish(claim)
+        with marking.engine.connect() as looking:
+            assert looking.execute(text("SELECT txid FROM commits")).scalars().all() == [txid]
+
+
 @pytest.mark.parametrize("in_thread", [True, False])
 def test_another_transaction_than_the_marks_is_not_committed(
     marking: Marking, in_thread: bool
