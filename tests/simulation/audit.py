@@ -204,6 +204,8 @@ class Audit:
         name = worker.process.name
         if worker.is_stopping:
             return [f"{name} has not ended yet"]
+        if not worker.is_ready:
+            return [f"{name} has not started yet"]
         for part in worker.parts:
             if not part.alive:
                 raise Broken(f"{part.name} of {name} has ended")

@@ -105,7 +105,7 @@ class SimulatedWorker:
         self.relays: list[Relay] = []
         self._loops: list[PullLoops] = []
         self.worker: Worker | None = None
-        self._is_ready = False
+        self.is_ready = False
         self._stopped_s: float | None = None
         scheduler.spawn(self.process, self._main, "main")
 
@@ -176,7 +176,7 @@ class SimulatedWorker:
                 raise
         except Exception as error:
             self._log(self.process.name, f"could not begin: {error}")
-            if not isinstance(error, _away()) or self._is_ready:
+            if not isinstance(error, _away()) or self.is_ready:
                 raise
         for group, consumer in self.consumers.items():
             self._ledger.left(group, consumer.pull_loop.unrevoked())
@@ -185,13 +185,13 @@ class SimulatedWorker:
         self._on_end()
 
     def _ready(self) -> None:
-        self._is_ready = True
+        self.is_ready = True
         for loops in self._loops:
             loops.start(self.plan.threads)
 
     def _may_fail(self, error: WorkerFailed) -> bool:
         """Whether it had not begun yet: a store that is away later is waited for."""
-        return isinstance(error.__cause__, _away()) and not self._is_ready
+        return isinstance(error.__cause__, _away()) and not self.is_ready
 
     def _make_settings_poller(
         self, consumers: Sequence[Consumer], fail: OnFailure
