@@ -161,6 +161,13 @@ GUARDS: Final = [
         RENEWER,
     ),
     Mutant(
+        "a head that is held anew does not spare its slot",
+        "runtime/feed/lease_renewer.py",
+        "{(hold.slot, hold.subject) for hold in holds}",
+        "{(hold.slot, None) for hold in holds if hold.subject is None}",
+        RENEWER,
+    ),
+    Mutant(
         "SQL revokes nothing of a stream's line",
         "stores/sql/leases.py",
         "window.revoke(transaction, ref, cursor, ask.position, receipt)\n",

@@ -103,6 +103,25 @@ def test_what_was_pulled_under_a_lease_while_its_renewal_was_on_its_way_is_lost_
     assert lost == [listed, of_window]
 
 
+@pytest.mark.parametrize("subject", [None, "k"])
+@pytest.mark.parametrize("is_held_anew", [False, True])
+def test_what_is_held_anew_has_nothing_behind_it_that_is_lost(
+    subject: str | None, is_held_anew: bool
+) -> None:
+    """Else the retry of a dead letter costs all in its slot an attempt: found by seed 8402690."""
+    keeper, lost = Keeper(), []
+    slots: list[set[int]] = []
+    renewal = renewal_of(keeper, VirtualClock(), lost, streams=slots.append)
+    old, other = delivery(1, subject), delivery(2, "l")
+    anew = Delivery("m0", None, None, b"1", subject=subject, seq=0, receipt="later")
+    present = [old, other, anew] if is_held_anew else [old, other]
+    renewal._in_flight.add(present)
+    keeper.gone = [LeaseRef(0, "e", subject, "r")]
+    renewal.renew(present, 300)
+    assert lost == [old]
+    assert slots == ([] if is_held_anew else [{0}])
+
+
 def test_what_the_store_is_just_told_to_settle_is_not_lost_because_it_is_settled() -> None:
     keeper, lost = Keeper(), []
     settling, other = delivery(1), delivery(2, "k")

@@ -150,12 +150,12 @@ class LeaseRenewer(Service):
             self._kept_until_s.update(dict.fromkeys(kept, sent_s + lease_ms / 1000))
         if lost := lost + self._expired(away, sent_s):
             if not self._context.topic.has_subjects:
-                # A window in whose place another is held, as after a seek, has nothing behind it.
-                replaced = {hold.slot for hold in holds if hold.subject is None}
+                # What is held anew, a window after a seek, or a key's head when an operator has
+                # retried the dead message before it, comes before what is lost, and not behind it.
+                replaced = {(hold.slot, hold.subject) for hold in holds}
                 slots = {
                     one.slot for one in lost
-                    if one in self._in_flight
-                    and (one.subject is not None or one.slot not in replaced)
+                    if one in self._in_flight and (one.slot, one.subject) not in replaced
                 }  # fmt: skip
                 if slots:
                     self._on_stream_lost(slots)
