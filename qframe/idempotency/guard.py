@@ -35,7 +35,7 @@ class GuardedConnection(Connection):
         self.may_end = False
         self.how: str | None = None
         self.txid: int | None = None
-        self.before_commit: Callable[[], object] | None = None
+        self.before_commit: Callable[[], object] = lambda: None
         super().__init__(engine)
 
     def _begin_impl(self, transaction: RootTransaction) -> None:
@@ -47,15 +47,11 @@ class GuardedConnection(Connection):
         if not self.may_end:
             self.how = "committed"
             raise CommitRefused(self.how)
-        if self.before_commit is not None:
-            self._call_before_commit(self.before_commit)
-        super()._commit_impl()  # the driver has nothing to do where that is done
-
-    def _call_before_commit(self, before_commit: Callable[[], object]) -> None:
         try:
-            before_commit()
+            self.before_commit()
         except self.dialect.loaded_dbapi.Error as error:
             self._handle_dbapi_exception(error, None, None, None, None)
+        super()._commit_impl()  # the driver has nothing to do where that is done
 
     def _rollback_impl(self) -> None:
         if not self.may_end and self.how is None:
