@@ -147,8 +147,10 @@ class LeaseSession:
         if beats:
             lease_ms = round(self._lease_s * 1000)
             version = self._store.heartbeat(topic, self._group, self._worker, lease_ms)
+        # What was claimed since is not in the roster that it knows: another topic wants a new look.
         has_changed = self._evict_dead() or self._rung or version != seen
-        if not (beats or has_changed or topic is not self._viewed):
+        has_changed = has_changed or topic is not self._viewed
+        if not (beats or has_changed):
             return None
         roster = None
         if has_changed:

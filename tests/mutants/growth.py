@@ -12,6 +12,14 @@ TOPICS: Final = "tests/integration/coordination/test_growing_topics.py -k sqlite
 
 GROWTH: Final = [
     Mutant(
+        "another topic is judged by a roster from before the last claim",
+        "coordination/lease.py",
+        "        has_changed = has_changed or topic is not self._viewed\n"
+        "        if not (beats or has_changed):\n",
+        "        if not (beats or has_changed or topic is not self._viewed):\n",
+        UNIT + "test_sharing_growth.py",
+    ),
+    Mutant(
         "a slot is split while it has an owner",
         SPLITTING,
         "        self._wait_until_unowned()\n        store.close_slot",

@@ -89,6 +89,21 @@ def test_a_slot_that_is_closing_is_let_go_once_it_has_drained(bench: Bench) -> N
     assert len(bench.owners()) == SLOTS - 1
 
 
+def test_who_hears_of_growth_right_after_a_claim_keeps_what_it_has_claimed(bench: Bench) -> None:
+    """It would have it again under the same epoch, behind what it dropped: seed 9210072."""
+    alone = bench.member("a")
+    bench.turn(alone)
+    claimed = alone.assignment().owned
+    assert len(claimed) == SLOTS
+    alone._session._rung = False  # type: ignore[attr-defined]
+    changes: list[int] = []
+    alone._on_change = lambda: changes.append(len(alone.assignment().owned))
+    alone.share(bench.grow())
+    alone._turn()
+    assert changes == [SLOTS]  # one of them is leaving now
+    assert alone.assignment().owned == claimed
+
+
 def test_who_has_not_heard_that_a_slot_is_closing_does_not_claim_it(bench: Bench) -> None:
     mine, other = bench.pair()
     bench.grow()
