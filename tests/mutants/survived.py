@@ -54,9 +54,9 @@ SURVIVED: Final = [
     Mutant(
         "a sign of life counts before the roster was read",
         "coordination/lease.py",
-        "        if not (beats or has_changed or topic is not self._viewed):\n",
+        "        if not (beats or has_changed):\n",
         "        self._heartbeat_s = now_s if beats else self._heartbeat_s\n"
-        "        if not (beats or has_changed or topic is not self._viewed):\n",
+        "        if not (beats or has_changed):\n",
         MEMBER,
     ),
     Mutant(
