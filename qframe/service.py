@@ -44,7 +44,6 @@ class Service(ABC):
         self._stopping = threading.Event()
         self._has_run = threading.Event()
         self._aside: object | None = None
-        self._aside_guard = threading.Lock()
 
     @abstractmethod
     def run(self) -> None:
@@ -65,7 +64,10 @@ class Service(ABC):
         return thread is not None and thread.is_alive()
 
     def start(self) -> None:
-        """Starts the thread, unless it was started or stopped before."""
+        """Starts the thread, unless it was started or stopped before.
+
+        The guard is held until the thread is known: it may be relieved as soon as it runs.
+        """
         with self._guard:
             if self._thread is None and not self._stopping.is_set():
                 self._begin_thread()
@@ -80,7 +82,7 @@ class Service(ABC):
         try:
             do()
         finally:
-            with self._aside_guard:
+            with self._guard:
                 is_relieved = self._aside is not aside
                 if not is_relieved:
                     self._aside = None
@@ -89,7 +91,7 @@ class Service(ABC):
 
     def relieve(self) -> None:
         """Has another thread begin with `run`, if the present one has stepped aside."""
-        with self._aside_guard:
+        with self._guard:
             aside, self._aside = self._aside, None
             if aside is not None:
                 try:
@@ -116,11 +118,11 @@ class Service(ABC):
     def lose_thread(self) -> None:
         """Has no thread in the child of a fork, and may be started there; if stopped, it stays so.
 
-        The locks are others, since a thread of the parent may have held the old ones.
+        The lock is another, since a thread of the parent may have held the old one.
         """
         stopped = self._stopping.is_set()
         self._thread, self._guard, self._stopping = None, threading.Lock(), threading.Event()
-        self._has_run, self._aside_guard = threading.Event(), threading.Lock()
+        self._has_run = threading.Event()
         if stopped:
             self._stopping.set()
 

@@ -193,3 +193,21 @@ def test_a_part_goes_on_in_the_thread_that_relieves_another_until_that_ends() ->
     assert not part.alive
     second.join(60)
     assert (first.name, second.name) == (part.name, part.name)
+
+
+def test_a_thread_that_is_relieved_before_its_start_has_returned_is_not_the_parts_any_more(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    part, start = Relaying(), threading.Thread.start
+
+    def start_late(thread: threading.Thread) -> None:
+        start(thread)
+        if threading.current_thread() is threading.main_thread():
+            thread.join(0.2)  # the first ends here if it can be relieved already
+
+    monkeypatch.setattr(threading.Thread, "start", start_late)
+    part.start()
+    eventually(lambda: len(part.threads) == 2)
+    part.threads[0].join(60)
+    assert part.alive
+    assert part.stop(60)
