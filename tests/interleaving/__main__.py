@@ -42,8 +42,11 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--once", action="store_true", help="each pair in one scene, at random")
     parser.add_argument("--minutes", type=float, help="of each store, with pairs in a drawn order")
     asked = parser.parse_args(words)
+    stores = asked.stores.split(",")
+    if unknown := set(stores).difference(STORES):
+        parser.error(f"there is no store {min(unknown)!r}: choose of {', '.join(STORES)}")
     failed = 0
-    for store in asked.stores.split(","):
+    for store in stores:
         with ExitStack() as stack:
             place = _opened(stack, store)
             started, counted = time.monotonic(), Counted()
