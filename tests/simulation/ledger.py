@@ -24,6 +24,7 @@ class Call:
     Attributes:
         is_fresh: whether nothing stands between its worker's last look at what it owns and it.
         is_in_force: whether no seek has come between its message's handing out and it.
+        has_succeeded: whether its handler has returned, or said that it is done.
     """
 
     def __init__(self, worker: SimulatedWorker, group: str, message: Any, unit: object) -> None:
@@ -33,6 +34,7 @@ class Call:
         self.unit = unit
         self.is_fresh = worker.plan.is_direct
         self.is_in_force = True
+        self.has_succeeded = False
 
     @property
     def is_certain(self) -> bool:
@@ -85,7 +87,7 @@ class Ledger:
         self.failures: Counter[tuple[str, str]] = Counter()
         self.started: set[tuple[str, str]] = set()
         self.passed: set[tuple[str, str]] = set()
-        self.succeeded: set[tuple[str, str]] = set()
+        self.succeeded: Counter[tuple[str, str]] = Counter()
         self.effects: Counter[tuple[str, str]] = Counter()
         self.acked: set[tuple[str, str]] = set()
         self.overtaken: set[tuple[str, str]] = set()
@@ -147,7 +149,7 @@ class Ledger:
                 # Its user has it still as it goes back. What has returned behind it goes as well.
                 line = self.order[self.key_of[message]]
                 behind = {(group, each) for each in line[line.index(message) + 1 :]}
-                self.cut_short |= behind & self.succeeded - self.acked
+                self.cut_short |= behind & self.succeeded.keys() - self.acked
 
     def may_be_taken_back(self, group: str) -> bool:
         """Whether the store may have taken back what was handed out, though nothing was lost.
@@ -217,7 +219,8 @@ class Ledger:
             if self.plan.is_gentle and not is_known:
                 self._broken(f"{call} is cancelled, though its worker has it still")
         if how in ("returns", "acks"):
-            self.succeeded.add(name)
+            call.has_succeeded = True
+            self.succeeded[name] += 1
             self._pass(call)
         elif how in ("fails", "later", "forgets", "rejects"):
             if how != "rejects" and call.is_certain:
@@ -226,6 +229,14 @@ class Ledger:
             goes_on = self.plan.kind == "stream" and not self.plan.keeps_order
             if goes_on or how == "rejects" or is_last:
                 self._pass(call)
+
+    def is_refused(self, call: Call) -> None:
+        """What a call has said comes too late: its message may have succeeded elsewhere alone."""
+        name = call.group, call.message.id
+        if call.has_succeeded:
+            self.succeeded[name] -= 1
+            if not self.succeeded[name]:
+                del self.succeeded[name]
 
     def sought(self, group: str) -> None:
         """An operator has sent a group back to the beginning: where it keeps order, all begins.
