@@ -123,7 +123,7 @@ def test_each_act_does_what_it_says_and_leaves_one_audit_event_in_the_visitors_n
     assert "1 messages of shop" in said["drop-outbox"]
     outbox = text_of(web.get("/outbox").text)
     assert "refused: " in outbox  # what stood behind it is first now
-    assert "0 refused" not in outbox
+    assert not re.search(r"(?<!\d)0 refused", outbox)  # a time that ends in 0 may stand there
     assert "2 waiting" in outbox
     assert "has published message cron-now/report/" in said["run-schedule"]
     assert app.schedules.get("report") is None
