@@ -230,7 +230,7 @@ class Ledger:
             if goes_on or how == "rejects" or is_last:
                 self._pass(call)
 
-    def is_refused(self, call: Call) -> None:
+    def refused(self, call: Call) -> None:
         """What a call has said comes too late: its message may have succeeded elsewhere alone."""
         name = call.group, call.message.id
         if call.has_succeeded:

@@ -98,5 +98,5 @@ class PullLoops:
         try:
             message.ack(error=None if error is None else error())
         except AlreadySettled as problem:  # it was given back, or is another worker's
-            self._ledger.is_refused(call)
+            self._ledger.refused(call)
             self._worker.tell(f"cannot settle {message.id}: {problem}")

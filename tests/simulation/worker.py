@@ -305,7 +305,7 @@ class SimulatedWorker:
         try:
             call.message.ack()
         except (AlreadySettled, NotSupported, CommitRefused) as error:
-            self._ledger.is_refused(call)
+            self._ledger.refused(call)
             self._log(self.process.name, f"cannot acknowledge {call.message.id}: {error}")
 
 
