@@ -39,7 +39,7 @@ _find_unwritable = re.compile(rb"\xcb[\x7f\xff][\xf0-\xff]").search
 _encode_msgpack = msgspec.msgpack.Encoder(decimal_format="string", enc_hook=dumped).encode
 _JSON: Final = msgspec.json.Encoder(decimal_format="string", enc_hook=dumped)
 _encode_json, _encode_lines = _JSON.encode, _JSON.encode_lines
-_decode_json = msgspec.json.Decoder().decode
+decode_json: Final = msgspec.json.Decoder().decode
 
 
 def encode_body(body: Any, max_body: int) -> tuple[bytes, bool]:
@@ -131,7 +131,7 @@ def decode_body(body: bytes, headers: Mapping[str, str] | None) -> Any:
     """
     if headers is not None and headers.get(TYPE_HEADER) == RAW:
         return body
-    return _decode_json(body)
+    return decode_json(body)
 
 
 def encode_headers(

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Protocol, TypeAlias
 
 import msgspec
 
-from qframe.codec import decode_body, own_headers, tags_of
+from qframe.codec import decode_body, decode_json, own_headers, tags_of
 from qframe.errors import BadOption, UndecodableBody
 from qframe.topic import duration_ms
 
@@ -147,7 +147,10 @@ class Message(msgspec.Struct, eq=False, weakref=True):
         if body is msgspec.UNSET:
             delivery = self._delivery
             try:
-                body = self._decoded = decode_body(delivery.body, delivery.headers)
+                if delivery.headers is None:  # so it is JSON, in most messages: no call more
+                    body = self._decoded = decode_json(delivery.body)
+                else:
+                    body = self._decoded = decode_body(delivery.body, delivery.headers)
             except msgspec.DecodeError as error:
                 raise UndecodableBody(delivery.id, "JSON", error) from error
         return body

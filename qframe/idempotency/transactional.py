@@ -49,7 +49,6 @@ if TYPE_CHECKING:
 SessionFactory = Callable[..., Any]
 
 TURN_S: Final = 1.0
-SYNCHRONOUS_FULL: Final = 2  # of SQLite
 
 
 class MarkTransaction:
@@ -177,8 +176,8 @@ class TransactionalChecker:
         BadOption: if one of these is not as described.
 
     Attributes:
-        runs: on SQLite, which has one writer at a time, the lock of those who work off a run of
-            messages, where a commit does not wait for the disk; None elsewhere.
+        runs: on SQLite, which has one writer at a time, the lock of those threads that work off a
+            run of messages; None elsewhere.
     """
 
     is_transactional: Final = True
@@ -209,7 +208,7 @@ class TransactionalChecker:
         self.shown: str = f"TransactionalChecker({self._effects.shown})"
         is_single = self._effects.dialect == "sqlite"
         self._turn = threading.Lock() if is_single else None  # whoever ends it, releases it
-        self.runs: threading.Lock | None = None
+        self.runs = threading.Lock() if is_single and not self.is_async else None
 
     def check(self, terms: Terms) -> None:
         """Raises `BadOption` where it would forget too soon."""
@@ -224,7 +223,6 @@ class TransactionalChecker:
             BadOption: if the engine or the table has no transactions, or a handler could end one.
         """
         self._effects.open(self.shown)
-        self._find_runs()
         table = self._effects.table
         scope = Scope("", "", "")
         claim = Claim(f"probe:{uuid4().hex}")
@@ -246,15 +244,6 @@ class TransactionalChecker:
                     "engine", self._effects.shown, "its rollback undoes nothing",
                     "leave out isolation_level='AUTOCOMMIT', and use tables with transactions",
                 )  # fmt: skip
-
-    def _find_runs(self) -> None:
-        """Has threads take turns by runs, unless commits wait for the disk."""
-        if self._turn is None or self.is_async or self.runs is not None:
-            return
-        with asking(self.shown), self._effects.engine.connect() as connection:
-            synchronous = connection.exec_driver_sql("PRAGMA synchronous").scalar_one()
-        if synchronous < SYNCHRONOUS_FULL:
-            self.runs = threading.Lock()
 
     def claim_many(self, scope: Scope, claims: list[Claim], lease_ms: int) -> None:
         """Begins a transaction for each claim, with its mark; sets the state of each.

@@ -66,6 +66,11 @@ class SplitStore:
         self.capabilities: Capabilities = Capabilities(
             durable=here.durable and there.durable, shared=here.shared and there.shared,
             bell=here.bell and there.bell, transactional=False,
+            pull_at_most={
+                kind: able.pull_at_most[kind]
+                for kind in Kind
+                if kind in (able := there if kind is Kind.DELAY else here).pull_at_most
+            },
         )  # fmt: skip
         for name in BY_TOPIC:
             if not hasattr(type(self), name):

@@ -14,7 +14,7 @@ from qframe.codec import KEYLESS
 from qframe.errors import BadOption, StoreUnavailable
 from qframe.message import Delivery
 from qframe.outcomes import Outcome, Verdict
-from qframe.topic import Topic, span_of
+from qframe.topic import Kind, Topic, span_of
 
 NO_EPOCH = "0" * 16
 QUIET = 4
@@ -33,12 +33,15 @@ class Capabilities(msgspec.Struct, frozen=True):
         shared: whether processes on other machines can use it.
         bell: whether it tells of new messages by itself, so that an idle worker need not ask.
         transactional: whether it can be written in the transaction of a user's own tables.
+        pull_at_most: for how many messages a pull should ask at most, of kinds whose messages cost
+            the server the same in a larger one, while handlers would wait for it.
     """
 
     durable: bool
     shared: bool
     bell: bool
     transactional: bool
+    pull_at_most: dict[Kind, int] = {}
 
 
 class Entry(msgspec.Struct, gc=False, eq=False):

@@ -39,8 +39,8 @@ SECONDS: Final = (
 class ConsumerMeter:
     """Counts what one consumer does.
 
-    Quick handlers are measured by the run, as many messages as take about 2 ms; each of them counts
-    as the run's average. Slow ones are measured one by one, and so are async ones and batches. How
+    Quick handlers are measured by the run (as `ThreadExecutor` cuts it); each message counts as the
+    run's average. Slow ones are measured one by one, and so are async ones and batches. How
     long messages have waited, and how old and how late they are at their end, is looked up for one
     in eight where more than eight come together.
 

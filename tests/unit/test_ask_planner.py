@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from qframe.message import Delivery
 from qframe.runtime.feed.ask_planner import (
     DEEP_AT_ONCE,
-    FEW_AT_ONCE,
     QUICK_S,
     WORTH_TURNS,
     AskPlanner,
@@ -93,19 +92,19 @@ def test_deep_slots_of_a_stream_take_turns_and_those_of_subjects_do_not() -> Non
 
 
 @given(st.floats(0.001, 0.9) | st.floats(1.1, 10))
-def test_fewer_deep_slots_are_asked_at_once_while_handlers_are_quick(each: float) -> None:
+def test_deep_slots_are_asked_one_by_one_while_handlers_are_quick(each: float) -> None:
     """A pull costs a slot the same; slow handlers need the keys of more slots."""
     many = set(range(2 * DEEP_AT_ONCE))
     planner = planner_of(many)
     asks = planner.plan(WORTH_TURNS, now_s=0.0)
     now_s = 0.0
     planner.note(asks, pulled_by(asks, [10**6] * len(many)))
-    assert len(planner.plan(WORTH_TURNS, now_s=now_s)) in (DEEP_AT_ONCE, FEW_AT_ONCE)
+    assert len(planner.plan(WORTH_TURNS, now_s=now_s)) in (DEEP_AT_ONCE, 1)
     asked: set[int] = set()
     for _ in range(2 * len(many)):
         now_s += WORTH_TURNS * QUICK_S * each
         asks = planner.plan(WORTH_TURNS, now_s=now_s)
-        assert len(asks) == (FEW_AT_ONCE if each < 1 else DEEP_AT_ONCE)
+        assert len(asks) == (1 if each < 1 else DEEP_AT_ONCE)
         asked |= {ask.slot for ask in asks}
         planner.note(asks, pulled_by(asks, [10**6] * len(many)))
     assert asked == many

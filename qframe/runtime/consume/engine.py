@@ -92,9 +92,8 @@ class Engine:
 
     @property
     def has_long_runs(self) -> bool:
-        """Whether each run costs something: a checker is asked about it, or it waits for a turn."""
-        asks = self._asks_in_runs and self._first is None
-        return asks or self._policy.turns is not None
+        """Whether a checker is asked, whose runs take turns, or cost a call, or a hand-over."""
+        return self._policy.blocks and self._first is None
 
     # In threads, one by one.
 

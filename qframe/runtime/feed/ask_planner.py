@@ -11,9 +11,8 @@ from qframe.stores.types import QUIET, PullRequest, PullResult
 
 PROBE: Final = 16
 DEEP_AT_ONCE: Final = 8
-FEW_AT_ONCE: Final = 2
 WORTH_TURNS: Final = 1024
-QUICK_S: Final = 40e-6
+QUICK_S: Final = 20e-6
 
 
 class AskPlanner:
@@ -58,8 +57,8 @@ class AskPlanner:
         """The asks of the next pull; none if there is no room or no slot.
 
         Where many slots of a stream are deep they take turns, since a pull costs a slot the same
-        however much it hands out; fewer at a time where handlers are quick, who need no more keys
-        at once.
+        however much it hands out: one at a time where handlers are so quick that they wait for
+        nothing but the interpreter, and so need no more keys at once.
 
         Args:
             room: how many messages to pull at most.
@@ -129,7 +128,7 @@ class AskPlanner:
             now_s: the time of it, on the monotonic clock.
             left_out: slots that may not be asked now.
         """
-        if pulled.next_due_ms == 0 or _is_more_than_quiet(pulled):
+        if pulled.next_due_ms == 0 or _is_more_than_quiet(asks, pulled):
             self.look_everywhere()
             return False
         if pulled.next_due_ms is not None:
@@ -181,7 +180,7 @@ class AskPlanner:
         is_quick = False
         if before_s is not None and now_s is not None:
             is_quick = now_s - before_s < room * QUICK_S
-        self._at_once = FEW_AT_ONCE if is_quick else DEEP_AT_ONCE
+        self._at_once = 1 if is_quick else DEEP_AT_ONCE
         return deep[self._at_once :]
 
     def _note_ends(self, asks: list[PullRequest], ends: Mapping[int, int]) -> None:
@@ -198,9 +197,9 @@ def _by_slot(asks: list[PullRequest], deliveries: list[Delivery]) -> dict[int, i
     return {ask.slot: got[ask.slot] for ask in asks}
 
 
-def _is_more_than_quiet(pulled: PullResult) -> bool:
+def _is_more_than_quiet(asks: list[PullRequest], pulled: PullResult) -> bool:
     """Whether some slot had more than a quiet one has."""
-    if len(pulled.deliveries) <= QUIET:
-        return False
-    got = Counter([delivery.slot for delivery in pulled.deliveries])
-    return max(got.values()) > QUIET
+    count = len(pulled.deliveries)
+    if not QUIET < count <= QUIET * len(asks):  # else one of them had more, whichever
+        return count > QUIET
+    return max(_by_slot(asks, pulled.deliveries).values()) > QUIET

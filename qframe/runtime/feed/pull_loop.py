@@ -24,7 +24,7 @@ from qframe.stores.bell import Bell
 from qframe.stores.history import receipt_of
 from qframe.stores.types import QUIET, Capabilities, LateReply, PullRequest, PullResult
 
-PULL_AT_MOST: Final = 2048
+PULL_AT_MOST: Final = 4096
 LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
 AWAY_SLEEP_S: Final = 1.0
 MOMENT_S: Final = 0.0005
@@ -97,8 +97,9 @@ class PullLoop(Service):
             topic=topic, group=context.group, store=store, backoff=self._backoff,
             clock=self._clock, on_unavailable=self._report,
         )  # fmt: skip
-        bell_rings = store.capabilities.bell
-        self._longest_s = LONGEST_SLEEP_WITH_BELL_S if bell_rings else LONGEST_SLEEP_S
+        able = store.capabilities
+        self._at_most = able.pull_at_most.get(topic.kind, PULL_AT_MOST)
+        self._longest_s = LONGEST_SLEEP_WITH_BELL_S if able.bell else LONGEST_SLEEP_S
         self._steps = StepTimer(context.clock)
         self.busy_s: Callable[[], float] = self._steps.busy_s
         self._look_everywhere_at_s = 0.0
@@ -204,7 +205,7 @@ class PullLoop(Service):
 
     def _asks(self) -> list[PullRequest]:
         left_out = self._in_doubt.slots
-        room = self._flow.room(PULL_AT_MOST)
+        room = self._flow.room(self._at_most)
         return self._planner.plan(room, left_out, now_s=self._clock.monotonic_s())
 
     def _rest(self, owned: Mapping[int, str]) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from typing import TypeGuard
 
 from qframe.errors import StoreUnavailable, UnknownGroup
 from qframe.message import Delivery
@@ -140,7 +141,7 @@ class SettlementSender:
         except Exception as error:
             # The store cannot take one of them: the others are settled without it. An
             # acknowledgement carries no text, so a failure of those alone is no message's fault.
-            if all(isinstance(one, Delivery) for one in batch):
+            if _are_acks(batch):
                 raise
             if len(batch) == 1:
                 return [self._dead_letter(batch[0], error)]
@@ -176,9 +177,8 @@ class SettlementSender:
         if self._topic.history_ms:
             settlements = [self._noted(one, epochs) for one in batch]
             return self._store.settle(self._topic, self._group, settlements)
-        acked = [one for one in batch if isinstance(one, Delivery)]
-        if len(acked) == len(batch):
-            return self._store.acknowledge(self._topic, self._group, acked, epochs)
+        if _are_acks(batch):
+            return self._store.acknowledge(self._topic, self._group, batch, epochs)
         # Together and in order: what is acknowledged in a subject's run may follow another end.
         settlements = [_settlement(one, epochs) for one in batch]
         return self._store.settle(self._topic, self._group, settlements)
@@ -193,7 +193,13 @@ class SettlementSender:
         return settlement
 
 
+def _are_acks(items: list[One]) -> TypeGuard[list[Delivery]]:
+    return Disposition not in set(map(type, items))
+
+
 def _deliveries(items: list[One]) -> list[Delivery]:
+    if _are_acks(items):
+        return items
     return [one.delivery if isinstance(one, Disposition) else one for one in items]
 
 

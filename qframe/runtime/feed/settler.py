@@ -17,7 +17,7 @@ from qframe.service import Service
 
 LINGER_S: Final = 0.01
 FLUSH_AT: Final = 256
-MAX_FLUSH: Final = 2048
+MAX_FLUSH: Final = 4096
 
 
 class Leak(NamedTuple):

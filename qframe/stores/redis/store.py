@@ -29,10 +29,13 @@ from qframe.stores.redis.timers import RedisTimers
 from qframe.stores.redis.topics import RedisTopics
 from qframe.stores.redis.unblock import RedisUnblocking
 from qframe.stores.types import Capabilities
-from qframe.topic import Topic
+from qframe.topic import Kind, Topic
 
 OLDEST: Final = 7
-_CAPABILITIES: Final = Capabilities(durable=False, shared=True, bell=True, transactional=False)
+_CAPABILITIES: Final = Capabilities(
+    durable=False, shared=True, bell=True, transactional=False,
+    pull_at_most={Kind.ORDERED: 1024, Kind.DELAY: 512, Kind.PRIORITY: 512, Kind.MERGE: 512},
+)  # fmt: skip
 
 
 class RedisStore(

@@ -9,12 +9,11 @@ from typing import Any
 import pytest
 
 from qframe import Message, Outgoing, QFrame, Topic
-from qframe.runtime.feed.ask_planner import DEEP_AT_ONCE, FEW_AT_ONCE, WORTH_TURNS
-from qframe.runtime.feed.pull_loop import PULL_AT_MOST
+from qframe.runtime.feed.ask_planner import DEEP_AT_ONCE, WORTH_TURNS
 from qframe.stores.types import PullRequest, PullResult
 
 SLOTS = 16
-COUNT = 24_000
+COUNT = 96_000
 KEYS = 200
 
 
@@ -56,10 +55,10 @@ def test_the_slots_of_a_stream_take_turns_where_all_have_more_than_fits(
     app: QFrame, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pulls = drained(app, Topic("many", slots=SLOTS), monkeypatch)
-    large = [asks for asks in pulls if wanted(asks) > PULL_AT_MOST // 2]
+    large = [asks for asks in pulls if wanted(asks) > WORTH_TURNS]
     assert large
     for asks in large:
-        assert len(asks) in (FEW_AT_ONCE, DEEP_AT_ONCE)
+        assert len(asks) in (1, DEEP_AT_ONCE)
         assert all(ask.limit >= WORTH_TURNS // len(asks) for ask in asks)
     for before, after in pairwise(pulls):
         if before and after and len(before) + len(after) <= SLOTS:
@@ -68,5 +67,5 @@ def test_the_slots_of_a_stream_take_turns_where_all_have_more_than_fits(
 
 def test_subjects_are_asked_for_in_all_slots(app: QFrame, monkeypatch: pytest.MonkeyPatch) -> None:
     pulls = drained(app, Topic("many", kind="ordered", slots=SLOTS), monkeypatch)
-    large = [asks for asks in pulls if wanted(asks) > PULL_AT_MOST // 2]
+    large = [asks for asks in pulls if wanted(asks) > WORTH_TURNS]
     assert all(len(asks) == SLOTS for asks in large)
