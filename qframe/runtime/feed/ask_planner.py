@@ -105,8 +105,7 @@ class AskPlanner:
             self._deep.difference_update(got)
             self._deep.update([ask.slot for ask in asks if got[ask.slot] >= ask.limit])
             if not self._has_subjects:
-                ends = {one.slot: one.seq + 1 for one in deliveries if one.subject is None}
-                self._note_ends(asks, ends)
+                self._note_ends(asks, _line_ends(deliveries, len(got)))
         else:
             self._deep.clear()
         if pulled.stops:
@@ -195,6 +194,17 @@ def _by_slot(asks: list[PullRequest], deliveries: list[Delivery]) -> dict[int, i
         return {asks[0].slot: len(deliveries)}
     got = Counter([delivery.slot for delivery in deliveries])
     return {ask.slot: got[ask.slot] for ask in asks}
+
+
+def _line_ends(deliveries: list[Delivery], slots: int) -> dict[int, int]:
+    """The offsets behind the last messages of the lines of so many slots."""
+    ends: dict[int, int] = {}
+    for one in reversed(deliveries):
+        if one.subject is None and one.slot not in ends:
+            ends[one.slot] = one.seq + 1
+            if len(ends) == slots:
+                break
+    return ends
 
 
 def _is_more_than_quiet(asks: list[PullRequest], pulled: PullResult) -> bool:
