@@ -5,12 +5,12 @@
 --   settlement three: how it ends, offset, attempt. `how` is msgpack of [verdict, delay, at, error,
 --   traceback]. At last, where a history is kept, msgpack of a note for each.
 -- Reply: a letter for each: s settled, t stale (changed nothing). -2 if there is no such group.
--- Cost: 4 commands, and 4 to 6 for each settlement; 3 more for a history. Where order is kept, some
---   more for each.
+-- Cost: 4 commands, 1 for each entry of the log that has one, and 2 to 4 for each settlement; 3
+--   more for a history. Where order is kept, some more for each.
 -- Promise: one atomic step; nothing ends without epoch and receipt in force.
 local slot = KEYS[1]
 local given, name, epoch, receipt = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
---@include time many bell head places text dead log ranges park window
+--@include time many bell head places text dead log messages ranges park window
 local group = group_of(slot, name, 'stream')
 local cursor = redis.call('HMGET', group.cursor,
   'epoch', 'floor', 'read', 'receipt', 'settled', 'max_parked')
@@ -23,13 +23,21 @@ if cursor[1] ~= epoch or epoch == '0000000000000000' or cursor[4] ~= receipt or 
 end
 note_order(group, cursor[6])
 local floor, read, ranges = tonumber(cursor[2]), tonumber(cursor[3]), load_ranges(cursor[5])
-local replies, now = {}, time_ms(given)
+local replies, now, offsets = {}, time_ms(given), {}
+for number = 1, total do
+  local offset = tonumber(ARGV[3 + 3 * number])
+  if offset >= floor and offset < read then
+    offsets[#offsets + 1] = offset
+  end
+end
+local messages = messages_at(slot .. 'log', offsets)
 for number = 1, total do
   local offset, attempt = tonumber(ARGV[3 + 3 * number]), tonumber(ARGV[4 + 3 * number])
   replies[number] = held(floor, read, ranges, offset, offset + 1)
   if replies[number] == 's' then
     local verdict, delay, at, error, traceback = unpack(cmsgpack.unpack(ARGV[2 + 3 * number]))
-    each_message(slot .. 'log', offset, offset + 1, function(_, envelope, published)
+    if messages[offset] then
+      local envelope, published = unpack(messages[offset])
       if verdict == 'dead' then
         local gone = { seq = offset, priority = 0, tries = attempt, published = published,
                        envelope = envelope }
@@ -39,7 +47,7 @@ for number = 1, total do
       else
         leave(group, offset, envelope, published, 0, 0, 0, '', now)
       end
-    end)
+    end
     floor, ranges = raise_floor(floor, add_range(ranges, offset, offset + 1))
   end
 end

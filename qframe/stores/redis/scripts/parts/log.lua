@@ -79,9 +79,24 @@ local function skip(text, at)
   return at <= size + 1 and at or nil
 end
 
--- Calls `visit(offset, envelope, published)` for each offset in [from, to) of the log. What another
--- program wrote may be no envelopes: where no whole value follows, the next message has all the
--- rest, as the last one has, and those behind it nothing.
+-- Calls `visit(offset, envelope, published)` for each offset in [from, to) of an entry. What
+-- another program wrote may be no envelopes: where no whole value follows, the next message has all
+-- the rest, as the last one has, and those behind it nothing.
+local function each_of_entry(entry, from, to, visit)
+  local first, size = first_and_count(entry[1])
+  local fields = fields_of(entry)
+  local bytes, at = fields.b or '', 1
+  local published = tonumber(fields.p or fields.t) or 0
+  for offset = first, math.min(first + math.min(size, #bytes + 1), to) - 1 do
+    local after = offset < first + size - 1 and skip(bytes, at) or #bytes + 1
+    if offset >= from then
+      visit(offset, string.sub(bytes, at, after - 1), published)
+    end
+    at = after
+  end
+end
+
+-- The same for each offset in [from, to) of the log.
 local function each_message(log, from, to, visit)
   local start = string.format('%.0f-0', entry_start(log, from))
   while true do
@@ -94,16 +109,7 @@ local function each_message(log, from, to, visit)
       if first >= to then
         return
       end
-      local fields = fields_of(entry)
-      local bytes, at = fields.b or '', 1
-      local published = tonumber(fields.p or fields.t) or 0
-      for offset = first, math.min(first + math.min(size, #bytes + 1), to) - 1 do
-        local after = offset < first + size - 1 and skip(bytes, at) or #bytes + 1
-        if offset >= from then
-          visit(offset, string.sub(bytes, at, after - 1), published)
-        end
-        at = after
-      end
+      each_of_entry(entry, from, to, visit)
       if first + size >= to then
         return
       end
