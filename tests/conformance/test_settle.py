@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import os
+import random
+from itertools import pairwise
 
 import msgspec
 import pytest
-from bench import SETTLED, STALE, Bench, body_of
+from bench import LEASE_MS, SETTLED, STALE, Bench, body_of
 
 from qframe.outcomes import Settled, Verdict
 from qframe.retry import Backoff
@@ -77,6 +79,35 @@ def test_the_second_of_two_settlements_of_one_delivery_in_a_call_is_stale(
     [one] = bench.got(topic)
     assert bench.ack(topic, one, one) == [Settled.SETTLED, Settled.STALE]
     assert bench.total(topic).settled == 1
+
+
+@pytest.mark.promise(2)
+@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("verdict", [None, *VERDICTS])
+def test_deliveries_end_in_any_order_and_each_of_them_once(
+    bench: Bench, kind: str, verdict: Verdict | None
+) -> None:
+    dice = random.Random(7)
+    topic = bench.topic(kind, "g")
+    for start, end in pairwise((0, 1, 3, 20, 60)):
+        bench.store.publish(topic, [bench.entry(topic, n, f"k{n}") for n in range(start, end)])
+    got, epochs = bench.got(topic), bench.store.epochs(topic, "g")
+    ended: set[int] = set()
+    for _ in range(3):
+        chosen = dice.choices(got, k=len(got) // 3)
+        if verdict is None:
+            found = bench.store.acknowledge(topic, "g", chosen, epochs)
+        else:
+            found = bench.settle(topic, verdict, *chosen)
+        for one, result in zip(chosen, found, strict=True):
+            assert result is (Settled.STALE if one.seq in ended else Settled.SETTLED)
+            ended.add(one.seq)
+    left = [body_of(one) for one in got if one.seq not in ended]
+    back = [body_of(one) for one in got if one.seq in ended]
+    gone = verdict in (None, Verdict.ACK, Verdict.DEAD)
+    assert bench.total(topic).dead == (len(back) if verdict is Verdict.DEAD else 0)
+    bench.advance(LEASE_MS)
+    assert sorted(bench.bodies(topic)) == sorted(left if gone else left + back)
 
 
 @pytest.mark.promise(4)

@@ -23,7 +23,7 @@ if cursor[1] ~= epoch or epoch == '0000000000000000' or cursor[4] ~= receipt or 
 end
 note_order(group, cursor[6])
 local floor, read, ranges = tonumber(cursor[2]), tonumber(cursor[3]), load_ranges(cursor[5])
-local replies, now, offsets = {}, time_ms(given), {}
+local replies, now, offsets, ended = {}, time_ms(given), {}, {}
 for number = 1, total do
   local offset = tonumber(ARGV[3 + 3 * number])
   if offset >= floor and offset < read then
@@ -33,8 +33,9 @@ end
 local messages = messages_at(slot .. 'log', offsets)
 for number = 1, total do
   local offset, attempt = tonumber(ARGV[3 + 3 * number]), tonumber(ARGV[4 + 3 * number])
-  replies[number] = held(floor, read, ranges, offset, offset + 1)
+  replies[number] = ended[offset] and 't' or held(floor, read, ranges, offset, offset + 1)
   if replies[number] == 's' then
+    ended[offset] = true
     local verdict, delay, at, error, traceback = unpack(cmsgpack.unpack(ARGV[2 + 3 * number]))
     if messages[offset] then
       local envelope, published = unpack(messages[offset])
@@ -48,9 +49,15 @@ for number = 1, total do
         leave(group, offset, envelope, published, 0, 0, 0, '', now)
       end
     end
-    floor, ranges = raise_floor(floor, add_range(ranges, offset, offset + 1))
   end
 end
+local added = {}
+for _, offset in ipairs(offsets) do
+  if ended[offset] then
+    ended[offset], added[#added + 1], added[#added + 2] = nil, offset, offset + 1
+  end
+end
+floor, ranges = raise_floor(floor, merged(ranges, added))
 redis.call('HSET', group.cursor, 'floor', string.format('%.0f', floor),
   'settled', pack_ranges(ranges))
 ring(slot)

@@ -32,16 +32,20 @@ if #ARGV == 5 and cursor[5] == '' then
 end
 
 --@include ranges
-local replies, ranges = {}, load_ranges(cursor[5])
+local replies, ranges, added = {}, load_ranges(cursor[5]), {}
 for number = 1, total do
   local from, to = tonumber(ARGV[2 + 2 * number]), tonumber(ARGV[3 + 2 * number])
+  if from < (added[#added] or 0) then -- not in their order: it may be about what was added
+    ranges, added = merged(ranges, added), {}
+  end
   local reply = held(floor, read, ranges, from, to)
   if reply == 's' then
     acked = acked + to - from
-    floor, ranges = raise_floor(floor, add_range(ranges, from, to))
+    added[#added + 1], added[#added + 2] = from, to
   end
   replies[number] = reply
 end
+floor, ranges = raise_floor(floor, merged(ranges, added))
 redis.call('HSET', cursor_key, 'floor', string.format('%.0f', floor),
   'settled', pack_ranges(ranges), 'acked', string.format('%.0f', acked))
 if #ARGV > 3 + 2 * total then

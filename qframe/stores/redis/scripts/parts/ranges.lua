@@ -6,16 +6,23 @@ local function load_ranges(packed)
   return cmsgpack.unpack(packed)
 end
 
-local function is_settled(ranges, offset)
-  for i = 1, #ranges, 2 do
-    if offset < ranges[i] then
-      return false
-    end
-    if offset < ranges[i + 1] then
-      return true
+-- Where the first range stands that ends behind an offset; behind all of them if none does.
+local function first_behind(ranges, offset)
+  local low, high = 1, #ranges / 2 + 1
+  while low < high do
+    local middle = math.floor((low + high) / 2)
+    if ranges[2 * middle] > offset then
+      high = middle
+    else
+      low = middle + 1
     end
   end
-  return false
+  return 2 * low - 1
+end
+
+local function is_settled(ranges, offset)
+  local start = ranges[first_behind(ranges, offset)]
+  return start ~= nil and start <= offset
 end
 
 -- Adds [from, to) to sorted ranges; what it touches becomes one with it.
@@ -97,10 +104,9 @@ local function held(floor, read, ranges, from, to)
   if from < floor or to > read then
     return 'p'
   end
-  for i = 1, #ranges, 2 do
-    if ranges[i] < to and from < ranges[i + 1] then
-      return (ranges[i] <= from and to <= ranges[i + 1]) and 't' or 'p'
-    end
+  local i = first_behind(ranges, from)
+  if not ranges[i] or ranges[i] >= to then
+    return 's'
   end
-  return 's'
+  return (ranges[i] <= from and to <= ranges[i + 1]) and 't' or 'p'
 end
