@@ -29,6 +29,27 @@ STORES: Final = [
         conforms("settle", "redis"),
     ),
     Mutant(
+        "Redis acknowledges an offset twice that stands twice in a call",
+        "stores/redis/scripts/settle_stream.lua",
+        "  if from < (added[#added] or 0) then",
+        "  if false then",
+        conforms("settle", "redis", "any_order"),
+    ),
+    Mutant(
+        "Redis ends an offset twice that stands twice in a call",
+        "stores/redis/scripts/end_stream.lua",
+        "ended[offset] and 't' or held",
+        "held",
+        conforms("settle", "redis", "any_order"),
+    ),
+    Mutant(
+        "Redis takes what is behind a settled range for settled",
+        "stores/redis/scripts/parts/ranges.lua",
+        "    if ranges[2 * middle] > offset then",
+        "    if ranges[2 * middle] >= offset then",
+        conforms("settle", "redis", "any_order"),
+    ),
+    Mutant(
         "Redis takes for missing what stands in an entry that was not read",
         "stores/redis/log_readahead.py",
         "            if is_sound:\n                return taken, True\n",
