@@ -34,11 +34,6 @@ class Prepared:
             return connection.exec_driver_sql(self._text, given)
         return connection.exec_driver_sql(self._text, self._ordered(given))
 
-    def run_many(self, connection: Connection, given: list[dict[str, Any]]) -> int:
-        """Runs it with each of these; returns how many rows it touched, if the driver can tell."""
-        rows: Any = given if self._names is None else [self._ordered(each) for each in given]
-        return connection.exec_driver_sql(self._text, rows).rowcount
-
     def run_joined(self, connection: Connection, given: list[dict[str, Any]]) -> int:
         """Runs it once, with a row of values for each of these; how many rows it touched."""
         before, values, row = self._text.rpartition(" VALUES ")
@@ -109,6 +104,12 @@ class Mark:
         self._first_on_postgresql = Prepared(
             f"{insert} SELECT {row} WHERE pg_try_advisory_xact_lock(:number)"
             " ON CONFLICT DO NOTHING", dialect,
+        )  # fmt: skip
+        each_row = row.replace(":effect", "each.effect").replace(":token", "each.token")
+        arrays = "CAST(:effects AS text[]), CAST(:tokens AS text[]), CAST(:numbers AS bigint[])"
+        self._all_on_postgresql = Prepared(
+            f"{insert} SELECT {each_row} FROM unnest({arrays}) AS each (effect, token, number)"  # noqa: S608 - text of ours
+            " WHERE pg_try_advisory_xact_lock(each.number) ON CONFLICT DO NOTHING", dialect,
         )  # fmt: skip
         # Its parameters are numbered in the order of the row: see ShortTransaction.
         numbered = f"$1, $2, $3, $4, {DONE}, $5, 0, {effects.now_ms} + $6"
@@ -246,9 +247,13 @@ class Mark:
     def _write_all_on_postgresql(
         self, connection: Connection, given: list[dict[str, Any]]
     ) -> int | None:
-        for each in given:
-            each["number"] = self._number(each)
-        return self._first_on_postgresql.run_many(connection, given)
+        """One insert for all: psycopg would send, and wait for, each of many by itself."""
+        all_given = given[0] | {
+            "effects": [each["effect"] for each in given],
+            "tokens": [each["token"] for each in given],
+            "numbers": [self._number(each) for each in given],
+        }
+        return self._all_on_postgresql.run(connection, all_given).rowcount
 
     def _number(self, given: dict[str, Any]) -> int:
         """The number of an effect's advisory lock."""
