@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Any, Protocol, TypeAlias
 
@@ -67,6 +67,9 @@ class Acknowledger(Protocol):
         self, message: Message, elapsed_s: float | None, error: BaseException | None
     ) -> None:
         """Settles the message for its handler."""
+
+    def acknowledge_many(self, messages: list[Message]) -> list[Message]:
+        """Acknowledges what is not settled yet, in one step; returns those it can only singly."""
 
     def extend(self, message: Message, seconds: float) -> None:
         """Renews the message's lease."""
@@ -183,6 +186,18 @@ class Message(msgspec.Struct, eq=False, weakref=True):
     def __repr__(self) -> str:
         where = f"{self.topic}/{self.slot}"
         return f"<Message {self.id} {where} key={self.key!r} attempt={self.attempt}>"
+
+
+def ack_together(messages: Iterable[Message]) -> list[Message]:
+    """Acknowledges what is not settled yet, in few steps; returns what has to be acked singly."""
+    by_consumer: dict[Acknowledger, list[Message]] = {}
+    for message in messages:
+        by_consumer.setdefault(message._acknowledger, []).append(message)  # noqa: SLF001 - a friend
+    return [
+        message
+        for acknowledger, theirs in by_consumer.items()
+        for message in acknowledger.acknowledge_many(theirs)
+    ]
 
 
 def _check_ending(elapsed: Any, error: Any) -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from typing import Any, Generic, TypeVar
 
 from qframe.errors import AlreadySettled
-from qframe.message import Message
+from qframe.message import Message, ack_together
 
 T = TypeVar("T")
 LOGGER = "qframe.batching"
@@ -44,11 +44,10 @@ class ItemSettler(Generic[T]):
         self._ack(items, error)
 
     def _ack(self, items: Iterable[Any], error: BaseException | None) -> None:
-        for item in items:
-            if not isinstance(item, Message) or item.auto_ack:
-                continue
+        messages = [item for item in items if isinstance(item, Message) and not item.auto_ack]
+        for message in messages if error is not None else ack_together(messages):
             try:
-                item.ack(error=error)
+                message.ack(error=error)
             except AlreadySettled:  # by whoever processed it, or another thread
                 continue
             except Exception as refused:  # the next ones are to be settled

@@ -4,11 +4,15 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import pytest
+from sqlalchemy import create_engine
 
-from qframe import Backoff, Flusher, Message, QFrame, Topic
+from qframe import Backoff, DatabaseChecker, Flusher, Message, Outgoing, QFrame, Topic
+from qframe.errors import AlreadySettled
 
 TOPIC = Topic("orders", slots=4)
 SOON = Backoff(0.01, cap=0.01)
@@ -37,9 +41,9 @@ class Shop:
     def dead(self) -> dict[int, str]:
         return {int(one.body): str(one.error) for one in self.app.admin.dead(TOPIC, "g")}
 
-    @property
-    def settled(self) -> int:
-        return self.app.admin.topic(TOPIC).settled
+    def settled(self, topic: Topic = TOPIC) -> int:
+        """How many messages are."""
+        return sum(one.settled for one in self.app.store.stats(topic, "g"))
 
 
 @pytest.fixture
@@ -114,3 +118,79 @@ def test_those_that_their_handler_did_not_take_over_are_left_to_it(shop: Shop) -
     shop.run(process, auto_ack=True, on_error=lambda messages, error: None)
     assert not shop.dead
     assert shop.app.admin.lag(TOPIC, "g") == 0
+
+
+def test_a_batch_may_have_some_twice_some_settled_and_some_of_another_consumer(shop: Shop) -> None:
+    other = Topic("parcels", slots=4)
+    taken: Counter[tuple[str, int]] = Counter()
+
+    def process(messages: list[Message]) -> None:
+        assert {message.topic for message in messages} == {TOPIC.name, other.name}
+        for message in messages:
+            taken[message.topic, message.body] += 1
+            if message.body % 3 == 0:
+                with suppress(AlreadySettled):
+                    message.ack()
+
+    with Flusher("rows", 60, "2s", 100, 1, process) as flusher:
+        for topic in (TOPIC, other):
+
+            @shop.app.consumer(topic, group="g", auto_ack=False)
+            def handle(message: Message) -> None:
+                for _ in range(1 + message.body % 2):
+                    flusher.put(message)
+
+            shop.app.publish_many(topic, range(20))
+        shop.app.run(burst=True)
+    names = (TOPIC.name, other.name)
+    assert taken == {(name, body): 1 + body % 2 for name in names for body in range(20)}
+    assert (shop.settled(), shop.settled(other)) == (20, 20)
+    assert not shop.events["delivery.stale"]
+    assert not shop.events["delivery.leaked"]
+
+
+def test_the_next_of_a_key_begins_when_the_batch_of_the_one_before_is_settled(shop: Shop) -> None:
+    rows: list[int] = []
+    begun: list[int] = []
+
+    def process(messages: list[Message]) -> None:
+        assert len({message.key for message in messages}) == len(messages)
+        rows.extend(message.body for message in messages)
+
+    with Flusher("rows", 2, "5ms", 100, 2, process) as flusher:
+
+        @shop.app.consumer(TOPIC, group="g", auto_ack=False)
+        def handle(message: Message) -> None:
+            assert set(range(message.body % 2, message.body, 2)) <= set(rows)
+            begun.append(message.body)
+            flusher.put(message)
+
+        shop.app.publish_many(TOPIC, [Outgoing(body, key=f"k{body % 2}") for body in range(20)])
+        shop.app.run(burst=True)
+    assert sorted(begun) == sorted(rows) == list(range(20))
+    assert not shop.dead
+
+
+def test_under_a_checker_each_effect_is_marked_as_its_batch_ends(
+    shop: Shop, tmp_path: Path
+) -> None:
+    rows: list[int] = []
+    engine = create_engine(f"sqlite:///{tmp_path / 'shop.db'}")
+
+    def process(messages: list[Message]) -> None:
+        rows.extend(message.body["row"] for message in messages)
+
+    with Flusher("rows", 5, "5ms", 100, 2, process) as flusher:
+
+        @shop.app.consumer(
+            TOPIC, group="g", auto_ack=False, idempotent_checker=DatabaseChecker(engine, key="row")
+        )
+        def handle(message: Message) -> None:
+            flusher.put(message)
+
+        for _ in range(2):
+            shop.app.publish_many(TOPIC, [{"row": row} for row in range(20)])
+            shop.app.run(burst=True)
+    engine.dispose()
+    assert sorted(rows) == list(range(20))
+    assert shop.settled() == 40

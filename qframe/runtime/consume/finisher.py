@@ -17,7 +17,7 @@ from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.runtime.handler.attempt import Attempt, AttemptState
 from qframe.runtime.handler.failure_handler import FailureHandler
-from qframe.runtime.handler.retry_policy import Disposition, pause_s, retries_locally
+from qframe.runtime.handler.retry_policy import pause_s, retries_locally
 from qframe.runtime.handler.time_limit import TimeLimit
 from qframe.runtime.order.base import Order
 from qframe.runtime.policies.base import EffectPolicy, Sorting
@@ -68,23 +68,16 @@ class Finisher:
         wake: Callable[[], None],
         events: Events,
     ) -> None:
-        self.topic = topic
-        self.group = group
+        self.topic, self.group = topic, group
         self._options = options
         self._policy = policy
         self._first = policy if isinstance(policy, SettleFirst) else None
-        self._order = order
-        self._flow = flow
-        self._in_flight = in_flight
-        self._slots = slots
-        self._failures = failures
-        self._time_limit = time_limit
-        self._acks = acks
-        self._dispatch = dispatch
-        self._pause = pause
+        self._order, self._acks = order, acks
+        self._flow, self._in_flight, self._slots = flow, in_flight, slots
+        self._failures, self._time_limit = failures, time_limit
+        self._dispatch, self._pause = dispatch, pause
         self._take_back = take_back
-        self._extend = extend
-        self._wake = wake
+        self._extend, self._wake = extend, wake
         self._events = events
         self._joins_batches = policy.is_joint and options.batch is not None
         self._whose = "a batch's" if self._joins_batches else "an AsyncSession's"
@@ -243,7 +236,7 @@ class Finisher:
             self.leave(attempt, has_returned=False)
             return
         self._acks.close(attempt)
-        self._tell_store(self._failures.disposition_of(attempt, error))
+        self._take_back(self._order.end(self._failures.disposition_of(attempt, error)))
         self.free(attempt.delivery)
 
     def leave(self, attempt: Attempt, *, has_returned: bool) -> None:
@@ -324,9 +317,6 @@ class Finisher:
         first.settled.difference_update(deliveries)
         self._slots.drain()
 
-    def _tell_store(self, disposition: Disposition) -> None:
-        self._take_back(self._order.end(disposition))
-
     # For users, from any thread.
 
     def acknowledge(
@@ -371,6 +361,17 @@ class Finisher:
         else:
             self._settle(attempt, elapsed_s, error)
 
+    def acknowledge_many(self, messages: list[Message]) -> list[Message]:
+        """Acknowledges what is not settled yet, in one step; returns those it can only singly."""
+        if self._policy.blocks:
+            return messages
+        ended, returned = self._acks.end_all(cast("list[Attempt]", messages))
+        self._flow.succeeded(ended)
+        self._order.acknowledge(ended)
+        if following := self._order.free(returned):
+            self._dispatch(self.attempts(following))
+        return []
+
     def _settle(
         self, attempt: Attempt, elapsed_s: float | None, error: BaseException | None
     ) -> None:
@@ -380,7 +381,7 @@ class Finisher:
             )
         has_returned = self._acks.close(attempt)
         if error is not None:
-            self._tell_store(self._failures.disposition_of(attempt, error))
+            self._take_back(self._order.end(self._failures.disposition_of(attempt, error)))
         else:
             self._flow.succeeded([attempt.delivery])
             self._order.acknowledge([attempt.delivery])
@@ -395,5 +396,5 @@ class Finisher:
         """Hands back an attempt that its user let go unsettled: at once, and it counts."""
         self._policy.forget(self._acks.effect_of(delivery))
         if self._acks.let_go(delivery):
-            self._tell_store(self._failures.disposition_of_leaked(delivery))
+            self._take_back(self._order.end(self._failures.disposition_of_leaked(delivery)))
             self.free(delivery)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import weakref
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 from qframe.message import Delivery
@@ -48,6 +48,22 @@ class ManualAcks:
             attempt.begin_ending()
             self._ending += 1
             self._held.pop(attempt.delivery, None)
+
+    def end_all(self, attempts: Iterable[Attempt]) -> tuple[list[Delivery], list[Delivery]]:
+        """Ends what nobody has ended yet; returns that, and what of it has left its handler."""
+        ended: list[Delivery] = []
+        returned: list[Delivery] = []
+        with self.guard:
+            for attempt in attempts:
+                if attempt.settled:
+                    continue
+                attempt.begin_ending()
+                attempt.close()
+                ended.append(attempt.delivery)
+                if attempt.returned:
+                    returned.append(attempt.delivery)
+                    self._held.pop(attempt.delivery, None)
+        return ended, returned
 
     def leave(self, attempt: Attempt) -> AttemptState:
         """Keeps an attempt whose handler has ended, unless it was settled; returns its state."""
