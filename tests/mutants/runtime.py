@@ -302,9 +302,9 @@ RUNTIME: Final = [
     Mutant(
         "a retry here frees no lane",
         "runtime/consume/finisher.py",
-        "        self._tell_store(self._failures.disposition_of(attempt, error))\n"
+        "        self._take_back(self._order.end(self._failures.disposition_of(attempt, error)))\n"
         "        self.free(attempt.delivery)\n",
-        "        self._tell_store(self._failures.disposition_of(attempt, error))\n",
+        "        self._take_back(self._order.end(self._failures.disposition_of(attempt, error)))\n",
         f"{UNIT}test_harness.py {UNIT}test_local_retries.py {WORKER}",
     ),
     Mutant(
@@ -316,11 +316,25 @@ RUNTIME: Final = [
         WORKER,
     ),
     Mutant(
+        "what a batch acknowledges together frees no lane",
+        "runtime/consume/finisher.py",
+        "        if following := self._order.free(returned):\n",
+        "        if following := self._order.free([]):\n",
+        f"{UNIT}test_batching_messages.py",
+    ),
+    Mutant(
+        "what a batch acknowledges together is acknowledged though it was settled",
+        "runtime/consume/manual_acks.py",
+        "                if attempt.settled:\n                    continue\n                attempt.begin_ending()\n",
+        "                attempt.returned = True\n",
+        f"{UNIT}test_batching_messages.py",
+    ),
+    Mutant(
         "what a user forgets keeps its lane",
         "runtime/consume/finisher.py",
-        "            self._tell_store(self._failures.disposition_of_leaked(delivery))\n"
+        "            self._take_back(self._order.end(self._failures.disposition_of_leaked(delivery)))\n"
         "            self.free(delivery)\n",
-        "            self._tell_store(self._failures.disposition_of_leaked(delivery))\n",
+        "            self._take_back(self._order.end(self._failures.disposition_of_leaked(delivery)))\n",
         WORKER,
     ),
     # Stopping.
