@@ -325,16 +325,17 @@ RUNTIME: Final = [
     Mutant(
         "what a batch acknowledges together is acknowledged though it was settled",
         "runtime/consume/manual_acks.py",
-        "                if attempt.settled:\n                    continue\n                attempt.begin_ending()\n",
+        "                if attempt.settled:\n"
+        "                    continue\n"
+        "                attempt.begin_ending()\n",
         "                attempt.returned = True\n",
         f"{UNIT}test_batching_messages.py",
     ),
     Mutant(
         "what a user forgets keeps its lane",
         "runtime/consume/finisher.py",
-        "            self._take_back(self._order.end(self._failures.disposition_of_leaked(delivery)))\n"
-        "            self.free(delivery)\n",
-        "            self._take_back(self._order.end(self._failures.disposition_of_leaked(delivery)))\n",
+        "self._failures.disposition_of_leaked(delivery)))\n            self.free(delivery)\n",
+        "self._failures.disposition_of_leaked(delivery)))\n",
         WORKER,
     ),
     # Stopping.

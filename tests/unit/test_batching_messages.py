@@ -9,6 +9,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from apps import running
+from eventually import eventually
 from sqlalchemy import create_engine
 
 from qframe import Backoff, DatabaseChecker, Flusher, Message, Outgoing, QFrame, Topic
@@ -166,7 +168,8 @@ def test_the_next_of_a_key_begins_when_the_batch_of_the_one_before_is_settled(sh
             flusher.put(message)
 
         shop.app.publish_many(TOPIC, [Outgoing(body, key=f"k{body % 2}") for body in range(20)])
-        shop.app.run(burst=True)
+        with running(shop.app):
+            eventually(lambda: len(rows) == 20, within=20)
     assert sorted(begun) == sorted(rows) == list(range(20))
     assert not shop.dead
 
