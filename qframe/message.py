@@ -150,7 +150,7 @@ class Message(msgspec.Struct, eq=False, weakref=True):
         if body is msgspec.UNSET:
             delivery = self._delivery
             try:
-                if delivery.headers is None:  # so it is JSON, in most messages: no call more
+                if delivery.headers is None:  # JSON, as nearly always, and without another call
                     body = self._decoded = decode_json(delivery.body)
                 else:
                     body = self._decoded = decode_body(delivery.body, delivery.headers)

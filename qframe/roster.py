@@ -47,7 +47,8 @@ class Roster(msgspec.Struct, frozen=True):
     """The living members and what they own.
 
     Attributes:
-        version: another one whenever members or owners have changed.
+        version: another one whenever members or owners have changed; `NO_VERSION` where nobody
+            has attended, or a lease has passed and nothing was changed since.
         members: by when they joined, then by id.
         owners: the owned slots only.
     """

@@ -239,8 +239,8 @@ class Rosters(Protocol):
     def roster(self, topic: Topic, group: str, seen: int | None = None) -> Roster | None:
         """Only looks; None if the version is still `seen` and no lease has passed since.
 
-        Members whose lease has passed, and what they owned, are left out of the answer, whose
-        version stays what it was until some other operation drops them: whoever looks, notices.
+        Members whose lease has passed, and what they owned, are left out of the answer. It has no
+        version then: they may be there again, if the store's clock goes back.
         """
 
     def claim(self, topic: Topic, group: str, member: str, epochs: Mapping[int, str]) -> list[int]:

@@ -12,7 +12,7 @@ from bench import Bench, epoch
 from rosters import LEASE_MS, NEW, OLD, STEPS, claim, names, owned, roster, start
 
 from qframe.errors import UnknownGroup, UnknownTopic
-from qframe.roster import Member, Owner, Roster
+from qframe.roster import NO_VERSION, Member, Owner, Roster
 from qframe.topic import Topic
 
 pytestmark = pytest.mark.promise(4)
@@ -231,6 +231,12 @@ def test_whoever_looks_notices_that_a_lease_has_passed_also_if_nobody_has_droppe
         found = bench.store.roster(topic, "g", version)
         assert found is not None
         assert ([each.id for each in found.members], found.owners) == (["b"], {})
+        # Of no version: else whoever has seen it would take what is there, should time go back,
+        # for what it has seen.
+        assert found.version == NO_VERSION
+        assert bench.store.roster(topic, "g", NO_VERSION) == found
+    version = bench.store.heartbeat(topic, "g", "b", LEASE_MS)
+    assert roster(bench, topic).version == version != NO_VERSION
 
 
 def test_a_version_is_never_given_to_another_state_also_if_a_group_is_dropped(

@@ -50,6 +50,20 @@ STORES: Final = [
         conforms("settle", "redis", "any_order"),
     ),
     Mutant(
+        "Redis tells a roster without those whose lease has passed as that version",
+        "stores/redis/scripts/roster.lua",
+        "#living == #joined and roster.version or '0'",
+        "roster.version",
+        conforms("rosters", "redis", "whoever_looks"),
+    ),
+    Mutant(
+        "the model tells a roster without those whose lease has passed as that version",
+        "stores/model/rosters.py",
+        "roster.version if len(living) == len(roster.members) else NO_VERSION",
+        "roster.version",
+        "tests/unit/test_sharing.py",
+    ),
+    Mutant(
         "Redis takes for missing what stands in an entry that was not read",
         "stores/redis/log_readahead.py",
         "            if is_sound:\n                return taken, True\n",

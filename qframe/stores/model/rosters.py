@@ -8,7 +8,7 @@ from typing import TypeVar
 import msgspec
 from typing_extensions import override
 
-from qframe.roster import Member, Owner, Roster, fresh_version
+from qframe.roster import NO_VERSION, Member, Owner, Roster, fresh_version
 from qframe.stores.base import Rosters
 from qframe.stores.model.role import ModelRole
 from qframe.stores.model.state import RosterState
@@ -78,7 +78,8 @@ def snapshot(roster: RosterState, seen: int | None, now_ms: int) -> Roster | Non
         return None
     members = sorted(living.values(), key=lambda each: (each.since_ms, each.id))
     owners = {slot: one for slot, one in sorted(roster.owners.items()) if one.member in living}
-    return Roster(roster.version, members, owners)
+    version = roster.version if len(living) == len(roster.members) else NO_VERSION
+    return Roster(version, members, owners)
 
 
 def claim(roster: RosterState, member: str, epochs: Mapping[int, str], now_ms: int) -> list[int]:

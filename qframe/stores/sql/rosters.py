@@ -171,7 +171,9 @@ def snapshot(
     opened = _open(transaction, ref, group)
     now_ms = opened.now_ms
     version = opened.version or NO_VERSION
-    if seen == version and not opened.has_passed():
+    if opened.has_passed():
+        version = NO_VERSION
+    elif seen == version:
         return None
     living = [
         Member(name, abs(since_ms), until_ms, retiring=since_ms < 0)
