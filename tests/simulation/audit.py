@@ -131,8 +131,12 @@ class Audit:
         )
 
     def _are_shared(self) -> bool:
-        """Whether all slots are some living worker's."""
-        living = [each.process.name for each in self._workers if each and not each.process.dead]
+        """Whether all slots are some living worker's, which does not leave."""
+        living = [
+            each.process.name
+            for each in self._workers
+            if each and not each.process.dead and not each.is_stopping
+        ]
         for group in self._ledger.groups:
             roster = self._server.roster(self._topic, group)
             owners = roster.owners.values() if roster else ()

@@ -125,7 +125,8 @@ class Consumer:
         )
         self.renewal: LeaseRenewer = LeaseRenewer(
             context, store=store, in_flight=self.in_flight, lease_ms=options.lease_ms,
-            epochs=lambda: self.slots.epochs, sending=self._being_settled, on_lost=self.lose,
+            epochs=lambda: self.slots.epochs, on_lost=self.lose,
+            sending=lambda: [*self._sender.holds, *(self._first.asked if self._first else ())],
             on_stream_lost=self.slots.fenced,
         )  # fmt: skip
         self.pull_loop: PullLoop = PullLoop(

@@ -71,6 +71,12 @@ class SettleFirst:
         self._asking = threading.Lock()
         self.settled: set[Delivery] = set()
         """Deliveries that were settled, or are about to be, and whose handlers have not ended."""
+        self._unanswered: set[Delivery] = set()
+
+    @property
+    def asked(self) -> list[Delivery]:
+        """Those that were settled, and those whose server has not answered, and may have."""
+        return [*self.settled.copy(), *self._unanswered.copy()]  # one goes from that to this
 
     def start(self) -> None:
         """Has nothing to start."""
@@ -115,10 +121,13 @@ class SettleFirst:
     def _sort(self, attempt: Attempt, result: Settled, sorting: Sorting) -> bool:
         """Sorts one out; returns whether it was settled and is not wanted."""
         if result is Settled.AWAY and not attempt.cancelled:
+            self._unanswered.add(attempt.delivery)  # first: a renewal is to find it in one of them
             self.settled.discard(attempt.delivery)
             wait_s = AGAIN_S * random.uniform(0.5, 1)  # noqa: S311 - jitter, no secret
             sorting.waiting.append((attempt, wait_s))
-        elif result is not Settled.SETTLED or attempt.cancelled:
+            return False
+        self._unanswered.discard(attempt.delivery)
+        if result is not Settled.SETTLED or attempt.cancelled:
             sorting.gone.append(attempt)  # refused; or given back or lost in the meantime
         elif self._wants(attempt):
             attempt.settle_first()
@@ -160,7 +169,8 @@ class SettleFirst:
         """Cannot take back what was settled."""
 
     def let_go(self, unit: list[Attempt]) -> None:
-        """Cannot take back what was settled."""
+        """Cannot take back what was settled; it is asked about no more."""
+        self._unanswered.difference_update([attempt.delivery for attempt in unit])
 
     def end_lost(self, attempt: Attempt) -> None:
         """Tells nobody: the store knows."""
