@@ -332,6 +332,20 @@ RUNTIME: Final = [
         f"{UNIT}test_batching_messages.py",
     ),
     Mutant(
+        "what is given back is passed by what comes behind it",
+        "runtime/flow/in_flight.py",
+        "            self._returning |= self.deliveries.intersection(deliveries)\n",
+        "            pass\n",
+        f"{UNIT}test_pull_loop.py",
+    ),
+    Mutant(
+        "what is settled first and not answered is told as lost",
+        "runtime/policies/settle_first.py",
+        "            self._unanswered.add(attempt.delivery)  # first",
+        "            pass  # first",
+        f"{UNIT}test_settle_first.py",
+    ),
+    Mutant(
         "what a user forgets keeps its lane",
         "runtime/consume/finisher.py",
         "self._failures.disposition_of_leaked(delivery)))\n            self.free(delivery)\n",

@@ -120,3 +120,44 @@ def test_a_slot_in_doubt_stands_still_until_it_is_revoked_and_no_other_does(
         thread.join()
         assert app.admin.verify("events") == []
     assert handled == [*range(100, 120), 0, 1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("kind", ["stream", "ordered"])
+def test_what_comes_behind_it_waits_until_the_store_has_what_is_given_back(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As where a slot was to leave, and stays after all: found by simulation."""
+    topic = Topic("events", kind, slots=1)
+    is_back = threading.Event()
+    with QFrame("model://") as app:
+        app.declare(topic)
+        app.store.subscribe(topic, "g")
+        settle = app.store.settle
+
+        def away(*arguments: Any) -> Any:
+            if not is_back.is_set():
+                raise StoreUnavailable("model://", "it is away")
+            return settle(*arguments)
+
+        with app.pull(topic, "g") as messages:
+            app.publish(topic, 0, key="a")
+            first = messages.take(60)
+            app.publish(topic, 1, key="b")
+            assert messages._worker is not None
+            consumer = messages._worker.consumers[0]
+            eventually(lambda: len(consumer.in_flight) == 2)
+            monkeypatch.setattr(app.store, "settle", away)
+            given = [one for one in consumer.in_flight.all() if one.key == "b"]
+            assert consumer.give_back([0]) == given
+            app.publish(topic, 2, key="b")
+            number = messages.look()
+            eventually(lambda: consumer.pull_loop.looked >= number)
+            assert messages.take("50ms") is None
+            is_back.set()
+            for body in (1, 2):
+                following = messages.take(60)
+                assert following is not None
+                assert following.body == body
+                following.ack()
+            assert first is not None
+            first.ack()

@@ -282,6 +282,7 @@ class Consumer:
         self.policy.let_go(attempts)
         let_through = [attempt.delivery for attempt in attempts]
         deliveries = self._order.give_back(let_through, wanted)
+        self.in_flight.note_given_back(deliveries)
         for delivery in let_through:
             self._finisher.free(delivery)
         return deliveries

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -27,6 +27,7 @@ from qframe.stores.types import QUIET, Capabilities, LateReply, PullRequest, Pul
 PULL_AT_MOST: Final = 4096
 LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
 AWAY_SLEEP_S: Final = 1.0
+RETURNS_S: Final = 0.05
 MOMENT_S: Final = 0.0005
 
 
@@ -204,7 +205,7 @@ class PullLoop(Service):
         self._steps.rest()
 
     def _asks(self) -> list[PullRequest]:
-        left_out = self._in_doubt.slots
+        left_out = self._left_out
         room = self._flow.room(self._at_most)
         return self._planner.plan(room, left_out, now_s=self._clock.monotonic_s())
 
@@ -340,12 +341,20 @@ class PullLoop(Service):
 
     def _all_quiet(self, asks: list[PullRequest], pulled: PullResult) -> bool:
         now_s = self._clock.monotonic_s()
-        return self._planner.all_quiet(asks, pulled, now_s=now_s, left_out=self._in_doubt.slots)
+        return self._planner.all_quiet(asks, pulled, now_s=now_s, left_out=self._left_out)
+
+    @property
+    def _left_out(self) -> Collection[int]:
+        """Slots that are not asked: what was handed out may not be known, or is on its way back."""
+        returning = self._in_flight.returning
+        return self._in_doubt.slots | returning if returning else self._in_doubt.slots
 
     def _sleep_s(self, owned: Mapping[int, str]) -> float:
         """Until something falls due, but not for ever: the bell is a hint, and so is the member."""
         has_all = owned and not self._receiver.lacks()
         longest_s = self._longest_s if has_all else AWAY_SLEEP_S
+        if self._in_flight.returning:
+            longest_s = RETURNS_S
         sleep_s = self._in_doubt.at_most(longest_s)
         due_s, everywhere_s = self._planner.due_s, self._look_everywhere_at_s
         at_s = everywhere_s if due_s is None else min(due_s, everywhere_s)

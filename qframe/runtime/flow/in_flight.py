@@ -36,6 +36,7 @@ class InFlight:
         self._guard = threading.Lock()
         self.deliveries: set[Delivery] = set()
         self.expected: int = 0
+        self._returning: set[Delivery] = set()
         self._bytes = 0
         self._bytes_each = 1
         self._wanted = 0
@@ -60,6 +61,7 @@ class InFlight:
         with self._guard:
             known = self.deliveries.intersection(deliveries)
             self.deliveries -= known
+            self._returning -= known
             self._bytes -= _size(known)
             is_end = self._awaits_end and not self.deliveries
             rings = is_end or 0 < self._wanted <= self._room()
@@ -68,6 +70,16 @@ class InFlight:
         if rings:
             self._on_room()
         return list(known)
+
+    def note_given_back(self, deliveries: Iterable[Delivery]) -> None:
+        """Notes what is on its way back to the store: what is behind it there must not pass it."""
+        with self._guard:
+            self._returning |= self.deliveries.intersection(deliveries)
+
+    @property
+    def returning(self) -> set[int]:
+        """The slots of which something is on its way back."""
+        return {one.slot for one in self._returning.copy()}
 
     def room(self, at_most: int) -> int:
         """How many more to pull: half of `at_most` (or of what fits) or more, or none yet.
