@@ -75,7 +75,7 @@ class SettleFirst:
 
     @property
     def asked(self) -> list[Delivery]:
-        """Those that were settled, and those whose server has not answered, and may have."""
+        """The deliveries that were settled, or may be, since their server has not answered."""
         return [*self.settled.copy(), *self._unanswered.copy()]  # one goes from that to this
 
     def start(self) -> None:
