@@ -23,7 +23,8 @@ One `Consumer` per handler, of four parts with a thread or more each, joined by 
                                        renewal (keeps the leases of what is in flight)
 
 * The **pull loop** asks the store, in one call for all slots, for what fits. A slot whose answer
-  was lost is *in doubt*: it is left out until what it may have handed out was revoked.
+  was lost is *in doubt*: it is left out until what it may have handed out was revoked. So is one
+  of which something that was given back has not reached the store: what is behind would pass it.
 * `flow` says how much it may ask for: as many as are not too many in flight, as there are tokens in
   a `bucket` (the worker's own or `shared_bucket`), none while the consumer is paused or its
   `circuit` is open. Under a rate or a breaker it stands before the handler as well.

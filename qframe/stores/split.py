@@ -67,9 +67,10 @@ class SplitStore:
             durable=here.durable and there.durable, shared=here.shared and there.shared,
             bell=here.bell and there.bell, transactional=False,
             pull_at_most={
-                kind: able.pull_at_most[kind]
-                for kind in Kind
-                if kind in (able := there if kind is Kind.DELAY else here).pull_at_most
+                kind: most
+                for part in (here, there)
+                for kind, most in part.pull_at_most.items()
+                if (kind is Kind.DELAY) is (part is there)
             },
         )  # fmt: skip
         for name in BY_TOPIC:

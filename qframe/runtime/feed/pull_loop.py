@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from typing import Final, Protocol
 
@@ -205,8 +205,7 @@ class PullLoop(Service):
         self._steps.rest()
 
     def _asks(self) -> list[PullRequest]:
-        left_out = self._left_out
-        room = self._flow.room(self._at_most)
+        left_out, room = self._left_out, self._flow.room(self._at_most)
         return self._planner.plan(room, left_out, now_s=self._clock.monotonic_s())
 
     def _rest(self, owned: Mapping[int, str]) -> None:
@@ -344,10 +343,9 @@ class PullLoop(Service):
         return self._planner.all_quiet(asks, pulled, now_s=now_s, left_out=self._left_out)
 
     @property
-    def _left_out(self) -> Collection[int]:
+    def _left_out(self) -> frozenset[int]:
         """Slots that are not asked: what was handed out may not be known, or is on its way back."""
-        returning = self._in_flight.returning
-        return self._in_doubt.slots | returning if returning else self._in_doubt.slots
+        return self._in_doubt.slots | self._in_flight.returning
 
     def _sleep_s(self, owned: Mapping[int, str]) -> float:
         """Until something falls due, but not for ever: the bell is a hint, and so is the member."""

@@ -78,7 +78,7 @@ class InFlight:
 
     @property
     def returning(self) -> set[int]:
-        """The slots of which something is on its way back."""
+        """The slots of which something is on its way back to the store."""
         return {one.slot for one in self._returning.copy()}
 
     def room(self, at_most: int) -> int:
