@@ -412,11 +412,11 @@ RUNTIME: Final = [
         UNIT + "test_in_flight.py",
     ),
     Mutant(
-        "what is on its way back is pulled around",
-        "runtime/flow/admission.py",
-        "        return bool(self._leaving)\n",
-        "        return False\n",
-        UNIT + "test_admission.py",
+        "nobody asks again once what was given back has left",
+        "runtime/flow/in_flight.py",
+        "            rings = has_room or (returned and not self._returning)\n",
+        "            rings = has_room\n",
+        UNIT + "test_in_flight.py",
     ),
     Mutant(
         "a probe that is lost is waited for",

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import deque
 from typing import Literal, NamedTuple
 
-import pytest
 from contexts import context_of
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -15,7 +14,7 @@ from qframe.clock import VirtualClock
 from qframe.message import Delivery
 from qframe.options.consumer import consumer_options
 from qframe.options.flow import Breaker, RateLimit
-from qframe.runtime.flow.admission import GIVING_BACK_S, AdmissionControl
+from qframe.runtime.flow.admission import AdmissionControl
 from qframe.runtime.flow.in_flight import InFlight
 from qframe.stores.model.store import ModelStore
 
@@ -52,7 +51,6 @@ class Line:
         )
         self.held: list[Delivery] = []
         self.handled: list[int] = []
-        self.returns_late = False
         self.in_flight = InFlight(max_messages=99, max_bytes=9999, on_room=lambda: None)
         store = ModelStore(clock=self.clock)
         store.declare(EVENTS)
@@ -64,12 +62,10 @@ class Line:
             wake=lambda: None,
         )  # fmt: skip
 
-    def give_back(self) -> list[Delivery]:
+    def give_back(self) -> None:
         held, self.held = self.held, []
         self.waiting.extend(held)
-        if not self.returns_late:
-            self.in_flight.remove(held)
-        return held
+        self.in_flight.remove(held)
 
     def pull(self) -> None:
         room = self.flow.room(2048)
@@ -103,33 +99,6 @@ class Line:
         self.pull()
         self.clock.advance(one.before_begin_ms)
         self.begin(fails=one.fails)
-
-
-@pytest.mark.promise(3)
-@pytest.mark.parametrize("how", ["pause", "breaker"])
-def test_nothing_is_pulled_before_what_was_given_back_has_reached_the_store(how: str) -> None:
-    """A key's next message could come before the one that is on its way back."""
-    line = Line(RateLimit("50/s", burst=20, over="worker"), Breaker(1, pause="200ms"))
-    line.pull()
-    line.clock.advance(60)
-    line.pull()
-    failed, *held = line.in_flight.all()
-    line.held = held
-    line.returns_late = True
-    if how == "pause":
-        line.flow.pause()
-        assert line.flow.room(2048) == 0
-        line.flow.resume()
-    else:
-        line.flow.failed(failed, ConnectionError())
-        assert line.flow.room(2048) == 0
-        line.clock.advance(400)
-    line.in_flight.remove([failed])
-    line.clock.advance(ROUND_MS)
-    assert held
-    assert (line.flow.room(2048), line.flow.again_s) == (0, GIVING_BACK_S)
-    line.in_flight.remove(held)
-    assert line.flow.room(2048)
 
 
 TRIPS = Round(0, 0, fails=True)

@@ -47,6 +47,19 @@ def test_it_rings_as_soon_as_there_is_as_much_room_as_is_worth_a_call_and_once()
     assert rung == [1]
 
 
+def test_the_slots_of_what_is_on_its_way_back_are_told_until_all_of_it_has_left() -> None:
+    held, rung = in_flight()
+    there = [delivery(seq) for seq in range(3)]
+    there[2].slot = 1
+    held.add(there[1:])
+    held.note_given_back(there)
+    assert held.returning == {0, 1}
+    held.remove(there[:2])
+    assert (held.returning, rung) == ({1}, [])
+    held.remove(there[2:])
+    assert (held.returning, rung) == (set(), [1])
+
+
 def test_who_may_have_more_in_flight_is_asked_again() -> None:
     held, rung = in_flight(messages=10)
     held.add([delivery(seq) for seq in range(10)])

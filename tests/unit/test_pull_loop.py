@@ -122,11 +122,13 @@ def test_a_slot_in_doubt_stands_still_until_it_is_revoked_and_no_other_does(
     assert handled == [*range(100, 120), 0, 1, 2, 3, 4]
 
 
+@pytest.mark.promise(3)
+@pytest.mark.parametrize("is_paused", [False, True])
 @pytest.mark.parametrize("kind", ["stream", "ordered"])
 def test_what_comes_behind_it_waits_until_the_store_has_what_is_given_back(
-    kind: str, monkeypatch: pytest.MonkeyPatch
+    kind: str, is_paused: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As where a slot was to leave, and stays after all: found by simulation."""
+    """As where a slot was to leave, and stays after all (found by simulation), or in a pause."""
     topic = Topic("events", kind, slots=1)
     is_back = threading.Event()
     with QFrame("model://") as app:
@@ -148,7 +150,12 @@ def test_what_comes_behind_it_waits_until_the_store_has_what_is_given_back(
             eventually(lambda: len(consumer.in_flight) == 2)
             monkeypatch.setattr(app.store, "settle", away)
             given = [one for one in consumer.in_flight.all() if one.key == "b"]
-            assert consumer.give_back([0]) == given
+            if is_paused:
+                consumer.flow.pause()
+                eventually(lambda: consumer.in_flight.returning == {0})
+                consumer.flow.resume()
+            else:
+                assert consumer.give_back([0]) == given
             app.publish(topic, 2, key="b")
             number = messages.look()
             eventually(lambda: consumer.pull_loop.looked >= number)

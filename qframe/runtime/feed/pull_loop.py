@@ -27,7 +27,6 @@ from qframe.stores.types import QUIET, Capabilities, LateReply, PullRequest, Pul
 PULL_AT_MOST: Final = 4096
 LONGEST_SLEEP_WITH_BELL_S: Final = 120.0
 AWAY_SLEEP_S: Final = 1.0
-RETURNS_S: Final = 0.05
 MOMENT_S: Final = 0.0005
 
 
@@ -205,8 +204,8 @@ class PullLoop(Service):
         self._steps.rest()
 
     def _asks(self) -> list[PullRequest]:
-        left_out, room = self._left_out, self._flow.room(self._at_most)
-        return self._planner.plan(room, left_out, now_s=self._clock.monotonic_s())
+        room = self._flow.room(self._at_most)  # which may give back
+        return self._planner.plan(room, self._left_out, now_s=self._clock.monotonic_s())
 
     def _rest(self, owned: Mapping[int, str]) -> None:
         """Waits where all slots are quiet, or it has none, until there may be something to pull."""
@@ -351,8 +350,6 @@ class PullLoop(Service):
         """Until something falls due, but not for ever: the bell is a hint, and so is the member."""
         has_all = owned and not self._receiver.lacks()
         longest_s = self._longest_s if has_all else AWAY_SLEEP_S
-        if self._in_flight.returning:
-            longest_s = RETURNS_S
         sleep_s = self._in_doubt.at_most(longest_s)
         due_s, everywhere_s = self._planner.due_s, self._look_everywhere_at_s
         at_s = everywhere_s if due_s is None else min(due_s, everywhere_s)

@@ -20,7 +20,6 @@ from qframe.stores.base import Controls
 LONGEST_SLEEP_S: Final = 5.0
 RAMPING_UP_SLEEP_S: Final = 0.02
 PARKED_S: Final = 0.05
-GIVING_BACK_S: Final = 0.01
 HELD_BACK_S: Final = 1.0  # no longer: an operator may set another rate, or resume a key, meanwhile
 
 
@@ -31,16 +30,17 @@ class AdmissionControl:
     message that is pulled takes its token when its handler begins, and only as many are pulled as
     there are tokens that no message is ready to take.
 
-    Only the pull loop's thread gives anything back, and until the store has taken that back nothing
-    new is pulled: a key's next message could come before the one that is on its way back. A message
-    that would begin in the meantime is held back, its lane with it.
+    Where it is paused, or its breaker is open, what no handler has begun is given back, by the pull
+    loop's thread alone: so it is known before the next pull which slots that may not ask
+    (`InFlight.returning`). A message that would begin in the meantime is held back, its lane with
+    it.
 
     Args:
         context: the consumer's.
         options: the consumer's.
         store: has the rate that workers of a group share.
         in_flight: what is in flight.
-        give_back: gives back, and returns, the deliveries that no handler has begun.
+        give_back: gives back the deliveries that no handler has begun.
         wake: makes the pull loop ask again.
 
     Attributes:
@@ -56,7 +56,7 @@ class AdmissionControl:
         options: ConsumerOptions,
         store: Controls,
         in_flight: InFlight,
-        give_back: Callable[[], list[Delivery]],
+        give_back: Callable[[], object],
         wake: Callable[[], None],
     ) -> None:
         self._in_flight = in_flight
@@ -74,7 +74,6 @@ class AdmissionControl:
         if options.breaker is not None:
             self._breaker = CircuitBreaker(context, options.breaker, in_flight=in_flight, wake=wake)
         self._ready: set[Delivery] = set()
-        self._leaving: set[Delivery] = set()
         self._held_keys: frozenset[str] = frozenset()
         self._starved = False
         self._limited_s = 0.0
@@ -197,22 +196,18 @@ class AdmissionControl:
     def allowed(self, at_most: int) -> int:
         """How many may be pulled by pause, breaker and rate, whatever is in flight."""
         if self._paused:
-            self._leaving.update(self._give_back())
+            self._give_back()
             self.again_s = LONGEST_SLEEP_S
             return 0
         if (breaker := self._breaker) is not None and not breaker.closed:
             if not breaker.probing:
-                self._leaving.update(self._give_back())
-            if self._is_giving_back():
-                return 0
+                self._give_back()
             at_most = breaker.sought()
             if not at_most and breaker.probing and self._bucket is not None:
                 self._tokens(self._bucket)  # the probe may wait for one, and no other message draws
             self.again_s = breaker.again_s
             if not at_most:
                 return 0
-        if self._leaving and self._is_giving_back():
-            return 0
         if (bucket := self._bucket) is not None:
             at_most = min(at_most, self._tokens(bucket))
         return max(0, at_most)
@@ -228,12 +223,6 @@ class AdmissionControl:
     def note(self, deliveries: list[Delivery]) -> None:
         """Notes what was pulled."""
         self._slow_start.note(deliveries)
-
-    def _is_giving_back(self) -> bool:
-        """Whether some of what was given back has not reached the store yet."""
-        self._leaving.intersection_update(self._in_flight.deliveries)
-        self.again_s = GIVING_BACK_S
-        return bool(self._leaving)
 
     @property
     def ready(self) -> int:

@@ -22,7 +22,8 @@ class InFlight:
         max_messages: how many there may be.
         max_bytes: how large their bodies together may be, the next ones taken to be as large as
             the last ones were; one message is let through always.
-        on_room: called, from any thread, when there is room again after there was not enough.
+        on_room: called, from any thread, when there is room again after there was not enough, and
+            when all that was given back has left.
 
     Attributes:
         deliveries: what is in flight; always the same set, to look at only.
@@ -61,12 +62,14 @@ class InFlight:
         with self._guard:
             known = self.deliveries.intersection(deliveries)
             self.deliveries -= known
-            self._returning -= known
+            returned = self._returning & known
+            self._returning -= returned
             self._bytes -= _size(known)
             is_end = self._awaits_end and not self.deliveries
-            rings = is_end or 0 < self._wanted <= self._room()
-            if rings:
+            has_room = is_end or 0 < self._wanted <= self._room()
+            if has_room:
                 self._wanted, self._awaits_end = 0, False
+            rings = has_room or (returned and not self._returning)
         if rings:
             self._on_room()
         return list(known)
